@@ -1,0 +1,3 @@
+"""agentcli: a terminal coding agent that can be interrupted at any moment."""
+
+__version__ = "0.1.0"

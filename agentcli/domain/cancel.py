@@ -1,0 +1,126 @@
+"""Cancellation: a token that remembers, and waits that cannot be torn.
+
+asyncio's own ``Task.cancel`` is edge-triggered: code that swallows the ``CancelledError``
+forgets it. A ``CancelToken`` is level-triggered: set once, never unset, the first reason
+wins, and whoever looks later still sees it (CAN-2). An outer ``Task.cancel`` is turned into
+a token by ``uninterruptible(..., on_cancel=token.cancel)`` and raised again afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from enum import StrEnum
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class CancelReason(StrEnum):
+    """Who asked for the cancellation."""
+
+    USER = "user"
+    SIGTERM = "sigterm"
+    SIGHUP = "sighup"
+    LIMIT = "limit"
+    OUTER = "outer"
+    PARENT = "parent"
+
+
+class CancelToken:
+    """Set once, never unset. Belongs to one event loop; signal handlers of that loop may set it.
+
+    ``forced`` is the second Ctrl-C: whoever is being polite stops being so (CAN-13).
+    """
+
+    __slots__ = ("_callbacks", "_forced", "_reason")
+
+    def __init__(self) -> None:
+        self._reason: CancelReason | None = None
+        self._forced = False
+        self._callbacks: list[Callable[[], None]] = []
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the token is set."""
+        return self._reason is not None
+
+    @property
+    def reason(self) -> CancelReason | None:
+        """The first reason given, or ``None`` while the token is not set."""
+        return self._reason
+
+    @property
+    def forced(self) -> bool:
+        """Whether grace periods are to be skipped."""
+        return self._forced
+
+    def cancel(self, reason: CancelReason = CancelReason.USER, *, force: bool = False) -> None:
+        """Set the token; later calls change nothing but ``forced``."""
+        if self._reason is not None and (self._forced or not force):
+            return
+        if self._reason is None:
+            self._reason = reason
+        self._forced = self._forced or force
+        for callback in tuple(self._callbacks):
+            callback()
+
+    def add_callback(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call ``callback`` when the token is set and again when it is forced.
+
+        Not called for what happened before. Returns a function that removes it.
+        """
+        self._callbacks.append(callback)
+
+        def remove() -> None:
+            if callback in self._callbacks:
+                self._callbacks.remove(callback)
+
+        return remove
+
+    async def wait(self) -> None:
+        """Return when the token is set, at once if it already is."""
+        await self._wait_until(lambda: self._reason is not None)
+
+    async def wait_forced(self) -> None:
+        """Return when the token is forced."""
+        await self._wait_until(lambda: self._forced)
+
+    async def _wait_until(self, condition: Callable[[], bool]) -> None:
+        if condition():
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def wake() -> None:
+            if condition() and not future.done():
+                future.set_result(None)
+
+        remove = self.add_callback(wake)
+        try:
+            await future
+        finally:
+            remove()
+
+
+async def uninterruptible(
+    work: Coroutine[Any, Any, T], on_cancel: Callable[[], None] | None = None
+) -> T:
+    """Run ``work`` to its end whatever happens to the caller: shield *and join*.
+
+    A cancellation of the caller is remembered, reported to ``on_cancel`` and raised again as
+    ``CancelledError`` once ``work`` has ended. An exception of ``work`` wins over it. ``work``
+    must be short or must end soon after ``on_cancel``.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+            if on_cancel is not None:
+                on_cancel()
+    result = task.result()
+    if cancelled is not None:
+        raise cancelled
+    return result

@@ -1,0 +1,155 @@
+"""Every error this program raises on purpose.
+
+::
+
+    AgentError                     message + advice: one line a person can act on
+    ├── UsageError                 the command line asks for something impossible (exit 2)
+    ├── ConfigError                configuration or credentials (exit 78)
+    ├── ProviderError              the model API; has kind, retryable, host (exit 1 or 75)
+    ├── StoreError                 the session file (exit 74)
+    │   ├── PersistenceError       a write failed: disk full, no permission, damaged
+    │   ├── SessionNotFound        no session, or several, by that name (exit 2)
+    │   ├── SessionLocked          another live process writes to it
+    │   ├── SessionDamaged         not a database, truncated, fails its checks
+    │   └── SessionTooNew          written by a newer version of this program
+    ├── CannotContinue             nothing to continue from (REC-5)
+    └── HistoryViolation           our own bug: a history a provider would reject
+
+    TurnCancelled                  control flow inside the engine, never seen outside it
+
+Tool faults are values (``ToolOutput``), not exceptions, except ``InvalidArguments``, which a
+tool's ``parse`` raises.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class AgentError(Exception):
+    """An expected failure: what happened and what to do about it."""
+
+    def __init__(self, message: str, advice: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.advice = advice
+
+    def __str__(self) -> str:
+        return f"{self.message} - {self.advice}" if self.advice else self.message
+
+
+class UsageError(AgentError):
+    """The request itself is wrong: a flag, a name, a missing prompt."""
+
+
+class ConfigError(AgentError):
+    """Configuration or credentials are missing, wrong or unreadable."""
+
+
+class ErrorKind(StrEnum):
+    """Kinds of provider failure (STR-1)."""
+
+    RATE_LIMIT = "rate_limit"
+    AUTH = "auth"
+    CONTEXT_OVERFLOW = "context_overflow"
+    BAD_REQUEST = "bad_request"
+    SERVER = "server"
+    OVERLOADED = "overloaded"
+    NETWORK = "network"
+    STALLED = "stalled"
+    EMPTY = "empty"
+    OTHER = "other"
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self in _RETRYABLE
+
+
+_RETRYABLE = frozenset(
+    {
+        ErrorKind.RATE_LIMIT,
+        ErrorKind.SERVER,
+        ErrorKind.OVERLOADED,
+        ErrorKind.NETWORK,
+        ErrorKind.STALLED,
+        ErrorKind.EMPTY,
+    }
+)
+
+
+class ProviderError(AgentError):
+    """A model API failed. ``retry_after_s`` is what the server asked for, in seconds."""
+
+    def __init__(  # noqa: PLR0913 - an error's facts, all keyword-only
+        self,
+        message: str,
+        advice: str = "",
+        *,
+        kind: ErrorKind,
+        provider: str = "",
+        host: str = "",
+        status: int | None = None,
+        retry_after_s: float | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        super().__init__(message, advice)
+        self.kind = kind
+        self.provider = provider
+        self.host = host
+        self.status = status
+        self.retry_after_s = retry_after_s
+        self.retryable = kind.retryable if retryable is None else retryable
+
+
+class StoreError(AgentError):
+    """The session file cannot be used."""
+
+
+class PersistenceError(StoreError):
+    """A write to the session file failed (FAIL-1)."""
+
+
+class SessionNotFound(StoreError):
+    """No session, or more than one, answers to that name."""
+
+
+class SessionLocked(StoreError):
+    """A live process has the session open for writing (REC-6)."""
+
+
+class SessionDamaged(StoreError):
+    """The session file is not readable as one (REC-7)."""
+
+
+class SessionTooNew(StoreError):
+    """The session file was written by a newer version."""
+
+
+class CannotContinue(AgentError):
+    """There is nothing to continue without new input (REC-5)."""
+
+
+class HistoryViolation(AgentError):
+    """The history breaks the law in ``domain.history``: a bug of ours."""
+
+
+class TurnCancelled(Exception):
+    """Raised at a checkpoint of the turn loop; ends at its one ``except``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentProblem:
+    """One wrong argument: where, and what was expected."""
+
+    field: str
+    problem: str
+
+
+class InvalidArguments(ValueError):
+    """A tool call's arguments do not satisfy the tool's schema (LOOP-5)."""
+
+    def __init__(self, problems: tuple[ArgumentProblem, ...]) -> None:
+        super().__init__("; ".join(f"{p.field}: {p.problem}" for p in problems))
+        self.problems = problems

@@ -1,0 +1,251 @@
+"""What a session says while it works (``AgentEvent``) and what it can be told (``Op``).
+
+Law: the first event of a turn is ``TurnStart``, the last is exactly one terminal event
+(``Done``, ``Cancelled`` or ``Failed``). An event that announces something stored is emitted
+after the commit: what the screen calls finished is on disk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import ClassVar
+
+from agentcli.domain.errors import AgentError
+from agentcli.domain.messages import AssistantMessage, ToolCall, ToolResult, Usage, UserMessage
+
+
+class Outcome(StrEnum):
+    """How a turn ended (LOOP-2). ``DONE`` and ``WRAPPED_UP`` are complete."""
+
+    DONE = "done"
+    WRAPPED_UP = "wrapped_up"
+    MAX_STEPS = "max_steps"
+    CANCELLED = "cancelled"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStart:
+    """A turn begins; the user's message is about to be recorded."""
+
+    type: ClassVar[str] = "turn_start"
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRecorded:
+    """The user's message is durable."""
+
+    type: ClassVar[str] = "prompt_recorded"
+    message: UserMessage
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepStart:
+    """A model request is about to be sent. Steps count from 1 in each turn."""
+
+    type: ClassVar[str] = "step_start"
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextChunk:
+    """More of the answer's text."""
+
+    type: ClassVar[str] = "text_delta"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingChunk:
+    """More of the model's reasoning."""
+
+    type: ClassVar[str] = "thinking_delta"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallForming:
+    """The model has begun to write a tool call; nothing runs yet."""
+
+    type: ClassVar[str] = "call_forming"
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RetryWait:
+    """A request failed in a way that may pass; the next attempt comes after ``delay_s`` seconds."""
+
+    type: ClassVar[str] = "retry_wait"
+    error: AgentError
+    attempt: int
+    max_attempts: int
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class AssistantRecorded:
+    """The assistant's message is durable; its calls, if any, are about to be dispatched."""
+
+    type: ClassVar[str] = "assistant_recorded"
+    message: AssistantMessage
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnnounced:
+    """A call will be dispatched. ``summary`` reads like "Read src/app.py:1-80"."""
+
+    type: ClassVar[str] = "tool_announced"
+    call: ToolCall
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalWaiting:
+    """A call waits for a person."""
+
+    type: ClassVar[str] = "approval_waiting"
+    call: ToolCall
+    summary: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRefused:
+    """A call was refused by policy or by a person; ``unattended`` when nobody could be asked."""
+
+    type: ClassVar[str] = "tool_refused"
+    call: ToolCall
+    reason: str
+    unattended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """The call's intent to run is durable and it is running."""
+
+    type: ClassVar[str] = "tool_started"
+    call: ToolCall
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolProgress:
+    """Live output of a running call."""
+
+    type: ClassVar[str] = "tool_progress"
+    call_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    """The call's result is durable. ``summary`` tells the outcome in a line.
+
+    ``display`` is for the person only, for example a unified diff; it is never sent to the model.
+    """
+
+    type: ClassVar[str] = "tool_finished"
+    call: ToolCall
+    result: ToolResult
+    summary: str
+    duration_s: float
+    display: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One line for the person: a warning or a piece of news. Nothing was stopped by it."""
+
+    type: ClassVar[str] = "notice"
+    text: str
+    is_warning: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSummary:
+    """What a turn amounted to; part of every terminal event."""
+
+    outcome: Outcome
+    steps: int = 0
+    usage: Usage = field(default_factory=Usage)
+    duration_s: float = 0.0
+    api_duration_s: float = 0.0
+    text: str = ""
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The turn is complete, or stopped at a limit (see ``summary.outcome``)."""
+
+    type: ClassVar[str] = "done"
+    summary: TurnSummary
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The turn was cancelled; the history is balanced and stored."""
+
+    type: ClassVar[str] = "cancelled"
+    summary: TurnSummary
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The turn ended with an error; the history is balanced."""
+
+    type: ClassVar[str] = "error"
+    summary: TurnSummary
+    error: AgentError
+
+
+TerminalEvent = Done | Cancelled | Failed
+
+AgentEvent = (
+    TurnStart
+    | PromptRecorded
+    | StepStart
+    | TextChunk
+    | ThinkingChunk
+    | CallForming
+    | RetryWait
+    | AssistantRecorded
+    | ToolAnnounced
+    | ApprovalWaiting
+    | ToolRefused
+    | ToolStarted
+    | ToolProgress
+    | ToolFinished
+    | Notice
+    | Done
+    | Cancelled
+    | Failed
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Run a turn with this message."""
+
+    message: UserMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Run a turn without new input (REC-5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupt:
+    """Cancel the running turn; ``force`` skips the grace period (CAN-13)."""
+
+    reason: str = "user"
+    force: bool = False
+
+
+Op = Prompt | Continue | Interrupt

@@ -1,0 +1,181 @@
+"""The messages of a conversation, as values.
+
+A session's history is a sequence of three kinds of message: what the user said, what the
+assistant answered (text, thinking and tool calls in the order they came) and the result of
+one tool call. Values are frozen; constructors refuse what can never be right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """Plain text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingPart:
+    """Reasoning of a model, opaque to us.
+
+    ``signature`` is the provider's proof of origin; ``redacted`` is the encrypted form some
+    providers send instead of text. All three go back byte for byte (HIS-4).
+    """
+
+    text: str
+    signature: str | None = None
+    redacted: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    """An image: raw bytes with their media type, for example ``image/png``."""
+
+    media_type: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A request of the model to run a tool.
+
+    ``arguments`` is always a JSON object. When what the model sent could not be read as one,
+    ``arguments`` is empty and ``malformed`` holds the text received (HIS-5, LOOP-9): such a
+    call is answered with an invalid-arguments result and is never run.
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    malformed: str | None = None
+
+
+class StopReason(StrEnum):
+    """Why the model stopped."""
+
+    END_TURN = "end_turn"
+    TOOL_USE = "tool_use"
+    MAX_TOKENS = "max_tokens"
+    REFUSAL = "refusal"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one or more requests. ``None`` means the provider did not say (LOOP-6).
+
+    ``input_tokens`` counts uncached input only; ``cache_read_tokens`` and
+    ``cache_write_tokens`` come on top. ``reasoning_tokens`` is a part of ``output_tokens``.
+    """
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+    def __add__(self, other: Usage) -> Usage:
+        """Field by field; a field is unknown only where both sides are."""
+        return Usage(
+            _sum(self.input_tokens, other.input_tokens),
+            _sum(self.output_tokens, other.output_tokens),
+            _sum(self.cache_read_tokens, other.cache_read_tokens),
+            _sum(self.cache_write_tokens, other.cache_write_tokens),
+            _sum(self.reasoning_tokens, other.reasoning_tokens),
+        )
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the provider reported anything at all."""
+        return self != Usage()
+
+
+def _sum(left: int | None, right: int | None) -> int | None:
+    if left is None:
+        return right
+    return left if right is None else left + right
+
+
+class ResultStatus(StrEnum):
+    """How a tool call ended. Everything but ``OK`` is an error to the model."""
+
+    OK = "ok"
+    ERROR = "error"
+    REFUSED = "refused"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+
+
+UserPart = TextPart | ImagePart
+AssistantPart = TextPart | ThinkingPart | ToolCall
+ResultPart = TextPart | ImagePart
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    """What the user (or a program in the user's place) said."""
+
+    parts: tuple[UserPart, ...]
+
+    @property
+    def text(self) -> str:
+        """The text parts, one after another on lines of their own."""
+        return "\n".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+
+@dataclass(frozen=True, slots=True)
+class AssistantMessage:
+    """One reply of a model. ``provider`` and ``model`` say who made it (HIS-4)."""
+
+    parts: tuple[AssistantPart, ...]
+    provider: str = ""
+    model: str = ""
+    stop_reason: StopReason = StopReason.END_TURN
+    usage: Usage = field(default_factory=Usage)
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The calls, in the order the model gave."""
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+    @property
+    def text(self) -> str:
+        """The visible text."""
+        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """The one answer to one tool call."""
+
+    call_id: str
+    name: str
+    parts: tuple[ResultPart, ...]
+    status: ResultStatus = ResultStatus.OK
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise ValueError("a tool result has at least one part")
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the model is told that the call failed."""
+        return self.status is not ResultStatus.OK
+
+    @property
+    def text(self) -> str:
+        """The text parts, one after another on lines of their own."""
+        return "\n".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+
+Message = UserMessage | AssistantMessage | ToolResult
+
+
+def user_text(text: str) -> UserMessage:
+    """A user message of one text part."""
+    return UserMessage((TextPart(text),))

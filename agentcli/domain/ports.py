@@ -1,0 +1,187 @@
+"""The seams of the house: what the engine needs of the rooms around it, as Protocols."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from agentcli.domain.cancel import CancelToken
+from agentcli.domain.events import Outcome
+from agentcli.domain.messages import (
+    AssistantMessage,
+    Message,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
+from agentcli.domain.stream import StreamEvent
+from agentcli.domain.tools import ToolDefinition
+
+# --- approval ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """A call that needs a yes. ``session_rule`` is what "for this session" would allow."""
+
+    call: ToolCall
+    summary: str
+    detail: str
+    reason: str
+    session_rule: str
+
+
+class Verdict(StrEnum):
+    """A person's answer."""
+
+    ONCE = "once"
+    SESSION = "session"
+    NO = "no"
+    UNATTENDED = "unattended"
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalAnswer:
+    """``reason`` is for the model when the verdict is no."""
+
+    verdict: Verdict
+    reason: str = ""
+
+
+class Approver(Protocol):
+    """Asks a person, or says that there is none (CLI-7)."""
+
+    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """The answer. May take for ever; the engine cancels the wait with the turn (CAN-9)."""
+
+
+# --- providers -----------------------------------------------------------------------------
+
+
+class Effort(StrEnum):
+    """How hard the model should think."""
+
+    NONE = "none"
+    MINIMAL = "minimal"
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """A model and its limits; prices in USD per million tokens, ``None`` where unknown."""
+
+    provider: str
+    name: str
+    context_tokens: int = 128_000
+    max_output_tokens: int = 8_192
+    supports_images: bool = True
+    supports_thinking: bool = False
+    input_price: float | None = None
+    output_price: float | None = None
+    cache_read_price: float | None = None
+    cache_write_price: float | None = None
+
+    @property
+    def id(self) -> str:
+        """``provider/model``."""
+        return f"{self.provider}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One request. ``messages`` already satisfies ``domain.history.check_request``."""
+
+    model: ModelInfo
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[ToolDefinition, ...] = ()
+    max_output_tokens: int | None = None
+    effort: Effort | None = None
+
+
+class Provider(Protocol):
+    """A model API."""
+
+    @property
+    def name(self) -> str:
+        """The part before the slash in ``provider/model``."""
+
+    def stream(self, request: ModelRequest, cancel: CancelToken) -> AsyncIterator[StreamEvent]:
+        """The reply as it comes; raises ``ProviderError``. One attempt: retries are the engine's."""
+
+    async def aclose(self) -> None:
+        """Release connections."""
+
+
+# --- store ---------------------------------------------------------------------------------
+
+
+class RunStatus(StrEnum):
+    """Life of a tool call in the store: pending until it is about to run (W2)."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    FINISHED = "finished"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRun:
+    """The stored row of a call. ``result`` is set when it has finished out of order."""
+
+    call_id: str
+    name: str
+    status: RunStatus
+    started_at: float | None = None
+    finished_at: float | None = None
+    result: ToolResult | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedResult:
+    """A result with what goes beside it into the store."""
+
+    result: ToolResult
+    raw: bytes | None = None
+    display: str = ""
+
+
+class SessionStore(Protocol):
+    """One session's file. Every method is one transaction; raises ``PersistenceError``."""
+
+    async def record_prompt(self, message: UserMessage | None) -> int:
+        """W0: the user's message (if any) and the state "running". Returns its seq."""
+
+    async def record_assistant(
+        self, message: AssistantMessage, calls: Sequence[ToolCall], *, final: Outcome | None
+    ) -> int:
+        """W1: the message, one pending row per call, its usage; with ``final`` the turn's end."""
+
+    async def record_running(self, call: ToolCall) -> None:
+        """W2: the call is about to take effect."""
+
+    async def record_result(self, done: RecordedResult, in_order: Sequence[ToolResult]) -> None:
+        """W3: ``done`` has finished. ``in_order`` are the results whose turn has come.
+
+        Empty when an earlier call of the batch still runs: the result is then parked in the
+        call's row, and listed in ``in_order`` of the later commit that makes it a message.
+        """
+
+    async def record_end(
+        self, results: Sequence[ToolResult], outcome: Outcome, detail: str, partial: str
+    ) -> None:
+        """Close a turn: results that balance the history, why it ended, what was seen of a reply.
+
+        ``partial`` is kept for display only (CAN-5).
+        """
+
+    async def tool_runs(self) -> Mapping[str, ToolRun]:
+        """The rows of calls that have no result message, by call id."""
+
+    async def rescue(self, text: str) -> str | None:
+        """Save what would be lost to a file beside the session; its path, or ``None`` (FAIL-1)."""

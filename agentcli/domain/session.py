@@ -1,0 +1,74 @@
+"""A session as seen from outside its file: for lists, resume, export and checks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from agentcli.domain.messages import Message, Usage
+from agentcli.domain.ports import ToolRun
+
+
+class SessionStatus(StrEnum):
+    """How the last turn stands. ``RUNNING`` with a dead owner is reported as ``CRASHED``."""
+
+    NEW = "new"
+    RUNNING = "running"
+    DONE = "done"
+    LIMIT = "limit"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    CRASHED = "crashed"
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether ``agent`` in that directory should take the session up again (REC-4)."""
+        return self in {SessionStatus.CANCELLED, SessionStatus.FAILED, SessionStatus.CRASHED}
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """One line of a list of sessions. Times are seconds since 1970, UTC."""
+
+    id: str
+    title: str
+    cwd: str
+    created_at: float
+    updated_at: float
+    status: SessionStatus
+    turns: int
+    model: str
+    detail: str = ""
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = None
+    parent_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message with its place and time."""
+
+    seq: int
+    created_at: float
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something to show at ``after_seq`` that is not part of the history (CAN-5)."""
+
+    after_seq: int
+    created_at: float
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSession:
+    """All that a session file holds for going on, showing or exporting."""
+
+    info: SessionInfo
+    messages: tuple[StoredMessage, ...]
+    notes: tuple[Note, ...] = ()
+    runs: Mapping[str, ToolRun] = field(default_factory=dict)

@@ -1,0 +1,31 @@
+"""What can be set, as values. Where each comes from is the business of ``config``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class PermissionMode(StrEnum):
+    """What runs without asking (SEC-3)."""
+
+    DEFAULT = "default"
+    ACCEPT_EDITS = "accept-edits"
+    PLAN = "plan"
+    YOLO = "yolo"
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderConfig:
+    """How to reach a provider. ``kind`` names the wire protocol: ``anthropic``, ``openai``, ....
+
+    ``api_key`` never appears in a ``repr``, a log or a file (SEC-9). ``key_env`` is the name of
+    the environment variable it came from, for advice.
+    """
+
+    name: str
+    kind: str
+    base_url: str = ""
+    key_env: str = ""
+    api_key: str = field(default="", repr=False)
+    needs_key: bool = True

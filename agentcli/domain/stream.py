@@ -1,0 +1,91 @@
+"""What a provider may say while it answers, and in which order.
+
+=====================  ==========================================  =======================
+event                  may follow                                  opens / closes
+=====================  ==========================================  =======================
+``TextDelta(i)``       anything but ``StreamEnd``                  opens text block *i*
+``ThinkingDelta(i)``   anything but ``StreamEnd``                  opens thinking block *i*
+``ThinkingSeal(i)``    anything but ``StreamEnd``                  opens or completes block *i*
+``ToolCallStart(i)``   anything but ``StreamEnd``; *i* is new      opens call block *i*
+``ToolCallDelta(i)``   ``ToolCallStart(i)``                        adds to call block *i*
+``UsageReport``        anything but ``StreamEnd``                  later fields win
+``StreamEnd``          anything; exactly once, last                closes every block
+=====================  ==========================================  =======================
+
+A block keeps one kind. Blocks may interleave (parallel calls by index); the message lists
+them in the order in which each first appeared. A stream that ends without ``StreamEnd``
+was cut: no message comes of it (CAN-5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentcli.domain.messages import StopReason, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """More visible text of block ``index``."""
+
+    index: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    """More reasoning text of block ``index``."""
+
+    index: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingSeal:
+    """The signature of thinking block ``index``, or its redacted (encrypted) whole."""
+
+    index: int
+    signature: str | None = None
+    redacted: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallStart:
+    """A tool call begins. ``id`` may be empty: the fold then gives it one."""
+
+    index: int
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """More of the arguments' JSON text of call ``index``."""
+
+    index: int
+    json_text: str
+
+
+@dataclass(frozen=True, slots=True)
+class UsageReport:
+    """Tokens so far; a later report replaces the fields it knows."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnd:
+    """The reply is complete."""
+
+    stop_reason: StopReason
+
+
+StreamEvent = (
+    TextDelta
+    | ThinkingDelta
+    | ThinkingSeal
+    | ToolCallStart
+    | ToolCallDelta
+    | UsageReport
+    | StreamEnd
+)

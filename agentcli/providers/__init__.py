@@ -1,0 +1,1 @@
+"""Model APIs: one file each."""

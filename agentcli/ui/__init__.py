@@ -1,0 +1,1 @@
+"""Events to what a person or a program reads."""

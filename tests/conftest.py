@@ -1,0 +1,22 @@
+"""Every test gets an empty home of its own: nothing of the person who runs them is read or written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+_KEPT = ("PATH", "LANG", "LC_ALL", "TERM", "TMPDIR", "VIRTUAL_ENV", "CI", "PYTHONPATH")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A temporary HOME and AGENTCLI_HOME, and no key, proxy or setting of the real one."""
+    for name in list(os.environ):
+        if name not in _KEPT and not name.startswith(("PYTEST_", "COV_")):
+            monkeypatch.delenv(name)
+    path = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(path))
+    monkeypatch.setenv("AGENTCLI_HOME", str(path / "agentcli"))
+    return path
