@@ -91,7 +91,7 @@ def test_there_are_no_import_circles() -> None:
             target
             for _, imported in imports(path)
             for target in (imported, imported.rpartition(".")[0])
-            if target in modules and target != name and target != "agentcli"
+            if target in modules and target not in {name, "agentcli"}
         }
         for name, path in modules.items()
     }
