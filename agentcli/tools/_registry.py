@@ -1,0 +1,186 @@
+"""The tools of a session, by name and by capability group (TOOL-4, TOOL-5).
+
+Law: nothing a start needs is imported to list the built-in tools: their definitions come from
+``_definitions.json``, which ``build_definitions`` writes from the tools themselves and a test
+proves current. A tool's module is imported when the tool is first got.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Collection, Iterable
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+from agentcli.domain.errors import UsageError
+from agentcli.domain.tools import Effect, Tool, ToolDefinition, ToolHints
+
+DEFINITIONS_FILE = Path(__file__).with_name("_definitions.json")
+
+# the order in which the model sees them; part of the cached prefix, so: append, do not sort
+_ORDER = (
+    "read_file",
+    "edit_file",
+    "write_file",
+    "apply_patch",
+    "bash",
+    "grep_files",
+    "glob_files",
+    "list_directory",
+    "stat_file",
+    "delete_file",
+    "write_todos",
+    "ask_user",
+    "report_progress",
+    "get_current_time",
+)
+_NEAR = 3
+# what other programs call the same thing
+_ALIASES = {
+    "read": "read_file",
+    "view": "read_file",
+    "cat": "read_file",
+    "open_file": "read_file",
+    "edit": "edit_file",
+    "str_replace": "edit_file",
+    "str_replace_editor": "edit_file",
+    "replace": "edit_file",
+    "write": "write_file",
+    "create_file": "write_file",
+    "patch": "apply_patch",
+    "shell": "bash",
+    "exec": "bash",
+    "run_command": "bash",
+    "run_shell_command": "bash",
+    "execute_command": "bash",
+    "terminal": "bash",
+    "grep": "grep_files",
+    "search": "grep_files",
+    "rg": "grep_files",
+    "glob": "glob_files",
+    "find": "glob_files",
+    "find_files": "glob_files",
+    "ls": "list_directory",
+    "list_dir": "list_directory",
+    "list_files": "list_directory",
+    "remove": "delete_file",
+    "rm": "delete_file",
+    "todo_write": "write_todos",
+    "todowrite": "write_todos",
+    "fetch": "web_fetch",
+}
+
+
+class Registry:
+    """The tools at hand; implements ``domain.tools.ToolBox``."""
+
+    def __init__(self) -> None:
+        self._definitions: dict[str, ToolDefinition] = {}
+        self._loaded: dict[str, Tool] = {}
+        self._built_in: set[str] = set()
+
+    @classmethod
+    def builtin(
+        cls, enabled: Iterable[str] | None = None, disabled: Collection[str] = ()
+    ) -> Registry:
+        """The built-in tools: all, or those named by tool or group, less ``disabled``.
+
+        Raises ``UsageError`` for a name that is neither a tool nor a group.
+        """
+        registry = cls()
+        definitions = _read_definitions()
+        known = {definition.name for definition in definitions}
+        groups = {definition.group for definition in definitions}
+        wanted = None if enabled is None else set(enabled)
+        for name in (*(wanted or ()), *disabled):
+            if name not in known and name not in groups:
+                near = difflib.get_close_matches(name, sorted(known | groups), n=_NEAR)
+                hint = f"did you mean {', '.join(near)}?" if near else ", ".join(sorted(groups))
+                raise UsageError(f"There is no tool or tool group {name!r}", hint)
+        for definition in definitions:
+            names = {definition.name, definition.group}
+            if (wanted is None or names & wanted) and not names & set(disabled):
+                registry._definitions[definition.name] = definition
+                registry._built_in.add(definition.name)
+        return registry
+
+    @property
+    def definitions(self) -> tuple[ToolDefinition, ...]:
+        """In the order in which they are shown to the model."""
+        return tuple(self._definitions.values())
+
+    def list(self) -> tuple[str, ...]:
+        """The names, in the same order."""
+        return tuple(self._definitions)
+
+    def groups(self) -> dict[str, tuple[ToolDefinition, ...]]:
+        """The definitions by capability group (TOOL-5)."""
+        found: dict[str, tuple[ToolDefinition, ...]] = {}
+        for definition in self._definitions.values():
+            found[definition.group] = (*found.get(definition.group, ()), definition)
+        return found
+
+    def group(self, name: str) -> tuple[ToolDefinition, ...]:
+        """The definitions of one capability group; none when there is no such group."""
+        return self.groups().get(name, ())
+
+    def register(self, tool: Tool) -> None:
+        """Add ``tool``, last. Raises ``ValueError`` when its name is taken."""
+        name = tool.definition.name
+        if name in self._definitions:
+            raise ValueError(f"there is already a tool named {name}")
+        self._definitions[name] = tool.definition
+        self._loaded[name] = tool
+
+    def unregister(self, name: str) -> None:
+        """Take a tool out; nothing happens when it is not there."""
+        self._definitions.pop(name, None)
+        self._loaded.pop(name, None)
+        self._built_in.discard(name)
+
+    def get(self, name: str) -> Tool | None:
+        """The tool, its module imported if need be; ``None`` for an unknown name."""
+        tool = self._loaded.get(name)
+        if tool is None and name in self._built_in:
+            tool = self._loaded[name] = _load(name)
+        return tool
+
+    def near(self, name: str) -> tuple[str, ...]:
+        """Names like ``name``, best first (TOOL-4)."""
+        wanted = name.casefold().replace("-", "_")
+        alias = _ALIASES.get(wanted)
+        found = [alias] if alias in self._definitions and alias is not None else []
+        found += [
+            known
+            for known in self._definitions
+            if wanted and (wanted in known.casefold() or known.casefold() in wanted)
+        ]
+        found += difflib.get_close_matches(wanted, list(self._definitions), n=_NEAR, cutoff=0.5)
+        return tuple(dict.fromkeys(found))[:_NEAR]
+
+
+def build_definitions() -> str:
+    """The content of ``_definitions.json``, from the tools in this package."""
+    names = [
+        path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_")
+    ]
+    names.sort(key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name))
+    rows = [asdict(_load(name).definition) for name in names]
+    return json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
+
+
+def _load(name: str) -> Tool:
+    return cast("Tool", import_module(f"agentcli.tools.{name}").TOOL)
+
+
+def _read_definitions() -> tuple[ToolDefinition, ...]:
+    rows: list[dict[str, Any]] = json.loads(DEFINITIONS_FILE.read_text(encoding="utf-8"))
+    return tuple(
+        ToolDefinition(
+            **{**row, "effect": Effect(row["effect"]), "hints": ToolHints(**row["hints"])}
+        )
+        for row in rows
+    )
