@@ -167,7 +167,11 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class TurnSummary:
-    """What a turn amounted to; part of every terminal event."""
+    """What a turn amounted to; part of every terminal event.
+
+    ``limit`` is ``steps`` or ``budget`` when the outcome is ``MAX_STEPS``. ``cost_usd`` is
+    ``None`` where a price or a count is unknown.
+    """
 
     outcome: Outcome
     steps: int = 0
@@ -176,6 +180,7 @@ class TurnSummary:
     api_duration_s: float = 0.0
     text: str = ""
     cost_usd: float | None = None
+    limit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,11 +202,15 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The turn ended with an error; the history is balanced."""
+    """The turn ended with an error; the history is balanced.
+
+    ``unsaved`` is what could be written nowhere and would be lost if it were not shown (FAIL-1).
+    """
 
     type: ClassVar[str] = "error"
     summary: TurnSummary
     error: AgentError
+    unsaved: str = ""
 
 
 TerminalEvent = Done | Cancelled | Failed

@@ -108,10 +108,14 @@ class RepairReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunDetail:
-    """What is known of a call that was stopped: seconds it ran and its last output."""
+    """What is known of a call that was stopped: seconds it ran and its last output.
+
+    ``started`` is false when the cancel came between the intent to run and the run.
+    """
 
     elapsed_s: float
     output: str = ""
+    started: bool = True
 
 
 def repair_results(
@@ -141,6 +145,8 @@ def _repair_one(
         ResultStatus.CANCELLED if reason is RepairReason.CANCELLED else ResultStatus.INTERRUPTED
     )
     started = run is not None and run.status is not RunStatus.PENDING
+    if detail is not None:
+        started = detail.started
     second = _what_happened(reason, detail) if started else "It had not started: nothing was done."
     return ToolResult(call.id, call.name, (TextPart(first), TextPart(second)), status)
 

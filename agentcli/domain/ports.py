@@ -111,7 +111,7 @@ class Provider(Protocol):
         """The part before the slash in ``provider/model``."""
 
     def stream(self, request: ModelRequest, cancel: CancelToken) -> AsyncIterator[StreamEvent]:
-        """The reply as it comes, one attempt; raises ``ProviderError``. Retries are the engine's."""
+        """The reply, one attempt; raises ``ProviderError``. Retries are the engine's."""
 
     async def aclose(self) -> None:
         """Release connections."""

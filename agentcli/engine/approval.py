@@ -1,0 +1,181 @@
+"""The policy: may this call run, must a person be asked, or is it refused? Pure (SEC-3).
+
+Order: deny rules, plan mode, protected places, ``yolo``, allow rules and grants of this
+session, what the mode makes free; everything else asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from agentcli.domain.settings import PermissionMode
+from agentcli.domain.tools import Effect, ToolDefinition, Workspace
+from agentcli.engine.read_only_commands import is_read_only
+from agentcli.engine.rules import Rule, Subject, first, parse_rule
+
+_SHELL_FILES = frozenset(
+    {
+        ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc",
+        ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login",
+        ".netrc", ".npmrc", ".pypirc", ".gitconfig", ".envrc", ".pgpass",
+    }
+)  # fmt: skip
+_SECRET_DIRECTORIES = frozenset(
+    {".ssh", ".gnupg", ".aws", ".kube", ".docker", ".agentcli", ".agents"}
+)
+
+
+class Answer(StrEnum):
+    """What the policy says."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An answer with its reason; ``rule`` is the rule that made it, if one did."""
+
+    answer: Answer
+    reason: str
+    rule: Rule | None = None
+    effect: Effect = Effect.EXEC
+
+
+@dataclass(slots=True)
+class Policy:
+    """The mode and rules in force. ``granted`` grows with each "for this session"."""
+
+    mode: PermissionMode = PermissionMode.DEFAULT
+    allow: tuple[Rule, ...] = ()
+    deny: tuple[Rule, ...] = ()
+    own_directories: tuple[Path, ...] = ()
+    granted: list[Rule] = field(default_factory=list)
+
+    @classmethod
+    def from_texts(cls, mode: PermissionMode, allow: Sequence[str], deny: Sequence[str]) -> Policy:
+        """A policy of rules as a person writes them; raises ``UsageError``."""
+        return cls(mode, tuple(map(parse_rule, allow)), tuple(map(parse_rule, deny)))
+
+
+@dataclass(frozen=True, slots=True)
+class CallFacts:
+    """What the policy knows of a call. ``paths`` are absolute, links not yet followed."""
+
+    definition: ToolDefinition
+    arguments: Mapping[str, Any]
+    paths: tuple[Path, ...]
+    workspace: Workspace
+
+
+def decide(facts: CallFacts, policy: Policy) -> Decision:
+    """The decision for one call: the first of the checks below that has an opinion."""
+    judged = _Judged(facts, policy, subject_of(facts), effect_of(facts))
+    for check in (_by_deny_rule, _by_plan_mode, _by_protection, _by_yolo, _by_allow_rule, _by_mode):
+        if decision := check(judged):
+            return decision
+    reason = "it runs a command" if judged.effect is Effect.EXEC else "it changes files"
+    return judged.because(Answer.ASK, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    facts: CallFacts
+    policy: Policy
+    subject: Subject
+    effect: Effect
+
+    def because(self, answer: Answer, reason: str, rule: Rule | None = None) -> Decision:
+        return Decision(answer, reason, rule, self.effect)
+
+
+def _by_deny_rule(judged: _Judged) -> Decision | None:
+    rule = first(judged.policy.deny, judged.subject, whole=False)
+    return judged.because(Answer.DENY, f"denied by the rule {rule}", rule) if rule else None
+
+
+def _by_plan_mode(judged: _Judged) -> Decision | None:
+    if judged.policy.mode is PermissionMode.PLAN and judged.effect is not Effect.READ:
+        return judged.because(Answer.DENY, "plan mode allows reads only")
+    return None
+
+
+def _by_protection(judged: _Judged) -> Decision | None:
+    if judged.facts.definition.always_ask:
+        return judged.because(Answer.ASK, "this tool always asks")
+    if judged.effect is Effect.WRITE and (place := _protected(judged.subject.paths, judged.policy)):
+        return judged.because(Answer.ASK, f"{place} is protected")
+    return None
+
+
+def _by_yolo(judged: _Judged) -> Decision | None:
+    if judged.policy.mode is PermissionMode.YOLO:
+        return judged.because(Answer.ALLOW, "everything is allowed in yolo mode")
+    return None
+
+
+def _by_allow_rule(judged: _Judged) -> Decision | None:
+    rules = (*judged.policy.allow, *judged.policy.granted)
+    rule = first(rules, judged.subject, whole=True)
+    return judged.because(Answer.ALLOW, f"allowed by the rule {rule}", rule) if rule else None
+
+
+def _by_mode(judged: _Judged) -> Decision | None:
+    facts = judged.facts
+    edits_are_free = judged.policy.mode is PermissionMode.ACCEPT_EDITS and bool(facts.paths)
+    if judged.effect is Effect.EXEC or (judged.effect is Effect.WRITE and not edits_are_free):
+        return None
+    for path in facts.paths:
+        if not facts.workspace.contains(path):
+            return judged.because(Answer.ASK, f"{path} is outside the workspace")
+    what = "reads" if judged.effect is Effect.READ else "edits"
+    return judged.because(Answer.ALLOW, f"{what} inside the workspace are free")
+
+
+def effect_of(facts: CallFacts) -> Effect:
+    """The effect of this very call: a command known to be read-only is a READ (LOOP-4)."""
+    command = facts.arguments.get("command")
+    if facts.definition.name == "bash" and isinstance(command, str):
+        return Effect.READ if is_read_only(command, facts.workspace) else Effect.EXEC
+    return facts.definition.effect
+
+
+def subject_of(facts: CallFacts) -> Subject:
+    """What rules are matched with."""
+    text = facts.arguments.get("command", facts.arguments.get("url"))
+    return Subject(
+        tool=facts.definition.name,
+        paths=tuple(path.resolve() for path in facts.paths),
+        text=text if isinstance(text, str) else None,
+        root=facts.workspace.root.resolve(),
+    )
+
+
+def session_rule(facts: CallFacts) -> Rule:
+    """What "yes, for this session" allows: this very command, or this tool in the workspace."""
+    subject = subject_of(facts)
+    name = facts.definition.name
+    if subject.text is not None:
+        return Rule(name, subject.text)
+    if facts.paths and all(facts.workspace.contains(path) for path in facts.paths):
+        return Rule(name, f"{subject.root}/**")
+    if subject.paths:
+        return Rule(name, str(subject.paths[0]))
+    return Rule(name)
+
+
+def _protected(paths: Sequence[Path], policy: Policy) -> str | None:
+    """Places that are never written without asking, whatever the mode."""
+    for path in paths:
+        if ".git" in path.parts:
+            return "git's own directory"
+        if path.name in _SHELL_FILES or not _SECRET_DIRECTORIES.isdisjoint(path.parts):
+            return path.name
+        if any(path.is_relative_to(own.resolve()) for own in policy.own_directories):
+            return "agentcli's own directory"
+    return None

@@ -1,0 +1,102 @@
+"""What the model is told when a call cannot run: wrong name, wrong arguments, refused, too slow.
+
+An invalid-arguments text names the tool, each wrong field with what was expected and the
+fields received with type and size; it never echoes more than 2,000 characters (LOOP-11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agentcli.domain.errors import ArgumentProblem, InvalidArguments
+from agentcli.domain.messages import ToolCall
+from agentcli.domain.tools import ToolDefinition
+
+MAX_CHARS = 2_000
+_MAX_LISTED = 20
+_MAX_NAME = 60
+
+
+def unknown_tool(name: str, near: Sequence[str], known: Sequence[str]) -> str:
+    """For a tool that does not exist (TOOL-4)."""
+    hint = f"Did you mean {', '.join(near)}? " if near else ""
+    return _bounded(f"There is no tool named {name[:100]!r}. {hint}Tools: {', '.join(known)}.")
+
+
+def malformed(call: ToolCall, definition: ToolDefinition, *, cut: bool) -> str:
+    """For arguments that are not a JSON object, or were cut at the output limit (LOOP-12)."""
+    received = call.malformed or ""
+    if cut:
+        return (
+            f"The call of {definition.name} was cut off by the output limit after "
+            f"{len(received)} characters of arguments. It was not executed. "
+            "Call again with less content at a time."
+        )
+    return _bounded(
+        f"Invalid arguments for {definition.name}: not a JSON object ({len(received)} characters "
+        f"received). It was not executed. Expected fields: {_expected(definition)}."
+    )
+
+
+def invalid(call: ToolCall, definition: ToolDefinition, error: InvalidArguments) -> str:
+    """For arguments that do not satisfy the schema (LOOP-5)."""
+    lines = [f"Invalid arguments for {definition.name}. It was not executed."]
+    lines += [f"- {_problem(problem, definition)}" for problem in error.problems[:_MAX_LISTED]]
+    received = [f"{_short(name)}: {_size(value)}" for name, value in call.arguments.items()]
+    lines.append(f"Received: {', '.join(received[:_MAX_LISTED]) or 'nothing'}.")
+    return _bounded("\n".join(lines))
+
+
+def refused(name: str, reason: str, *, unattended: bool) -> str:
+    """For a call that policy or a person refused (CLI-7)."""
+    if unattended:
+        return (
+            f"{name} was not run: it needs approval and nobody is there to give it ({reason}). "
+            f"The user can allow it with --allow-tool '{name}' or --permission-mode. "
+            "Go on without it or say what is needed."
+        )
+    return f"{name} was not run: refused ({reason}). Do not try the same again."
+
+
+def timed_out(definition: ToolDefinition, tail: str) -> str:
+    """For a tool that took too long."""
+    text = f"{definition.name} was stopped after its time-out of {definition.timeout_s:g} s."
+    return f"{text} It had printed:\n{tail}" if tail.strip() else text
+
+
+def _problem(problem: ArgumentProblem, definition: ToolDefinition) -> str:
+    schema = definition.parameters.get("properties", {}).get(problem.field.partition(".")[0], {})
+    expected = schema.get("type")
+    hint = f" (expected {expected})" if expected else ""
+    return f"{_short(problem.field)}: {problem.problem[:200]}{hint}"
+
+
+def _expected(definition: ToolDefinition) -> str:
+    properties = definition.parameters.get("properties", {})
+    required = definition.parameters.get("required", ())
+    return ", ".join(
+        f"{name}: {schema.get('type', 'any')}{'' if name in required else ' (optional)'}"
+        for name, schema in properties.items()
+    )
+
+
+def _size(value: Any) -> str:
+    if isinstance(value, str):
+        return f"string ({len(value)} chars)"
+    if isinstance(value, list):
+        return f"array ({len(value)} items)"
+    if isinstance(value, dict):
+        return f"object ({len(value)} fields)"
+    if value is None:
+        return "null"
+    names = {bool: "boolean", int: "integer", float: "number"}
+    return names.get(type(value), type(value).__name__)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _MAX_NAME else name[:_MAX_NAME] + "…"
+
+
+def _bounded(text: str) -> str:
+    return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 1] + "…"

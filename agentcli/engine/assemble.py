@@ -1,0 +1,161 @@
+"""A stream becomes a message in one fold.
+
+Law: blocks are listed in the order in which they first appeared; a message comes only of a
+stream that ended with ``StreamEnd``; every call has an id that is new to the history and
+fits every provider (HIS-1); arguments are an object or the call is marked malformed (LOOP-9).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from typing import Any
+
+from agentcli.domain.messages import (
+    AssistantMessage,
+    AssistantPart,
+    StopReason,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    Usage,
+)
+from agentcli.domain.stream import (
+    StreamEnd,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingSeal,
+    ToolCallDelta,
+    ToolCallStart,
+    UsageReport,
+)
+
+_ID_LENGTH = 64
+_BAD_IN_ID = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class _Block:
+    __slots__ = ("call_id", "chunks", "kind", "name", "redacted", "signature")
+
+    def __init__(self, kind: type[AssistantPart]) -> None:
+        self.kind = kind
+        self.chunks: list[str] = []
+        self.signature: str | None = None
+        self.redacted: str | None = None
+        self.call_id = ""
+        self.name = ""
+
+
+class Assembler:
+    """Collects the events of one reply. Linear in the size of the stream."""
+
+    def __init__(self, provider: str, model: str, taken_ids: AbstractSet[str]) -> None:
+        self._provider = provider
+        self._model = model
+        self._taken = set(taken_ids)
+        self._blocks: dict[int, _Block] = {}
+        self._usage = Usage()
+        self._stop: StopReason | None = None
+
+    def add(self, event: StreamEvent) -> None:
+        """Take the next event of the stream."""
+        if isinstance(event, TextDelta):
+            self._block(event.index, TextPart).chunks.append(event.text)
+        elif isinstance(event, ToolCallDelta):
+            self._block(event.index, ToolCall).chunks.append(event.json_text)
+        elif isinstance(event, ThinkingDelta):
+            self._block(event.index, ThinkingPart).chunks.append(event.text)
+        elif isinstance(event, ThinkingSeal):
+            block = self._block(event.index, ThinkingPart)
+            block.signature = event.signature or block.signature
+            block.redacted = event.redacted or block.redacted
+        elif isinstance(event, ToolCallStart):
+            block = self._block(event.index, ToolCall)
+            block.call_id, block.name = event.id, event.name
+        elif isinstance(event, UsageReport):
+            self._usage = _later(self._usage, event.usage)
+        elif isinstance(event, StreamEnd):
+            self._stop = event.stop_reason
+
+    def _block(self, index: int, kind: type[AssistantPart]) -> _Block:
+        block = self._blocks.get(index)
+        if block is None:
+            block = self._blocks[index] = _Block(kind)
+        return block
+
+    @property
+    def has_output(self) -> bool:
+        """Whether text, thinking or a tool call has come (STR-4)."""
+        return any(block.chunks or block.name for block in self._blocks.values())
+
+    @property
+    def ended(self) -> bool:
+        """Whether the stream said that it is complete."""
+        return self._stop is not None
+
+    @property
+    def text(self) -> str:
+        """The visible text so far."""
+        return "".join(
+            "".join(block.chunks) for block in self._blocks.values() if block.kind is TextPart
+        )
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens reported so far."""
+        return self._usage
+
+    def message(self) -> AssistantMessage:
+        """The reply. Empty text blocks are left out (HIS-2)."""
+        if self._stop is None:
+            raise ValueError("the stream has not ended")
+        parts: list[AssistantPart] = []
+        for block in self._blocks.values():
+            part = self._part(block, "".join(block.chunks))
+            if part is not None:
+                parts.append(part)
+        return AssistantMessage(tuple(parts), self._provider, self._model, self._stop, self._usage)
+
+    def _part(self, block: _Block, text: str) -> AssistantPart | None:
+        if block.kind is TextPart:
+            return TextPart(text) if text.strip() else None
+        if block.kind is ThinkingPart:
+            sealed = block.signature is not None or block.redacted is not None
+            return ThinkingPart(text, block.signature, block.redacted) if text or sealed else None
+        arguments, malformed = read_arguments(text, cut=self._stop is StopReason.MAX_TOKENS)
+        return ToolCall(self._new_id(block.call_id), block.name, arguments, malformed)
+
+    def _new_id(self, proposed: str) -> str:
+        call_id = _BAD_IN_ID.sub("_", proposed)[:_ID_LENGTH]
+        if not call_id or call_id in self._taken:
+            call_id = f"call_{uuid.uuid4().hex}"
+        self._taken.add(call_id)
+        return call_id
+
+
+def read_arguments(text: str, *, cut: bool) -> tuple[dict[str, Any], str | None]:
+    """The arguments, and the text received when it is not a JSON object (LOOP-9).
+
+    Empty text is ``{}``, except in a reply that was cut at the output limit, where it is a
+    call that never got its arguments (LOOP-12).
+    """
+    if not text.strip():
+        return ({}, text) if cut else ({}, None)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}, text
+    return (value, None) if isinstance(value, dict) else ({}, text)
+
+
+def _later(old: Usage, new: Usage) -> Usage:
+    fields = {
+        name: value
+        for name in Usage.__dataclass_fields__
+        if (value := getattr(new, name)) is not None
+    }
+    return replace(old, **fields)

@@ -1,0 +1,369 @@
+"""One batch of tool calls: judge → record intent (W2) → run → record the result (W3).
+
+Law: calls are announced and recorded in the model's order; READ calls that stand together
+run together, everything else alone (LOOP-4); no effect without its W2 row; an event that
+announces a result comes after its commit. A call that the cancel overtook is left pending:
+the turn's one repair answers it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
+from agentcli.domain.errors import InvalidArguments, TurnCancelled
+from agentcli.domain.events import (
+    AgentEvent,
+    ApprovalWaiting,
+    Notice,
+    ToolAnnounced,
+    ToolFinished,
+    ToolProgress,
+    ToolRefused,
+    ToolStarted,
+)
+from agentcli.domain.history import History, RunDetail
+from agentcli.domain.messages import ResultStatus, StopReason, TextPart, ToolCall, ToolResult
+from agentcli.domain.ports import (
+    ApprovalRequest,
+    Approver,
+    RecordedResult,
+    SessionStore,
+    Verdict,
+)
+from agentcli.domain.tools import (
+    Asker,
+    Effect,
+    FileLedger,
+    OutputKind,
+    RawOutputs,
+    SessionState,
+    Tool,
+    ToolBox,
+    ToolContext,
+    ToolOutput,
+    Workspace,
+    status_of,
+)
+from agentcli.engine import arguments as wording
+from agentcli.engine.approval import Answer, CallFacts, Policy, decide, effect_of, session_rule
+from agentcli.engine.race import Reaper, cancel_future, first_of, race, stop
+
+GRACE_S = 0.15
+KILL_PATIENCE_S = 3.0
+TAIL_CHARS = 4_000
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Toolkit:
+    """What a session lends to its calls; the same for all turns of the session."""
+
+    toolbox: ToolBox
+    policy: Policy
+    approver: Approver
+    workspace: Workspace
+    state: SessionState
+    outputs: RawOutputs
+    files: FileLedger = field(default_factory=FileLedger)
+    ask: Asker | None = None
+    reaper: Reaper = field(default_factory=Reaper)
+    approval_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+@dataclass(slots=True)
+class _Job:
+    """One call on its way. ``output`` is set when there is an answer to record."""
+
+    call: ToolCall
+    tool: Tool | None = None
+    args: Any = None
+    summary: str = ""
+    effect: Effect = Effect.READ
+    facts: CallFacts | None = None
+    output: ToolOutput | None = None
+    status: ResultStatus | None = None
+    started_at: float | None = None
+    tail: str = ""
+
+
+class ToolCalls:
+    """Runs the batches of one turn."""
+
+    def __init__(
+        self,
+        kit: Toolkit,
+        store: SessionStore,
+        history: History,
+        token: CancelToken,
+        emit: Callable[[AgentEvent], None],
+    ) -> None:
+        self._kit = kit
+        self._store = store
+        self._history = history
+        self._token = token
+        self._emit = emit
+        self.details: dict[str, RunDetail] = {}
+
+    async def run_batch(self, calls: Sequence[ToolCall], stop_reason: StopReason) -> None:
+        """Run the calls; raises ``TurnCancelled`` when the token was set on the way."""
+        workspace = await self._shell_workspace()
+        jobs = [self._prepare(call, workspace, stop_reason) for call in calls]
+        for job in jobs:
+            self._emit(ToolAnnounced(job.call, job.summary))
+        for effect, group in groupby(jobs, key=lambda job: job.effect):
+            members = list(group)
+            together = effect is Effect.READ
+            for batch in [members] if together else [[job] for job in members]:
+                await self._kit.reaper.join(KILL_PATIENCE_S)
+                if self._token.cancelled:
+                    raise TurnCancelled
+                await uninterruptible(
+                    self._run_together(batch), lambda: self._token.cancel(CancelReason.OUTER)
+                )
+        if self._token.cancelled:
+            raise TurnCancelled
+
+    async def _shell_workspace(self) -> Workspace:
+        """The workspace as the shell sees it: its own directory (TOOL-11)."""
+        shell = await self._kit.state.get("shell")
+        cwd = shell.get("cwd") if isinstance(shell, dict) else None
+        workspace = self._kit.workspace
+        return replace(workspace, cwd=Path(cwd)) if isinstance(cwd, str) else workspace
+
+    # --- judge -----------------------------------------------------------------------------
+
+    def _prepare(self, call: ToolCall, shell: Workspace, stop_reason: StopReason) -> _Job:
+        """Find the tool and read the arguments; what is wrong with them is already an answer."""
+        job = _Job(call, summary=call.name)
+        job.tool = self._kit.toolbox.get(call.name)
+        if job.tool is None:
+            known = [tool.name for tool in self._kit.toolbox.definitions]
+            near = self._kit.toolbox.near(call.name)
+            job.output = ToolOutput.error(wording.unknown_tool(call.name, near, known))
+            return job
+        definition = job.tool.definition
+        job.summary = definition.display_name
+        if call.malformed is not None:
+            cut = stop_reason is StopReason.MAX_TOKENS
+            job.output = ToolOutput.error(wording.malformed(call, definition, cut=cut))
+            return job
+        try:
+            job.args = job.tool.parse(call.arguments)
+        except InvalidArguments as error:
+            job.output = ToolOutput.error(wording.invalid(call, definition, error))
+            return job
+        try:
+            self._judge(job, job.tool, shell)
+        except Exception as error:  # noqa: BLE001 - a tool's own code: its faults are values
+            job.output = self._reported(job, ToolOutput.internal_error(error))
+        return job
+
+    def _judge(self, job: _Job, tool: Tool, shell: Workspace) -> None:
+        definition = tool.definition
+        job.summary = tool.summary(job.args)
+        workspace = shell if definition.name == "bash" else self._kit.workspace
+        paths = tool.paths(job.args, workspace)
+        job.facts = CallFacts(definition, job.call.arguments, paths, workspace)
+        job.effect = effect_of(job.facts)
+
+    async def _permitted(self, job: _Job, ctx: ToolContext) -> bool:
+        """Whether the call may run; when not, ``job.output`` says why."""
+        if job.facts is None or job.tool is None:
+            return False
+        decision = decide(job.facts, self._kit.policy)
+        if decision.answer is Answer.ASK:
+            async with self._kit.approval_lock:
+                decision = decide(job.facts, self._kit.policy)
+                if decision.answer is Answer.ASK:
+                    return await self._asked(job, ctx, decision.reason)
+        if decision.answer is Answer.DENY:
+            self._refuse(job, decision.reason, unattended=False)
+            return False
+        return True
+
+    async def _asked(self, job: _Job, ctx: ToolContext, reason: str) -> bool:
+        if job.facts is None or job.tool is None:
+            return False
+        rule = session_rule(job.facts)
+        self._emit(ApprovalWaiting(job.call, job.summary, reason))
+        detail = await _preview(job.tool, job.args, ctx)
+        request = ApprovalRequest(job.call, job.summary, detail, reason, str(rule))
+        answer = await self._kit.approver.approve(request)
+        if answer.verdict is Verdict.SESSION:
+            self._kit.policy.granted.append(rule)
+        if answer.verdict in {Verdict.ONCE, Verdict.SESSION}:
+            return True
+        unattended = answer.verdict is Verdict.UNATTENDED
+        self._refuse(job, answer.reason or reason, unattended=unattended)
+        return False
+
+    def _refuse(self, job: _Job, reason: str, *, unattended: bool) -> None:
+        job.output = ToolOutput.error(wording.refused(job.call.name, reason, unattended=unattended))
+        job.status = ResultStatus.REFUSED
+        self._emit(ToolRefused(job.call, reason, unattended))
+
+    # --- run -------------------------------------------------------------------------------
+
+    async def _run_together(self, jobs: Sequence[_Job]) -> None:
+        recorder = _Recorder(self._store, self._history, self._emit, jobs)
+        async with asyncio.TaskGroup() as group:
+            for index, job in enumerate(jobs):
+                group.create_task(self._run_one(index, job, recorder))
+
+    async def _run_one(self, index: int, job: _Job, recorder: _Recorder) -> None:
+        if job.output is None:
+            ctx = self._context(job)
+            try:
+                permitted = await race(self._permitted(job, ctx), self._token, self._kit.reaper)
+            except TurnCancelled:
+                return
+            if permitted and job.tool is not None:
+                await uninterruptible(self._store.record_running(job.call))
+                if self._token.cancelled:
+                    self.details[job.call.id] = RunDetail(0.0, started=False)
+                    return
+                self._emit(ToolStarted(job.call, job.summary))
+                job.output = await self._execute(job, job.tool, ctx)
+        if job.output is None:
+            return
+        if job.output.kind is OutputKind.CANCELLED:
+            self.details[job.call.id] = RunDetail(_elapsed(job), _text(job.output))
+            return
+        await recorder.finish(index, _elapsed(job))
+
+    def _context(self, job: _Job) -> ToolContext:
+        kit, call_id = self._kit, job.call.id
+
+        def progress(text: str) -> None:
+            job.tail = (job.tail + text)[-TAIL_CHARS:]
+            self._emit(ToolProgress(call_id, text))
+
+        return ToolContext(
+            call_id=call_id,
+            workspace=kit.workspace,
+            cancel=self._token,
+            progress=progress,
+            files=kit.files,
+            state=kit.state,
+            outputs=kit.outputs,
+            ask=kit.ask,
+        )
+
+    async def _execute(self, job: _Job, tool: Tool, ctx: ToolContext) -> ToolOutput | None:
+        """The tool's output; a ``CANCELLED`` one when the cancel overtook it (CAN-6)."""
+        job.started_at = time.monotonic()
+        task = asyncio.create_task(_guarded(tool, job.args, ctx))
+        try:
+            with cancel_future(self._token) as cancelled:
+                await first_of(task, cancelled, timeout_s=tool.definition.timeout_s)
+            expired = not task.done() and not self._token.cancelled
+            if not task.done() and not expired and not self._token.forced:
+                with cancel_future(self._token, forced=True) as forced:
+                    await first_of(task, forced, timeout_s=GRACE_S)
+            if task.done() and not task.cancelled():
+                return self._reported(job, task.result())
+        finally:
+            await uninterruptible(stop(task, self._kit.reaper))
+        if expired:
+            return ToolOutput.error(wording.timed_out(tool.definition, job.tail))
+        if self._token.cancelled:
+            return ToolOutput.cancelled(job.tail)
+        fault = RuntimeError("the tool cancelled itself")
+        return self._reported(job, ToolOutput.internal_error(fault))
+
+    def _reported(self, job: _Job, output: ToolOutput) -> ToolOutput:
+        """Our own faults go to the log and to the person, not to the model (LOOP-5)."""
+        if output.kind is OutputKind.INTERNAL_ERROR:
+            log.error("tool %s failed", job.call.name, exc_info=output.cause)
+            cause = f"{type(output.cause).__name__}: {output.cause}"
+            self._emit(Notice(f"{job.call.name} failed inside agentcli: {cause} (see the log)"))
+        if output.kind is OutputKind.CANCELLED and not self._token.cancelled:
+            return ToolOutput.error(_text(output))
+        return output
+
+
+class _Recorder:
+    """Commits results as they come and makes them messages in the model's order (W3)."""
+
+    def __init__(
+        self,
+        store: SessionStore,
+        history: History,
+        emit: Callable[[AgentEvent], None],
+        jobs: Sequence[_Job],
+    ) -> None:
+        self._store = store
+        self._history = history
+        self._emit = emit
+        self._jobs = jobs
+        self._ready: dict[int, tuple[ToolResult, float]] = {}
+        self._next = 0
+        self._lock = asyncio.Lock()
+
+    async def finish(self, index: int, duration_s: float) -> None:
+        """Record the output of job ``index``."""
+        job = self._jobs[index]
+        output = job.output
+        if output is None:
+            raise ValueError("there is nothing to record")
+        result = ToolResult(
+            job.call.id, job.call.name, output.parts, job.status or status_of(output)
+        )
+        recorded = RecordedResult(result, output.raw, output.display)
+        async with self._lock:
+            await uninterruptible(self._commit(index, recorded, duration_s))
+
+    async def _commit(self, index: int, recorded: RecordedResult, duration_s: float) -> None:
+        ready = {**self._ready, index: (recorded.result, duration_s)}
+        after = self._next
+        while after in ready:
+            after += 1
+        in_order = [ready[i][0] for i in range(self._next, after)]
+        await self._store.record_result(recorded, in_order)
+        self._ready = ready
+        for i in range(self._next, after):
+            self._announce(i, *ready[i])
+        self._next = after
+
+    def _announce(self, index: int, result: ToolResult, duration_s: float) -> None:
+        self._history.append(result)
+        job = self._jobs[index]
+        summary = display = ""
+        if job.output is not None:
+            summary, display = job.output.summary, job.output.display
+        self._emit(ToolFinished(job.call, result, summary, duration_s, display))
+
+
+async def _guarded(tool: Tool, args: Any, ctx: ToolContext) -> ToolOutput:
+    """Run the tool; anything it raises is a fault of ours, as a value."""
+    try:
+        return await tool.run(args, ctx)
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the tools' border
+        return ToolOutput.internal_error(error)
+
+
+async def _preview(tool: Tool, args: Any, ctx: ToolContext) -> str:
+    try:
+        return await tool.preview(args, ctx)
+    except Exception as error:
+        log.warning("no preview of %s", tool.definition.name, exc_info=error)
+        return f"(no preview: {error})"
+
+
+def _elapsed(job: _Job) -> float:
+    return 0.0 if job.started_at is None else time.monotonic() - job.started_at
+
+
+def _text(output: ToolOutput) -> str:
+    with contextlib.suppress(StopIteration):
+        return next(part.text for part in output.parts if isinstance(part, TextPart))
+    return ""

@@ -1,0 +1,301 @@
+"""The turn loop: one user message to its end.
+
+::
+
+    W0 commit user message
+    loop: checkpoint → request → sample → W1 commit assistant message + one pending row per call
+          no calls → done;  else the batch (``tool_calls``): W2 intent → run → W3 result
+    one except: repair the history, commit, emit the terminal event
+
+Law: events come after the commit they announce; memory follows disk; whatever happens, the
+history is balanced when the terminal event is emitted, and it is emitted exactly once, last.
+An outer cancellation is raised again after the repair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
+from agentcli.domain.cost import cost_usd
+from agentcli.domain.errors import AgentError, StoreError, TurnCancelled
+from agentcli.domain.events import (
+    AgentEvent,
+    AssistantRecorded,
+    Cancelled,
+    Done,
+    Failed,
+    Notice,
+    Outcome,
+    PromptRecorded,
+    StepStart,
+    TerminalEvent,
+    ToolFinished,
+    TurnStart,
+    TurnSummary,
+)
+from agentcli.domain.history import (
+    History,
+    RepairReason,
+    check_request,
+    prepare,
+    repair_results,
+)
+from agentcli.domain.messages import AssistantMessage, StopReason, Usage, UserMessage
+from agentcli.domain.ports import Effort, ModelInfo, ModelRequest, Provider, SessionStore
+from agentcli.engine.race import race
+from agentcli.engine.sample import RetryPolicy, Sampler
+from agentcli.engine.tool_calls import ToolCalls, Toolkit
+
+log = logging.getLogger(__name__)
+
+BudgetCheck = Callable[[Usage], str | None]
+
+
+@dataclass(slots=True)
+class Conversation:
+    """What a session lends to its turns. ``history`` mirrors ``store`` at every moment."""
+
+    history: History
+    store: SessionStore
+    provider: Provider
+    model: ModelInfo
+    system: str
+    kit: Toolkit
+    effort: Effort | None = None
+    max_output_tokens: int | None = None
+    max_steps: int = 200
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    turns: int = 0
+
+
+class Turn:
+    """One run of the loop. ``over_budget`` may end it between two steps (LOOP-1, COST-2)."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        token: CancelToken,
+        emit: Callable[[AgentEvent], None],
+        over_budget: BudgetCheck | None = None,
+    ) -> None:
+        self._it = conversation
+        self._token = token
+        self._emit = emit
+        self._over_budget = over_budget
+        self._sampler = Sampler(conversation.provider, emit, conversation.retry)
+        self._calls = ToolCalls(
+            conversation.kit, conversation.store, conversation.history, token, emit
+        )
+        self._prompt_text = ""
+        self._begun = False
+        self._steps = 0
+        self._usage = Usage()
+        self._answer = ""
+        self._started_at = time.monotonic()
+        self._api_s = 0.0
+        self._terminal: TerminalEvent | None = None
+
+    async def run(self, prompt: UserMessage | None) -> TurnSummary:
+        """Run to the terminal event; ``None`` continues without new input (REC-5)."""
+        self._it.turns += 1
+        self._emit(TurnStart(self._it.turns))
+        try:
+            await self._protected(self._begin(prompt))
+            await self._loop()
+        except BaseException as error:
+            if self._terminal is None:
+                await uninterruptible(self._conclude(error))
+            if isinstance(error, asyncio.CancelledError) or not isinstance(error, Exception):
+                raise
+            if _cancelled_from_outside():
+                raise asyncio.CancelledError from error
+        if self._terminal is None:
+            raise RuntimeError("a turn ended without a terminal event")
+        return self._terminal.summary
+
+    async def _protected(self, work: Coroutine[Any, Any, None]) -> None:
+        """W0, W1: one short transaction that nothing tears; an outer cancel sets the token."""
+        await uninterruptible(work, lambda: self._token.cancel(CancelReason.OUTER))
+
+    # --- the way there ---------------------------------------------------------------------
+
+    async def _begin(self, prompt: UserMessage | None) -> None:
+        """W0. What an earlier failed repair left unbalanced is balanced first."""
+        it = self._it
+        if prompt is not None:
+            self._prompt_text = prompt.text
+        if it.history.pending:
+            await self._balance(Outcome.ERROR, "balanced after a failed write", "")
+        if prompt is None:
+            it.history.require_continuable()
+        seq = await it.store.record_prompt(prompt)
+        self._begun = True
+        self._prompt_text = ""
+        if prompt is not None:
+            it.history.append(prompt)
+            self._emit(PromptRecorded(prompt, seq))
+
+    async def _loop(self) -> None:
+        while True:
+            self._checkpoint()
+            if limit := self._limit_reached():
+                return await self._protected(self._stop_at_limit(*limit))
+            self._steps += 1
+            self._emit(StepStart(self._steps))
+            message = await self._sample()
+            await self._protected(self._record(message))
+            if not message.tool_calls:
+                return None
+            await self._calls.run_batch(message.tool_calls, message.stop_reason)
+
+    def _checkpoint(self) -> None:
+        """Before each step: here even a swallowed ``CancelledError`` is seen (CAN-9)."""
+        if self._token.cancelled:
+            raise TurnCancelled
+
+    def _limit_reached(self) -> tuple[str, str] | None:
+        """The name of a limit that was reached, and the reason in words."""
+        if self._it.max_steps and self._steps >= self._it.max_steps:
+            return "steps", f"the limit of {self._it.max_steps} steps was reached"
+        reason = self._over_budget(self._usage) if self._over_budget else None
+        return ("budget", reason) if reason else None
+
+    async def _sample(self) -> AssistantMessage:
+        it = self._it
+        messages = prepare(it.history.messages, it.model.provider, it.model.name)
+        check_request(messages)
+        request = ModelRequest(
+            model=it.model,
+            system=it.system,
+            messages=messages,
+            tools=it.kit.toolbox.definitions,
+            max_output_tokens=it.max_output_tokens,
+            effort=it.effort,
+        )
+        asked_at = time.monotonic()
+        try:
+            return await race(
+                self._sampler.sample(request, it.history.call_ids, self._token),
+                self._token,
+                it.kit.reaper,
+            )
+        finally:
+            self._api_s += time.monotonic() - asked_at
+
+    async def _record(self, message: AssistantMessage) -> None:
+        """W1; a message without calls is also the turn's end, in the same transaction."""
+        it = self._it
+        calls = message.tool_calls
+        final = None if calls else Outcome.DONE
+        seq = await it.store.record_assistant(message, calls, final=final)
+        it.history.append(message)
+        self._usage += message.usage
+        self._answer = message.text or self._answer
+        self._emit(AssistantRecorded(message, seq))
+        if message.stop_reason is StopReason.MAX_TOKENS:
+            self._emit(Notice("the reply was cut at the model's output limit"))
+        elif message.stop_reason is StopReason.REFUSAL:
+            self._emit(Notice("the model declined to answer"))
+        if final is not None:
+            self._end(Done(self._summary(final)))
+
+    # --- the end ---------------------------------------------------------------------------
+
+    async def _stop_at_limit(self, limit: str, reason: str) -> None:
+        await self._it.store.record_end((), Outcome.MAX_STEPS, reason, "")
+        self._emit(Notice(reason))
+        self._end(Done(self._summary(Outcome.MAX_STEPS, limit)))
+
+    async def _conclude(self, error: BaseException) -> None:
+        """Balance the history and say how the turn ended; a failing store is contained (FAIL-4)."""
+        cause = _unwrapped(error)
+        cancelled = isinstance(cause, TurnCancelled | asyncio.CancelledError)
+        outcome = Outcome.CANCELLED if cancelled else Outcome.ERROR
+        failure = None if cancelled else _as_agent_error(cause)
+        partial = self._sampler.partial_text
+        detail = self._cancel_reason() if failure is None else failure.message
+        try:
+            if self._begun:
+                await self._balance(outcome, detail, partial)
+        except Exception as store_failure:  # noqa: BLE001 - FAIL-4: a store may raise anything
+            if failure is None or not isinstance(failure, StoreError):
+                failure = _as_agent_error(store_failure)
+        if failure is None:
+            self._end(Cancelled(self._summary(outcome), self._cancel_reason()))
+        else:
+            unsaved = await self._rescue(failure, partial)
+            self._end(Failed(self._summary(Outcome.ERROR), failure, unsaved))
+
+    async def _balance(self, outcome: Outcome, detail: str, partial: str) -> None:
+        """The one repair: every pending call gets its result, on disk and then in memory."""
+        it = self._it
+        pending = it.history.pending
+        runs = await it.store.tool_runs() if pending else {}
+        details = self._calls.details
+        results = repair_results(pending, runs, RepairReason.CANCELLED, details)
+        await it.store.record_end(results, outcome, detail, partial)
+        for call, result in zip(pending, results, strict=True):
+            it.history.append(result)
+            elapsed_s = details[call.id].elapsed_s if call.id in details else 0.0
+            self._emit(ToolFinished(call, result, result.status.value, elapsed_s))
+
+    async def _rescue(self, failure: AgentError, partial: str) -> str:
+        """What only memory holds goes to a recovery file, or back to be shown (FAIL-1)."""
+        if not isinstance(failure, StoreError):
+            return ""
+        text = "\n\n".join(piece for piece in (self._prompt_text, partial) if piece)
+        if not text:
+            return ""
+        path = await self._it.store.rescue(text)
+        if path is None:
+            return text
+        self._emit(Notice(f"what was not saved is in {path}"))
+        return ""
+
+    def _end(self, event: TerminalEvent) -> None:
+        self._terminal = event
+        self._emit(event)
+
+    def _cancel_reason(self) -> str:
+        return str(self._token.reason or CancelReason.OUTER)
+
+    def _summary(self, outcome: Outcome, limit: str = "") -> TurnSummary:
+        return TurnSummary(
+            outcome=outcome,
+            steps=self._steps,
+            usage=self._usage,
+            duration_s=time.monotonic() - self._started_at,
+            api_duration_s=self._api_s,
+            text=self._answer,
+            cost_usd=cost_usd(self._it.model, self._usage),
+            limit=limit,
+        )
+
+
+def _cancelled_from_outside() -> bool:
+    """Whether somebody cancelled the task that runs the turn."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _unwrapped(error: BaseException) -> BaseException:
+    """The first fault in a group of faults; a fault of the store before any other."""
+    while isinstance(error, BaseExceptionGroup):
+        stored = [inner for inner in error.exceptions if isinstance(inner, StoreError)]
+        error = stored[0] if stored else error.exceptions[0]
+    return error
+
+
+def _as_agent_error(error: BaseException) -> AgentError:
+    if isinstance(error, AgentError):
+        return error
+    log.error("the turn failed", exc_info=error)
+    return AgentError(
+        f"internal error: {type(error).__name__}: {error}", "this is a bug of agentcli; see the log"
+    )
