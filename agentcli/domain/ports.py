@@ -132,7 +132,10 @@ class RunStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ToolRun:
-    """The stored row of a call. ``result`` is set when it has finished out of order."""
+    """The stored row of a call. ``result`` is set when it has finished out of order.
+
+    ``display`` is what a person was shown of the result, for example a diff.
+    """
 
     call_id: str
     name: str
@@ -140,6 +143,7 @@ class ToolRun:
     started_at: float | None = None
     finished_at: float | None = None
     result: ToolResult | None = None
+    display: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,10 @@ from agentcli.domain.ports import ToolRun
 
 
 class SessionStatus(StrEnum):
-    """How the last turn stands. ``RUNNING`` with a dead owner is reported as ``CRASHED``."""
+    """How the last turn stands. ``RUNNING`` with a dead owner is reported as ``CRASHED``.
+
+    ``DAMAGED`` is never stored: lists use it for a file that cannot be read.
+    """
 
     NEW = "new"
     RUNNING = "running"
@@ -20,6 +23,7 @@ class SessionStatus(StrEnum):
     CANCELLED = "cancelled"
     FAILED = "failed"
     CRASHED = "crashed"
+    DAMAGED = "damaged"
 
     @property
     def interrupted(self) -> bool:

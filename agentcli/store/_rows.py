@@ -1,0 +1,145 @@
+"""Reading a session file: rows become the values of ``domain.session``."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from typing import Any
+
+from agentcli.domain.messages import ToolResult, Usage
+from agentcli.domain.ports import RunStatus, ToolRun
+from agentcli.domain.session import (
+    LoadedSession,
+    Note,
+    SessionInfo,
+    SessionStatus,
+    StoredMessage,
+)
+from agentcli.store._codec import GetBlob, MalformedBody, decode, from_column
+
+SESSION_COLUMNS = "id, title, cwd, created_at, updated_at, status, detail, turns, model, parent_id"
+_RUN_COLUMNS = "call_id, name, status, started_at, finished_at, result, display"
+
+
+def read_session(db: sqlite3.Connection, *, hidden: bool = False) -> LoadedSession:
+    """Everything but raw outputs; ``hidden`` includes what a compaction folded away."""
+    get_blob = blob_reader(db)
+    return LoadedSession(
+        read_info(db), _messages(db, get_blob, hidden=hidden), _notes(db), _runs(db, get_blob)
+    )
+
+
+def read_info(db: sqlite3.Connection) -> SessionInfo:
+    """The one row of ``session`` with the totals of ``usage``."""
+    row = db.execute(f"SELECT {SESSION_COLUMNS} FROM session").fetchone()  # noqa: S608 - constant
+    if row is None:
+        raise MalformedBody("it holds no session")
+    try:
+        status = SessionStatus(row[5])
+    except ValueError as error:
+        raise MalformedBody(str(error)) from error
+    usage, cost_usd = _totals(db)
+    return SessionInfo(
+        id=from_column(row[0]),
+        title=from_column(row[1]),
+        cwd=from_column(row[2]),
+        created_at=row[3],
+        updated_at=row[4],
+        status=status,
+        detail=from_column(row[6]),
+        turns=row[7],
+        model=from_column(row[8]),
+        parent_id=None if row[9] is None else from_column(row[9]),
+        usage=usage,
+        cost_usd=cost_usd,
+    )
+
+
+def _totals(db: sqlite3.Connection) -> tuple[Usage, float | None]:
+    """Tokens and cost; a total with an unknown part is unknown (COST-1)."""
+    row = db.execute(
+        "SELECT sum(input_tokens), sum(output_tokens), sum(cache_read_tokens),"
+        " sum(cache_write_tokens), sum(reasoning_tokens),"
+        " sum(cost_usd), count(*) - count(cost_usd) FROM usage"
+    ).fetchone()
+    return Usage(*row[:5]), row[5] if row[6] == 0 else None
+
+
+def blob_reader(db: sqlite3.Connection) -> GetBlob:
+    """A function from a blob's name to its bytes, each read once; raises ``KeyError``."""
+    known: dict[str, bytes] = {}
+
+    def get_blob(name: str) -> bytes:
+        if name not in known:
+            row = db.execute("SELECT data FROM blob WHERE hash = ?", (name,)).fetchone()
+            if row is None:
+                raise KeyError(f"blob {name}")
+            known[name] = bytes(row[0])
+        return known[name]
+
+    return get_blob
+
+
+def _messages(
+    db: sqlite3.Connection, get_blob: GetBlob, *, hidden: bool
+) -> tuple[StoredMessage, ...]:
+    condition = "" if hidden else "WHERE hidden_by IS NULL"
+    query = f"SELECT seq, created_at, role, body FROM message {condition} ORDER BY seq"  # noqa: S608 - constants
+    found = []
+    for seq, created_at, role, body in db.execute(query).fetchall():
+        try:
+            found.append(StoredMessage(seq, created_at, decode(role, body, get_blob)))
+        except MalformedBody as error:
+            raise MalformedBody(f"message {seq}: {error}") from error
+    return tuple(found)
+
+
+def _notes(db: sqlite3.Connection) -> tuple[Note, ...]:
+    rows = db.execute("SELECT after_seq, created_at, kind, text FROM note ORDER BY id").fetchall()
+    return tuple(
+        Note(seq, at, from_column(kind), from_column(text)) for seq, at, kind, text in rows
+    )
+
+
+def _runs(db: sqlite3.Connection, get_blob: GetBlob) -> Mapping[str, ToolRun]:
+    rows = db.execute(f"SELECT {_RUN_COLUMNS} FROM tool_run ORDER BY rowid").fetchall()  # noqa: S608 - constants
+    return {run.call_id: run for run in (_run(row, get_blob) for row in rows)}
+
+
+def read_open_runs(db: sqlite3.Connection) -> Mapping[str, ToolRun]:
+    """The rows of calls that have no result message yet."""
+    rows = db.execute(
+        f"SELECT {_RUN_COLUMNS} FROM tool_run WHERE result_seq IS NULL ORDER BY rowid"  # noqa: S608 - constants
+    ).fetchall()
+    get_blob = blob_reader(db)
+    return {run.call_id: run for run in (_run(row, get_blob) for row in rows)}
+
+
+def _run(row: tuple[Any, ...], get_blob: GetBlob) -> ToolRun:
+    call_id, name, status, started_at, finished_at, parked, display = row
+    call_id = from_column(call_id)
+    try:
+        result = None if parked is None else decode("tool", parked, get_blob)
+        known_status = RunStatus(status)
+    except ValueError as error:
+        raise MalformedBody(f"tool run {call_id}: {error}") from error
+    if result is not None and not isinstance(result, ToolResult):
+        raise MalformedBody(f"tool run {call_id}: not a result")
+    return ToolRun(
+        call_id,
+        from_column(name),
+        known_status,
+        started_at,
+        finished_at,
+        result,
+        from_column(display),
+    )
+
+
+def read_raw(db: sqlite3.Connection, call_id: str) -> bytes | None:
+    """The whole output of a call, when it was kept."""
+    row = db.execute(
+        "SELECT data FROM tool_run JOIN blob ON blob.hash = tool_run.raw WHERE call_id = ?",
+        (call_id,),
+    ).fetchone()
+    return None if row is None else bytes(row[0])

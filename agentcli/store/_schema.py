@@ -1,0 +1,155 @@
+"""The tables of a session file, version 2: a public API that anybody may query.
+
+========== ==========================================================================
+table      holds
+========== ==========================================================================
+session    one row: what lists and resume show
+message    the history; ``body`` is JSON (see ``_codec``); ``hidden_by`` is the seq of
+           the compaction record that folded the row: nothing is ever deleted
+tool_run   one row per tool call, written with the message that asked for it; ``result``
+           is a result that waits for its turn, ``result_seq`` the message it became
+blob       bytes by SHA-256: images, whole outputs, file snapshots
+usage      tokens and cost per request
+note       what is shown and never sent: partial answers, warnings
+kv         small JSON values of the tools
+========== ==========================================================================
+
+``input_queue``, ``task`` and ``schedule`` hold what waits: typed text and background runs.
+Times are seconds since 1970, UTC. Law: a row of ``tool_run`` gets one ``result_seq`` at most,
+so a call can have one result only.
+"""
+
+from __future__ import annotations
+
+SCHEMA_VERSION = 2
+APPLICATION_ID = 0x41474E54  # "AGNT", https://sqlite.org/pragma.html#pragma_application_id
+
+NOTE_TABLE = """
+CREATE TABLE note (
+  id INTEGER PRIMARY KEY,
+  after_seq INTEGER NOT NULL,
+  created_at REAL NOT NULL,
+  kind TEXT NOT NULL,
+  text TEXT NOT NULL
+)"""
+
+TABLES = (
+    """
+CREATE TABLE session (
+  singleton INTEGER PRIMARY KEY CHECK (singleton = 1),
+  id TEXT NOT NULL,
+  title TEXT NOT NULL,
+  cwd TEXT NOT NULL,
+  created_at REAL NOT NULL,
+  updated_at REAL NOT NULL,
+  status TEXT NOT NULL,
+  detail TEXT NOT NULL DEFAULT '',
+  turns INTEGER NOT NULL DEFAULT 0,
+  model TEXT NOT NULL DEFAULT '',
+  parent_id TEXT
+)""",
+    """
+CREATE TABLE message (
+  seq INTEGER PRIMARY KEY,
+  role TEXT NOT NULL,
+  body TEXT NOT NULL,
+  created_at REAL NOT NULL,
+  hidden_by INTEGER REFERENCES message (seq)
+)""",
+    """
+CREATE TABLE blob (
+  hash TEXT PRIMARY KEY,
+  size INTEGER NOT NULL,
+  data BLOB NOT NULL
+)""",
+    """
+CREATE TABLE tool_run (
+  call_id TEXT PRIMARY KEY,
+  name TEXT NOT NULL,
+  status TEXT NOT NULL,
+  message_seq INTEGER NOT NULL REFERENCES message (seq),
+  started_at REAL,
+  finished_at REAL,
+  raw TEXT REFERENCES blob (hash),
+  display TEXT NOT NULL DEFAULT '',
+  result TEXT,
+  result_seq INTEGER REFERENCES message (seq)
+)""",
+    """
+CREATE TABLE usage (
+  id INTEGER PRIMARY KEY,
+  message_seq INTEGER REFERENCES message (seq),
+  created_at REAL NOT NULL,
+  kind TEXT NOT NULL,
+  model TEXT NOT NULL,
+  input_tokens INTEGER,
+  output_tokens INTEGER,
+  cache_read_tokens INTEGER,
+  cache_write_tokens INTEGER,
+  reasoning_tokens INTEGER,
+  cost_usd REAL
+)""",
+    NOTE_TABLE,
+    "CREATE TABLE kv (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    """
+CREATE TABLE input_queue (
+  id INTEGER PRIMARY KEY,
+  kind TEXT NOT NULL,
+  body TEXT NOT NULL,
+  state TEXT NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'delivered', 'done')),
+  created_at REAL NOT NULL,
+  updated_at REAL NOT NULL
+)""",
+    """
+CREATE TABLE task (
+  run_id TEXT PRIMARY KEY,
+  tool TEXT NOT NULL,
+  arguments TEXT NOT NULL,
+  title TEXT NOT NULL DEFAULT '',
+  state TEXT NOT NULL,
+  attempt INTEGER NOT NULL DEFAULT 1,
+  detail TEXT NOT NULL DEFAULT '',
+  progress TEXT,
+  summary TEXT NOT NULL DEFAULT '',
+  log_path TEXT,
+  result_path TEXT,
+  error_kind TEXT,
+  error_message TEXT,
+  created_at REAL NOT NULL,
+  updated_at REAL NOT NULL,
+  heartbeat_at REAL,
+  cancel_requested_at REAL
+) WITHOUT ROWID""",
+    """
+CREATE TABLE schedule (
+  id TEXT PRIMARY KEY,
+  cron_expression TEXT,
+  scheduled_at TEXT,
+  time_zone TEXT NOT NULL DEFAULT 'UTC',
+  run TEXT NOT NULL,
+  state TEXT NOT NULL,
+  next_at REAL,
+  created_at REAL NOT NULL,
+  updated_at REAL NOT NULL,
+  CHECK ((cron_expression IS NULL) <> (scheduled_at IS NULL))
+) WITHOUT ROWID""",
+)
+
+TABLE_NAMES = (
+    "session",
+    "message",
+    "blob",
+    "tool_run",
+    "usage",
+    "note",
+    "kv",
+    "input_queue",
+    "task",
+    "schedule",
+)
+
+STATEMENTS = (
+    *TABLES,
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)

@@ -1,0 +1,104 @@
+"""A thread that runs one job after another, so that the event loop never waits for a disk.
+
+Laws: a job is never torn, whatever happens to the coroutine that asked for it: a cancelled
+caller waits for the end of its job and is cancelled then. The thread starts with the first
+job, sleeps without waking while there is none, and never keeps the interpreter alive.
+
+The store is built on this and not on aiosqlite, which makes one hop per SQL statement, so that
+a cancellation can leave a transaction half done, and whose thread is no daemon: a connection
+left open keeps the process from exiting (read in aiosqlite 0.22.1, ``core.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Job = Callable[[], None]
+
+JOIN_TIMEOUT_S = 5.0
+
+
+class Worker:
+    """Owns the thread. ``on_stop`` runs in it, last, also when the worker is forgotten."""
+
+    __slots__ = ("_jobs", "_on_stop", "_thread")
+
+    def __init__(self, on_stop: Job) -> None:
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._on_stop = on_stop
+        self._thread: threading.Thread | None = None
+
+    def submit(self, function: Callable[[], T]) -> asyncio.Future[T]:
+        """Run ``function`` after the jobs before it; what it returns or raises, later."""
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._start()
+        self._jobs.put(lambda: _perform(function, done))
+        return done
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """What ``function`` returns or raises; it runs to its end in any case."""
+        done = self.submit(function)
+        cancelled: asyncio.CancelledError | None = None
+        while not done.done():
+            try:
+                await asyncio.wait({done})
+            except asyncio.CancelledError as error:
+                cancelled = error
+        result = done.result()
+        if cancelled is not None:
+            raise cancelled
+        return result
+
+    async def aclose(self) -> None:
+        """Run what is queued, then ``on_stop``, and end the thread. May be called again."""
+        if self._thread is None:
+            return
+        await self.run(self._on_stop)
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._jobs.put(None)
+            thread.join(JOIN_TIMEOUT_S)
+
+    def _start(self) -> None:
+        if self._thread is None:
+            target = _work
+            arguments = (self._jobs, self._on_stop)
+            thread = threading.Thread(target=target, args=arguments, name="session", daemon=True)
+            thread.start()
+            self._thread = thread
+
+    def __del__(self) -> None:
+        if self._thread is not None:
+            self._jobs.put(None)
+
+
+def _perform(function: Callable[[], Any], done: asyncio.Future[Any]) -> None:
+    try:
+        result = function()
+    except BaseException as error:  # noqa: BLE001 - handed to the coroutine that waits for it
+        _answer(done, done.set_exception, error)
+    else:
+        _answer(done, done.set_result, result)
+
+
+def _answer(done: asyncio.Future[Any], deliver: Callable[[Any], None], value: Any) -> None:
+    def answer() -> None:
+        if not done.done():
+            deliver(value)
+
+    try:
+        done.get_loop().call_soon_threadsafe(answer)
+    except RuntimeError:  # the loop was closed; nobody waits any more
+        return
+
+
+def _work(jobs: SimpleQueue[Job | None], on_stop: Job) -> None:
+    while (job := jobs.get()) is not None:
+        job()
+        del job
+    on_stop()

@@ -1,0 +1,298 @@
+"""A session in its SQLite file: the store that the engine and the tools talk to.
+
+Laws. Every ``record_...`` is exactly one commit (FAIL-5) and returns after it; whatever goes
+wrong inside comes out as a ``StoreError`` that names the file and the cause (FAIL-4). A new
+session touches no disk before its first prompt. All SQLite work happens in one thread, one
+job after another, and no job is ever torn by a cancellation.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from agentcli.domain.errors import PersistenceError
+from agentcli.domain.events import Outcome
+from agentcli.domain.messages import (
+    AssistantMessage,
+    ToolCall,
+    ToolResult,
+    Usage,
+    UserMessage,
+)
+from agentcli.domain.ports import RecordedResult, ToolRun
+from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
+from agentcli.store import _rows
+from agentcli.store._codec import to_column, to_json
+from agentcli.store._faults import fault
+from agentcli.store._file import SessionFile
+from agentcli.store._lock import live_owner
+from agentcli.store._recorder import STATUS_OF_OUTCOME, PriceOf, Recorder, Redact
+from agentcli.store._worker import Worker
+
+T = TypeVar("T")
+
+CRASH_DETAIL = "it stopped without warning: a crash, a kill or a power loss"
+
+
+class SqliteStore:
+    """One session's file, open. Implements ``SessionStore``, ``SessionState``, ``RawOutputs``.
+
+    Build it with ``new`` or ``open``; end it with ``aclose``. ``price`` gives the cost of a
+    message in USD or ``None``; ``redact`` takes secrets out of everything stored (SEC-9).
+    """
+
+    __slots__ = ("_began_turn", "_draft", "_draft_state", "_file", "_recorder", "_worker")
+
+    def __init__(self, file: SessionFile, recorder: Recorder, draft: SessionInfo | None) -> None:
+        self._file = file
+        self._recorder = recorder
+        self._worker = Worker(file.close)
+        self._draft = draft
+        self._draft_state: dict[str, Any] = {}
+        self._began_turn = False
+
+    @classmethod
+    def new(
+        cls,
+        path: Path,
+        info: SessionInfo,
+        *,
+        price: PriceOf | None = None,
+        redact: Redact | None = None,
+    ) -> Self:
+        """A session that will be created at ``path`` by its first ``record_prompt``."""
+        return cls(SessionFile(path, writable=True), Recorder(price, redact), info)
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        *,
+        writable: bool = True,
+        price: PriceOf | None = None,
+        redact: Redact | None = None,
+    ) -> Self:
+        """An existing session; an older version is migrated.
+
+        Raises ``SessionNotFound``, ``SessionLocked`` (only when ``writable``, REC-6),
+        ``SessionDamaged`` (REC-7), ``SessionTooNew`` or ``PersistenceError``.
+        """
+        store = cls(SessionFile(path, writable=writable), Recorder(price, redact), None)
+        try:
+            await store._run(store._file.open, writing=False)
+        except BaseException:
+            await store.aclose()
+            raise
+        return store
+
+    @property
+    def path(self) -> Path:
+        """The session's file."""
+        return self._file.path
+
+    @property
+    def created(self) -> bool:
+        """Whether the file exists; false until the first prompt of a new session."""
+        return self._draft is None
+
+    @property
+    def commits(self) -> int:
+        """Commits made so far through this store (FAIL-5)."""
+        return self._file.commits
+
+    async def aclose(self) -> None:
+        """Close the file and give the lock back. May be called again; never raises for a disk."""
+        await self._worker.aclose()
+
+    # --- what the engine records ---------------------------------------------------------
+
+    async def record_prompt(self, message: UserMessage | None) -> int:
+        """W0: the prompt, the state "running"; creates the file of a new session."""
+        self._began_turn = True
+        if self._draft is None:
+            return await self._write(lambda db: self._recorder.prompt(db, message))
+        draft, state = self._draft, self._draft_state
+
+        def fill(db: sqlite3.Connection) -> int:
+            self._recorder.session(db, draft)
+            for key, value in state.items():
+                _set(db, key, value)
+            return self._recorder.prompt(db, message)
+
+        def create() -> int:
+            seq = self._file.create(fill)
+            self._draft = None
+            return seq
+
+        return await self._run(create, writing=True)
+
+    async def record_assistant(
+        self, message: AssistantMessage, calls: Sequence[ToolCall], *, final: Outcome | None
+    ) -> int:
+        """W1: the message, a pending row per call, its usage; with ``final`` the turn's end."""
+        return await self._write(lambda db: self._recorder.assistant(db, message, calls, final))
+
+    async def record_running(self, call: ToolCall) -> None:
+        """W2: the call is about to take effect."""
+        await self._write(lambda db: self._recorder.running(db, call))
+
+    async def record_result(self, done: RecordedResult, in_order: Sequence[ToolResult]) -> None:
+        """W3: ``done`` is parked, or becomes a message with the others of ``in_order``."""
+        await self._write(lambda db: self._recorder.result(db, done, in_order))
+
+    async def record_end(
+        self, results: Sequence[ToolResult], outcome: Outcome, detail: str, partial: str
+    ) -> None:
+        """Close a turn: balance, outcome, why, and what was seen of a cut reply (CAN-5)."""
+        status = STATUS_OF_OUTCOME[outcome]
+        await self._write(lambda db: self._recorder.end(db, results, status, detail, partial))
+
+    async def record_crash(self, results: Sequence[ToolResult]) -> None:
+        """Close a turn whose process died: the results that balance it (REC-1)."""
+        status = SessionStatus.CRASHED
+        await self._write(lambda db: self._recorder.end(db, results, status, CRASH_DETAIL, ""))
+
+    async def add_note(self, kind: str, text: str) -> None:
+        """Keep something to show that is never sent to the model."""
+        await self._write(lambda db: self._recorder.note(db, kind, text))
+
+    async def add_usage(
+        self, model: str, usage: Usage, cost_usd: float | None, *, kind: str
+    ) -> None:
+        """Tokens spent outside of a recorded step, for example ``kind="compaction"``."""
+        import time
+
+        about = (None, time.time(), kind, model)
+        await self._write(lambda db: self._recorder.usage(db, about, usage, cost_usd))
+
+    # --- reading -------------------------------------------------------------------------
+
+    async def load(self, *, hidden: bool = False) -> LoadedSession:
+        """The whole session; ``hidden`` includes what a compaction folded away.
+
+        A stored "running" whose owner is dead is reported as crashed.
+        """
+        if self._draft is not None:
+            return LoadedSession(self._draft, ())
+        loaded = await self._read(lambda db: _rows.read_session(db, hidden=hidden))
+        return replace(loaded, info=self._true_status(loaded.info))
+
+    async def info(self) -> SessionInfo:
+        """The session's line in a list, with its totals."""
+        if self._draft is not None:
+            return self._draft
+        return self._true_status(await self._read(_rows.read_info))
+
+    async def tool_runs(self) -> Mapping[str, ToolRun]:
+        """The rows of calls that have no result message, by call id."""
+        if self._draft is not None:
+            return {}
+        return await self._read(_rows.read_open_runs)
+
+    async def raw(self, call_id: str) -> bytes | None:
+        """The whole output of a call, when it was kept (TOOL-3)."""
+        if self._draft is not None:
+            return None
+        return await self._read(lambda db: _rows.read_raw(db, call_id))
+
+    async def read(self, call_id: str) -> bytes | None:
+        """The same, as the port ``RawOutputs`` calls it."""
+        return await self.raw(call_id)
+
+    def _true_status(self, info: SessionInfo) -> SessionInfo:
+        return with_true_status(info, self.path, own=self._file.writable, live=self._began_turn)
+
+    # --- small values --------------------------------------------------------------------
+
+    async def get(self, key: str) -> Any:
+        """The JSON value of ``key``, or ``None``."""
+        if self._draft is not None:
+            return self._draft_state.get(key)
+        row = await self._read(
+            lambda db: db.execute(
+                "SELECT value FROM kv WHERE key = ?", (to_column(key),)
+            ).fetchone()
+        )
+        return None if row is None else json.loads(row[0])
+
+    async def set(self, key: str, value: Any) -> None:
+        """Store ``value`` durably; ``None`` removes the key."""
+        if self._draft is not None:
+            self._draft_state[key] = value
+            return
+        await self._write(lambda db: _set(db, key, value))
+
+    async def set_title(self, title: str) -> None:
+        """Name the session."""
+        if self._draft is not None:
+            self._draft = replace(self._draft, title=title)
+            return
+        await self._write(
+            lambda db: db.execute("UPDATE session SET title = ?", (to_column(title),))
+        )
+
+    async def set_model(self, model: str) -> None:
+        """Remember the model that answers from now on (``provider/model``)."""
+        if self._draft is not None:
+            self._draft = replace(self._draft, model=model)
+            return
+        await self._write(
+            lambda db: db.execute("UPDATE session SET model = ?", (to_column(model),))
+        )
+
+    async def rescue(self, text: str) -> str | None:
+        """Save ``text`` beside the session; the file's path, or ``None`` (FAIL-1)."""
+        from agentcli.store._rescue import rescue
+
+        return await rescue(self.path, text)
+
+    # --- one thread, one transaction, one kind of error ----------------------------------
+
+    async def _write(self, body: Callable[[sqlite3.Connection], T]) -> T:
+        if self._draft is not None:
+            raise PersistenceError(
+                f"cannot write session file {self.path}: it was never created",
+                "see the first error of this session",
+            )
+        return await self._run(lambda: self._file.write(body), writing=True)
+
+    async def _read(self, body: Callable[[sqlite3.Connection], T]) -> T:
+        return await self._run(lambda: self._file.read(body), writing=False)
+
+    async def _run(self, job: Callable[[], T], *, writing: bool) -> T:
+        try:
+            return await self._worker.run(job)
+        except Exception as error:
+            known = fault(error, self.path, writing=writing)
+            if known is error:
+                raise
+            raise known from error
+
+
+def with_true_status(info: SessionInfo, path: Path, *, own: bool, live: bool) -> SessionInfo:
+    """``info`` with "running" corrected to "crashed" where the process that ran it is dead.
+
+    ``own``: the caller holds the writer's lock; ``live``: and has begun the turn itself.
+    """
+    if info.status is not SessionStatus.RUNNING:
+        return info
+    alive = live if own else live_owner(path) is not None
+    if alive:
+        return info
+    return replace(info, status=SessionStatus.CRASHED, detail=CRASH_DETAIL)
+
+
+def _set(db: sqlite3.Connection, key: str, value: Any) -> None:
+    if value is None:
+        db.execute("DELETE FROM kv WHERE key = ?", (to_column(key),))
+        return
+    db.execute(
+        "INSERT INTO kv (key, value) VALUES (?, ?)"
+        " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        (to_column(key), to_json(value)),
+    )
