@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.support.model_server import ModelServer
 
 _KEPT = ("PATH", "LANG", "LC_ALL", "TERM", "TMPDIR", "VIRTUAL_ENV", "CI", "PYTHONPATH")
 
@@ -20,3 +23,11 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("HOME", str(path))
     monkeypatch.setenv("AGENTCLI_HOME", str(path / "agentcli"))
     return path
+
+
+@pytest.fixture
+def model_server() -> Iterator[ModelServer]:
+    """A strict model service on the loopback interface; the test fails if it had to refuse."""
+    with ModelServer() as server:
+        yield server
+    assert not server.violations, server.violations
