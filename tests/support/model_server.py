@@ -149,7 +149,10 @@ class ModelServer:
     def wait_until_waiting(self, count: int = 1, timeout: float = 10.0) -> Recorded:
         """Block until request ``count`` (from 1) has reached its hold or stall."""
         request = self.wait_for_requests(count, timeout)
-        assert request.waiting.wait(timeout), f"request {count} never came to its hold"
+        deadline = time.monotonic() + timeout
+        while not request.waiting.wait(0.02):
+            assert not request.finished.is_set(), f"request {count} ended before its hold"
+            assert time.monotonic() < deadline, f"request {count} never came to its hold"
         return request
 
     def wait_until_finished(self, count: int = 1, timeout: float = 10.0) -> Recorded:
@@ -204,7 +207,7 @@ class ModelServer:
             self._changed.notify_all()
         try:
             await self._reply_to(connection, recorded)
-        except ClientLeft:
+        except (ClientLeft, ConnectionError, asyncio.IncompleteReadError):
             recorded.client_left = True
             raise
         finally:

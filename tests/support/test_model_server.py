@@ -213,7 +213,8 @@ def test_the_server_sees_that_the_client_has_left(model_server: ModelServer) -> 
     model_server.add(say("some text", stall_at="text"))
     url = model_server.url + PATH[OPENAI]
     with httpx.stream("POST", url, json=body_for(OPENAI)) as response:
-        next(response.iter_text())
+        pieces = response.iter_text()
+        next(pieces)
         model_server.wait_until_waiting()
     assert model_server.wait_until_finished().client_left
 
