@@ -68,7 +68,9 @@ def fault(error: BaseException, path: Path, *, writing: bool) -> StoreError:
         return damaged(path, str(error))
     if isinstance(error, sqlite3.Error):
         name = getattr(error, "sqlite_errorname", "")
-        if name.startswith(_DAMAGE) or (name == "SQLITE_ERROR" and "no such" in str(error)):
+        text = str(error)
+        no_such = name == "SQLITE_ERROR" and "no such" in text
+        if name.startswith(_DAMAGE) or no_such or "Could not decode" in text:
             return damaged(path, str(error))
     cause, advice = _cause(error, path)
     verb = "write" if writing else "read"

@@ -25,6 +25,7 @@ from agentcli.store import _kill_points, _private
 from agentcli.store._faults import damaged, too_new
 from agentcli.store._lock import WriterLock
 from agentcli.store._schema import APPLICATION_ID, SCHEMA_VERSION, STATEMENTS
+from agentcli.store._stamp import log_stamp_of, stamp_of
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ _WAL_MARK_OFFSET = 18
 class SessionFile:
     """The file at ``path`` and, when ``writable``, the writer's lock on it."""
 
-    __slots__ = ("_db", "_kill_at", "_lock", "commits", "path", "writable")
+    __slots__ = ("_db", "_kill_at", "_lock", "_quiet_stamp", "commits", "path", "writable")
 
     def __init__(self, path: Path, *, writable: bool) -> None:
         self.path = path
@@ -45,6 +46,7 @@ class SessionFile:
         self.commits = 0
         self._db: sqlite3.Connection | None = None
         self._lock: WriterLock | None = None
+        self._quiet_stamp: str | None = None
         self._kill_at = _kill_points.target()
 
     def create(self, fill: Callable[[sqlite3.Connection], T]) -> T:
@@ -95,6 +97,8 @@ class SessionFile:
                 self._lock = WriterLock.acquire(self.path)
                 if status.st_mode & 0o077:
                     self.path.chmod(_private.FILE_MODE)
+            elif not log_stamp_of(self.path):
+                self._quiet_stamp = stamp_of(self.path)
             self._db = self._connect()
             version = self._check_version(self._db)
             if version < SCHEMA_VERSION:
@@ -125,13 +129,32 @@ class SessionFile:
 
     def read(self, body: Callable[[sqlite3.Connection], T]) -> T:
         """What ``body`` returns; it sees one state of the file, whoever writes meanwhile."""
+        if self._quiet_stamp is None:
+            return self._read_once(body)
+        try:
+            result = self._read_once(body)
+        except (sqlite3.Error, ValueError):
+            if self._is_quiet():
+                raise
+        else:
+            if self._is_quiet():
+                return result
+        self._disconnect()  # somebody has begun to write
+        self._quiet_stamp = None
+        return self._read_once(body)
+
+    def _read_once(self, body: Callable[[sqlite3.Connection], T]) -> T:
         if self._db is None:
             self._db = self._connect()
-        self._db.execute("BEGIN")
+        db = self._db
+        db.execute("BEGIN")
         try:
-            return body(self._db)
+            return body(db)
         finally:
-            self._roll_back(self._db)
+            self._roll_back(db)
+
+    def _is_quiet(self) -> bool:
+        return self._quiet_stamp == stamp_of(self.path)
 
     def close(self) -> None:
         """Fold the write-ahead log into the file and give the lock back; never raises."""
@@ -162,21 +185,14 @@ class SessionFile:
         return db
 
     def _connect_to_read(self) -> sqlite3.Connection:
-        db = _connect(self.path, "mode=ro")
-        try:
-            db.execute("PRAGMA trusted_schema = OFF")
-            db.execute("PRAGMA user_version")
-        except sqlite3.OperationalError as error:
-            db.close()
-            # A read-only directory has no room for the shared memory that WAL needs.
-            wal = self.path.with_name(self.path.name + "-wal")
-            name = error.sqlite_errorname
-            if not name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")) or _size(wal):
-                raise
-            db = _connect(self.path, "mode=ro&immutable=1")
-        except BaseException:
-            db.close()
-            raise
+        """A connection that changes nothing.
+
+        While nobody writes, the file is read as immutable: that leaves no files of SQLite's
+        behind and works in a read-only directory. ``read`` finds out when that ends.
+        """
+        options = "mode=ro" if self._quiet_stamp is None else "mode=ro&immutable=1"
+        db = _connect(self.path, options)
+        db.execute("PRAGMA trusted_schema = OFF")
         return db
 
     def _check_version(self, db: sqlite3.Connection) -> int:
@@ -201,6 +217,7 @@ class SessionFile:
         db.backup(memory)
         db.close()
         self._db = memory
+        self._quiet_stamp = None
         _migrations.migrate(memory)
 
     def _roll_back(self, db: sqlite3.Connection) -> None:
@@ -249,10 +266,3 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,
     )
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

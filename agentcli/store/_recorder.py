@@ -182,7 +182,7 @@ class Recorder:
             "UPDATE tool_run SET status = ?, finished_at = ?, raw = ?, display = ?, result = ?"
             " WHERE call_id = ? AND result IS NULL AND result_seq IS NULL",
             (
-                _run_status(result).value,
+                run_status_of(result).value,
                 now,
                 raw,
                 to_column(self._redact(done.display)),
@@ -232,7 +232,7 @@ class Recorder:
             {
                 "id": to_column(result.call_id),
                 "name": to_column(result.name),
-                "status": _run_status(result).value,
+                "status": run_status_of(result).value,
                 "now": now,
                 "seq": seq,
             },
@@ -261,7 +261,8 @@ class Recorder:
         return self._redact(data.decode("latin-1")).encode("latin-1", "replace")
 
 
-def _run_status(result: ToolResult) -> RunStatus:
+def run_status_of(result: ToolResult) -> RunStatus:
+    """The status of a call's row that its result amounts to."""
     return _RUN_OF_RESULT.get(result.status, RunStatus.FINISHED)
 
 

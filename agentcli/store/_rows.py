@@ -43,16 +43,22 @@ def read_info(db: sqlite3.Connection) -> SessionInfo:
         id=from_column(row[0]),
         title=from_column(row[1]),
         cwd=from_column(row[2]),
-        created_at=row[3],
-        updated_at=row[4],
+        created_at=_number(row[3]),
+        updated_at=_number(row[4]),
         status=status,
         detail=from_column(row[6]),
-        turns=row[7],
+        turns=int(_number(row[7])),
         model=from_column(row[8]),
         parent_id=None if row[9] is None else from_column(row[9]),
         usage=usage,
         cost_usd=cost_usd,
     )
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, int | float):
+        raise MalformedBody(f"{value!r:.40} is not a number")
+    return value
 
 
 def _totals(db: sqlite3.Connection) -> tuple[Usage, float | None]:
@@ -88,7 +94,8 @@ def _messages(
     found = []
     for seq, created_at, role, body in db.execute(query).fetchall():
         try:
-            found.append(StoredMessage(seq, created_at, decode(role, body, get_blob)))
+            message = decode(role, body, get_blob)
+            found.append(StoredMessage(seq, _number(created_at), message))
         except MalformedBody as error:
             raise MalformedBody(f"message {seq}: {error}") from error
     return tuple(found)

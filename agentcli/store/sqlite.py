@@ -188,6 +188,12 @@ class SqliteStore:
             return self._draft
         return self._true_status(await self._read(_rows.read_info))
 
+    async def stored_status(self) -> SessionStatus:
+        """The status as the file has it, "running" also where the process that ran it is dead."""
+        if self._draft is not None:
+            return self._draft.status
+        return (await self._read(_rows.read_info)).status
+
     async def tool_runs(self) -> Mapping[str, ToolRun]:
         """The rows of calls that have no result message, by call id."""
         if self._draft is not None:

@@ -1,0 +1,143 @@
+"""Proving a session file: the database, the values, the references and the history law.
+
+``check`` changes nothing and says every problem in one line each; an empty answer is the
+proof. What it finds, ``repair`` mends.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from agentcli.domain.errors import HistoryViolation
+from agentcli.domain.history import History
+from agentcli.domain.messages import AssistantMessage, Message, ToolResult
+from agentcli.domain.ports import RunStatus
+from agentcli.domain.session import SessionStatus
+from agentcli.store import _rows
+from agentcli.store._codec import MalformedBody, NewerBody, decode, from_column
+from agentcli.store._faults import fault
+from agentcli.store._file import SessionFile
+
+MAX_PROBLEMS = 50
+_MAY_HAVE_PENDING = {SessionStatus.RUNNING, SessionStatus.CRASHED}
+
+
+def check(path: Path) -> list[str]:
+    """The problems of a session file, at most 50; empty when it is sound."""
+    file = SessionFile(path, writable=False)
+    try:
+        file.open()
+        return file.read(lambda db: _limited(_problems(db)))
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is a problem of this file
+        return [str(fault(error, path, writing=False).message)]
+    finally:
+        file.close()
+
+
+def _limited(problems: Iterator[str]) -> list[str]:
+    found: list[str] = []
+    for problem in problems:
+        if len(found) == MAX_PROBLEMS:
+            return [*found, "and more"]
+        found.append(problem)
+    return found
+
+
+def _problems(db: sqlite3.Connection) -> Iterator[str]:
+    broken = False
+    for (line,) in db.execute(f"PRAGMA integrity_check({MAX_PROBLEMS})"):
+        if line != "ok":
+            broken = True
+            yield f"database: {line}"
+    if broken:
+        return
+    for table, row, parent, _ in db.execute("PRAGMA foreign_key_check").fetchall():
+        yield f"reference: row {row} of {table} points to nothing in {parent}"
+    yield from _session_problems(db)
+    yield from _blob_problems(db)
+    messages: dict[int, Message] = {}
+    visible: list[Message] = []
+    get_blob = _rows.blob_reader(db)
+    for seq, role, body, hidden in db.execute(
+        "SELECT seq, role, body, hidden_by IS NOT NULL FROM message ORDER BY seq"
+    ).fetchall():
+        try:
+            messages[seq] = decode(role, body, get_blob)
+        except (MalformedBody, NewerBody) as error:
+            yield f"message {seq}: {error}"
+            continue
+        if not hidden:
+            visible.append(messages[seq])
+    yield from _law_problems(db, visible)
+    yield from _run_problems(db, messages)
+
+
+def _session_problems(db: sqlite3.Connection) -> Iterator[str]:
+    try:
+        _rows.read_info(db)
+    except MalformedBody as error:
+        yield f"session: {error}"
+
+
+def _blob_problems(db: sqlite3.Connection) -> Iterator[str]:
+    import hashlib
+
+    for name, size, data in db.execute("SELECT hash, size, data FROM blob"):
+        if not isinstance(data, bytes) or len(data) != size:
+            yield f"blob {name}: wrong size"
+        elif hashlib.sha256(data).hexdigest() != name:
+            yield f"blob {name}: its content has changed"
+
+
+def _law_problems(db: sqlite3.Connection, messages: list[Message]) -> Iterator[str]:
+    history = History()
+    for message in messages:
+        try:
+            history.append(message)
+        except HistoryViolation as error:
+            yield f"history: {error.message}"
+            return
+    if history.pending and _status(db) not in _MAY_HAVE_PENDING:
+        yield f"history: calls without a result: {', '.join(c.id for c in history.pending)}"
+
+
+def _status(db: sqlite3.Connection) -> SessionStatus | None:
+    try:
+        return _rows.read_info(db).status
+    except MalformedBody:
+        return None
+
+
+def _run_problems(db: sqlite3.Connection, messages: dict[int, Message]) -> Iterator[str]:
+    calls = {
+        call.id: seq
+        for seq, message in messages.items()
+        if isinstance(message, AssistantMessage)
+        for call in message.tool_calls
+    }
+    get_blob = _rows.blob_reader(db)
+    seen = set()
+    for raw_id, status, message_seq, parked, result_seq in db.execute(
+        "SELECT call_id, status, message_seq, result, result_seq FROM tool_run"
+    ).fetchall():
+        call_id = from_column(raw_id)
+        seen.add(call_id)
+        if calls.get(call_id) != message_seq:
+            yield f"tool run {call_id}: message {message_seq} has no such call"
+        if status not in set(RunStatus):
+            yield f"tool run {call_id}: unknown status {status!r}"
+        if result_seq is not None:
+            answer = messages.get(result_seq)
+            if not isinstance(answer, ToolResult) or answer.call_id != call_id:
+                yield f"tool run {call_id}: message {result_seq} is not its result"
+        elif status == RunStatus.FINISHED and parked is None:
+            yield f"tool run {call_id}: finished without a result"
+        if parked is not None:
+            try:
+                decode("tool", parked, get_blob)
+            except (MalformedBody, NewerBody) as error:
+                yield f"tool run {call_id}: {error}"
+    for call_id in calls.keys() - seen:
+        yield f"call {call_id}: it has no row in tool_run"

@@ -1,0 +1,249 @@
+"""The directory of session files: names, lists, search and removal.
+
+Laws: a list is true (a file that changed since the catalogue saw it is read again); one
+damaged session never hides the others, it is listed as damaged (REC-7). Everything here
+blocks; call it from a thread where an event loop runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from agentcli.domain.errors import SessionDamaged, SessionNotFound, SessionTooNew, StoreError
+from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
+from agentcli.store import _rows
+from agentcli.store._faults import fault
+from agentcli.store._file import SessionFile
+from agentcli.store._lock import WriterLock, lock_path
+from agentcli.store._rescue import recovery_path
+from agentcli.store._stamp import SUFFIX, stamp_of, stamps_in
+from agentcli.store._worker import Worker
+from agentcli.store.catalogue import Catalogue, Entry, SearchHit
+from agentcli.store.sqlite import with_true_status
+
+T = TypeVar("T")
+
+MIN_SUFFIX_LENGTH = 4
+MAX_CANDIDATES = 5
+TOUCH_TIMEOUT_S = 5.0
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def new_session_id() -> str:
+    """A UUID of version 7: sorts by time of creation (RFC 9562, 5.7)."""
+    milliseconds = time.time_ns() // 1_000_000
+    noise = int.from_bytes(os.urandom(10))
+    value = (milliseconds & (1 << 48) - 1) << 80 | noise
+    value = value & ~(0xF << 76) | 0x7 << 76
+    value = value & ~(0x3 << 62) | 0x2 << 62
+    text = f"{value:032x}"
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+
+class SessionFiles:
+    """The sessions in ``directory``, with the catalogue at ``catalogue_path`` as a cache."""
+
+    def __init__(self, directory: Path, catalogue_path: Path) -> None:
+        self.directory = directory
+        self.catalogue = Catalogue(catalogue_path)
+
+    def new_id(self) -> str:
+        """An id that no session has."""
+        return new_session_id()
+
+    def path_of(self, session_id: str) -> Path:
+        """The file of a session, whether it exists or not; raises ``SessionNotFound``."""
+        if not _ID.fullmatch(session_id):
+            raise SessionNotFound(f"{session_id!r} is not a session id", "see: agent sessions list")
+        return self.directory / f"{session_id}{SUFFIX}"
+
+    def list(self) -> Sequence[SessionInfo]:
+        """All sessions, the most recently used first."""
+        stamps = stamps_in(self.directory)
+        known = self.catalogue.entries()
+        changed: dict[str, Entry] = {}
+        infos: list[SessionInfo] = []
+        for session_id, stamp in stamps.items():
+            entry = known.get(session_id)
+            if entry is None or entry.stamp != stamp:
+                entry = self._read_entry(session_id, stamp, entry)
+                if entry.stamp:
+                    changed[session_id] = entry
+            path = self.directory / f"{session_id}{SUFFIX}"
+            infos.append(with_true_status(entry.info, path, own=False, live=False))
+        gone = known.keys() - stamps.keys()
+        if changed or gone:
+            self.catalogue.update(changed, gone)
+        return sorted(infos, key=lambda info: (info.updated_at, info.id), reverse=True)
+
+    def latest(self, cwd: str) -> SessionInfo | None:
+        """The session last used in the directory ``cwd``; damaged ones do not count."""
+        names = {cwd, os.path.realpath(cwd)}
+        for info in self.list():
+            if info.cwd in names and info.status is not SessionStatus.DAMAGED:
+                return info
+        return None
+
+    def resolve(self, text: str) -> str:
+        """The id meant by ``text``: an id, the start or end of one, or a title.
+
+        Raises ``SessionNotFound`` when that is none, or several, which the error then lists.
+        """
+        wanted = text.strip()
+        if _ID.fullmatch(wanted) and (self.directory / f"{wanted}{SUFFIX}").exists():
+            return wanted
+        infos = self.list()
+        folded = wanted.casefold()
+        ways = (
+            [info for info in infos if info.title == wanted],
+            [info for info in infos if info.title.casefold() == folded],
+            [info for info in infos if info.id.startswith(folded)],
+            [
+                info
+                for info in infos
+                if len(folded) >= MIN_SUFFIX_LENGTH and info.id.endswith(folded)
+            ],
+        )
+        for found in ways if wanted else ():
+            if len(found) == 1:
+                return found[0].id
+            if found:
+                raise _ambiguous(wanted, found)
+        raise SessionNotFound(f"no session is called {wanted!r}", "see: agent sessions list")
+
+    def delete(self, session_id: str) -> None:
+        """Remove a session with everything beside it; raises ``SessionLocked`` while it is open."""
+        path = self.path_of(session_id)
+        if not path.exists():
+            raise SessionNotFound(f"no session file {path}", "see: agent sessions list")
+        try:
+            lock = WriterLock.acquire(path)
+            try:
+                for name in _belongings(path):
+                    name.unlink(missing_ok=True)
+            finally:
+                lock.release()
+        except OSError as error:
+            raise fault(error, path, writing=True) from error
+        self.catalogue.update({}, [session_id])
+
+    def search(self, text: str, limit: int = 50) -> Sequence[SearchHit]:
+        """Where ``text`` was said or printed, best first; indexes what is new before."""
+        self._index()
+        return self.catalogue.search(text, limit)
+
+    def reindex(self) -> int:
+        """Make the catalogue anew from the session files; how many sessions it now holds."""
+        self.catalogue.clear()
+        count = len(self.list())
+        self._index()
+        return count
+
+    async def touch(self, info: SessionInfo) -> str | None:
+        """Bring the catalogue's line of a session up to date; a warning if that failed (FAIL-2).
+
+        Waits for 5 s at most. Call it after a turn.
+        """
+        worker = Worker(lambda: None)
+        self.catalogue.warning = None
+        done = worker.submit(lambda: self._refresh(info.id))
+        await asyncio.wait({done}, timeout=TOUCH_TIMEOUT_S)
+        return self.catalogue.warning
+
+    def _refresh(self, session_id: str) -> None:
+        stamp = stamp_of(self.directory / f"{session_id}{SUFFIX}")
+        entry = self._read_entry(session_id, stamp, None)
+        if entry.stamp:
+            self.catalogue.update({session_id: entry})
+
+    def _index(self) -> None:
+        indexed = self.catalogue.indexed()
+        for session_id, stamp in stamps_in(self.directory).items():
+            last, known_stamp = indexed.get(session_id, (0, ""))
+            if stamp == known_stamp:
+                continue
+            try:
+                loaded = read_session(self.directory / f"{session_id}{SUFFIX}", hidden=True)
+            except StoreError:
+                continue
+            news = [stored for stored in loaded.messages if stored.seq > last]
+            reached = loaded.messages[-1].seq if loaded.messages else 0
+            self.catalogue.index(session_id, news, reached, stamp)
+
+    def _read_entry(self, session_id: str, stamp: str, known: Entry | None) -> Entry:
+        path = self.directory / f"{session_id}{SUFFIX}"
+        try:
+            return Entry(stamp, read_info(path))
+        except (SessionDamaged, SessionTooNew) as error:
+            return Entry(stamp, _unreadable(path, error, known))
+        except StoreError as error:  # it may pass: not remembered
+            return Entry("", _unreadable(path, error, known))
+
+
+def read_info(path: Path) -> SessionInfo:
+    """The line of one session file, read without locking it; raises ``StoreError``."""
+    return _reading(path, _rows.read_info)
+
+
+def read_session(path: Path, *, hidden: bool = False) -> LoadedSession:
+    """One session file, read without locking it (REC-6); raises ``StoreError``."""
+    loaded = _reading(path, lambda db: _rows.read_session(db, hidden=hidden))
+    return replace(loaded, info=with_true_status(loaded.info, path, own=False, live=False))
+
+
+def _reading(path: Path, body: Callable[[sqlite3.Connection], T]) -> T:
+    file = SessionFile(path, writable=False)
+    try:
+        file.open()
+        return file.read(body)
+    except Exception as error:
+        known = fault(error, path, writing=False)
+        if known is error:
+            raise
+        raise known from error
+    finally:
+        file.close()
+
+
+def _unreadable(path: Path, error: StoreError, known: Entry | None) -> SessionInfo:
+    if known is not None:
+        return replace(known.info, status=SessionStatus.DAMAGED, detail=str(error))
+    try:
+        changed_at = path.stat().st_mtime
+    except OSError:
+        changed_at = 0.0
+    return SessionInfo(
+        id=path.stem,
+        title="",
+        cwd="",
+        created_at=changed_at,
+        updated_at=changed_at,
+        status=SessionStatus.DAMAGED,
+        turns=0,
+        model="",
+        detail=str(error),
+    )
+
+
+def _ambiguous(text: str, found: Sequence[SessionInfo]) -> SessionNotFound:
+    shown = ", ".join(f"{info.id} ({info.title[:40]})" for info in found[:MAX_CANDIDATES])
+    more = len(found) - MAX_CANDIDATES
+    return SessionNotFound(
+        f"{text!r} fits {len(found)} sessions: {shown}" + (f" and {more} more" if more > 0 else ""),
+        "give more of the id",
+    )
+
+
+def _belongings(path: Path) -> Sequence[Path]:
+    stem = path.stem
+    copies = (*path.parent.glob(f"{stem}.v*.backup"), *path.parent.glob(f"{stem}.damaged-*"))
+    beside = [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal")]
+    return (path, *beside, *copies, recovery_path(path), lock_path(path))
