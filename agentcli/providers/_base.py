@@ -1,0 +1,299 @@
+"""What the HTTP providers share: one request, bytes to events, the same way for every protocol.
+
+Law: events decoded before a failure are always handed out before the failure is raised, so that
+what was shown is known (STR-4). A provider adds ``encode`` and a ``StreamDecoder``, both pure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from agentcli import __version__
+from agentcli.domain.cancel import CancelToken
+from agentcli.domain.errors import ErrorKind, ProviderError
+from agentcli.domain.history import clean_text
+from agentcli.domain.ports import ModelRequest
+from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.stream import (
+    StreamEnd,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+)
+from agentcli.providers._errors import Endpoint, event_error, missing_key, unusable_key
+from agentcli.providers._http import HttpClient
+from agentcli.providers._sse import SseDecoder, SseEvent
+
+# How long the end of a finished reply is awaited so that its connection can be used again.
+DRAIN_S = 0.25
+
+_JSON_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_GOOD_ID = re.compile(r"[A-Za-z0-9_-]+")
+_MAX_ID = 64
+_BAD_NAME_CHARACTER = re.compile(r"[^A-Za-z0-9_-]")
+_MAX_NAME = 64
+
+_Joinable = type[TextDelta] | type[ThinkingDelta] | type[ToolCallDelta]
+
+
+class EventBuffer:
+    """Collects events; neighbouring deltas of one block become one event."""
+
+    __slots__ = ("_events", "_index", "_kind", "_parts")
+
+    def __init__(self) -> None:
+        self._events: list[StreamEvent] = []
+        self._kind: _Joinable = TextDelta
+        self._index = 0
+        self._parts: list[str] = []
+
+    def delta(self, kind: _Joinable, index: int, text: str) -> None:
+        """Add a piece of text, thinking or arguments. Empty pieces vanish."""
+        if not text:
+            return
+        if kind is not self._kind or index != self._index:
+            self._flush()
+            self._kind = kind
+            self._index = index
+        self._parts.append(text)
+
+    def add(self, event: StreamEvent) -> None:
+        """Add any other event."""
+        self._flush()
+        self._events.append(event)
+
+    def take(self) -> list[StreamEvent]:
+        """All events so far; the buffer is empty afterwards."""
+        self._flush()
+        events, self._events = self._events, []
+        return events
+
+    def _flush(self) -> None:
+        if self._parts:
+            text = self._parts[0] if len(self._parts) == 1 else "".join(self._parts)
+            self._events.append(self._kind(self._index, text))
+            self._parts = []
+
+
+class StreamDecoder:
+    """Bytes of an SSE reply to ``StreamEvent``; subclasses say what one JSON object means.
+
+    ``failure`` is set when the reply proved to be an error; nothing is decoded after it.
+    ``ended`` is true once ``StreamEnd`` was produced.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.failure: ProviderError | None = None
+        self.ended = False
+        self.out = EventBuffer()
+        self._sse = SseDecoder()
+
+    def feed(self, chunk: bytes) -> list[StreamEvent]:
+        """The events that are complete with ``chunk``. Never raises; see ``failure``."""
+        if self.failure is None:
+            try:
+                for event in self._sse.feed(chunk):
+                    self._event(event)
+                    if self.ended or self.failure is not None:
+                        break
+            except ProviderError as error:
+                self.failure = self._named(error)
+        return self.out.take()
+
+    def close(self) -> list[StreamEvent]:
+        """What remains at the end of the bytes. No ``StreamEnd`` comes of a cut reply."""
+        if self.failure is None and not self.ended:
+            last = self._sse.close()
+            if last is not None and (last.data.endswith("}") or last.data == "[DONE]"):
+                self._event(last, last=True)
+            if self.failure is None and not self.ended:
+                self.finish()
+        return self.out.take()
+
+    def end(self, event: StreamEnd) -> None:
+        """Emit ``StreamEnd``; whatever follows is ignored."""
+        self.out.add(event)
+        self.ended = True
+
+    def handle(self, value: Mapping[str, Any]) -> None:
+        """Take one JSON object of the reply."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """The bytes have ended without a terminal event."""
+
+    def done_marker(self) -> None:
+        """``[DONE]`` was received."""
+
+    def _event(self, event: SseEvent, *, last: bool = False) -> None:
+        data = event.data
+        if self.ended or self.failure is not None:
+            return
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError):
+            if data.strip() == "[DONE]":
+                self.done_marker()
+            elif data.strip() and not last:
+                self.failure = self._named(
+                    ProviderError(
+                        "sent a garbled reply (an event that is not JSON)",
+                        "try again; a proxy in between may have damaged it",
+                        kind=ErrorKind.SERVER,
+                    )
+                )
+            return
+        if not isinstance(value, dict):
+            return
+        if event.event == "error" and "error" not in value:
+            value = {"type": "error", "error": value}
+        if value.get("error") or value.get("object") == "error":
+            self.failure = event_error(self.endpoint, value)
+        else:
+            self.handle(value)
+
+    def _named(self, error: ProviderError) -> ProviderError:
+        return ProviderError(
+            f"{self.endpoint.label}: {error.message}",
+            error.advice,
+            kind=error.kind,
+            provider=self.endpoint.provider,
+            host=self.endpoint.host,
+        )
+
+
+class HttpProvider:
+    """A provider that answers one POST with server-sent events. Subclasses fill in the rest."""
+
+    base_env = ""
+
+    def __init__(self, config: ProviderConfig) -> None:
+        self.config = config
+        self._http = HttpClient()
+
+    @property
+    def name(self) -> str:
+        """The part before the slash in ``provider/model``."""
+        return self.config.name
+
+    def url(self) -> str:
+        """The address that requests are posted to."""
+        raise NotImplementedError
+
+    def headers(self, request: ModelRequest, body: Mapping[str, Any]) -> dict[str, str]:
+        """The protocol's own headers, key included."""
+        raise NotImplementedError
+
+    def encode(self, request: ModelRequest) -> dict[str, Any]:
+        """The body of the request; pure."""
+        raise NotImplementedError
+
+    def decoder(self, request: ModelRequest) -> StreamDecoder:
+        """A fresh decoder for one reply."""
+        raise NotImplementedError
+
+    def endpoint(self, model: str) -> Endpoint:
+        """Where requests go, for texts."""
+        config = self.config
+        secrets = (config.api_key,) if config.api_key else ()
+        return Endpoint(config.name, self.url(), config.key_env, self.base_env, model, secrets)
+
+    async def stream(
+        self, request: ModelRequest, cancel: CancelToken
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """The reply as it comes, one attempt. Ends early when ``cancel`` is set."""
+        endpoint = self.endpoint(request.model.name)
+        _check_key(self.config, endpoint)
+        body = self.encode(request)
+        headers = {
+            "content-type": "application/json",
+            "accept": "text/event-stream",
+            "accept-encoding": "identity",
+            "user-agent": f"agentcli/{__version__}",
+            **self.headers(request, body),
+        }
+        decoder = self.decoder(request)
+        async with aclosing(self._http.post_stream(endpoint, headers, to_json(body))) as chunks:
+            async for chunk in chunks:
+                for event in decoder.feed(chunk):
+                    yield event
+                if decoder.ended or decoder.failure is not None or cancel.cancelled:
+                    break
+            if decoder.ended:
+                await _drain(chunks)
+        if not cancel.cancelled:
+            for event in decoder.close():
+                yield event
+        if decoder.failure is not None:
+            raise decoder.failure
+
+    async def aclose(self) -> None:
+        """Release connections."""
+        await self._http.aclose()
+
+
+async def _drain(chunks: AsyncGenerator[bytes, None]) -> None:
+    """Read the rest of a finished reply, briefly: its connection then serves the next request."""
+    try:
+        async with asyncio.timeout(DRAIN_S):
+            async for _ in chunks:
+                pass
+    except (TimeoutError, ProviderError):
+        pass  # the reply was complete; only the connection is lost
+
+
+def _check_key(config: ProviderConfig, endpoint: Endpoint) -> None:
+    key = config.api_key
+    if not key:
+        if config.needs_key:
+            raise missing_key(endpoint)
+        return
+    if not (key.isascii() and key.isprintable() and " " not in key):
+        raise unusable_key(endpoint)
+
+
+def to_json(body: Mapping[str, Any]) -> bytes:
+    """``body`` as compact UTF-8 JSON; lone surrogates become U+FFFD (HIS-8)."""
+    text = _JSON_ENCODER.encode(body)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return clean_text(text).encode()
+
+
+def arguments_json(arguments: Mapping[str, Any]) -> str:
+    """Tool arguments as the JSON text of an object (HIS-5)."""
+    return _JSON_ENCODER.encode(dict(arguments))
+
+
+def wire_id(call_id: str, max_length: int = _MAX_ID) -> str:
+    """``call_id`` as every provider takes it; the same input gives the same output (HIS-1)."""
+    if len(call_id) <= max_length and _GOOD_ID.fullmatch(call_id):
+        return call_id
+    return f"call_{short_hash(call_id, 24)}"
+
+
+def wire_name(name: str) -> str:
+    """A tool name that providers take, also for a name that a model made up."""
+    return _BAD_NAME_CHARACTER.sub("_", name)[:_MAX_NAME] or "unknown"
+
+
+def short_hash(text: str, length: int) -> str:
+    """The first ``length`` hexadecimal digits of a hash of ``text``."""
+    from hashlib import sha256
+
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:length]
+
+
+def base64_text(data: bytes) -> str:
+    """``data`` in base64."""
+    from binascii import b2a_base64
+
+    return b2a_base64(data, newline=False).decode("ascii")

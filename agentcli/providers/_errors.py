@@ -1,0 +1,352 @@
+"""What a server's refusal means: status, headers and body to a ``ProviderError`` (STR-1, STR-9).
+
+Pure; knows no HTTP library. Law: the text names the provider and the URL's host and says what to
+do; it holds no key, no user name of a URL and no control character, and is one line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from agentcli.domain.errors import ErrorKind, ProviderError
+
+_MAX_TEXT = 400
+# Status codes of RFC 9110, and 529, which Anthropic sends when overloaded.
+_REDIRECTS = range(300, 400)
+_CLIENT_ERRORS = range(400, 500)
+_SERVER_ERRORS = range(500, 600)
+_PAYMENT_REQUIRED = 402
+_FORBIDDEN = 403
+_NOT_FOUND = 404
+_RATE_LIMITED = 429
+_OVERLOADED = 529
+_STATUS_DIGITS = 3
+
+_KIND_OF_TYPE = {
+    "overloaded_error": ErrorKind.OVERLOADED,
+    "rate_limit_error": ErrorKind.RATE_LIMIT,
+    "rate_limit_exceeded": ErrorKind.RATE_LIMIT,
+    "api_error": ErrorKind.SERVER,
+    "server_error": ErrorKind.SERVER,
+    "internal_server_error": ErrorKind.SERVER,
+    "timeout_error": ErrorKind.SERVER,
+    "authentication_error": ErrorKind.AUTH,
+    "permission_error": ErrorKind.AUTH,
+    "billing_error": ErrorKind.AUTH,
+    "invalid_api_key": ErrorKind.AUTH,
+    "not_found_error": ErrorKind.BAD_REQUEST,
+    "invalid_request_error": ErrorKind.BAD_REQUEST,
+    "request_too_large": ErrorKind.CONTEXT_OVERFLOW,
+    "context_length_exceeded": ErrorKind.CONTEXT_OVERFLOW,
+}
+_KIND_OF_STATUS = {
+    401: ErrorKind.AUTH,
+    _PAYMENT_REQUIRED: ErrorKind.AUTH,
+    _FORBIDDEN: ErrorKind.AUTH,
+    408: ErrorKind.SERVER,
+    409: ErrorKind.SERVER,
+    413: ErrorKind.CONTEXT_OVERFLOW,
+    425: ErrorKind.SERVER,
+    _RATE_LIMITED: ErrorKind.RATE_LIMIT,
+    _OVERLOADED: ErrorKind.OVERLOADED,
+}
+# How the services word "your conversation does not fit", as seen in their public issue trackers.
+_OVERFLOW = re.compile(
+    r"prompt is too long|input is too long|context[ _-]?(length|window|size|limit)"
+    r"|exceeds? the (maximum|available|model'?s).{0,40}(token|context)|too many (input )?tokens"
+    r"|maximum (prompt|input|context) length|input tokens? exceeds?|exceed context limit"
+    r"|reduce the length of (the|your) (messages|prompt|input)|token count.{0,60}exceeds",
+    re.IGNORECASE,
+)
+_BILLING = re.compile(
+    r"insufficient_quota|exceeded your current quota|credit balance|insufficient (balance|credit)"
+    r"|billing|payment required",
+    re.IGNORECASE,
+)
+_KEY_LIKE = re.compile(r"\b(?:sk|pk|gsk|xai|rk|AIza|Bearer)[-_ ]?[\w*.\-]{6,}")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]+")
+_TAGS = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
+_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a request goes and how to speak of it. ``secrets`` never show up in a text."""
+
+    provider: str
+    url: str
+    key_env: str = ""
+    base_env: str = ""
+    model: str = ""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def host(self) -> str:
+        """Host and, where it is not the scheme's own, port."""
+        return host_of(self.url)
+
+    @property
+    def label(self) -> str:
+        """``anthropic at api.anthropic.com``."""
+        return f"{self.provider} at {self.host}"
+
+    @property
+    def address_advice(self) -> str:
+        """How to change the address."""
+        if self.base_env:
+            return f"check the network and the base URL ({self.base_env})"
+        return "check the network and base_url in the configuration"
+
+    @property
+    def key_name(self) -> str:
+        """What the key is called where the person set it."""
+        return self.key_env or f"the api_key of provider {self.provider}"
+
+
+def host_of(url: str) -> str:
+    """The host and port of ``url``, without user name or password."""
+    try:
+        return urlsplit(url).netloc.rpartition("@")[2] or "(no host)"
+    except ValueError:
+        return "(no host)"
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What an error body says: its machine-readable type and code, and its text."""
+
+    type: str = ""
+    code: str = ""
+    text: str = ""
+
+    @property
+    def everything(self) -> str:
+        """All of it, to search in."""
+        return f"{self.type} {self.code} {self.text}"
+
+
+def read_complaint(body: bytes | str | Mapping[str, Any]) -> Complaint:
+    """The error that ``body`` describes: JSON in any of the usual shapes, HTML or plain text."""
+    if isinstance(body, bytes):
+        body = body.decode("utf-8", "replace")
+    if isinstance(body, str):
+        try:
+            value = json.loads(body)
+        except (ValueError, RecursionError):
+            return Complaint(text=_plain(body))
+    else:
+        value = body
+    if isinstance(value, list) and value:
+        value = value[0]
+    if not isinstance(value, Mapping):
+        return Complaint(text=_plain(str(value or "")))
+    error = value.get("error", value)
+    if not isinstance(error, Mapping):
+        error = {**value, "message": str(error)}
+    text = error.get("message") or error.get("detail") or error.get("msg") or ""
+    if not isinstance(text, str):
+        text = json.dumps(text, ensure_ascii=False)
+    metadata = error.get("metadata")
+    if isinstance(metadata, Mapping) and isinstance(metadata.get("raw"), str):
+        text = f"{text}: {metadata['raw']}"
+    return Complaint(_word(error.get("type")), _word(error.get("code")), _plain(text))
+
+
+def _word(value: object) -> str:
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+
+
+def _plain(text: str) -> str:
+    if text.lstrip()[:1] == "<":
+        title = _TITLE.search(text)
+        text = title.group(1) if title else _TAGS.sub(" ", text)
+    return " ".join(_UNPRINTABLE.sub(" ", text).split())[:_MAX_TEXT]
+
+
+def redact(text: str, endpoint: Endpoint) -> str:
+    """``text`` without the endpoint's secrets and without anything shaped like a key."""
+    for secret in endpoint.secrets:
+        if secret:
+            text = text.replace(secret, "[key]")
+    return _KEY_LIKE.sub("[key]", text)
+
+
+def parse_retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait as the server asks: ``retry-after-ms``, seconds or an HTTP date.
+
+    ``None`` when absent or absurd; never negative. The caller caps it.
+    """
+    milliseconds = _finite(headers.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    value = headers.get("retry-after", "").strip()
+    if not value:
+        return None
+    seconds = _finite(value)
+    if seconds is not None:
+        return seconds
+    from email.utils import parsedate_to_datetime
+    from time import time
+
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time())
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+
+
+def _finite(value: str) -> float | None:
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return max(0.0, number) if abs(number) < float("inf") else None
+
+
+def status_error(
+    endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes
+) -> ProviderError:
+    """The error for an HTTP answer that is not a success."""
+    complaint = read_complaint(body)
+    kind = _kind(status, complaint)
+    retryable = None
+    if headers.get("x-should-retry") == "false" or (
+        kind is ErrorKind.RATE_LIMIT and _BILLING.search(complaint.everything)
+    ):
+        retryable = False
+    return _error(endpoint, kind, complaint, status, parse_retry_after(headers), retryable)
+
+
+def event_error(endpoint: Endpoint, value: Mapping[str, Any]) -> ProviderError:
+    """The error for an error object inside a stream that began as a success (STR-8)."""
+    complaint = read_complaint(value)
+    status = (
+        int(complaint.code)
+        if complaint.code.isdigit() and len(complaint.code) == _STATUS_DIGITS
+        else None
+    )
+    kind = _kind(status, complaint)
+    retryable = False if _BILLING.search(complaint.everything) else None
+    return _error(endpoint, kind, complaint, status, None, retryable)
+
+
+def _kind(status: int | None, complaint: Complaint) -> ErrorKind:
+    """Overload beats the status, the status beats the body's type, an overflow beats both."""
+    kind = _KIND_OF_TYPE.get(complaint.code) or _KIND_OF_TYPE.get(complaint.type)
+    if kind is not ErrorKind.OVERLOADED:
+        kind = _KIND_OF_STATUS.get(status or 0) or _kind_of_class(status, kind)
+    says_overloaded = "overload" in complaint.text.lower()
+    if kind is ErrorKind.SERVER and says_overloaded:
+        kind = ErrorKind.OVERLOADED
+    if kind in {ErrorKind.BAD_REQUEST, ErrorKind.SERVER} and _OVERFLOW.search(complaint.text):
+        kind = ErrorKind.CONTEXT_OVERFLOW
+    if kind is ErrorKind.BAD_REQUEST and _BILLING.search(complaint.everything):
+        kind = ErrorKind.AUTH
+    return kind
+
+
+def _kind_of_class(status: int | None, by_type: ErrorKind | None) -> ErrorKind:
+    if status in _SERVER_ERRORS:
+        return ErrorKind.SERVER
+    if status in _CLIENT_ERRORS:
+        return by_type or ErrorKind.BAD_REQUEST
+    if status is None:
+        return by_type or ErrorKind.SERVER
+    return ErrorKind.OTHER
+
+
+def _error(
+    endpoint: Endpoint,
+    kind: ErrorKind,
+    complaint: Complaint,
+    status: int | None,
+    retry_after_s: float | None,
+    retryable: bool | None,  # noqa: FBT001 - passed on to ProviderError, where it is named
+) -> ProviderError:
+    said = redact(complaint.text, endpoint)
+    what = _WHAT[kind]
+    if status in _REDIRECTS:
+        what = "answered with a redirect, which is not followed"
+    elif status == _NOT_FOUND:
+        what = "does not know this model or address"
+    number = f" ({status})" if status is not None else ""
+    message = f"{endpoint.label} {what}{number}"
+    if said:
+        message += f": {said.rstrip('.')}"
+    return ProviderError(
+        message,
+        _advice(endpoint, kind, complaint, status),
+        kind=kind,
+        provider=endpoint.provider,
+        host=endpoint.host,
+        status=status,
+        retry_after_s=retry_after_s,
+        retryable=retryable,
+    )
+
+
+_WHAT = {
+    ErrorKind.RATE_LIMIT: "limits the rate of requests",
+    ErrorKind.AUTH: "refused access",
+    ErrorKind.CONTEXT_OVERFLOW: "says that the conversation is too long for the model",
+    ErrorKind.BAD_REQUEST: "rejected the request",
+    ErrorKind.SERVER: "failed",
+    ErrorKind.OVERLOADED: "is overloaded",
+    ErrorKind.NETWORK: "cannot be reached",
+    ErrorKind.STALLED: "stopped sending",
+    ErrorKind.EMPTY: "sent an empty reply",
+    ErrorKind.OTHER: "answered in an unexpected way",
+}
+
+
+def _advice(endpoint: Endpoint, kind: ErrorKind, complaint: Complaint, status: int | None) -> str:
+    if _BILLING.search(complaint.everything) or status == _PAYMENT_REQUIRED:
+        return "the account has no credit left; check its plan and billing"
+    if status == _NOT_FOUND:
+        model = f"the model name {endpoint.model!r}" if endpoint.model else "the model name"
+        where = endpoint.base_env or "base_url"
+        return f"check {model} (`agent models` lists known ones) and {where}"
+    if status == _FORBIDDEN:
+        return f"the key in {endpoint.key_name} may not use this model or service"
+    if kind is ErrorKind.AUTH:
+        return f"check {endpoint.key_name}"
+    return _ADVICE.get(kind) or endpoint.address_advice
+
+
+_ADVICE = {
+    ErrorKind.CONTEXT_OVERFLOW: "start a new session or use a model with a larger context window",
+    ErrorKind.RATE_LIMIT: "try again in a moment",
+    ErrorKind.OVERLOADED: "try again in a moment",
+    ErrorKind.SERVER: "try again in a moment",
+    ErrorKind.BAD_REQUEST: "change the request or the model",
+}
+
+
+def missing_key(endpoint: Endpoint) -> ProviderError:
+    """The error for a provider that needs a key and has none."""
+    env = endpoint.key_env
+    message = f"{env} is not set" if env else f"provider {endpoint.provider} has no API key"
+    how = f"set {env}" if env else "set api_key_env in its configuration"
+    return ProviderError(
+        message,
+        f"{endpoint.label} needs an API key: {how}, or use a local model (ollama/MODEL)",
+        kind=ErrorKind.AUTH,
+        provider=endpoint.provider,
+        host=endpoint.host,
+    )
+
+
+def unusable_key(endpoint: Endpoint) -> ProviderError:
+    """The error for a key that cannot be put into an HTTP header."""
+    return ProviderError(
+        f"{endpoint.key_name} is not a usable key: it holds a space, a line break or a character "
+        "outside ASCII",
+        f"copy the key for {endpoint.label} again",
+        kind=ErrorKind.AUTH,
+        provider=endpoint.provider,
+        host=endpoint.host,
+    )

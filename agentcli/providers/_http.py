@@ -1,0 +1,299 @@
+"""HTTP for every provider: the only file that knows httpx (FAIL-6).
+
+Law: one client per provider, created at the first request; TLS is always verified; redirects are
+never followed, so a key never reaches another origin; every failure is a ``ProviderError`` that
+names the host and holds no key; error bodies are read up to a bound.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from agentcli.domain.errors import ConfigError, ErrorKind, ProviderError
+from agentcli.providers._errors import Endpoint, host_of, status_error
+
+if TYPE_CHECKING:
+    import httpx
+
+CONNECT_TIMEOUT_S = 10.0
+WRITE_TIMEOUT_S = 60.0
+POOL_TIMEOUT_S = 10.0
+# How long an error body may take to arrive, and how much of it is read.
+ERROR_BODY_TIMEOUT_S = 10.0
+MAX_ERROR_BODY_BYTES = 64 * 1024
+# A server that does not stream sends its whole reply as one JSON document.
+MAX_JSON_BODY_BYTES = 16 * 1024 * 1024
+_SUCCESS = range(200, 300)
+
+
+def load_httpx() -> None:
+    """Import httpx without its command line, which would import click, rich and pygments.
+
+    httpx treats that part as optional: it is marked absent during the import only.
+    """
+    if "httpx" in sys.modules:
+        return
+    hidden = "httpx._main" not in sys.modules
+    if hidden:
+        sys.modules["httpx._main"] = None  # type: ignore[assignment]  # how import marks "absent"
+    try:
+        import httpx  # noqa: F401 - imported for its effect on sys.modules
+    finally:
+        if hidden:
+            sys.modules.pop("httpx._main", None)
+
+
+class HttpClient:
+    """The connections of one provider. Belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._clients: dict[bool, httpx.AsyncClient] = {}
+
+    async def post_stream(
+        self, endpoint: Endpoint, headers: Mapping[str, str], body: bytes
+    ) -> AsyncGenerator[bytes, None]:
+        """POST ``body`` and yield the reply's bytes as they come.
+
+        Raises ``ProviderError`` for every failure, before or in the middle of the reply, and
+        ``ConfigError`` for an address, certificate file or proxy that cannot be used. A JSON
+        reply of a server that does not stream is yielded as one event.
+        """
+        load_httpx()
+        import httpx
+
+        client = self._open(endpoint)
+        try:
+            request = client.build_request("POST", endpoint.url, headers=headers, content=body)
+        except (httpx.InvalidURL, ValueError):
+            raise _bad_address(endpoint) from None
+        response: httpx.Response | None = None
+        try:
+            response = await client.send(request, stream=True)
+            if response.status_code not in _SUCCESS:
+                error_body = await _read_error_body(response)
+                raise status_error(endpoint, response.status_code, response.headers, error_body)
+            packed = "content-encoding" in response.headers
+            chunks = response.aiter_bytes() if packed else response.aiter_raw()
+            if "event-stream" in response.headers.get("content-type", ""):
+                async for chunk in chunks:
+                    yield chunk
+            else:
+                async with aclosing(_checked(chunks, endpoint)) as checked:
+                    async for chunk in checked:
+                        yield chunk
+        except httpx.UnsupportedProtocol:
+            raise _bad_address(endpoint) from None
+        except httpx.TransportError as error:
+            raise _transport_error(endpoint, error, streaming=response is not None) from error
+        except (httpx.DecodingError, httpx.StreamError) as error:
+            raise _network_error(
+                endpoint, "sent a reply that cannot be decoded", "try again"
+            ) from error
+        finally:
+            if response is not None:
+                await response.aclose()
+
+    async def aclose(self) -> None:
+        """Close all connections; the next request opens new ones."""
+        while self._clients:
+            await self._clients.popitem()[1].aclose()
+
+    def _open(self, endpoint: Endpoint) -> httpx.AsyncClient:
+        secure = endpoint.url[:6].lower() == "https:"
+        client = self._clients.get(secure)
+        if client is None:
+            client = self._clients[secure] = _new_client(endpoint, secure=secure)
+        return client
+
+
+def _new_client(endpoint: Endpoint, *, secure: bool) -> httpx.AsyncClient:
+    import httpx
+
+    # Loading the certificate authorities takes 16 ms. A plain-http address never needs them: an
+    # empty context trusts nobody, so that a mistake here fails instead of weakening anything.
+    verify = True if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    timeout = httpx.Timeout(
+        connect=CONNECT_TIMEOUT_S, read=None, write=WRITE_TIMEOUT_S, pool=POOL_TIMEOUT_S
+    )
+    try:
+        return httpx.AsyncClient(verify=verify, timeout=timeout, follow_redirects=False)
+    except OSError:
+        raise ConfigError(
+            "the certificates named by SSL_CERT_FILE or SSL_CERT_DIR cannot be read",
+            f"{endpoint.label} needs them; correct or unset the variable",
+        ) from None
+    except ImportError:
+        raise ConfigError(
+            "a SOCKS proxy is set, but the package socksio is not installed",
+            "run `pip install socksio`, or unset ALL_PROXY",
+        ) from None
+    except (ValueError, httpx.InvalidURL):
+        raise ConfigError(
+            "a proxy variable cannot be understood",
+            "check HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY",
+        ) from None
+
+
+async def _read_error_body(response: httpx.Response) -> bytes:
+    import asyncio
+
+    import httpx
+
+    body = bytearray()
+    try:
+        async with asyncio.timeout(ERROR_BODY_TIMEOUT_S):
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) >= MAX_ERROR_BODY_BYTES:
+                    break
+    except (TimeoutError, httpx.HTTPError):
+        pass  # the status alone says enough
+    return bytes(body[:MAX_ERROR_BODY_BYTES])
+
+
+async def _checked(chunks: AsyncIterator[bytes], endpoint: Endpoint) -> AsyncGenerator[bytes, None]:
+    """``chunks`` unless they turn out to be a web page or a JSON document (not a stream)."""
+    document = bytearray()
+    is_json = False
+    async for chunk in chunks:
+        if not is_json:
+            start = (bytes(document) + chunk).lstrip(b"\xef\xbb\xbf \t\r\n")
+            if start.startswith(b"<"):
+                raise ProviderError(
+                    f"{endpoint.label} answered with a web page instead of a reply",
+                    f"{endpoint.address_advice}; a login page of the network may be in between",
+                    kind=ErrorKind.OTHER,
+                    provider=endpoint.provider,
+                    host=endpoint.host,
+                )
+            is_json = start.startswith(b"{")
+            if start and not is_json:
+                yield bytes(document) + chunk
+                break
+        document += chunk
+        if len(document) > MAX_JSON_BODY_BYTES:
+            raise _network_error(endpoint, "sent a reply of more than 16 MB", "try again")
+    else:
+        if document:
+            joined = b" ".join(bytes(document).splitlines())
+            yield b"data: " + joined.lstrip(b"\xef\xbb\xbf") + b"\n\n"
+        return
+    async for chunk in chunks:
+        yield chunk
+
+
+def _bad_address(endpoint: Endpoint) -> ConfigError:
+    where = endpoint.base_env or f"base_url of provider {endpoint.provider}"
+    return ConfigError(
+        f"the address of {endpoint.provider} is not a usable http or https URL", f"check {where}"
+    )
+
+
+def _network_error(
+    endpoint: Endpoint, what: str, advice: str, *, retryable: bool | None = None
+) -> ProviderError:
+    return ProviderError(
+        f"{endpoint.label} {what}",
+        advice,
+        kind=ErrorKind.NETWORK,
+        provider=endpoint.provider,
+        host=endpoint.host,
+        retryable=retryable,
+    )
+
+
+def _transport_error(
+    endpoint: Endpoint, error: httpx.TransportError, *, streaming: bool
+) -> ProviderError:
+    import httpx
+
+    proxy = _proxy_for(endpoint.url)
+    if isinstance(error, httpx.ProxyError):
+        return _network_error(
+            endpoint,
+            f"cannot be reached: the proxy {proxy or ''} refused the connection",
+            "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY",
+        )
+    if isinstance(error, httpx.ConnectTimeout | httpx.ConnectError):
+        return _connect_error(endpoint, error, proxy)
+    if isinstance(error, httpx.PoolTimeout):
+        return _network_error(endpoint, "has no free connection", "wait for other requests")
+    if streaming:
+        return _network_error(endpoint, "broke off in the middle of the reply", "try again")
+    if isinstance(error, httpx.TimeoutException):
+        return _network_error(endpoint, "stopped taking the request", "try again")
+    return _network_error(
+        endpoint, "closed the connection without an answer", endpoint.address_advice
+    )
+
+
+def _connect_error(
+    endpoint: Endpoint, error: httpx.TransportError, proxy: str | None
+) -> ProviderError:
+    import httpx
+
+    through = f" through the proxy {proxy}" if proxy else ""
+    advice = "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY" if proxy else endpoint.address_advice
+    if isinstance(error, httpx.ConnectTimeout):
+        what = f"did not answer within {CONNECT_TIMEOUT_S:.0f} s{through}"
+        return _network_error(endpoint, what, advice)
+    causes = _causes(error)
+    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
+        return _network_error(
+            endpoint,
+            "showed a certificate that cannot be verified",
+            "check the system clock and any proxy; SSL_CERT_FILE can name your own authorities",
+            retryable=False,
+        )
+    if any(isinstance(cause, ssl.SSLError) for cause in causes):
+        return _network_error(
+            endpoint,
+            "does not speak TLS properly",
+            f"use http:// if it is a plain server; {endpoint.address_advice}",
+            retryable=False,
+        )
+    if any(isinstance(cause, socket.gaierror) for cause in causes):
+        name = f"the proxy {proxy}" if proxy else f"the host {endpoint.host}"
+        return ProviderError(
+            f"{name} of {endpoint.provider} cannot be found (DNS)",
+            advice,
+            kind=ErrorKind.NETWORK,
+            provider=endpoint.provider,
+            host=endpoint.host,
+        )
+    if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+        start = "" if proxy else "is the server running? "
+        return _network_error(endpoint, f"refused the connection{through}", start + advice)
+    return _network_error(endpoint, f"cannot be reached{through}", advice)
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """``error`` and everything it came from, groups included."""
+    found: list[BaseException] = []
+    todo: list[BaseException | None] = [error]
+    while todo:
+        item = todo.pop()
+        if item is not None and item not in found:
+            found.append(item)
+            todo += [item.__cause__, item.__context__]
+            if isinstance(item, BaseExceptionGroup):
+                todo += item.exceptions
+    return found
+
+
+def _proxy_for(url: str) -> str | None:
+    """Scheme, host and port of the proxy that the environment sets for ``url``, for texts."""
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies, proxy_bypass
+
+    parts = urlsplit(url)
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(parts.hostname or ""):
+        return None
+    return host_of(proxy if "://" in proxy else f"http://{proxy}")

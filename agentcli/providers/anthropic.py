@@ -1,0 +1,333 @@
+"""Anthropic's Messages API, streamed: https://platform.claude.com/docs/en/api/messages.
+
+Law: ``encode`` is pure and, cache marks apart, extends its own earlier output byte for byte as a
+conversation grows (prompt cache); thinking goes back exactly as it came (HIS-4); the results of
+a batch come first in the one user message after it (HIS-1, HIS-3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from agentcli.domain.messages import (
+    AssistantMessage,
+    ImagePart,
+    Message,
+    StopReason,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    Usage,
+    UserMessage,
+)
+from agentcli.domain.ports import ModelRequest
+from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.stream import (
+    StreamEnd,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingSeal,
+    ToolCallDelta,
+    ToolCallStart,
+    UsageReport,
+)
+from agentcli.providers._base import (
+    HttpProvider,
+    StreamDecoder,
+    arguments_json,
+    base64_text,
+    wire_id,
+    wire_name,
+)
+from agentcli.providers._claude_thinking import thinking_fields
+
+API_VERSION = "2023-06-01"
+# Lets a model of the Claude 4 family think between tool calls too.
+INTERLEAVED_BETA = "interleaved-thinking-2025-05-14"
+DEFAULT_MAX_TOKENS = 32_000
+_CACHE_MARK = {"type": "ephemeral"}
+_STOP_REASONS = {
+    "end_turn": StopReason.END_TURN,
+    "stop_sequence": StopReason.END_TURN,
+    "tool_use": StopReason.TOOL_USE,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "model_context_window_exceeded": StopReason.MAX_TOKENS,
+    "refusal": StopReason.REFUSAL,
+}
+
+Json = dict[str, Any]
+
+
+# --- request -------------------------------------------------------------------------------
+
+
+def encode(request: ModelRequest) -> Json:
+    """The body of a Messages request. ``request.messages`` is a prepared history."""
+    body: Json = {"model": request.model.name, "stream": True}
+    limit = request.max_output_tokens or min(request.model.max_output_tokens, DEFAULT_MAX_TOKENS)
+    body["max_tokens"] = limit
+    body.update(thinking_fields(request, limit))
+    if request.system:
+        body["system"] = [
+            {"type": "text", "text": request.system, "cache_control": dict(_CACHE_MARK)}
+        ]
+    if request.tools:
+        tools: list[Json] = [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "input_schema": dict(tool.parameters),
+            }
+            for tool in request.tools
+        ]
+        tools[-1]["cache_control"] = dict(_CACHE_MARK)
+        body["tools"] = tools
+    messages = _encode_messages(request.messages)
+    _mark_for_cache(messages)
+    body["messages"] = messages
+    return body
+
+
+def _encode_messages(messages: Sequence[Message]) -> list[Json]:
+    encoded: list[Json] = []
+    loose_images: list[Json] = []
+
+    def add(role: str, blocks: Iterable[Json]) -> None:
+        if encoded and encoded[-1]["role"] == role:
+            encoded[-1]["content"].extend(blocks)
+        else:
+            encoded.append({"role": role, "content": list(blocks)})
+
+    for message in messages:
+        if isinstance(message, ToolResult):
+            add("user", [_tool_result(message)])
+            if message.is_error:
+                loose_images += [_image(p) for p in message.parts if isinstance(p, ImagePart)]
+            continue
+        if loose_images:
+            add("user", loose_images)
+            loose_images = []
+        if isinstance(message, UserMessage):
+            add("user", (_content(part) for part in message.parts))
+        else:
+            add("assistant", _assistant_blocks(message))
+    if loose_images:
+        add("user", loose_images)
+    return encoded
+
+
+def _content(part: TextPart | ImagePart) -> Json:
+    return _image(part) if isinstance(part, ImagePart) else {"type": "text", "text": part.text}
+
+
+def _image(part: ImagePart) -> Json:
+    source = {
+        "type": "base64",
+        "media_type": part.media_type,
+        "data": base64_text(part.data),
+    }
+    return {"type": "image", "source": source}
+
+
+def _tool_result(result: ToolResult) -> Json:
+    """A result block. The API takes text only in an error; its images follow the results."""
+    block: Json = {"type": "tool_result", "tool_use_id": wire_id(result.call_id)}
+    if result.is_error:
+        block["content"] = [_content(p) for p in result.parts if isinstance(p, TextPart)] or [
+            {"type": "text", "text": "The call failed; an image follows."}
+        ]
+        block["is_error"] = True
+    else:
+        block["content"] = [_content(part) for part in result.parts]
+    return block
+
+
+def _assistant_blocks(message: AssistantMessage) -> list[Json]:
+    blocks: list[Json] = []
+    for part in message.parts:
+        if isinstance(part, TextPart):
+            blocks.append({"type": "text", "text": part.text})
+        elif isinstance(part, ToolCall):
+            blocks.append(
+                {
+                    "type": "tool_use",
+                    "id": wire_id(part.id),
+                    "name": wire_name(part.name),
+                    "input": part.arguments,
+                }
+            )
+        elif part.redacted is not None:
+            blocks.append({"type": "redacted_thinking", "data": part.redacted})
+        elif part.signature is not None:
+            blocks.append({"type": "thinking", "thinking": part.text, "signature": part.signature})
+    # A message may not end in thinking; the API refuses it.
+    while len(blocks) > 1 and blocks[-1]["type"] in {"thinking", "redacted_thinking"}:
+        blocks.pop()
+    return blocks
+
+
+def _mark_for_cache(messages: list[Json]) -> None:
+    """Marks on the last two user messages: this request's end and the one before (4 in all)."""
+    marked = 0
+    for message in reversed(messages):
+        if message["role"] == "user":
+            last = message["content"][-1]
+            message["content"][-1] = {**last, "cache_control": dict(_CACHE_MARK)}
+            marked += 1
+            if marked == 2:  # noqa: PLR2004 - the API allows four, system and tools take two
+                return
+
+
+# --- reply ---------------------------------------------------------------------------------
+
+
+class Decoder(StreamDecoder):
+    """The events of one Messages stream."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._kinds: dict[int, str] = {}
+        self._whole_inputs: dict[int, Json] = {}
+        self._stop: StopReason | None = None
+
+    def handle(self, value: Mapping[str, Any]) -> None:
+        """Take one event; unknown ones, and ``ping``, mean nothing."""
+        kind = value.get("type")
+        if kind == "message_start":
+            message = value.get("message")
+            if isinstance(message, dict):
+                self._usage(message.get("usage"))
+        elif kind == "message_delta":
+            delta = value.get("delta")
+            if isinstance(delta, dict) and isinstance(reason := delta.get("stop_reason"), str):
+                self._stop = _STOP_REASONS.get(reason, StopReason.OTHER)
+            self._usage(value.get("usage"), final=True)
+        elif kind == "message_stop":
+            for unfinished in list(self._whole_inputs):
+                self._flush_input(unfinished)
+            has_calls = "tool_use" in self._kinds.values()
+            guess = StopReason.TOOL_USE if has_calls else StopReason.END_TURN
+            self.end(StreamEnd(self._stop or guess))
+        elif isinstance(index := value.get("index"), int):
+            self._block_event(kind, index, value)
+
+    def _block_event(self, kind: object, index: int, value: Mapping[str, Any]) -> None:
+        if kind == "content_block_delta":
+            if isinstance(delta := value.get("delta"), dict):
+                self._delta(index, delta)
+        elif kind == "content_block_start":
+            if isinstance(block := value.get("content_block"), dict):
+                self._start(index, block)
+        elif kind == "content_block_stop":
+            self._flush_input(index)
+
+    def _start(self, index: int, block: Json) -> None:
+        kind = block.get("type")
+        if index in self._kinds or not isinstance(kind, str):
+            return
+        self._kinds[index] = kind
+        if kind == "text":
+            self.out.delta(TextDelta, index, _text(block.get("text")))
+        elif kind == "thinking":
+            self.out.delta(ThinkingDelta, index, _text(block.get("thinking")))
+            if signature := _text(block.get("signature")):
+                self.out.add(ThinkingSeal(index, signature=signature))
+        elif kind == "redacted_thinking":
+            self.out.add(ThinkingSeal(index, redacted=_text(block.get("data"))))
+        elif kind == "tool_use":
+            self.out.add(ToolCallStart(index, _text(block.get("id")), _text(block.get("name"))))
+            if isinstance(whole := block.get("input"), dict) and whole:
+                self._whole_inputs[index] = whole
+
+    def _delta(self, index: int, delta: Json) -> None:
+        kind = delta.get("type")
+        if kind == "text_delta":
+            if self._kinds.setdefault(index, "text") == "text":
+                self.out.delta(TextDelta, index, _text(delta.get("text")))
+        elif kind == "input_json_delta":
+            text = _text(delta.get("partial_json"))
+            if text and self._kinds.get(index) == "tool_use":
+                self._whole_inputs.pop(index, None)
+                self.out.delta(ToolCallDelta, index, text)
+        elif kind == "thinking_delta":
+            if self._kinds.setdefault(index, "thinking") == "thinking":
+                self.out.delta(ThinkingDelta, index, _text(delta.get("thinking")))
+        elif kind == "signature_delta" and self._kinds.get(index) == "thinking":
+            self.out.add(ThinkingSeal(index, signature=_text(delta.get("signature"))))
+
+    def _flush_input(self, index: int) -> None:
+        """Some servers put a call's whole input into its start."""
+        if index in self._whole_inputs:
+            self.out.delta(ToolCallDelta, index, arguments_json(self._whole_inputs.pop(index)))
+
+    def _usage(self, usage: object, *, final: bool = False) -> None:
+        if not isinstance(usage, dict):
+            return
+        details = usage.get("output_tokens_details")
+        thinking = details.get("thinking_tokens") if isinstance(details, dict) else None
+        # In the final report a zero of the input side means "see above" at some servers.
+        report = Usage(
+            input_tokens=_count(usage.get("input_tokens"), or_none=final),
+            output_tokens=_count(usage.get("output_tokens")),
+            cache_read_tokens=_count(usage.get("cache_read_input_tokens"), or_none=final),
+            cache_write_tokens=_count(usage.get("cache_creation_input_tokens"), or_none=final),
+            reasoning_tokens=_count(thinking),
+        )
+        if report.is_known:
+            self.out.add(UsageReport(report))
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _count(value: object, *, or_none: bool = False) -> int | None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        return None
+    return None if or_none and value == 0 else value
+
+
+# --- provider ------------------------------------------------------------------------------
+
+
+def messages_url(base_url: str) -> str:
+    """The address of the Messages API under ``base_url``, which may end in ``/v1`` or not."""
+    base = base_url.rstrip("/").removesuffix("/messages").removesuffix("/v1")
+    return f"{base}/v1/messages"
+
+
+class AnthropicProvider(HttpProvider):
+    """The Messages API of Anthropic or of a server that speaks it."""
+
+    base_env = "ANTHROPIC_BASE_URL"
+
+    def url(self) -> str:
+        """The address that requests are posted to."""
+        return messages_url(self.config.base_url)
+
+    def headers(self, request: ModelRequest, body: Mapping[str, Any]) -> dict[str, str]:
+        """Version and key; the beta mark where a thinking budget is used."""
+        del request
+        headers = {"anthropic-version": API_VERSION}
+        if self.config.api_key:
+            headers["x-api-key"] = self.config.api_key
+        if body.get("thinking", {}).get("type") == "enabled":
+            headers["anthropic-beta"] = INTERLEAVED_BETA
+        return headers
+
+    def encode(self, request: ModelRequest) -> Json:
+        """The body of the request."""
+        return encode(request)
+
+    def decoder(self, request: ModelRequest) -> Decoder:
+        """A fresh decoder for one reply."""
+        return Decoder(self.endpoint(request.model.name))
+
+
+def create(config: ProviderConfig) -> AnthropicProvider:
+    """The provider that ``config`` describes."""
+    return AnthropicProvider(config)
+
+
+PROVIDER = create
