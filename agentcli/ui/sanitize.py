@@ -1,0 +1,115 @@
+"""Text from models, tools and files on its way to the terminal (SEC-10, SEC-6).
+
+Law: what ``clean`` and ``Sanitizer`` return holds no escape sequence, no C0 control but line feed
+and tab, no C1 control, no DEL, no carriage return, no lone surrogate and none of the characters
+that reorder text or hide it in tags; plain text comes back unchanged. Text that is cut into
+chunks anywhere gives the same result as the whole. ``reveal`` hides nothing instead: each
+character that a person could not see is spelt out.
+
+An escape string (OSC, DCS, ...) without an end within ``MAX_STRING`` characters loses only its
+introducer: what follows is shown, never swallowed.
+"""
+
+from __future__ import annotations
+
+import re
+
+MAX_STRING = 4096
+
+_BIDI = "\u202a-\u202e\u2066-\u2069"
+_TAGS = "\U000e0000-\U000e007f"
+_SUSPECT = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff{_BIDI}{_TAGS}]")
+
+_STRING_START = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])"
+_STRING_BODY = rf"[^\x07\x1b\x90\x98\x9b-\x9f]{{0,{MAX_STRING}}}"
+_COMPLETE = "|".join(
+    (
+        rf"{_STRING_START}{_STRING_BODY}(?:\x07|\x1b\\|\x9c)",
+        r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]",
+        r"\x1b[ -/]{1,8}[0-~]",
+        r"\r\n",
+        "[\ud800-\udbff][\udc00-\udfff]",
+    )
+)
+_PARTIAL = "|".join(
+    (
+        rf"{_STRING_START}{_STRING_BODY}\x1b?\Z",
+        r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}\Z",
+        r"\x1b[ -/]{0,8}\Z",
+        r"\r\Z",
+        r"[\ud800-\udbff]\Z",
+    )
+)
+_REST = f"\x1b[0-~]?|{_SUSPECT.pattern}"
+_WHOLE = re.compile(f"{_COMPLETE}|{_REST}")
+_STREAM = re.compile(f"{_COMPLETE}|(?P<partial>{_PARTIAL})|{_REST}")
+
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f"
+    "\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0e\ufeff\uffa0"
+    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff\U0001d173-\U0001d17a]"
+)
+
+
+def clean(text: str) -> str:
+    """``text`` safe to print."""
+    if _SUSPECT.search(text) is None:
+        return text
+    return _WHOLE.sub(_replacement, text)
+
+
+def clean_line(text: str) -> str:
+    """``text`` safe to print in one line: runs of white space become one space."""
+    return " ".join(clean(text).split())
+
+
+def reveal(text: str) -> str:
+    """``text`` with each character that cannot be seen spelt out as ``<U+202E>`` (SEC-6).
+
+    Line feeds and tabs stay.
+    """
+    return _INVISIBLE.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
+
+
+class Sanitizer:
+    """``clean`` for text that comes in chunks; a sequence split over chunks is held back."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def feed(self, chunk: str) -> str:
+        """What can be printed now."""
+        if not self._held and _SUSPECT.search(chunk) is None:
+            return chunk
+        text = self._held + chunk
+        self._held = ""
+        out: list[str] = []
+        position = 0
+        for found in _STREAM.finditer(text):
+            out.append(text[position : found.start()])
+            position = found.end()
+            if found["partial"] is not None:
+                self._held = found[0]
+                break
+            out.append(_replacement(found))
+        out.append(text[position:])
+        return "".join(out)
+
+    def finish(self) -> str:
+        """What was held back, judged as it stands; ready for the next text."""
+        rest, self._held = self._held, ""
+        return clean(rest)
+
+
+def _replacement(found: re.Match[str]) -> str:
+    text = found[0]
+    if text in {"\r", "\r\n", "\u2028", "\u2029"}:
+        return "\n"
+    if "\ud800" <= text[0] <= "\udfff":
+        if len(text) == 1:
+            return "\ufffd"
+        high, low = ord(text[0]) - 0xD800, ord(text[1]) - 0xDC00
+        return chr(0x10000 + (high << 10) + low)
+    return ""

@@ -1,0 +1,129 @@
+"""Numbers as people read them, and the wording of what happened. Plain text, nothing imported.
+
+Law: an unknown value is called unknown, never nought (LOOP-6, COST-1).
+"""
+
+from __future__ import annotations
+
+import re
+
+from agentcli.domain.events import Failed, RetryWait, ToolFinished
+from agentcli.domain.messages import ResultStatus, Usage
+from agentcli.ui.sanitize import clean, clean_line
+
+_DURATION = re.compile(r"\d (?:s|min|h)\)?$")
+_MINUTE = 60
+_HOUR = 3600
+_DAY = 86400
+_THOUSAND = 1000
+_MILLION = 1_000_000
+_CENT = 0.01
+
+
+def duration(seconds: float) -> str:
+    """``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``."""
+    if seconds < 9.95:  # noqa: PLR2004 - the last value that rounds to one digit
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < _MINUTE:
+        return f"{whole} s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE} min {whole % _MINUTE} s"
+    return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
+
+
+def age(seconds: float) -> str:
+    """How long ago: ``just now``, ``5 min ago``, ``3 h ago``, ``2 d ago``.
+
+    A negative age (the clock was set back) reads ``just now``.
+    """
+    if seconds < _MINUTE:
+        return "just now"
+    if seconds < _HOUR:
+        return f"{int(seconds // _MINUTE)} min ago"
+    if seconds < _DAY:
+        return f"{int(seconds // _HOUR)} h ago"
+    return f"{int(seconds // _DAY)} d ago"
+
+
+def count(number: int | None) -> str:
+    """``950``, ``12.3k``, ``4.5M``, ``unknown``."""
+    if number is None:
+        return "unknown"
+    if number < _THOUSAND:
+        return str(number)
+    if number < _MILLION:
+        return f"{number / _THOUSAND:.1f}k"
+    return f"{number / _MILLION:.1f}M"
+
+
+def cost(usd: float | None) -> str:
+    """``$0.0042``, ``$1.27``, ``unknown``."""
+    if usd is None:
+        return "unknown"
+    return f"${usd:.4f}" if 0 < usd < _CENT else f"${usd:.2f}"
+
+
+def plural(number: int, noun: str) -> str:
+    """``1 turn``, ``3 turns``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def tokens(usage: Usage) -> str:
+    """``12.3k in (10.0k cached), 1.2k out``; ``tokens unknown`` when nothing was reported."""
+    if not usage.is_known:
+        return "tokens unknown"
+    known = [
+        part
+        for part in (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens)
+        if part is not None
+    ]
+    sent = count(sum(known) if known else None)
+    cached = f" ({count(usage.cache_read_tokens)} cached)" if usage.cache_read_tokens else ""
+    return f"{sent} in{cached}, {count(usage.output_tokens)} out"
+
+
+def retry(event: RetryWait) -> str:
+    """``Retrying in 4 s (2/3) · overloaded`` with what happened."""
+    kind = str(getattr(event.error, "kind", "") or "")
+    what = clean_line(event.error.message) or kind.replace("_", " ")
+    return (
+        f"Retrying in {max(event.delay_s, 0):.0f} s ({event.attempt}/{event.max_attempts}) · {what}"
+    )
+
+
+def failure(event: Failed) -> tuple[str, str]:
+    """What happened and what to do about it, each one line."""
+    return clean_line(event.error.message), clean_line(event.error.advice)
+
+
+_STATUS_WORDS = {
+    ResultStatus.OK: "done",
+    ResultStatus.ERROR: "failed",
+    ResultStatus.REFUSED: "refused",
+    ResultStatus.CANCELLED: "cancelled",
+    ResultStatus.INTERRUPTED: "interrupted",
+}
+
+
+def outcome(event: ToolFinished, call_line: str = "") -> str:
+    """How a call ended, in words: the tool's own summary, else the status and first line."""
+    status = event.result.status
+    word = _STATUS_WORDS[status]
+    own = clean_line(event.summary)
+    if call_line and own.startswith(call_line):
+        own = own[len(call_line) :].strip(" :,;-·→")
+    if status is ResultStatus.OK:
+        return own or word
+    detail = own or first_line(event.result.text)
+    return word if detail.lower().startswith(word) else f"{word}: {detail}" if detail else word
+
+
+def has_duration(text: str) -> bool:
+    """Whether a tool's own summary ends with a duration already."""
+    return _DURATION.search(text) is not None
+
+
+def first_line(text: str) -> str:
+    """The first line of ``text`` that is not blank, safe to print."""
+    return next((line.strip() for line in clean(text).splitlines() if line.strip()), "")
