@@ -1,0 +1,90 @@
+"""The environment of the commands that tools run (SEC-8).
+
+Law: a command never sees a key of a model provider, nor a variable that would make its shell
+or its loader run something else; it has no pager, no editor, no colour and asks nobody.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+_PROVIDERS = (
+    "ANTHROPIC|CLAUDE|OPENAI|AZURE_OPENAI|AZURE_AI|AZURE_INFERENCE|CODEX|GEMINI|GOOGLE_AI|VERTEX"
+    "|GOOGLE_GENERATIVE_AI|OLLAMA|LLAMA|LMSTUDIO|LM_STUDIO|VLLM|LITELLM|OPENROUTER|MISTRAL|GROQ"
+    "|XAI|GROK|DEEPSEEK|MOONSHOT|KIMI|DASHSCOPE|QWEN|ZHIPU|ZAI|GLM|MINIMAX|TOGETHER|TOGETHERAI"
+    "|FIREWORKS|COHERE|CO|PERPLEXITY|PPLX|CEREBRAS|SAMBANOVA|NVIDIA|REPLICATE|VOYAGE|AI21|HF"
+    "|HUGGINGFACE|HUGGING_FACE|HUGGINGFACEHUB|AWS_BEARER|BEDROCK|AGENTCLI"
+)
+_SECRET = re.compile(
+    rf"(?:.+_)?API_?KEYS?(?:_\w+)?|(?:{_PROVIDERS})(?:_\w+)?_(?:KEYS?|TOKENS?|SECRETS?|PASSWORD)"
+    r"(?:_\w+)?",
+    re.IGNORECASE,
+)
+_UNSAFE = re.compile(
+    r"BASH_ENV|ENV|BASH_FUNC_.*|LD_.*|DYLD_.*|SHELLOPTS|BASHOPTS|BASH_XTRACEFD|PS4|PROMPT_COMMAND"
+    r"|IFS|CDPATH|GLOBIGNORE|FORCE_COLOR|CLICOLOR_FORCE|COLORTERM|LESS|LESSOPEN|LESSCLOSE"
+    r"|RIPGREP_CONFIG_PATH|SSH_ASKPASS|SUDO_ASKPASS"
+)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FIXED = {
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GH_PAGER": "cat",
+    "MANPAGER": "cat",
+    "SYSTEMD_PAGER": "cat",
+    "NO_COLOR": "1",
+    "TERM": "dumb",
+    "EDITOR": "true",
+    "VISUAL": "true",
+    "GIT_EDITOR": "true",
+    "GIT_SEQUENCE_EDITOR": "true",
+    "GIT_TERMINAL_PROMPT": "0",
+    "SSH_ASKPASS_REQUIRE": "never",
+}
+_DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+_hidden: set[str] = set()
+
+
+def hide_variables(names: Iterable[str]) -> None:
+    """Keep these variables, too, from every command: the key names of configured providers."""
+    _hidden.update(names)
+
+
+def is_secret(name: str) -> bool:
+    """Whether the variable holds a key or token of a model provider, judged by its name."""
+    return name in _hidden or _SECRET.fullmatch(name) is not None
+
+
+def may_pass(name: str) -> bool:
+    """Whether a command may see the variable at all."""
+    return bool(_NAME.fullmatch(name)) and not is_secret(name) and not _UNSAFE.fullmatch(name)
+
+
+def base_environment(source: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment that every command starts from; ``source`` is ours by default."""
+    origin = os.environ if source is None else source
+    kept = {name: value for name, value in origin.items() if may_pass(name)}
+    kept.setdefault("PATH", _DEFAULT_PATH)
+    return kept | _FIXED
+
+
+def find_program(name: str, outside: Iterable[Path]) -> str | None:
+    """The absolute path of a program on PATH, never one below the directories ``outside``.
+
+    Relative and empty entries of PATH are skipped, as is a link into those directories (SEC-2).
+    """
+    barred = [directory.resolve() for directory in outside]
+    for entry in os.environ.get("PATH", _DEFAULT_PATH).split(os.pathsep):
+        directory = Path(entry)
+        if not entry or not directory.is_absolute():
+            continue
+        candidate = directory / name
+        if not candidate.is_file() or not os.access(candidate, os.X_OK):
+            continue
+        real = candidate.resolve()
+        if not any(p.is_relative_to(base) for p in (real, candidate) for base in barred):
+            return str(candidate)
+    return None

@@ -1,0 +1,99 @@
+"""Where a killed app cannot take its commands with it, the next start does (REC-8).
+
+On Linux the guard of a command always can, so nothing is recorded there. Elsewhere a guard
+finds only the command's process group and its known children; so the guard's pid and start time
+are stored with the session while its command runs, and what is found alive later is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from agentcli.domain.tools import SessionState
+
+STATE_KEY = "processes"
+NEEDED = sys.platform != "linux"
+OnStart = Callable[[int], Awaitable[None]]
+
+# pid -> start time of what runs now, by the identity of the session's state
+_running: dict[int, dict[int, str]] = {}
+
+
+@contextlib.asynccontextmanager
+async def recorded(state: SessionState, *, needed: bool = NEEDED) -> AsyncIterator[OnStart | None]:
+    """Gives the function to call with the pid of the command's process group, if it is needed."""
+    if not needed:
+        yield None
+        return
+    mine = _running.setdefault(id(state), {})
+    started: list[int] = []
+
+    async def on_start(group: int) -> None:
+        mine[group] = await asyncio.to_thread(start_time, group)
+        started.append(group)
+        await _store(state, mine)
+
+    try:
+        yield on_start
+    finally:
+        for group in started:
+            mine.pop(group, None)
+        if started:
+            await _store(state, mine)
+        if not mine:
+            _running.pop(id(state), None)
+
+
+async def kill_leftovers(state: SessionState) -> list[str]:
+    """Kill what an earlier, killed app left running; one line for the person about each."""
+    recorded_before = await state.get(STATE_KEY)
+    if not isinstance(recorded_before, list) or not recorded_before:
+        return []
+    told = []
+    for item in recorded_before:
+        group, started = _parse(item)
+        if group <= 1 or not started or started != await asyncio.to_thread(start_time, group):
+            continue
+        with contextlib.suppress(OSError):
+            os.killpg(group, signal.SIGKILL)
+            told.append(f"Killed process {group}, which an earlier run of this session had left.")
+    await state.set(STATE_KEY, [])
+    return told
+
+
+def start_time(pid: int) -> str:
+    """When the process started, as a text that no later process of that pid has; "" if gone."""
+    stat = Path(f"/proc/{pid}/stat")
+    if stat.exists():
+        with contextlib.suppress(OSError, IndexError):
+            return stat.read_text(errors="replace").rpartition(")")[2].split()[19]
+        return ""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        listing = subprocess.run(  # noqa: S603 - a fixed program and a number
+            ["/bin/ps", "-o", "lstart=", "-p", str(pid)],
+            capture_output=True,
+            check=False,
+            timeout=5,
+        )
+        return listing.stdout.decode("utf-8", "replace").strip()
+    return ""
+
+
+def _parse(item: Any) -> tuple[int, str]:
+    try:
+        return int(item["group"]), str(item["started"])
+    except (TypeError, KeyError, ValueError):
+        return 0, ""
+
+
+async def _store(state: SessionState, running: dict[int, str]) -> None:
+    rows = [{"group": group, "started": started} for group, started in running.items()]
+    await state.set(STATE_KEY, rows)

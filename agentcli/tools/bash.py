@@ -1,0 +1,261 @@
+"""``bash``: run a shell command where the session's last one left off (TOOL-11)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import Field
+
+from agentcli.domain.cancel import uninterruptible
+from agentcli.domain.errors import StoreError
+from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput, Workspace
+from agentcli.tools import _leftovers
+from agentcli.tools._base import Arguments, BaseTool
+from agentcli.tools._capture import Capture, LiveOutput
+from agentcli.tools._environment import base_environment, find_program
+from agentcli.tools._output import MAX_CHARS, bounded
+from agentcli.tools._paths import one_line
+from agentcli.tools._process import Command, Ended, Ending, StartFailed, run
+from agentcli.tools._shell_state import STATE_KEY, ShellState, read_state, shell_argv
+from agentcli.tools._terminal_text import looks_binary, plain_text
+
+SHELLS = ("bash", "sh")
+TIMEOUT_S = 120.0
+MAX_TIMEOUT_S = 600.0
+_FOOTER_CHARS = 2_000
+_SUMMARY_CHARS = 100
+_NAMED_PROCESSES = 5
+_SIGNALLED = 128
+
+
+class BashArguments(Arguments):
+    """Arguments of ``bash``."""
+
+    command: str = Field(min_length=1, description="The command line or script")
+    timeout_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=MAX_TIMEOUT_S,
+        description=f"Seconds until it is killed; default {TIMEOUT_S:.0f}",
+    )
+    description: str | None = Field(default=None, description="What it does, in a few words")
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """Where and with what a command starts."""
+
+    state: ShellState
+    base: dict[str, str]
+    cwd: Path
+    note: str = ""
+
+
+class BashTool(BaseTool[BashArguments]):
+    """Runs a command with bash, or with sh where there is no bash."""
+
+    name = "bash"
+    display_name = "Run"
+    description = (
+        "Run a command with bash. The directory (cd) and exported variables are kept for the "
+        "next call; functions, aliases and shell options are not. No input can be given: "
+        "interactive programs, pagers and editors do not work. Output and errors come together, "
+        "with the exit code. To leave a server running, start it with & and send its output to a "
+        "file; it ends with the session. Prefer the file and search tools to cat, sed, grep, find."
+    )
+    params = BashArguments
+    effect = Effect.EXEC
+    group = "shell"
+    hints = ToolHints(destructive=True, open_world=True)
+    timeout_s = None
+
+    def summary(self, args: BashArguments) -> str:
+        """The first line of the command."""
+        first, _, rest = args.command.strip().partition("\n")
+        more = " …" if rest.strip() else ""
+        return f"Run `{one_line(first, _SUMMARY_CHARS)}`{more}"
+
+    async def preview(self, args: BashArguments, ctx: ToolContext) -> str:
+        """The exact command and the directory."""
+        start = await _where(ctx)
+        return f"{args.command}\n\nin {start.cwd}"
+
+    async def run(self, args: BashArguments, ctx: ToolContext) -> ToolOutput:
+        """Run it; a failure of the command is a tool error with its output."""
+        if "\0" in args.command:
+            return ToolOutput.error("The command contains a NUL character; bash cannot run it.")
+        start = await _where(ctx)
+        shell = _find_shell(ctx.workspace)
+        if shell is None:
+            return ToolOutput.error("There is no bash or sh on PATH; ask the user to install bash.")
+        try:
+            scratch = await asyncio.to_thread(_make_scratch, args.command)
+        except (OSError, UnicodeEncodeError) as error:
+            return ToolOutput.error(f"Cannot write the command to a temporary file: {error}.")
+        try:
+            return await self._run_in(shell, scratch, start, args, ctx)
+        except StartFailed as error:
+            return ToolOutput.error(f"Cannot start {shell} in {start.cwd}: {error}.")
+        finally:
+            await uninterruptible(asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True))
+
+    async def _run_in(
+        self, shell: str, scratch: Path, start: _Start, args: BashArguments, ctx: ToolContext
+    ) -> ToolOutput:
+        capture = Capture()
+        live = LiveOutput(ctx.progress)
+
+        def sink(data: bytes) -> bool:
+            capture.feed(data)
+            live.feed(data)
+            return True
+
+        environment = start.state.environment(start.base) | {"PWD": str(start.cwd)}
+        command = Command(shell_argv(shell, scratch), start.cwd, environment, scratch)
+        timeout_s = args.timeout_s or TIMEOUT_S
+        try:
+            async with _leftovers.recorded(ctx.state) as on_start:
+                ended = await run(command, sink, ctx.cancel, timeout_s, on_start)
+        finally:
+            live.close()
+        notes = [start.note] if start.note else []
+        notes += await _keep_state(ctx, start, scratch, ended)
+        notes += await asyncio.to_thread(_left_running, ended)
+        return await asyncio.to_thread(_result, ctx.call_id, capture, ended, timeout_s, notes)
+
+
+async def _where(ctx: ToolContext) -> _Start:
+    """The state of the session's shell; its directory replaced when it is gone."""
+    state = ShellState.from_json(await ctx.state.get(STATE_KEY))
+    base = base_environment()
+    own = ctx.workspace.cwd
+    if state.cwd is None or state.cwd == str(own):
+        return _Start(state, base, own)
+    wanted = Path(state.cwd)
+    if await asyncio.to_thread(os.path.isdir, wanted):
+        return _Start(state, base, wanted)
+    return _Start(state, base, own, f"[{wanted} no longer exists; this ran in {own}]")
+
+
+def _find_shell(workspace: Workspace) -> str | None:
+    outside = (workspace.root, *workspace.extra)
+    for name in SHELLS:
+        for found in (find_program(name, outside), f"/bin/{name}", f"/usr/bin/{name}"):
+            if found is not None and os.access(found, os.X_OK):
+                return found
+    return None
+
+
+def _make_scratch(command: str) -> Path:
+    scratch = Path(tempfile.mkdtemp(prefix="agentcli-"))
+    try:
+        for name, data in (("command", command.encode("utf-8", "surrogateescape")), ("state", b"")):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            with os.fdopen(os.open(scratch / name, flags, 0o600), "wb") as file:
+                file.write(data)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+    return scratch
+
+
+async def _keep_state(ctx: ToolContext, start: _Start, scratch: Path, ended: Ended) -> list[str]:
+    """Store where the shell ended up; what the model should know about it."""
+    state, dropped = await asyncio.to_thread(read_state, scratch, start.base)
+    notes = []
+    if state is None:
+        if ended.ending is Ending.EXITED:
+            notes.append(f"[cd and exports were not recorded; the next command is in {start.cwd}]")
+        return notes
+    if state.cwd is not None and state.cwd != str(start.cwd):
+        notes.append(f"[directory is now {state.cwd}]")
+    if dropped:
+        notes.append(f"[not kept for the next command: {', '.join(dropped[:10])}]")
+    if state != start.state:
+        try:
+            await ctx.state.set(STATE_KEY, state.to_json())
+        except StoreError as error:
+            notes.append(f"[cd and exports could not be stored: {error}]")
+    return notes
+
+
+def _left_running(ended: Ended) -> list[str]:
+    if not ended.left_running:
+        return []
+    names = [f"{pid} ({_command_line(pid)})" for pid in ended.left_running[:_NAMED_PROCESSES]]
+    more = len(ended.left_running) - len(names)
+    listed = ", ".join(names) + (f" and {more} more" if more > 0 else "")
+    if ended.ending is Ending.EXITED:
+        return [f"[still running in the background until the session ends: {listed}]"]
+    return [f"[could not be killed: {listed}]"]
+
+
+def _command_line(pid: int) -> str:
+    try:
+        data = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return "?"
+    return one_line(data.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace"), 60)
+
+
+def _result(
+    call_id: str, capture: Capture, ended: Ended, timeout_s: float, notes: list[str]
+) -> ToolOutput:
+    data = capture.data()
+    if looks_binary(data):
+        text = f"(binary output, {capture.size_bytes} bytes; send it to a file instead)"
+    else:
+        text = plain_text(data)
+    short, raw = bounded(text, call_id, max_chars=MAX_CHARS - _FOOTER_CHARS)
+    if raw is None and data.decode("utf-8", "replace") != text:
+        raw = data
+    took = _duration(ended.duration_s)
+    outcome, how = _outcome(ended, timeout_s, took)
+    shown = short.rstrip("\n")
+    footer = "\n".join([*notes, f"[{how}]"])[:_FOOTER_CHARS]
+    if ended.ending is Ending.CANCELLED:
+        return ToolOutput.cancelled("\n".join([shown, *notes]).strip("\n"))
+    body = f"{shown if shown.strip() else '(no output)'}\n{footer}"
+    if ended.ending is Ending.EXITED and ended.returncode == 0:
+        return ToolOutput.text(body, raw=raw, summary=outcome)
+    return ToolOutput.error(body, raw=raw, summary=outcome)
+
+
+def _outcome(ended: Ended, timeout_s: float, took: str) -> tuple[str, str]:
+    """How it ended: for the screen, and for the model."""
+    if ended.ending is Ending.TIMED_OUT:
+        limit = f"{timeout_s:g} s"
+        advice = f"timeout_s may be at most {MAX_TIMEOUT_S:g}" if timeout_s < MAX_TIMEOUT_S else ""
+        advice = advice or "run it in the background with its output in a file"
+        return f"timed out · {limit}", f"timed out after {limit} and was killed; {advice}"
+    if ended.returncode is None:
+        return f"lost · {took}", f"the shell was killed from outside, {took}"
+    code = ended.returncode
+    if code < 0:
+        name = _signal_name(-code)
+        return f"{name} · {took}", f"exit code {_SIGNALLED - code}, killed by {name}, {took}"
+    name = _signal_name(code - _SIGNALLED) if code > _SIGNALLED else ""
+    because = f" ({name})" if name.startswith("SIG") else ""
+    return f"exit {code} · {took}", f"exit code {code}{because}, {took}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:  # noqa: PLR2004 - a minute
+        return f"{seconds:.1f} s"
+    return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
+TOOL = BashTool()

@@ -1,0 +1,90 @@
+"""A real ``ToolContext`` for tests of tools: state in a dict, live output in a list."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentcli.domain.cancel import CancelToken
+from agentcli.domain.tools import Asker, FileLedger, ToolContext, ToolOutput, Workspace
+
+
+@dataclass
+class MemoryState:
+    """Keeps what a session file would keep: JSON text by key."""
+
+    values: dict[str, str] = field(default_factory=dict)
+
+    async def get(self, key: str) -> Any:
+        text = self.values.get(key)
+        return None if text is None else json.loads(text)
+
+    async def set(self, key: str, value: Any) -> None:
+        self.values[key] = json.dumps(value)
+
+
+@dataclass
+class MemoryOutputs:
+    """The raw outputs of earlier calls."""
+
+    raw: dict[str, bytes] = field(default_factory=dict)
+
+    async def read(self, call_id: str) -> bytes | None:
+        return self.raw.get(call_id)
+
+
+@dataclass
+class FixedAnswer:
+    """Somebody who always gives the same answer."""
+
+    answer: str
+    asked: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+
+    async def ask(self, question: str, options: Sequence[str]) -> str:
+        self.asked.append((question, tuple(options)))
+        return self.answer
+
+
+@dataclass
+class Progress:
+    """Collects live output."""
+
+    pieces: list[str] = field(default_factory=list)
+
+    def __call__(self, text: str) -> None:
+        self.pieces.append(text)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+def tool_context(
+    root: Path,
+    *,
+    call_id: str = "call_1",
+    cwd: Path | None = None,
+    cancel: CancelToken | None = None,
+    state: MemoryState | None = None,
+    progress: Progress | None = None,
+    ask: Asker | None = None,
+) -> ToolContext:
+    """A context whose workspace is ``root``."""
+    return ToolContext(
+        call_id=call_id,
+        workspace=Workspace(root=root, cwd=cwd or root),
+        cancel=cancel or CancelToken(),
+        progress=progress or Progress(),
+        files=FileLedger(),
+        state=state or MemoryState(),
+        outputs=MemoryOutputs(),
+        ask=ask,
+    )
+
+
+def text_of(output: ToolOutput) -> str:
+    """All text parts of an output, joined."""
+    return "\n".join(part.text for part in output.parts if hasattr(part, "text"))
