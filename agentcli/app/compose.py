@@ -1,0 +1,305 @@
+"""The only place that names concrete classes: settings and options become a session.
+
+Nothing here is imported that the first request does not need (the import budget of DESIGN):
+tools come as data, the chosen provider by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agentcli.app.session import Session, Surroundings
+from agentcli.config.redaction import Redactor
+from agentcli.config.settings import Settings
+from agentcli.domain.cost import cost_usd
+from agentcli.domain.errors import ConfigError, SessionNotFound
+from agentcli.domain.history import History
+from agentcli.domain.messages import AssistantMessage, ToolResult
+from agentcli.domain.ports import Approver, Effort, ModelInfo, Provider
+from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
+from agentcli.domain.settings import PermissionMode
+from agentcli.domain.tools import Asker, Workspace
+from agentcli.engine.approval import Policy
+from agentcli.engine.project_docs import find_docs, project_root
+from agentcli.engine.system_prompt import PromptParts, build_system_prompt
+from agentcli.engine.tool_calls import Toolkit
+from agentcli.engine.turn import Conversation
+from agentcli.providers import _models, _registry
+from agentcli.store.files import SessionFiles
+from agentcli.store.recovery import recover
+from agentcli.store.sqlite import SqliteStore
+from agentcli.tools._registry import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """What the command line asks for; ``None`` leaves it to the settings (CLI-3)."""
+
+    cwd: Path
+    model: str | None = None
+    add_dirs: tuple[Path, ...] = ()
+    mode: PermissionMode | None = None
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    tools: tuple[str, ...] | None = None
+    effort: Effort | None = None
+    system_prompt: str | None = None
+    append_system_prompt: str | None = None
+    no_session: bool = False
+    max_steps: int | None = None
+    max_budget_usd: float | None = None
+    timeout_s: float | None = None
+    resume: str | None = None
+    continue_latest: bool = False
+    fork: bool = False
+    new: bool = False
+    interactive: bool = False
+
+
+async def open_session(
+    settings: Settings,
+    options: SessionOptions,
+    approver: Approver,
+    asker: Asker | None = None,
+) -> Session:
+    """A session ready for its next turn: a new one, or an earlier one taken up.
+
+    Raises ``ConfigError``, ``UsageError`` or a ``StoreError``.
+    """
+    files = session_files(settings)
+    redactor = Redactor(settings.secrets)
+    opener = _Opener(settings, options, files, redactor)
+    store, loaded, notices = await opener.open()
+    try:
+        return await _assemble(
+            settings, options, (store, loaded, notices), (approver, asker), files
+        )
+    except BaseException:
+        await store.aclose()
+        raise
+
+
+@dataclass(slots=True)
+class _Opener:
+    """Finds or makes the session's file."""
+
+    settings: Settings
+    options: SessionOptions
+    files: SessionFiles
+    redactor: Redactor
+
+    async def open(self) -> tuple[SqliteStore, LoadedSession, tuple[str, ...]]:
+        found = await self._wanted()
+        if found is None:
+            return await self._new()
+        session_id = found
+        if self.options.fork:
+            session_id = await asyncio.to_thread(self.files.fork, found)
+        store = await SqliteStore.open(
+            self.files.path_of(session_id), price=self._price, redact=self.redactor.redact_known
+        )
+        try:
+            loaded, repaired = await recover(store)
+        except BaseException:
+            await store.aclose()
+            raise
+        return store, loaded, _repair_notices(repaired)
+
+    async def _wanted(self) -> str | None:
+        options = self.options
+        if options.resume:
+            return await asyncio.to_thread(self.files.resolve, options.resume)
+        if options.new or options.no_session:
+            return None
+        if options.continue_latest:
+            latest = await asyncio.to_thread(self.files.latest, str(options.cwd))
+            if latest is None:
+                raise SessionNotFound(
+                    f"there is no session in {options.cwd} to continue",
+                    "start one without --continue, or see: agent sessions list",
+                )
+            return latest.id
+        if options.interactive:
+            latest = await asyncio.to_thread(self.files.latest, str(options.cwd))
+            return latest.id if latest is not None and latest.status.interrupted else None
+        return None
+
+    async def _new(self) -> tuple[SqliteStore, LoadedSession, tuple[str, ...]]:
+        now = time.time()
+        info = SessionInfo(
+            id=self.files.new_id(),
+            title="",
+            cwd=str(self.options.cwd),
+            created_at=now,
+            updated_at=now,
+            status=SessionStatus.NEW,
+            turns=0,
+            model="",
+        )
+        path = self.files.path_of(info.id)
+        if self.options.no_session:
+            path = Path(tempfile.mkdtemp(prefix="agentcli-")) / path.name
+        store = SqliteStore.new(path, info, price=self._price, redact=self.redactor.redact_known)
+        return store, LoadedSession(info, ()), ()
+
+    def _price(self, message: AssistantMessage) -> float | None:
+        return cost_usd(model_info(self.settings, message.provider, message.model), message.usage)
+
+
+async def _assemble(
+    settings: Settings,
+    options: SessionOptions,
+    opened: tuple[SqliteStore, LoadedSession, tuple[str, ...]],
+    people: tuple[Approver, Asker | None],
+    files: SessionFiles,
+) -> Session:
+    store, loaded, notices = opened
+    resumed = bool(loaded.messages)
+    name = options.model or (loaded.info.model if resumed else None)
+    provider, model, model_notice = _model_for(settings, name, explicit=options.model is not None)
+    if loaded.info.model != model.id:
+        await store.set_model(model.id)
+    toolbox = Registry.builtin(options.tools, settings.tools_off)
+    policy = Policy.from_texts(
+        options.mode or settings.permission_mode,
+        (*settings.allow, *options.allow),
+        (*settings.deny, *options.deny),
+    )
+    policy.own_directories = (settings.paths.config_dir, settings.paths.data_dir)
+    workspace = Workspace(options.cwd, options.cwd, options.add_dirs)
+    kit = Toolkit(
+        toolbox=toolbox,
+        policy=policy,
+        approver=people[0],
+        workspace=workspace,
+        state=store,
+        outputs=store,
+        ask=people[1],
+    )
+    conversation = Conversation(
+        history=History(stored.message for stored in loaded.messages),
+        store=store,
+        provider=provider,
+        model=model,
+        system=_system_prompt(settings, options, loaded.info.created_at),
+        kit=kit,
+        effort=options.effort or settings.effort,
+        max_output_tokens=settings.max_output_tokens,
+        max_steps=settings.max_steps if options.max_steps is None else options.max_steps,
+        turns=loaded.info.turns,
+    )
+    around = Surroundings(
+        choose=lambda wanted: choose_model(settings, wanted),
+        after_turn=_catalogue_update(files, store, options),
+        on_close=_closers(store, options),
+        max_budget_usd=options.max_budget_usd,
+        resumed=loaded if resumed else None,
+        notices=(*notices, *model_notice),
+    )
+    return Session(replace(loaded.info, model=model.id), store, conversation, around)
+
+
+# --- models --------------------------------------------------------------------------------
+
+
+def choose_model(settings: Settings, name: str) -> tuple[Provider, ModelInfo]:
+    """The provider and the model meant by ``provider/model`` or a bare name (``ConfigError``)."""
+    provider_name, model_name = _models.resolve(name, settings.providers)
+    config = _registry.provider_config(provider_name, os.environ, settings.providers)
+    model = model_info(settings, provider_name, model_name)
+    return _registry.create(config), model
+
+
+def default_model(settings: Settings) -> str:
+    """The configured model, else the first provider with a key, else ``offline`` (CLI-10)."""
+    return settings.model or _registry.default_model(os.environ, settings.providers)
+
+
+def model_info(settings: Settings, provider: str, name: str) -> ModelInfo:
+    """What is known of a model; the user's own figures win."""
+    info = _models.model_info(provider, name)
+    overrides: Mapping[str, Any] = settings.models.get(info.id, {})
+    return replace(info, **overrides) if overrides else info
+
+
+def _model_for(
+    settings: Settings, name: str | None, *, explicit: bool
+) -> tuple[Provider, ModelInfo, tuple[str, ...]]:
+    """The model to start with; a resumed session falls back when its own cannot be used."""
+    if name is not None:
+        try:
+            return (*choose_model(settings, name), ())
+        except ConfigError as error:
+            if explicit:
+                raise
+            provider, model = choose_model(settings, default_model(settings))
+            return provider, model, (f"{error.message}: {model.id} answers instead",)
+    return (*choose_model(settings, default_model(settings)), ())
+
+
+# --- the rest of the room ------------------------------------------------------------------
+
+
+def session_files(settings: Settings) -> SessionFiles:
+    """The directory of sessions."""
+    return SessionFiles(settings.paths.sessions_dir, settings.paths.catalogue_file)
+
+
+async def list_sessions(settings: Settings) -> Sequence[SessionInfo]:
+    """All sessions, the most recently used first."""
+    return await asyncio.to_thread(session_files(settings).list)
+
+
+def _system_prompt(settings: Settings, options: SessionOptions, created_at: float) -> str:
+    cwd = options.cwd
+    return build_system_prompt(
+        PromptParts(
+            cwd=cwd,
+            date=time.strftime("%Y-%m-%d", time.localtime(created_at)),
+            is_git=(project_root(cwd) / ".git").exists(),
+            docs=find_docs(cwd, settings.paths.config_dir),
+            replacement=options.system_prompt,
+            appendix=options.append_system_prompt,
+        )
+    )
+
+
+def _catalogue_update(
+    files: SessionFiles, store: SqliteStore, options: SessionOptions
+) -> Callable[[], Awaitable[None]]:
+    async def update() -> None:
+        if not options.no_session and store.created:
+            await files.touch(await store.info())
+
+    return update
+
+
+def _closers(
+    store: SqliteStore, options: SessionOptions
+) -> tuple[Callable[[], Awaitable[None]], ...]:
+    async def end_processes() -> None:
+        process = sys.modules.get("agentcli.tools._process")
+        if process is not None:
+            await process.KEEPER.close()
+
+    async def forget() -> None:
+        await store.aclose()
+        await asyncio.to_thread(shutil.rmtree, store.path.parent, ignore_errors=True)
+
+    return (end_processes, forget) if options.no_session else (end_processes,)
+
+
+def _repair_notices(repaired: Sequence[ToolResult]) -> tuple[str, ...]:
+    if not repaired:
+        return ()
+    names = ", ".join(dict.fromkeys(result.name for result in repaired))
+    return (f"{len(repaired)} interrupted tool call(s) were closed: {names}",)

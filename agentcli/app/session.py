@@ -1,0 +1,296 @@
+"""One conversation: submit ops, receive events.
+
+Law: one turn at a time; events reach every listener in the order in which they happened; a
+listener that raises is logged and never disturbs the turn. Two sessions share nothing (CAN-11).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from agentcli.domain.cancel import CancelReason, CancelToken
+from agentcli.domain.cost import cost_usd
+from agentcli.domain.errors import AgentError, UsageError
+from agentcli.domain.events import (
+    AgentEvent,
+    Cancelled,
+    Continue,
+    Done,
+    Failed,
+    Interrupt,
+    Op,
+    Prompt,
+    TurnSummary,
+)
+from agentcli.domain.history import History
+from agentcli.domain.messages import Usage
+from agentcli.domain.ports import ModelInfo, Provider
+from agentcli.domain.session import LoadedSession, SessionInfo
+from agentcli.domain.settings import PermissionMode
+from agentcli.engine.turn import Conversation, Turn
+
+log = logging.getLogger(__name__)
+
+Listener = Callable[[AgentEvent], None]
+REAP_S = 3.0
+
+
+class SessionFile(Protocol):
+    """What a session needs of its file beside what the engine needs."""
+
+    async def load(self, *, hidden: bool = False) -> LoadedSession:
+        """All of it."""
+
+    async def set_title(self, title: str) -> None:
+        """Name the session."""
+
+    async def set_model(self, model: str) -> None:
+        """Remember who answers from now on."""
+
+    async def aclose(self) -> None:
+        """Close the file and give up the lock."""
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What compose lends to a session.
+
+    ``choose`` turns a model's name into a provider; ``after_turn`` updates the catalogue and
+    may fail; ``on_close`` ends what the session's tools have left running.
+    """
+
+    choose: Callable[[str], tuple[Provider, ModelInfo]]
+    after_turn: Callable[[], Awaitable[None]]
+    on_close: Sequence[Callable[[], Awaitable[None]]] = ()
+    max_budget_usd: float | None = None
+    resumed: LoadedSession | None = None
+    notices: Sequence[str] = ()
+
+
+@dataclass(slots=True)
+class _Totals:
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = 0.0
+    turns: int = 0
+    title: str = ""
+
+
+class Session:
+    """A conversation in a file. End it with ``aclose``."""
+
+    def __init__(
+        self, info: SessionInfo, file: SessionFile, conversation: Conversation, around: Surroundings
+    ) -> None:
+        self._info = info
+        self._file = file
+        self._conversation = conversation
+        self._around = around
+        self._listeners: list[Listener] = []
+        self._token: CancelToken | None = None
+        self._totals = _Totals(info.usage, info.cost_usd, info.turns, info.title)
+        if not info.turns:
+            self._totals.cost_usd = 0.0
+
+    # --- what it is ------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """The session's id (UUIDv7)."""
+        return self._info.id
+
+    @property
+    def info(self) -> SessionInfo:
+        """The session as it was when it was opened."""
+        return self._info
+
+    @property
+    def title(self) -> str:
+        """Its name, or the first line of its first prompt."""
+        return self._totals.title
+
+    @property
+    def model(self) -> ModelInfo:
+        """Who answers."""
+        return self._conversation.model
+
+    @property
+    def mode(self) -> PermissionMode:
+        """What runs without asking."""
+        return self._conversation.kit.policy.mode
+
+    @property
+    def history(self) -> History:
+        """The messages, as stored."""
+        return self._conversation.history
+
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        """The tools that the model has."""
+        return tuple(tool.name for tool in self._conversation.kit.toolbox.definitions)
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all turns."""
+        return self._totals.usage
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Money of all turns; ``None`` when a part of it is unknown."""
+        return self._totals.cost_usd
+
+    @property
+    def turns(self) -> int:
+        """How many turns were begun."""
+        return self._totals.turns
+
+    @property
+    def resumed(self) -> LoadedSession | None:
+        """What was found in the file when an earlier session was opened again."""
+        return self._around.resumed
+
+    @property
+    def notices(self) -> Sequence[str]:
+        """Lines for the person from the opening of the session."""
+        return self._around.notices
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a turn is under way."""
+        return self._token is not None
+
+    # --- events ----------------------------------------------------------------------------
+
+    def add_listener(self, listener: Listener) -> Callable[[], None]:
+        """Send every event to ``listener``, synchronously; returns a function that removes it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def _emit(self, event: AgentEvent) -> None:
+        for listener in tuple(self._listeners):
+            try:
+                listener(event)
+            except Exception:
+                log.exception("a listener failed on %s", event.type)
+
+    async def events(self) -> AsyncIterator[AgentEvent]:
+        """The events of the running or next turn, up to its terminal event (CAN-12)."""
+        queue: asyncio.Queue[AgentEvent] = asyncio.Queue()
+        remove = self.add_listener(queue.put_nowait)
+        try:
+            while True:
+                event = await queue.get()
+                yield event
+                if isinstance(event, Done | Cancelled | Failed):
+                    return
+        finally:
+            remove()
+
+    # --- ops -------------------------------------------------------------------------------
+
+    async def run(self, op: Prompt | Continue, token: CancelToken | None = None) -> TurnSummary:
+        """Run one turn to its end. Raises ``UsageError`` while another one is running."""
+        if self._token is not None:
+            raise UsageError("a turn is already running", "wait for it or cancel it first")
+        self._token = token or CancelToken()
+        turn = Turn(self._conversation, self._token, self._emit, self._over_budget)
+        message = op.message if isinstance(op, Prompt) else None
+        try:
+            summary = await turn.run(message)
+        finally:
+            self._token = None
+        self._add_up(summary, message.text if message else "")
+        await self._tell_catalogue()
+        return summary
+
+    async def submit(self, op: Op) -> TurnSummary | None:
+        """Any op: run a turn, or interrupt the running one."""
+        if isinstance(op, Interrupt):
+            self.interrupt(CancelReason(op.reason), force=op.force)
+            return None
+        return await self.run(op)
+
+    def interrupt(self, reason: CancelReason = CancelReason.USER, *, force: bool = False) -> bool:
+        """Cancel the running turn; false when there is none (CAN-13)."""
+        if self._token is None:
+            return False
+        self._token.cancel(reason, force=force)
+        return True
+
+    async def switch_model(self, name: str) -> ModelInfo:
+        """Let another model answer from the next turn on (HIS-7). Raises ``ConfigError``."""
+        if self._token is not None:
+            raise UsageError("a turn is running", "switch the model when it has ended")
+        provider, model = self._around.choose(name)
+        old = self._conversation.provider
+        self._conversation.provider, self._conversation.model = provider, model
+        await old.aclose()
+        await self._file.set_model(model.id)
+        return model
+
+    def set_mode(self, mode: PermissionMode) -> None:
+        """Change what runs without asking."""
+        self._conversation.kit.policy.mode = mode
+
+    async def rename(self, title: str) -> None:
+        """Name the session. Raises ``UsageError`` for an empty name."""
+        cleaned = " ".join(title.split())
+        if not cleaned:
+            raise UsageError("a session needs a name", "write it after /rename")
+        await self._file.set_title(cleaned)
+        self._totals.title = cleaned
+        await self._tell_catalogue()
+
+    async def load(self) -> LoadedSession:
+        """The session as its file has it, for showing and exporting."""
+        return await self._file.load()
+
+    async def todos(self) -> list[dict[str, str]]:
+        """The agent's list of things to do."""
+        found = await self._conversation.kit.state.get("todos")
+        return found if isinstance(found, list) else []
+
+    async def aclose(self) -> None:
+        """End what runs, let it clean up, close the file. May be called again."""
+        self.interrupt(force=True)
+        reaper = self._conversation.kit.reaper
+        if await reaper.join(REAP_S):
+            reaper.cancel()
+            await reaper.join(REAP_S)
+        for close in self._around.on_close:
+            await close()
+        await self._conversation.provider.aclose()
+        await self._file.aclose()
+
+    # --- sums ------------------------------------------------------------------------------
+
+    def _over_budget(self, turn_usage: Usage) -> str | None:
+        """Why the budget forbids another request (COST-2), or ``None``."""
+        limit = self._around.max_budget_usd
+        if limit is None:
+            return None
+        spent = cost_usd(self.model, turn_usage) if turn_usage.is_known else 0.0
+        if spent is None:
+            return None
+        return f"the budget of {limit:g} USD is spent ({spent:.4f})" if spent >= limit else None
+
+    def _add_up(self, summary: TurnSummary, prompt: str) -> None:
+        totals = self._totals
+        totals.turns += 1
+        totals.usage += summary.usage
+        known = totals.cost_usd is not None and (
+            summary.cost_usd is not None or not summary.usage.is_known
+        )
+        totals.cost_usd = (totals.cost_usd or 0.0) + (summary.cost_usd or 0.0) if known else None
+        if not totals.title and prompt.strip():
+            totals.title = prompt.strip().splitlines()[0][:80]
+
+    async def _tell_catalogue(self) -> None:
+        """Observational: a failure is a line in the log (FAIL-2)."""
+        try:
+            await self._around.after_turn()
+        except (AgentError, OSError):
+            log.warning("the catalogue was not updated", exc_info=True)
