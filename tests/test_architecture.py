@@ -19,7 +19,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "tools": ({"domain"}, {"pydantic", "pydantic_core", "pathspec"}),
     "store": ({"domain"}, {"pydantic", "aiosqlite"}),
     "engine": ({"domain"}, set()),
-    "config": ({"domain"}, {"pydantic"}),
+    "config": ({"domain"}, {"pydantic", "tomlkit"}),
     "ui": ({"domain"}, {"rich"}),
     "app": ({"domain", "engine"}, set()),
     "repl": ({"domain", "app", "ui"}, {"prompt_toolkit"}),

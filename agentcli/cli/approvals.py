@@ -1,0 +1,86 @@
+"""Who says yes in one shot: the person at the terminal, or nobody (CLI-7)."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+from agentcli.cli.streams import is_terminal, write_error_line
+from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Approver, Verdict
+from agentcli.domain.tools import Asker
+
+
+def make_approver() -> tuple[Approver, Asker | None]:
+    """An approver, and who answers questions: a person when there is a terminal to ask at."""
+    if is_terminal(sys.stdin) and is_terminal(sys.stderr):
+        terminal = AtTerminal()
+        return terminal, terminal
+    return Nobody(), None
+
+
+class Nobody:
+    """Refuses at once, and says which flag would have allowed the call."""
+
+    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """Always ``UNATTENDED``."""
+        rule = request.session_rule or request.call.name
+        return ApprovalAnswer(
+            Verdict.UNATTENDED,
+            "It needs an approval and there is nobody to give it. It can be allowed when the"
+            f" program is started: --allow-tool '{rule}', or --yolo for everything.",
+        )
+
+
+class AtTerminal:
+    """Asks on stderr, reads a line from the terminal."""
+
+    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """Yes, yes for this session, or no with a reason."""
+        from agentcli.ui.sanitize import clean, clean_line, reveal
+
+        write_error_line(f"\n{clean_line(request.summary)} - {clean_line(request.reason)}")
+        if request.detail:
+            write_error_line(clean(reveal(request.detail)))
+        write_error_line(
+            f"Allow? y = once, s = this session ({clean_line(request.session_rule)}),"
+            " anything else = no, and is told to the model"
+        )
+        answer = await _read_line()
+        match answer.strip().lower():
+            case "y" | "yes":
+                return ApprovalAnswer(Verdict.ONCE)
+            case "s" | "session":
+                return ApprovalAnswer(Verdict.SESSION)
+            case "" | "n" | "no":
+                return ApprovalAnswer(Verdict.NO)
+            case _:
+                return ApprovalAnswer(Verdict.NO, answer.strip())
+
+    async def ask(self, question: str, options: Sequence[str]) -> str:
+        """The person's answer; a number picks an option."""
+        from agentcli.ui.sanitize import clean, clean_line
+
+        write_error_line(f"\n{clean(question)}")
+        for position, option in enumerate(options, start=1):
+            write_error_line(f"  {position}. {clean_line(option)}")
+        answer = (await _read_line()).strip()
+        if answer.isdecimal() and 0 < int(answer) <= len(options):
+            return options[int(answer) - 1]
+        return answer
+
+
+async def _read_line() -> str:
+    """One line of the terminal; empty at its end. Can be cancelled, unlike a thread that reads."""
+    loop = asyncio.get_running_loop()
+    line: asyncio.Future[str] = loop.create_future()
+
+    def ready() -> None:
+        if not line.done():
+            line.set_result(sys.stdin.readline())
+
+    loop.add_reader(sys.stdin.fileno(), ready)
+    try:
+        return await line
+    finally:
+        loop.remove_reader(sys.stdin.fileno())

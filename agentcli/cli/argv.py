@@ -1,0 +1,162 @@
+"""From ``sys.argv`` to a command and its arguments, before any parser is imported (CLI-2).
+
+``agent`` takes a prompt where other programs take a command, options on both sides of it, and
+two options whose value may be missing. So the line is sorted first:
+
+- the first word that is no option is the command if it is the name of one; else it is a prompt
+- ``-p`` makes it one shot: what follows is a prompt, whatever it is called
+- ``--`` ends options: all that follows is the prompt
+- ``-r`` and ``--resume`` without a value become ``--resume=`` (the picker)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+PROMPT_COMMANDS = frozenset({"chat", "run", "resume"})
+# name -> one line of help; cli.main knows where each one lives
+COMMANDS: dict[str, str] = {
+    "run": "Answer one prompt and exit",
+    "resume": "Take up an earlier session",
+    "sessions": "List, show, search, export and mend sessions",
+    "models": "List the models, their limits and prices",
+    "config": "Show and change settings",
+    "doctor": "Check the installation and say how to mend it",
+    "completions": "Print or install shell completion",
+}
+# options that take a value; tests/cli/test_argv.py holds these to the real declarations
+LONG_WITH_VALUE = frozenset(
+    {
+        "--model",
+        "--session",
+        "--cd",
+        "--add-dir",
+        "--permission-mode",
+        "--allow-tool",
+        "--deny-tool",
+        "--tools",
+        "--effort",
+        "--system-prompt",
+        "--append-system-prompt",
+        "--mcp-config",
+        "--sandbox",
+        "--debug",
+        "--output-format",
+        "--input-format",
+        "--json-schema",
+        "--output-schema",
+        "--max-turns",
+        "--max-budget-usd",
+        "--timeout",
+    }
+)
+SHORT_WITH_VALUE = frozenset("mCo")
+_ONE_SHOT = frozenset({"-p", "--print"})
+_OPTIONAL_VALUE = frozenset({"-r", "--resume"})
+
+
+class Invocation(NamedTuple):
+    """What to run. ``front`` are the options before a command that takes no prompt."""
+
+    command: str
+    args: list[str]
+    front: list[str]
+
+
+def sort_arguments(argv: list[str]) -> Invocation:
+    """The command in ``argv`` and its arguments; ``chat`` when none is named."""
+    position, one_shot = _find_command(argv)
+    if position is not None and argv[position] in COMMANDS and not one_shot:
+        command = argv[position]
+        front, rest = argv[:position], argv[position + 1 :]
+        if command not in PROMPT_COMMANDS:
+            return Invocation(command, rest, front)
+        return Invocation(command, _normalised([*front, *rest], command=command), [])
+    command = "run" if one_shot else "chat"
+    return Invocation(command, _normalised(argv, command=command), [])
+
+
+def first_word(argv: list[str]) -> str | None:
+    """The first word that is no option and no option's value."""
+    position, _ = _find_command(argv)
+    return None if position is None else argv[position]
+
+
+def _find_command(argv: list[str]) -> tuple[int | None, bool]:
+    """Where the first word stands, and whether ``-p`` came before ``--``."""
+    word: int | None = None
+    one_shot = False
+    index = 0
+    while index < len(argv):
+        item = argv[index]
+        if item == "--":
+            break
+        if not item.startswith("-") or item == "-":
+            if word is None:
+                word = index
+                if item in COMMANDS and not one_shot:
+                    return word, False
+        else:
+            one_shot = one_shot or item in _ONE_SHOT or "p" in _cluster(item)
+            index += _takes_next(argv, index)
+        index += 1
+    return word, one_shot
+
+
+def _cluster(item: str) -> str:
+    """The short flags in ``-pc``, up to one that takes a value."""
+    flags = ""
+    if item.startswith("--"):
+        return flags
+    for letter in item[1:]:
+        if letter in SHORT_WITH_VALUE or letter == "r":
+            break
+        flags += letter
+    return flags
+
+
+def _takes_next(argv: list[str], index: int) -> int:
+    """1 when the next item is the value of the option at ``index``, else 0."""
+    item = argv[index]
+    if item.startswith("--"):
+        if item in LONG_WITH_VALUE:
+            return 1
+    elif len(item) == len(_cluster(item)) + 2:
+        if item[-1] in SHORT_WITH_VALUE:
+            return 1
+        if item[-1] == "r":
+            return int(_has_value(argv, index))
+    return int(item == "--resume" and _has_value(argv, index))
+
+
+def _has_value(argv: list[str], index: int) -> bool:
+    following = argv[index + 1 : index + 2]
+    return bool(following) and not following[0].startswith("-") and following[0] not in COMMANDS
+
+
+def _normalised(argv: list[str], *, command: str) -> list[str]:
+    """``argv`` without ``-p``, and with a value for each option that may lack one."""
+    done: list[str] = []
+    index = 0
+    while index < len(argv):
+        item = argv[index]
+        if item == "--":
+            return done + argv[index:]
+        step = 1
+        if item in _OPTIONAL_VALUE:
+            if _has_value(argv, index):
+                done.append(f"--resume={argv[index + 1]}")
+                step = 2
+            else:
+                done.append("--resume=")
+        elif item in _ONE_SHOT and command == "run":
+            pass
+        elif "p" in _cluster(item) and command == "run":
+            done.append(item.replace("p", "", 1))
+        else:
+            done.append(item)
+            if item.startswith("-") and item != "-" and _takes_next(argv, index):
+                done += argv[index + 1 : index + 2]
+                step = 2
+        index += step
+    return done

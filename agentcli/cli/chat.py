@@ -1,0 +1,64 @@
+"""``agent [PROMPT]``: the chat; without a terminal the same as one shot (CLI-2)."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from agentcli.cli.argv import COMMANDS
+from agentcli.cli.commands import PlainCommand, Spec, add_command, new_app
+from agentcli.cli.exit_codes import epilog
+from agentcli.cli.options import PromptArgument, RunOptions, SharedOptions
+from agentcli.cli.streams import is_terminal, write_out
+
+
+class ChatOptions(SharedOptions, PromptArgument):
+    """The prompt and all shared options."""
+
+
+class ChatCommand(PlainCommand):
+    """The program's own help: the chat's options and then every command."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Options, one-shot mode, commands."""
+        super().format_options(ctx, formatter)
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def chat(options: ChatOptions) -> int:
+    """Talk until the person leaves; returns the exit code."""
+    if options.version:
+        return print_version()
+    options.check()
+    if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
+        from agentcli.cli.run import RunCommand, run
+
+        return run(RunCommand(**{**vars(RunOptions()), **vars(options)}))
+    from agentcli.cli.interactive import talk
+
+    return talk(options, " ".join(options.prompt or ()))
+
+
+def print_version() -> int:
+    """Say who we are: other programs are called ``agent`` too (CLI-1)."""
+    from agentcli import __version__
+
+    write_out(f"agentcli {__version__}\n")
+    return 0
+
+
+APP = new_app("")
+add_command(
+    APP,
+    Spec(
+        "chat",
+        "A coding agent for the terminal that can be interrupted at any moment.\n\n"
+        "Without a command it is a chat; PROMPT is its first message. agent run PROMPT (or"
+        " agent -p PROMPT) answers once and exits. Words after -- are always the prompt.",
+        epilog(),
+        ChatCommand,
+    ),
+    ChatOptions,
+    chat,
+)

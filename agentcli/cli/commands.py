@@ -1,0 +1,160 @@
+"""Typer commands that parse without a validation library.
+
+Typer 0.29 turns every value into its type with pydantic, which alone costs more than the rest
+of the start (DESIGN "Import budget"). Here options stay what the shell gave: texts, lists of
+texts, flags and counts; whoever uses one turns it into its type and words the error. Typer
+still declares, parses, and renders the help.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any, NamedTuple, TypeVar
+
+import typer
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+from agentcli.domain.errors import UsageError
+
+T = TypeVar("T", bound="OptionSet")
+CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class _PlainOption(TyperOption):
+    def process_value(self, ctx: Any, value: Any) -> Any:
+        return _plain(self, ctx, value)
+
+
+class _PlainArgument(TyperArgument):
+    def get_help_record(self, ctx: Any) -> tuple[str, str]:
+        del ctx
+        return self.metavar or self.name.upper(), self.help or ""
+
+    def process_value(self, ctx: Any, value: Any) -> Any:
+        return _plain(self, ctx, value)
+
+
+def _plain(param: Any, ctx: Any, value: Any) -> Any:
+    missing = value is None or value in ((), [])
+    if param.required and missing:
+        name = param.metavar or param.name.upper()
+        raise UsageError(f"{name} is missing", f"see: {ctx.command_path} --help")
+    if value is None:
+        value = () if param.multiple or param.nargs == -1 else None
+    return param.callback(ctx, param, value) if param.callback else value
+
+
+def _make_plain(params: list[Any]) -> None:
+    """Give the parameters that typer has built the classes above, which only add a method."""
+    for param in params:
+        if type(param) is TyperOption:
+            param.__class__ = _PlainOption
+        elif type(param) is TyperArgument:
+            param.__class__ = _PlainArgument
+
+
+class PlainCommand(TyperCommand):
+    """A command whose parameters are not converted."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """All parameters, ``--help`` included."""
+        params = super().get_params(ctx)
+        _make_plain(params)
+        return params
+
+
+class PlainGroup(TyperGroup):
+    """A group of plain commands; without a command it runs ``default_command``."""
+
+    default_command: str | None = None
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """All parameters, ``--help`` included."""
+        params = super().get_params(ctx)
+        _make_plain(params)
+        return params
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the default command where none is named."""
+        if self.default_command and (not args or args[0].startswith("-")):
+            help_names = set(ctx.help_option_names)
+            if not help_names.intersection(args):
+                args = [self.default_command, *args]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command named by ``args``, or the names that are like it."""
+        if self.get_command(ctx, args[0]) is None:
+            names = self.list_commands(ctx)
+            near = get_close_matches(args[0], names, n=2, cutoff=0.5)
+            advice = f"did you mean {' or '.join(near)}?" if near else "one of: " + ", ".join(names)
+            raise UsageError(f"unknown command {ctx.command_path} {args[0]}", advice)
+        return super().resolve_command(ctx, args)
+
+
+def new_app(help_text: str, group: type[PlainGroup] = PlainGroup) -> typer.Typer:
+    """An empty group of commands in this program's style."""
+    return typer.Typer(
+        cls=group,
+        help=help_text,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings=CONTEXT,
+        no_args_is_help=group.default_command is None,
+    )
+
+
+class OptionSet:
+    """Options of a command as attributes: subclass it and annotate them in typer's way.
+
+    A class instead of a function's parameters, so that commands can share them.
+    """
+
+    def __init__(self, **values: Any) -> None:
+        for name in option_names(type(self)):
+            setattr(self, name, values[name] if name in values else getattr(type(self), name, None))
+
+
+def option_names(options: type[OptionSet]) -> dict[str, Any]:
+    """Names and annotations of all options, those of base classes first."""
+    found: dict[str, Any] = {}
+    for base in reversed(options.__mro__):
+        found.update(inspect.get_annotations(base, eval_str=True))
+    return found
+
+
+class Spec(NamedTuple):
+    """What a command says of itself. ``epilog`` comes after the options."""
+
+    name: str
+    help: str
+    epilog: str | None = None
+    cls: type[PlainCommand] = PlainCommand
+
+
+def add_command(
+    app: typer.Typer, spec: Spec, options: type[T], handler: Callable[[T], int]
+) -> None:
+    """Add a command: parse into ``options``, call ``handler``, exit with the code it returns."""
+
+    def call(**values: Any) -> int:
+        return handler(options(**values))
+
+    annotations = option_names(options)
+    parameters = [
+        inspect.Parameter(
+            option,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=getattr(options, option, inspect.Parameter.empty),
+            annotation=annotation,
+        )
+        for option, annotation in annotations.items()
+    ]
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # what typer reads
+    call.__annotations__ = annotations
+    app.command(
+        spec.name, cls=spec.cls, help=spec.help, epilog=spec.epilog, context_settings=CONTEXT
+    )(call)

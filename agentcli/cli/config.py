@@ -1,0 +1,190 @@
+"""``agent config show|get|set|edit|path`` (CLI-9)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from typing import Annotated
+
+import typer
+
+from agentcli.cli.commands import PlainGroup, Spec, add_command, new_app
+from agentcli.cli.listing import EmptyOptions, FormatOption, print_json, print_table
+from agentcli.cli.options import choice
+from agentcli.cli.streams import is_terminal, write_error_line, write_out
+from agentcli.config.edit import TEMPLATE, set_value, unknown_key, write
+from agentcli.config.keys import find_key
+from agentcli.config.paths import Paths
+from agentcli.config.settings import Settings, dotted, load_settings, validate
+from agentcli.config.toml_file import read_text, split_key
+from agentcli.domain.errors import AgentError, UsageError
+
+
+class KeyArgument(FormatOption):
+    """The key to show."""
+
+    key: Annotated[str, typer.Argument(metavar="KEY", help="A key, e.g. model or tools.off.")]
+
+
+class SetArguments(FormatOption):
+    """The key to set, and its new value."""
+
+    key: Annotated[str, typer.Argument(metavar="KEY", help="A key, e.g. model or tools.off.")]
+    value: Annotated[
+        str, typer.Argument(metavar="VALUE", help="Its value; lists with commas, e.g. a,b.")
+    ]
+
+
+def _paths() -> Paths:
+    return Paths.from_env(os.environ)
+
+
+def _settings() -> Settings:
+    settings = load_settings(_paths(), os.environ)
+    for warning in settings.warnings:
+        write_error_line(f"warning: {warning}")
+    return settings
+
+
+def _provider_rows(settings: Settings) -> list[tuple[str, str, str]]:
+    """Address and key variable of each provider that is set up in any way."""
+    from agentcli.providers._registry import has_key, provider_config, provider_names, spec_of
+
+    rows = []
+    for name in provider_names(settings.providers):
+        spec = spec_of(name)
+        moved_by = spec.base_env if spec and settings.env.get(spec.base_env) else ""
+        with_key = has_key(name, settings.env, settings.providers)
+        if not (with_key or moved_by or name in settings.providers):
+            continue
+        config = provider_config(name, settings.env, settings.providers)
+        key = f"providers.{name}."
+        source = settings.sources.get(key + "base_url") or (
+            f"{moved_by} (environment)" if moved_by else "default"
+        )
+        rows.append((key + "base_url", config.base_url, source))
+        if config.key_env:
+            source = settings.sources.get(key + "api_key_env", "default")
+            state = "set" if with_key else "not set"
+            rows.append((key + "api_key_env", f"{config.key_env} ({state})", source))
+    return rows
+
+
+def _all_rows(settings: Settings) -> list[tuple[str, object, str]]:
+    providers = _provider_rows(settings)
+    names = {row[0] for row in providers}
+    own = [(k, v, settings.sources[k]) for k, v in settings.values.items() if k not in names]
+    return [*own, *providers]
+
+
+def show(options: FormatOption) -> int:
+    """Every key, its value and its source."""
+    as_json = options.as_json
+    settings = _settings()
+    if as_json:
+        print_json(
+            [
+                {"key": key, "value": value, "source": source}
+                for key, value, source in _all_rows(settings)
+            ]
+        )
+    else:
+        rows = [(key, _shown(value), source) for key, value, source in _all_rows(settings)]
+        print_table(("KEY", "VALUE", "SOURCE"), rows)
+    return 0
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def get(options: KeyArgument) -> int:
+    """The value of one key; an empty line when it is not set."""
+    as_json = options.as_json
+    path = split_key(options.key)
+    settings = _settings()
+    if find_key(path) is None:
+        raise unknown_key(options.key)
+    value = settings.values.get(dotted(path))
+    if as_json:
+        source = settings.sources.get(dotted(path), "default")
+        print_json({"key": dotted(path), "value": value, "source": source})
+    elif isinstance(value, tuple):
+        write_out("".join(f"{item}\n" for item in value))
+    else:
+        write_out(f"{'' if value is None else _shown(value)}\n")
+    return 0
+
+
+def set_(options: SetArguments) -> int:
+    """Write one key into the user's file."""
+    paths = _paths()
+    path = split_key(options.key)
+    if path[:1] == ("providers",) and path[-1] == "kind":
+        from agentcli.providers._registry import module_names
+
+        choice(options.key, options.value, tuple(sorted(module_names())))
+    value = set_value(paths, options.key, options.value)
+    settings = load_settings(paths, os.environ)
+    name = dotted(split_key(options.key))
+    write_error_line(f"{name} = {_shown(value)} ({paths.config_file})")
+    source = settings.sources.get(name, "")
+    if "environment" in source:
+        write_error_line(f"warning: {source} is set and wins over the file")
+    return 0
+
+
+def edit(options: EmptyOptions) -> int:
+    """Open the user's file in an editor, then check it."""
+    del options
+    paths = _paths()
+    file = paths.config_file
+    if not is_terminal(sys.stdin) and not (os.environ.get("VISUAL") or os.environ.get("EDITOR")):
+        raise UsageError("there is no terminal to edit in", f"edit {file}, or set EDITOR")
+    command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    if read_text(file) is None:
+        write(file, TEMPLATE)
+    try:
+        code = subprocess.run([*command, str(file)], check=False).returncode  # noqa: S603 - the person's own editor
+    except OSError as error:
+        raise UsageError(
+            f"cannot start the editor {command[0]}: {error.strerror}", "set EDITOR"
+        ) from error
+    if code:
+        raise AgentError(f"the editor ended with exit code {code}", f"the file is {file}")
+    for warning in validate(read_text(file) or "", paths):
+        write_error_line(f"warning: {warning}")
+    return 0
+
+
+def path_(options: EmptyOptions) -> int:
+    """Where the user's file is, or would be."""
+    del options
+    write_out(f"{_paths().config_file}\n")
+    return 0
+
+
+class ConfigGroup(PlainGroup):
+    """``agent config`` alone shows."""
+
+    default_command = "show"
+
+
+APP = new_app("Show and change settings. Without a command: show.", ConfigGroup)
+add_command(APP, Spec("show", "Every key, its value and where it comes from."), FormatOption, show)
+add_command(APP, Spec("get", "Print the value of a key."), KeyArgument, get)
+add_command(
+    APP,
+    Spec("set", "Set a key in your file; its comments and order stay as they are."),
+    SetArguments,
+    set_,
+)
+add_command(
+    APP, Spec("edit", "Open your file in $VISUAL or $EDITOR, then check it."), EmptyOptions, edit
+)
+add_command(APP, Spec("path", "Print where your file is."), EmptyOptions, path_)

@@ -1,0 +1,94 @@
+"""How a one-shot run ended: one value from which the result line and the exit code follow.
+
+Law: every path makes exactly one ``Ending`` (CLI-5), and subtype and exit code are decided here
+and nowhere else (CLI-6).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agentcli.cli.exit_codes import ExitCode, exit_code_for
+from agentcli.domain.errors import AgentError
+from agentcli.domain.events import Cancelled, Done, Failed, Outcome, TerminalEvent, TurnSummary
+
+
+class Subtype(StrEnum):
+    """``subtype`` of the result line."""
+
+    SUCCESS = "success"
+    ERROR = "error_during_execution"
+    MAX_TURNS = "error_max_turns"
+    MAX_BUDGET = "error_max_budget_usd"
+    TIMEOUT = "error_timeout"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """``terminal_reason`` is a word for programs; ``message`` a line for people, maybe empty.
+
+    ``unsaved`` is text that could be written nowhere and would be lost if it were not shown.
+    """
+
+    subtype: Subtype
+    code: ExitCode
+    terminal_reason: str
+    summary: TurnSummary
+    message: str = ""
+    unsaved: str = ""
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the run did not do what it was asked for."""
+        return self.subtype is not Subtype.SUCCESS
+
+
+def ended_by(terminal: TerminalEvent, *, unattended: int) -> Ending:
+    """The ending that a turn's terminal event amounts to.
+
+    ``unattended`` calls were refused because nobody could be asked.
+    """
+    summary = terminal.summary
+    match terminal:
+        case Failed(error=error):
+            code = exit_code_for(error)
+            return Ending(Subtype.ERROR, code, _kind(error), summary, str(error), terminal.unsaved)
+        case Cancelled(reason=reason):
+            return Ending(Subtype.CANCELLED, ExitCode.FAILED, f"cancelled_{reason}", summary)
+        case Done() if summary.outcome is Outcome.MAX_STEPS:
+            budget = summary.limit == "budget"
+            subtype = Subtype.MAX_BUDGET if budget else Subtype.MAX_TURNS
+            reason = "max_budget_usd" if budget else "max_turns"
+            return Ending(subtype, ExitCode.LIMIT, reason, summary)
+        case Done():
+            if unattended:
+                return Ending(Subtype.SUCCESS, ExitCode.APPROVAL, "approval_needed", summary)
+            return Ending(Subtype.SUCCESS, ExitCode.OK, "completed", summary)
+
+
+def timed_out(summary: TurnSummary, timeout_s: float) -> Ending:
+    """The run was stopped by ``--timeout``."""
+    message = f"stopped after {timeout_s:g} s - give --timeout more seconds"
+    return Ending(Subtype.TIMEOUT, ExitCode.LIMIT, "timeout", summary, message)
+
+
+def signalled(summary: TurnSummary, code: ExitCode) -> Ending:
+    """The run was stopped by a signal."""
+    return Ending(Subtype.CANCELLED, code, code.name.lower(), summary, "cancelled")
+
+
+def failed(error: AgentError) -> Ending:
+    """The run ended before or outside a turn."""
+    summary = TurnSummary(Outcome.ERROR)
+    return Ending(Subtype.ERROR, exit_code_for(error), _kind(error), summary, str(error))
+
+
+def _kind(error: AgentError) -> str:
+    """``ProviderError`` -> its kind, others -> the name of their class in snake case."""
+    kind = getattr(error, "kind", None)
+    if kind is not None:
+        return str(kind)
+    name = type(error).__name__
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).lstrip("_")

@@ -1,0 +1,64 @@
+"""Lists and tables in plain text, as wide as the terminal (CLI-9, CLI-12)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from agentcli.cli.commands import OptionSet
+from agentcli.cli.options import choice
+from agentcli.cli.streams import is_terminal, write_out
+from agentcli.ui.sanitize import clean_line
+
+LIST_FORMATS = ("table", "json")
+_NARROWEST = 8
+
+
+class FormatOption(OptionSet):
+    """``--format`` of whatever prints a list."""
+
+    format: Annotated[
+        str, typer.Option("--format", metavar="table|json", help="How to print it.")
+    ] = "table"
+
+    @property
+    def as_json(self) -> bool:
+        """Whether JSON is asked for; raises ``UsageError`` for an unknown format."""
+        choice("--format", self.format, LIST_FORMATS)
+        return self.format == "json"
+
+
+class EmptyOptions(OptionSet):
+    """A command without options."""
+
+
+def print_json(value: object) -> None:
+    """``value`` as indented JSON."""
+    write_out(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Aligned columns; on a terminal the last column is cut to fit, in a pipe nothing is."""
+    write_out(table(head, rows, width=_width()))
+
+
+def _width() -> int:
+    return shutil.get_terminal_size((100, 24)).columns if is_terminal(sys.stdout) else 0
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, width: int = 0) -> str:
+    """``rows`` under ``head``; ``width`` 0 means as wide as it gets."""
+    cells = [tuple(clean_line(cell) for cell in row) for row in (head, *rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
+    lines = []
+    for row in cells:
+        line = "  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip()
+        if width and len(line) > max(width, _NARROWEST):
+            line = line[: max(width, _NARROWEST) - 3] + "..."
+        lines.append(line + "\n")
+    return "".join(lines)

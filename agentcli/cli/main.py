@@ -1,0 +1,156 @@
+"""The command line: sorts the arguments, imports the one command that is meant, reports errors.
+
+Law: every error is one line to stderr, "error: what - what to do", with an exit code of CLI-6;
+a traceback goes nowhere but the debug file. Importing this module imports no other room.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from agentcli.cli.argv import COMMANDS, PROMPT_COMMANDS, first_word, sort_arguments
+from agentcli.cli.streams import argument_text, prepare_standard_streams, silence
+
+if TYPE_CHECKING:
+    import typer
+
+PROGRAM = "agent"
+# command -> module with ``build(app)``, which adds the command to a typer app
+MODULES = {"chat": "agentcli.cli.chat"} | {name: f"agentcli.cli.{name}" for name in COMMANDS}
+_NEAR = 0.8
+_FEW_WORDS = 3
+
+
+class Front(NamedTuple):
+    """Options that may stand before any command."""
+
+    directory: str | None = None
+    debug: str | None = None
+    verbose: bool = False
+
+
+def run_app() -> NoReturn:
+    """Run the program with ``sys.argv`` and exit with its code."""
+    prepare_standard_streams()
+    code = main([argument_text(argument) for argument in sys.argv[1:]])
+    try:
+        if sys.stdout is not None and not sys.stdout.closed:
+            sys.stdout.flush()
+    except OSError:
+        silence(sys.stdout)
+    sys.exit(code)
+
+
+def main(argv: list[str]) -> int:
+    """Run the command in ``argv``; returns the exit code."""
+    try:
+        return _dispatch(argv)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        silence(sys.stdout)
+        return 0
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 1
+    except Exception as error:  # noqa: BLE001 - the one place where every error ends
+        from agentcli.cli.errors import report
+
+        return report(error)
+
+
+def _dispatch(argv: list[str]) -> int:
+    if argv[:1] == ["help"] and all(word in COMMANDS for word in argv[1:2]):
+        argv = [*argv[1:], "--help"]
+    invocation = sort_arguments(argv)
+    if invocation.command == "chat":
+        _refuse_near_command(argv)
+    if invocation.command not in PROMPT_COMMANDS:
+        _apply_front(invocation.command, invocation.front)
+    return invoke(invocation.command, invocation.args)
+
+
+def invoke(name: str, args: list[str]) -> int:
+    """Parse ``args`` and run the command ``name``."""
+    import typer
+
+    command = load(name)
+    label = PROGRAM if name == "chat" else f"{PROGRAM} {name}"
+    try:
+        with command.make_context(label, list(args)) as context:
+            result = command.invoke(context)
+    except typer.Exit as stop:
+        return stop.exit_code
+    return result if isinstance(result, int) else 0
+
+
+def load(name: str) -> typer.core.TyperCommand | typer.core.TyperGroup:
+    """The command ``name``, imported now."""
+    from typer.main import get_command
+
+    app: typer.Typer = import_module(MODULES[name]).APP
+    command = get_command(app)
+    command.name = name
+    return command  # type: ignore[return-value] # typer's own type for both is not public
+
+
+def _refuse_near_command(argv: list[str]) -> None:
+    """A mistyped command is not sent to a model as a prompt."""
+    word = first_word(argv)
+    words = [argument for argument in argv if not argument.startswith("-")]
+    if word is None or " " in word or len(words) > _FEW_WORDS or "--" in argv:
+        return
+    from difflib import get_close_matches
+
+    from agentcli.domain.errors import UsageError
+
+    near = get_close_matches(word, list(COMMANDS), n=1, cutoff=_NEAR)
+    if near:
+        raise UsageError(
+            f"unknown command {word}",
+            f"did you mean {near[0]}? If it is a prompt: agent -- {' '.join(words)}",
+        )
+
+
+def _apply_front(command: str, options: list[str]) -> None:
+    """Obey ``-C``, ``--debug`` and ``--verbose`` before ``command``; refuse the rest."""
+    from agentcli.domain.errors import UsageError
+
+    front = _parse_front(command, options)
+    if front.directory is not None:
+        try:
+            os.chdir(front.directory)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise UsageError(
+                f"cannot work in {front.directory}: {reason}", "give an existing directory"
+            ) from error
+    if front.debug is not None or front.verbose:
+        from agentcli.cli.logging_setup import start_logging
+
+        start_logging(debug_file=front.debug, verbose=front.verbose)
+
+
+def _parse_front(command: str, options: list[str]) -> Front:
+    from agentcli.domain.errors import UsageError
+
+    front = Front()
+    rest = list(options)
+    while rest:
+        name, given, value = rest.pop(0).partition("=")
+        if name == "--verbose":
+            front = front._replace(verbose=True)
+        elif name in {"-C", "--cd", "--debug"} and (given or rest):
+            value = value if given else rest.pop(0)
+            front = (
+                front._replace(debug=value)
+                if name == "--debug"
+                else front._replace(directory=value)
+            )
+        else:
+            raise UsageError(
+                f"{name} cannot stand before {command}", f"see: {PROGRAM} {command} --help"
+            )
+    return front

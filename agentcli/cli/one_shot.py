@@ -1,0 +1,276 @@
+"""One prompt, one answer, one ending (CLI-5, CLI-6, CLI-7).
+
+Law: whatever happens after the options were read - an answer, an error, a limit, a signal, a
+closed pipe - the output gets its ending exactly once, and the exit code follows from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from agentcli.cli.ending import Ending, Subtype, ended_by, failed, signalled, timed_out
+from agentcli.cli.errors import as_agent_error, log_error, one_line
+from agentcli.cli.exit_codes import ExitCode
+from agentcli.cli.options import RunOptions, number
+from agentcli.cli.outputs import SessionFacts, make_output
+from agentcli.cli.prompt_input import read_prompt
+from agentcli.cli.session_request import prepare_settings, session_options
+from agentcli.cli.streams import silence, write_error_line
+from agentcli.domain.cancel import CancelReason, CancelToken
+from agentcli.domain.errors import AgentError, UsageError
+from agentcli.domain.events import (
+    AgentEvent,
+    Cancelled,
+    Continue,
+    Done,
+    Failed,
+    Outcome,
+    Prompt,
+    TerminalEvent,
+    ToolRefused,
+    TurnSummary,
+)
+from agentcli.domain.messages import UserMessage
+
+if TYPE_CHECKING:
+    from agentcli.app.session import Session
+    from agentcli.config.settings import Settings
+
+SIGNALS = {
+    signal.SIGINT: (CancelReason.USER, ExitCode.SIGINT),
+    signal.SIGTERM: (CancelReason.SIGTERM, ExitCode.SIGTERM),
+    signal.SIGHUP: (CancelReason.SIGHUP, ExitCode.SIGHUP),
+}
+
+
+class _Stopped(BaseException):
+    """A signal came before the event loop could take it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class OneShot:
+    """One run of ``agent run``."""
+
+    def __init__(self, options: RunOptions, words: Sequence[str]) -> None:
+        self._options = options
+        self._words = words
+        self._output = make_output(
+            options.output_format,
+            partial=options.include_partial_messages,
+            quiet=options.quiet,
+        )
+        self._facts = SessionFacts()
+        self._token = CancelToken()
+        self._timeout_s = number("--timeout", options.timeout, float) or None
+        self._code_of_signal: ExitCode | None = None
+        self._is_late = False
+        self._reader_left = False
+        self._unattended = 0
+        self._terminal: TerminalEvent | None = None
+        self._opening: asyncio.Task[Session] | None = None
+        self._started_at = time.monotonic()
+        self._has_ended = False
+
+    # --- from start to ending --------------------------------------------------------------
+
+    def run(self) -> int:
+        """The whole run; returns the exit code."""
+        try:
+            with _early_signals():
+                ending = self._ending()
+                return self._finish(ending)
+        except _Stopped as stop:
+            _, self._code_of_signal = SIGNALS[signal.Signals(stop.number)]
+            return self._finish(signalled(self._summary(), self._code_of_signal))
+        except BrokenPipeError:
+            silence(sys.stdout)
+            return ExitCode.OK
+
+    def _ending(self) -> Ending:
+        try:
+            message = self._message()
+            settings = prepare_settings(self._options, quiet=self._options.quiet)
+            return asyncio.run(self._main(settings, message))
+        except KeyboardInterrupt:
+            return signalled(self._summary(), ExitCode.SIGINT)
+        except Exception as error:
+            if self._has_ended or isinstance(error, BrokenPipeError):
+                raise
+            known = as_agent_error(error)
+            log_error(known, error)
+            return failed(known)
+
+    def _message(self) -> UserMessage | None:
+        message = read_prompt(self._words)
+        options = self._options
+        if message is None and not (options.continue_ or options.session or options.resume):
+            raise UsageError(
+                "there is no prompt", 'give one: agent run "your prompt", or pipe it in'
+            )
+        return message
+
+    async def _main(self, settings: Settings, message: UserMessage | None) -> Ending:
+        with self._signals_and_timer():
+            try:
+                session = await self._open(settings)
+            except asyncio.CancelledError:
+                return self._stopped_ending()
+            try:
+                ending = await self._turn(session, message)
+                # before the session closes: nobody waits for processes that are being ended
+                self._end(ending)
+            finally:
+                await session.aclose()
+            return ending
+
+    async def _open(self, settings: Settings) -> Session:
+        from agentcli.app.compose import open_session
+        from agentcli.cli.approvals import make_approver
+
+        request = session_options(self._options, interactive=False)
+        approver, asker = make_approver()
+        self._opening = asyncio.ensure_future(open_session(settings, request, approver, asker))
+        try:
+            if self._token.cancelled:
+                self._opening.cancel()
+            session = await self._opening
+        finally:
+            self._opening = None
+        self._facts.session_id = session.id
+        self._facts.model = session.model.id
+        self._facts.cwd = session.info.cwd
+        self._facts.tools = session.tool_names
+        self._facts.permission_mode = str(session.mode)
+        self._guarded(lambda: self._output.opened(self._facts))
+        if not self._options.quiet:
+            for notice in session.notices:
+                write_error_line(one_line(notice))
+        return session
+
+    async def _turn(self, session: Session, message: UserMessage | None) -> Ending:
+        session.add_listener(self._on_event)
+        op = Continue() if message is None else Prompt(message)
+        summary = await session.run(op, self._token)
+        if self._token.cancelled and summary.outcome is Outcome.CANCELLED:
+            return self._stopped_ending(summary)
+        if self._terminal is None:
+            raise AgentError("the turn ended without saying how", "this is a bug; see the log")
+        return ended_by(self._terminal, unattended=self._unattended)
+
+    # --- what happens meanwhile ------------------------------------------------------------
+
+    def _on_event(self, event: AgentEvent) -> None:
+        if isinstance(event, ToolRefused):
+            self._unattended += event.unattended
+            self._facts.refused.append(event)
+        elif isinstance(event, Done | Cancelled | Failed):
+            self._terminal = event
+        self._guarded(lambda: self._output.on_event(event))
+
+    def _guarded(self, write: object) -> None:
+        """Write; when the reader has left, stop working for it (CLI-12)."""
+        if self._reader_left or not callable(write):
+            return
+        try:
+            write()
+        except BrokenPipeError:
+            self._reader_left = True
+            silence(sys.stdout)
+            self._stop(CancelReason.USER)
+
+    def _stop(self, reason: CancelReason, *, force: bool = False) -> None:
+        self._token.cancel(reason, force=force)
+        if self._opening is not None:
+            self._opening.cancel()
+
+    def _on_signal(self, signal_number: signal.Signals) -> None:
+        reason, code = SIGNALS[signal_number]
+        force = self._code_of_signal is not None
+        self._code_of_signal = self._code_of_signal or code
+        self._stop(reason, force=force)
+
+    def _on_timeout(self) -> None:
+        self._is_late = not self._token.cancelled
+        self._stop(CancelReason.LIMIT)
+
+    @contextmanager
+    def _signals_and_timer(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        taken = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        for number_ in taken:
+            loop.add_signal_handler(number_, self._on_signal, number_)
+        timer = loop.call_later(self._timeout_s, self._on_timeout) if self._timeout_s else None
+        try:
+            yield
+        finally:
+            if timer is not None:
+                timer.cancel()
+            for number_ in taken:
+                loop.remove_signal_handler(number_)
+                # from here to the exit the ending is decided: nothing interrupts it any more
+                signal.signal(number_, signal.SIG_IGN)
+
+    # --- the ending ------------------------------------------------------------------------
+
+    def _stopped_ending(self, summary: TurnSummary | None = None) -> Ending:
+        found = summary or self._summary()
+        if self._code_of_signal is not None:
+            return signalled(found, self._code_of_signal)
+        if self._is_late and self._timeout_s is not None:
+            return timed_out(found, self._timeout_s)
+        return Ending(Subtype.CANCELLED, ExitCode.FAILED, "cancelled", found)
+
+    def _summary(self) -> TurnSummary:
+        return TurnSummary(Outcome.CANCELLED, duration_s=time.monotonic() - self._started_at)
+
+    def _finish(self, ending: Ending) -> int:
+        self._end(ending)
+        if self._reader_left:
+            return ExitCode.OK
+        return ending.code
+
+    def _end(self, ending: Ending) -> None:
+        """The answer or the result object, once; then one line for the person, if there is one."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        self._facts.duration_s = time.monotonic() - self._started_at
+        self._guarded(lambda: self._output.ended(ending, self._facts))
+        if ending.unsaved:
+            write_error_line(f"could not be saved:\n{ending.unsaved}")
+        if self._reader_left:
+            return
+        if ending.message:
+            prefix = "error: " if ending.is_error else ""
+            write_error_line(prefix + one_line(ending.message))
+        elif ending.code is ExitCode.APPROVAL:
+            write_error_line(
+                f"error: {self._unattended} call(s) needed an approval and nobody could give it"
+                " - allow them with --allow-tool RULE, or all with --yolo"
+            )
+
+
+@contextmanager
+def _early_signals() -> Iterator[None]:
+    """Turn signals into ``_Stopped`` until the event loop takes them over."""
+
+    def stop(number_: int, frame: FrameType | None) -> None:
+        del frame
+        raise _Stopped(number_)
+
+    for number_ in SIGNALS:
+        # what was ignored from the start (nohup, a background job) stays ignored
+        with suppress(ValueError):
+            if signal.getsignal(number_) is not signal.SIG_IGN:
+                signal.signal(number_, stop)
+    yield

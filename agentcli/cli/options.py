@@ -1,0 +1,282 @@
+# no "from __future__ import annotations": typer reads these annotations at run time, and
+# evaluating forty of them from text would be felt at every start
+"""The options of chat and one shot (CLI-3, CLI-4), and what they mean.
+
+Values come as text; the methods turn them into their types. A wrong one is a ``UsageError``.
+"""
+
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from agentcli.cli.commands import OptionSet, option_names
+from agentcli.domain.errors import UsageError
+
+if TYPE_CHECKING:
+    from agentcli.domain.settings import PermissionMode
+
+N = TypeVar("N", int, float)
+
+FORMATS = ("text", "json", "stream-json")
+MODES = ("default", "accept-edits", "plan", "yolo")
+EFFORTS = ("none", "minimal", "low", "medium", "high")
+
+
+class PromptArgument(OptionSet):
+    """The prompt, as one word or many."""
+
+    prompt: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PROMPT", help="What you want; several words are joined."),
+    ] = None
+
+
+class SharedOptions(OptionSet):
+    """Options of every command that talks to a model (CLI-3)."""
+
+    model: Annotated[
+        str | None, typer.Option("-m", "--model", metavar="PROVIDER/MODEL", help="Model to use.")
+    ] = None
+    continue_: Annotated[
+        bool,
+        typer.Option("-c", "--continue", help="Go on with the newest session of this directory."),
+    ] = False
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            "-r",
+            "--resume",
+            metavar="[ID|NAME]",
+            help="Take up a session; without a value, choose one from a list.",
+        ),
+    ] = None
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="ID", help="Take up the session ID.")
+    ] = None
+    fork: Annotated[
+        bool, typer.Option("--fork", help="Go on in a copy; the session itself stays as it is.")
+    ] = False
+    new: Annotated[
+        bool, typer.Option("--new", help="Start afresh even if a session was interrupted here.")
+    ] = False
+    cd: Annotated[str | None, typer.Option("-C", "--cd", metavar="DIR", help="Work in DIR.")] = None
+    add_dir: Annotated[
+        list[str] | None,
+        typer.Option("--add-dir", metavar="DIR", help="Another directory to work in; repeatable."),
+    ] = None
+    permission_mode: Annotated[
+        str | None,
+        typer.Option("--permission-mode", metavar="|".join(MODES), help="What runs unasked."),
+    ] = None
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Read only: short for --permission-mode plan.")
+    ] = False
+    yolo: Annotated[
+        int,
+        typer.Option(
+            "-y",
+            "--yolo",
+            "--dangerously-skip-permissions",
+            count=True,
+            show_default=False,
+            help="Ask nothing: short for --permission-mode yolo.",
+        ),
+    ] = 0
+    allow_tool: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-tool",
+            metavar="RULE",
+            help="Run what the rule names unasked, e.g. 'bash(git diff *)'; repeatable.",
+        ),
+    ] = None
+    deny_tool: Annotated[
+        list[str] | None,
+        typer.Option("--deny-tool", metavar="RULE", help="Never run it; repeatable."),
+    ] = None
+    tools: Annotated[
+        str | None,
+        typer.Option("--tools", metavar="LIST", help="Only these tools or groups, with commas."),
+    ] = None
+    effort: Annotated[
+        str | None,
+        typer.Option("--effort", metavar="|".join(EFFORTS), help="How hard the model thinks."),
+    ] = None
+    system_prompt: Annotated[
+        str | None,
+        typer.Option("--system-prompt", metavar="TEXT", help="Replace the system prompt."),
+    ] = None
+    append_system_prompt: Annotated[
+        str | None,
+        typer.Option("--append-system-prompt", metavar="TEXT", help="Add to the system prompt."),
+    ] = None
+    mcp_config: Annotated[
+        str | None,
+        typer.Option("--mcp-config", metavar="FILE", help="MCP servers (not in this version)."),
+    ] = None
+    sandbox: Annotated[
+        str | None,
+        typer.Option(
+            "--sandbox", metavar="off", help="Sandbox of commands (only off in this version)."
+        ),
+    ] = None
+    no_session: Annotated[
+        bool, typer.Option("--no-session", help="Keep nothing of this session on disk.")
+    ] = False
+    verbose: Annotated[bool, typer.Option("--verbose", help="Tell more on stderr.")] = False
+    debug: Annotated[
+        str | None,
+        typer.Option("--debug", metavar="FILE", help="Write a debug log with tracebacks to FILE."),
+    ] = None
+    version: Annotated[
+        bool, typer.Option("-v", "--version", help="Print the version and exit.")
+    ] = False
+
+    def check(self) -> None:
+        """Raise ``UsageError`` for values that are wrong or exclude each other."""
+        choice("--permission-mode", self.permission_mode, MODES)
+        choice("--effort", self.effort, EFFORTS)
+        self.mode()
+        ways = {
+            "--continue": self.continue_,
+            "--resume": self.resume is not None,
+            "--session": self.session is not None,
+            "--new": self.new,
+        }
+        given = [name for name, is_given in ways.items() if is_given]
+        if len(given) > 1:
+            raise UsageError(f"{' and '.join(given)} exclude each other", "give one of them")
+        if self.fork and (not given or self.new):
+            raise UsageError("--fork needs a session", "add --continue, --resume or --session ID")
+        if self.no_session and self.fork:
+            raise UsageError("--no-session and --fork exclude each other", "give one of them")
+        if self.mcp_config is not None:
+            raise not_supported("--mcp-config")
+        if self.sandbox not in {None, "off"}:
+            raise UsageError(
+                f"--sandbox {self.sandbox} is not supported in this version", "only off is"
+            )
+
+    def mode(self) -> "PermissionMode | None":
+        """The permission mode asked for, or ``None``."""
+        from agentcli.domain.settings import PermissionMode
+
+        asked = {
+            mode
+            for mode in (self.permission_mode, self.plan and "plan", self.yolo and "yolo")
+            if mode
+        }
+        if len(asked) > 1:
+            raise UsageError(
+                f"permission modes {' and '.join(sorted(map(str, asked)))} exclude each other",
+                "give one of --permission-mode, --plan, --yolo",
+            )
+        return PermissionMode(asked.pop()) if asked else None
+
+
+class RunOptions(SharedOptions):
+    """Options of one shot only (CLI-4)."""
+
+    output_format: Annotated[
+        str,
+        typer.Option(
+            "-o",
+            "--output-format",
+            metavar="|".join(FORMATS),
+            help="What goes to stdout: the answer, one JSON object, or one per event.",
+        ),
+    ] = "text"
+    input_format: Annotated[
+        str,
+        typer.Option(
+            "--input-format", metavar="text", help="What stdin holds (only text in this version)."
+        ),
+    ] = "text"
+    include_partial_messages: Annotated[
+        bool,
+        typer.Option(
+            "--include-partial-messages",
+            help="With stream-json: pieces of the answer as they come.",
+        ),
+    ] = False
+    json_schema: Annotated[
+        str | None,
+        typer.Option(
+            "--json-schema",
+            "--output-schema",
+            metavar="FILE",
+            help="Shape of the answer (not in this version).",
+        ),
+    ] = None
+    max_turns: Annotated[
+        str | None,
+        typer.Option("--max-turns", metavar="N", help="Stop after N model requests; 0: no limit."),
+    ] = None
+    max_budget_usd: Annotated[
+        str | None,
+        typer.Option("--max-budget-usd", metavar="X", help="Stop before costing more than X USD."),
+    ] = None
+    timeout: Annotated[
+        str | None,
+        typer.Option("--timeout", metavar="SECONDS", help="Stop after so many seconds."),
+    ] = None
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="No progress and no warnings on stderr.")
+    ] = False
+
+    def check(self) -> None:
+        """Raise ``UsageError`` for values that are wrong or exclude each other."""
+        choice("--output-format", self.output_format, FORMATS)
+        if self.input_format == "stream-json":
+            raise not_supported("--input-format stream-json")
+        choice("--input-format", self.input_format, ("text",))
+        if self.json_schema is not None:
+            raise not_supported("--json-schema")
+        if self.include_partial_messages and self.output_format != "stream-json":
+            raise UsageError(
+                "--include-partial-messages needs stream-json", "add --output-format stream-json"
+            )
+        number("--max-turns", self.max_turns, int)
+        number("--max-budget-usd", self.max_budget_usd, float)
+        number("--timeout", self.timeout, float)
+        super().check()
+        if self.resume == "":
+            raise UsageError(
+                "--resume needs a session here",
+                "agent sessions list shows them; --continue takes the newest",
+            )
+
+
+def not_supported(option: str) -> UsageError:
+    """The error for an option that a later version will know."""
+    return UsageError(f"{option} is not supported in this version", "leave it out")
+
+
+def choice(option: str, value: str | None, valid: tuple[str, ...]) -> None:
+    """Raise ``UsageError`` unless ``value`` is missing or one of ``valid``."""
+    if value is not None and value not in valid:
+        raise UsageError(f"{option} {value} is not valid", "one of: " + ", ".join(valid))
+
+
+def number(option: str, text: str | None, kind: type[N]) -> N | None:
+    """``text`` as a finite number of at least 0; ``None`` stays ``None``."""
+    if text is None:
+        return None
+    try:
+        value = kind(text)
+    except ValueError:
+        value = kind(-1)
+    if not 0 <= value < float("inf"):
+        what = "a whole number" if kind is int else "a number"
+        raise UsageError(f"{option} {text} is not valid", f"give {what} of at least 0")
+    return value
+
+
+def declared(options: type[OptionSet]) -> set[str]:
+    """Every spelling of every option in ``options``."""
+    spellings: set[str] = set()
+    for annotation in option_names(options).values():
+        info = annotation.__metadata__[0]
+        if isinstance(info.default, str):
+            spellings |= {info.default, *(info.param_decls or ())}
+    return spellings

@@ -1,0 +1,184 @@
+"""What a one-shot run writes where (CLI-5).
+
+``text``: the answer to stdout, progress to stderr. ``json``: one object. ``stream-json``: one
+object per line. Law: the answer, or the result object, comes exactly once and last.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from agentcli.cli.ending import Ending
+from agentcli.cli.streams import is_terminal, write_error_line, write_out
+from agentcli.domain.events import (
+    AgentEvent,
+    AssistantRecorded,
+    Cancelled,
+    Done,
+    Failed,
+    Notice,
+    Outcome,
+    RetryWait,
+    TextChunk,
+    ToolRefused,
+)
+
+_ANSWERED = {Outcome.DONE, Outcome.WRAPPED_UP, Outcome.MAX_STEPS}
+
+
+@dataclass(slots=True)
+class SessionFacts:
+    """What is known of the run beside its ending; filled as it becomes known."""
+
+    session_id: str = ""
+    model: str = ""
+    cwd: str = ""
+    tools: tuple[str, ...] = ()
+    permission_mode: str = ""
+    duration_s: float = 0.0
+    refused: list[ToolRefused] = field(default_factory=list)
+
+
+class Output(Protocol):
+    """Where events and the ending go."""
+
+    def opened(self, facts: SessionFacts) -> None:
+        """The session is open."""
+
+    def on_event(self, event: AgentEvent) -> None:
+        """Something happened."""
+
+    def ended(self, ending: Ending, facts: SessionFacts) -> None:
+        """The last thing: the answer or the result object."""
+
+
+class Progress:
+    """Lines on stderr about what happens. How the turn ended is the ending's business."""
+
+    def __init__(self, *, tools: bool, quiet: bool) -> None:
+        self._tools = tools
+        self._quiet = quiet
+        self._renderer: Any = None
+
+    def on_event(self, event: AgentEvent) -> None:
+        """Say it, if it is worth a line."""
+        if self._quiet or isinstance(event, TextChunk | Done | Cancelled | Failed):
+            return
+        if not self._tools and not isinstance(event, Notice | RetryWait):
+            return
+        if self._renderer is None:
+            from agentcli.ui.plain import PlainRenderer
+
+            self._renderer = PlainRenderer(lambda line: write_error_line(line.rstrip("\n")))
+        if isinstance(event, AssistantRecorded) and event.message.tool_calls:
+            from agentcli.ui.sanitize import clean
+
+            if text := clean(event.message.text).strip():
+                write_error_line(text)
+        self._renderer.on_event(event)
+
+
+class TextOutput:
+    """The final answer on stdout. On a terminal it is shown as it comes."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._live = is_terminal(sys.stdout)
+        self._progress = Progress(tools=not quiet, quiet=quiet)
+        self._sanitizer: Any = None
+        self._open_line = False
+
+    def opened(self, facts: SessionFacts) -> None:
+        """Nothing to say yet."""
+
+    def on_event(self, event: AgentEvent) -> None:
+        """Progress to stderr; on a terminal, text as it comes."""
+        if not self._live:
+            self._progress.on_event(event)
+        elif isinstance(event, TextChunk):
+            self._show(event.text)
+        else:
+            self._end_line()
+            if not isinstance(event, AssistantRecorded):
+                self._progress.on_event(event)
+
+    def _show(self, text: str) -> None:
+        if self._sanitizer is None:
+            from agentcli.ui.sanitize import Sanitizer
+
+            self._sanitizer = Sanitizer()
+        write_out(self._sanitizer.feed(text))
+        self._open_line = True
+
+    def _end_line(self) -> None:
+        if self._open_line:
+            write_out(self._sanitizer.finish() + "\n")
+            self._open_line = False
+
+    def ended(self, ending: Ending, facts: SessionFacts) -> None:
+        """The answer, unless it stands on the terminal already."""
+        del facts
+        if self._live:
+            self._end_line()
+            return
+        text = ending.summary.text
+        if ending.summary.outcome in _ANSWERED and text:
+            write_out(text if text.endswith("\n") else text + "\n")
+
+
+class JsonOutput:
+    """One result object, or with ``stream`` one object per event before it."""
+
+    def __init__(self, *, stream: bool, partial: bool, quiet: bool) -> None:
+        from agentcli.ui.jsonl import JsonlWriter
+
+        self._stream = stream
+        self._writer = JsonlWriter(write_out, partial)
+        self._progress = Progress(tools=False, quiet=quiet)
+
+    def opened(self, facts: SessionFacts) -> None:
+        """The ``system/init`` line."""
+        if not self._stream:
+            return
+        from agentcli import __version__
+        from agentcli.ui.jsonl import InitInfo
+
+        self._writer.init(
+            InitInfo(
+                session_id=facts.session_id,
+                cwd=facts.cwd,
+                model=facts.model,
+                permission_mode=facts.permission_mode,
+                tools=facts.tools,
+                version=__version__,
+            )
+        )
+
+    def on_event(self, event: AgentEvent) -> None:
+        """One or more lines, and warnings to stderr."""
+        if self._stream:
+            self._writer.on_event(event)
+        self._progress.on_event(event)
+
+    def ended(self, ending: Ending, facts: SessionFacts) -> None:
+        """The result object."""
+        from agentcli.ui.jsonl import RunFacts, build_result, denial
+
+        run = RunFacts(
+            session_id=facts.session_id,
+            denials=[denial(event) for event in facts.refused],
+            subtype=str(ending.subtype),
+            terminal_reason=ending.terminal_reason,
+            error=ending.message if ending.is_error else "",
+            duration_ms=round(facts.duration_s * 1000),
+            summary=ending.summary,
+        )
+        self._writer.result(build_result(None, run))
+
+
+def make_output(output_format: str, *, partial: bool, quiet: bool) -> Output:
+    """The output for ``--output-format``."""
+    if output_format == "text":
+        return TextOutput(quiet=quiet)
+    return JsonOutput(stream=output_format == "stream-json", partial=partial, quiet=quiet)

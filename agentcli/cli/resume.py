@@ -1,0 +1,41 @@
+"""``agent resume [ID]``: the chat, taking up an earlier session (CLI-9)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from agentcli.cli.chat import ChatOptions, chat
+from agentcli.cli.commands import OptionSet, Spec, add_command, new_app
+from agentcli.cli.exit_codes import epilog
+from agentcli.cli.options import PromptArgument, SharedOptions
+
+
+class IdArgument(OptionSet):
+    """The session to take up."""
+
+    id: Annotated[
+        str | None,
+        typer.Argument(metavar="ID", help="Id, its beginning, or name; without it, choose."),
+    ] = None
+
+
+class ResumeOptions(SharedOptions, PromptArgument, IdArgument):
+    """The session, the next prompt and all shared options."""
+
+
+def resume(options: ResumeOptions) -> int:
+    """Open the chat on that session."""
+    values = {**vars(options), "resume": options.id or options.resume or ""}
+    del values["id"]
+    return chat(ChatOptions(**values))
+
+
+APP = new_app("")
+add_command(
+    APP,
+    Spec("resume", "Take up an earlier session where it ended.", epilog()),
+    ResumeOptions,
+    resume,
+)

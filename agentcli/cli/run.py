@@ -1,0 +1,38 @@
+"""``agent run [PROMPT]``: one shot (CLI-2, CLI-4)."""
+
+from __future__ import annotations
+
+from agentcli.cli.commands import Spec, add_command, new_app
+from agentcli.cli.exit_codes import epilog
+from agentcli.cli.options import PromptArgument, RunOptions
+
+
+class RunCommand(RunOptions, PromptArgument):
+    """The prompt, all shared options and those of one shot."""
+
+
+def run(options: RunCommand) -> int:
+    """Answer one prompt; returns the exit code of CLI-6."""
+    if options.version:
+        from agentcli.cli.chat import print_version
+
+        return print_version()
+    options.check()
+    from agentcli.cli.one_shot import OneShot
+
+    return OneShot(options, options.prompt or ()).run()
+
+
+APP = new_app("")
+add_command(
+    APP,
+    Spec(
+        "run",
+        "Answer one prompt and exit.\n\nPiped stdin is the prompt, or is added to it. Only the"
+        " answer goes to stdout; progress and warnings go to stderr. Nothing is asked where"
+        " there is no terminal: a call that needs an approval is refused (exit code 4).",
+        epilog(),
+    ),
+    RunCommand,
+    run,
+)

@@ -1,0 +1,91 @@
+"""From options to a session: the only place of this room that knows ``app.compose``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentcli.cli.logging_setup import REDACTOR, start_logging
+from agentcli.cli.options import RunOptions, SharedOptions, number
+from agentcli.cli.streams import write_error_line
+from agentcli.config.paths import Paths
+from agentcli.config.settings import Settings, load_settings
+from agentcli.domain.errors import UsageError
+from agentcli.domain.ports import Effort
+
+if TYPE_CHECKING:
+    from agentcli.app.compose import SessionOptions
+
+
+def prepare_settings(options: SharedOptions, *, quiet: bool = False) -> Settings:
+    """Settings in force for ``options``; starts the log. Raises ``ConfigError``, ``UsageError``."""
+    paths = Paths.from_env(os.environ)
+    start_logging(log_file=paths.log_file, debug_file=options.debug, verbose=options.verbose)
+    max_turns = options.max_turns if isinstance(options, RunOptions) else None
+    flags = {
+        "model": options.model,
+        "effort": options.effort,
+        "permission_mode": str(mode) if (mode := options.mode()) else None,
+        "max_steps": number("--max-turns", max_turns, int),
+    }
+    settings = load_settings(paths, os.environ, flags)
+    REDACTOR.add(settings.secrets)
+    if not quiet:
+        for warning in settings.warnings:
+            write_error_line(f"warning: {warning}")
+    return settings
+
+
+def session_options(options: SharedOptions, *, interactive: bool) -> SessionOptions:
+    """What ``compose.open_session`` is asked for."""
+    from agentcli.app.compose import SessionOptions
+
+    limits = options if isinstance(options, RunOptions) else RunOptions()
+    tools = options.tools
+    return SessionOptions(
+        model=options.model,
+        cwd=working_directory(options.cd),
+        add_dirs=tuple(existing_directory("--add-dir", name) for name in options.add_dir or ()),
+        mode=options.mode(),
+        allow=tuple(options.allow_tool or ()),
+        deny=tuple(options.deny_tool or ()),
+        tools=None if tools is None else tuple(t.strip() for t in tools.split(",") if t.strip()),
+        effort=None if options.effort is None else Effort(options.effort),
+        system_prompt=options.system_prompt,
+        append_system_prompt=options.append_system_prompt,
+        no_session=options.no_session,
+        max_steps=number("--max-turns", limits.max_turns, int),
+        max_budget_usd=number("--max-budget-usd", limits.max_budget_usd, float),
+        timeout_s=number("--timeout", limits.timeout, float),
+        resume=options.session or options.resume or None,
+        continue_latest=options.continue_,
+        fork=options.fork,
+        new=options.new,
+        interactive=interactive,
+    )
+
+
+def working_directory(name: str | None) -> Path:
+    """The directory to work in; raises ``UsageError`` when there is none."""
+    if name is not None:
+        return existing_directory("--cd", name)
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise UsageError(
+            "the working directory no longer exists", "change to another, or give one with -C DIR"
+        ) from error
+
+
+def existing_directory(option: str, name: str) -> Path:
+    """``name`` as an absolute directory; raises ``UsageError`` unless it is one."""
+    try:
+        path = Path(name).expanduser()
+        path = path if path.is_absolute() else Path.cwd() / path
+        if path.is_dir():
+            return path
+        reason = "not a directory" if path.exists() else "no such directory"
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+    raise UsageError(f"{option} {name}: {reason}", "give an existing directory")

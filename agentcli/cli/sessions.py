@@ -1,0 +1,305 @@
+"""``agent sessions ...``: the session files, seen from outside (CLI-8)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agentcli.cli.commands import OptionSet, PlainGroup, Spec, add_command, new_app
+from agentcli.cli.listing import EmptyOptions, FormatOption, print_json, print_table
+from agentcli.cli.options import choice, number
+from agentcli.cli.streams import is_terminal, write_error_line, write_out
+from agentcli.config.paths import Paths, ensure_dir
+from agentcli.domain.errors import AgentError, UsageError
+
+if TYPE_CHECKING:
+    from agentcli.domain.session import LoadedSession
+    from agentcli.store.files import SessionFiles
+
+EXPORT_FORMATS = ("json", "md", "html")
+_ID_HELP = "Id, its beginning or end, or name."
+
+
+class ListOptions(FormatOption):
+    """Options of ``list``."""
+
+    limit: Annotated[
+        str | None, typer.Option("--limit", metavar="N", help="At most N, the newest.")
+    ] = None
+    here: Annotated[bool, typer.Option("--here", help="Only those of this directory.")] = False
+
+
+class IdArgument(OptionSet):
+    """One session."""
+
+    id: Annotated[str, typer.Argument(metavar="ID", help=_ID_HELP)]
+
+
+class SomeIds(FormatOption):
+    """Any number of sessions; none means all."""
+
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID", help=_ID_HELP + " None: all.")
+    ] = None
+
+
+class ShowOptions(FormatOption, IdArgument):
+    """Options of ``show``."""
+
+
+class ExportOptions(IdArgument):
+    """Options of ``export``."""
+
+    format: Annotated[
+        str, typer.Option("--format", metavar="json|md|html", help="What to write.")
+    ] = "json"
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE.")
+    ] = None
+
+
+class RenameOptions(IdArgument):
+    """Options of ``rename``."""
+
+    name: Annotated[list[str], typer.Argument(metavar="NAME", help="The new name.")]
+
+
+class DeleteOptions(OptionSet):
+    """Options of ``delete``."""
+
+    ids: Annotated[list[str], typer.Argument(metavar="ID", help=_ID_HELP)]
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False
+
+
+class SearchOptions(FormatOption):
+    """Options of ``search``."""
+
+    text: Annotated[list[str], typer.Argument(metavar="TEXT", help="What to look for.")]
+    limit: Annotated[
+        str | None, typer.Option("--limit", metavar="N", help="At most N places (50).")
+    ] = None
+
+
+def _files() -> SessionFiles:
+    from agentcli.store.files import SessionFiles
+
+    paths = Paths.from_env(os.environ)
+    return SessionFiles(paths.sessions_dir, paths.catalogue_file)
+
+
+def list_(options: ListOptions) -> int:
+    """All sessions, newest first."""
+    from agentcli.ui.export import iso_time, session_object
+
+    as_json = options.as_json
+    limit = number("--limit", options.limit, int)
+    infos = list(_files().list())
+    if options.here:
+        here = {str(Path.cwd()), os.environ.get("PWD", "")}
+        infos = [info for info in infos if info.cwd in here]
+    infos = infos if limit is None else infos[:limit]
+    if as_json:
+        print_json([session_object(info) for info in infos])
+        return 0
+    if not infos:
+        write_error_line("no sessions yet - start one with: agent")
+        return 0
+    rows = [
+        (
+            info.id,
+            iso_time(info.updated_at)[:16].replace("T", " "),
+            str(info.status),
+            str(info.turns),
+            info.model or "-",
+            info.cwd or "-",
+            info.title or info.detail or "-",
+        )
+        for info in infos
+    ]
+    print_table(("ID", "UPDATED (UTC)", "STATE", "TURNS", "MODEL", "DIRECTORY", "TITLE"), rows)
+    return 0
+
+
+def show(options: ShowOptions) -> int:
+    """One session to read."""
+    from agentcli.store.files import read_session
+
+    export_format = "json" if options.as_json else "md"
+    files = _files()
+    loaded = read_session(files.path_of(files.resolve(options.id)))
+    write_out(_exported(loaded, export_format))
+    return 0
+
+
+def export_(options: ExportOptions) -> int:
+    """One session as a file for others."""
+    from agentcli.store.files import read_session
+
+    choice("--format", options.format, EXPORT_FORMATS)
+    files = _files()
+    loaded = read_session(files.path_of(files.resolve(options.id)), hidden=True)
+    text = _exported(loaded, options.format)
+    if options.output is None or options.output == "-":
+        write_out(text)
+        return 0
+    try:
+        Path(options.output).write_text(text, encoding="utf-8", errors="replace")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(
+            f"cannot write {options.output}: {reason}", "give --output another file"
+        ) from error
+    write_error_line(f"written: {options.output}")
+    return 0
+
+
+def _exported(loaded: LoadedSession, export_format: str) -> str:
+    from agentcli.ui import export
+
+    if export_format == "json":
+        return export.export_json_text(loaded)
+    write = export.export_markdown if export_format == "md" else export.export_html
+    text = write(loaded)
+    return text if text.endswith("\n") else text + "\n"
+
+
+def rename(options: RenameOptions) -> int:
+    """Give a session a name."""
+    import asyncio
+
+    name = " ".join(" ".join(options.name).split())
+    if not name:
+        raise UsageError("the name is empty", "give one: agent sessions rename ID NAME")
+    files = _files()
+    path = files.path_of(files.resolve(options.id))
+
+    async def change() -> None:
+        from agentcli.store.sqlite import SqliteStore
+
+        store = await SqliteStore.open(path)
+        try:
+            await store.set_title(name)
+        finally:
+            await store.aclose()
+
+    asyncio.run(change())
+    return 0
+
+
+def delete(options: DeleteOptions) -> int:
+    """Remove sessions for good."""
+    files = _files()
+    ids = [files.resolve(text) for text in options.ids]
+    if not options.yes:
+        if not is_terminal(sys.stdin):
+            raise UsageError("nobody can be asked whether to delete", "add --yes")
+        write_error_line(f"Delete {len(ids)} session(s) for good? [y/N]")
+        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+            write_error_line("nothing was deleted")
+            return 1
+    for session_id in ids:
+        files.delete(session_id)
+        write_error_line(f"deleted: {session_id}")
+    return 0
+
+
+def check(options: SomeIds) -> int:
+    """Prove sessions sound; exit code 1 when one is not."""
+    from agentcli.store.check import check as problems_of
+
+    as_json = options.as_json
+    files = _files()
+    wanted = options.ids or [info.id for info in files.list()]
+    ids = [text if not options.ids else files.resolve(text) for text in wanted]
+    found = {session_id: problems_of(files.path_of(session_id)) for session_id in ids}
+    if as_json:
+        print_json(
+            [{"id": key, "ok": not value, "problems": value} for key, value in found.items()]
+        )
+    else:
+        for session_id, problems in found.items():
+            write_out(f"{session_id}: {'ok' if not problems else ''}".rstrip() + "\n")
+            for problem in problems:
+                write_out(f"  {problem}\n")
+            if problems:
+                write_out(f"  mend it with: agent sessions repair {session_id}\n")
+    return 1 if any(found.values()) else 0
+
+
+def repair(options: IdArgument) -> int:
+    """Mend a damaged session; the damaged file is kept beside it."""
+    from agentcli.store.repair import repair as mend
+
+    files = _files()
+    path = files.path_of(_resolve_damaged(files, options.id))
+    report = mend(path)
+    if report.copy is None:
+        write_error_line("nothing was wrong with it")
+        return 0
+    write_error_line(f"mended: {report.messages} message(s); the damaged file is {report.copy}")
+    for line in report.lost:
+        write_error_line(f"lost: {line}")
+    return 0
+
+
+def _resolve_damaged(files: SessionFiles, text: str) -> str:
+    """An id is taken as it stands: a damaged file has no title to be found by."""
+    try:
+        if files.path_of(text).exists():
+            return text
+    except AgentError:
+        pass
+    return files.resolve(text)
+
+
+def reindex(options: EmptyOptions) -> int:
+    """Make the catalogue anew from the session files."""
+    del options
+    ensure_dir(Paths.from_env(os.environ).data_dir)
+    write_error_line(f"{_files().reindex()} session(s) indexed")
+    return 0
+
+
+def search(options: SearchOptions) -> int:
+    """Find text in all sessions."""
+    as_json = options.as_json
+    limit = number("--limit", options.limit, int)
+    hits = _files().search(" ".join(options.text), 50 if limit is None else limit)
+    if as_json:
+        print_json([{"id": hit.session_id, "seq": hit.seq, "excerpt": hit.excerpt} for hit in hits])
+    else:
+        rows = [(hit.session_id, str(hit.seq), hit.excerpt) for hit in hits]
+        print_table(("ID", "MESSAGE", "TEXT"), rows)
+    return 0 if hits else 1
+
+
+class SessionsGroup(PlainGroup):
+    """``agent sessions`` alone lists."""
+
+    default_command = "list"
+
+
+APP = new_app(
+    "List, show, search, export and mend sessions. Without a command: list.", SessionsGroup
+)
+add_command(APP, Spec("list", "All sessions, newest first."), ListOptions, list_)
+add_command(APP, Spec("show", "Print a session to read it."), ShowOptions, show)
+add_command(APP, Spec("search", "Find text in all sessions."), SearchOptions, search)
+add_command(
+    APP, Spec("export", "Write a session as JSON, Markdown or HTML."), ExportOptions, export_
+)
+add_command(APP, Spec("rename", "Give a session a name."), RenameOptions, rename)
+add_command(APP, Spec("delete", "Remove sessions for good."), DeleteOptions, delete)
+add_command(
+    APP, Spec("check", "Prove sessions sound; exit code 1 when one is not."), SomeIds, check
+)
+add_command(
+    APP, Spec("repair", "Mend a damaged session; the damaged file is kept."), IdArgument, repair
+)
+add_command(
+    APP, Spec("reindex", "Make the catalogue anew from the session files."), EmptyOptions, reindex
+)

@@ -1,0 +1,76 @@
+"""The three standard streams as they really are: closed, broken, in odd encodings (CLI-12).
+
+Law: a reader that went away (``| head -1``) ends the program quietly; a closed descriptor is
+never left free for a session file to take its number.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from io import TextIOWrapper
+from typing import IO
+
+_STDIN_FD, _STDOUT_FD = 0, 1
+
+
+def prepare_standard_streams() -> None:
+    """Make all three descriptors exist and no character unprintable. Call it first."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # the lowest free number is taken: exactly the one that is missing
+            os.open(os.devnull, os.O_RDWR)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def argument_text(argument: str) -> str:
+    """A command-line argument as clean text: bytes that are not UTF-8 become U+FFFD."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return os.fsencode(argument).decode("utf-8", "replace")
+    return argument
+
+
+def is_terminal(stream: IO[str] | None) -> bool:
+    """Whether ``stream`` is an open terminal."""
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:
+        return False
+
+
+def write_out(text: str) -> None:
+    """Write to stdout and flush; raises ``BrokenPipeError`` when the reader is gone."""
+    _write(sys.stdout, text)
+
+
+def write_error_line(text: str) -> None:
+    """One line to stderr; a stderr that is gone is nobody's problem."""
+    try:
+        _write(sys.stderr, text + "\n")
+    except OSError:
+        silence(sys.stderr)
+
+
+def _write(stream: IO[str] | None, text: str) -> None:
+    if stream is not None and not stream.closed:
+        stream.write(text)
+        stream.flush()
+
+
+def silence(stream: IO[str] | None) -> None:
+    """Point ``stream`` at /dev/null, so that the interpreter's last flush says nothing."""
+    if stream is None:
+        return
+    try:
+        descriptor = stream.fileno()
+    except (OSError, ValueError):
+        return
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, descriptor)
+    os.close(null)

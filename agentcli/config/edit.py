@@ -1,0 +1,97 @@
+"""Changing the user's file: comments and order stay, the write is atomic and 0600 (SEC-9)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from agentcli.config.keys import all_names, find_key, near_names
+from agentcli.config.paths import Paths, ensure_dir
+from agentcli.config.settings import validate
+from agentcli.config.toml_file import parse, read_text, split_key
+from agentcli.domain.errors import ConfigError, UsageError
+
+TEMPLATE = """\
+# Settings of agentcli. "agent config show" lists every key, its value and where it comes from.
+# model = "anthropic/claude-sonnet-4-5"
+# permission_mode = "default"
+
+# A server of your own that speaks the OpenAI protocol:
+# [providers.local]
+# kind = "openai"
+# base_url = "http://127.0.0.1:8000/v1"
+"""
+
+
+def set_value(paths: Paths, name: str, text: str) -> object:
+    """Set key ``name`` to the value that ``text`` stands for; returns the value.
+
+    Raises ``UsageError`` for an unknown key or an invalid value, ``ConfigError`` when the file
+    is unreadable or would not be valid afterwards; the file is then untouched.
+    """
+    path = split_key(name)
+    key = find_key(path)
+    if key is None:
+        raise unknown_key(name)
+    try:
+        value = key.parse(text)
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}", key.help) from error
+    before = read_text(paths.config_file) or ""
+    parse(before, paths.config_file)  # the error with line and column, before any change
+    after = _with_value(before, path, value)
+    validate(after, paths)
+    write(paths.config_file, after)
+    return value
+
+
+def unknown_key(name: str) -> UsageError:
+    """The error for a key that does not exist: near names, else all of them."""
+    near = near_names(split_key(name))
+    advice = f"did you mean {' or '.join(near)}?" if near else "keys: " + ", ".join(all_names())
+    return UsageError(f"unknown key {name}", advice)
+
+
+def _with_value(text: str, path: tuple[str, ...], value: object) -> str:
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    try:
+        document = tomlkit.parse(text)
+        table: Any = document
+        for index, part in enumerate(path[:-1]):
+            if part not in table:
+                # [providers] itself stays implicit: only the innermost table has a header
+                table[part] = tomlkit.table(is_super_table=index < len(path) - 2)
+            table = table[part]
+        table[path[-1]] = value
+        return tomlkit.dumps(document)
+    except (TOMLKitError, TypeError, AttributeError) as error:
+        advice = 'run "agent config edit" and set it by hand'
+        raise ConfigError(f"cannot set {'.'.join(path)} in this file: {error}", advice) from error
+
+
+def write(path: Path, text: str) -> None:
+    """Replace ``path`` by ``text`` at once: a reader sees the old file or the new, never a part.
+
+    A symbolic link is kept and its target replaced. Raises ``ConfigError``.
+    """
+    target = Path(os.path.realpath(path))
+    ensure_dir(target.parent)
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".config-", suffix=".tmp")
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(target)
+    except OSError as error:
+        if temporary:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+        reason = error.strerror or str(error)
+        raise ConfigError(f"cannot write {path}: {reason}", "nothing was changed") from error

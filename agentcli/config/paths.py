@@ -1,0 +1,111 @@
+"""Where everything we keep lives (CLI-10), and how it is made: 0700, on demand (SEC-9).
+
+``AGENTCLI_HOME`` moves all of it into one directory; without it the XDG base directories are
+used. Nothing is created by asking for a path.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentcli.domain.errors import ConfigError, PersistenceError
+
+_ADVICE = "set AGENTCLI_HOME to a directory that you can write to"
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The directories of one installation, absolute."""
+
+    config_dir: Path
+    data_dir: Path
+    state_dir: Path
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> Paths:
+        """Paths as ``env`` says; raises ``ConfigError`` when there is no home of any kind."""
+        own = env.get("AGENTCLI_HOME")
+        if own:
+            home = _absolute(own)
+            return cls(home, home, home)
+        return cls(
+            config_dir=_xdg(env, "XDG_CONFIG_HOME", ".config"),
+            data_dir=_xdg(env, "XDG_DATA_HOME", ".local/share"),
+            state_dir=_xdg(env, "XDG_STATE_HOME", ".local/state"),
+        )
+
+    @property
+    def config_file(self) -> Path:
+        """The user's settings."""
+        return self.config_dir / "config.toml"
+
+    @property
+    def instructions_file(self) -> Path:
+        """The user's own AGENTS.md, read in every project (CTX-1)."""
+        return self.config_dir / "AGENTS.md"
+
+    @property
+    def sessions_dir(self) -> Path:
+        """One SQLite file per session."""
+        return self.data_dir / "sessions"
+
+    @property
+    def catalogue_file(self) -> Path:
+        """The index over all sessions; can be rebuilt."""
+        return self.data_dir / "catalogue.db"
+
+    @property
+    def log_file(self) -> Path:
+        """What the program has to say to its developers."""
+        return self.state_dir / "agentcli.log"
+
+    @property
+    def history_file(self) -> Path:
+        """What was typed in the chat."""
+        return self.state_dir / "history"
+
+
+def ensure_dir(path: Path) -> Path:
+    """Create ``path`` (0700) and its parents if need be; raises ``PersistenceError``."""
+    try:
+        if not path.is_dir():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.mkdir(mode=0o700, exist_ok=True)
+            path.chmod(0o700)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise PersistenceError(f"cannot create {path}: {reason}", _ADVICE) from error
+    return path
+
+
+def _xdg(env: Mapping[str, str], variable: str, default: str) -> Path:
+    base = env.get(variable, "")
+    # the XDG base directory specification: relative paths are invalid and ignored
+    if base.startswith("/"):
+        return Path(base) / "agentcli"
+    return _home(env) / default / "agentcli"
+
+
+def _home(env: Mapping[str, str]) -> Path:
+    home = env.get("HOME", "")
+    if home.startswith("/"):
+        return Path(home)
+    try:
+        import pwd
+
+        entry = pwd.getpwuid(os.getuid()).pw_dir
+    except (ImportError, KeyError):
+        entry = ""
+    if not entry.startswith("/"):
+        raise ConfigError("there is no home directory: HOME is not set", _ADVICE)
+    return Path(entry)
+
+
+def _absolute(value: str) -> Path:
+    try:
+        return Path(value).expanduser().absolute()
+    except (RuntimeError, OSError) as error:
+        raise ConfigError(f"AGENTCLI_HOME={value} cannot be resolved: {error}", _ADVICE) from error

@@ -1,0 +1,232 @@
+"""``Settings``: what is set, and where each value comes from.
+
+Law: default < user file < environment < flags; a later one wins, key by key. Project files
+take no effect: a repository has no say before its directory is trusted (SEC-1). The result is
+plain frozen data; no validation library is imported on the way to the first request.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentcli.config.keys import KEYS, TABLES, Key, all_names, find_key, near_names
+from agentcli.config.paths import Paths
+from agentcli.config.toml_file import MEND, locate, parse, read_text
+from agentcli.domain.errors import ConfigError
+from agentcli.domain.ports import Effort
+from agentcli.domain.settings import PermissionMode, ProviderConfig
+
+ENVIRONMENT: Mapping[str, str] = {"AGENTCLI_MODEL": "model"}
+_SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_API_KEY", "_CREDENTIALS")
+_PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that can be set. ``sources`` tells for each key where its value comes from.
+
+    ``providers`` are those of the user's file: of their own, or changes to well-known ones (with
+    an empty ``kind``); ``env`` is the environment that all of this was read from, for keys and
+    addresses of providers. ``models`` overrides what the model table says: field of
+    ``ModelInfo`` -> value, by model id.
+    ``warnings`` are lines for the person: keys that mean nothing.
+    """
+
+    paths: Paths
+    model: str | None = None
+    fallback_models: tuple[str, ...] = ()
+    effort: Effort | None = None
+    permission_mode: PermissionMode = PermissionMode.DEFAULT
+    max_steps: int = 200
+    max_output_tokens: int | None = None
+    theme: str = "auto"
+    notifications: str = "bell"
+    editing_mode: str = "emacs"
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    tools_off: tuple[str, ...] = ()
+    providers: Mapping[str, ProviderConfig] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    models: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    values: Mapping[str, object] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values that must never be shown or stored: keys, tokens, passwords (SEC-9)."""
+        named = {config.key_env for config in self.providers.values()}
+        return tuple(
+            value
+            for name, value in self.env.items()
+            if value and (name in named or name.upper().endswith(_SECRET_NAMES))
+        )
+
+
+class _Layers:
+    """Values and their sources, the later layer over the earlier."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {name: key.default for name, key in KEYS.items()}
+        self.sources: dict[str, str] = dict.fromkeys(KEYS, "default")
+        self.tables: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in TABLES}
+        self.warnings: list[str] = []
+
+    def put(self, path: tuple[str, ...], value: object, source: str) -> None:
+        name = dotted(path)
+        if path[0] in TABLES:
+            self.tables[path[0]].setdefault(path[1], {})[path[2]] = value
+        self.values[name] = tuple(value) if isinstance(value, list) else value
+        self.sources[name] = source
+
+
+def load_settings(
+    paths: Paths, env: Mapping[str, str], flags: Mapping[str, object] | None = None
+) -> Settings:
+    """The settings in force; ``flags`` are values of the command line by key.
+
+    Raises ``ConfigError`` naming file, line and column of what is wrong.
+    """
+    layers = _Layers()
+    text = read_text(paths.config_file)
+    if text is not None:
+        _read_file(layers, text, paths)
+    for variable, name in ENVIRONMENT.items():
+        if value := env.get(variable, ""):
+            _put_checked(layers, name, value, f"{variable} (environment)")
+    for name, flag in (flags or {}).items():
+        if flag is not None:
+            _put_checked(layers, name, flag, "command line")
+    return _build(paths, layers, env)
+
+
+def validate(text: str, paths: Paths) -> tuple[str, ...]:
+    """Check the user's file in ``text``; returns warnings, raises ``ConfigError``."""
+    layers = _Layers()
+    _read_file(layers, text, paths)
+    return tuple(layers.warnings)
+
+
+def dotted(path: tuple[str, ...]) -> str:
+    """``path`` as it is written: parts that are not plain words are quoted."""
+    return ".".join(part if re.fullmatch(r"[\w-]+", part) else f'"{part}"' for part in path)
+
+
+def _put_checked(layers: _Layers, name: str, value: object, source: str) -> None:
+    listed = list(value) if isinstance(value, tuple) else value
+    problem = KEYS[name].check(listed)
+    if problem:
+        raise ConfigError(f"{source}: {name}: {problem}", "correct it or leave it out")
+    layers.put(tuple(name.split(".")), listed, source)
+
+
+def _read_file(layers: _Layers, text: str, paths: Paths) -> None:
+    where = paths.config_file
+
+    def refuse(path: tuple[str, ...], problem: str, advice: str = MEND) -> ConfigError:
+        line, column = locate(text, path)
+        return ConfigError(f"{where}:{line}:{column}: {dotted(path)}: {problem}", advice)
+
+    for path, value in _flatten(parse(text, where)):
+        key = find_key(path)
+        if key is None:
+            if _holds_keys(path):
+                raise refuse(path, f"expected a table, not {_type_name(value)}")
+            if path[0] == "providers" and path[-1] == "api_key":
+                advice = "put the key into an environment variable and name it: api_key_env"
+                raise refuse(path, "keys do not belong into this file", advice)
+            line, column = locate(text, path)
+            layers.warnings.append(
+                f"{where}:{line}:{column}: unknown key {dotted(path)}{_hint(path)}"
+            )
+            continue
+        problem = key.check(value)
+        if problem:
+            raise refuse(path, problem)
+        layers.put(path, value, f"{where}:{locate(text, path)[0]}")
+    for name in layers.tables["providers"]:
+        if not _PROVIDER_NAME.fullmatch(name):
+            problem = "a provider's name is made of small letters, digits, - and _"
+            raise refuse(("providers", name), problem)
+
+
+def _flatten(
+    table: Mapping[str, Any], prefix: tuple[str, ...] = ()
+) -> list[tuple[tuple[str, ...], Any]]:
+    """Leaves by path. An empty table is no leaf; a list is one."""
+    leaves: list[tuple[tuple[str, ...], Any]] = []
+    for name, value in table.items():
+        path = (*prefix, name)
+        if isinstance(value, dict) and find_key(path) is None:
+            leaves += _flatten(value, path)
+        else:
+            leaves.append((path, value))
+    return leaves
+
+
+def _holds_keys(path: tuple[str, ...]) -> bool:
+    """Whether ``path`` is where a table of known keys belongs."""
+    if path[0] in TABLES:
+        return len(path) <= 2  # noqa: PLR2004 - the table and the name in it
+    return any(name.startswith(".".join(path) + ".") for name in KEYS)
+
+
+def _hint(path: tuple[str, ...]) -> str:
+    near = near_names(path)
+    return f" - did you mean {' or '.join(near)}?" if near else " - see: agent config show"
+
+
+def _type_name(value: object) -> str:
+    names = {bool: "true or false", int: "a number", float: "a number", str: "a text"}
+    return names.get(type(value), "a list")
+
+
+def _providers(
+    env: Mapping[str, str], tables: Mapping[str, Mapping[str, str]]
+) -> dict[str, ProviderConfig]:
+    """A well-known provider that the file only changes has no kind: it keeps its own."""
+    return {
+        name: ProviderConfig(
+            name=name,
+            kind=table.get("kind", ""),
+            base_url=table.get("base_url", "").rstrip("/"),
+            key_env=table.get("api_key_env", ""),
+            api_key=env.get(table.get("api_key_env", ""), "").strip(),
+            needs_key="api_key_env" in table or "kind" not in table,
+        )
+        for name, table in tables.items()
+    }
+
+
+def _build(paths: Paths, layers: _Layers, env: Mapping[str, str]) -> Settings:
+    values = layers.values
+    effort = values["effort"]
+    return Settings(
+        paths=paths,
+        model=values["model"],
+        fallback_models=values["fallback_models"],
+        effort=Effort(effort) if effort else None,
+        permission_mode=PermissionMode(values["permission_mode"]),
+        max_steps=values["max_steps"],
+        max_output_tokens=values["max_output_tokens"],
+        theme=values["theme"],
+        notifications=values["notifications"],
+        editing_mode=values["editing_mode"],
+        allow=values["permissions.allow"],
+        ask=values["permissions.ask"],
+        deny=values["permissions.deny"],
+        tools_off=values["tools.off"],
+        providers=_providers(env, layers.tables["providers"]),
+        env=env,
+        models=layers.tables["models"],
+        values=values,
+        sources=layers.sources,
+        warnings=tuple(layers.warnings),
+    )
+
+
+__all__ = ["Key", "Settings", "all_names", "dotted", "load_settings", "validate"]
