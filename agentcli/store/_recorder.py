@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from agentcli.domain.errors import HistoryViolation
 from agentcli.domain.events import Outcome
@@ -23,7 +24,7 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.ports import RecordedResult, RunStatus
 from agentcli.domain.session import SessionInfo, SessionStatus
-from agentcli.store._codec import encode, to_column
+from agentcli.store._codec import encode, to_column, to_json
 
 TITLE_LENGTH = 80
 
@@ -67,11 +68,11 @@ def title_of(message: UserMessage) -> str:
 class Recorder:
     """The writes. ``price`` knows what a message cost, ``redact`` takes secrets out of text."""
 
-    __slots__ = ("_price", "_redact")
+    __slots__ = ("_price", "redact")
 
     def __init__(self, price: PriceOf | None, redact: Redact | None) -> None:
         self._price = price
-        self._redact: Redact = redact if redact is not None else lambda text: text
+        self.redact: Redact = redact if redact is not None else lambda text: text
 
     def session(self, db: sqlite3.Connection, info: SessionInfo) -> None:
         """The row that makes a file a session."""
@@ -80,7 +81,7 @@ class Recorder:
             " turns, model, parent_id) VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 info.id,
-                to_column(self._redact(info.title)),
+                to_column(self.redact(info.title)),
                 to_column(info.cwd),
                 info.created_at,
                 info.updated_at,
@@ -96,7 +97,7 @@ class Recorder:
         now = time.time()
         title = ""
         if message is not None:
-            title = self._redact(title_of(message))
+            title = self.redact(title_of(message))
         db.execute(
             "UPDATE session SET status = ?, detail = '', updated_at = ?, turns = turns + ?,"
             " title = CASE title WHEN '' THEN ? ELSE title END",
@@ -176,7 +177,7 @@ class Recorder:
         result = done.result
         parked = None
         if all(other.call_id != result.call_id for other in in_order):
-            parked = self._redact(encode(result, lambda data: put_blob(db, data))[1])
+            parked = self.redact(encode(result, lambda data: put_blob(db, data))[1])
         raw = None if done.raw is None else put_blob(db, self._redact_bytes(done.raw))
         changed = db.execute(
             "UPDATE tool_run SET status = ?, finished_at = ?, raw = ?, display = ?, result = ?"
@@ -185,7 +186,7 @@ class Recorder:
                 run_status_of(result).value,
                 now,
                 raw,
-                to_column(self._redact(done.display)),
+                to_column(self.redact(done.display)),
                 parked,
                 to_column(result.call_id),
             ),
@@ -215,7 +216,22 @@ class Recorder:
         """Something to show after the messages so far."""
         db.execute(
             "INSERT INTO note (after_seq, created_at, kind, text) VALUES (?, ?, ?, ?)",
-            (_last_seq(db), time.time(), kind, to_column(self._redact(text))),
+            (_last_seq(db), time.time(), kind, to_column(self.redact(text))),
+        )
+
+    def title(self, db: sqlite3.Connection, title: str) -> None:
+        """Name the session."""
+        db.execute("UPDATE session SET title = ?", (to_column(self.redact(title)),))
+
+    def state(self, db: sqlite3.Connection, key: str, value: Any) -> None:
+        """Store a JSON value under ``key``; ``None`` removes it."""
+        if value is None:
+            db.execute("DELETE FROM kv WHERE key = ?", (to_column(key),))
+            return
+        db.execute(
+            "INSERT INTO kv (key, value) VALUES (?, ?)"
+            " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+            (to_column(key), self.redact(to_json(value))),
         )
 
     def _append_result(self, db: sqlite3.Connection, result: ToolResult, now: float) -> None:
@@ -245,7 +261,7 @@ class Recorder:
         cursor = db.execute(
             "INSERT INTO message (seq, role, body, created_at)"
             " VALUES ((SELECT coalesce(max(seq), 0) + 1 FROM message), ?, ?, ?)",
-            (role, self._redact(body), now),
+            (role, self.redact(body), now),
         )
         return int(cursor.lastrowid or 0)
 
@@ -254,11 +270,11 @@ class Recorder:
     ) -> None:
         db.execute(
             "UPDATE session SET status = ?, detail = ?, updated_at = ?",
-            (status.value, to_column(self._redact(detail)), now),
+            (status.value, to_column(self.redact(detail)), now),
         )
 
     def _redact_bytes(self, data: bytes) -> bytes:
-        return self._redact(data.decode("latin-1")).encode("latin-1", "replace")
+        return self.redact(data.decode("latin-1")).encode("latin-1", "replace")
 
 
 def run_status_of(result: ToolResult) -> RunStatus:

@@ -27,7 +27,7 @@ from agentcli.domain.messages import (
 from agentcli.domain.ports import RecordedResult, ToolRun
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.store import _rows
-from agentcli.store._codec import to_column, to_json
+from agentcli.store._codec import to_column
 from agentcli.store._faults import fault
 from agentcli.store._file import SessionFile
 from agentcli.store._lock import live_owner
@@ -121,7 +121,7 @@ class SqliteStore:
         def fill(db: sqlite3.Connection) -> int:
             self._recorder.session(db, draft)
             for key, value in state.items():
-                _set(db, key, value)
+                self._recorder.state(db, key, value)
             return self._recorder.prompt(db, message)
 
         def create() -> int:
@@ -231,16 +231,14 @@ class SqliteStore:
         if self._draft is not None:
             self._draft_state[key] = value
             return
-        await self._write(lambda db: _set(db, key, value))
+        await self._write(lambda db: self._recorder.state(db, key, value))
 
     async def set_title(self, title: str) -> None:
         """Name the session."""
         if self._draft is not None:
             self._draft = replace(self._draft, title=title)
             return
-        await self._write(
-            lambda db: db.execute("UPDATE session SET title = ?", (to_column(title),))
-        )
+        await self._write(lambda db: self._recorder.title(db, title))
 
     async def set_model(self, model: str) -> None:
         """Remember the model that answers from now on (``provider/model``)."""
@@ -255,7 +253,7 @@ class SqliteStore:
         """Save ``text`` beside the session; the file's path, or ``None`` (FAIL-1)."""
         from agentcli.store._rescue import rescue
 
-        return await rescue(self.path, text)
+        return await rescue(self.path, self._recorder.redact(text))
 
     # --- one thread, one transaction, one kind of error ----------------------------------
 
@@ -291,14 +289,3 @@ def with_true_status(info: SessionInfo, path: Path, *, own: bool, live: bool) ->
     if alive:
         return info
     return replace(info, status=SessionStatus.CRASHED, detail=CRASH_DETAIL)
-
-
-def _set(db: sqlite3.Connection, key: str, value: Any) -> None:
-    if value is None:
-        db.execute("DELETE FROM kv WHERE key = ?", (to_column(key),))
-        return
-    db.execute(
-        "INSERT INTO kv (key, value) VALUES (?, ?)"
-        " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        (to_column(key), to_json(value)),
-    )
