@@ -1,0 +1,287 @@
+"""Which providers there are, as data, and how one is made ready.
+
+Law: only the chosen provider's module is imported; a key comes from the environment or the
+person's configuration and goes nowhere else. To add a provider: one file ``<name>.py`` here that
+exports ``PROVIDER`` (a function from ``ProviderConfig`` to ``Provider``) and ``SPEC``; it is found
+by its name. A server that speaks a known protocol needs no code: one row below, or
+``[providers.NAME]`` in the configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from agentcli.domain.errors import ConfigError
+from agentcli.domain.ports import Provider
+from agentcli.domain.settings import ProviderConfig
+
+OFFLINE_MODEL = "offline/assistant"
+_HERE = Path(__file__).parent
+_OLLAMA_PORT = 11434
+
+
+class ProviderSpec(NamedTuple):
+    """A provider that needs no configuration. ``kind`` names the module that speaks to it.
+
+    ``key_envs``: the first that is set wins. An empty ``default_model`` means that one has to be
+    named. ``base_env`` may replace ``base_url``.
+    """
+
+    kind: str
+    base_url: str = ""
+    key_envs: tuple[str, ...] = ()
+    base_env: str = ""
+    default_model: str = ""
+    needs_key: bool = True
+    is_local: bool = False
+
+
+def _local(base_url: str, base_env: str, key_env: str) -> ProviderSpec:
+    return ProviderSpec("openai", base_url, (key_env,), base_env, needs_key=False, is_local=True)
+
+
+# In the order in which a default is looked for.
+BUILT_IN: dict[str, ProviderSpec] = {
+    "anthropic": ProviderSpec(
+        "anthropic",
+        "https://api.anthropic.com",
+        ("ANTHROPIC_API_KEY",),
+        "ANTHROPIC_BASE_URL",
+        "claude-sonnet-5-5",
+    ),
+    "openai": ProviderSpec(
+        "openai",
+        "https://api.openai.com/v1",
+        ("OPENAI_API_KEY",),
+        "OPENAI_BASE_URL",
+        "gpt-6-sol",
+    ),
+    "gemini": ProviderSpec(
+        "openai",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        "GEMINI_BASE_URL",
+        "gemini-3.6-flash",
+    ),
+    "openrouter": ProviderSpec(
+        "openai",
+        "https://openrouter.ai/api/v1",
+        ("OPENROUTER_API_KEY",),
+        "OPENROUTER_BASE_URL",
+        "anthropic/claude-sonnet-5.5",
+    ),
+    "mistral": ProviderSpec(
+        "openai",
+        "https://api.mistral.ai/v1",
+        ("MISTRAL_API_KEY",),
+        "MISTRAL_BASE_URL",
+        "mistral-medium-latest",
+    ),
+    "deepseek": ProviderSpec(
+        "openai",
+        "https://api.deepseek.com/v1",
+        ("DEEPSEEK_API_KEY",),
+        "DEEPSEEK_BASE_URL",
+        "deepseek-v4-pro",
+    ),
+    "xai": ProviderSpec(
+        "openai", "https://api.x.ai/v1", ("XAI_API_KEY",), "XAI_BASE_URL", "grok-4.6"
+    ),
+    "groq": ProviderSpec(
+        "openai",
+        "https://api.groq.com/openai/v1",
+        ("GROQ_API_KEY",),
+        "GROQ_BASE_URL",
+        "openai/gpt-oss-120b",
+    ),
+    "moonshot": ProviderSpec(
+        "openai", "https://api.moonshot.ai/v1", ("MOONSHOT_API_KEY",), "MOONSHOT_BASE_URL"
+    ),
+    "together": ProviderSpec(
+        "openai", "https://api.together.xyz/v1", ("TOGETHER_API_KEY",), "TOGETHER_BASE_URL"
+    ),
+    "cerebras": ProviderSpec(
+        "openai", "https://api.cerebras.ai/v1", ("CEREBRAS_API_KEY",), "CEREBRAS_BASE_URL"
+    ),
+    "ollama": _local(f"http://127.0.0.1:{_OLLAMA_PORT}/v1", "OLLAMA_HOST", "OLLAMA_API_KEY"),
+    "lmstudio": _local("http://127.0.0.1:1234/v1", "LMSTUDIO_BASE_URL", "LMSTUDIO_API_KEY"),
+    "vllm": _local("http://127.0.0.1:8000/v1", "VLLM_BASE_URL", "VLLM_API_KEY"),
+    "llamacpp": _local("http://127.0.0.1:8080/v1", "LLAMACPP_BASE_URL", "LLAMACPP_API_KEY"),
+    "scripted": ProviderSpec(
+        "scripted",
+        base_env="AGENTCLI_SCRIPT",
+        default_model="script",
+        needs_key=False,
+        is_local=True,
+    ),
+    "offline": ProviderSpec("offline", default_model="assistant", needs_key=False, is_local=True),
+}
+
+
+def module_names() -> frozenset[str]:
+    """The provider modules in this package, by name, without importing any."""
+    return frozenset(path.stem for path in _HERE.glob("*.py") if not path.stem.startswith("_"))
+
+
+def provider_names(custom: Iterable[str] = ()) -> tuple[str, ...]:
+    """Every provider that can be named: built in, found as a module, or configured."""
+    known = dict.fromkeys(BUILT_IN)
+    known.update(dict.fromkeys(sorted(module_names())))
+    known.update(dict.fromkeys(custom))
+    return tuple(known)
+
+
+def is_provider(name: str, custom: Iterable[str] = ()) -> bool:
+    """Whether ``name`` can be named as a provider."""
+    return name in BUILT_IN or name in custom or name in module_names()
+
+
+def spec_of(name: str) -> ProviderSpec | None:
+    """The row of a provider that needs no configuration, or ``None``."""
+    row = BUILT_IN.get(name)
+    if row is None and name in module_names():
+        found = getattr(import_module(f"{__package__}.{name}"), "SPEC", None)
+        row = found if isinstance(found, ProviderSpec) else ProviderSpec(name, needs_key=False)
+    return row
+
+
+def provider_config(
+    name: str, env: Mapping[str, str], custom: Mapping[str, ProviderConfig]
+) -> ProviderConfig:
+    """How to reach provider ``name``: configuration first, then environment, then the built-in row.
+
+    Raises ``ConfigError`` for an unknown provider, an unknown kind or an unusable address. A
+    missing key is not an error here; it is one when a request is made.
+    """
+    spec = spec_of(name)
+    own = custom.get(name)
+    if own is None and spec is None:
+        raise unknown_provider(name, custom)
+    row = spec or ProviderSpec(own.kind if own else name)
+    config = own or ProviderConfig(name, row.kind, needs_key=row.needs_key)
+    kind = config.kind or row.kind
+    if kind not in module_names():
+        kinds = ", ".join(sorted(module_names()))
+        raise ConfigError(
+            f"provider {name!r} has the unknown kind {kind!r}", f"use one of: {kinds}"
+        )
+    base_url = config.base_url or _base_from(row, env) or row.base_url
+    key_env, api_key = _key_from(config, row, env)
+    if spec is None:
+        needs_key = config.needs_key and bool(key_env or api_key)
+    else:
+        needs_key = config.needs_key and _asks_for_key(row, base_url)
+    if kind in {"anthropic", "openai"}:
+        _check_url(name, base_url, row.base_env)
+    return replace(
+        config,
+        name=name,
+        kind=kind,
+        base_url=base_url,
+        key_env=key_env,
+        api_key=api_key,
+        needs_key=needs_key,
+    )
+
+
+def _key_from(config: ProviderConfig, row: ProviderSpec, env: Mapping[str, str]) -> tuple[str, str]:
+    if config.api_key.strip():
+        return config.key_env, config.api_key.strip()
+    names = (config.key_env,) if config.key_env else row.key_envs
+    for name in names:
+        if value := env.get(name, "").strip():
+            return name, value
+    return (names[0] if names else ""), ""
+
+
+def _asks_for_key(row: ProviderSpec, base_url: str) -> bool:
+    """Chat Completions at another address than the provider's own may need no key."""
+    if row.kind != "openai" or not row.base_url:
+        return row.needs_key
+    return row.needs_key and urlsplit(base_url).hostname == urlsplit(row.base_url).hostname
+
+
+def _base_from(row: ProviderSpec, env: Mapping[str, str]) -> str:
+    value = env.get(row.base_env, "").strip() if row.base_env else ""
+    return ollama_url(value) if value and row.base_env == "OLLAMA_HOST" else value
+
+
+def ollama_url(value: str) -> str:
+    """The URL that ``OLLAMA_HOST`` means: scheme, host and port are each optional.
+
+    An address that a server listens at everywhere (``0.0.0.0``) is reached on this machine.
+    """
+    has_scheme = "://" in value
+    parts = urlsplit(value if has_scheme else f"http://{value}")
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    host = parts.hostname or "127.0.0.1"
+    host = "127.0.0.1" if host in {"0.0.0.0", "::"} else host  # noqa: S104 - compared, not bound
+    host = f"[{host}]" if ":" in host else host
+    if port is None and not has_scheme:
+        port = _OLLAMA_PORT
+    path = parts.path.rstrip("/") or "/v1"
+    return f"{parts.scheme}://{host}{f':{port}' if port else ''}{path}"
+
+
+def _check_url(name: str, base_url: str, base_env: str) -> None:
+    where = f"set base_url of [providers.{name}]" + (f" or {base_env}" if base_env else "")
+    if not base_url:
+        raise ConfigError(f"provider {name!r} has no base_url", where)
+    try:
+        parts = urlsplit(base_url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        _ = parts.port
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ConfigError(
+            f"the base URL of provider {name!r} is not an http or https address",
+            f"{where}, for example to https://host.example/v1",
+        )
+
+
+def unknown_provider(name: str, custom: Iterable[str] = ()) -> ConfigError:
+    """The error for a provider that does not exist; names the ones that are spelled alike."""
+    from difflib import get_close_matches
+
+    names = provider_names(custom)
+    near = get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}"
+    return ConfigError(f"there is no provider {name!r}", hint)
+
+
+def create(config: ProviderConfig) -> Provider:
+    """The provider that ``config`` describes; imports its module."""
+    factory: Callable[[ProviderConfig], Provider] = import_module(
+        f"{__package__}.{config.kind}"
+    ).PROVIDER
+    return factory(config)
+
+
+def has_key(name: str, env: Mapping[str, str], custom: Mapping[str, ProviderConfig]) -> bool:
+    """Whether a key for the provider is at hand."""
+    row = spec_of(name) or ProviderSpec(name)
+    own = custom.get(name)
+    config = own or ProviderConfig(name, row.kind)
+    return bool(_key_from(config, row, env)[1])
+
+
+def default_model(env: Mapping[str, str], custom: Mapping[str, ProviderConfig]) -> str:
+    """``provider/model`` of the first provider with a key, else the offline assistant (CLI-10).
+
+    Servers on this machine are not looked for here: that takes a network request.
+    """
+    if env.get("AGENTCLI_SCRIPT", "").strip():
+        return "scripted/script"
+    for name, row in BUILT_IN.items():
+        if row.default_model and row.needs_key and has_key(name, env, custom):
+            return f"{name}/{row.default_model}"
+    return OFFLINE_MODEL

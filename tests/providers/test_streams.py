@@ -1,0 +1,127 @@
+"""Recorded replies of the real services decode alike however their bytes are cut."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcli.domain.messages import AssistantMessage, StopReason, TextPart
+from agentcli.providers import anthropic, openai
+from agentcli.providers._base import StreamDecoder
+from agentcli.providers._errors import Endpoint
+from tests.providers.streams import SUITES, cuts, decode, fold
+
+STREAMS = SUITES / "streams"
+DECODERS = {
+    "anthropic.messages": anthropic.Decoder,
+    "openai.chat.completions": openai.Decoder,
+}
+pytestmark = pytest.mark.spec("STR-8")
+
+
+def recorded() -> list[Any]:
+    index = STREAMS / "index.json"
+    if not index.exists():
+        return [pytest.param(None, marks=pytest.mark.skip(reason=f"{STREAMS} is not here"))]
+    return [pytest.param(row, id=row["file"]) for row in json.loads(index.read_text())]
+
+
+def decoder_for(api: str) -> StreamDecoder:
+    return DECODERS[api](Endpoint("p", "http://host"))
+
+
+def message_of(api: str, chunks: list[bytes]) -> AssistantMessage | None:
+    decoder = decoder_for(api)
+    message = fold(decode(decoder, chunks))
+    assert decoder.failure is None
+    return message
+
+
+def json_events(path: Path) -> list[dict[str, Any]]:
+    lines = path.read_text().splitlines()
+    data = [line[5:].strip() for line in lines if line.startswith("data:")]
+    return [json.loads(item) for item in data if item != "[DONE]"]
+
+
+def plain_text(path: Path, api: str) -> str:
+    """The text of the first choice, gathered the simplest way that can be right."""
+    text = ""
+    for event in json_events(path):
+        if api == "anthropic.messages":
+            delta = event.get("delta", {})
+            text += delta.get("text", "") if delta.get("type") == "text_delta" else ""
+        else:
+            for choice in event["choices"]:
+                if choice["index"] == 0:
+                    delta = choice["delta"]
+                    text += (delta.get("content") or "") + (delta.get("refusal") or "")
+    return text
+
+
+@pytest.mark.parametrize("row", recorded())
+def test_a_recorded_reply_is_the_same_message_for_every_chunking(row: dict[str, Any]) -> None:
+    path = STREAMS / row["file"]
+    data = path.read_bytes()
+    whole = message_of(row["api"], [data])
+    assert whole is not None
+    assert whole.text == plain_text(path, row["api"])
+    for name, chunks in cuts(data).items():
+        assert message_of(row["api"], chunks) == whole, name
+
+
+@pytest.mark.parametrize("row", recorded())
+def test_line_ends_do_not_matter(row: dict[str, Any]) -> None:
+    data = (STREAMS / row["file"]).read_bytes()
+    for end in (b"\r\n", b"\r"):
+        changed = data.replace(b"\n", end)
+        assert message_of(row["api"], [changed]) == message_of(row["api"], [data])
+
+
+@pytest.mark.parametrize("row", recorded())
+def test_no_cut_anywhere_makes_a_message_or_a_crash(row: dict[str, Any]) -> None:
+    data = (STREAMS / row["file"]).read_bytes().rstrip()
+    whole = message_of(row["api"], [data])
+    step = max(1, len(data) // 60)
+    for end in range(0, len(data) - 1, step):
+        cut = message_of(row["api"], [data[:end]])
+        # A finish reason is enough for Chat Completions, where [DONE] may be missing.
+        assert cut is None or (row["api"] == "openai.chat.completions" and cut.parts == whole.parts)
+
+
+@pytest.mark.spec("LOOP-12")
+def test_a_call_cut_by_the_output_limit_stays_unreadable() -> None:
+    path = STREAMS / "anthropic_sdk/incomplete_partial_json_response.sse"
+    if not path.exists():
+        pytest.skip("no recorded streams")
+    message = message_of("anthropic.messages", [path.read_bytes()])
+    assert message is not None
+    assert message.stop_reason is StopReason.MAX_TOKENS
+    [call] = message.tool_calls
+    assert call.name == "make_file"
+    assert call.arguments == {}
+    assert call.malformed is not None
+    assert call.malformed.startswith('{"filename": "taxes.txt')
+
+
+def test_parallel_calls_are_told_apart() -> None:
+    path = STREAMS / "openai_python/f82268f2fefd.sse"
+    if not path.exists():
+        pytest.skip("no recorded streams")
+    message = message_of("openai.chat.completions", [path.read_bytes()])
+    assert message is not None
+    assert message.stop_reason is StopReason.TOOL_USE
+    assert [call.name for call in message.tool_calls] == ["GetWeatherArgs", "get_stock_price"]
+    assert all(call.arguments and call.malformed is None for call in message.tool_calls)
+
+
+def test_a_refusal_is_text_with_its_own_stop_reason() -> None:
+    path = STREAMS / "openai_python/173417d55340.sse"
+    if not path.exists():
+        pytest.skip("no recorded streams")
+    message = message_of("openai.chat.completions", [path.read_bytes()])
+    assert message is not None
+    assert message.stop_reason is StopReason.REFUSAL
+    assert isinstance(message.parts[0], TextPart)
