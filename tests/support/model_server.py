@@ -131,6 +131,11 @@ class ModelServer:
         with self._changed:
             self._script.extend(replies)
 
+    def restart(self, *replies: Scripted) -> None:
+        """Forget what is left of the script and begin another."""
+        with self._changed:
+            self._script[:] = replies
+
     @property
     def left_to_say(self) -> int:
         """Replies of the script that nobody has asked for yet."""
