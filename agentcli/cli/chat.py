@@ -9,7 +9,8 @@ from agentcli.cli.argv import COMMANDS
 from agentcli.cli.commands import PlainCommand, Spec, add_command, new_app
 from agentcli.cli.exit_codes import epilog
 from agentcli.cli.options import PromptArgument, RunOptions, SharedOptions
-from agentcli.cli.streams import is_terminal, write_out
+from agentcli.cli.streams import is_terminal
+from agentcli.cli.version import print_version
 
 
 class ChatOptions(SharedOptions, PromptArgument):
@@ -38,14 +39,6 @@ def chat(options: ChatOptions) -> int:
     from agentcli.cli.interactive import talk
 
     return talk(options, " ".join(options.prompt or ()))
-
-
-def print_version() -> int:
-    """Say who we are: other programs are called ``agent`` too (CLI-1)."""
-    from agentcli import __version__
-
-    write_out(f"agentcli {__version__}\n")
-    return 0
 
 
 APP = new_app("")

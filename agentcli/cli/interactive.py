@@ -1,13 +1,22 @@
-"""The chat's start and end: settings in, the loop of ``repl`` in between, an exit code out."""
+"""The chat's start and end: options become a ``ChatHost``, the loop of ``repl`` does the rest."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentcli.app.compose import SessionOptions, list_sessions, open_session
 from agentcli.cli.session_request import prepare_settings, session_options
+from agentcli.config.settings import Settings
+from agentcli.domain.ports import Approver
+from agentcli.domain.session import SessionInfo
+from agentcli.domain.tools import Asker
 
 if TYPE_CHECKING:
+    from agentcli.app.session import Session
     from agentcli.cli.options import SharedOptions
 
 
@@ -16,5 +25,57 @@ def talk(options: SharedOptions, first_prompt: str) -> int:
     from agentcli.repl.loop import run_chat
 
     settings = prepare_settings(options)
-    request = session_options(options, interactive=True)
-    return asyncio.run(run_chat(settings, request, first_prompt))
+    host = Host(settings, session_options(options, interactive=True))
+    return asyncio.run(run_chat(host, first_prompt))
+
+
+class Host:
+    """Opens sessions for the chat as the command line asked for them."""
+
+    def __init__(self, settings: Settings, request: SessionOptions) -> None:
+        self._settings = settings
+        self._request = request
+
+    @property
+    def cwd(self) -> Path:
+        """The directory the chat works in."""
+        return self._request.cwd
+
+    @property
+    def history_file(self) -> Path | None:
+        """Where typed prompts are remembered; nowhere with ``--no-session``."""
+        return None if self._request.no_session else self._settings.paths.history_file
+
+    async def open_first(self, approver: Approver, asker: Asker) -> Session:
+        """The session that the command line asks for, else the newest interrupted one (REC-4)."""
+        return await open_session(self._settings, self._request, approver, asker)
+
+    async def open_new(self, approver: Approver, asker: Asker) -> Session:
+        """A new session."""
+        request = replace(self._request, new=True, resume=None, continue_latest=False, fork=False)
+        return await open_session(self._settings, request, approver, asker)
+
+    async def open_existing(self, session_id: str, approver: Approver, asker: Asker) -> Session:
+        """An earlier session, by id, its beginning, or name."""
+        request = replace(
+            self._request,
+            resume=session_id,
+            new=False,
+            continue_latest=False,
+            fork=False,
+            no_session=False,
+        )
+        return await open_session(self._settings, request, approver, asker)
+
+    async def list_sessions(self) -> Sequence[SessionInfo]:
+        """All sessions, the most recently used first."""
+        return await list_sessions(self._settings)
+
+    def known_models(self) -> Sequence[str]:
+        """Models that can be chosen: those of providers with a key first."""
+        from agentcli.cli.models import is_ready
+        from agentcli.providers._models import known_models
+
+        infos = known_models()
+        ready = {name: is_ready(self._settings, name) for name in {i.provider for i in infos}}
+        return [info.id for info in sorted(infos, key=lambda info: not ready[info.provider])]

@@ -50,7 +50,7 @@ def models(options: ModelsOptions) -> int:
                     "cache_write_price": info.cache_write_price,
                     "supports_images": info.supports_images,
                     "supports_thinking": info.supports_thinking,
-                    "ready": _ready(settings, info.provider),
+                    "ready": is_ready(settings, info.provider),
                     "default": info.id == default,
                 }
                 for info in infos
@@ -65,7 +65,7 @@ def models(options: ModelsOptions) -> int:
             _tokens(info.max_output_tokens),
             _price(info.input_price),
             _price(info.output_price),
-            "yes" if _ready(settings, info.provider) else "no key",
+            "yes" if is_ready(settings, info.provider) else "no key",
         )
         for info in infos
     ]
@@ -96,7 +96,8 @@ def _infos(settings: Settings, default: str) -> list[ModelInfo]:
     return [model_info(settings, *name.split("/", 1)) for name in ids]
 
 
-def _ready(settings: Settings, provider: str) -> bool:
+def is_ready(settings: Settings, provider: str) -> bool:
+    """Whether the provider can be used now: its key is there, or it needs none."""
     from agentcli.providers._registry import has_key, provider_config
 
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from agentcli.cli.commands import Spec, add_command, new_app
 from agentcli.cli.exit_codes import epilog
 from agentcli.cli.options import PromptArgument, RunOptions
+from agentcli.cli.version import print_version
 
 
 class RunCommand(RunOptions, PromptArgument):
@@ -14,8 +15,6 @@ class RunCommand(RunOptions, PromptArgument):
 def run(options: RunCommand) -> int:
     """Answer one prompt; returns the exit code of CLI-6."""
     if options.version:
-        from agentcli.cli.chat import print_version
-
         return print_version()
     options.check()
     from agentcli.cli.one_shot import OneShot

@@ -1,0 +1,83 @@
+"""What each way of starting imports: asserted on ``sys.modules``, not on a clock (DESIGN)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import agent_env
+from tests.support.model_server import ModelServer
+
+HEAVY = {"httpx", "pydantic", "prompt_toolkit", "aiosqlite", "rich", "pygments", "tomlkit"}
+# notes which modules are there when the first connection is made, and at the end
+PROBE = """
+import json, os, sys
+def note(name):
+    path = os.environ["PROBE"] + name
+    if not os.path.exists(path):
+        with open(path, "w") as file:
+            json.dump(sorted(sys.modules), file)
+def hook(event, args):
+    if event == "socket.connect":
+        note("connect")
+sys.addaudithook(hook)
+sys.argv = ["agent", *sys.argv[1:]]
+from agentcli.cli.entry import main
+try:
+    main()
+finally:
+    note("end")
+"""
+
+
+def modules(tmp_path: Path, when: str, *args: str, env: dict[str, str] | None = None) -> set[str]:
+    env = {**(env or agent_env()), "PROBE": str(tmp_path / "modules-")}
+    subprocess.run(
+        [sys.executable, "-c", PROBE, *args],
+        env=env,
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=20,
+        check=False,
+    )
+    return set(json.loads((tmp_path / f"modules-{when}").read_text()))
+
+
+@pytest.mark.spec("CLI-1")
+def test_version_imports_not_even_the_command_line(tmp_path: Path) -> None:
+    found = modules(tmp_path, "end", "--version")
+    assert not found & (HEAVY | {"typer", "asyncio", "agentcli.cli.main"})
+
+
+@pytest.mark.spec("CLI-11")
+@pytest.mark.parametrize(
+    "args",
+    [("--help",), ("run", "--help"), ("models", "--help"), ("completions", "bash")],
+    ids=" ".join,
+)
+def test_help_and_completion_import_no_heavy_library(tmp_path: Path, args: tuple[str, ...]) -> None:
+    found = modules(tmp_path, "end", *args) & (HEAVY | {"sqlite3"})
+    assert not found
+
+
+@pytest.mark.spec("CLI-11")
+def test_a_usage_error_imports_no_heavy_library(tmp_path: Path) -> None:
+    assert not modules(tmp_path, "end", "run", "--maxturns", "3") & (HEAVY | {"asyncio"})
+
+
+@pytest.mark.spec("CLI-2")
+def test_one_shot_sends_its_request_before_it_imports_what_only_the_answer_needs(
+    tmp_path: Path,
+) -> None:
+    with ModelServer(["hello"]) as server:
+        found = modules(tmp_path, "connect", "run", "hi", env=agent_env(server))
+        assert len(server.requests) == 1
+    unwanted = found & (HEAVY - {"httpx"} | {"mcp", "tomllib", "pathspec", "click"})
+    assert not unwanted
+    tools = {name for name in found if name.startswith("agentcli.tools.")}
+    assert tools <= {"agentcli.tools._registry"}
