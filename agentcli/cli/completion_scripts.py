@@ -11,7 +11,7 @@ from agentcli.cli.tree import CommandInfo, OptionInfo, all_commands
 SHELLS = ("bash", "zsh", "fish")
 FILE_NAMES = {"bash": "agent.bash", "zsh": "_agent", "fish": "agent.fish"}
 _NAMES = ("agent", "agentcli")
-_DIRECTORIES = {"--cd", "--add-dir"}
+_ZSH_ACTIONS = {"DIR": "_directories", "FILE": "_files"}
 
 
 def script(shell: str) -> str:
@@ -28,17 +28,19 @@ def _values(option: OptionInfo) -> list[str]:
     return []
 
 
-def _takes_directory(option: OptionInfo) -> bool:
-    return any(name in _DIRECTORIES for name in option.names)
-
-
 # --- bash ----------------------------------------------------------------------------------
 
 
 def _bash(commands: list[CommandInfo]) -> str:
-    valued = sorted({n for c in commands for o in c.options if o.takes_value for n in o.names})
+    valued = sorted({name for c in commands for o in _valued(c) for name in o.names})
+    where = "\n".join(
+        f"          '{'/'.join(command.words)}') where='{'/'.join(command.words)}' ;;"
+        for command in commands
+        if command.words
+    )
+    values = "\n".join(line for command in commands for line in _bash_values(command))
     cases = "\n".join(
-        f"    '{' '.join(command.words)}')\n"
+        f"    '{'/'.join(command.words)}')\n"
         f"      options='{' '.join(name for o in command.options for name in o.names)}'\n"
         f"      commands='{' '.join(command.commands)}' ;;"
         for command in commands
@@ -57,13 +59,13 @@ _agentcli_complete() {{
       {"|".join(valued)}) skip=1 ;;
       -*) ;;
       *)
-        case "$where $word" in
-{_bash_paths(commands)}
+        case "${{where:+$where/}}$word" in
+{where}
         esac ;;
     esac
   done
-  case "$previous" in
-{_bash_values(commands)}
+  case "$where $previous" in
+{values}
   esac
   case "$where" in
 {cases}
@@ -78,31 +80,23 @@ complete -o filenames -F _agentcli_complete {" ".join(_NAMES)}
 """
 
 
-def _bash_paths(commands: list[CommandInfo]) -> str:
-    paths = [command.words for command in commands if command.words]
-    return "\n".join(
-        f"          '{' '.join(('', *words) if len(words) == 1 else words)}')"
-        f" where='{' '.join(words)}' ;;"
-        for words in paths
-    )
+def _valued(command: CommandInfo) -> list[OptionInfo]:
+    """Options that take the next word; ``--resume`` may, and is left out."""
+    return [o for o in command.options if o.takes_value and "--resume" not in o.names]
 
 
-def _bash_values(commands: list[CommandInfo]) -> str:
-    lines: dict[str, str] = {}
-    for option in (option for command in commands for option in command.options):
-        pattern = "|".join(option.names)
+def _bash_values(command: CommandInfo) -> list[str]:
+    where = "/".join(command.words)
+    lines = []
+    for option in _valued(command):
+        pattern = "|".join(f"'{where} {name}'" for name in option.names)
         if values := _values(option):
-            words = f'compgen -W "{" ".join(values)}" -- "$current"'
-        elif _takes_directory(option):
-            words = 'compgen -d -- "$current"'
-        elif option.takes_value:
-            words = 'compgen -f -- "$current"'
+            found = f'$(compgen -W "{" ".join(values)}" -- "$current")'
         else:
-            continue
-        if option.names == ("-r", "--resume"):
-            continue
-        lines.setdefault(pattern, f"    {pattern}) COMPREPLY=($({words})); return ;;")
-    return "\n".join(lines.values())
+            kind = {"DIR": "-d", "FILE": "-f"}.get(option.metavar)
+            found = f'$(compgen {kind} -- "$current")' if kind else ""
+        lines.append(f"    {pattern}) COMPREPLY=({found}); return ;;")
+    return lines
 
 
 # --- zsh -----------------------------------------------------------------------------------
@@ -174,8 +168,7 @@ def _zsh_options(command: CommandInfo) -> str:
         value = ""
         if option.takes_value:
             values = _values(option)
-            action = f"({' '.join(values)})" if values else "_files"
-            action = "_directories" if _takes_directory(option) else action
+            action = f"({' '.join(values)})" if values else _ZSH_ACTIONS.get(option.metavar, " ")
             optional = "::" if "--resume" in option.names else ":"
             value = f"{optional}{_zsh_quoted(option.metavar.lower())}:{action}"
         lines += [f"    '*{name}[{text}]{value}' \\" for name in option.names]
@@ -230,10 +223,10 @@ def _fish_option(program: str, condition: str, option: OptionInfo) -> str:
         values = _values(option)
         if values:
             parts.append(f"-x -a '{' '.join(values)}'")
-        elif _takes_directory(option):
+        elif option.metavar == "DIR":
             parts.append("-x -a '(__fish_complete_directories)'")
         else:
-            parts.append("-r")
+            parts.append("-r" if option.metavar == "FILE" else "-x")
     parts.append(f"-d '{_fish_quoted(option.help)}'")
     return " ".join(parts)
 

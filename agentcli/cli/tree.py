@@ -65,6 +65,11 @@ def _columns(width: str) -> Iterator[None]:
             os.environ["COLUMNS"] = before
 
 
+def _names(spellings: list[str]) -> tuple[str, ...]:
+    """As declared; those of ``--help`` come from a set and are put in order."""
+    return tuple(sorted(spellings) if "--help" in spellings else spellings)
+
+
 def _children(command: Any) -> dict[str, Any]:
     children: dict[str, Any] = getattr(command, "commands", {})
     return children
@@ -74,7 +79,7 @@ def _info(words: tuple[str, ...], command: Any) -> CommandInfo:
     with command.make_context("agent", [], resilient_parsing=True) as context:
         options = tuple(
             OptionInfo(
-                names=tuple(param.opts),
+                names=_names(param.opts),
                 help=(param.help or "").split("  [")[0],
                 takes_value=not param.is_flag and not param.count,
                 metavar=param.metavar or "",
