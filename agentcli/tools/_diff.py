@@ -1,0 +1,95 @@
+"""What a change amounts to: a unified diff for the person, line counts for the summary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from agentcli.tools._text import Line, decode, split_lines
+
+_CONTEXT = 3
+_MAX_COMPARED_LINES = 5_000
+_MAX_DIFF_CHARS = 200_000
+
+_Opcode = tuple[str, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """A unified diff of one file and the numbers of lines added and removed."""
+
+    text: str
+    added: int
+    removed: int
+
+    @property
+    def counts(self) -> str:
+        """``+3 -1``."""
+        return f"+{self.added} -{self.removed}"
+
+
+def diff_bytes(old_name: str, new_name: str, before: bytes | None, after: bytes | None) -> Diff:
+    """The diff of two contents; ``None`` is a file that does not exist."""
+    old, new = decode(before or b""), decode(after or b"")
+    if old is None or new is None:
+        return Diff(f"Binary files {old_name} and {new_name} differ\n", 0, 0)
+    old_label = "/dev/null" if before is None else f"a/{old_name}"
+    new_label = "/dev/null" if after is None else f"b/{new_name}"
+    return diff_lines(old_label, new_label, split_lines(old.text), split_lines(new.text))
+
+
+def diff_lines(old_label: str, new_label: str, old: list[Line], new: list[Line]) -> Diff:
+    """The diff of two lists of lines; empty when they are equal."""
+    start = _common(old, new)
+    rest = min(len(old), len(new)) - start
+    end = _common(old[::-1][:rest], new[::-1][:rest])
+    skipped = max(start - _CONTEXT, 0)
+    kept = max(end - _CONTEXT, 0)
+    before, after = old[skipped : len(old) - kept], new[skipped : len(new) - kept]
+    out: list[str] = []
+    added = removed = 0
+    for group in _groups(before, after):
+        _, i1, _, j1, _ = group[0]
+        _, _, i2, _, j2 = group[-1]
+        out.append(f"@@ -{_span(i1 + skipped, i2 - i1)} +{_span(j1 + skipped, j2 - j1)} @@\n")
+        for tag, old_from, old_to, new_from, new_to in group:
+            if tag == "equal":
+                out += [_shown(" ", line) for line in before[old_from:old_to]]
+                continue
+            out += [_shown("-", line) for line in before[old_from:old_to]]
+            out += [_shown("+", line) for line in after[new_from:new_to]]
+            removed += old_to - old_from
+            added += new_to - new_from
+    if not out:
+        return Diff("", 0, 0)
+    text = f"--- {old_label}\n+++ {new_label}\n{''.join(out)}"
+    if len(text) > _MAX_DIFF_CHARS:
+        cut = text.rfind("\n", 0, _MAX_DIFF_CHARS) + 1
+        text = f"{text[:cut]}… {len(text) - cut:,} more characters of the diff\n"
+    return Diff(text, added, removed)
+
+
+def _groups(before: list[Line], after: list[Line]) -> list[list[_Opcode]]:
+    if max(len(before), len(after)) > _MAX_COMPARED_LINES:
+        return [[("replace", 0, len(before), 0, len(after))]]
+    matcher = SequenceMatcher(None, before, after)
+    groups = [list(group) for group in matcher.get_grouped_opcodes(_CONTEXT)]
+    return [group for group in groups if any(code[0] != "equal" for code in group)]
+
+
+def _common(left: list[Line], right: list[Line]) -> int:
+    for count, (one, other) in enumerate(zip(left, right, strict=False)):
+        if one != other:
+            return count
+    return min(len(left), len(right))
+
+
+def _span(start: int, length: int) -> str:
+    first = start + 1 if length else start
+    return str(first) if length == 1 else f"{first},{length}"
+
+
+def _shown(sign: str, line: Line) -> str:
+    return (
+        f"{sign}{line.text}\n" if line.end else f"{sign}{line.text}\n\\ No newline at end of file\n"
+    )

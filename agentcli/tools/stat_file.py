@@ -1,0 +1,77 @@
+"""What a path is: kind, size, times, mode, where a link leads."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
+
+from agentcli.domain.tools import ToolContext, ToolHints, ToolOutput, Workspace
+from agentcli.tools._base import Arguments
+from agentcli.tools._file_tool import FileTool, name_of
+from agentcli.tools._files import human_size, kind_of
+from agentcli.tools._paths import escaped, not_found, one_line, os_problem, resolve, resolve_entry
+
+
+class StatFileArguments(Arguments):
+    """See the tool's description."""
+
+    path: str
+
+
+class StatFile(FileTool[StatFileArguments]):
+    """The stat tool."""
+
+    name = "stat_file"
+    display_name = "Stat"
+    description = "Tell kind, size, modification time and mode of a path, without reading it."
+    params = StatFileArguments
+    hints = ToolHints(idempotent=True)
+
+    def summary(self, args: StatFileArguments) -> str:
+        """How the call reads in one line."""
+        return f"Stat {one_line(args.path)}"
+
+    def targets(self, args: StatFileArguments, workspace: Workspace) -> tuple[Path]:
+        """The path, links followed."""
+        return (resolve(workspace, args.path),)
+
+    async def work(self, args: StatFileArguments, ctx: ToolContext) -> ToolOutput:
+        """The facts, one on a line."""
+        return await asyncio.to_thread(_facts, args, ctx)
+
+
+def _facts(args: StatFileArguments, ctx: ToolContext) -> ToolOutput:
+    entry = resolve_entry(ctx.workspace, args.path)
+    target = resolve(ctx.workspace, args.path)
+    try:
+        info = entry.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise not_found(entry, ctx.workspace) from None
+    except OSError as error:
+        raise os_problem(error, "look at", name_of(entry, ctx)) from error
+    rows = [f"path: {escaped(str(entry))}"]
+    if stat.S_ISLNK(info.st_mode):
+        rows.append(f"symbolic link to: {escaped(str(entry.readlink()))} ({escaped(str(target))})")
+        try:
+            info = target.lstat()
+        except OSError:
+            rows.append("the link is broken: its target cannot be reached")
+            return ToolOutput.text("\n".join(rows), summary="a broken link")
+    kind = kind_of(info.st_mode)
+    changed = datetime.fromtimestamp(info.st_mtime, UTC).isoformat(timespec="seconds")
+    size = human_size(info.st_size)
+    exact = "" if size.endswith("bytes") else f" ({info.st_size:,} bytes)"
+    rows += [
+        f"kind: {kind}",
+        f"size: {size}{exact}",
+        f"modified: {changed}",
+        f"mode: {stat.filemode(info.st_mode)} ({stat.S_IMODE(info.st_mode):04o})",
+    ]
+    if info.st_nlink > 1 and stat.S_ISREG(info.st_mode):
+        rows.append(f"hard links: {info.st_nlink}")
+    return ToolOutput.text("\n".join(rows), summary=f"{kind}, {size}")
+
+
+TOOL = StatFile()
