@@ -26,7 +26,8 @@ def talk(options: SharedOptions, first_prompt: str) -> int:
 
     settings = prepare_settings(options)
     host = Host(settings, session_options(options, interactive=True))
-    return asyncio.run(run_chat(host, first_prompt))
+    pick_first = options.resume == ""
+    return asyncio.run(run_chat(host, first_prompt or None, pick_first=pick_first))
 
 
 class Host:
@@ -35,6 +36,7 @@ class Host:
     def __init__(self, settings: Settings, request: SessionOptions) -> None:
         self._settings = settings
         self._request = request
+        self._may_fork = request.fork
 
     @property
     def cwd(self) -> Path:
@@ -48,6 +50,7 @@ class Host:
 
     async def open_first(self, approver: Approver, asker: Asker) -> Session:
         """The session that the command line asks for, else the newest interrupted one (REC-4)."""
+        self._may_fork = False
         return await open_session(self._settings, self._request, approver, asker)
 
     async def open_new(self, approver: Approver, asker: Asker) -> Session:
@@ -62,9 +65,10 @@ class Host:
             resume=session_id,
             new=False,
             continue_latest=False,
-            fork=False,
+            fork=self._may_fork,
             no_session=False,
         )
+        self._may_fork = False
         return await open_session(self._settings, request, approver, asker)
 
     async def list_sessions(self) -> Sequence[SessionInfo]:

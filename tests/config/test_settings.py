@@ -1,0 +1,177 @@
+"""Settings: who wins, where each value comes from, and what is said about mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from agentcli.config.paths import Paths
+from agentcli.config.settings import Settings, dotted, load_settings
+from agentcli.config.toml_file import split_key
+from agentcli.domain.errors import ConfigError
+from agentcli.domain.ports import Effort
+from agentcli.domain.settings import PermissionMode
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    return Paths(tmp_path, tmp_path, tmp_path)
+
+
+def load(paths: Paths, text: str, env: dict[str, str] | None = None, **flags: object) -> Settings:
+    paths.config_file.write_text(text)
+    return load_settings(paths, env or {}, flags)
+
+
+def error(paths: Paths, text: str) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        load(paths, text)
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.spec("CLI-9")
+def test_without_a_file_everything_is_the_default(paths: Paths) -> None:
+    settings = load_settings(paths, {})
+    assert settings.model is None
+    assert settings.max_steps == 200
+    assert settings.permission_mode is PermissionMode.DEFAULT
+    assert set(settings.sources.values()) == {"default"}
+
+
+@pytest.mark.spec("CLI-10")
+def test_flags_win_over_the_environment_and_the_environment_over_the_file(paths: Paths) -> None:
+    text = 'effort = "low"\nmodel = "a/file"\n'
+    assert load(paths, text).model == "a/file"
+    env = {"AGENTCLI_MODEL": "a/env"}
+    from_env = load(paths, text, env)
+    assert (from_env.model, from_env.effort) == ("a/env", Effort.LOW)
+    assert load(paths, text, env, model="a/flag").model == "a/flag"
+
+
+@pytest.mark.spec("CLI-9")
+def test_each_value_says_where_it_comes_from(paths: Paths) -> None:
+    settings = load(paths, 'theme = "dark"\n\n[tools]\noff = ["web"]\n', {"AGENTCLI_MODEL": "m"})
+    assert settings.sources["theme"] == f"{paths.config_file}:1"
+    assert settings.sources["tools.off"] == f"{paths.config_file}:4"
+    assert settings.sources["model"] == "AGENTCLI_MODEL (environment)"
+    assert settings.sources["max_steps"] == "default"
+
+
+@pytest.mark.spec("SEC-1")
+def test_a_project_file_has_no_effect(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = paths.data_dir / "project"
+    (project / ".agentcli").mkdir(parents=True)
+    (project / ".agentcli/config.toml").write_text('permission_mode = "yolo"\n')
+    monkeypatch.chdir(project)
+    assert load_settings(paths, {}).permission_mode is PermissionMode.DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column"),
+    [
+        ('model = "x"\ntheme = dark\n', 2, 9),
+        ("model = \n", 1, 9),
+        ('a = "unclosed', 1, 14),
+        ("[tools\n", 1, 7),
+    ],
+)
+def test_a_syntax_error_names_file_line_and_column(
+    paths: Paths, text: str, line: int, column: int
+) -> None:
+    assert error(paths, text).message.startswith(f"{paths.config_file}:{line}:{column}: ")
+
+
+def test_bytes_that_are_no_text_are_named_with_line_and_column(paths: Paths) -> None:
+    paths.config_file.write_bytes(b'theme = "dark"\nmodel = "\xff"\n')
+    with pytest.raises(ConfigError, match=r"config.toml:2:10: not UTF-8"):
+        load_settings(paths, {})
+
+
+def test_an_unreadable_file_is_an_error_not_an_empty_one(paths: Paths) -> None:
+    paths.config_file.mkdir()
+    with pytest.raises(ConfigError, match="cannot read"):
+        load_settings(paths, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "expected"),
+    [
+        ('# first\nmax_steps = "many"\n', 2, 1, "max_steps: expected a whole number"),
+        ("max_steps = true\n", 1, 1, "expected a whole number"),
+        ("max_steps = -1\n", 1, 1, "at least 0"),
+        ('permission_mode = "root"\n', 1, 1, "one of default, accept-edits, plan, yolo"),
+        ("[permissions]\nallow = 5\n", 2, 1, "expected a list of texts"),
+        ("permissions = 5\n", 1, 1, "expected a table"),
+        ("  model = 3\n", 1, 3, "expected a text"),
+        ('[providers.x]\nkind = "openai"\nbase_url = "ftp://x"\n', 3, 1, "http"),
+        ('[models."a/b"]\ninput_price = "cheap"\n', 2, 1, "expected a number"),
+        ('[providers."A B"]\nkind = "openai"\n', 1, 2, "small letters"),
+    ],
+)
+def test_a_wrong_value_names_its_place_and_what_was_expected(
+    paths: Paths, text: str, line: int, column: int, expected: str
+) -> None:
+    found = error(paths, text)
+    assert found.message.startswith(f"{paths.config_file}:{line}:{column}: ")
+    assert expected in found.message
+
+
+def test_a_key_in_the_file_is_refused_with_advice_and_not_repeated(paths: Paths) -> None:
+    found = error(paths, '[providers.x]\napi_key = "sk-123456"\n')
+    assert "api_key_env" in found.advice
+    assert "sk-123456" not in str(found)
+
+
+def test_an_unknown_key_is_a_warning_with_near_names(paths: Paths) -> None:
+    settings = load(paths, 'modle = "x/y"\n[providers.x]\nbase_ur = "http://x"\n')
+    assert "1:1: unknown key modle - did you mean model?" in settings.warnings[0]
+    assert "did you mean providers.x.base_url?" in settings.warnings[1]
+
+
+def test_a_provider_of_ones_own_takes_its_key_from_the_named_variable(paths: Paths) -> None:
+    text = (
+        '[providers.mine]\nkind = "openai"\nbase_url = "http://h:1/v1/"\napi_key_env = "MINE"\n'
+        '[providers.open]\nkind = "openai"\nbase_url = "http://h:2/v1"\n'
+    )
+    providers = load(paths, text, {"MINE": " k-123456 "}).providers
+    assert providers["mine"].base_url == "http://h:1/v1"
+    assert providers["mine"].api_key == "k-123456"
+    assert providers["mine"].needs_key
+    assert not providers["open"].needs_key
+    assert "k-123456" not in repr(providers["mine"])
+
+
+@pytest.mark.spec("SEC-9")
+def test_secrets_are_known_by_their_names_and_never_in_a_repr(paths: Paths) -> None:
+    env = {
+        "OPENAI_API_KEY": "k1-secret",
+        "GH_TOKEN": "t1-secret",
+        "MINE": "m1-secret",
+        "PATH": "/bin",
+    }
+    text = '[providers.x]\nkind = "openai"\nbase_url = "http://x"\napi_key_env = "MINE"\n'
+    settings = load(paths, text, env)
+    assert set(settings.secrets) == {"k1-secret", "t1-secret", "m1-secret"}
+    assert "1-secret" not in repr(settings)
+
+
+def test_prices_and_limits_of_a_model_can_be_set(paths: Paths) -> None:
+    text = '[models."ollama/qwen3:8b"]\ncontext_tokens = 40960\ninput_price = 0.5\n'
+    found = load(paths, text).models["ollama/qwen3:8b"]
+    assert found == {"context_tokens": 40960, "input_price": 0.5}
+
+
+def test_a_wrong_flag_or_variable_names_itself(paths: Paths) -> None:
+    with pytest.raises(ConfigError, match="command line: effort: expected one of"):
+        load_settings(paths, {}, {"effort": "huge"})
+
+
+@hypothesis_settings(max_examples=50, deadline=None)
+@given(st.lists(st.text("abc_-./: \"'", min_size=1).filter(lambda t: '"' not in t), min_size=1))
+def test_a_dotted_key_is_read_back_as_it_was_written(parts: list[str]) -> None:
+    assert split_key(dotted(tuple(parts))) == tuple(parts)
