@@ -9,11 +9,13 @@ a token by ``uninterruptible(..., on_cancel=token.cancel)`` and raised again aft
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from enum import StrEnum
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 class CancelReason(StrEnum):
@@ -56,14 +58,20 @@ class CancelToken:
         return self._forced
 
     def cancel(self, reason: CancelReason = CancelReason.USER, *, force: bool = False) -> None:
-        """Set the token; later calls change nothing but ``forced``."""
+        """Set the token; later calls change nothing but ``forced``.
+
+        Everybody who waits is told: a callback that raises is logged and keeps nobody from it.
+        """
         if self._reason is not None and (self._forced or not force):
             return
         if self._reason is None:
             self._reason = reason
         self._forced = self._forced or force
         for callback in tuple(self._callbacks):
-            callback()
+            try:
+                callback()
+            except Exception:
+                log.exception("a cancel callback failed")
 
     def add_callback(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call ``callback`` when the token is set and again when it is forced.

@@ -80,7 +80,10 @@ _RETRYABLE = frozenset(
 
 
 class ProviderError(AgentError):
-    """A model API failed. ``retry_after_s`` is what the server asked for, in seconds."""
+    """A model API failed. ``retry_after_s`` is what the server asked for, in seconds.
+
+    ``streaming`` says that the reply had begun when it failed (STR-4).
+    """
 
     def __init__(  # noqa: PLR0913 - an error's facts, all keyword-only
         self,
@@ -93,6 +96,7 @@ class ProviderError(AgentError):
         status: int | None = None,
         retry_after_s: float | None = None,
         retryable: bool | None = None,
+        streaming: bool = False,
     ) -> None:
         super().__init__(message, advice)
         self.kind = kind
@@ -101,6 +105,7 @@ class ProviderError(AgentError):
         self.status = status
         self.retry_after_s = retry_after_s
         self.retryable = kind.retryable if retryable is None else retryable
+        self.streaming = streaming
 
 
 class StoreError(AgentError):

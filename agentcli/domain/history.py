@@ -11,9 +11,11 @@ a cancel and after a crash; ``prepare`` shapes a balanced history for one provid
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from agentcli.domain.errors import CannotContinue, HistoryViolation
 from agentcli.domain.messages import (
@@ -32,6 +34,8 @@ from agentcli.domain.ports import RunStatus, ToolRun
 
 CANCELLED_TEXT = "Cancelled by user"
 CRASHED_TEXT = "Tool execution was interrupted by a crash. Please retry."
+_BAD_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
+_NAME_LENGTH = 64
 
 
 class History:
@@ -60,11 +64,13 @@ class History:
         self._messages.append(message)
 
     def _add_calls(self, calls: Sequence[ToolCall]) -> None:
+        new: dict[str, ToolCall] = {}
         for call in calls:
-            if not call.id or call.id in self._call_ids:
+            if not call.id or call.id in self._call_ids or call.id in new:
                 raise HistoryViolation(f"call id empty or used before: {call.id!r}")
-            self._call_ids.add(call.id)
-            self._pending[call.id] = call
+            new[call.id] = call
+        self._call_ids.update(new)
+        self._pending = new
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -127,7 +133,8 @@ def repair_results(
     """One result for each pending call, in order: the one rule for cancel and crash.
 
     A call that has finished gets its true result back; one that never started and one whose
-    outcome is unknown are told apart in the second block (CAN-1, REC-1).
+    outcome is unknown are told apart in the second block (CAN-1, REC-1). A call without a row
+    may have run.
     """
     known = details or {}
     return tuple(
@@ -144,7 +151,7 @@ def _repair_one(
     status = (
         ResultStatus.CANCELLED if reason is RepairReason.CANCELLED else ResultStatus.INTERRUPTED
     )
-    started = run is not None and run.status is not RunStatus.PENDING
+    started = run is None or run.status is not RunStatus.PENDING
     if detail is not None:
         started = detail.started
     second = _what_happened(reason, detail) if started else "It had not started: nothing was done."
@@ -169,7 +176,8 @@ def prepare(messages: Sequence[Message], provider: str, model: str) -> tuple[Mes
 
     Drops empty text and messages left empty (HIS-2), all thinking made elsewhere (HIS-4), and
     trailing white space of a final assistant text (HIS-6). Calls keep their results: dropping
-    thinking never drops a call. Lone surrogates and NUL are replaced (HIS-8).
+    thinking never drops a call. Lone surrogates and NUL are replaced, also in arguments, and so
+    is what no tool name may hold: a model can call a tool by any name it makes up (HIS-8).
     """
     prepared: list[Message] = []
     for message in messages:
@@ -184,7 +192,8 @@ def prepare(messages: Sequence[Message], provider: str, model: str) -> tuple[Mes
                 prepared.append(UserMessage(user_parts))
         else:
             parts_or_stub = tuple(_clean_parts(message.parts)) or (TextPart("(no output)"),)
-            prepared.append(replace(message, parts=parts_or_stub))
+            name = clean_name(message.name)
+            prepared.append(ToolResult(message.call_id, name, parts_or_stub, message.status))
     return tuple(_without_trailing_space(prepared))
 
 
@@ -198,7 +207,14 @@ def _kept_parts(parts: Sequence[AssistantPart], *, foreign: bool) -> Iterable[As
             if part.text.strip():
                 yield TextPart(clean_text(part.text))
         else:
-            yield part
+            yield _clean_call(part)
+
+
+def _clean_call(call: ToolCall) -> ToolCall:
+    name, arguments = clean_name(call.name), clean_value(call.arguments)
+    if name == call.name and arguments is call.arguments:
+        return call
+    return replace(call, name=name, arguments=arguments)
 
 
 def _clean_parts(parts: Sequence[TextPart | ImagePart]) -> Iterable[TextPart | ImagePart]:
@@ -218,6 +234,26 @@ def clean_text(text: str) -> str:
     except UnicodeEncodeError:
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def clean_name(name: str) -> str:
+    """``name`` as every provider takes the name of a tool: ``^[a-zA-Z0-9_-]{1,64}$``."""
+    return _BAD_IN_NAME.sub("_", name)[:_NAME_LENGTH] or "unknown"
+
+
+def clean_value(value: Any) -> Any:
+    """A JSON value with ``clean_text`` done to every string in it; itself when all were clean."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, dict):
+        pairs = {clean_text(key): clean_value(item) for key, item in value.items()}
+        same = all(key in pairs and pairs[key] is item for key, item in value.items())
+        return value if same else pairs
+    if isinstance(value, list):
+        items = [clean_value(item) for item in value]
+        same = all(new is old for new, old in zip(items, value, strict=True))
+        return value if same else items
+    return value
 
 
 def _without_trailing_space(messages: list[Message]) -> list[Message]:

@@ -15,13 +15,15 @@ from typing import Any
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import Effect, ToolDefinition, Workspace
 from agentcli.engine.read_only_commands import is_read_only
-from agentcli.engine.rules import Rule, Subject, first, parse_rule
+from agentcli.engine.rules import Rule, Subject, first, host_of, parse_rule
 
 _SHELL_FILES = frozenset(
     {
         ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc",
         ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login",
-        ".netrc", ".npmrc", ".pypirc", ".gitconfig", ".envrc", ".pgpass",
+        ".bash_aliases", ".xprofile", ".xinitrc", ".xsessionrc", ".pam_environment", ".inputrc",
+        "config.fish", ".netrc", ".npmrc", ".pypirc", ".gitconfig", ".git-credentials", ".envrc",
+        ".pgpass", ".my.cnf", ".vault-token",
     }
 )  # fmt: skip
 _SECRET_DIRECTORIES = frozenset(
@@ -108,7 +110,8 @@ def _by_plan_mode(judged: _Judged) -> Decision | None:
 def _by_protection(judged: _Judged) -> Decision | None:
     if judged.facts.definition.always_ask:
         return judged.because(Answer.ASK, "this tool always asks")
-    if judged.effect is Effect.WRITE and (place := _protected(judged.subject.paths, judged.policy)):
+    paths = (*judged.facts.paths, *judged.subject.paths)
+    if judged.effect is Effect.WRITE and (place := _protected(paths, judged.policy)):
         return judged.because(Answer.ASK, f"{place} is protected")
     return None
 
@@ -147,34 +150,42 @@ def effect_of(facts: CallFacts) -> Effect:
 
 def subject_of(facts: CallFacts) -> Subject:
     """What rules are matched with."""
-    text = facts.arguments.get("command", facts.arguments.get("url"))
+    command, url = facts.arguments.get("command"), facts.arguments.get("url")
     return Subject(
         tool=facts.definition.name,
         paths=tuple(path.resolve() for path in facts.paths),
-        text=text if isinstance(text, str) else None,
+        text=command if isinstance(command, str) else None,
+        host=host_of(url) if isinstance(url, str) else None,
         root=facts.workspace.root.resolve(),
     )
 
 
-def session_rule(facts: CallFacts) -> Rule:
-    """What "yes, for this session" allows: this very command, or this tool in the workspace."""
+def session_rule(facts: CallFacts, policy: Policy) -> Rule:
+    """What "yes, for this session" allows, and nothing beside it.
+
+    This very command or host; this tool in the workspace; where that is not what was asked
+    about (a protected or an outside place), this tool and this very path.
+    """
     subject = subject_of(facts)
     name = facts.definition.name
-    if subject.text is not None:
-        return Rule(name, subject.text)
-    if facts.paths and all(facts.workspace.contains(path) for path in facts.paths):
-        return Rule(name, f"{subject.root}/**")
-    if subject.paths:
-        return Rule(name, str(subject.paths[0]))
-    return Rule(name)
+    text = subject.host if subject.host is not None else subject.text
+    if text is not None:
+        return Rule(name, text, exact=True)
+    if not subject.paths:
+        return Rule(name)
+    inside = all(facts.workspace.contains(path) for path in facts.paths)
+    if inside and not _protected((*facts.paths, *subject.paths), policy):
+        return Rule(name, f"{subject.root}/**", exact=True)
+    return Rule(name, str(subject.paths[0]), exact=True)
 
 
 def _protected(paths: Sequence[Path], policy: Policy) -> str | None:
     """Places that are never written without asking, whatever the mode."""
     for path in paths:
-        if ".git" in path.parts:
+        parts = [part.casefold() for part in path.parts]
+        if ".git" in parts:
             return "git's own directory"
-        if path.name in _SHELL_FILES or not _SECRET_DIRECTORIES.isdisjoint(path.parts):
+        if path.name.casefold() in _SHELL_FILES or not _SECRET_DIRECTORIES.isdisjoint(parts):
             return path.name
         if any(path.is_relative_to(own.resolve()) for own in policy.own_directories):
             return "agentcli's own directory"

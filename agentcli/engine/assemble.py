@@ -2,12 +2,14 @@
 
 Law: blocks are listed in the order in which they first appeared; a message comes only of a
 stream that ended with ``StreamEnd``; every call has an id that is new to the history and
-fits every provider (HIS-1); arguments are an object or the call is marked malformed (LOOP-9).
+fits every provider (HIS-1); arguments are an object that can be sent back as JSON, or the call
+is marked malformed (LOOP-9).
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import uuid
 from collections.abc import Set as AbstractSet
@@ -35,6 +37,7 @@ from agentcli.domain.stream import (
 )
 
 _ID_LENGTH = 64
+_MAX_DEPTH = 100
 _BAD_IN_ID = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -57,12 +60,15 @@ class Assembler:
         self._provider = provider
         self._model = model
         self._taken = set(taken_ids)
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: list[_Block] = []
+        self._open: dict[tuple[type[AssistantPart], int], _Block] = {}
         self._usage = Usage()
         self._stop: StopReason | None = None
 
     def add(self, event: StreamEvent) -> None:
-        """Take the next event of the stream."""
+        """Take the next event of the stream; what comes after its end is ignored."""
+        if self._stop is not None:
+            return
         if isinstance(event, TextDelta):
             self._block(event.index, TextPart).chunks.append(event.text)
         elif isinstance(event, ToolCallDelta):
@@ -74,7 +80,7 @@ class Assembler:
             block.signature = event.signature or block.signature
             block.redacted = event.redacted or block.redacted
         elif isinstance(event, ToolCallStart):
-            block = self._block(event.index, ToolCall)
+            block = self._new_block(event.index, ToolCall)
             block.call_id, block.name = event.id, event.name
         elif isinstance(event, UsageReport):
             self._usage = _later(self._usage, event.usage)
@@ -82,15 +88,23 @@ class Assembler:
             self._stop = event.stop_reason
 
     def _block(self, index: int, kind: type[AssistantPart]) -> _Block:
-        block = self._blocks.get(index)
-        if block is None:
-            block = self._blocks[index] = _Block(kind)
+        block = self._open.get((kind, index))
+        return self._new_block(index, kind) if block is None else block
+
+    def _new_block(self, index: int, kind: type[AssistantPart]) -> _Block:
+        block = self._open[kind, index] = _Block(kind)
+        self._blocks.append(block)
         return block
 
     @property
     def has_output(self) -> bool:
         """Whether text, thinking or a tool call has come (STR-4)."""
-        return any(block.chunks or block.name for block in self._blocks.values())
+        return any(block.name or any(block.chunks) for block in self._blocks)
+
+    @property
+    def started(self) -> bool:
+        """Whether anything has come: the stream exists (STR-4)."""
+        return bool(self._blocks) or self._usage.is_known
 
     @property
     def ended(self) -> bool:
@@ -100,9 +114,7 @@ class Assembler:
     @property
     def text(self) -> str:
         """The visible text so far."""
-        return "".join(
-            "".join(block.chunks) for block in self._blocks.values() if block.kind is TextPart
-        )
+        return "".join("".join(block.chunks) for block in self._blocks if block.kind is TextPart)
 
     @property
     def usage(self) -> Usage:
@@ -114,7 +126,7 @@ class Assembler:
         if self._stop is None:
             raise ValueError("the stream has not ended")
         parts: list[AssistantPart] = []
-        for block in self._blocks.values():
+        for block in self._blocks:
             part = self._part(block, "".join(block.chunks))
             if part is not None:
                 parts.append(part)
@@ -141,15 +153,41 @@ def read_arguments(text: str, *, cut: bool) -> tuple[dict[str, Any], str | None]
     """The arguments, and the text received when it is not a JSON object (LOOP-9).
 
     Empty text is ``{}``, except in a reply that was cut at the output limit, where it is a
-    call that never got its arguments (LOOP-12).
+    call that never got its arguments (LOOP-12). NaN, infinite numbers and nesting of more than
+    100 levels are refused: they could not be stored or sent again (HIS-5, HIS-8).
     """
     if not text.strip():
         return ({}, text) if cut else ({}, None)
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=_not_json, parse_float=_finite)
     except (ValueError, RecursionError):
         return {}, text
-    return (value, None) if isinstance(value, dict) else ({}, text)
+    return (value, None) if isinstance(value, dict) and _is_shallow(value) else ({}, text)
+
+
+def _not_json(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is too large")
+    return number
+
+
+def _is_shallow(value: Any) -> bool:
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        level = [
+            child
+            for item in level
+            for child in (item.values() if isinstance(item, dict) else item)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return True
+    return False
 
 
 def _later(old: Usage, new: Usage) -> Usage:

@@ -26,6 +26,7 @@ class Reaper:
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._given_up: set[asyncio.Task[Any]] = set()
 
     def adopt(self, task: asyncio.Task[Any]) -> None:
         """Take a cancelled task that has not ended yet."""
@@ -35,11 +36,35 @@ class Reaper:
         """Wait for the adopted tasks; the number of those that are still not done."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
-            for task in [task for task in self._tasks if task.done()]:
-                self._tasks.discard(task)
-                if not task.cancelled() and task.exception() is not None:
-                    log.warning("a stopped task failed", exc_info=task.exception())
+            self._bury()
         return len(self._tasks)
+
+    async def settle(self, timeout_s: float, token: CancelToken) -> int:
+        """Before a dispatch: wait for each adopted task once, until the time or the turn is over.
+
+        Returns how many were waited for in vain just now; they stay owned, and later dispatches
+        wait for them no more.
+        """
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        with cancel_future(token) as cancelled:
+            while not cancelled.done() and (waiting := self._waiting()):
+                left_s = deadline - asyncio.get_running_loop().time()
+                if left_s <= 0:
+                    self._given_up |= waiting
+                    return len(waiting)
+                await first_of(cancelled, *waiting, timeout_s=left_s)
+        return 0
+
+    def _waiting(self) -> set[asyncio.Task[Any]]:
+        self._bury()
+        return self._tasks - self._given_up
+
+    def _bury(self) -> None:
+        for task in [task for task in self._tasks if task.done()]:
+            self._tasks.discard(task)
+            self._given_up.discard(task)
+            if not task.cancelled() and task.exception() is not None:
+                log.warning("a stopped task failed", exc_info=task.exception())
 
     def cancel(self) -> None:
         """Ask all adopted tasks once more to end."""

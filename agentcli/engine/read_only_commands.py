@@ -10,8 +10,7 @@ import re
 
 from agentcli.domain.tools import Workspace
 
-_PLAIN = re.compile(r"^[A-Za-z0-9_@%+=:,./ -]+$")
-_ASSIGNMENT = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*=")
+_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./ -]+")
 
 # program -> flags that keep it read-only; operands are files unless the program is in _NO_FILES
 _FLAGS: dict[str, frozenset[str]] = {
@@ -34,21 +33,27 @@ _FLAGS: dict[str, frozenset[str]] = {
     "dirname": frozenset(),
 }  # fmt: skip
 _NO_FILES = frozenset({"echo", "uname", "true", "false", "whoami", "pwd"})
-_NUMBER_FLAG = re.compile(r"^-[0-9]+$")
+_NUMBER_FLAG = re.compile(r"-[0-9]+")
 
 
 def is_read_only(command: str, workspace: Workspace) -> bool:
-    """Whether ``command`` certainly changes nothing and reads only the workspace."""
-    text = command.strip()
-    if not _PLAIN.match(text):
+    """Whether ``command`` certainly changes nothing and reads only the workspace.
+
+    ``workspace.cwd`` is the shell's directory: it must be there and in the workspace as well,
+    since commands without operands read it.
+    """
+    text = command.strip(" \t\n")
+    if not _PLAIN.fullmatch(text):
+        return False
+    if not workspace.cwd.is_dir() or not workspace.contains(workspace.cwd):
         return False
     program, *words = text.split()
     flags = _FLAGS.get(program)
-    if flags is None or _ASSIGNMENT.match(program):
+    if flags is None:
         return False
     for word in words:
         if word.startswith("-"):
-            counted = program in {"head", "tail"} and _NUMBER_FLAG.match(word)
+            counted = program in {"head", "tail"} and _NUMBER_FLAG.fullmatch(word)
             if word not in flags and not counted:
                 return False
         elif program not in _NO_FILES and not workspace.contains(workspace.resolve(word)):

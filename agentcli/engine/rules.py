@@ -1,30 +1,53 @@
 """Permission rules: ``tool`` or ``tool(pattern)`` (SEC-3).
 
-What a pattern is matched with depends on the tool: the command for ``bash``, the workspace
-paths for file tools, the host for ``web_fetch``. A shell pattern never reaches over an
-operator: ``bash(git diff *)`` does not cover ``git diff; rm -rf x``.
+What a pattern is matched with depends on the tool: the command for ``bash``, the resolved
+paths for file tools, the host for tools that fetch. Law: an allow rule covers the whole call
+or nothing of it, a deny rule covers any part. ``bash(git diff *)`` does not allow
+``git diff; rm -rf x``; ``bash(rm *)`` denies it, and ``sudo rm -rf x`` as well.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from agentcli.domain.errors import UsageError
 
-_RULE = re.compile(r"^(?P<tool>[A-Za-z0-9_*?-]+)(?:\((?P<pattern>.*)\))?$", re.DOTALL)
-_PLAIN_COMMAND = re.compile(r"^[A-Za-z0-9_@%+=:,./ '\"-]*$")
+_RULE = re.compile(r"(?P<tool>[A-Za-z0-9_*?-]+)(?:\((?P<pattern>.+)\))?", re.DOTALL)
+_PLAIN_COMMAND = re.compile(r"[A-Za-z0-9_@%+=:,./ '\"-]*")
+_GLOB_CHARACTERS = re.compile(r"[*?]")
+
+# how a shell text falls apart into commands, for deny rules; generous on purpose
+_SEPARATORS = re.compile(r"[;&|\n\r(){}`]|\$\(")
+_REDIRECTION = re.compile(r"[0-9]*(?:<<<|<<-?|>>|<>|>\||[<>])&?[ \t]*[^ \t<>]*")
+_QUOTING = re.compile(r"\\\n|\$(?=['\"])|['\"\\]")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=.*", re.DOTALL)
+_KEYWORDS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "!", "time", "coproc"})
+_RUNS_OTHERS = frozenset(
+    {
+        "bash", "builtin", "busybox", "chroot", "command", "dash", "doas", "env", "eval", "exec",
+        "find", "flock", "ionice", "ksh", "nice", "nohup", "nsenter", "parallel", "script",
+        "setsid", "sh", "ssh", "stdbuf", "strace", "su", "sudo", "systemd-run", "taskset",
+        "timeout", "unshare", "watch", "xargs", "zsh",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A parsed rule. ``pattern`` of ``None`` covers every call of the tool."""
+    """A parsed rule. ``pattern`` of ``None`` covers every call of the tool.
+
+    ``exact`` makes the pattern this very text, in which ``*`` and ``?`` are themselves; only a
+    final ``/**`` of a path then stands for all below it.
+    """
 
     tool: str
     pattern: str | None = None
+    exact: bool = False
 
     def __str__(self) -> str:
         return self.tool if self.pattern is None else f"{self.tool}({self.pattern})"
@@ -34,24 +57,35 @@ class Rule:
 class Subject:
     """What a rule looks at: the tool and what the call is about.
 
-    ``paths`` are resolved. ``texts`` are commands or hosts.
+    ``paths`` are resolved, ``text`` is a command, ``host`` comes from ``host_of``.
     """
 
     tool: str
     paths: tuple[Path, ...] = ()
     text: str | None = None
+    host: str | None = None
     root: Path = Path("/")
 
 
 def parse_rule(text: str) -> Rule:
     """``text`` as a rule; raises ``UsageError`` with an example when it is none."""
-    match = _RULE.match(text.strip())
+    match = _RULE.fullmatch(text.strip())
     if match is None:
         raise UsageError(
             f"not a permission rule: {text!r}",
             "write it like edit_file(src/**) or bash(git diff *)",
         )
-    return Rule(match["tool"], match["pattern"] or None)
+    return Rule(match["tool"], match["pattern"])
+
+
+def host_of(url: str) -> str:
+    """The host that ``url`` names, lower case; empty where programs could read it differently."""
+    if re.search(r"[\\\s\x00-\x1f]", url):
+        return ""
+    try:
+        return (urlsplit(url).hostname or "").rstrip(".")
+    except ValueError:
+        return ""
 
 
 def allows(rule: Rule, subject: Subject) -> bool:
@@ -60,11 +94,13 @@ def allows(rule: Rule, subject: Subject) -> bool:
         return False
     if rule.pattern is None:
         return True
+    if subject.host is not None:
+        return _matches_host(subject.host, rule)
     if subject.text is not None:
-        plain = subject.text == rule.pattern or _PLAIN_COMMAND.match(subject.text) is not None
-        return plain and _matches_text(subject.text, rule.pattern)
+        plain = _PLAIN_COMMAND.fullmatch(subject.text) is not None
+        return subject.text == rule.pattern or (plain and _matches_text(subject.text, rule))
     return bool(subject.paths) and all(
-        _matches_path(path, rule.pattern, subject.root) for path in subject.paths
+        _matches_path(path, rule, subject.root) for path in subject.paths
     )
 
 
@@ -74,10 +110,11 @@ def touches(rule: Rule, subject: Subject) -> bool:
         return False
     if rule.pattern is None:
         return True
+    if subject.host is not None:
+        return not subject.host or _matches_host(subject.host, rule)
     if subject.text is not None:
-        pieces = [subject.text, *re.split(r"[;&|\n(){}`]|\$\(", subject.text)]
-        return any(_matches_text(piece.strip(), rule.pattern) for piece in pieces)
-    return any(_matches_path(path, rule.pattern, subject.root) for path in subject.paths)
+        return any(_matches_text(part, rule) for part in _parts_of(subject.text))
+    return any(_matches_path(path, rule, subject.root) for path in subject.paths)
 
 
 def first(rules: Sequence[Rule], subject: Subject, *, whole: bool) -> Rule | None:
@@ -86,26 +123,99 @@ def first(rules: Sequence[Rule], subject: Subject, *, whole: bool) -> Rule | Non
     return next((rule for rule in rules if covers(rule, subject)), None)
 
 
-def _matches_text(text: str, pattern: str) -> bool:
+# --- commands ------------------------------------------------------------------------------
+
+
+def _parts_of(text: str) -> Iterator[str]:
+    """The text and whatever in it may be run as a command, without quotes, spaces made one."""
+    yield text
+    unquoted = _QUOTING.sub("", text)
+    for source in dict.fromkeys((text, unquoted)):
+        for piece in _SEPARATORS.split(source):
+            yield piece.strip()
+            words = _REDIRECTION.sub(" ", _QUOTING.sub("", piece)).split()
+            yield from _commands_in(words)
+
+
+def _commands_in(words: list[str]) -> Iterator[str]:
+    start = 0
+    while start < len(words) and (
+        words[start] in _KEYWORDS or _ASSIGNMENT.fullmatch(words[start]) is not None
+    ):
+        start += 1
+    if start == len(words):
+        return
+    yield from _named(words[start:])
+    if words[start].rpartition("/")[2] in _RUNS_OTHERS:
+        for inner in range(start + 1, min(len(words), start + 100)):
+            yield from _named(words[inner:])
+
+
+def _named(words: list[str]) -> Iterator[str]:
+    """A command as written, and by its program's bare name."""
+    yield " ".join(words)
+    yield " ".join([words[0].rpartition("/")[2], *words[1:]])
+
+
+def _matches_text(text: str, rule: Rule) -> bool:
+    pattern = rule.pattern or ""
     if text == pattern:
         return True
+    if rule.exact:
+        return False
     if pattern.endswith(" *") and text == pattern[:-2]:
         return True
-    return "*" in pattern and fnmatch.fnmatchcase(text, _escape_brackets(pattern))
+    return "*" in pattern and fnmatch.fnmatchcase(text, pattern.replace("[", "[[]"))
 
 
-def _escape_brackets(pattern: str) -> str:
-    return pattern.replace("[", "[[]")
+# --- hosts ---------------------------------------------------------------------------------
 
 
-def _matches_path(path: Path, pattern: str, root: Path) -> bool:
-    base = Path(pattern).expanduser()
-    absolute = str(base if base.is_absolute() else root / base)
-    return re.fullmatch(_glob_to_regex(absolute), str(path)) is not None
+def _matches_host(host: str, rule: Rule) -> bool:
+    """Whole labels: ``python.org`` covers ``docs.python.org`` and not ``mypython.org``."""
+    pattern = (rule.pattern or "").lower().rstrip(".")
+    if not host or rule.exact:
+        return bool(host) and host == pattern
+    if "*" in pattern:
+        return fnmatch.fnmatchcase(host, pattern.replace("[", "[[]"))
+    return host == pattern or host.endswith(f".{pattern}")
+
+
+# --- paths ---------------------------------------------------------------------------------
+
+
+def _matches_path(path: Path, rule: Rule, root: Path) -> bool:
+    pattern = rule.pattern or ""
+    if rule.exact:
+        return str(path) == pattern or (
+            pattern.endswith("/**") and path.is_relative_to(pattern.removesuffix("/**"))
+        )
+    absolute = str(root / _expanded(pattern))
+    candidates = (absolute, _with_real_start(absolute))
+    return any(re.fullmatch(_glob_to_regex(glob), str(path)) for glob in candidates)
+
+
+def _expanded(pattern: str) -> Path:
+    try:
+        return Path(pattern).expanduser()
+    except RuntimeError:  # no such user
+        return Path(pattern)
+
+
+def _with_real_start(pattern: str) -> str:
+    """``pattern`` with the links and ``..`` of its part before any ``*`` or ``?`` followed."""
+    found = _GLOB_CHARACTERS.search(pattern)
+    if found is None:
+        return str(Path(pattern).resolve())
+    start, slash, rest = pattern[: found.start()].rpartition("/")
+    real = str(Path(start + slash).resolve())
+    return f"{real.rstrip('/')}/{rest}{pattern[found.start() :]}"
 
 
 def _glob_to_regex(pattern: str) -> str:
-    """``**`` crosses directories, ``*`` and ``?`` do not."""
+    """``**`` crosses directories, ``*`` and ``?`` do not; a final ``/**`` covers the start too."""
     special = {"/**/": "/(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    tokens = re.findall(r"/\*\*/|\*\*|\*|\?|[^*?/]+|/", pattern)
-    return "".join(special.get(token) or re.escape(token) for token in tokens)
+    base = pattern.removesuffix("/**")
+    tokens = re.findall(r"/\*\*/|\*\*|\*|\?|[^*?/]+|/", base)
+    tail = "(?:/.*)?" if base != pattern else ""
+    return "(?s:" + "".join(special.get(t) or re.escape(t) for t in tokens) + tail + ")"

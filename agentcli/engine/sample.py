@@ -2,39 +2,54 @@
 
 Two budgets (STR-2, STR-4): *establishing* (no stream yet) and *consuming* (a stream that
 broke before any output). After output nothing is retried: what was shown is never shown
-twice. Waits are cancellable because the whole runs under ``race``.
+twice. A reply that has said its end is complete: nothing that follows can spoil it. Waits are
+cancellable because the whole runs under ``race``; where a cancellation was swallowed, the token
+is looked at before each chunk and each attempt (CAN-9).
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.errors import ErrorKind, ProviderError
+from agentcli.domain.errors import ErrorKind, ProviderError, TurnCancelled
 from agentcli.domain.events import AgentEvent, CallForming, RetryWait, TextChunk, ThinkingChunk
-from agentcli.domain.messages import AssistantMessage, user_text
+from agentcli.domain.messages import AssistantMessage, StopReason, user_text
 from agentcli.domain.ports import Effort, ModelRequest, Provider
-from agentcli.domain.stream import StreamEvent, TextDelta, ThinkingDelta, ToolCallStart
+from agentcli.domain.stream import (
+    StreamEnd,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallStart,
+)
 from agentcli.engine.assemble import Assembler
 
 Emit = Callable[[AgentEvent], None]
 
 _WATCHDOG_STEP_S = 0.5
+_CLOSE_PATIENCE_S = 2.0
 _RECOVERY_NOTE = "(Your last reply was empty. Answer now with text or a tool call.)"
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Budgets and waits, in seconds. ``sleep`` is a parameter so that tests own the time."""
+    """Budgets and waits, in seconds. ``sleep`` is a parameter so that tests own the time.
+
+    ``max_attempts`` bounds all attempts at one reply together, whatever they failed of.
+    """
 
     max_retries: int = 3
     first_delay_s: float = 1.0
     max_delay_s: float = 16.0
     max_retry_after_s: float = 60.0
     max_reconnects: int = 5
+    max_attempts: int = 6
     max_empty_retries: int = 2
     empty_delay_s: float = 0.25
     recovery_delay_s: float = 0.5
@@ -54,8 +69,12 @@ class Sampler:
 
     @property
     def partial_text(self) -> str:
-        """Visible text of the reply that is under way or was cut (CAN-5)."""
+        """Visible text of the last reply, until ``forget`` says that it is stored (CAN-5)."""
         return self.assembler.text if self.assembler is not None else ""
+
+    def forget(self) -> None:
+        """The last reply is durable."""
+        self.assembler = None
 
     async def sample(
         self, request: ModelRequest, taken_ids: frozenset[str], cancel: CancelToken
@@ -63,8 +82,10 @@ class Sampler:
         """The reply to ``request``; raises ``ProviderError`` when the budgets are spent."""
         message = await self._with_retries(request, taken_ids, cancel)
         if not _usable(message):
+            spent = message.usage
             await self._policy.sleep(self._policy.recovery_delay_s)
             message = await self._with_retries(_recovery(request), taken_ids, cancel)
+            message = replace(message, usage=spent + message.usage)
         if not _usable(message):
             raise ProviderError(
                 f"{request.model.id} returned an empty reply twice",
@@ -72,7 +93,6 @@ class Sampler:
                 kind=ErrorKind.EMPTY,
                 provider=request.model.provider,
             )
-        self.assembler = None
         return message
 
     async def _with_retries(
@@ -80,6 +100,8 @@ class Sampler:
     ) -> AssistantMessage:
         attempts = _Attempts(self._policy)
         while True:
+            if cancel.cancelled:
+                raise TurnCancelled
             assembler = Assembler(request.model.provider, request.model.name, taken_ids)
             self.assembler = assembler
             try:
@@ -88,7 +110,7 @@ class Sampler:
             except ProviderError as error:
                 if assembler.has_output:
                     raise
-                wait = attempts.next_wait(error)
+                wait = attempts.next_wait(error, streaming=error.streaming or assembler.started)
                 if wait is None:
                     raise
             self._emit(wait)
@@ -99,11 +121,13 @@ class Sampler:
     ) -> None:
         stream = self._provider.stream(request, cancel)
         try:
-            await self._consume(stream, assembler, request)
+            await self._consume(stream, assembler, cancel)
+        except Exception as error:
+            if not assembler.ended or isinstance(error, TurnCancelled):
+                raise
+            log.warning("a fault after the end of a reply", exc_info=error)
         finally:
-            closing = getattr(stream, "aclose", None)
-            if closing is not None:
-                await closing()
+            await _close(stream)
         if not assembler.ended:
             kind = ErrorKind.NETWORK if assembler.has_output else ErrorKind.EMPTY
             raise ProviderError(
@@ -114,36 +138,61 @@ class Sampler:
             )
 
     async def _consume(
-        self, stream: AsyncIterator[StreamEvent], assembler: Assembler, request: ModelRequest
+        self, stream: AsyncIterator[StreamEvent], assembler: Assembler, cancel: CancelToken
     ) -> None:
         """Fold and show the stream under the idle watchdog (STR-3): a chunk moves its deadline."""
-        emit, add = self._emit, assembler.add
+        add, show = assembler.add, self._show
         now, idle_s = asyncio.get_running_loop().time, self._policy.idle_s
         limit = asyncio.timeout(idle_s)
         try:
             async with limit:
                 moved_at = now()
                 async for event in stream:
+                    if cancel.cancelled:
+                        raise TurnCancelled
+                    if assembler.ended:
+                        continue
                     add(event)
-                    if isinstance(event, TextDelta):
-                        emit(TextChunk(event.text))
-                    elif isinstance(event, ThinkingDelta):
-                        if event.text:
-                            emit(ThinkingChunk(event.text))
-                    elif isinstance(event, ToolCallStart):
-                        emit(CallForming(event.name))
+                    show(event)
+                    if isinstance(event, StreamEnd):
+                        idle_s = _CLOSE_PATIENCE_S
+                        moved_at = float("-inf")
                     if (time := now()) - moved_at > _WATCHDOG_STEP_S:
+                        if limit.expired():  # a provider has swallowed the cancellation
+                            break
                         moved_at = time
                         limit.reschedule(time + idle_s)
         except TimeoutError:
             if not limit.expired():
                 raise
+        if limit.expired():
             raise ProviderError(
-                f"{request.model.provider} sent nothing for {idle_s:.0f} s",
+                f"{self._provider.name} sent nothing for {idle_s:.0f} s",
                 "try again; check the network or the server",
                 kind=ErrorKind.STALLED,
-                provider=request.model.provider,
-            ) from None
+                provider=self._provider.name,
+            )
+
+    def _show(self, event: StreamEvent) -> None:
+        if isinstance(event, TextDelta):
+            self._emit(TextChunk(event.text))
+        elif isinstance(event, ThinkingDelta):
+            if event.text:
+                self._emit(ThinkingChunk(event.text))
+        elif isinstance(event, ToolCallStart):
+            self._emit(CallForming(event.name))
+
+
+async def _close(stream: AsyncIterator[StreamEvent]) -> None:
+    """End the provider's generator; a fault of its cleaning up is not one of the reply."""
+    closing = getattr(stream, "aclose", None)
+    if closing is None:
+        return
+    try:
+        async with asyncio.timeout(_CLOSE_PATIENCE_S):
+            await closing()
+    except Exception:
+        log.warning("a stream could not be closed", exc_info=True)
 
 
 class _Attempts:
@@ -151,19 +200,22 @@ class _Attempts:
 
     def __init__(self, policy: RetryPolicy) -> None:
         self._policy = policy
+        self._failed = 0
         self._established = 0
         self._reconnected = 0
         self._empty = 0
 
-    def next_wait(self, error: ProviderError) -> RetryWait | None:
+    def next_wait(self, error: ProviderError, *, streaming: bool) -> RetryWait | None:
         policy = self._policy
-        if not error.retryable:
+        self._failed += 1
+        if not error.retryable or self._failed >= policy.max_attempts:
             return None
+        dropped = streaming and error.kind is ErrorKind.NETWORK
         if error.kind is ErrorKind.EMPTY:
             self._empty += 1
             attempt, limit = self._empty, policy.max_empty_retries
             delay_s = policy.empty_delay_s * attempt
-        elif error.kind is ErrorKind.STALLED:
+        elif error.kind is ErrorKind.STALLED or dropped:
             self._reconnected += 1
             attempt, limit = self._reconnected, policy.max_reconnects
             delay_s = self._backoff(attempt)
@@ -174,9 +226,7 @@ class _Attempts:
         if attempt > limit:
             return None
         if error.retry_after_s is not None:
-            if error.retry_after_s > policy.max_retry_after_s:
-                return None
-            delay_s = error.retry_after_s
+            delay_s = max(0.0, min(error.retry_after_s, policy.max_retry_after_s))
         return RetryWait(error, attempt, limit, delay_s)
 
     def _backoff(self, attempt: int) -> float:
@@ -185,7 +235,9 @@ class _Attempts:
 
 
 def _usable(message: AssistantMessage) -> bool:
-    return bool(message.tool_calls) or bool(message.text.strip())
+    """Whether there is something to show or to run, or the model said that it will not answer."""
+    named = any(call.name.strip() for call in message.tool_calls)
+    return named or bool(message.text.strip()) or message.stop_reason is StopReason.REFUSAL
 
 
 def _recovery(request: ModelRequest) -> ModelRequest:

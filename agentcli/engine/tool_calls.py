@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +25,16 @@ from agentcli.domain.events import (
     ApprovalWaiting,
     Notice,
     ToolAnnounced,
-    ToolFinished,
     ToolProgress,
     ToolRefused,
     ToolStarted,
 )
 from agentcli.domain.history import History, RunDetail
-from agentcli.domain.messages import ResultStatus, StopReason, TextPart, ToolCall, ToolResult
+from agentcli.domain.messages import ResultStatus, StopReason, TextPart, ToolCall
 from agentcli.domain.ports import (
+    ApprovalAnswer,
     ApprovalRequest,
     Approver,
-    RecordedResult,
     SessionStore,
     Verdict,
 )
@@ -51,10 +50,10 @@ from agentcli.domain.tools import (
     ToolContext,
     ToolOutput,
     Workspace,
-    status_of,
 )
 from agentcli.engine import arguments as wording
 from agentcli.engine.approval import Answer, CallFacts, Policy, decide, effect_of, session_rule
+from agentcli.engine.jobs import Job, Recorder
 from agentcli.engine.race import Reaper, cancel_future, first_of, race, stop
 
 GRACE_S = 0.15
@@ -79,22 +78,6 @@ class Toolkit:
     approval_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-@dataclass(slots=True)
-class _Job:
-    """One call on its way. ``output`` is set when there is an answer to record."""
-
-    call: ToolCall
-    tool: Tool | None = None
-    args: Any = None
-    summary: str = ""
-    effect: Effect = Effect.READ
-    facts: CallFacts | None = None
-    output: ToolOutput | None = None
-    status: ResultStatus | None = None
-    started_at: float | None = None
-    tail: str = ""
-
-
 class ToolCalls:
     """Runs the batches of one turn."""
 
@@ -116,21 +99,36 @@ class ToolCalls:
     async def run_batch(self, calls: Sequence[ToolCall], stop_reason: StopReason) -> None:
         """Run the calls; raises ``TurnCancelled`` when the token was set on the way."""
         workspace = await self._shell_workspace()
-        jobs = [self._prepare(call, workspace, stop_reason) for call in calls]
-        for job in jobs:
+        left = [self._prepare(call, workspace, stop_reason) for call in calls]
+        for job in left:
             self._emit(ToolAnnounced(job.call, job.summary))
-        for effect, group in groupby(jobs, key=lambda job: job.effect):
-            members = list(group)
-            together = effect is Effect.READ
-            for batch in [members] if together else [[job] for job in members]:
-                await self._kit.reaper.join(KILL_PATIENCE_S)
-                if self._token.cancelled:
-                    raise TurnCancelled
-                await uninterruptible(
-                    self._run_together(batch), lambda: self._token.cancel(CancelReason.OUTER)
-                )
+        while left:
+            reads = len(list(takewhile(lambda job: job.effect is Effect.READ, left)))
+            batch, left = left[: reads or 1], left[reads or 1 :]
+            await self._settle()
+            if self._token.cancelled:
+                raise TurnCancelled
+            await uninterruptible(
+                self._run_together(batch), lambda: self._token.cancel(CancelReason.OUTER)
+            )
+            if left and not reads:
+                await self._judge_again(left)
         if self._token.cancelled:
             raise TurnCancelled
+
+    async def _settle(self) -> None:
+        """What was told to stop gets a bounded time to end before anything new starts (CAN-10)."""
+        stuck = await self._kit.reaper.settle(KILL_PATIENCE_S, self._token)
+        if stuck:
+            what = "one earlier call has" if stuck == 1 else f"{stuck} earlier calls have"
+            self._emit(Notice(f"{what} not ended although told to stop; going on without waiting"))
+
+    async def _judge_again(self, left: Sequence[Job]) -> None:
+        """A call may have moved the shell or a link: what it left behind is what counts (SEC-5)."""
+        shell = await self._shell_workspace()
+        for job in left:
+            if job.facts is not None and job.tool is not None:
+                self._judged(job, job.tool, shell)
 
     async def _shell_workspace(self) -> Workspace:
         """The workspace as the shell sees it: its own directory (TOOL-11)."""
@@ -141,41 +139,50 @@ class ToolCalls:
 
     # --- judge -----------------------------------------------------------------------------
 
-    def _prepare(self, call: ToolCall, shell: Workspace, stop_reason: StopReason) -> _Job:
+    def _prepare(self, call: ToolCall, shell: Workspace, stop_reason: StopReason) -> Job:
         """Find the tool and read the arguments; what is wrong with them is already an answer."""
-        job = _Job(call, summary=call.name)
+        job = Job(call, summary=call.name)
+        try:
+            self._read_call(job, stop_reason)
+        except Exception as error:  # noqa: BLE001 - a tool's own code: its faults are values
+            job.output = self._reported(job, ToolOutput.internal_error(error))
+        if job.output is None and job.tool is not None:
+            self._judged(job, job.tool, shell)
+        return job
+
+    def _read_call(self, job: Job, stop_reason: StopReason) -> None:
+        call = job.call
         job.tool = self._kit.toolbox.get(call.name)
         if job.tool is None:
             known = [tool.name for tool in self._kit.toolbox.definitions]
             near = self._kit.toolbox.near(call.name)
             job.output = ToolOutput.error(wording.unknown_tool(call.name, near, known))
-            return job
+            return
         definition = job.tool.definition
         job.summary = definition.display_name
         if call.malformed is not None:
             cut = stop_reason is StopReason.MAX_TOKENS
             job.output = ToolOutput.error(wording.malformed(call, definition, cut=cut))
-            return job
+            return
         try:
             job.args = job.tool.parse(call.arguments)
         except InvalidArguments as error:
             job.output = ToolOutput.error(wording.invalid(call, definition, error))
-            return job
-        try:
-            self._judge(job, job.tool, shell)
-        except Exception as error:  # noqa: BLE001 - a tool's own code: its faults are values
-            job.output = self._reported(job, ToolOutput.internal_error(error))
-        return job
 
-    def _judge(self, job: _Job, tool: Tool, shell: Workspace) -> None:
+    def _judged(self, job: Job, tool: Tool, shell: Workspace) -> None:
+        """Gather what the policy looks at; a tool that fails to tell it is not run."""
         definition = tool.definition
-        job.summary = tool.summary(job.args)
         workspace = shell if definition.name == "bash" else self._kit.workspace
-        paths = tool.paths(job.args, workspace)
-        job.facts = CallFacts(definition, job.call.arguments, paths, workspace)
-        job.effect = effect_of(job.facts)
+        try:
+            job.summary = tool.summary(job.args)
+            paths = tool.paths(job.args, workspace)
+            job.facts = CallFacts(definition, job.call.arguments, paths, workspace)
+            job.effect = effect_of(job.facts)
+        except Exception as error:  # noqa: BLE001 - a tool's own code: its faults are values
+            job.facts, job.effect = None, Effect.READ
+            job.output = self._reported(job, ToolOutput.internal_error(error))
 
-    async def _permitted(self, job: _Job, ctx: ToolContext) -> bool:
+    async def _permitted(self, job: Job, ctx: ToolContext) -> bool:
         """Whether the call may run; when not, ``job.output`` says why."""
         if job.facts is None or job.tool is None:
             return False
@@ -190,14 +197,16 @@ class ToolCalls:
             return False
         return True
 
-    async def _asked(self, job: _Job, ctx: ToolContext, reason: str) -> bool:
+    async def _asked(self, job: Job, ctx: ToolContext, reason: str) -> bool:
         if job.facts is None or job.tool is None:
             return False
-        rule = session_rule(job.facts)
+        rule = session_rule(job.facts, self._kit.policy)
         self._emit(ApprovalWaiting(job.call, job.summary, reason))
         detail = await _preview(job.tool, job.args, ctx)
         request = ApprovalRequest(job.call, job.summary, detail, reason, str(rule))
-        answer = await self._kit.approver.approve(request)
+        answer = await self._answer(request)
+        if self._token.cancelled:
+            raise TurnCancelled
         if answer.verdict is Verdict.SESSION:
             self._kit.policy.granted.append(rule)
         if answer.verdict in {Verdict.ONCE, Verdict.SESSION}:
@@ -206,20 +215,29 @@ class ToolCalls:
         self._refuse(job, answer.reason or reason, unattended=unattended)
         return False
 
-    def _refuse(self, job: _Job, reason: str, *, unattended: bool) -> None:
+    async def _answer(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """The person's answer; one who cannot be asked has not said yes."""
+        try:
+            return await self._kit.approver.approve(request)
+        except Exception as error:
+            log.exception("no answer about %s", request.call.name)
+            reason = f"the question could not be asked: {type(error).__name__}"
+            return ApprovalAnswer(Verdict.UNATTENDED, reason)
+
+    def _refuse(self, job: Job, reason: str, *, unattended: bool) -> None:
         job.output = ToolOutput.error(wording.refused(job.call.name, reason, unattended=unattended))
         job.status = ResultStatus.REFUSED
         self._emit(ToolRefused(job.call, reason, unattended))
 
     # --- run -------------------------------------------------------------------------------
 
-    async def _run_together(self, jobs: Sequence[_Job]) -> None:
-        recorder = _Recorder(self._store, self._history, self._emit, jobs)
+    async def _run_together(self, jobs: Sequence[Job]) -> None:
+        recorder = Recorder(self._store, self._history, self._emit, jobs)
         async with asyncio.TaskGroup() as group:
             for index, job in enumerate(jobs):
                 group.create_task(self._run_one(index, job, recorder))
 
-    async def _run_one(self, index: int, job: _Job, recorder: _Recorder) -> None:
+    async def _run_one(self, index: int, job: Job, recorder: Recorder) -> None:
         if job.output is None:
             ctx = self._context(job)
             try:
@@ -236,16 +254,17 @@ class ToolCalls:
         if job.output is None:
             return
         if job.output.kind is OutputKind.CANCELLED:
-            self.details[job.call.id] = RunDetail(_elapsed(job), _text(job.output))
+            self.details[job.call.id] = RunDetail(job.elapsed_s, _text(job.output))
             return
-        await recorder.finish(index, _elapsed(job))
+        await recorder.finish(index, job.elapsed_s)
 
-    def _context(self, job: _Job) -> ToolContext:
+    def _context(self, job: Job) -> ToolContext:
         kit, call_id = self._kit, job.call.id
 
         def progress(text: str) -> None:
-            job.tail = (job.tail + text)[-TAIL_CHARS:]
-            self._emit(ToolProgress(call_id, text))
+            if job.is_heard:
+                job.tail = (job.tail + text)[-TAIL_CHARS:]
+                self._emit(ToolProgress(call_id, text))
 
         return ToolContext(
             call_id=call_id,
@@ -258,7 +277,7 @@ class ToolCalls:
             ask=kit.ask,
         )
 
-    async def _execute(self, job: _Job, tool: Tool, ctx: ToolContext) -> ToolOutput | None:
+    async def _execute(self, job: Job, tool: Tool, ctx: ToolContext) -> ToolOutput | None:
         """The tool's output; a ``CANCELLED`` one when the cancel overtook it (CAN-6)."""
         job.started_at = time.monotonic()
         task = asyncio.create_task(_guarded(tool, job.args, ctx))
@@ -273,6 +292,7 @@ class ToolCalls:
                 return self._reported(job, task.result())
         finally:
             await uninterruptible(stop(task, self._kit.reaper))
+            job.is_heard = False
         if expired:
             return ToolOutput.error(wording.timed_out(tool.definition, job.tail))
         if self._token.cancelled:
@@ -280,7 +300,7 @@ class ToolCalls:
         fault = RuntimeError("the tool cancelled itself")
         return self._reported(job, ToolOutput.internal_error(fault))
 
-    def _reported(self, job: _Job, output: ToolOutput) -> ToolOutput:
+    def _reported(self, job: Job, output: ToolOutput) -> ToolOutput:
         """Our own faults go to the log and to the person, not to the model (LOOP-5)."""
         if output.kind is OutputKind.INTERNAL_ERROR:
             log.error("tool %s failed", job.call.name, exc_info=output.cause)
@@ -291,64 +311,17 @@ class ToolCalls:
         return output
 
 
-class _Recorder:
-    """Commits results as they come and makes them messages in the model's order (W3)."""
-
-    def __init__(
-        self,
-        store: SessionStore,
-        history: History,
-        emit: Callable[[AgentEvent], None],
-        jobs: Sequence[_Job],
-    ) -> None:
-        self._store = store
-        self._history = history
-        self._emit = emit
-        self._jobs = jobs
-        self._ready: dict[int, tuple[ToolResult, float]] = {}
-        self._next = 0
-        self._lock = asyncio.Lock()
-
-    async def finish(self, index: int, duration_s: float) -> None:
-        """Record the output of job ``index``."""
-        job = self._jobs[index]
-        output = job.output
-        if output is None:
-            raise ValueError("there is nothing to record")
-        result = ToolResult(
-            job.call.id, job.call.name, output.parts, job.status or status_of(output)
-        )
-        recorded = RecordedResult(result, output.raw, output.display)
-        async with self._lock:
-            await uninterruptible(self._commit(index, recorded, duration_s))
-
-    async def _commit(self, index: int, recorded: RecordedResult, duration_s: float) -> None:
-        ready = {**self._ready, index: (recorded.result, duration_s)}
-        after = self._next
-        while after in ready:
-            after += 1
-        in_order = [ready[i][0] for i in range(self._next, after)]
-        await self._store.record_result(recorded, in_order)
-        self._ready = ready
-        for i in range(self._next, after):
-            self._announce(i, *ready[i])
-        self._next = after
-
-    def _announce(self, index: int, result: ToolResult, duration_s: float) -> None:
-        self._history.append(result)
-        job = self._jobs[index]
-        summary = display = ""
-        if job.output is not None:
-            summary, display = job.output.summary, job.output.display
-        self._emit(ToolFinished(job.call, result, summary, duration_s, display))
-
-
 async def _guarded(tool: Tool, args: Any, ctx: ToolContext) -> ToolOutput:
-    """Run the tool; anything it raises is a fault of ours, as a value."""
+    """Run the tool; anything it raises, or returns that is no output, is a fault of ours."""
     try:
-        return await tool.run(args, ctx)
-    except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the tools' border
+        output: object = await tool.run(args, ctx)
+    except (asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - the tools' border: not even an exit passes
         return ToolOutput.internal_error(error)
+    if isinstance(output, ToolOutput) and output.parts:
+        return output
+    return ToolOutput.internal_error(TypeError(f"not a tool's output: {type(output).__name__}"))
 
 
 async def _preview(tool: Tool, args: Any, ctx: ToolContext) -> str:
@@ -357,10 +330,6 @@ async def _preview(tool: Tool, args: Any, ctx: ToolContext) -> str:
     except Exception as error:
         log.warning("no preview of %s", tool.definition.name, exc_info=error)
         return f"(no preview: {error})"
-
-
-def _elapsed(job: _Job) -> float:
-    return 0.0 if job.started_at is None else time.monotonic() - job.started_at
 
 
 def _text(output: ToolOutput) -> str:

@@ -8,8 +8,9 @@
     one except: repair the history, commit, emit the terminal event
 
 Law: events come after the commit they announce; memory follows disk; whatever happens, the
-history is balanced when the terminal event is emitted, and it is emitted exactly once, last.
-An outer cancellation is raised again after the repair.
+history is balanced when the terminal event is emitted, and it is emitted exactly once, last:
+what still runs when the turn is over is not heard any more. An outer cancellation is raised
+again after the repair.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
 from agentcli.domain.cost import cost_usd
-from agentcli.domain.errors import AgentError, StoreError, TurnCancelled
+from agentcli.domain.errors import AgentError, StoreError, TurnCancelled, UsageError
 from agentcli.domain.events import (
     AgentEvent,
     AssistantRecorded,
@@ -46,7 +47,13 @@ from agentcli.domain.history import (
     prepare,
     repair_results,
 )
-from agentcli.domain.messages import AssistantMessage, StopReason, Usage, UserMessage
+from agentcli.domain.messages import (
+    AssistantMessage,
+    ImagePart,
+    StopReason,
+    Usage,
+    UserMessage,
+)
 from agentcli.domain.ports import Effort, ModelInfo, ModelRequest, Provider, SessionStore
 from agentcli.engine.race import race
 from agentcli.engine.sample import RetryPolicy, Sampler
@@ -59,7 +66,10 @@ BudgetCheck = Callable[[Usage], str | None]
 
 @dataclass(slots=True)
 class Conversation:
-    """What a session lends to its turns. ``history`` mirrors ``store`` at every moment."""
+    """What a session lends to its turns. ``history`` mirrors ``store`` at every moment.
+
+    ``unbalanced`` says why calls are without results when even the repair could not be stored.
+    """
 
     history: History
     store: SessionStore
@@ -72,6 +82,7 @@ class Conversation:
     max_steps: int = 200
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     turns: int = 0
+    unbalanced: RepairReason = RepairReason.CRASHED
 
 
 class Turn:
@@ -86,11 +97,11 @@ class Turn:
     ) -> None:
         self._it = conversation
         self._token = token
-        self._emit = emit
+        self._listener = emit
         self._over_budget = over_budget
-        self._sampler = Sampler(conversation.provider, emit, conversation.retry)
+        self._sampler = Sampler(conversation.provider, self._emit, conversation.retry)
         self._calls = ToolCalls(
-            conversation.kit, conversation.store, conversation.history, token, emit
+            conversation.kit, conversation.store, conversation.history, token, self._emit
         )
         self._prompt_text = ""
         self._begun = False
@@ -100,20 +111,24 @@ class Turn:
         self._started_at = time.monotonic()
         self._api_s = 0.0
         self._terminal: TerminalEvent | None = None
+        self._cancels_before = 0
 
     async def run(self, prompt: UserMessage | None) -> TurnSummary:
         """Run to the terminal event; ``None`` continues without new input (REC-5)."""
         self._it.turns += 1
-        self._emit(TurnStart(self._it.turns))
+        self._cancels_before = _cancels()
         try:
+            self._emit(TurnStart(self._it.turns))
             await self._protected(self._begin(prompt))
             await self._loop()
+        except GeneratorExit:
+            raise
         except BaseException as error:
             if self._terminal is None:
                 await uninterruptible(self._conclude(error))
             if isinstance(error, asyncio.CancelledError) or not isinstance(error, Exception):
                 raise
-            if _cancelled_from_outside():
+            if _cancels() > self._cancels_before:
                 raise asyncio.CancelledError from error
         if self._terminal is None:
             raise RuntimeError("a turn ended without a terminal event")
@@ -129,9 +144,11 @@ class Turn:
         """W0. What an earlier failed repair left unbalanced is balanced first."""
         it = self._it
         if prompt is not None:
+            if not prompt.text.strip() and not any(isinstance(p, ImagePart) for p in prompt.parts):
+                raise UsageError("the message is empty", "say what you want")
             self._prompt_text = prompt.text
         if it.history.pending:
-            await self._balance(Outcome.ERROR, "balanced after a failed write", "")
+            await self._balance(Outcome.ERROR, "balanced after a failed write", "", it.unbalanced)
         if prompt is None:
             it.history.require_continuable()
         seq = await it.store.record_prompt(prompt)
@@ -195,6 +212,7 @@ class Turn:
         final = None if calls else Outcome.DONE
         seq = await it.store.record_assistant(message, calls, final=final)
         it.history.append(message)
+        self._sampler.forget()
         self._usage += message.usage
         self._answer = message.text or self._answer
         self._emit(AssistantRecorded(message, seq))
@@ -220,47 +238,63 @@ class Turn:
         failure = None if cancelled else _as_agent_error(cause)
         partial = self._sampler.partial_text
         detail = self._cancel_reason() if failure is None else failure.message
-        try:
-            if self._begun:
-                await self._balance(outcome, detail, partial)
-        except Exception as store_failure:  # noqa: BLE001 - FAIL-4: a store may raise anything
-            if failure is None or not isinstance(failure, StoreError):
-                failure = _as_agent_error(store_failure)
+        unsaved = self._prompt_text
+        if self._begun:
+            reason = RepairReason.CANCELLED if cancelled else RepairReason.CRASHED
+            self._it.unbalanced = reason
+            try:
+                await self._balance(outcome, detail, partial, reason)
+            except Exception as store_failure:  # noqa: BLE001 - FAIL-4: a store may raise anything
+                unsaved = partial
+                if failure is None or not isinstance(failure, StoreError):
+                    failure = _as_agent_error(store_failure)
         if failure is None:
             self._end(Cancelled(self._summary(outcome), self._cancel_reason()))
         else:
-            unsaved = await self._rescue(failure, partial)
+            unsaved = await self._rescue(unsaved)
             self._end(Failed(self._summary(Outcome.ERROR), failure, unsaved))
 
-    async def _balance(self, outcome: Outcome, detail: str, partial: str) -> None:
-        """The one repair: every pending call gets its result, on disk and then in memory."""
+    async def _balance(
+        self, outcome: Outcome, detail: str, partial: str, reason: RepairReason
+    ) -> None:
+        """The one repair: every pending call gets its result, on disk and then in memory.
+
+        ``reason`` words the results: what failed was not cancelled by anybody (CAN-1, REC-1).
+        """
         it = self._it
         pending = it.history.pending
         runs = await it.store.tool_runs() if pending else {}
         details = self._calls.details
-        results = repair_results(pending, runs, RepairReason.CANCELLED, details)
+        results = repair_results(pending, runs, reason, details)
         await it.store.record_end(results, outcome, detail, partial)
-        for call, result in zip(pending, results, strict=True):
+        for result in results:
             it.history.append(result)
+        for call, result in zip(pending, results, strict=True):
             elapsed_s = details[call.id].elapsed_s if call.id in details else 0.0
-            self._emit(ToolFinished(call, result, result.status.value, elapsed_s))
+            display = runs[call.id].display if call.id in runs else ""
+            self._emit(ToolFinished(call, result, result.status.value, elapsed_s, display))
 
-    async def _rescue(self, failure: AgentError, partial: str) -> str:
+    async def _rescue(self, text: str) -> str:
         """What only memory holds goes to a recovery file, or back to be shown (FAIL-1)."""
-        if not isinstance(failure, StoreError):
-            return ""
-        text = "\n\n".join(piece for piece in (self._prompt_text, partial) if piece)
         if not text:
             return ""
-        path = await self._it.store.rescue(text)
+        try:
+            path = await self._it.store.rescue(text)
+        except Exception:
+            log.exception("nothing could be rescued")
+            path = None
         if path is None:
             return text
         self._emit(Notice(f"what was not saved is in {path}"))
         return ""
 
+    def _emit(self, event: AgentEvent) -> None:
+        if self._terminal is None:
+            self._listener(event)
+
     def _end(self, event: TerminalEvent) -> None:
         self._terminal = event
-        self._emit(event)
+        self._listener(event)
 
     def _cancel_reason(self) -> str:
         return str(self._token.reason or CancelReason.OUTER)
@@ -278,10 +312,10 @@ class Turn:
         )
 
 
-def _cancelled_from_outside() -> bool:
-    """Whether somebody cancelled the task that runs the turn."""
+def _cancels() -> int:
+    """How often somebody has cancelled the task that runs the turn."""
     task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    return 0 if task is None else task.cancelling()
 
 
 def _unwrapped(error: BaseException) -> BaseException:
