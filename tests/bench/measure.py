@@ -1,0 +1,112 @@
+"""Whole processes, measured in turn: wall time, time of the request's arrival, peak memory."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import pty
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One run: seconds to its end, seconds to the request's arrival, peak memory in MB."""
+
+    wall_s: float
+    arrival_s: float | None
+    peak_mb: float
+
+
+@contextlib.contextmanager
+def service(chunks: int) -> Iterator[int]:
+    """The prepared service; yields its port."""
+    argv = [sys.executable, str(HERE / "service.py"), str(chunks)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield int(process.stdout.readline())
+        finally:
+            process.kill()
+
+
+def arrivals(port: int) -> list[float]:
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.request("GET", "/arrivals")
+    found: list[float] = json.loads(connection.getresponse().read())
+    connection.close()
+    return found
+
+
+def run_once(
+    argv: Sequence[str], env: Mapping[str, str], *, port: int = 0, tty: bool = False
+) -> Sample:
+    """Run ``argv`` to its end with its output read and thrown away."""
+    if port:
+        arrivals(port)
+    parent, child = pty.openpty() if tty else os.pipe()
+    drain = threading.Thread(target=_drain, args=(parent,))
+    began = time.time()
+    process = subprocess.Popen(
+        argv, env=dict(env), stdin=subprocess.DEVNULL, stdout=child, stderr=subprocess.DEVNULL
+    )
+    os.close(child)
+    drain.start()
+    _, status, usage = os.wait4(process.pid, 0)
+    wall = time.time() - began
+    process.returncode = os.waitstatus_to_exitcode(status)
+    drain.join()
+    os.close(parent)
+    assert process.returncode == 0, (argv, process.returncode)
+    arrived = arrivals(port) if port else []
+    return Sample(wall, arrived[0] - began if arrived else None, usage.ru_maxrss / 1024)
+
+
+def _drain(handle: int) -> None:
+    with contextlib.suppress(OSError):
+        while os.read(handle, 1 << 16):
+            pass
+
+
+def in_turn(runs: int, **commands: object) -> dict[str, list[Sample]]:
+    """Each command ``runs`` times, A B A B …, after one warm-up. Values are callables."""
+    samples: dict[str, list[Sample]] = {name: [] for name in commands}
+    for count in range(runs + 1):
+        for name, command in commands.items():
+            sample = command()  # type: ignore[operator]
+            if count:
+                samples[name].append(sample)
+    return samples
+
+
+def median(samples: Sequence[Sample], field: str) -> float:
+    return statistics.median(getattr(sample, field) for sample in samples)
+
+
+@contextlib.contextmanager
+def fresh_home() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+def environment(home: Path, port: int) -> dict[str, str]:
+    """What a measured program gets: nothing of the person who measures."""
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "AGENTCLI_HOME": str(home / "agentcli"),
+        "ANTHROPIC_API_KEY": "sk-test-000000",
+        "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}",
+        "TERM": "xterm-256color",
+    }
