@@ -35,17 +35,15 @@ def diff_bytes(old_name: str, new_name: str, before: bytes | None, after: bytes 
         return Diff(f"Binary files {old_name} and {new_name} differ\n", 0, 0)
     old_label = "/dev/null" if before is None else f"a/{old_name}"
     new_label = "/dev/null" if after is None else f"b/{new_name}"
-    return diff_lines(old_label, new_label, split_lines(old.text), split_lines(new.text))
+    return diff_texts(old_label, new_label, old.text, new.text)
 
 
-def diff_lines(old_label: str, new_label: str, old: list[Line], new: list[Line]) -> Diff:
-    """The diff of two lists of lines; empty when they are equal."""
-    start = _common(old, new)
-    rest = min(len(old), len(new)) - start
-    end = _common(old[::-1][:rest], new[::-1][:rest])
-    skipped = max(start - _CONTEXT, 0)
-    kept = max(end - _CONTEXT, 0)
-    before, after = old[skipped : len(old) - kept], new[skipped : len(new) - kept]
+def diff_texts(old_label: str, new_label: str, old: str, new: str) -> Diff:
+    """The diff of two texts; empty when they are equal. Only what differs is split into lines."""
+    start = _lines_back(old, old.rfind("\n", 0, _common(old, new)) + 1)
+    old_end, new_end = _tails(old, new, start)
+    skipped = old.count("\n", 0, start)
+    before, after = split_lines(old[start:old_end]), split_lines(new[start:new_end])
     out: list[str] = []
     added = removed = 0
     for group in _groups(before, after):
@@ -77,11 +75,46 @@ def _groups(before: list[Line], after: list[Line]) -> list[list[_Opcode]]:
     return [group for group in groups if any(code[0] != "equal" for code in group)]
 
 
-def _common(left: list[Line], right: list[Line]) -> int:
-    for count, (one, other) in enumerate(zip(left, right, strict=False)):
-        if one != other:
-            return count
-    return min(len(left), len(right))
+def _common(old: str, new: str) -> int:
+    """How many characters at the beginning are the same in both."""
+    low, high = 0, min(len(old), len(new))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if old[low:middle] == new[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _lines_back(text: str, position: int) -> int:
+    """``position``, at the start of a line, moved back by the lines of context."""
+    for _ in range(_CONTEXT):
+        if position == 0:
+            return 0
+        position = text.rfind("\n", 0, position - 1) + 1
+    return position
+
+
+def _tails(old: str, new: str, start: int) -> tuple[int, int]:
+    """Where the common tail, less the context, begins in both texts."""
+    low, high = 0, min(len(old), len(new)) - start
+    while low < high:
+        middle = (low + high + 1) // 2
+        if old[len(old) - middle : len(old) - low] == new[len(new) - middle : len(new) - low]:
+            low = middle
+        else:
+            high = middle - 1
+    tail = len(old) - low
+    if (
+        tail > 0
+        and low
+        and (old[tail - 1] != "\n" or new[len(new) - low - 1 : len(new) - low] != "\n")
+    ):
+        tail = old.find("\n", tail) + 1 or len(old)
+    for _ in range(_CONTEXT):
+        tail = old.find("\n", tail) + 1 or len(old)
+    return tail, len(new) - (len(old) - tail)
 
 
 def _span(start: int, length: int) -> str:

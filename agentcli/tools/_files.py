@@ -20,7 +20,7 @@ from pathlib import Path
 from agentcli.domain.tools import FileLedger, Workspace
 from agentcli.tools._paths import FileProblem, not_found, os_problem, shown
 
-MAX_WHOLE_BYTES = 32 * 1024 * 1024
+MAX_WHOLE_BYTES = 16 * 1024 * 1024
 _CHUNK_BYTES = 1024 * 1024
 _O_PATH = getattr(os, "O_PATH", os.O_RDONLY)  # Linux; elsewhere the directory must be readable
 _OPEN_DIRECTORY = _O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -18,13 +18,15 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 from agentcli.tools._closest import closest_place, numbered
+from agentcli.tools._runs import runs
 from agentcli.tools._text import adopt_ends, common_end, split_lines
 
 _MAX_CANDIDATES_SHOWN = 8
 _MAX_PLACES = 100_000
+_MAX_LOOSE_PLACES = 1_000
 _SPACES_PER_TAB = 4
 _NUMBERED = re.compile(r"\s*\d+[\t→|:]")
 
@@ -154,26 +156,34 @@ def _whole_lines(
     wanted = [key(line) for line in sought.old]
     if not any(wanted):
         return []
-    lines = split_lines(text)
-    keys = [key(line.text) for line in lines]
-    offsets = [0, *accumulate(len(line.text) + len(line.end) for line in lines)]
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
     ends = _Ends(text)
-    spans = []
-    for at in range(len(lines) - len(wanted) + 1):
-        if keys[at] != wanted[0] or keys[at : at + len(wanted)] != wanted:
-            continue
-        found = lines[at : at + len(wanted)]
+    spans: list[Span] = []
+    seen_lines = offset = 0
+    for count, at in enumerate(runs([key(line) for line in lines], wanted)):
+        if count >= _MAX_LOOSE_PLACES:
+            raise NoMatch("old_string is like too many places in the file. Add lines around it.")
+        found = [line.removesuffix("\r") for line in lines[at : at + len(wanted)]]
         new = list(sought.new)
         if reindent:
-            mapping = _indent_mapping(sought.old, [line.text for line in found])
+            mapping = _indent_mapping(sought.old, found)
             if mapping is None:
                 continue
             new = [_reindented(line, mapping) for line in new]
-        last = found[-1]
-        end = offsets[at + len(wanted)] - (0 if sought.ended else len(last.end))
-        if sought.ended and not last.end and new[-1] == "" and len(new) > 1:
-            new.pop()  # the file's last line has no line end and keeps none
-        spans.append(Span(offsets[at], end, ends.adopt(offsets[at], end, "\n".join(new))))
+        offset += sum(len(line) + 1 for line in lines[seen_lines:at])
+        seen_lines = at
+        start = offset
+        end = start + sum(len(line) + 1 for line in lines[at : at + len(wanted)])
+        has_end = end <= len(text)  # only the file's last line may lack one
+        if sought.ended:
+            end = min(end, len(text))
+            if not has_end and new[-1] == "" and len(new) > 1:
+                new.pop()  # the last line keeps having none
+        else:
+            end -= 1 + (has_end and text[end - 2 : end] == "\r\n")
+        spans.append(Span(start, end, ends.adopt(start, end, "\n".join(new))))
     return spans
 
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from agentcli.tools._closest import closest_place
 from agentcli.tools._patch_model import Hunk, PatchLine, PatchProblem
+from agentcli.tools._runs import runs
 from agentcli.tools._text import Line, common_end
 
 _PUNCTUATION = str.maketrans(
@@ -104,15 +106,9 @@ class _Texts:
             return []
         if number not in self._forms:
             self._forms[number] = [_PASSES[number](line) for line in self.lines]
-        form = self._forms[number]
         sought = [_PASSES[number](line) for line in wanted]
-        found = []
-        for at in range(max(last if at_end else start, 0), last + 1):
-            if form[at] == sought[0] and form[at : at + len(sought)] == sought:
-                found.append(at)
-                if first_only:
-                    break
-        return found
+        found = runs(self._forms[number], sought, max(last if at_end else start, 0))
+        return list(islice(found, 1 if first_only else None))
 
 
 def _place(texts: _Texts, hunk: Hunk, start: int) -> tuple[int, tuple[PatchLine, ...]]:

@@ -129,7 +129,7 @@ class Transaction:
         assert step.data is not None  # noqa: S101 - callers stage writes only
         with directory_of(step.path, self._made) as directory:
             self._check_at(step, directory)
-            if step.info is not None and not os.access(step.path.name, os.W_OK, dir_fd=directory):
+            if step.info is not None and not _is_writable(step.path.name, directory):
                 name = shown(step.path, self._workspace)
                 raise FileProblem(f"{name} is read-only. Change its mode first if that is meant.")
             temporary = f".agentcli-{secrets.token_hex(8)}.tmp"
@@ -253,6 +253,11 @@ class Transaction:
             self._ledger.seen[step.path] = mark
         else:
             self._ledger.seen.pop(step.path, None)
+
+
+def _is_writable(name: str, directory: int) -> bool:
+    effective = os.access in os.supports_effective_ids
+    return os.access(name, os.W_OK, dir_fd=directory, effective_ids=effective)
 
 
 def _identity(info: os.stat_result) -> tuple[int, int, int, int, int]:

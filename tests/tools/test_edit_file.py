@@ -227,7 +227,7 @@ def test_edits_that_make_no_sense_are_refused(
     ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1", "cp1252"],
 )
 def test_encoding_and_byte_order_mark_are_kept(room: Room, encoding: str) -> None:
-    quoted = "\u201cquoted\u201d " if encoding not in {"latin-1"} else ""
+    quoted = "\u201cquoted\u201d " if encoding != "latin-1" else ""
     before = (
         f"# {quoted}caf\u00e9 au lait, s'il vous pla\u00eet\nold value here\n" + "plain text\n" * 9
     )
