@@ -1,0 +1,71 @@
+"""``ask_user``: a question to the person, answered while the turn waits."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pydantic import Field
+
+from agentcli.domain.tools import Asker, Effect, ToolContext, ToolOutput
+from agentcli.tools._base import Arguments, BaseTool
+from agentcli.tools._paths import one_line
+
+MAX_OPTIONS = 20
+
+
+class AskArguments(Arguments):
+    """Arguments of ``ask_user``."""
+
+    question: str = Field(min_length=1, max_length=4_000)
+    options: list[str] = Field(
+        default_factory=list, max_length=MAX_OPTIONS, description="Answers to choose from"
+    )
+
+
+class AskTool(BaseTool[AskArguments]):
+    """Asks, and waits as long as it takes."""
+
+    name = "ask_user"
+    display_name = "Ask"
+    description = (
+        "Ask the user a question and wait for the answer. Only for what you can neither find out "
+        "nor decide yourself."
+    )
+    params = AskArguments
+    effect = Effect.READ
+    group = "ask"
+    timeout_s = None
+
+    def summary(self, args: AskArguments) -> str:
+        """The question."""
+        return f"Ask: {one_line(args.question, 150)}"
+
+    async def run(self, args: AskArguments, ctx: ToolContext) -> ToolOutput:
+        """The answer; an error where nobody is there to give one."""
+        if ctx.ask is None:
+            return ToolOutput.error(
+                "Nobody can be asked in this run. Decide yourself, and say in your answer what "
+                "you assumed."
+            )
+        answer = await _answer_or_cancel(ctx.ask, args, ctx)
+        if answer is None:
+            return ToolOutput.cancelled("The question was not answered.")
+        if not answer.strip():
+            return ToolOutput.text("(the user gave an empty answer)", summary="no answer")
+        return ToolOutput.text(answer, summary=one_line(answer, 80))
+
+
+async def _answer_or_cancel(asker: Asker, args: AskArguments, ctx: ToolContext) -> str | None:
+    """The answer, or ``None`` when the token was set first."""
+    asking = asyncio.ensure_future(asker.ask(args.question, args.options))
+    cancelled = asyncio.ensure_future(ctx.cancel.wait())
+    try:
+        await asyncio.wait({asking, cancelled}, return_when=asyncio.FIRST_COMPLETED)
+        return asking.result() if asking.done() else None
+    finally:
+        for task in (asking, cancelled):
+            task.cancel()
+        await asyncio.gather(asking, cancelled, return_exceptions=True)
+
+
+TOOL = AskTool()

@@ -1,0 +1,120 @@
+"""``glob_files``: files by name, with or without ripgrep (TOOL-10)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import Field
+
+from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput, Workspace
+from agentcli.tools._base import Arguments, BaseTool
+from agentcli.tools._globs import BadGlob, PathFilter, split_base
+from agentcli.tools._output import bounded
+from agentcli.tools._paths import FileProblem, not_found, one_line, resolve, shown
+from agentcli.tools._process import Ending
+from agentcli.tools._search import TIME_LIMIT_S, Found, Query, SearchFailed, search
+
+LIMIT = 1_000
+
+
+class GlobArguments(Arguments):
+    """Arguments of ``glob_files``."""
+
+    pattern: str = Field(min_length=1, description='Like "*.py" (any depth), "src/**/*.{ts,tsx}"')
+    path: str | None = Field(default=None, description="Directory to look in")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where to look, and for what, relative to it."""
+
+    directory: Path
+    path_filter: PathFilter
+
+
+class GlobTool(BaseTool[GlobArguments]):
+    """Lists files by glob, leaving out what .gitignore does."""
+
+    name = "glob_files"
+    display_name = "Find"
+    description = (
+        "Find files by glob, sorted by path. A pattern without / matches names at any depth. "
+        "Hidden (unless the pattern names them) and .gitignored files are left out."
+    )
+    params = GlobArguments
+    effect = Effect.READ
+    group = "files"
+    hints = ToolHints(idempotent=True)
+
+    def summary(self, args: GlobArguments) -> str:
+        """Pattern and place."""
+        where = f" in {one_line(args.path)}" if args.path else ""
+        return f"Find {one_line(args.pattern, 80)}{where}"
+
+    def paths(self, args: GlobArguments, workspace: Workspace) -> tuple[Path, ...]:
+        """Where it looks."""
+        try:
+            return (_place(args, workspace).directory,)
+        except (FileProblem, BadGlob):
+            return ()
+
+    async def run(self, args: GlobArguments, ctx: ToolContext) -> ToolOutput:
+        """List; a bad glob or place is an error with advice."""
+        try:
+            place = await asyncio.to_thread(_checked_place, args, ctx.workspace)
+            if place is None:
+                return ToolOutput.text(f"No files match {args.pattern}.", summary="no files")
+            query = Query(place.directory, path_filter=place.path_filter)
+            outside = (ctx.workspace.root, *ctx.workspace.extra)
+            found = await search(query, LIMIT, ctx.cancel, outside)
+        except BadGlob as problem:
+            return ToolOutput.error(f"Cannot use the glob: {problem}.")
+        except FileProblem as problem:
+            return ToolOutput.error(str(problem))
+        except SearchFailed as problem:
+            return ToolOutput.error(f"The search failed: {problem}.")
+        return _output(args, ctx, place, found)
+
+
+def _place(args: GlobArguments, workspace: Workspace) -> _Place:
+    """A pattern that begins with plain directories starts there."""
+    base, rest = split_base(args.pattern)
+    start = resolve(workspace, args.path or ".")
+    if base:
+        start = resolve(workspace, str(start / Path(base).expanduser()))
+        rest = f"/{rest}"
+    return _Place(start, PathFilter(rest))
+
+
+def _checked_place(args: GlobArguments, workspace: Workspace) -> _Place | None:
+    """``None`` when the pattern's own directory does not exist: nothing can match."""
+    place = _place(args, workspace)
+    if place.directory.is_dir():
+        return place
+    given = resolve(workspace, args.path or ".")
+    if given.is_dir():
+        return None
+    if given.exists():
+        raise FileProblem(f"{shown(given, workspace)} is a file; give a directory, or read it.")
+    raise not_found(given, workspace)
+
+
+def _output(args: GlobArguments, ctx: ToolContext, place: _Place, found: Found) -> ToolOutput:
+    rows = [shown(place.directory / line.path, ctx.workspace) for line in found.lines]
+    text, raw = bounded("\n".join(rows), ctx.call_id)
+    if found.ending is Ending.CANCELLED:
+        return ToolOutput.cancelled(text)
+    if found.ending is Ending.TIMED_OUT:
+        note = f"[stopped after {TIME_LIMIT_S:g} s; look in a smaller directory]"
+        return ToolOutput.error(f"{text}\n{note}".strip(), raw=raw, summary="timed out")
+    if not rows:
+        return ToolOutput.text(f"No files match {args.pattern}.", summary="no files")
+    counted = f"{len(rows)} file" + ("" if len(rows) == 1 else "s")
+    if found.more:
+        text += f"\n[the first {counted}; there are more: narrow the pattern]"
+    return ToolOutput.text(text, raw=raw, summary=f"first {counted}" if found.more else counted)
+
+
+TOOL = GlobTool()

@@ -1,0 +1,153 @@
+"""``grep_files``: lines that match a regular expression, with or without ripgrep (TOOL-10)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import Field
+
+from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput, Workspace
+from agentcli.tools._base import Arguments, BaseTool
+from agentcli.tools._globs import BadGlob, PathFilter
+from agentcli.tools._ignore import read_regular
+from agentcli.tools._output import bounded
+from agentcli.tools._paths import FileProblem, not_found, one_line, resolve, shown
+from agentcli.tools._process import Ending
+from agentcli.tools._regex import BadPattern, normalized
+from agentcli.tools._search import TIME_LIMIT_S, Found, Line, Query, SearchFailed, search
+from agentcli.tools._search_worker import BINARY_PROBE_BYTES
+
+DEFAULT_LIMIT = 200
+MAX_LIMIT = 2_000
+MAX_CONTEXT = 20
+LINE_CHARS = 500
+_CONTROLS = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+
+
+class GrepArguments(Arguments):
+    """Arguments of ``grep_files``."""
+
+    pattern: str = Field(min_length=1, description="Regular expression, tried on each line")
+    path: str | None = Field(default=None, description="Directory or file; default: all")
+    glob: str | None = Field(default=None, description='Only these files, like "*.py" or "src/**"')
+    ignore_case: bool = False
+    context: int = Field(default=0, ge=0, le=MAX_CONTEXT, description="Lines around each match")
+    limit: int = Field(default=DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Matching lines")
+
+
+class GrepTool(BaseTool[GrepArguments]):
+    """Searches text files, leaving out what .gitignore does."""
+
+    name = "grep_files"
+    display_name = "Search"
+    description = (
+        "Search files for a regular expression (no look-around, no back-references). Prints "
+        "path:line:text, sorted by path. Hidden, binary and .gitignored files are left out."
+    )
+    params = GrepArguments
+    effect = Effect.READ
+    group = "files"
+    hints = ToolHints(idempotent=True)
+
+    def summary(self, args: GrepArguments) -> str:
+        """Pattern and place."""
+        where = " ".join(one_line(part) for part in (args.glob, args.path) if part)
+        return f"Search `{one_line(args.pattern, 80)}`" + (f" in {where}" if where else "")
+
+    def paths(self, args: GrepArguments, workspace: Workspace) -> tuple[Path, ...]:
+        """Where it searches."""
+        try:
+            return (resolve(workspace, args.path or "."),)
+        except FileProblem:
+            return ()
+
+    async def run(self, args: GrepArguments, ctx: ToolContext) -> ToolOutput:
+        """Search; a bad pattern or place is an error with advice."""
+        try:
+            query = await asyncio.to_thread(_query, args, ctx.workspace)
+            outside = (ctx.workspace.root, *ctx.workspace.extra)
+            found = await search(query, args.limit, ctx.cancel, outside)
+        except BadPattern as problem:
+            return ToolOutput.error(f"Cannot use the pattern: {problem}.")
+        except BadGlob as problem:
+            return ToolOutput.error(f"Cannot use the glob: {problem}.")
+        except FileProblem as problem:
+            return ToolOutput.error(str(problem))
+        except SearchFailed as problem:
+            return ToolOutput.error(f"The search failed: {problem}.")
+        return _output(args, ctx, query, found)
+
+
+def _query(args: GrepArguments, workspace: Workspace) -> Query:
+    pattern = normalized(args.pattern)
+    path_filter = PathFilter(args.glob) if args.glob else None
+    place = resolve(workspace, args.path or ".")
+    file = ""
+    try:
+        mode = place.stat().st_mode
+    except OSError:
+        raise not_found(place, workspace) from None
+    if not stat.S_ISDIR(mode):
+        if not stat.S_ISREG(mode):
+            raise FileProblem(f"{shown(place, workspace)} is neither a file nor a directory.")
+        head = read_regular(str(place), BINARY_PROBE_BYTES)
+        if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise FileProblem(f"{shown(place, workspace)} is a binary file; nothing was searched.")
+        place, file, path_filter = place.parent, place.name, None
+    elif not os.access(place, os.R_OK | os.X_OK):
+        raise FileProblem(f"Cannot read {shown(place, workspace)}: permission denied.")
+    return Query(place, file, pattern, args.ignore_case, args.context, path_filter)
+
+
+def _output(args: GrepArguments, ctx: ToolContext, query: Query, found: Found) -> ToolOutput:
+    text, raw = bounded("\n".join(_rows(ctx.workspace, query, found.lines)), ctx.call_id)
+    if found.ending is Ending.CANCELLED:
+        return ToolOutput.cancelled(text)
+    matches = sum(line.matches for line in found.lines)
+    files = len({line.path for line in found.lines})
+    if found.ending is Ending.TIMED_OUT:
+        note = f"[stopped after {TIME_LIMIT_S:g} s; search a smaller path or a simpler pattern]"
+        return ToolOutput.error(f"{text}\n{note}".strip(), raw=raw, summary="timed out")
+    if not matches:
+        where = f" in {args.path}" if args.path else ""
+        only = f" (only files {args.glob})" if args.glob else ""
+        return ToolOutput.text(f"No matches{where}{only}.", summary="no matches")
+    counted = f"{matches} {'match' if matches == 1 else 'matches'} in {files} file"
+    counted += "" if files == 1 else "s"
+    note = f"[{counted}]"
+    if found.more:
+        counted = f"first {counted}"
+        note = f"[{counted}; there are more: narrow the search or raise limit (max {MAX_LIMIT})]"
+    return ToolOutput.text(f"{text}\n{note}", raw=raw, summary=counted)
+
+
+def _rows(workspace: Workspace, query: Query, lines: list[Line]) -> Iterator[str]:
+    last: Line | None = None
+    name = ""
+    for line in lines:
+        if last is None or line.path != last.path:
+            name = shown(query.root / line.path, workspace)
+        gap = last is not None and (line.path != last.path or line.number != last.number + 1)
+        if gap and query.context:
+            yield "--"
+        mark = ":" if line.matches else "-"
+        yield f"{name}{mark}{line.number}{mark}{_shortened(line)}"
+        last = line
+
+
+def _shortened(line: Line) -> str:
+    text = _CONTROLS.sub(_visible, line.text[:LINE_CHARS])
+    cut = line.cut_bytes + len(line.text[LINE_CHARS:])
+    return f"{text}… [{cut} more]" if cut else text
+
+
+def _visible(match: re.Match[str]) -> str:
+    return f"\\x{ord(match[0]):02x}"
+
+
+TOOL = GrepTool()

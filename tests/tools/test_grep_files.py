@@ -1,0 +1,145 @@
+"""The grep_files tool as the model sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from agentcli.domain.cancel import CancelToken
+from agentcli.domain.errors import InvalidArguments
+from agentcli.domain.tools import Effect, OutputKind, ToolContext, ToolOutput
+from agentcli.tools import _search
+from agentcli.tools._process import KEEPER
+from agentcli.tools.grep_files import TOOL
+from tests.support.tool_context import text_of, tool_context
+
+
+@pytest.fixture(params=["rg", "python"], autouse=True)
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "python":
+        monkeypatch.setenv("PATH", "/nonexistent")
+    elif shutil.which("rg") is None:
+        pytest.skip("ripgrep is not installed")
+    return str(request.param)
+
+
+def grep(root: Path | ToolContext, pattern: str, **more: object) -> ToolOutput:
+    ctx = root if isinstance(root, ToolContext) else tool_context(root)
+
+    async def body() -> ToolOutput:
+        output = await TOOL.run(TOOL.parse({"pattern": pattern, **more}), ctx)
+        await KEEPER.close()
+        return output
+
+    return asyncio.run(body())
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/app.py").write_text("import os\n\ndef main():\n    pass\n\ndef other():\n")
+    (tmp_path / "notes.txt").write_text("call main()\n")
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    (tmp_path / "x.log").write_text("main\n")
+    return tmp_path
+
+
+@pytest.mark.spec("TOOL-10")
+def test_lines_come_with_path_and_number_in_order(project: Path) -> None:
+    output = grep(project, r"main\(")
+    assert text_of(output) == (
+        "notes.txt:1:call main()\nsrc/app.py:3:def main():\n[2 matches in 2 files]"
+    )
+    assert output.summary == "2 matches in 2 files"
+
+
+@pytest.mark.spec("TOOL-10")
+def test_context_glob_case_and_path(project: Path) -> None:
+    assert text_of(grep(project, "DEF", ignore_case=True, context=1, path="src")) == (
+        "src/app.py-2-\nsrc/app.py:3:def main():\nsrc/app.py-4-    pass\nsrc/app.py-5-\n"
+        "src/app.py:6:def other():\n[2 matches in 1 file]"
+    )
+    assert "notes" not in text_of(grep(project, "main", glob="*.py"))
+    assert text_of(grep(project, "main", path="notes.txt")).startswith("notes.txt:1:")
+    assert text_of(grep(project, "nothing", glob="*.py")) == "No matches (only files *.py)."
+
+
+@pytest.mark.spec("TOOL-10", "TOOL-6")
+def test_what_is_found_is_bounded_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "many").write_text("foo\n" * 5_000)
+    text = text_of(grep(tmp_path, "foo"))
+    assert text.count("many:") == 200
+    assert "first 200 matches in 1 file; there are more" in text
+    assert text_of(grep(tmp_path, "foo", limit=3)).count("many:") == 3
+    (tmp_path / "many").write_text("foo" + "x" * 100_000 + "\n")
+    text = text_of(grep(tmp_path, "foo"))
+    assert len(text) < 700
+    assert "[99503 more]" in text
+
+
+@pytest.mark.spec("TOOL-10", "LOOP-5")
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        ({"pattern": "("}, r"write \\\( for a literal"),
+        ({"pattern": "(?=x)"}, "look-around"),
+        ({"pattern": "x", "glob": "["}, "glob"),
+        ({"pattern": "x", "path": "absent"}, "does not exist"),
+        ({"pattern": "x", "path": "fifo"}, "neither a file nor a directory"),
+        ({"pattern": "x", "path": "binary"}, "binary"),
+    ],
+)
+def test_bad_input_is_an_error_with_advice(
+    tmp_path: Path, arguments: dict[str, str], advice: str
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "binary").write_bytes(b"x\0")
+    output = grep(tmp_path, **arguments)
+    assert output.kind is OutputKind.TOOL_ERROR
+    assert re.search(advice, text_of(output)), text_of(output)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"pattern": ""}, {"pattern": "x", "limit": 0}, {"pattern": "x", "context": 99}]
+)
+def test_arguments_are_bounded(arguments: dict[str, object]) -> None:
+    with pytest.raises(InvalidArguments):
+        TOOL.parse(arguments)
+
+
+@pytest.mark.spec("TOOL-10")
+def test_a_search_that_takes_too_long_is_an_error_with_advice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    if engine == "rg":
+        pytest.skip("ripgrep has no slow patterns")
+    monkeypatch.setattr(_search, "TIME_LIMIT_S", 0.3)
+    (tmp_path / "f").write_text("a" * 60 + "!\n")
+    output = grep(tmp_path, "(a|a)*(a|a)*$")
+    assert output.kind is OutputKind.TOOL_ERROR
+    assert "simpler pattern" in text_of(output)
+
+
+def test_control_characters_are_visible(tmp_path: Path) -> None:
+    (tmp_path / "a\nb").write_text("foo\t\x1b[31m\u00a0\n")
+    assert text_of(grep(tmp_path, "foo")).startswith("a\\nb:1:foo\t\\x1b[31m\u00a0\n")
+
+
+@pytest.mark.spec("CAN-3")
+def test_a_cancelled_token_searches_nothing(tmp_path: Path) -> None:
+    cancel = CancelToken()
+    cancel.cancel()
+    assert grep(tool_context(tmp_path, cancel=cancel), "x").kind is OutputKind.CANCELLED
+
+
+@pytest.mark.spec("TOOL-1")
+def test_the_call_reads_in_a_line_and_names_where_it_looks(project: Path) -> None:
+    args = TOOL.parse({"pattern": "foo", "path": "src", "glob": "*.py"})
+    assert TOOL.summary(args) == "Search `foo` in *.py src"
+    assert TOOL.paths(args, tool_context(project).workspace) == (project / "src",)
+    assert TOOL.definition.effect is Effect.READ
