@@ -71,7 +71,9 @@ def sort_arguments(argv: list[str]) -> Invocation:
         front, rest = argv[:position], argv[position + 1 :]
         if command not in PROMPT_COMMANDS:
             return Invocation(command, rest, front)
-        return Invocation(command, _normalised([*front, *rest], command=command), [])
+        return Invocation(
+            command, [*_normalised(front, command=command), *_normalised(rest, command=command)], []
+        )
     command = "run" if one_shot else "chat"
     return Invocation(command, _normalised(argv, command=command), [])
 
@@ -106,7 +108,7 @@ def _find_command(argv: list[str]) -> tuple[int | None, bool]:
 def _cluster(item: str) -> str:
     """The short flags in ``-pc``, up to one that takes a value."""
     flags = ""
-    if item.startswith("--"):
+    if item.startswith("--") or not item.startswith("-"):
         return flags
     for letter in item[1:]:
         if letter in SHORT_WITH_VALUE or letter == "r":

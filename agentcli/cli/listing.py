@@ -12,7 +12,7 @@ import typer
 
 from agentcli.cli.commands import OptionSet
 from agentcli.cli.options import choice
-from agentcli.cli.streams import is_terminal, write_out
+from agentcli.cli.streams import is_terminal, use_utf8, write_out
 from agentcli.ui.sanitize import clean_line
 
 LIST_FORMATS = ("table", "json")
@@ -39,6 +39,7 @@ class EmptyOptions(OptionSet):
 
 def print_json(value: object) -> None:
     """``value`` as indented JSON."""
+    use_utf8()
     write_out(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
 
 

@@ -12,8 +12,9 @@ import os
 from io import TextIOWrapper
 from pathlib import Path
 
+from agentcli.config.paths import ensure_dir
 from agentcli.config.redaction import Redactor
-from agentcli.domain.errors import UsageError
+from agentcli.domain.errors import PersistenceError, UsageError
 
 MAX_LOG_BYTES = 5_000_000
 _FORMAT = "%(asctime)s %(levelname)s %(process)d %(name)s: %(message)s"
@@ -29,16 +30,31 @@ class RedactingFormatter(logging.Formatter):
 
 
 class PrivateFileHandler(logging.FileHandler):
-    """A log file made on its first record: 0600, and one older copy when it grew large."""
+    """A log file made on its first record: 0600, and one older copy when it grew large.
+
+    ``ours``: its directory is one of ours, and is made with it.
+    """
+
+    def __init__(self, path: Path | str, *, ours: bool = False) -> None:
+        super().__init__(path, delay=True)
+        self._ours = ours
 
     def _open(self) -> TextIOWrapper:
         path = Path(self.baseFilename)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._ours:
+            ensure_dir(path.parent)
         with contextlib.suppress(OSError):
             if path.stat().st_size > MAX_LOG_BYTES:
                 path.replace(path.with_name(path.name + ".1"))
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         return os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record; a file that cannot be opened is given up."""
+        try:
+            super().emit(record)
+        except (OSError, PersistenceError):
+            self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the base class's name
         """A log that cannot be written stops nothing and says nothing (FAIL-2)."""
@@ -57,7 +73,7 @@ def start_logging(
     root = logging.getLogger()
     logging.raiseExceptions = False
     if debug_file is not None:
-        handler = PrivateFileHandler(debug_file, delay=True)
+        handler = PrivateFileHandler(debug_file)
         try:
             handler.stream = handler._open()  # noqa: SLF001 - now, so that the error comes now
         except OSError as error:
@@ -69,7 +85,7 @@ def start_logging(
         logging.getLogger("asyncio").setLevel(logging.INFO)
     if log_file is not None:
         level = logging.INFO if verbose else logging.WARNING
-        _attach(root, PrivateFileHandler(log_file, delay=True), level)
+        _attach(root, PrivateFileHandler(log_file, ours=True), level)
     if not root.handlers:
         root.addHandler(logging.NullHandler())
 

@@ -38,6 +38,7 @@ from agentcli.domain.events import (
     TurnSummary,
 )
 from agentcli.domain.messages import UserMessage
+from agentcli.ui.sanitize import clean
 
 if TYPE_CHECKING:
     from agentcli.app.session import Session
@@ -246,8 +247,6 @@ class OneShot:
         self._has_ended = True
         self._facts.duration_s = time.monotonic() - self._started_at
         self._guarded(lambda: self._output.ended(ending, self._facts))
-        if ending.unsaved:
-            write_error_line(f"could not be saved:\n{ending.unsaved}")
         if self._reader_left:
             return
         if ending.message:
@@ -258,6 +257,8 @@ class OneShot:
                 f"error: {self._unattended} call(s) needed an approval and nobody could give it"
                 " - allow them with --allow-tool RULE, or all with --yolo"
             )
+        if ending.unsaved:
+            write_error_line(f"this could be saved nowhere:\n{clean(ending.unsaved)}")
 
 
 @contextmanager

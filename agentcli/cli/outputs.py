@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from agentcli.cli.ending import Ending
-from agentcli.cli.streams import is_terminal, write_error_line, write_out
+from agentcli.cli.streams import is_terminal, use_utf8, write_error_line, write_out
 from agentcli.domain.events import (
     AgentEvent,
     AssistantRecorded,
@@ -133,6 +133,7 @@ class JsonOutput:
     def __init__(self, *, stream: bool, partial: bool, quiet: bool) -> None:
         from agentcli.ui.jsonl import JsonlWriter
 
+        use_utf8()
         self._stream = stream
         self._writer = JsonlWriter(write_out, partial)
         self._progress = Progress(tools=False, quiet=quiet)

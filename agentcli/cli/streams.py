@@ -27,6 +27,12 @@ def prepare_standard_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def use_utf8() -> None:
+    """Make stdout UTF-8 whatever the locale, for JSON (RFC 8259, section 8.1)."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
 def argument_text(argument: str) -> str:
     """A command-line argument as clean text: bytes that are not UTF-8 become U+FFFD."""
     try:

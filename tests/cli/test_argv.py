@@ -1,0 +1,70 @@
+"""Sorting the command line before any parser sees it."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentcli.cli.argv import (
+    COMMANDS,
+    LONG_WITH_VALUE,
+    SHORT_WITH_VALUE,
+    Invocation,
+    sort_arguments,
+)
+from agentcli.cli.main import MODULES
+from agentcli.cli.tree import all_commands
+
+
+@pytest.mark.spec("CLI-2")
+@pytest.mark.parametrize(
+    ("line", "command", "args"),
+    [
+        ("", "chat", ""),
+        ("hello", "chat", "hello"),
+        ("run hello", "run", "hello"),
+        ("-m a/b run hello", "run", "-m a/b hello"),
+        ("run hello -m a/b", "run", "hello -m a/b"),
+        ("-m run hello", "chat", "-m run hello"),
+        ("--model=x run", "run", "--model=x"),
+        ("-- run", "chat", "-- run"),
+        ("-p hello", "run", "hello"),
+        ("hello -p", "run", "hello"),
+        ("-p run", "run", "run"),
+        ("-cp hello", "run", "-c hello"),
+        ("-pm a/b hello", "run", "-m a/b hello"),
+        ("--print -- -x", "run", "-- -x"),
+        ("-p -- -p", "run", "-- -p"),
+        ("-r", "chat", "--resume="),
+        ("-r abc", "chat", "--resume=abc"),
+        ("--resume abc go on", "chat", "--resume=abc go on"),
+        ("-r -p hello", "run", "--resume= hello"),
+        ("-r run x", "run", "--resume= x"),
+        ("--resume=abc", "chat", "--resume=abc"),
+        ("run --resume abc", "run", "--resume=abc"),
+        ("resume abc -m x", "resume", "abc -m x"),
+        ("--system-prompt run hi", "chat", "--system-prompt run hi"),
+        ("--system-prompt -p hi", "chat", "--system-prompt -p hi"),
+        ("-", "chat", "-"),
+    ],
+)
+def test_the_first_word_decides(line: str, command: str, args: str) -> None:
+    assert sort_arguments(line.split()) == Invocation(command, args.split(), [])
+
+
+@pytest.mark.spec("CLI-2")
+def test_options_before_a_command_without_prompt_are_kept_apart() -> None:
+    assert sort_arguments("-C dir sessions list".split()) == Invocation(
+        "sessions", ["list"], ["-C", "dir"]
+    )
+
+
+def test_the_list_of_options_with_a_value_is_that_of_the_declarations() -> None:
+    prompted = [c for c in all_commands() if c.words in {(), ("run",), ("resume",)}]
+    names = {name for c in prompted for o in c.options if o.takes_value for name in o.names}
+    names -= {"-r", "--resume"}
+    assert {name for name in names if name.startswith("--")} == LONG_WITH_VALUE
+    assert {name[1:] for name in names if not name.startswith("--")} == SHORT_WITH_VALUE
+
+
+def test_every_command_has_a_module() -> None:
+    assert set(MODULES) == {"chat", *COMMANDS}
