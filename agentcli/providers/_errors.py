@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from agentcli.domain.errors import ErrorKind, ProviderError
@@ -55,23 +55,22 @@ _KIND_OF_STATUS = {
     _RATE_LIMITED: ErrorKind.RATE_LIMIT,
     _OVERLOADED: ErrorKind.OVERLOADED,
 }
+# Patterns are compiled when an error needs them, not at start-up.
 # How the services word "your conversation does not fit", as seen in their public issue trackers.
-_OVERFLOW = re.compile(
-    r"prompt is too long|input is too long|context[ _-]?(length|window|size|limit)"
+_OVERFLOW = (
+    r"(?i)prompt is too long|input is too long|context[ _-]?(length|window|size|limit)"
     r"|exceeds? the (maximum|available|model'?s).{0,40}(token|context)|too many (input )?tokens"
     r"|maximum (prompt|input|context) length|input tokens? exceeds?|exceed context limit"
-    r"|reduce the length of (the|your) (messages|prompt|input)|token count.{0,60}exceeds",
-    re.IGNORECASE,
+    r"|reduce the length of (the|your) (messages|prompt|input)|token count.{0,60}exceeds"
 )
-_BILLING = re.compile(
-    r"insufficient_quota|exceeded your current quota|credit balance|insufficient (balance|credit)"
-    r"|billing|payment required",
-    re.IGNORECASE,
+_BILLING = (
+    r"(?i)insufficient_quota|exceeded your current quota|credit balance"
+    r"|insufficient (balance|credit)|billing|payment required"
 )
-_KEY_LIKE = re.compile(r"\b(?:sk|pk|gsk|xai|rk|AIza|Bearer)[-_ ]?[\w*.\-]{6,}")
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]+")
-_TAGS = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
-_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+_KEY_LIKE = r"\b(?:sk|pk|gsk|xai|rk|AIza|Bearer)[-_ ]?[\w*.\-]{6,}"
+_UNPRINTABLE = r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]+"
+_TAGS = r"(?is)<(script|style)\b.*?</\1>|<[^>]*>"
+_TITLE = r"(?is)<title[^>]*>(.*?)</title>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +115,7 @@ def host_of(url: str) -> str:
         return "(no host)"
 
 
-@dataclass(frozen=True, slots=True)
-class Complaint:
+class Complaint(NamedTuple):
     """What an error body says: its machine-readable type and code, and its text."""
 
     type: str = ""
@@ -163,9 +161,9 @@ def _word(value: object) -> str:
 
 def _plain(text: str) -> str:
     if text.lstrip()[:1] == "<":
-        title = _TITLE.search(text)
-        text = title.group(1) if title else _TAGS.sub(" ", text)
-    return " ".join(_UNPRINTABLE.sub(" ", text).split())[:_MAX_TEXT]
+        title = re.search(_TITLE, text)
+        text = title.group(1) if title else re.sub(_TAGS, " ", text)
+    return " ".join(re.sub(_UNPRINTABLE, " ", text).split())[:_MAX_TEXT]
 
 
 def redact(text: str, endpoint: Endpoint) -> str:
@@ -173,7 +171,7 @@ def redact(text: str, endpoint: Endpoint) -> str:
     for secret in endpoint.secrets:
         if secret:
             text = text.replace(secret, "[key]")
-    return _KEY_LIKE.sub("[key]", text)
+    return re.sub(_KEY_LIKE, "[key]", text)
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> float | None:
@@ -215,7 +213,7 @@ def status_error(
     kind = _kind(status, complaint)
     retryable = None
     if headers.get("x-should-retry") == "false" or (
-        kind is ErrorKind.RATE_LIMIT and _BILLING.search(complaint.everything)
+        kind is ErrorKind.RATE_LIMIT and re.search(_BILLING, complaint.everything)
     ):
         retryable = False
     return _error(endpoint, kind, complaint, status, parse_retry_after(headers), retryable)
@@ -230,7 +228,7 @@ def event_error(endpoint: Endpoint, value: Mapping[str, Any]) -> ProviderError:
         else None
     )
     kind = _kind(status, complaint)
-    retryable = False if _BILLING.search(complaint.everything) else None
+    retryable = False if re.search(_BILLING, complaint.everything) else None
     return _error(endpoint, kind, complaint, status, None, retryable)
 
 
@@ -242,9 +240,9 @@ def _kind(status: int | None, complaint: Complaint) -> ErrorKind:
     says_overloaded = "overload" in complaint.text.lower()
     if kind is ErrorKind.SERVER and says_overloaded:
         kind = ErrorKind.OVERLOADED
-    if kind in {ErrorKind.BAD_REQUEST, ErrorKind.SERVER} and _OVERFLOW.search(complaint.text):
+    if kind in {ErrorKind.BAD_REQUEST, ErrorKind.SERVER} and re.search(_OVERFLOW, complaint.text):
         kind = ErrorKind.CONTEXT_OVERFLOW
-    if kind is ErrorKind.BAD_REQUEST and _BILLING.search(complaint.everything):
+    if kind is ErrorKind.BAD_REQUEST and re.search(_BILLING, complaint.everything):
         kind = ErrorKind.AUTH
     return kind
 
@@ -304,7 +302,7 @@ _WHAT = {
 
 
 def _advice(endpoint: Endpoint, kind: ErrorKind, complaint: Complaint, status: int | None) -> str:
-    if _BILLING.search(complaint.everything) or status == _PAYMENT_REQUIRED:
+    if re.search(_BILLING, complaint.everything) or status == _PAYMENT_REQUIRED:
         return "the account has no credit left; check its plan and billing"
     if status == _NOT_FOUND:
         model = f"the model name {endpoint.model!r}" if endpoint.model else "the model name"

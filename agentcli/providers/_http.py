@@ -240,6 +240,8 @@ def _connect_error(
     through = f" through the proxy {proxy}" if proxy else ""
     advice = "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY" if proxy else endpoint.address_advice
     if isinstance(error, httpx.ConnectTimeout):
+        if endpoint.url[:6].lower() == "https:" and not through:
+            advice += ", or use http:// if it is a plain server"
         what = f"did not answer within {CONNECT_TIMEOUT_S:.0f} s{through}"
         return _network_error(endpoint, what, advice)
     causes = _causes(error)

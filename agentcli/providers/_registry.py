@@ -171,13 +171,13 @@ def provider_config(
             f"provider {name!r} has the unknown kind {kind!r}", f"use one of: {kinds}"
         )
     base_url = config.base_url or _base_from(row, env) or row.base_url
+    if kind in {"anthropic", "openai"}:
+        _check_url(name, base_url, row.base_env)
     key_env, api_key = _key_from(config, row, env)
     if spec is None:
         needs_key = config.needs_key and bool(key_env or api_key)
     else:
         needs_key = config.needs_key and _asks_for_key(row, base_url)
-    if kind in {"anthropic", "openai"}:
-        _check_url(name, base_url, row.base_env)
     return replace(
         config,
         name=name,
@@ -214,14 +214,15 @@ def _base_from(row: ProviderSpec, env: Mapping[str, str]) -> str:
 def ollama_url(value: str) -> str:
     """The URL that ``OLLAMA_HOST`` means: scheme, host and port are each optional.
 
-    An address that a server listens at everywhere (``0.0.0.0``) is reached on this machine.
+    A value that makes no address is returned as it is, to be refused as such. An address that a
+    server listens at everywhere (``0.0.0.0``) is reached on this machine.
     """
     has_scheme = "://" in value
-    parts = urlsplit(value if has_scheme else f"http://{value}")
     try:
+        parts = urlsplit(value if has_scheme else f"http://{value}")
         port = parts.port
     except ValueError:
-        port = None
+        return value
     host = parts.hostname or "127.0.0.1"
     host = "127.0.0.1" if host in {"0.0.0.0", "::"} else host  # noqa: S104 - compared, not bound
     host = f"[{host}]" if ":" in host else host

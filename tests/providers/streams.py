@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentcli.domain.messages import AssistantMessage, Message, user_text
+from agentcli.domain.messages import AssistantMessage, Message, ToolCall, user_text
 from agentcli.domain.ports import ModelInfo, ModelRequest
 from agentcli.domain.stream import StreamEvent
 from agentcli.domain.tools import Effect, ToolDefinition
 from agentcli.engine.assemble import Assembler
 
+_MADE_UP = re.compile(r"call_[0-9a-f]{32}")
 SUITES = Path(__file__).resolve().parents[2].parent / "shared/suites"
 
 BASH = ToolDefinition(
@@ -62,11 +65,23 @@ def decode(decoder: Any, chunks: Iterable[bytes]) -> list[StreamEvent]:
 
 
 def fold(events: Iterable[StreamEvent]) -> AssistantMessage | None:
-    """The message that the events amount to, ``None`` when the reply was cut."""
+    """The message that the events amount to, ``None`` when the reply was cut.
+
+    Ids that the fold had to make up become comparable.
+    """
     assembler = Assembler("p", "m", set())
     for event in events:
         assembler.add(event)
-    return assembler.message() if assembler.ended else None
+    if not assembler.ended:
+        return None
+    message = assembler.message()
+    parts = [
+        replace(part, id=f"made_up_{number}")
+        if isinstance(part, ToolCall) and _MADE_UP.fullmatch(part.id)
+        else part
+        for number, part in enumerate(message.parts)
+    ]
+    return replace(message, parts=tuple(parts))
 
 
 def request(
