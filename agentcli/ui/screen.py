@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import TextIO
 
 from agentcli.ui.markdown_stream import MarkdownStream
@@ -35,6 +34,7 @@ class Screen:
         self.theme = theme
         self._stream = stream
         self._columns = columns or (lambda: shutil.get_terminal_size().columns)
+        self.is_gone = False  # the terminal went away
         self._pending: list[str] = []
         self._flush: asyncio.TimerHandle | None = None
         self._last_flush = 0.0
@@ -131,6 +131,12 @@ class Screen:
         lead = "\n" if gap and not self._gap else ""
         self._print(lead + "\n".join(lines) + "\n")
 
+    def gap(self) -> None:
+        """An empty line, unless there is one."""
+        self.end_text()
+        if not self._gap:
+            self._print("\n")
+
     def cursor_was_moved(self) -> None:
         """Something else (the prompt) wrote; the cursor stands at the start of a line."""
         self._at_line_start = True
@@ -180,13 +186,17 @@ class Screen:
         self._write(erase + text + status)
 
     def _write(self, text: str) -> None:
-        with suppress(OSError, ValueError):
+        if self.is_gone:
+            return
+        try:
             try:
                 self._stream.write(text)
             except UnicodeEncodeError:
                 encoding = self._stream.encoding or "ascii"
                 self._stream.write(text.encode(encoding, "replace").decode(encoding))
             self._stream.flush()
+        except OSError:
+            self.is_gone = True
 
 
 class _TextStream:

@@ -1,0 +1,118 @@
+"""Questions to the person while the agent works: approvals (SEC-6, UI-7) and ``ask_user``.
+
+Law: what is shown is exactly what will run or change, whole, with every invisible character
+spelt out; an answer counts only when it was given after the question could be read; no answer
+is ever taken for a yes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
+from agentcli.repl.prompt import ask_line
+from agentcli.repl.terminal import Terminal
+from agentcli.repl.turn_view import TurnView
+from agentcli.ui.diff import diff_lines, is_diff
+from agentcli.ui.sanitize import clean, reveal
+from agentcli.ui.theme import BOLD, DIM, WARNING, Theme
+
+_T = TypeVar("_T")
+
+_ANSWERS = {"y": "y", "s": "s", "n": "n", "r": "r"}
+_LETTERS = {"y": Verdict.ONCE, "s": Verdict.SESSION, "n": Verdict.NO}
+
+
+def approval_lines(request: ApprovalRequest, theme: Theme) -> list[str]:
+    """The question: what, in detail, why, and the answers."""
+    title = f"? Allow this? {reveal(request.summary)}"
+    lines = [theme.paint(title, BOLD | WARNING)]
+    if is_diff(request.detail):
+        lines += diff_lines(request.detail, theme, exact=True)
+    else:
+        lines += [f"  {line}" for line in _detail(request).split("\n")]
+    if request.reason:
+        lines.append(theme.paint(f"  Why it asks: {reveal(request.reason)}", DIM))
+    rule = reveal(request.session_rule)
+    session = f"for this session ({rule})" if rule else "for this session"
+    lines.append(f"  y yes, once   s yes, {session}   n no   r no, with a reason   Ctrl-C cancel")
+    return lines
+
+
+def _detail(request: ApprovalRequest) -> str:
+    """The tool's own preview; without one, the arguments as they are."""
+    detail = request.detail
+    command = request.call.arguments.get("command")
+    if isinstance(command, str) and command not in detail:
+        detail = f"{command}\n\n{detail}".rstrip()
+    if not detail.strip():
+        detail = json.dumps(request.call.arguments, ensure_ascii=False, indent=2)
+    return reveal(detail.rstrip("\n"))
+
+
+class Questions:
+    """Satisfies ``Approver`` and ``Asker``. ``interrupt`` cancels the turn.
+
+    ``idle`` says whether no turn is running, in which case nothing can be asked.
+    """
+
+    def __init__(self, terminal: Terminal, view: TurnView, interrupt: Callable[[], None]) -> None:
+        self._terminal = terminal
+        self._view = view
+        self._interrupt = interrupt
+        self._one_at_a_time = asyncio.Lock()
+
+    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """The person's answer; "no" when the turn is cancelled meanwhile."""
+        return await self._asking(lambda: self._approve(request))
+
+    async def ask(self, question: str, options: Sequence[str]) -> str:
+        """The person's answer to a question of the model; empty when there was none."""
+        return await self._asking(lambda: self._ask(question, options))
+
+    async def _asking(self, work: Callable[[], Awaitable[_T]]) -> _T:
+        async with self._one_at_a_time:
+            self._view.hide_status()
+            try:
+                return await work()
+            finally:
+                self._view.show_status()
+
+    async def _approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+        screen, theme = self._terminal.screen, self._terminal.theme
+        letter = await self._terminal.keys.choose(
+            _ANSWERS, lambda: screen.print_block(approval_lines(request, theme))
+        )
+        if letter != "r":
+            verdict = _LETTERS[letter]
+            said = {"y": "Yes, once.", "s": "Yes, for this session.", "n": "No."}[letter]
+            screen.print_block([theme.paint(f"  {said}", DIM)], gap=False)
+            return ApprovalAnswer(verdict)
+        reason = await self._line("  No, because: ")
+        if reason is None:
+            self._interrupt()
+            return ApprovalAnswer(Verdict.NO)
+        return ApprovalAnswer(Verdict.NO, reason.strip())
+
+    async def _ask(self, question: str, options: Sequence[str]) -> str:
+        screen, theme = self._terminal.screen, self._terminal.theme
+        lines = [theme.paint(f"? {line}", BOLD) for line in clean(question).strip().split("\n")]
+        lines += [f"  {at} {clean(option)}" for at, option in enumerate(options, 1)]
+        screen.print_block(lines)
+        answer = await self._line("  Your answer: ")
+        if answer is None:
+            self._interrupt()
+            return ""
+        chosen = answer.strip()
+        if chosen.isdecimal() and 1 <= int(chosen) <= len(options):
+            return options[int(chosen) - 1]
+        return chosen
+
+    async def _line(self, message: str) -> str | None:
+        with self._terminal.keys.paused():
+            answer = await ask_line(self._terminal, message)
+        self._terminal.screen.cursor_was_moved()
+        return answer

@@ -1,0 +1,52 @@
+"""What a slash command is and what it may do to the chat."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from agentcli.repl.host import ChatHost, ChatSession
+from agentcli.ui.theme import Theme
+
+
+class Chat(Protocol):
+    """The chat as a command sees it."""
+
+    @property
+    def host(self) -> ChatHost:
+        """Sessions and models."""
+
+    @property
+    def session(self) -> ChatSession:
+        """The conversation that is open."""
+
+    @property
+    def theme(self) -> Theme:
+        """How to paint what is shown."""
+
+    def show(self, lines: Sequence[str]) -> None:
+        """Print lines that are painted and sanitized."""
+
+    def leave(self) -> None:
+        """End the chat after this command."""
+
+    async def switch_to(self, session_id: str | None) -> None:
+        """Open that session in place of this one; ``None``: a new one."""
+
+    async def pick_session(self) -> str | None:
+        """Let the person choose a session; its id, or ``None``."""
+
+    def commands(self) -> Sequence[SlashCommand]:
+        """All commands, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlashCommand:
+    """``/name arguments``. ``run`` gets the arguments as typed; ``AgentError`` is shown."""
+
+    name: str
+    help: str
+    run: Callable[[Chat, str], Awaitable[None]]
+    usage: str = ""
+    aliases: tuple[str, ...] = ()

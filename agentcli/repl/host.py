@@ -1,0 +1,109 @@
+"""What the chat needs of the rest of the program: one small port that ``app`` satisfies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from agentcli.domain.cancel import CancelReason
+from agentcli.domain.events import AgentEvent, Continue, Prompt, TurnSummary
+from agentcli.domain.messages import Usage
+from agentcli.domain.ports import Approver, ModelInfo
+from agentcli.domain.session import LoadedSession, SessionInfo
+from agentcli.domain.settings import PermissionMode
+from agentcli.domain.tools import Asker
+
+
+class ChatSession(Protocol):
+    """A conversation, as ``app.session.Session`` is."""
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+
+    @property
+    def title(self) -> str:
+        """Its name; empty before the first prompt."""
+
+    @property
+    def model(self) -> ModelInfo:
+        """Who answers."""
+
+    @property
+    def mode(self) -> PermissionMode:
+        """What runs without asking."""
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all turns."""
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Money of all turns; ``None`` where unknown."""
+
+    @property
+    def turns(self) -> int:
+        """How many turns were begun."""
+
+    @property
+    def resumed(self) -> LoadedSession | None:
+        """What was found when an earlier session was opened again."""
+
+    @property
+    def notices(self) -> Sequence[str]:
+        """Lines for the person from the opening."""
+
+    def add_listener(self, listener: Callable[[AgentEvent], None], /) -> Callable[[], None]:
+        """Send every event to ``listener``; returns a function that removes it."""
+
+    async def run(self, op: Prompt | Continue, /) -> TurnSummary:
+        """Run one turn to its end."""
+
+    def interrupt(self, reason: CancelReason = ..., *, force: bool = ...) -> bool:
+        """Cancel the running turn; false when there is none."""
+
+    async def switch_model(self, name: str, /) -> ModelInfo:
+        """Let another model answer; raises ``ConfigError``."""
+
+    async def rename(self, title: str, /) -> None:
+        """Name the session."""
+
+    async def load(self) -> LoadedSession:
+        """The session as its file has it."""
+
+    async def todos(self) -> list[dict[str, str]]:
+        """The agent's list of things to do."""
+
+    async def aclose(self) -> None:
+        """End what runs and close the file."""
+
+
+class ChatHost(Protocol):
+    """Opens sessions and knows what there is. All errors are ``AgentError``."""
+
+    @property
+    def cwd(self) -> Path:
+        """The directory the chat works in."""
+
+    @property
+    def history_file(self) -> Path | None:
+        """Where typed prompts are remembered; ``None`` for nowhere."""
+
+    async def open_first(self, approver: Approver, asker: Asker) -> ChatSession:
+        """The session that the command line asks for.
+
+        With no wish: the newest interrupted one of this directory, else a new one (REC-4).
+        """
+
+    async def open_new(self, approver: Approver, asker: Asker) -> ChatSession:
+        """A new session."""
+
+    async def open_existing(self, session_id: str, approver: Approver, asker: Asker) -> ChatSession:
+        """An earlier session, by id, its beginning, or name."""
+
+    async def list_sessions(self) -> Sequence[SessionInfo]:
+        """All sessions, the most recently used first."""
+
+    def known_models(self) -> Sequence[str]:
+        """Names of models that can be chosen, as ``provider/model``."""

@@ -1,0 +1,210 @@
+"""The prompt: a line, or several, that a person writes (UI-3 as far as it waits for a turn).
+
+Law: nothing wakes the program while it waits; Enter sends; Alt-Enter, Ctrl-J and a backslash
+before Enter make a new line; a paste is one input; Ctrl-C follows ``interrupts``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.completion import Completer
+from prompt_toolkit.enums import DEFAULT_BUFFER
+from prompt_toolkit.filters import has_focus, is_searching
+from prompt_toolkit.formatted_text import FormattedText
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.styles import Style
+
+from agentcli.repl.terminal import Terminal
+
+PLACEHOLDER = "Ask or tell it what to do. / for commands, @ for files"
+MENU_LINES = 6
+
+_STYLE = Style.from_dict(
+    {
+        "prompt": "bold",
+        "placeholder": "ansibrightblack",
+        "completion-menu": "noreverse",
+        "completion-menu.completion": "bg:default fg:default",
+        "completion-menu.completion.current": "reverse",
+        "completion-menu.meta.completion": "bg:default fg:ansibrightblack",
+        "completion-menu.meta.completion.current": "reverse",
+    }
+)
+
+
+class Left(Exception):
+    """The person, or a signal, ended the prompt and the chat."""
+
+
+class ChatPrompt:
+    """Asks for the next message. ``on_ctrl_c`` gets whether the prompt held text.
+
+    It returns a hint to show, ``None`` when there is nothing to say; it raises ``Left`` to leave.
+    """
+
+    def __init__(
+        self,
+        terminal: Terminal,
+        completer: Completer,
+        history_file: Path | None,
+        on_ctrl_c: Callable[[bool], str | None],
+    ) -> None:
+        self._terminal = terminal
+        self._on_ctrl_c = on_ctrl_c
+        self._session: PromptSession[str] = PromptSession(
+            message=FormattedText([("class:prompt", "> ")]),
+            multiline=True,
+            prompt_continuation=_continuation,
+            completer=completer,
+            complete_while_typing=not terminal.is_dumb,
+            reserve_space_for_menu=MENU_LINES,
+            history=_history(history_file),
+            key_bindings=self._bindings(),
+            placeholder=FormattedText([("class:placeholder", PLACEHOLDER)]),
+            style=_STYLE,
+            color_depth=terminal.color_depth,
+            include_default_pygments_style=False,
+            enable_suspend=True,
+            input=terminal.input,
+            output=None if terminal.is_dumb else terminal.output,
+        )
+        self._session.app.terminal_size_polling_interval = None
+        self._session.app.ttimeoutlen = 0.1
+
+    async def ask(self, default: str = "") -> str:
+        """The next message, not blank; raises ``Left``."""
+        try:
+            return await self._session.prompt_async(
+                default=default, handle_sigint=False, set_exception_handler=False
+            )
+        except EOFError:
+            raise Left from None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the person is being asked now."""
+        return self._session.app.is_running
+
+    def press_ctrl_c(self) -> None:
+        """SIGINT came from outside: the same as the key."""
+        self._session.app.key_processor.send_sigint()
+
+    def close(self) -> None:
+        """End a running prompt; ``ask`` raises ``Left``."""
+        app = self._session.app
+        if app.is_running and not app.is_done:
+            app.exit(exception=Left())
+
+    def _bindings(self) -> KeyBindings:
+        bindings = KeyBindings()
+        focused = has_focus(DEFAULT_BUFFER)
+
+        @bindings.add("enter", filter=focused)
+        def _enter(event: KeyPressEvent) -> None:
+            buffer = event.current_buffer
+            if buffer.complete_state and buffer.complete_state.current_completion:
+                buffer.complete_state = None
+            elif buffer.document.text_before_cursor.endswith("\\"):
+                buffer.delete_before_cursor()
+                buffer.newline(copy_margin=False)
+            elif buffer.text.strip():
+                buffer.validate_and_handle()
+
+        @bindings.add("c-j", filter=focused)
+        @bindings.add("escape", "enter", filter=focused)
+        def _new_line(event: KeyPressEvent) -> None:
+            event.current_buffer.newline(copy_margin=False)
+
+        @bindings.add("c-c", filter=focused & ~is_searching)
+        @bindings.add("<sigint>")
+        def _ctrl_c(event: KeyPressEvent) -> None:
+            buffer = self._session.default_buffer
+            had_text = bool(buffer.text)
+            buffer.reset()
+            try:
+                hint = self._on_ctrl_c(had_text)
+            except Left as left:
+                if not event.app.is_done:
+                    event.app.exit(exception=left)
+                return
+            if hint is not None:
+                self._say(hint)
+
+        return bindings
+
+    def _say(self, text: str) -> None:
+        """Print a line above the prompt."""
+        if self._terminal.is_dumb:
+            self._terminal.output.write(f"\n{text}\n> ")
+            self._terminal.output.flush()
+            return
+        screen = self._terminal.screen
+
+        def show() -> None:
+            screen.cursor_was_moved()
+            screen.print_block([text], gap=False)
+
+        run_in_terminal(show)
+
+
+async def ask_line(terminal: Terminal, message: str) -> str | None:
+    """One line from the person; ``None`` when it was refused with Ctrl-C, Ctrl-D or Esc."""
+    bindings = KeyBindings()
+
+    @bindings.add("escape", eager=True)
+    def _escape(event: KeyPressEvent) -> None:
+        event.app.exit(exception=EOFError())
+
+    session: PromptSession[str] = PromptSession(
+        message=message,
+        key_bindings=bindings,
+        color_depth=terminal.color_depth,
+        input=terminal.input,
+        output=None if terminal.is_dumb else terminal.output,
+    )
+    session.app.terminal_size_polling_interval = None
+    try:
+        return await session.prompt_async(handle_sigint=False, set_exception_handler=False)
+    except (EOFError, KeyboardInterrupt):
+        return None
+
+
+def _continuation(width: int, line_number: int, wrap_count: int) -> str:
+    del line_number, wrap_count
+    return " " * width
+
+
+class _SafeHistory(FileHistory):
+    """A history file; where it cannot be read or written, memory has to do."""
+
+    def load_history_strings(self) -> Iterable[str]:
+        """The strings, newest first."""
+        try:
+            return super().load_history_strings()
+        except OSError:
+            return []
+
+    def store_string(self, string: str) -> None:
+        """Append, privately."""
+        try:
+            descriptor = os.open(self.filename, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+            os.close(descriptor)
+            super().store_string(string)
+        except OSError:
+            return
+
+
+def _history(path: Path | None) -> History:
+    if path is None:
+        return InMemoryHistory()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return InMemoryHistory()
+    return _SafeHistory(str(path))

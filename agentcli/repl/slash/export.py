@@ -1,0 +1,80 @@
+"""``/export``: write the session to a file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from agentcli.domain.errors import AgentError, UsageError
+from agentcli.domain.session import LoadedSession
+from agentcli.repl.commands import Chat, SlashCommand
+from agentcli.ui.sanitize import clean_line
+
+FORMATS = ("md", "json", "html")
+
+
+def parse(arguments: str) -> tuple[str, str]:
+    """Format and file name; the file's ending decides where no format is given."""
+    first, _, rest = arguments.partition(" ")
+    if first in FORMATS:
+        return first, rest.strip()
+    ending = Path(arguments).suffix.lstrip(".").lower()
+    if arguments and ending not in FORMATS:
+        raise UsageError(f"cannot export as {arguments!r}", f"use one of: {', '.join(FORMATS)}")
+    return (ending or "md"), arguments
+
+
+def text_of(loaded: LoadedSession, wanted: str) -> str:
+    """The session in that format."""
+    if wanted == "json":
+        from agentcli.ui.export import export_json_text
+
+        return export_json_text(loaded)
+    if wanted == "html":
+        from agentcli.ui.export_html import export_html
+
+        return export_html(loaded)
+    from agentcli.ui.export_markdown import export_markdown
+
+    return export_markdown(loaded)
+
+
+def write(path: Path, text: str) -> None:
+    """Create ``path``; raises ``UsageError`` when it exists."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise UsageError(f"{path} exists already", "name another file") from None
+    except OSError as error:
+        raise AgentError(f"cannot write {path}: {error.strerror}") from error
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
+        file.write(text)
+
+
+def free_name(directory: Path, stem: str, ending: str) -> Path:
+    """A name in ``directory`` that is not taken."""
+    path = directory / f"{stem}.{ending}"
+    number = 2
+    while path.exists():
+        path = directory / f"{stem}-{number}.{ending}"
+        number += 1
+    return path
+
+
+async def _run(chat: Chat, arguments: str) -> None:
+    wanted, name = parse(arguments)
+    loaded = await chat.session.load()
+
+    def work() -> Path:
+        cwd = chat.host.cwd
+        stem = f"agentcli-{chat.session.id[-12:]}"
+        path = cwd / Path(name).expanduser() if name else free_name(cwd, stem, wanted)
+        write(path, text_of(loaded, wanted))
+        return path
+
+    path = await asyncio.to_thread(work)
+    chat.show([f"Written to {clean_line(str(path))}"])
+
+
+COMMAND = SlashCommand("export", "write the session to a file", _run, "[md|json|html] [FILE]")

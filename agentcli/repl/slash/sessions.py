@@ -1,0 +1,25 @@
+"""``/sessions``: the newest sessions."""
+
+from __future__ import annotations
+
+import time
+
+from agentcli.repl.commands import Chat, SlashCommand
+from agentcli.ui.session_lines import session_rows
+
+SHOWN = 20
+
+
+async def _run(chat: Chat, arguments: str) -> None:
+    del arguments
+    infos = await chat.host.list_sessions()
+    if not infos:
+        chat.show(["There is no session yet."])
+        return
+    lines = session_rows(infos[:SHOWN], time.time(), chat.theme)
+    if len(infos) > SHOWN:
+        lines.append(f"{len(infos) - SHOWN} more: agent sessions list")
+    chat.show([*lines, "Open one with /resume ID"])
+
+
+COMMAND = SlashCommand("sessions", "the newest sessions", _run)

@@ -1,0 +1,266 @@
+"""A chat with a session that plays: what it does is said by the first word of the prompt.
+
+Run as a program at a terminal by the tests of this room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from agentcli.domain.cancel import CancelReason, CancelToken
+from agentcli.domain.errors import ConfigError, ErrorKind, ProviderError, SessionNotFound
+from agentcli.domain.events import (
+    AgentEvent,
+    AssistantRecorded,
+    Cancelled,
+    Continue,
+    Done,
+    Failed,
+    Outcome,
+    Prompt,
+    RetryWait,
+    StepStart,
+    TextChunk,
+    ToolAnnounced,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+    TurnStart,
+    TurnSummary,
+)
+from agentcli.domain.messages import (
+    AssistantMessage,
+    ResultStatus,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    Usage,
+    user_text,
+)
+from agentcli.domain.ports import ApprovalRequest, Approver, ModelInfo, Verdict
+from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus, StoredMessage
+from agentcli.domain.settings import PermissionMode
+from agentcli.domain.tools import Asker
+from agentcli.repl.loop import run_chat
+
+
+def stored(session_id: str, title: str, status: SessionStatus) -> SessionInfo:
+    return SessionInfo(
+        session_id, title, os.getcwd(), time.time() - 7200, time.time() - 3600, status, 2, "p/m"
+    )
+
+
+EARLIER = [
+    stored("0190aaaa-first", "mend the parser", SessionStatus.CANCELLED),
+    stored("0190bbbb-second", "write the docs", SessionStatus.DONE),
+]
+
+
+class PlaySession:
+    def __init__(self, info: SessionInfo, approver: Approver, asker: Asker) -> None:
+        self.id = info.id
+        self.title = info.title
+        self.model = ModelInfo("play", "model-1")
+        self.mode = PermissionMode.DEFAULT
+        self.usage = Usage() if not info.turns else Usage(10, 20)
+        self.cost_usd: float | None = 0.0
+        self.turns = info.turns
+        self.notices: Sequence[str] = ()
+        self.resumed: LoadedSession | None = None
+        if info.turns:
+            answer = AssistantMessage((TextPart("It is mended."),))
+            messages = (
+                StoredMessage(1, 0, user_text("please mend it")),
+                StoredMessage(2, 0, answer),
+            )
+            self.resumed = LoadedSession(info, messages)
+        self._approver, self._asker = approver, asker
+        self._listeners: list[Callable[[AgentEvent], None]] = []
+        self._token: CancelToken | None = None
+        self._calls = 0
+
+    def add_listener(self, listener: Callable[[AgentEvent], None], /) -> Callable[[], None]:
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def _emit(self, event: AgentEvent) -> None:
+        for listener in self._listeners:
+            listener(event)
+
+    def interrupt(self, reason: CancelReason = CancelReason.USER, *, force: bool = False) -> bool:
+        if self._token is None:
+            return False
+        self._token.cancel(reason, force=force)
+        return True
+
+    async def run(self, op: Prompt | Continue, /) -> TurnSummary:
+        assert isinstance(op, Prompt)
+        text = op.message.text
+        token = self._token = CancelToken()
+        self.turns += 1
+        summary = TurnSummary(Outcome.DONE, 1, Usage(100, 5), 0.1, 0.1, "x", 0.01)
+        self._emit(TurnStart(self.turns))
+        self._emit(StepStart(1))
+        verb, _, rest = text.partition(" ")
+        work = asyncio.ensure_future(getattr(self, f"do_{verb}", self.do_say)(rest or text, token))
+        stop = asyncio.ensure_future(token.wait())
+        try:
+            await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if token.cancelled and not work.done() and verb == "stubborn":
+                forced = asyncio.ensure_future(token.wait_forced())
+                await asyncio.wait({work, forced}, return_when=asyncio.FIRST_COMPLETED)
+                self._emit(TextChunk("it was forced\n"))
+            if token.cancelled:
+                work.cancel()
+                self._emit(
+                    Cancelled(replace(summary, outcome=Outcome.CANCELLED), token.reason or "")
+                )
+            else:
+                error = work.exception()
+                if isinstance(error, ProviderError):
+                    self._emit(Failed(replace(summary, outcome=Outcome.ERROR), error))
+                elif error is not None:
+                    raise error
+                else:
+                    self._emit(Done(summary))
+        finally:
+            stop.cancel()
+            work.cancel()
+            await asyncio.gather(stop, work, return_exceptions=True)
+            self._token = None
+            self.usage += summary.usage
+            self.cost_usd = (self.cost_usd or 0) + 0.01
+        return summary
+
+    def _say(self, text: str) -> None:
+        self._emit(TextChunk(text))
+
+    async def do_say(self, rest: str, token: CancelToken) -> None:
+        self._say(f"You said **{rest}**.\n")
+        self._emit(AssistantRecorded(AssistantMessage((TextPart(rest),)), 2))
+
+    async def do_echo(self, rest: str, token: CancelToken) -> None:
+        self._say(f"echo {rest}!\n")
+
+    async def do_stream(self, rest: str, token: CancelToken) -> None:
+        for number in range(int(rest)):
+            self._say(f"word{number} ")
+            if number % 100 == 0:
+                await asyncio.sleep(0)
+
+    async def do_hang(self, rest: str, token: CancelToken) -> None:
+        self._say("thinking about it")
+        await asyncio.Event().wait()
+
+    async def do_stubborn(self, rest: str, token: CancelToken) -> None:
+        self._say("I will not stop\n")
+        await asyncio.Event().wait()
+
+    async def do_tool(self, rest: str, token: CancelToken) -> None:
+        self._calls += 1
+        call = ToolCall(f"c{self._calls}", "bash", {"command": rest})
+        self._emit(ToolAnnounced(call, f"Run {rest}"))
+        self._emit(ToolStarted(call, f"Run {rest}"))
+        self._emit(ToolProgress(call.id, "first line\nsecond line\n"))
+        if rest == "wait":
+            await asyncio.Event().wait()
+        result = ToolResult(
+            call.id, "bash", (TextPart("first line\nsecond line"),), ResultStatus.OK
+        )
+        self._emit(ToolFinished(call, result, "exit 0", 1.25))
+
+    async def do_approve(self, rest: str, token: CancelToken) -> None:
+        call = ToolCall("a1", "bash", {"command": rest})
+        request = ApprovalRequest(
+            call, f"Run {rest}", f"{rest}\n\nin /work", "not read-only", "bash(x)"
+        )
+        answer = await self._approver.approve(request)
+        self._say(f"verdict {answer.verdict} reason {answer.reason!r}\n")
+        if answer.verdict is Verdict.NO and token.cancelled:
+            self._say("cancelled too\n")
+
+    async def do_busy(self, rest: str, token: CancelToken) -> None:
+        """Works until the file named in the prompt exists."""
+        self._say("busy\n")
+        while not Path(rest).exists():
+            await asyncio.sleep(0.01)
+
+    async def do_busyapprove(self, rest: str, token: CancelToken) -> None:
+        await self.do_busy(rest, token)
+        await self.do_approve("rm x", token)
+
+    async def do_ask(self, rest: str, token: CancelToken) -> None:
+        answer = await self._asker.ask("Which colour?", ["red", "blue"])
+        self._say(f"answer {answer!r}\n")
+
+    async def do_retry(self, rest: str, token: CancelToken) -> None:
+        error = ProviderError("overloaded", kind=ErrorKind.OVERLOADED)
+        self._emit(RetryWait(error, 2, 3, 4.0))
+        await asyncio.Event().wait()
+
+    async def do_fail(self, rest: str, token: CancelToken) -> None:
+        raise ProviderError("no key", "set PLAY_API_KEY", kind=ErrorKind.AUTH)
+
+    async def do_crash(self, rest: str, token: CancelToken) -> None:
+        raise RuntimeError("a bug")
+
+    async def switch_model(self, name: str, /) -> ModelInfo:
+        if "/" not in name:
+            raise ConfigError(f"no model {name}", "see /model")
+        provider, _, model = name.partition("/")
+        self.model = ModelInfo(provider, model)
+        return self.model
+
+    async def rename(self, title: str, /) -> None:
+        self.title = title
+
+    async def load(self) -> LoadedSession:
+        info = stored(self.id, self.title, SessionStatus.DONE)
+        return LoadedSession(info, (StoredMessage(1, 0, user_text("hello export")),))
+
+    async def todos(self) -> list[dict[str, str]]:
+        return [{"content": "first thing", "status": "completed"}]
+
+    async def aclose(self) -> None:
+        Path("closed").touch()
+
+
+class PlayHost:
+    cwd = Path.cwd()
+    history_file = Path("history")
+
+    def __init__(self) -> None:
+        self._opened = 0
+
+    async def open_first(self, approver: Approver, asker: Asker) -> PlaySession:
+        if "--interrupted" in sys.argv:
+            return PlaySession(EARLIER[0], approver, asker)
+        return await self.open_new(approver, asker)
+
+    async def open_new(self, approver: Approver, asker: Asker) -> PlaySession:
+        self._opened += 1
+        info = stored(f"0190cccc-new{self._opened}", "", SessionStatus.NEW)
+        return PlaySession(replace(info, turns=0), approver, asker)
+
+    async def open_existing(self, session_id: str, approver: Approver, asker: Asker) -> PlaySession:
+        for info in EARLIER:
+            if info.id.startswith(session_id):
+                return PlaySession(info, approver, asker)
+        raise SessionNotFound(f"no session {session_id}", "see agent sessions list")
+
+    async def list_sessions(self) -> Sequence[SessionInfo]:
+        return EARLIER
+
+    def known_models(self) -> Sequence[str]:
+        return ("play/model-1", "play/model-2")
+
+
+if __name__ == "__main__":
+    first = sys.argv[sys.argv.index("--first") + 1] if "--first" in sys.argv else None
+    sys.exit(asyncio.run(run_chat(PlayHost(), first)))

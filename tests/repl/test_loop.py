@@ -1,0 +1,540 @@
+"""The chat at a real terminal, with a session that plays (``chat_program``)."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.pty_driver import Terminal
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PLACEHOLDER = "Ask or tell it"
+Start = Callable[..., Terminal]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts the playing chat in an empty directory and waits for its prompt."""
+    started: list[Terminal] = []
+
+    def run(*arguments: str, ready: str = PLACEHOLDER, **env: str) -> Terminal:
+        size = {"rows": int(env.pop("ROWS", "30")), "cols": int(env.pop("COLS", "100"))}
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "LANG": "C.UTF-8",
+            "PYTHONPATH": str(REPOSITORY),
+            **env,
+        }
+        command = [sys.executable, "-m", "tests.repl.chat_program", *arguments]
+        terminal = Terminal(command, env=environment, cwd=tmp_path, **size)
+        started.append(terminal)
+        terminal.wait_for(ready)
+        return terminal
+
+    yield run
+    for terminal in started:
+        terminal.close()
+
+
+def at_prompt(terminal: Terminal) -> None:
+    """Wait for an empty prompt on the last line."""
+    terminal.wait_until(
+        lambda: [line for line in terminal.screen() if line][-1:] == [f"> {PLACEHOLDER_LINE}"],
+        what="the prompt",
+    )
+
+
+PLACEHOLDER_LINE = "Ask or tell it what to do. / for commands, @ for files"
+
+
+@pytest.mark.spec("UI-1")
+def test_the_answer_is_shown_as_rendered_markdown(start: Start) -> None:
+    terminal = start()
+    terminal.line("say hello")
+    terminal.wait_for("You said hello.")
+    assert b"\x1b[1mhello" in terminal.raw
+
+
+@pytest.mark.spec("CLI-2")
+def test_a_first_prompt_is_sent_without_being_typed(start: Start) -> None:
+    terminal = start("--first", "say at once", ready="You said at once.")
+    assert "> say at once" in terminal.text()
+
+
+@pytest.mark.spec("UI-2")
+def test_a_tool_call_is_a_line_with_outcome_duration_and_preview(start: Start) -> None:
+    terminal = start()
+    terminal.line("tool ls")
+    terminal.wait_for("exit 0 · 1.2 s")
+    lines = terminal.screen()
+    at = next(n for n, line in enumerate(lines) if line.startswith("● Run ls"))
+    assert [line.strip() for line in lines[at + 1 : at + 4]] == [
+        "└ exit 0 · 1.2 s",
+        "first line",
+        "second line",
+    ]
+
+
+@pytest.mark.spec("UI-2")
+def test_a_running_command_shows_its_last_lines(start: Start) -> None:
+    terminal = start()
+    terminal.line("tool wait")
+    terminal.wait_for(re.compile(r"Run wait · [\d.]+ s\n +first line\n +second line"))
+
+
+@pytest.mark.spec("CAN-13")
+@pytest.mark.parametrize("key", ["ctrl-c", "esc"])
+def test_ctrl_c_or_esc_while_working_cancels_and_keeps_the_chat(start: Start, key: str) -> None:
+    terminal = start()
+    terminal.line("hang")
+    terminal.wait_for("thinking about it")
+    terminal.key(key)
+    terminal.wait_for("Cancelled.")
+    at_prompt(terminal)
+    terminal.line("say still here")
+    terminal.wait_for("You said still here.")
+
+
+@pytest.mark.spec("CAN-13")
+def test_sigint_from_outside_is_ctrl_c(start: Start) -> None:
+    terminal = start()
+    terminal.line("hang")
+    terminal.wait_for("thinking about it")
+    terminal.kill(signal.SIGINT)
+    terminal.wait_for("Cancelled.")
+    at_prompt(terminal)
+    terminal.kill(signal.SIGINT)
+    terminal.wait_for("To leave, press Ctrl-C again")
+
+
+@pytest.mark.spec("CAN-13")
+def test_a_second_ctrl_c_during_a_cancel_forces(start: Start) -> None:
+    terminal = start()
+    terminal.line("stubborn")
+    terminal.wait_for("I will not stop")
+    terminal.key("ctrl-c")
+    terminal.wait_for("Stopping")
+    assert "it was forced" not in terminal.text()
+    terminal.key("ctrl-c")
+    terminal.wait_for("it was forced")
+    at_prompt(terminal)
+
+
+@pytest.mark.spec("CAN-13")
+def test_ctrl_c_at_the_empty_prompt_hints_and_then_leaves(start: Start) -> None:
+    terminal = start()
+    terminal.key("ctrl-c")
+    terminal.wait_for("To leave, press Ctrl-C again")
+    terminal.key("ctrl-c")
+    assert terminal.wait_exit() == 0
+    assert terminal.restored
+
+
+@pytest.mark.spec("CAN-13")
+def test_ctrl_c_clears_what_was_typed(start: Start) -> None:
+    terminal = start()
+    terminal.send("half a thought")
+    terminal.wait_for("> half a thought")
+    terminal.key("ctrl-c")
+    terminal.wait_gone("half a thought")
+    at_prompt(terminal)
+    assert "To leave" not in terminal.text()
+
+
+@pytest.mark.spec("CAN-13", "UI-9")
+def test_ctrl_d_on_the_empty_prompt_leaves_and_says_how_to_come_back(
+    start: Start, tmp_path: Path
+) -> None:
+    terminal = start()
+    terminal.line("say x")
+    terminal.wait_for("You said x.")
+    at_prompt(terminal)
+    terminal.key("ctrl-d")
+    assert terminal.wait_exit() == 0
+    text = terminal.text()
+    assert "Resume with: agent resume 0190cccc-new1" in text
+    assert "1 turn · 100 in, 5 out · cost $0.01" in text
+    assert (tmp_path / "closed").exists()
+
+
+@pytest.mark.spec("CAN-13")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize("state", ["idle", "working"])
+def test_end_signals_cancel_close_the_session_and_exit(
+    start: Start, tmp_path: Path, state: str, number: int, code: int
+) -> None:
+    terminal = start()
+    if state == "working":
+        terminal.line("hang")
+        terminal.wait_for("thinking about it")
+    terminal.kill(number)
+    assert terminal.wait_exit() == code
+    assert (tmp_path / "closed").exists()
+    assert terminal.restored
+    if state == "working":
+        assert "Cancelled" in terminal.text()
+
+
+@pytest.mark.spec("OPS-1")
+def test_a_window_that_is_closed_ends_the_chat(start: Start, tmp_path: Path) -> None:
+    terminal = start()
+    terminal.line("hang")
+    terminal.wait_for("thinking about it")
+    terminal.hang_up()
+    assert terminal.wait_exit() == 129
+    assert (tmp_path / "closed").exists()
+
+
+@pytest.mark.spec("OPS-1")
+def test_the_terminal_is_restored_after_a_bug(start: Start) -> None:
+    terminal = start()
+    terminal.line("crash")
+    assert terminal.wait_exit() == 1
+    assert terminal.restored
+
+
+@pytest.mark.spec("UI-3")
+def test_text_typed_while_the_agent_works_is_in_the_next_prompt(
+    start: Start, tmp_path: Path
+) -> None:
+    terminal = start()
+    terminal.line(f"busy {tmp_path}/go")
+    terminal.wait_for("busy\n")
+    seen = len(terminal.raw)
+    terminal.send("next thought")
+    terminal.wait_raw(b"Working", start=seen)
+    assert "next thought" not in terminal.text()
+    (tmp_path / "go").touch()
+    terminal.wait_for("> next thought")
+
+
+@pytest.mark.spec("UI-3")
+def test_what_was_sent_ahead_comes_back_as_text_after_a_cancel(start: Start) -> None:
+    terminal = start()
+    terminal.line("hang")
+    terminal.wait_for("thinking about it")
+    terminal.line("say unsent")
+    terminal.key("ctrl-c")
+    terminal.wait_for("> say unsent")
+    assert "You said" not in terminal.text()
+
+
+@pytest.mark.spec("UI-3")
+@pytest.mark.parametrize("new_line", ["ctrl-j", "alt-enter", "\\"])
+def test_several_lines_are_one_message(start: Start, new_line: str) -> None:
+    terminal = start()
+    terminal.send("echo one")
+    if new_line == "\\":
+        terminal.line("\\")
+    else:
+        terminal.key(new_line)
+    terminal.line("two")
+    terminal.wait_for("\necho one\ntwo!")
+
+
+@pytest.mark.spec("UI-3")
+def test_a_paste_of_many_lines_is_one_message(start: Start) -> None:
+    terminal = start()
+    terminal.paste("echo alpha\nbeta\ngamma")
+    terminal.wait_for("gamma")
+    assert "gamma!" not in terminal.text()
+    terminal.key("enter")
+    terminal.wait_for("\necho alpha\nbeta\ngamma!")
+
+
+@pytest.mark.spec("UI-3")
+def test_a_paste_while_the_agent_works_is_not_sent_line_by_line(
+    start: Start, tmp_path: Path
+) -> None:
+    terminal = start()
+    terminal.line(f"busy {tmp_path}/go")
+    terminal.wait_for("busy\n")
+    terminal.paste("say alpha\nbeta")
+    (tmp_path / "go").touch()
+    terminal.wait_for("> say alpha")
+    terminal.wait_for("beta")
+    assert "You said" not in terminal.text()
+
+
+@pytest.mark.spec("UI-3")
+def test_earlier_prompts_survive_a_restart_and_are_found_with_ctrl_r(
+    start: Start, tmp_path: Path
+) -> None:
+    terminal = start()
+    terminal.line("say a needle in hay")
+    terminal.wait_for("You said a needle in hay.")
+    at_prompt(terminal)
+    terminal.key("ctrl-d")
+    assert terminal.wait_exit() == 0
+    assert (tmp_path / "history").stat().st_mode & 0o777 == 0o600
+    again = start()
+    again.key("ctrl-r")
+    again.send("needle")
+    again.wait_for("say a needle in hay")
+
+
+@pytest.mark.spec("UI-7")
+@pytest.mark.parametrize(
+    ("keys", "verdict"), [("y", "once"), ("yes\r", "once"), ("s", "session"), ("n", "no")]
+)
+def test_an_approval_takes_a_letter_or_a_word(start: Start, keys: str, verdict: str) -> None:
+    terminal = start()
+    terminal.line("approve rm -rf build")
+    terminal.wait_for("Ctrl-C cancel")
+    assert "rm -rf build" in terminal.text()
+    assert "in /work" in terminal.text()
+    terminal.send(keys)
+    terminal.wait_for(f"verdict {verdict} reason ''")
+    at_prompt(terminal)
+
+
+@pytest.mark.spec("UI-7")
+def test_a_no_may_carry_a_reason_for_the_model(start: Start) -> None:
+    terminal = start()
+    terminal.line("approve rm -rf build")
+    terminal.wait_for("Ctrl-C cancel")
+    terminal.send("r")
+    terminal.wait_for("because:")
+    terminal.line("use make clean")
+    terminal.wait_for("verdict no reason 'use make clean'")
+
+
+@pytest.mark.spec("UI-7", "CAN-9")
+def test_ctrl_c_at_an_approval_is_no_and_cancels(start: Start) -> None:
+    terminal = start()
+    terminal.line("approve rm -rf build")
+    terminal.wait_for("Ctrl-C cancel")
+    terminal.key("ctrl-c")
+    terminal.wait_for("Cancelled.")
+    assert "verdict" not in terminal.text()
+    at_prompt(terminal)
+
+
+@pytest.mark.spec("UI-7")
+def test_keys_typed_before_an_approval_appears_do_not_answer_it(
+    start: Start, tmp_path: Path
+) -> None:
+    terminal = start()
+    terminal.line(f"busyapprove {tmp_path}/go")
+    terminal.wait_for("busy\n")
+    seen = len(terminal.raw)
+    terminal.send("yes y")
+    terminal.wait_raw(b"Working", start=seen)
+    (tmp_path / "go").touch()
+    terminal.wait_for("Ctrl-C cancel")
+    assert "verdict" not in terminal.text()
+    terminal.key("ctrl-c")
+    terminal.wait_for("> yes y")
+
+
+@pytest.mark.spec("SEC-6")
+def test_an_approval_spells_out_what_cannot_be_seen(start: Start) -> None:
+    terminal = start()
+    terminal.paste("approve echo \u202egpj.exe")
+    terminal.key("enter")
+    terminal.wait_for("echo <U+202E>gpj.exe")
+
+
+@pytest.mark.spec("TOOL-5")
+def test_a_question_of_the_model_is_answered_by_number_or_in_words(start: Start) -> None:
+    terminal = start()
+    terminal.line("ask")
+    terminal.wait_for("Your answer:")
+    terminal.line("2")
+    terminal.wait_for("answer 'blue'")
+    at_prompt(terminal)
+    terminal.line("ask")
+    terminal.wait_until(lambda: terminal.text().count("Your answer:") == 2)
+    terminal.line("green")
+    terminal.wait_for("answer 'green'")
+
+
+@pytest.mark.spec("STR-2")
+def test_a_retry_wait_is_shown_and_can_be_cancelled(start: Start) -> None:
+    terminal = start()
+    terminal.line("retry")
+    terminal.wait_for("Retrying in 4 s (2/3) · overloaded · Ctrl-C to stop")
+    terminal.key("ctrl-c")
+    terminal.wait_for("Cancelled.")
+
+
+@pytest.mark.spec("STR-9")
+def test_an_error_is_shown_with_its_advice(start: Start) -> None:
+    terminal = start()
+    terminal.line("fail")
+    terminal.wait_for("✗ no key")
+    terminal.wait_for("set PLAY_API_KEY")
+    at_prompt(terminal)
+
+
+@pytest.mark.spec("UI-8", "REC-4")
+def test_an_interrupted_session_is_resumed_with_what_there_is_to_know(start: Start) -> None:
+    terminal = start("--interrupted")
+    text = terminal.text()
+    assert "Resumed: mend the parser" in text
+    assert "1 h ago, 2 turns; it was cancelled." in text
+    assert "> please mend it" in text
+    assert "It is mended." in text
+
+
+@pytest.mark.spec("UI-5")
+def test_an_unknown_command_names_near_ones_and_keeps_the_text(start: Start) -> None:
+    terminal = start()
+    terminal.line("/sesions now")
+    terminal.wait_for("There is no command /sesions. Did you mean /sessions")
+    terminal.wait_until(lambda: terminal.text().count("> /sesions now") == 2)
+
+
+@pytest.mark.spec("UI-5")
+def test_a_path_at_the_start_is_a_message(start: Start) -> None:
+    terminal = start()
+    terminal.line("/etc/hosts what is it")
+    terminal.wait_for("You said what is it.")
+
+
+@pytest.mark.spec("UI-5")
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("/help", "new line"),
+        ("/sessions", "mend the parser"),
+        ("/model", "play/model-2"),
+        ("/model play/model-2", "play/model-2 answers from now on."),
+        ("/model nope", "no model nope - see /model"),
+        ("/cost", "Nothing was used yet."),
+        ("/status", "permissions  default"),
+        ("/rename my work", "This session is now called my work"),
+        ("/rename", "a session needs a name"),
+        ("/todos", "[x] first thing"),
+        ("/new", "A new session."),
+        ("/clear", "A new session."),
+        ("/resume 0190aaaa", "Resumed: mend the parser"),
+        ("/resume nothing", "no session nothing"),
+        ("/export", "Written to"),
+        ("/export pdf", "cannot export as 'pdf'"),
+    ],
+)
+def test_slash_commands_do_what_they_say(start: Start, command: str, shown: str) -> None:
+    terminal = start()
+    terminal.line(command)
+    terminal.wait_for(shown)
+    at_prompt(terminal)
+
+
+@pytest.mark.spec("UI-5")
+@pytest.mark.parametrize("command", ["/exit", "/quit"])
+def test_leaving_by_command(start: Start, command: str) -> None:
+    terminal = start()
+    terminal.line(command)
+    assert terminal.wait_exit() == 0
+
+
+@pytest.mark.spec("UI-5")
+def test_an_export_is_a_private_file_that_is_never_overwritten(
+    start: Start, tmp_path: Path
+) -> None:
+    terminal = start()
+    terminal.line("/export json out.json")
+    terminal.wait_for("Written to")
+    assert "hello export" in (tmp_path / "out.json").read_text()
+    assert (tmp_path / "out.json").stat().st_mode & 0o777 == 0o600
+    terminal.line("/export json out.json")
+    terminal.wait_for("exists already")
+
+
+@pytest.mark.spec("UI-8")
+def test_the_picker_is_searched_by_typing_and_opened_with_enter(start: Start) -> None:
+    terminal = start()
+    terminal.line("/resume")
+    terminal.wait_for("Resume which session?")
+    terminal.send("docs")
+    terminal.wait_for("1 found")
+    terminal.key("enter")
+    terminal.wait_for("Resumed: write the docs")
+    at_prompt(terminal)
+    terminal.line("/resume")
+    terminal.wait_for("2 found")
+    terminal.key("esc")
+    at_prompt(terminal)
+
+
+@pytest.mark.spec("UI-4")
+def test_commands_and_files_are_completed(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "unusual_name.py").touch()
+    terminal = start()
+    terminal.send("/stat")
+    terminal.wait_for("session, directory, model")
+    terminal.key("ctrl-c")
+    terminal.send("look at @unus")
+    terminal.wait_for(re.compile(r"\n +unusual_name\.py"))
+    terminal.key("tab")
+    terminal.wait_for("> look at @unusual_name.py")
+
+
+@pytest.mark.spec("UI-10")
+def test_a_dumb_terminal_gets_plain_text(start: Start) -> None:
+    terminal = start(TERM="dumb", ready="\n>")
+    terminal.line("say **x**")
+    terminal.wait_for("You said ****x****.")
+    terminal.line("tool ls")
+    terminal.wait_for("exit 0 · 1.2 s")
+    terminal.line("hang")
+    terminal.wait_for("thinking about it")
+    terminal.key("ctrl-c")
+    terminal.wait_for("Cancelled.")
+    assert b"\x1b[" not in terminal.raw.replace(b"\x1b[?2004h", b"").replace(b"\x1b[?2004l", b"")
+    terminal.key("ctrl-d")
+    assert terminal.wait_exit() == 0
+
+
+@pytest.mark.spec("UI-10")
+def test_no_color_leaves_no_colour_but_bold(start: Start) -> None:
+    terminal = start(NO_COLOR="1")
+    terminal.line("say `x` **y**")
+    terminal.wait_for("You said x y.")
+    terminal.line("fail")
+    terminal.wait_for("set PLAY_API_KEY")
+    assert not re.search(rb"\x1b\[[\d;]*\b(3[0-7]|9[0-7]|4[0-7])\b[\d;]*m", terminal.raw)
+
+
+@pytest.mark.spec("CLI-12", "UI-1")
+def test_twenty_columns_and_resizing_leave_the_text_whole(start: Start) -> None:
+    terminal = start(COLS="20", ROWS="20", ready="> Ask")
+    terminal.line("stream 60")
+    terminal.wait_for("word59")
+    terminal.resize(20, 60)
+    terminal.line("say after")
+    terminal.wait_for("You said after.")
+    terminal.resize(5, 10)
+    terminal.resize(30, 100)
+    terminal.line("say big again")
+    terminal.wait_for("You said big again.")
+
+
+def context_switches(pid: int) -> int:
+    text = Path(f"/proc/{pid}/status").read_text()
+    return sum(int(n) for n in re.findall(r"ctxt_switches:\s+(\d+)", text))
+
+
+@pytest.mark.spec("UI-1")
+def test_an_idle_chat_has_no_timer(start: Start) -> None:
+    terminal = start()
+    terminal.line("say x")
+    terminal.wait_for("You said x.")
+    at_prompt(terminal)
+    pid = terminal.process.pid
+    waits = [0.5] * 6
+    counts = []
+    import time
+
+    for wait in waits:
+        time.sleep(wait)
+        counts.append(context_switches(pid))
+    assert counts[-1] == counts[2]
