@@ -28,8 +28,9 @@ class TickLoop(asyncio.SelectorEventLoop):
     def _run_once(self) -> None:
         self.ticks += 1
         self._hook(self.ticks)
-        if not self._ready and self._scheduled:
-            self._now = max(self._now, self._scheduled[0]._when)
+        if not self._ready:
+            timers = [timer._when for timer in self._scheduled if not timer.cancelled()]
+            self._now = max(self._now, min(timers, default=self._now))
         super()._run_once()
 
 

@@ -1,0 +1,457 @@
+"""One reply: what is tried again, how long it waits, and that a cancel never waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from agentcli.domain.cancel import CancelToken
+from agentcli.domain.errors import ErrorKind, ProviderError, TurnCancelled
+from agentcli.domain.events import AgentEvent, RetryWait, TextChunk, ThinkingChunk
+from agentcli.domain.messages import AssistantMessage, StopReason, TextPart, Usage, user_text
+from agentcli.domain.ports import Effort, ModelRequest
+from agentcli.domain.stream import (
+    StreamEnd,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingSeal,
+    ToolCallStart,
+    UsageReport,
+)
+from agentcli.engine.race import Reaper, race
+from agentcli.engine.sample import RetryPolicy, Sampler
+from tests.support.ticks import run_ticks
+from tests.support.turns import MODEL, says
+
+REQUEST = ModelRequest(MODEL, "system", (user_text("hi"),), effort=Effort.HIGH)
+RETRIED = (ErrorKind.RATE_LIMIT, ErrorKind.SERVER, ErrorKind.OVERLOADED, ErrorKind.NETWORK)
+FINAL = (ErrorKind.AUTH, ErrorKind.BAD_REQUEST, ErrorKind.CONTEXT_OVERFLOW, ErrorKind.OTHER)
+
+
+class Silence:
+    """In a script: no chunk for ``seconds`` (for ever by default)."""
+
+    def __init__(self, seconds: float = 1e9) -> None:
+        self.seconds = seconds
+
+
+Item = StreamEvent | BaseException | Silence
+Script = Sequence[Item] | Callable[[], AsyncIterator[StreamEvent]]
+
+
+@dataclass
+class Service:
+    """A provider that follows a script for each attempt and notes when each began."""
+
+    scripts: list[Script]
+    name: str = "test"
+    times: list[float] = field(default_factory=list)
+    requests: list[ModelRequest] = field(default_factory=list)
+    closed: int = 0
+
+    async def stream(
+        self, request: ModelRequest, cancel: CancelToken
+    ) -> AsyncIterator[StreamEvent]:
+        self.times.append(asyncio.get_running_loop().time())
+        self.requests.append(request)
+        script = self.scripts[len(self.requests) - 1]
+        try:
+            if callable(script):
+                async for event in script():
+                    yield event
+                return
+            for item in script:
+                if isinstance(item, Silence):
+                    await asyncio.sleep(item.seconds)
+                elif isinstance(item, BaseException):
+                    raise item
+                else:
+                    yield item
+        finally:
+            self.closed += 1
+
+    async def aclose(self) -> None:
+        return None
+
+    @property
+    def gaps(self) -> list[float]:
+        return [round(b - a, 6) for a, b in zip(self.times, self.times[1:], strict=False)]
+
+
+@dataclass
+class Played:
+    result: Any
+    service: Service
+    events: list[AgentEvent]
+    sampler: Sampler
+
+    @property
+    def waits(self) -> list[RetryWait]:
+        return [event for event in self.events if isinstance(event, RetryWait)]
+
+    @property
+    def shown(self) -> str:
+        return "".join(event.text for event in self.events if isinstance(event, TextChunk))
+
+
+def play(
+    *scripts: Script,
+    cancel_when: Callable[[Service, list[AgentEvent]], bool] | None = None,
+    jitter: float = 0.5,
+) -> Played:
+    """All attempts in virtual time; the cancel comes at the first tick where it is wanted."""
+    service, events, token = Service(list(scripts)), [], CancelToken()
+    sampler = Sampler(service, events.append, RetryPolicy(jitter=lambda: jitter))
+
+    def hook(tick: int, task: asyncio.Task[Any]) -> None:
+        if cancel_when is not None and cancel_when(service, events):
+            token.cancel()
+
+    result, _ = run_ticks(
+        lambda: race(sampler.sample(REQUEST, frozenset(), token), token, Reaper()), hook
+    )
+    return Played(result, service, events, sampler)
+
+
+def failure(kind: ErrorKind, retry_after_s: float | None = None, **more: Any) -> ProviderError:
+    return ProviderError(kind.value, kind=kind, retry_after_s=retry_after_s, **more)
+
+
+# --- before a stream exists ------------------------------------------------------------------
+
+
+@pytest.mark.spec("STR-2")
+@pytest.mark.parametrize("kind", RETRIED)
+def test_what_may_pass_is_tried_three_times_more_with_growing_waits(kind: ErrorKind) -> None:
+    played = play(*[[failure(kind)]] * 3, says("at last"))
+    assert played.result.text == "at last"
+    assert played.service.gaps == [1, 2, 4]
+    assert [(w.attempt, w.max_attempts, w.delay_s) for w in played.waits] == [
+        (1, 3, 1), (2, 3, 2), (3, 3, 4),
+    ]  # fmt: skip
+    assert all(wait.error.message == kind.value for wait in played.waits)
+
+
+@pytest.mark.spec("STR-2")
+@pytest.mark.parametrize("kind", RETRIED)
+def test_the_fourth_failure_is_the_answer(kind: ErrorKind) -> None:
+    played = play(*[[failure(kind)]] * 9)
+    assert isinstance(played.result, ProviderError)
+    assert played.result.kind is kind
+    assert len(played.service.times) == 4
+    assert played.service.closed == 4
+
+
+@pytest.mark.spec("STR-1", "STR-2")
+@pytest.mark.parametrize("kind", FINAL)
+def test_what_cannot_pass_is_not_tried_again(kind: ErrorKind) -> None:
+    played = play([failure(kind, 1.0)], says("never"))
+    assert played.result.kind is kind
+    assert played.waits == []
+
+
+@pytest.mark.spec("STR-2")
+@pytest.mark.parametrize(("jitter", "factor"), [(0.0, 0.75), (0.5, 1.0), (0.999999, 1.25)])
+def test_waits_are_spread_around_their_length(jitter: float, factor: float) -> None:
+    played = play(*[[failure(ErrorKind.SERVER)]] * 3, says("x"), jitter=jitter)
+    assert played.service.gaps == pytest.approx([factor, 2 * factor, 4 * factor], rel=1e-4)
+
+
+@pytest.mark.spec("STR-2")
+@pytest.mark.parametrize(
+    ("asked", "waited"), [(0.0, 0), (7.5, 7.5), (60.0, 60), (86_400.0, 60), (-30.0, 0)]
+)
+def test_retry_after_wins_and_is_capped(asked: float, waited: float) -> None:
+    played = play([failure(ErrorKind.RATE_LIMIT, asked)], says("x"))
+    assert played.result.text == "x"
+    assert played.service.gaps == [waited]
+    assert played.waits[0].delay_s == waited
+
+
+# --- a stream that breaks --------------------------------------------------------------------
+
+
+@pytest.mark.spec("STR-3", "STR-4")
+def test_ninety_seconds_without_a_chunk_is_a_stall_and_reconnects() -> None:
+    played = play([Silence()], says("x"))
+    assert played.result.text == "x"
+    assert played.waits[0].error.kind is ErrorKind.STALLED
+    assert played.service.gaps == [91]
+
+
+@pytest.mark.spec("STR-3")
+def test_each_chunk_moves_the_deadline() -> None:
+    slow = [item for n in range(5) for item in (TextDelta(0, str(n)), Silence(80))]
+    played = play([*slow, StreamEnd(StopReason.END_TURN)])
+    assert played.result.text == "01234"
+
+
+@pytest.mark.spec("STR-3", "STR-4")
+def test_a_stall_after_output_ends_with_the_error_and_the_partial_is_known() -> None:
+    played = play([TextDelta(0, "half"), Silence()], says("never"))
+    assert played.result.kind is ErrorKind.STALLED
+    assert "90 s" in played.result.message
+    assert played.sampler.partial_text == "half"
+    assert played.shown == "half"
+    assert len(played.service.times) == 1
+
+
+@pytest.mark.spec("STR-4")
+@pytest.mark.parametrize(
+    "broken",
+    [
+        [Silence()],
+        [UsageReport(Usage(3)), failure(ErrorKind.NETWORK)],
+        [failure(ErrorKind.NETWORK, streaming=True)],
+    ],
+    ids=["stall", "drop after the head", "drop that says so"],
+)
+def test_a_stream_that_breaks_before_output_is_tried_six_times_in_all(broken: Any) -> None:
+    played = play(*[broken] * 5, says("x"))
+    assert played.result.text == "x"
+    assert [wait.delay_s for wait in played.waits] == [1, 2, 4, 8, 16]
+    assert {wait.max_attempts for wait in played.waits} == {5}
+    assert isinstance(play(*[broken] * 9).result, ProviderError)
+    assert len(play(*[broken] * 9).service.times) == 6
+
+
+@pytest.mark.spec("STR-4")
+def test_six_attempts_are_all_there_are_whatever_they_failed_of() -> None:
+    mixed = [
+        [failure(ErrorKind.SERVER)],
+        [Silence()],
+        [],
+        [failure(ErrorKind.NETWORK)],
+        [Silence()],
+    ]
+    assert len(play(*mixed, *mixed).service.times) == 6
+
+
+@pytest.mark.spec("STR-4")
+@pytest.mark.parametrize(
+    "seen", [TextDelta(0, "a"), ThinkingDelta(0, "a"), ToolCallStart(0, "a", "look")]
+)
+@pytest.mark.parametrize("ending", [failure(ErrorKind.NETWORK), None])
+def test_nothing_is_tried_again_after_output(
+    seen: StreamEvent, ending: ProviderError | None
+) -> None:
+    played = play([seen, *([ending] if ending else [])], says("never"))
+    assert played.result.kind is ErrorKind.NETWORK
+    assert len(played.service.times) == 1
+
+
+@pytest.mark.spec("STR-5")
+def test_a_stream_that_ends_without_a_word_is_empty_and_tried_three_times() -> None:
+    played = play([], [ThinkingSeal(0, signature="s")], says("x"))
+    assert played.result.text == "x"
+    assert played.service.gaps == [0.25, 0.5]
+    assert [wait.error.kind for wait in played.waits] == [ErrorKind.EMPTY] * 2
+    failed = play(*[[]] * 9)
+    assert failed.result.kind is ErrorKind.EMPTY
+    assert len(failed.service.times) == 3
+
+
+# --- a reply of nothing ----------------------------------------------------------------------
+
+NOTHING: list[Script] = [
+    [StreamEnd(StopReason.END_TURN)],
+    [ThinkingDelta(0, "only to myself"), StreamEnd(StopReason.END_TURN)],
+    [TextDelta(0, " \n"), StreamEnd(StopReason.END_TURN)],
+    [ToolCallStart(0, "a", ""), StreamEnd(StopReason.TOOL_USE)],
+]
+
+
+@pytest.mark.spec("STR-6")
+@pytest.mark.parametrize("nothing", NOTHING)
+def test_a_reply_of_nothing_is_asked_once_more_with_a_note_and_less_effort(
+    nothing: Script,
+) -> None:
+    played = play(nothing, says("x"))
+    assert played.result.text == "x"
+    assert played.service.gaps == [0.5]
+    first, second = played.service.requests
+    assert first == REQUEST
+    assert second.messages[:-1] == REQUEST.messages
+    (note,) = second.messages[-1].parts
+    assert isinstance(note, TextPart)
+    assert len(note.text) < 200
+    assert second.effort is Effort.MINIMAL
+
+
+@pytest.mark.spec("STR-6")
+@pytest.mark.parametrize("effort", [None, Effort.NONE, Effort.MINIMAL, Effort.LOW, Effort.MEDIUM])
+def test_only_medium_and_high_effort_are_lowered(effort: Effort | None) -> None:
+    from dataclasses import replace
+
+    service = Service([NOTHING[0], says("x")])
+    sampler = Sampler(service, lambda event: None, RetryPolicy())
+    request = replace(REQUEST, effort=effort)
+    run_ticks(lambda: sampler.sample(request, frozenset(), CancelToken()), lambda *a: None)
+    lowered = Effort.MINIMAL if effort is Effort.MEDIUM else effort
+    assert service.requests[1].effort is lowered
+
+
+@pytest.mark.spec("STR-6")
+def test_a_second_reply_of_nothing_is_an_error() -> None:
+    played = play(NOTHING[1], NOTHING[0], says("never"))
+    assert played.result.kind is ErrorKind.EMPTY
+    assert len(played.service.times) == 2
+
+
+@pytest.mark.spec("LOOP-6", "COST-1")
+def test_the_tokens_of_a_reply_of_nothing_are_counted() -> None:
+    empty = [UsageReport(Usage(100, 50)), StreamEnd(StopReason.END_TURN)]
+    played = play(empty, [UsageReport(Usage(7, 3)), *says("x")])
+    assert played.result.usage == Usage(107, 53)
+
+
+def test_a_refusal_without_a_word_is_an_answer() -> None:
+    played = play([StreamEnd(StopReason.REFUSAL)], says("never"))
+    assert isinstance(played.result, AssistantMessage)
+    assert played.result.stop_reason is StopReason.REFUSAL
+
+
+# --- cancel ----------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("CAN-9", "STR-2")
+@pytest.mark.parametrize(
+    ("scripts", "when"),
+    [
+        ([[failure(ErrorKind.RATE_LIMIT, 50.0)], says("never")], lambda s, e: bool(e)),
+        ([[failure(ErrorKind.SERVER)], says("never")], lambda s, e: bool(e)),
+        ([[], says("never")], lambda s, e: bool(e)),
+        ([NOTHING[0], says("never")], lambda s, e: s.closed == 1),
+        ([[Silence()], says("never")], lambda s, e: bool(s.times)),
+        ([[TextDelta(0, "half"), Silence()]], lambda s, e: bool(e)),
+    ],
+    ids=["retry-after", "back-off", "empty", "recovery", "first chunk", "next chunk"],
+)
+def test_a_cancel_ends_every_wait_at_once(scripts: Any, when: Any) -> None:
+    played = play(*scripts, cancel_when=when)
+    assert isinstance(played.result, TurnCancelled)
+    assert len(played.service.times) == 1
+    assert played.service.closed == 1
+
+
+@pytest.mark.spec("CAN-5")
+def test_the_text_of_a_reply_is_known_until_it_is_stored() -> None:
+    played = play(says("all of it"))
+    assert played.sampler.partial_text == "all of it"
+    played.sampler.forget()
+    assert played.sampler.partial_text == ""
+
+
+@pytest.mark.spec("CAN-9")
+def test_a_provider_that_swallows_the_cancel_shows_nothing_more_and_is_not_asked_again() -> None:
+    async def swallows() -> AsyncIterator[StreamEvent]:
+        yield TextDelta(0, "before")
+        for _ in range(3):
+            try:
+                await asyncio.sleep(1000)
+            except asyncio.CancelledError:
+                yield TextDelta(0, "after")
+        raise failure(ErrorKind.NETWORK)
+
+    played = play(swallows, says("never"), cancel_when=lambda s, e: bool(e))
+    assert isinstance(played.result, TurnCancelled)
+    assert played.shown == "before"
+    assert len(played.service.times) == 1
+
+
+@pytest.mark.spec("CAN-9")
+def test_a_cancel_that_was_made_an_error_is_not_tried_again() -> None:
+    async def disguises() -> AsyncIterator[StreamEvent]:
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            raise failure(ErrorKind.NETWORK) from None
+        yield TextDelta(0, "x")
+
+    played = play(disguises, says("never"), cancel_when=lambda s, e: bool(s.times))
+    assert isinstance(played.result, TurnCancelled)
+    assert len(played.service.times) == 1
+
+
+# --- providers that misbehave ----------------------------------------------------------------
+
+
+@pytest.mark.spec("STR-3")
+def test_a_provider_that_swallows_the_watchdog_is_stalled_all_the_same() -> None:
+    async def swallows() -> AsyncIterator[StreamEvent]:
+        yield TextDelta(0, "half")
+        try:
+            await asyncio.sleep(1e6)
+        except asyncio.CancelledError:
+            yield TextDelta(0, " late")
+        await asyncio.sleep(1e6)
+
+    assert play(swallows).result.kind is ErrorKind.STALLED
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        failure(ErrorKind.NETWORK), RuntimeError("broken"), Silence(), TextDelta(0, "!"),
+        StreamEnd(StopReason.OTHER), TimeoutError(),
+    ],
+)  # fmt: skip
+def test_a_reply_that_has_ended_is_complete_whatever_follows(after: Item) -> None:
+    played = play([*says("whole"), after])
+    assert played.result.text == "whole"
+    assert played.shown == "whole"
+    assert played.result.stop_reason is StopReason.END_TURN
+
+
+@pytest.mark.parametrize("fault", [RuntimeError("in closing"), None])
+def test_a_fault_in_closing_the_stream_does_not_lose_the_reply(fault: Exception | None) -> None:
+    class Clumsy(Service):
+        def stream(self, request: ModelRequest, cancel: CancelToken) -> Any:
+            inner = super().stream(request, cancel)
+
+            class Stream:
+                def __aiter__(self) -> Any:
+                    return inner
+
+                async def aclose(self) -> None:
+                    await inner.aclose()
+                    if fault is not None:
+                        raise fault
+                    await asyncio.sleep(1e9)
+
+            return Stream()
+
+    sampler = Sampler(Clumsy([says("x")]), lambda event: None)
+    result, _ = run_ticks(
+        lambda: sampler.sample(REQUEST, frozenset(), CancelToken()), lambda *a: None
+    )
+    assert isinstance(result, AssistantMessage)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        RuntimeError("x"), TimeoutError("x"), StopAsyncIteration(), OSError("x"),
+        BaseExceptionGroup("several", [ValueError(), KeyError()]), asyncio.CancelledError(),
+    ],
+)  # fmt: skip
+def test_any_other_fault_of_a_provider_comes_out_and_is_not_tried_again(
+    fault: BaseException,
+) -> None:
+    played = play([fault], says("never"))
+    assert isinstance(played.result, Exception)
+    assert not isinstance(played.result, ProviderError | TurnCancelled)
+    assert len(played.service.times) == 1
+
+
+@pytest.mark.spec("LOOP-7")
+def test_thinking_is_shown_and_a_bare_signature_shows_nothing() -> None:
+    played = play(
+        [ThinkingDelta(0, ""), ThinkingSeal(0, signature="s"), ThinkingDelta(1, "hm"), *says("x")]
+    )
+    assert [e.text for e in played.events if isinstance(e, ThinkingChunk)] == ["hm"]
