@@ -55,12 +55,15 @@ def process_table() -> Iterator[tuple[int, int, int]]:
 def _process_table_of_ps() -> Iterator[tuple[int, int, int]]:
     import subprocess
 
-    listing = subprocess.run(
-        ["/bin/ps", "-axo", "pid=,ppid=,pgid=,stat="],  # not Linux: no other way in the library
-        capture_output=True,
-        check=False,
-    ).stdout
-    for line in listing.splitlines():
+    try:
+        listing = subprocess.run(
+            ["/bin/ps", "-axo", "pid=,ppid=,pgid=,stat="],
+            capture_output=True,
+            check=False,
+        )
+    except OSError:
+        return
+    for line in listing.stdout.splitlines():
         pid, parent, group, state = line.split()[:4]
         if not state.startswith(b"Z"):
             yield int(pid), int(parent), int(group)
@@ -93,6 +96,7 @@ class Guard:
 
     def __init__(self) -> None:
         self.command = 0
+        self.ended = False
         self.scratch = ""
         self.deadline: float | None = None
         self.give_up: float | None = None
@@ -155,7 +159,8 @@ class Guard:
                 return not self.reaps_orphans and bool(descendants(os.getpid(), self.command))
             if not pid:
                 return True
-            if pid == self.command:
+            if pid == self.command and not self.ended:
+                self.ended = True
                 _tell(b"exit %d" % os.waitstatus_to_exitcode(status))
 
     def _obey(self) -> bool:
@@ -198,7 +203,9 @@ class Guard:
         self.give_up = now + GIVE_UP_S if self.give_up is None else self.give_up
 
     def _targets(self) -> list[int]:
-        return descendants(os.getpid(), 0 if self.reaps_orphans else self.command)
+        found = descendants(os.getpid(), 0 if self.reaps_orphans else self.command)
+        # where processes cannot be listed, the command's own group is all that can be named
+        return found or ([] if self.ended else [-self.command])
 
 
 def _prctl(option: int, value: int | bytes) -> int:

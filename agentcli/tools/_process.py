@@ -135,7 +135,15 @@ class GuardedProcess:
             self.kill(self._kill_wanted)
 
     def stop(self, ending: Ending, grace_s: float) -> None:
-        """SIGTERM now, SIGKILL after ``grace_s``; may be called again to shorten the grace."""
+        """SIGTERM now, SIGKILL after ``grace_s``; may be called again to shorten the grace.
+
+        A command that has already ended keeps its result, and what it left running (CAN-6).
+        """
+        if not self.exited.done() or self.stopping.done():
+            self.abandon(ending, grace_s)
+
+    def abandon(self, ending: Ending, grace_s: float) -> None:
+        """``stop``, even when the command itself has ended."""
         if not self.stopping.done():
             self.stopping.set_result(ending)
         self.kill(grace_s)
@@ -299,7 +307,7 @@ async def run(
             await on_start(process.pid)
         return await _watch(process, began, timeout_s)
     except asyncio.CancelledError:
-        stop()
+        process.abandon(Ending.CANCELLED, 0.0 if cancel.forced else GRACE_S)
         await uninterruptible(_join_guard(process))
         raise
     except StartFailed:

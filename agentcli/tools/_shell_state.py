@@ -102,8 +102,8 @@ def read_state(scratch: Path, base: Mapping[str, str]) -> tuple[ShellState | Non
     cwd = os.fsdecode(fields[0].removesuffix(b"\n"))
     after: dict[str, str] = {}
     for item in fields[1:-2]:
-        name, _, value = item.partition(b"=")
-        after[os.fsdecode(name)] = os.fsdecode(value)
+        raw_name, _, raw_value = item.partition(b"=")
+        after[os.fsdecode(raw_name)] = os.fsdecode(raw_value)
     kept: dict[str, str] = {}
     dropped: list[str] = []
     room = _MAX_TOTAL_CHARS

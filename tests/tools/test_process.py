@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.cancel import CancelToken
+from agentcli.tools import _process
 from agentcli.tools._environment import base_environment
 from agentcli.tools._process import (
     KEEPER,
@@ -206,6 +207,53 @@ def test_a_daemon_that_keeps_the_output_open_does_not_hang_and_lives_until_close
 
     once(body)
     assert b"started\n" in seen
+
+
+@linux
+@pytest.mark.spec("CAN-6")
+def test_a_command_that_had_ended_keeps_its_result_and_its_daemon(tmp_path: Path) -> None:
+    async def body() -> None:
+        cancel = CancelToken()
+
+        def sink(_: bytes) -> bool:
+            (process,) = KEEPER._live
+            process.exited.add_done_callback(lambda _: cancel.cancel())
+            return True
+
+        script = "sh -c 'echo $$ > daemon.pid; exec sleep 1000' & echo ok; exit 5"
+        ended = await run(bash(script, tmp_path), sink, cancel)
+        assert cancel.cancelled
+        assert (ended.ending, ended.returncode) == (Ending.EXITED, 5)
+        await until(lambda: len(pids_in(tmp_path)) == 1, "the daemon runs")
+        assert alive(pids_in(tmp_path)[0])
+
+    once(body)
+
+
+@linux
+def test_where_processes_cannot_be_listed_the_group_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blind = tmp_path / "guard.py"
+    source = (
+        Path(_process._GUARD)
+        .read_text()
+        .replace('"/proc', '"/nowhere')
+        .replace("/bin/ps", "/no/ps")
+    )
+    blind.write_text(source)
+    monkeypatch.setattr(_process, "_GUARD", str(blind))
+
+    async def body() -> None:
+        cancel = CancelToken()
+        script = "sleep 1000 & echo $! > child.pid; echo $$ > shell.pid; wait"
+        running = asyncio.create_task(run(bash(script, tmp_path), keep, cancel))
+        await until(lambda: len(pids_in(tmp_path)) == 2, "it runs")
+        cancel.cancel()
+        await running
+        assert not [pid for pid in pids_in(tmp_path) if alive(pid)]
+
+    once(body)
 
 
 @pytest.mark.spec("TOOL-11")
