@@ -1,0 +1,87 @@
+"""``agent config`` as a person uses it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import agent_env, run_agent
+
+
+@pytest.fixture
+def file(home: Path) -> Path:
+    return home / "agentcli" / "config.toml"
+
+
+@pytest.mark.spec("CLI-9")
+def test_path_set_get_and_show_tell_the_same(file: Path) -> None:
+    assert run_agent("config", "path").stdout == f"{file}\n"
+    assert run_agent("config", "set", "model", "a/b").code == 0
+    assert run_agent("config", "get", "model").stdout == "a/b\n"
+    got = json.loads(run_agent("config", "get", "model", "--format", "json").stdout)
+    assert got == {"key": "model", "value": "a/b", "source": f"{file}:1"}
+    rows = {
+        row["key"]: row
+        for row in json.loads(run_agent("config", "show", "--format", "json").stdout)
+    }
+    assert rows["model"]["source"] == f"{file}:1"
+    assert rows["max_steps"] == {"key": "max_steps", "value": 200, "source": "default"}
+    assert f"{file}:1" in run_agent("config").stdout
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.spec("CLI-9", "SEC-9")
+def test_show_names_keys_and_never_prints_them(file: Path) -> None:
+    env = agent_env(OPENAI_API_KEY="sk-canary-0123456789", OPENAI_BASE_URL="http://h:1/v1")
+    for args in (("config", "show"), ("config", "show", "--format", "json"), ("doctor",)):
+        shown = run_agent(*args, env=env).stdout
+        assert "canary" not in shown
+        assert "OPENAI_API_KEY" in shown
+    assert "OPENAI_BASE_URL (environment)" in run_agent("config", "show", env=env).stdout
+
+
+@pytest.mark.spec("CLI-9")
+def test_set_warns_when_the_environment_wins() -> None:
+    env = agent_env(AGENTCLI_MODEL="c/d")
+    done = run_agent("config", "set", "model", "a/b", env=env)
+    assert done.code == 0
+    assert "AGENTCLI_MODEL" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("modle", "x"), "did you mean model?"),
+        (("theme", "pink"), "one of auto"),
+        (("providers.x.kind", "telepathy"), "one of: anthropic"),
+    ],
+)
+def test_set_refuses_with_what_is_valid(args: tuple[str, ...], told: str, file: Path) -> None:
+    done = run_agent("config", "set", *args)
+    assert done.code == 2
+    assert told in done.stderr
+    assert not file.exists()
+
+
+def test_edit_opens_the_editor_and_checks_what_it_left(file: Path, tmp_path: Path) -> None:
+    good = agent_env(EDITOR="sed -i '1i theme = \"dark\"'")
+    assert run_agent("config", "edit", env=good).code == 0
+    assert run_agent("config", "get", "theme").stdout == "dark\n"
+    bad = run_agent("config", "edit", env=agent_env(EDITOR="sed -i s/dark/pink/"))
+    assert bad.code == 78
+    assert f"{file}:1:1" in bad.stderr
+    assert run_agent("config", "edit", env=agent_env(EDITOR="no-such-editor")).code == 2
+    assert run_agent("config", "edit", env=agent_env(EDITOR="false")).code == 1
+    assert run_agent("config", "edit").code == 2
+
+
+def test_a_broken_file_is_one_line_for_every_command(file: Path) -> None:
+    file.parent.mkdir(exist_ok=True)
+    file.write_text('model = "a/b"\ntheme = \n')
+    for args in (("config", "show"), ("config", "get", "model"), ("models",), ("run", "hi")):
+        done = run_agent(*args)
+        assert done.code == 78, done
+        assert done.stderr.startswith(f"error: {file}:2:9: ")
+        assert len(done.stderr.splitlines()) == 1

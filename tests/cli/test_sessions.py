@@ -1,0 +1,158 @@
+"""``agent sessions``: the files seen from outside."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cli import agent_env, run_agent
+
+OFFLINE = {"AGENTCLI_MODEL": "offline/assistant"}
+
+
+def ask(prompt: str, cwd: Path) -> str:
+    done = run_agent("run", "-o", "json", prompt, env=agent_env(**OFFLINE), cwd=cwd)
+    assert done.code == 0, done
+    return str(done.result["session_id"])
+
+
+def listed(*args: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(
+        run_agent("sessions", "list", *args, "--format", "json").stdout
+    )
+    return found
+
+
+def database(home: Path, session_id: str) -> Path:
+    return home / "agentcli" / "sessions" / f"{session_id}.db"
+
+
+@pytest.mark.spec("CLI-8")
+def test_list_as_json_has_the_agreed_fields_newest_first(tmp_path: Path) -> None:
+    first = ask("first question", tmp_path)
+    second = ask("second question", tmp_path)
+    found = listed()
+    assert [entry["id"] for entry in found] == [second, first]
+    entry = found[0]
+    wanted = {"id", "title", "cwd", "created_at", "updated_at", "state", "turns", "model"}
+    assert wanted <= set(entry)
+    assert entry["cwd"] == str(tmp_path)
+    assert entry["state"] == "done"
+    assert entry["turns"] == 1
+    assert entry["model"] == "offline/assistant"
+    assert "second question" in entry["title"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", entry["updated_at"])
+    assert len(listed("--limit", "1")) == 1
+
+
+@pytest.mark.spec("CLI-8", "CLI-9")
+def test_no_sessions_are_an_empty_list() -> None:
+    assert listed() == []
+    done = run_agent("sessions")
+    assert (done.code, done.stdout) == (0, "")
+
+
+@pytest.mark.spec("CLI-8")
+def test_the_table_has_a_line_for_each_session(tmp_path: Path) -> None:
+    session_id = ask("a question", tmp_path)
+    done = run_agent("sessions", "list")
+    head, line = done.stdout.splitlines()
+    assert head.startswith("ID")
+    assert session_id in line
+    assert "a question" in line
+
+
+@pytest.mark.spec("CLI-8")
+def test_export_writes_every_format(tmp_path: Path) -> None:
+    session_id = ask("list files", tmp_path)
+    as_json = json.loads(run_agent("sessions", "export", session_id).stdout)
+    assert as_json["format"] == "agentcli-session/1"
+    assert [m["role"] for m in as_json["messages"]] == ["user", "assistant", "tool", "assistant"]
+    assert "list files" in run_agent("sessions", "export", session_id, "--format", "md").stdout
+    page = tmp_path / "page.html"
+    done = run_agent("sessions", "export", session_id, "--format", "html", "-o", str(page))
+    assert done.code == 0
+    assert page.read_text().lstrip().lower().startswith("<!doctype html")
+    assert run_agent("sessions", "export", session_id, "--format", "pdf").code == 2
+
+
+@pytest.mark.spec("CLI-8")
+def test_show_prints_the_conversation(tmp_path: Path) -> None:
+    session_id = ask("a question", tmp_path)
+    assert "a question" in run_agent("sessions", "show", session_id[-8:]).stdout
+    shown = run_agent("sessions", "show", session_id, "--format", "json")
+    assert json.loads(shown.stdout)["session"]["id"] == session_id
+
+
+@pytest.mark.spec("CLI-8")
+def test_rename_gives_a_name_to_find_it_by(tmp_path: Path) -> None:
+    session_id = ask("a question", tmp_path)
+    assert run_agent("sessions", "rename", session_id, "my", "name").code == 0
+    assert listed()[0]["title"] == "my name"
+    assert "a question" in run_agent("sessions", "show", "my name").stdout
+    assert run_agent("sessions", "rename", session_id, " ").code == 2
+
+
+@pytest.mark.spec("CLI-8")
+def test_delete_asks_or_needs_yes(tmp_path: Path, home: Path) -> None:
+    session_id = ask("a question", tmp_path)
+    refused = run_agent("sessions", "delete", session_id)
+    assert refused.code == 2
+    assert "--yes" in refused.stderr
+    assert database(home, session_id).exists()
+    assert run_agent("sessions", "delete", "--yes", session_id).code == 0
+    assert not database(home, session_id).exists()
+    assert listed() == []
+
+
+@pytest.mark.spec("CLI-8", "REC-7")
+def test_check_names_a_damaged_file_and_repair_mends_it(tmp_path: Path, home: Path) -> None:
+    sound, broken = ask("one", tmp_path), ask("two", tmp_path)
+    file = database(home, broken)
+    file.write_bytes(file.read_bytes()[:5000])
+    done = run_agent("sessions", "check")
+    assert done.code == 1
+    assert f"{sound}: ok" in done.stdout
+    assert f"agent sessions repair {broken}" in done.stdout
+    found = json.loads(run_agent("sessions", "check", "--format", "json").stdout)
+    assert {entry["id"]: entry["ok"] for entry in found} == {sound: True, broken: False}
+    mended = run_agent("sessions", "repair", broken)
+    assert mended.code == 0, mended
+    assert "the damaged file is" in mended.stderr
+    assert run_agent("sessions", "check").code == 0
+    assert "nothing was wrong" in run_agent("sessions", "repair", sound).stderr
+
+
+@pytest.mark.spec("CLI-8")
+def test_search_finds_text_and_reindex_makes_the_index_anew(tmp_path: Path, home: Path) -> None:
+    session_id = ask("where is the marmalade", tmp_path)
+    hits = json.loads(run_agent("sessions", "search", "marmalade", "--format", "json").stdout)
+    assert hits[0]["id"] == session_id
+    assert run_agent("sessions", "search", "nothingofthekind").code == 1
+    (home / "agentcli" / "catalogue.db").unlink()
+    assert "1 session" in run_agent("sessions", "reindex").stderr
+    assert "marmalade" in run_agent("sessions", "search", "marmalade").stdout
+
+
+@pytest.mark.spec("CLI-8")
+@pytest.mark.parametrize("command", ["show", "export", "delete", "check", "repair"])
+def test_a_session_that_is_not_there_is_one_line_and_exit_code_2(command: str) -> None:
+    done = run_agent("sessions", command, "nothing")
+    assert done.code == 2
+    assert done.stderr.startswith("error: ")
+    assert "agent sessions list" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.spec("CLI-8")
+def test_several_that_fit_are_listed(tmp_path: Path) -> None:
+    first, second = ask("one", tmp_path), ask("two", tmp_path)
+    start = first[: next(i for i, (a, b) in enumerate(zip(first, second, strict=True)) if a != b)]
+    done = run_agent("sessions", "show", start)
+    assert done.code == 2
+    assert first in done.stderr
+    assert second in done.stderr
