@@ -11,8 +11,8 @@ import codecs
 from collections import deque
 from collections.abc import Callable
 
-HEAD_BYTES = 6 * 1024 * 1024
-TAIL_BYTES = 2 * 1024 * 1024
+HEAD_BYTES = 3 * 1024 * 1024
+TAIL_BYTES = 1024 * 1024
 INTERVAL_S = 0.05
 LIVE_BYTES = 8 * 1024
 

@@ -16,6 +16,8 @@ _ESCAPES = re.compile(
 )
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _OVERSTRUCK = re.compile("[^\x08\n]\x08")
+# anchored, so that a long line is looked at once and not from each of its characters
+_OVERWRITTEN = re.compile("^[^\\n]*\r(?=[^\r\\n])", re.MULTILINE)
 _BINARY_SAMPLE = 8192
 _BINARY_SHARE = 0.3
 
@@ -35,14 +37,9 @@ def plain_text(data: bytes) -> str:
     if "\x08" in text:
         text = _without_backspaces(text)
     if "\r" in text:
-        text = "\n".join(_last_state(line) for line in text.split("\n"))
+        text = _OVERWRITTEN.sub("", text).replace("\r", "")
     text = text.replace("\0", "\N{SYMBOL FOR NULL}")
     return _CONTROLS.sub("", text)
-
-
-def _last_state(line: str) -> str:
-    """What was written after the last carriage return that something came after."""
-    return line.rstrip("\r").rpartition("\r")[2]
 
 
 def _without_backspaces(text: str) -> str:
