@@ -157,7 +157,7 @@ def rebuild(tables: Tables, session_id: str, changed_at: float) -> Rebuilt:
     runs = _decode_runs(tables, blobs)
     orphans: list[tuple[int, ToolResult]] = []
     lawful = list(_restore_law(kept, runs, lost, orphans))
-    info = _info(tables, session_id, changed_at, [item.message for item in lawful])
+    info = _info(tables, session_id, changed_at, [item.message for item in lawful], lost)
     if any(item.old_seq is None for item in lawful) or info.status is SessionStatus.RUNNING:
         info = replace(info, status=SessionStatus.CRASHED, detail=CRASH_DETAIL)
     return Rebuilt(info, lawful, tables, blobs, lost, orphans)
@@ -181,6 +181,8 @@ def _decode_messages(
     partials: list[Row] = []
     for row in tables.get("message", ()):
         seq, created_at = row["seq"], _number(row.get("created_at"))
+        if not created_at:
+            lost.append(f"message {seq}: its time")
         if row["role"] == "partial":  # how version 1 kept partial answers
             about = {"after_seq": seq, "created_at": created_at, "kind": "partial"}
             partials.append({**about, "text": _partial_text(row["body"])})
@@ -287,15 +289,22 @@ def _with_new_calls_only(
 
 
 def _info(
-    tables: Tables, session_id: str, changed_at: float, messages: Sequence[Message]
+    tables: Tables,
+    session_id: str,
+    changed_at: float,
+    messages: Sequence[Message],
+    lost: list[str],
 ) -> SessionInfo:
     prompts = [message for message in messages if isinstance(message, UserMessage)]
     rows = tables.get("session", ())
     row: Row = rows[0] if rows else {}
+    if not rows:
+        lost.append("the session's own row: its title and times are guesses, its directory unknown")
     try:
         status = SessionStatus(str(row.get("status")))
     except ValueError:
         status = SessionStatus.CRASHED
+        lost.append("the session's state: taken for crashed")
     title = from_column(row.get("title")) or (title_of(prompts[0]) if prompts else "")
     created_at = _number(row.get("created_at")) or changed_at
     parent = row.get("parent_id")

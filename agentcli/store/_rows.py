@@ -43,11 +43,11 @@ def read_info(db: sqlite3.Connection) -> SessionInfo:
         id=from_column(row[0]),
         title=from_column(row[1]),
         cwd=from_column(row[2]),
-        created_at=_number(row[3]),
-        updated_at=_number(row[4]),
+        created_at=number(row[3]),
+        updated_at=number(row[4]),
         status=status,
         detail=from_column(row[6]),
-        turns=int(_number(row[7])),
+        turns=int(number(row[7])),
         model=from_column(row[8]),
         parent_id=None if row[9] is None else from_column(row[9]),
         usage=usage,
@@ -55,7 +55,8 @@ def read_info(db: sqlite3.Connection) -> SessionInfo:
     )
 
 
-def _number(value: Any) -> float:
+def number(value: Any) -> float:
+    """``value`` if it is a number; raises ``MalformedBody``."""
     if not isinstance(value, int | float):
         raise MalformedBody(f"{value!r:.40} is not a number")
     return value
@@ -95,7 +96,7 @@ def _messages(
     for seq, created_at, role, body in db.execute(query).fetchall():
         try:
             message = decode(role, body, get_blob)
-            found.append(StoredMessage(seq, _number(created_at), message))
+            found.append(StoredMessage(seq, number(created_at), message))
         except MalformedBody as error:
             raise MalformedBody(f"message {seq}: {error}") from error
     return tuple(found)

@@ -17,7 +17,8 @@ from typing import Any
 from agentcli.store import _private
 from agentcli.store._schema import STATEMENTS
 
-MAX_PROBES = 100_000
+MAX_PROBES = 50_000
+MAX_PROBES_BEYOND = 2_000  # where no row above the damage can be reached
 _PAGE_COUNT = slice(28, 32)  # https://sqlite.org/fileformat2.html#the_database_header
 _FREE_LIST = slice(32, 40)
 _WAL_MARK = slice(18, 20)
@@ -76,7 +77,7 @@ def _read_table(db: sqlite3.Connection, table: str) -> tuple[list[Row], str]:
     downwards, _ = _run(db, f"{query} ORDER BY rowid DESC")
     rows_by_id = {row["__rowid"]: row for row in (*upwards, *downwards)}
     low = max((row["__rowid"] for row in upwards), default=0) + 1
-    high = min((row["__rowid"] for row in downwards), default=low + MAX_PROBES)
+    high = min((row["__rowid"] for row in downwards), default=low + MAX_PROBES_BEYOND)
     for rowid in range(low, min(high, low + MAX_PROBES)):
         for row in _run(db, f"{query} WHERE rowid = {rowid}")[0]:
             rows_by_id[rowid] = row

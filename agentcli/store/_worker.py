@@ -58,22 +58,24 @@ class Worker:
         """Run what is queued, then ``on_stop``, and end the thread. May be called again."""
         if self._thread is None:
             return
-        await self.run(self._on_stop)
-        thread, self._thread = self._thread, None
-        if thread is not None:
+        thread = self._thread
+        try:
+            await self.run(self._on_stop)
+        finally:
+            self._thread = None
             self._jobs.put(None)
             thread.join(JOIN_TIMEOUT_S)
 
     def _start(self) -> None:
         if self._thread is None:
-            target = _work
-            arguments = (self._jobs, self._on_stop)
-            thread = threading.Thread(target=target, args=arguments, name="session", daemon=True)
-            thread.start()
-            self._thread = thread
+            self._thread = threading.Thread(
+                target=_work, args=(self._jobs,), name="session", daemon=True
+            )
+            self._thread.start()
 
     def __del__(self) -> None:
         if self._thread is not None:
+            self._jobs.put(self._on_stop)
             self._jobs.put(None)
 
 
@@ -97,8 +99,7 @@ def _answer(done: asyncio.Future[Any], deliver: Callable[[Any], None], value: An
         return
 
 
-def _work(jobs: SimpleQueue[Job | None], on_stop: Job) -> None:
+def _work(jobs: SimpleQueue[Job | None]) -> None:
     while (job := jobs.get()) is not None:
         job()
         del job
-    on_stop()

@@ -60,11 +60,12 @@ def _problems(db: sqlite3.Connection) -> Iterator[str]:
     messages: dict[int, Message] = {}
     visible: list[Message] = []
     get_blob = _rows.blob_reader(db)
-    for seq, role, body, hidden in db.execute(
-        "SELECT seq, role, body, hidden_by IS NOT NULL FROM message ORDER BY seq"
+    for seq, role, body, created_at, hidden in db.execute(
+        "SELECT seq, role, body, created_at, hidden_by IS NOT NULL FROM message ORDER BY seq"
     ).fetchall():
         try:
             messages[seq] = decode(role, body, get_blob)
+            _rows.number(created_at)
         except (MalformedBody, NewerBody) as error:
             yield f"message {seq}: {error}"
             continue

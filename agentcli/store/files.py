@@ -8,8 +8,10 @@ blocks; call it from a thread where an event loop runs.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -34,6 +36,7 @@ T = TypeVar("T")
 MIN_SUFFIX_LENGTH = 4
 MAX_CANDIDATES = 5
 TOUCH_TIMEOUT_S = 5.0
+LEFTOVER_AGE_S = 24 * 3600.0
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -141,7 +144,11 @@ class SessionFiles:
         return self.catalogue.search(text, limit)
 
     def reindex(self) -> int:
-        """Make the catalogue anew from the session files; how many sessions it now holds."""
+        """Make the catalogue anew from the session files; how many sessions it now holds.
+
+        Also clears away what killed processes left half made.
+        """
+        self._sweep()
         self.catalogue.clear()
         count = len(self.list())
         self._index()
@@ -156,7 +163,20 @@ class SessionFiles:
         self.catalogue.warning = None
         done = worker.submit(lambda: self._refresh(info.id))
         await asyncio.wait({done}, timeout=TOUCH_TIMEOUT_S)
+        if done.done() and (error := done.exception()) is not None:
+            return f"the session catalogue was not updated: {error}"
         return self.catalogue.warning
+
+    def _sweep(self) -> None:
+        oldest = time.time() - LEFTOVER_AGE_S
+        for path in (*self.directory.glob(".*.new"), *self.directory.glob(".repair-*")):
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime > oldest:
+                    continue
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink()
 
     def _refresh(self, session_id: str) -> None:
         stamp = stamp_of(self.directory / f"{session_id}{SUFFIX}")
@@ -181,7 +201,7 @@ class SessionFiles:
     def _read_entry(self, session_id: str, stamp: str, known: Entry | None) -> Entry:
         path = self.directory / f"{session_id}{SUFFIX}"
         try:
-            return Entry(stamp, read_info(path))
+            return Entry(stamp, replace(read_info(path), id=session_id))
         except (SessionDamaged, SessionTooNew) as error:
             return Entry(stamp, _unreadable(path, error, known))
         except StoreError as error:  # it may pass: not remembered

@@ -281,8 +281,11 @@ class SqliteStore:
 def with_true_status(info: SessionInfo, path: Path, *, own: bool, live: bool) -> SessionInfo:
     """``info`` with "running" corrected to "crashed" where the process that ran it is dead.
 
+    A session is called what its file is called, also when somebody has copied the file.
     ``own``: the caller holds the writer's lock; ``live``: and has begun the turn itself.
     """
+    if info.id != path.stem:
+        info = replace(info, id=path.stem)
     if info.status is not SessionStatus.RUNNING:
         return info
     alive = live if own else live_owner(path) is not None

@@ -460,6 +460,7 @@ def test_sqlite_saying_full_is_told_as_a_full_disk(tmp_path: Path) -> None:
         store = fresh(tmp_path)
         await store.record_prompt(text("hi"))
         await store._write(lambda db: db.execute("INSERT INTO kv VALUES ('a', '1')"))
+        db = store._file._db
         await store._run(lambda: db.execute("PRAGMA max_page_count = 1"), writing=False)
         with pytest.raises(PersistenceError, match="the disk is full - free some disk space"):
             await store.record_prompt(text("x" * 1_000_000))
@@ -615,3 +616,19 @@ def test_results_of_imported_sessions_need_no_row(tmp_path: Path) -> None:
         assert loaded.runs["a"].status is RunStatus.FINISHED
 
     asyncio.run(scenario())
+
+
+@pytest.mark.spec("CAN-8", "FAIL-5")
+def test_commits_are_durable_and_references_are_kept(tmp_path: Path) -> None:
+    async def scenario() -> list[object]:
+        path = await finished_session(tmp_path)
+        store = await SqliteStore.open(path)
+        names = ("journal_mode", "synchronous", "foreign_keys")
+        values = [
+            await store._read(lambda db, n=name: db.execute(f"PRAGMA {n}").fetchone()[0])
+            for name in names
+        ]
+        await store.aclose()
+        return values
+
+    assert asyncio.run(scenario()) == ["wal", 2, 1]

@@ -1,0 +1,171 @@
+"""Files of version 1 are brought up to date, once, with a copy kept (DESIGN, the store)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+
+from agentcli.domain.errors import PersistenceError, SessionTooNew
+from agentcli.domain.messages import TextPart, ToolResult
+from agentcli.domain.ports import RunStatus
+from agentcli.domain.session import SessionStatus
+from agentcli.store import _migrations
+from agentcli.store._schema import APPLICATION_ID, SCHEMA_VERSION, TABLE_NAMES, TABLES
+from agentcli.store.check import check
+from agentcli.store.files import read_info, read_session
+from agentcli.store.recovery import recover
+from agentcli.store.sqlite import SqliteStore
+from tests.store.sessions import finished_session, text
+
+VERSION_1_RUNS = """
+CREATE TABLE tool_run (
+  call_id TEXT PRIMARY KEY,
+  name TEXT NOT NULL,
+  status TEXT NOT NULL,
+  message_seq INTEGER NOT NULL REFERENCES message (seq),
+  started_at REAL,
+  finished_at REAL,
+  raw TEXT REFERENCES blob (hash)
+)"""
+
+
+def body(**fields: object) -> str:
+    return json.dumps({"v": 1, **fields})
+
+
+def part(value: str) -> dict[str, str]:
+    return {"type": "text", "text": value}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """What version 1 wrote: partial answers in the history, bare rows for calls."""
+    path = tmp_path / "sessions" / "old.db"
+    path.parent.mkdir()
+    db = sqlite3.connect(path)
+    for table in TABLES:
+        if "TABLE note" not in table:
+            db.execute(VERSION_1_RUNS if "TABLE tool_run" in table else table)
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    db.execute("PRAGMA user_version = 1")
+    db.execute(
+        "INSERT INTO session VALUES (1, 'old', 'Old one', '/w', 1, 2, 'running', '', 2, 'a/b', NULL)"
+    )
+    calls = [
+        {"type": "tool_call", "id": name, "name": "bash", "arguments": {}} for name in ("a", "b")
+    ]
+    maker = {"provider": "a", "model": "b", "stop_reason": "tool_use", "usage": {}}
+    rows = [
+        (1, "user", body(parts=[part("hi")])),
+        (2, "partial", body(text="half an ans")),
+        (3, "user", body(parts=[part("go on")])),
+        (4, "assistant", body(parts=calls, **maker)),
+        (5, "tool", body(parts=[part("A")], call_id="a", name="bash", status="ok")),
+    ]
+    db.executemany("INSERT INTO message (seq, role, body, created_at) VALUES (?, ?, ?, 5)", rows)
+    db.execute("INSERT INTO tool_run VALUES ('a', 'bash', 'finished', 4, 5, 6, NULL)")
+    db.execute("INSERT INTO tool_run VALUES ('b', 'bash', 'running', 4, 6, NULL, NULL)")
+    db.commit()
+    db.close()
+    return path
+
+
+def test_a_file_of_version_1_opens_with_everything_in_its_new_place(path: Path) -> None:
+    before = path.read_bytes()
+
+    async def scenario() -> None:
+        store = await SqliteStore.open(path)
+        loaded = await store.load()
+        assert [stored.seq for stored in loaded.messages] == [1, 3, 4, 5]
+        assert [(n.after_seq, n.kind, n.text) for n in loaded.notes] == [
+            (1, "partial", "half an ans")
+        ]
+        assert loaded.info.status is SessionStatus.CRASHED
+        assert set(await store.tool_runs()) == {"b"}
+        balanced, results = await recover(store)
+        assert len(results) == 1
+        assert balanced.messages[-2].message == ToolResult("a", "bash", (TextPart("A"),))
+        assert balanced.runs["b"].status is RunStatus.INTERRUPTED
+        await store.aclose()
+
+    asyncio.run(scenario())
+    backup = path.with_name("old.v1.backup")
+    assert stat.S_IMODE(backup.stat().st_mode) == 0o600
+    with sqlite3.connect(backup) as db:
+        assert db.execute("SELECT count(*) FROM message").fetchone() == (5,)
+        assert db.execute("PRAGMA user_version").fetchone() == (1,)
+    db.close()
+    assert len(before) == backup.stat().st_size
+    assert check(path) == []
+
+
+def test_migrated_tables_are_those_of_a_new_file(path: Path, tmp_path: Path) -> None:
+    async def scenario() -> Path:
+        await (await SqliteStore.open(path)).aclose()
+        return await finished_session(tmp_path / "new")
+
+    def shape(file: Path) -> dict[str, list[tuple[object, ...]]]:
+        db = sqlite3.connect(file)
+        try:
+            return {
+                name: sorted(row[1:] for row in db.execute(f"PRAGMA table_info({name})"))
+                for name in TABLE_NAMES
+            }
+        finally:
+            db.close()
+
+    new = asyncio.run(scenario())
+    assert shape(path) == shape(new)
+
+
+def test_reading_an_old_file_leaves_it_as_it_is(path: Path) -> None:
+    before = path.read_bytes()
+    assert read_info(path).title == "Old one"
+    assert len(read_session(path).notes) == 1
+    assert check(path) == []
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_migration_whose_rows_do_not_add_up_changes_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lossy(db: sqlite3.Connection) -> dict[str, int]:
+        db.execute("DELETE FROM message WHERE seq = 5")
+        return {}
+
+    monkeypatch.setattr(_migrations, "STEPS", {1: lossy})
+    with pytest.raises(PersistenceError, match="row counts differ"):
+        asyncio.run(SqliteStore.open(path))
+    monkeypatch.undo()
+    assert len(read_session(path).messages) == 4
+
+
+def test_a_file_of_a_newer_version_is_refused_and_untouched(tmp_path: Path) -> None:
+    path = asyncio.run(finished_session(tmp_path))
+    with sqlite3.connect(path) as db:
+        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    db.close()
+    before = path.read_bytes()
+    for writable in (True, False):
+        with pytest.raises(SessionTooNew, match="newer version") as caught:
+            asyncio.run(SqliteStore.open(path, writable=writable))
+        assert "upgrade" in caught.value.advice
+    assert path.read_bytes() == before
+    assert [item.name for item in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_migrated_session_goes_on(path: Path) -> None:
+    async def scenario() -> None:
+        store = await SqliteStore.open(path)
+        await recover(store)
+        assert await store.record_prompt(text("more")) == 7
+        await store.aclose()
+
+    asyncio.run(scenario())
+    assert check(path) == []

@@ -1,0 +1,353 @@
+"""Exports: a JSON form for programs, Markdown and one HTML page for people (CLI-8)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentcli.domain.messages import (
+    AssistantMessage,
+    ImagePart,
+    Message,
+    ResultStatus,
+    StopReason,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+    Usage,
+    UserMessage,
+)
+from agentcli.domain.ports import RunStatus, ToolRun
+from agentcli.domain.session import (
+    LoadedSession,
+    Note,
+    SessionInfo,
+    SessionStatus,
+    StoredMessage,
+)
+from agentcli.ui.export import (
+    export_html,
+    export_json,
+    export_json_text,
+    export_markdown,
+    iso_time,
+    session_object,
+)
+
+AT = 1_800_000_000.25
+PNG = b"\x89PNG"
+EVIL = "</pre><script>alert(1)</script><img src=x onerror=alert(2)>\x1b]0;t\x07 & \"'"
+
+
+def session(*messages: Message, title: str = "A title", **fields: object) -> LoadedSession:
+    values: dict[str, object] = {
+        "usage": Usage(1200, 34, 5),
+        "cost_usd": 0.125,
+        "status": SessionStatus.CANCELLED,
+        "detail": "cancelled by the user",
+    }
+    info = SessionInfo(
+        id="0198-id",
+        title=title,
+        cwd="/work",
+        created_at=AT,
+        updated_at=AT + 60,
+        turns=1,
+        model="anthropic/m",
+        **{**values, **fields},
+    )
+    stored = tuple(StoredMessage(n, AT + n, m) for n, m in enumerate(messages, 1))
+    return LoadedSession(
+        info,
+        stored,
+        (Note(len(stored), AT + 9, "partial", "half an ans"),),
+        {"c1": ToolRun("c1", "bash", RunStatus.FINISHED, AT, AT + 1.5, display="-old\n+new")},
+    )
+
+
+WHOLE = session(
+    UserMessage((TextPart("Look **here**:"), ImagePart("image/png", PNG))),
+    AssistantMessage(
+        (
+            ThinkingPart("Let me think", "sig"),
+            ThinkingPart("", None, "sealed"),
+            TextPart("I run it.\n\n```python\nprint('<b>')\n```\n# Next\nUse `ls -l`."),
+            ToolCall("c1", "bash", {"command": "ls | head"}),
+            ToolCall("c2", "bash", {}, '{"broken'),
+        ),
+        "anthropic",
+        "m",
+        StopReason.TOOL_USE,
+    ),
+    ToolResult("c1", "bash", (TextPart("a.txt"), ImagePart("image/png", PNG))),
+    ToolResult("c2", "bash", (TextPart("invalid"),), ResultStatus.ERROR),
+)
+
+
+@pytest.mark.spec("CLI-8")
+def test_the_json_form_is_the_documented_one() -> None:
+    image = {"type": "image", "media_type": "image/png", "data": base64.b64encode(PNG).decode()}
+    assert export_json(WHOLE) == {
+        "format": "agentcli-session/1",
+        "session": {
+            "id": "0198-id",
+            "title": "A title",
+            "cwd": "/work",
+            "created_at": "2027-01-15T08:00:00.250Z",
+            "updated_at": "2027-01-15T08:01:00.250Z",
+            "state": "cancelled",
+            "turns": 1,
+            "model": "anthropic/m",
+        },
+        "messages": [
+            {
+                "seq": 1,
+                "role": "user",
+                "content": [{"type": "text", "text": "Look **here**:"}, image],
+            },
+            {
+                "seq": 2,
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "text": "Let me think", "signature": "sig"},
+                    {"type": "thinking", "text": "", "signature": None, "redacted": "sealed"},
+                    {
+                        "type": "text",
+                        "text": "I run it.\n\n```python\nprint('<b>')\n```\n# Next\nUse `ls -l`.",
+                    },
+                    {
+                        "type": "tool_call",
+                        "id": "c1",
+                        "name": "bash",
+                        "arguments": {"command": "ls | head"},
+                    },
+                    {
+                        "type": "tool_call",
+                        "id": "c2",
+                        "name": "bash",
+                        "arguments": {},
+                        "malformed": '{"broken',
+                    },
+                ],
+            },
+            {
+                "seq": 3,
+                "role": "tool",
+                "content": [
+                    {
+                        "type": "tool_result",
+                        "tool_call_id": "c1",
+                        "name": "bash",
+                        "content": [{"type": "text", "text": "a.txt"}, image],
+                        "is_error": False,
+                        "status": "ok",
+                    }
+                ],
+            },
+            {
+                "seq": 4,
+                "role": "tool",
+                "content": [
+                    {
+                        "type": "tool_result",
+                        "tool_call_id": "c2",
+                        "name": "bash",
+                        "content": [{"type": "text", "text": "invalid"}],
+                        "is_error": True,
+                        "status": "error",
+                    }
+                ],
+            },
+        ],
+        "tool_runs": [
+            {
+                "call_id": "c1",
+                "name": "bash",
+                "status": "finished",
+                "started_at": "2027-01-15T08:00:00.250Z",
+                "finished_at": "2027-01-15T08:00:01.750Z",
+            }
+        ],
+        "usage": {
+            "input_tokens": 1200,
+            "output_tokens": 34,
+            "cache_read_tokens": 5,
+            "cache_write_tokens": None,
+            "reasoning_tokens": None,
+            "cost_usd": 0.125,
+        },
+    }
+
+
+@pytest.mark.spec("CLI-8")
+def test_an_object_of_a_list_has_the_documented_keys() -> None:
+    assert list(session_object(WHOLE.info)) == [
+        "id",
+        "title",
+        "cwd",
+        "created_at",
+        "updated_at",
+        "state",
+        "turns",
+        "model",
+    ]
+
+
+def test_json_text_can_be_written_whatever_was_said() -> None:
+    for value in ("plain é", "lone \ud800", "\0"):
+        text = export_json_text(session(UserMessage((TextPart(value),))))
+        text.encode()
+        assert json.loads(text)["messages"][0]["content"][0]["text"] == value
+
+
+@pytest.mark.parametrize("seconds", [-1e18, 1e18, float("nan"), float("inf")])
+def test_an_absurd_time_is_no_crash(seconds: float) -> None:
+    assert iso_time(seconds) == "1970-01-01T00:00:00.000Z"
+    odd = session(UserMessage((TextPart("x"),)))
+    odd = LoadedSession(odd.info, (StoredMessage(1, seconds, odd.messages[0].message),))
+    assert "unknown time" in export_markdown(odd)
+    assert "unknown time" in export_html(odd)
+
+
+class Page(HTMLParser):
+    """Tags that were opened and not closed, all attributes, all text."""
+
+    VOID = {"meta", "img", "br"}
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: list[tuple[str, str | None]] = []
+        self.words = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes += attrs
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+@pytest.mark.spec("CLI-8")
+def test_the_page_shows_all_that_was_said_and_folds_calls() -> None:
+    text = export_html(WHOLE)
+    page = Page(text)
+    assert page.open == []
+    for shown in (
+        "A title",
+        "I run it.",
+        "print('<b>')",
+        "ls | head",
+        "a.txt",
+        "invalid",
+        "half an ans",
+        "Let me think",
+        "cancelled by the user",
+        "$0.1250",
+        "1.5 s",
+        '{"broken',
+    ):
+        assert shown in page.words, shown
+    assert {"details", "summary", "code", "h3", "b", "img"} <= page.tags
+    assert "prefers-color-scheme: dark" in text
+    assert text.count("<details") == 3
+
+
+@pytest.mark.spec("CLI-8")
+def test_the_page_needs_no_network_and_no_script() -> None:
+    page = Page(export_html(WHOLE))
+    assert not page.tags & {"script", "link", "iframe", "object"}
+    assert "default-src 'none'" in export_html(WHOLE)
+    for name, value in page.attributes:
+        if name in {"src", "href", "srcset"}:
+            assert value is not None
+            assert value.startswith("data:image/png;base64,")
+
+
+@pytest.mark.spec("SEC-10", "CLI-8")
+def test_hostile_text_stays_text() -> None:
+    hostile = session(
+        UserMessage((TextPart(EVIL), ImagePart('x" onload="alert(3)', PNG))),
+        AssistantMessage(
+            (
+                ThinkingPart(EVIL),
+                TextPart(f"`{EVIL}` **{EVIL}**\n# {EVIL}\n```{EVIL}\n{EVIL}\n```"),
+                ToolCall("c1", EVIL, {EVIL: EVIL}),
+            )
+        ),
+        ToolResult("c1", EVIL, (TextPart(EVIL),)),
+        title=EVIL,
+        detail=EVIL,
+    )
+    text = export_html(hostile)
+    page = Page(text)
+    assert page.open == []
+    assert "script" not in page.tags
+    assert {name for name, _ in page.attributes} <= {
+        "lang",
+        "charset",
+        "http-equiv",
+        "content",
+        "name",
+        "class",
+        "alt",
+        "src",
+    }
+    for document in (text, export_markdown(hostile)):
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", document)
+
+
+@pytest.mark.spec("CLI-8")
+def test_markdown_keeps_fences_whole() -> None:
+    text = export_markdown(
+        session(
+            UserMessage((TextPart("go"),)),
+            AssistantMessage((ToolCall("c1", "bash", {"command": "cat x.md"}),)),
+            ToolResult("c1", "bash", (TextPart("````\ncode\n````"),)),
+        )
+    )
+    assert "\n`````\n````\ncode\n````\n`````\n" in text
+    assert text.startswith("# A title\n")
+    assert "<details><summary>bash cat x.md · ok · 1.5 s</summary>" in text
+    assert "Cut short: seen, but not part of the conversation" in text
+    assert text.endswith("\n")
+
+
+def test_an_empty_session_exports() -> None:
+    empty = LoadedSession(session(title="").info, ())
+    assert export_json(empty)["messages"] == []
+    assert export_markdown(empty).startswith("# Session\n")
+    assert Page(export_html(empty)).open == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(st.sampled_from("`*#~ \n<&a\\")), st.text())
+def test_any_text_makes_a_well_formed_page(first: str, second: str) -> None:
+    page = Page(
+        export_html(session(UserMessage((TextPart(first),)), AssistantMessage((TextPart(second),))))
+    )
+    assert page.open == []
+    assert page.tags <= {
+        "html", "head", "meta", "title", "style", "body", "header", "h1", "dl", "dt", "dd",
+        "main", "section", "h2", "h3", "p", "pre", "code", "b", "div",
+    }  # fmt: skip
+
+
+def test_a_long_line_of_marks_is_no_burden() -> None:
+    for marks in ("`" * 200_000, "**" * 100_000, "`a" * 100_000, "#" * 200_000):
+        assert export_html(session(UserMessage((TextPart(marks),))))
