@@ -28,6 +28,7 @@ from agentcli.domain.stream import (
 )
 from agentcli.providers._errors import Endpoint, event_error, missing_key, unusable_key
 from agentcli.providers._http import HttpClient
+from agentcli.providers._registry import BUILT_IN
 from agentcli.providers._sse import SseDecoder, SseEvent
 
 # How long the end of a finished reply is awaited so that its connection can be used again.
@@ -172,8 +173,6 @@ class StreamDecoder:
 class HttpProvider:
     """A provider that answers one POST with server-sent events. Subclasses fill in the rest."""
 
-    base_env = ""
-
     def __init__(self, config: ProviderConfig) -> None:
         self.config = config
         self._http = HttpClient()
@@ -203,7 +202,9 @@ class HttpProvider:
         """Where requests go, for texts."""
         config = self.config
         secrets = (config.api_key,) if config.api_key else ()
-        return Endpoint(config.name, self.url(), config.key_env, self.base_env, model, secrets)
+        row = BUILT_IN.get(config.name)
+        base_env = row.base_env if row is not None else ""
+        return Endpoint(config.name, self.url(), config.key_env, base_env, model, secrets)
 
     async def stream(
         self, request: ModelRequest, cancel: CancelToken
@@ -260,17 +261,28 @@ def _check_key(config: ProviderConfig, endpoint: Endpoint) -> None:
 
 
 def to_json(body: Mapping[str, Any]) -> bytes:
-    """``body`` as compact UTF-8 JSON; lone surrogates become U+FFFD (HIS-8)."""
+    """``body`` as compact UTF-8 JSON; lone surrogates and NUL become U+FFFD (HIS-8)."""
     text = _JSON_ENCODER.encode(body)
+    if "\\u0000" in text:
+        text = _JSON_ENCODER.encode(_without_nul(body))
     try:
         return text.encode()
     except UnicodeEncodeError:
         return clean_text(text).encode()
 
 
+def _without_nul(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace("\0", "\ufffd")
+    if isinstance(value, Mapping):
+        return {_without_nul(key): _without_nul(item) for key, item in value.items()}
+    return [_without_nul(item) for item in value] if isinstance(value, list | tuple) else value
+
+
 def arguments_json(arguments: Mapping[str, Any]) -> str:
     """Tool arguments as the JSON text of an object (HIS-5)."""
-    return _JSON_ENCODER.encode(dict(arguments))
+    text = _JSON_ENCODER.encode(dict(arguments))
+    return _JSON_ENCODER.encode(_without_nul(arguments)) if "\\u0000" in text else text
 
 
 def wire_id(call_id: str, max_length: int = _MAX_ID) -> str:

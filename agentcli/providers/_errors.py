@@ -67,7 +67,7 @@ _BILLING = (
     r"(?i)insufficient_quota|exceeded your current quota|credit balance"
     r"|insufficient (balance|credit)|billing|payment required"
 )
-_KEY_LIKE = r"\b(?:sk|pk|gsk|xai|rk|AIza|Bearer)[-_ ]?[\w*.\-]{6,}"
+_KEY_LIKE = r"\b(?:(?:sk|pk|rk|gsk)[-_][\w*.\-]{6,}|xai-\w{20,}|AIza[\w\-]{20,}|Bearer +\S+)"
 _UNPRINTABLE = r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]+"
 _TAGS = r"(?is)<(script|style)\b.*?</\1>|<[^>]*>"
 _TITLE = r"(?is)<title[^>]*>(.*?)</title>"

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S = 10.0
 WRITE_TIMEOUT_S = 60.0
 POOL_TIMEOUT_S = 10.0
+# A step's tools may take a while; the connection is kept for the next step.
+KEEP_ALIVE_S = 60.0
 # How long an error body may take to arrive, and how much of it is read.
 ERROR_BODY_TIMEOUT_S = 10.0
 MAX_ERROR_BODY_BYTES = 64 * 1024
@@ -121,7 +123,12 @@ def _new_client(endpoint: Endpoint, *, secure: bool) -> httpx.AsyncClient:
         connect=CONNECT_TIMEOUT_S, read=None, write=WRITE_TIMEOUT_S, pool=POOL_TIMEOUT_S
     )
     try:
-        return httpx.AsyncClient(verify=verify, timeout=timeout, follow_redirects=False)
+        return httpx.AsyncClient(
+            verify=verify,
+            timeout=timeout,
+            limits=httpx.Limits(keepalive_expiry=KEEP_ALIVE_S),
+            follow_redirects=False,
+        )
     except OSError:
         raise ConfigError(
             "the certificates named by SSL_CERT_FILE or SSL_CERT_DIR cannot be read",

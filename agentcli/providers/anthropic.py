@@ -21,7 +21,7 @@ from agentcli.domain.messages import (
     Usage,
     UserMessage,
 )
-from agentcli.domain.ports import ModelRequest
+from agentcli.domain.ports import ModelRequest, Provider
 from agentcli.domain.settings import ProviderConfig
 from agentcli.domain.stream import (
     StreamEnd,
@@ -300,8 +300,6 @@ def messages_url(base_url: str) -> str:
 class AnthropicProvider(HttpProvider):
     """The Messages API of Anthropic or of a server that speaks it."""
 
-    base_env = "ANTHROPIC_BASE_URL"
-
     def url(self) -> str:
         """The address that requests are posted to."""
         return messages_url(self.config.base_url)
@@ -325,7 +323,7 @@ class AnthropicProvider(HttpProvider):
         return Decoder(self.endpoint(request.model.name))
 
 
-def create(config: ProviderConfig) -> AnthropicProvider:
+def create(config: ProviderConfig) -> Provider:
     """The provider that ``config`` describes."""
     return AnthropicProvider(config)
 

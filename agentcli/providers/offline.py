@@ -22,7 +22,7 @@ from agentcli.domain.messages import (
     Usage,
     UserMessage,
 )
-from agentcli.domain.ports import ModelRequest
+from agentcli.domain.ports import ModelRequest, Provider
 from agentcli.domain.settings import ProviderConfig
 from agentcli.domain.stream import (
     StreamEnd,
@@ -289,7 +289,7 @@ def _events(reply: str | Found, position: int) -> Iterator[StreamEvent]:
     yield StreamEnd(StopReason.END_TURN if isinstance(reply, str) else StopReason.TOOL_USE)
 
 
-def create(config: ProviderConfig) -> OfflineProvider:
+def create(config: ProviderConfig) -> Provider:
     """The provider that ``config`` describes."""
     return OfflineProvider(config)
 

@@ -22,7 +22,7 @@ from agentcli.domain.messages import (
     ToolResult,
     UserMessage,
 )
-from agentcli.domain.ports import Effort, ModelRequest
+from agentcli.domain.ports import Effort, ModelRequest, Provider
 from agentcli.domain.settings import ProviderConfig
 from agentcli.providers._base import (
     HttpProvider,
@@ -275,7 +275,7 @@ class OpenAIProvider(HttpProvider):
         return Decoder(self.endpoint(request.model.name))
 
 
-def create(config: ProviderConfig) -> OpenAIProvider:
+def create(config: ProviderConfig) -> Provider:
     """The provider that ``config`` describes."""
     return OpenAIProvider(config)
 

@@ -27,7 +27,7 @@ from typing import Any
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import ConfigError, ErrorKind, ProviderError
 from agentcli.domain.messages import AssistantMessage, StopReason, Usage
-from agentcli.domain.ports import ModelRequest
+from agentcli.domain.ports import ModelRequest, Provider
 from agentcli.domain.settings import ProviderConfig
 from agentcli.domain.stream import (
     StreamEnd,
@@ -42,7 +42,7 @@ from agentcli.domain.stream import (
 
 _ENV_MODEL = "script"
 _CUT = "cut"
-_SHAPE = "see `scripted` in the README for the shape of a script"
+_SHAPE = "`python -m pydoc agentcli.providers.scripted` shows the shape of a script"
 
 Event = dict[str, Any]
 Step = list[Event]
@@ -213,7 +213,7 @@ def _stop_reason(stop: str, *, has_calls: bool) -> StopReason:
         return StopReason.OTHER
 
 
-def create(config: ProviderConfig) -> ScriptedProvider:
+def create(config: ProviderConfig) -> Provider:
     """The provider that ``config`` describes; its ``base_url`` is the path of the script."""
     return ScriptedProvider(config)
 

@@ -189,11 +189,13 @@ def test_reasoning_goes_back_only_to_servers_that_demand_it() -> None:
 
 
 @pytest.mark.spec("HIS-8")
-def test_lone_surrogates_never_reach_the_wire() -> None:
+def test_lone_surrogates_and_nul_never_reach_the_wire() -> None:
     from agentcli.providers._base import to_json
 
-    history = [user_text("a"), assistant(ToolCall("c", "bash", {"command": "\ud83d"})), result("c")]
-    assert "\ufffd" in to_json(body_for("p", history)).decode()
+    call = ToolCall("c", "bash", {"command": "\ud83d \0 \\u0000"})
+    sent = to_json(body_for("p", [user_text("a"), assistant(call), result("c")]))
+    arguments = json.loads(sent)["messages"][2]["tool_calls"][0]["function"]["arguments"]
+    assert json.loads(arguments) == {"command": "\ufffd \ufffd \\u0000"}
 
 
 # --- reply ---------------------------------------------------------------------------------
