@@ -18,7 +18,9 @@ from agentcli.ui.sanitize import clean
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _SHOWN_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
-_INLINE = re.compile(r"(?<!`)(`{1,3})(?P<code>[^`\n]{1,500})\1(?!`)|\*\*(?P<bold>[^*\n]{1,500})\*\*")
+_INLINE = re.compile(
+    r"(?<!`)(`{1,3})(?P<code>[^`\n]{1,500})\1(?!`)|\*\*(?P<bold>[^*\n]{1,500})\*\*"
+)
 _HEADING = re.compile(r"(#{1,6}) +(.+)")
 
 _STYLE = """
