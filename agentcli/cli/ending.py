@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agentcli.cli.exit_codes import ExitCode, exit_code_for
+from agentcli.cli.logging_setup import REDACTOR
 from agentcli.domain.errors import AgentError
 from agentcli.domain.events import Cancelled, Done, Failed, Outcome, TerminalEvent, TurnSummary
 
@@ -54,7 +55,9 @@ def ended_by(terminal: TerminalEvent, *, unattended: int) -> Ending:
     match terminal:
         case Failed(error=error):
             code = exit_code_for(error)
-            return Ending(Subtype.ERROR, code, _kind(error), summary, str(error), terminal.unsaved)
+            return Ending(
+                Subtype.ERROR, code, _kind(error), summary, _said(error), terminal.unsaved
+            )
         case Cancelled(reason=reason):
             return Ending(Subtype.CANCELLED, ExitCode.FAILED, f"cancelled_{reason}", summary)
         case Done() if summary.outcome is Outcome.MAX_STEPS:
@@ -82,7 +85,12 @@ def signalled(summary: TurnSummary, code: ExitCode) -> Ending:
 def failed(error: AgentError) -> Ending:
     """The run ended before or outside a turn."""
     summary = TurnSummary(Outcome.ERROR)
-    return Ending(Subtype.ERROR, exit_code_for(error), _kind(error), summary, str(error))
+    return Ending(Subtype.ERROR, exit_code_for(error), _kind(error), summary, _said(error))
+
+
+def _said(error: AgentError) -> str:
+    """The error in words, without keys (SEC-9)."""
+    return REDACTOR.redact(str(error))
 
 
 def _kind(error: AgentError) -> str:

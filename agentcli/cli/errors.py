@@ -15,9 +15,11 @@ _log = logging.getLogger("agentcli")
 
 def report(error: Exception) -> ExitCode:
     """Say ``error`` on stderr, log its traceback, and return the exit code."""
+    from agentcli.cli.logging_setup import REDACTOR
+
     known = as_agent_error(error)
     log_error(known, error)
-    write_error_line(f"error: {one_line(str(known))}")
+    write_error_line(f"error: {REDACTOR.redact(one_line(str(known)))}")
     return exit_code_for(known)
 
 

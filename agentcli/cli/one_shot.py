@@ -156,6 +156,9 @@ class OneShot:
         if not self._options.quiet:
             for notice in session.notices:
                 write_error_line(one_line(notice))
+        if self._options.verbose:
+            facts = self._facts
+            write_error_line(f"session {facts.session_id}: {facts.model}, {facts.permission_mode}")
         return session
 
     async def _turn(self, session: Session, message: UserMessage | None) -> Ending:
@@ -249,6 +252,8 @@ class OneShot:
         self._guarded(lambda: self._output.ended(ending, self._facts))
         if self._reader_left:
             return
+        if self._options.verbose:
+            write_error_line(_figures(ending.summary, self._facts.duration_s))
         if ending.message:
             prefix = "error: " if ending.is_error else ""
             write_error_line(prefix + one_line(ending.message))
@@ -259,6 +264,13 @@ class OneShot:
             )
         if ending.unsaved:
             write_error_line(f"this could be saved nowhere:\n{clean(ending.unsaved)}")
+
+
+def _figures(summary: TurnSummary, duration_s: float) -> str:
+    from agentcli.ui.wording import cost, duration, plural, tokens
+
+    parts = (plural(summary.steps, "request"), tokens(summary.usage), duration(duration_s))
+    return f"{', '.join(parts)}, cost {cost(summary.cost_usd)}"
 
 
 @contextmanager

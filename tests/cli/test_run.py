@@ -98,6 +98,15 @@ def test_quiet_leaves_stderr_empty(work: Path) -> None:
     assert (done.code, done.stdout, done.stderr) == (0, "done\n", "")
 
 
+@pytest.mark.spec("CLI-3")
+def test_verbose_tells_the_session_and_the_figures_on_stderr(work: Path) -> None:
+    with ModelServer([say("done")]) as server:
+        done = run_agent("run", "--verbose", "hi", env=agent_env(server), cwd=work)
+    assert done.stdout == "done\n"
+    assert "anthropic/claude-sonnet-4-5" in done.stderr
+    assert "1 request, 100 in" in done.stderr
+
+
 @pytest.mark.spec("CLI-5")
 def test_json_is_exactly_one_object(work: Path) -> None:
     with ModelServer([READ, say("done")]) as server:

@@ -1,0 +1,39 @@
+"""The command line opens the chat on a terminal, and one shot asks there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import AGENT, agent_env
+from tests.support.model_server import ModelServer
+from tests.support.pty_driver import Terminal
+from tests.support.replies import call, say
+
+OFFLINE = {"AGENTCLI_MODEL": "offline/assistant"}
+
+
+@pytest.mark.spec("CLI-2")
+def test_on_a_terminal_the_prompt_is_the_chats_first_message(tmp_path: Path) -> None:
+    with ModelServer(["Hello from the model."]) as server:
+        with Terminal([*AGENT, "say", "hello"], env=agent_env(server), cwd=tmp_path) as terminal:
+            terminal.wait_for("Hello from the model.")
+            terminal.wait_for("Ask or tell it")
+            terminal.line("/exit")
+            assert terminal.wait_exit() == 0
+        assert "say hello" in str(server.requests[0].body)
+
+
+@pytest.mark.spec("CLI-7")
+@pytest.mark.parametrize(("answer", "made"), [("y", True), ("no thanks", False)])
+def test_one_shot_at_a_terminal_asks_there(answer: str, *, made: bool, tmp_path: Path) -> None:
+    script = [call("bash", {"command": "touch made"}), say("All finished.")]
+    with ModelServer(script) as server:
+        with Terminal([*AGENT, "run", "go"], env=agent_env(server), cwd=tmp_path) as terminal:
+            terminal.wait_for("Allow?")
+            terminal.line(answer)
+            terminal.wait_for("All finished.")
+            assert terminal.wait_exit() == 0
+        assert ("no thanks" in str(server.requests[1].body)) is not made
+    assert (tmp_path / "made").exists() is made
