@@ -7,6 +7,7 @@ names the host and holds no key; error bodies are read up to a bound.
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 import sys
@@ -14,6 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import ConfigError, ErrorKind, ProviderError
 from agentcli.providers._errors import Endpoint, host_of, status_error
 
@@ -30,6 +32,8 @@ ERROR_BODY_TIMEOUT_S = 10.0
 MAX_ERROR_BODY_BYTES = 64 * 1024
 # A server that does not stream sends its whole reply as one JSON document.
 MAX_JSON_BODY_BYTES = 16 * 1024 * 1024
+# How much of a reply is read ahead of whoever consumes it.
+MAX_AHEAD_BYTES = 1024 * 1024
 _SUCCESS = range(200, 300)
 
 
@@ -81,13 +85,11 @@ class HttpClient:
                 raise status_error(endpoint, response.status_code, response.headers, error_body)
             packed = "content-encoding" in response.headers
             chunks = response.aiter_bytes() if packed else response.aiter_raw()
-            if "event-stream" in response.headers.get("content-type", ""):
-                async for chunk in chunks:
-                    yield chunk
-            else:
-                async with aclosing(_checked(chunks, endpoint)) as checked:
-                    async for chunk in checked:
-                        yield chunk
+            if "event-stream" not in response.headers.get("content-type", ""):
+                chunks = _checked(chunks, endpoint)
+            async with aclosing(_batched(chunks)) as batches:
+                async for batch in batches:
+                    yield batch
         except httpx.UnsupportedProtocol:
             raise _bad_address(endpoint) from None
         except httpx.TransportError as error:
@@ -146,9 +148,52 @@ def _new_client(endpoint: Endpoint, *, secure: bool) -> httpx.AsyncClient:
         ) from None
 
 
-async def _read_error_body(response: httpx.Response) -> bytes:
-    import asyncio
+async def _batched(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """``chunks``, those that have arrived together joined into one.
 
+    One read of the socket often holds dozens of HTTP chunks; a task of its own takes them all
+    before this generator runs again, so that everything behind it works once per read. The task
+    is stopped and joined when the generator ends, however it ends.
+    """
+    ready: list[bytes] = []
+    arrived, taken = asyncio.Event(), asyncio.Event()
+
+    async def pump() -> None:
+        size = 0
+        try:
+            async for chunk in chunks:
+                size = size + len(chunk) if ready else len(chunk)
+                ready.append(chunk)
+                arrived.set()
+                if size > MAX_AHEAD_BYTES:
+                    taken.clear()
+                    await taken.wait()
+        finally:
+            arrived.set()
+
+    task = asyncio.create_task(pump())
+    try:
+        while ready or not task.done():
+            await arrived.wait()
+            arrived.clear()
+            if ready:
+                batch = ready[0] if len(ready) == 1 else b"".join(ready)
+                ready.clear()
+                taken.set()
+                yield batch
+        task.result()
+    finally:
+        task.cancel()
+        await uninterruptible(_settled(task))
+
+
+async def _settled(task: asyncio.Task[None]) -> None:
+    await asyncio.wait({task})
+    if not task.cancelled():
+        task.exception()
+
+
+async def _read_error_body(response: httpx.Response) -> bytes:
     import httpx
 
     body = bytearray()
