@@ -26,6 +26,7 @@ _SEPARATORS = re.compile(r"[;&|\n\r(){}`]|\$\(")
 _REDIRECTION = re.compile(r"[0-9]*(?:<<<|<<-?|>>|<>|>\||[<>])&?[ \t]*[^ \t<>]*")
 _QUOTING = re.compile(r"\\\n|\$(?=['\"])|['\"\\]")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=.*", re.DOTALL)
+_MAX_JUDGED = 100_000
 _KEYWORDS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "!", "time", "coproc"})
 _RUNS_OTHERS = frozenset(
     {
@@ -97,8 +98,9 @@ def allows(rule: Rule, subject: Subject) -> bool:
     if subject.host is not None:
         return _matches_host(subject.host, rule)
     if subject.text is not None:
-        plain = _PLAIN_COMMAND.fullmatch(subject.text) is not None
-        return subject.text == rule.pattern or (plain and _matches_text(subject.text, rule))
+        literal = rule.exact or "*" not in rule.pattern
+        covered = literal or _PLAIN_COMMAND.fullmatch(subject.text) is not None
+        return covered and _matches_text(subject.text, rule)
     return bool(subject.paths) and all(
         _matches_path(path, rule, subject.root) for path in subject.paths
     )
@@ -113,7 +115,7 @@ def touches(rule: Rule, subject: Subject) -> bool:
     if subject.host is not None:
         return not subject.host or _matches_host(subject.host, rule)
     if subject.text is not None:
-        return any(_matches_text(part, rule) for part in _parts_of(subject.text))
+        return _touches_command(subject.text, rule)
     return any(_matches_path(path, rule, subject.root) for path in subject.paths)
 
 
@@ -126,12 +128,22 @@ def first(rules: Sequence[Rule], subject: Subject, *, whole: bool) -> Rule | Non
 # --- commands ------------------------------------------------------------------------------
 
 
-def _parts_of(text: str) -> Iterator[str]:
+def _touches_command(text: str, rule: Rule) -> bool:
+    """Whether any part of ``text`` is covered; one too long to tell is, if it names the command."""
+    unquoted = _QUOTING.sub("", text)
+    start = re.split(r"[*?]", rule.pattern or "", maxsplit=1)[0].split()
+    if start and start[0] not in unquoted and start[0] not in text:
+        return False
+    if len(text) > _MAX_JUDGED:
+        return True
+    return any(_matches_text(part, rule) for part in _parts_of(text, unquoted))
+
+
+def _parts_of(text: str, unquoted: str) -> Iterator[str]:
     """The text and whatever in it may be run as a command, without quotes, spaces made one."""
     yield text
-    unquoted = _QUOTING.sub("", text)
     for source in dict.fromkeys((text, unquoted)):
-        for piece in _SEPARATORS.split(source):
+        for piece in dict.fromkeys(_SEPARATORS.split(source)):
             yield piece.strip()
             words = _REDIRECTION.sub(" ", _QUOTING.sub("", piece)).split()
             yield from _commands_in(words)

@@ -1,0 +1,255 @@
+"""The policy: modes by effects by places by rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcli.domain.errors import UsageError
+from agentcli.domain.settings import PermissionMode as Mode
+from agentcli.domain.tools import Effect, ToolDefinition, Workspace
+from agentcli.engine.approval import (
+    Answer,
+    CallFacts,
+    Decision,
+    Policy,
+    decide,
+    effect_of,
+    session_rule,
+    subject_of,
+)
+
+ALLOW, ASK, DENY = Answer.ALLOW, Answer.ASK, Answer.DENY
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    root = tmp_path / "work"
+    (root / "src").mkdir(parents=True)
+    (root / ".git").mkdir()
+    (root / "src/a.py").write_text("a")
+    (tmp_path / "other").mkdir()
+    return Workspace(root, root)
+
+
+def facts(
+    workspace: Workspace,
+    tool: str,
+    effect: Effect,
+    *paths: str,
+    always_ask: bool = False,
+    **arguments: Any,
+) -> CallFacts:
+    definition = ToolDefinition(
+        tool, tool, "", {"type": "object"}, effect, "test", always_ask=always_ask
+    )
+    return CallFacts(definition, arguments, tuple(map(workspace.resolve, paths)), workspace)
+
+
+def read(workspace: Workspace, *paths: str) -> CallFacts:
+    return facts(workspace, "read_file", Effect.READ, *paths)
+
+
+def write(workspace: Workspace, *paths: str) -> CallFacts:
+    return facts(workspace, "write_file", Effect.WRITE, *paths)
+
+
+def command(workspace: Workspace, text: str) -> CallFacts:
+    return facts(workspace, "bash", Effect.EXEC, command=text)
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize(
+    ("mode", "what", "answer"),
+    [
+        (Mode.DEFAULT, "read in", ALLOW), (Mode.DEFAULT, "read out", ASK),
+        (Mode.DEFAULT, "write in", ASK), (Mode.DEFAULT, "write out", ASK),
+        (Mode.DEFAULT, "look", ALLOW), (Mode.DEFAULT, "exec", ASK), (Mode.DEFAULT, "call", ALLOW),
+        (Mode.ACCEPT_EDITS, "read in", ALLOW), (Mode.ACCEPT_EDITS, "read out", ASK),
+        (Mode.ACCEPT_EDITS, "write in", ALLOW), (Mode.ACCEPT_EDITS, "write out", ASK),
+        (Mode.ACCEPT_EDITS, "exec", ASK), (Mode.ACCEPT_EDITS, "write nowhere", ASK),
+        (Mode.ACCEPT_EDITS, "write both", ASK),
+        (Mode.PLAN, "read in", ALLOW), (Mode.PLAN, "read out", ASK), (Mode.PLAN, "write in", DENY),
+        (Mode.PLAN, "exec", DENY), (Mode.PLAN, "look", ALLOW),
+        (Mode.YOLO, "read out", ALLOW), (Mode.YOLO, "write out", ALLOW), (Mode.YOLO, "exec", ALLOW),
+    ],
+)  # fmt: skip
+def test_each_mode_frees_what_the_contract_says(
+    mode: Mode, what: str, answer: Answer, workspace: Workspace
+) -> None:
+    subjects = {
+        "read in": read(workspace, "src/a.py"), "read out": read(workspace, "../other/x"),
+        "write in": write(workspace, "src/new.py"), "write out": write(workspace, "../other/x"),
+        "write both": write(workspace, "src/new.py", "../other/x"),
+        "write nowhere": write(workspace), "look": command(workspace, "ls src"),
+        "exec": command(workspace, "make"), "call": read(workspace),
+    }  # fmt: skip
+    decision = decide(subjects[what], Policy(mode))
+    assert decision.answer is answer
+    assert decision.reason
+
+
+@pytest.mark.spec("SEC-3", "SEC-5")
+@pytest.mark.parametrize(
+    "path",
+    ["/etc/passwd", "../other/x", "src/../../other", "link/x", "file_link", "~/x", "../work2/x"],
+)
+def test_paths_are_judged_resolved_and_by_directories(path: str, workspace: Workspace) -> None:
+    root = workspace.root
+    (root / "link").symlink_to(root.parent / "other")
+    (root / "file_link").symlink_to(root.parent / "other" / "x")
+    (root.parent / "work2").mkdir()
+    assert decide(read(workspace, path), Policy()).answer is ASK
+    assert decide(write(workspace, path), Policy(Mode.ACCEPT_EDITS)).answer is ASK
+
+
+@pytest.mark.spec("SEC-5")
+def test_a_workspace_reached_by_a_link_is_still_the_workspace(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    (tmp_path / "alias").symlink_to(workspace.root)
+    linked = Workspace(tmp_path / "alias", tmp_path / "alias")
+    assert decide(read(linked, "src/a.py"), Policy()).answer is ALLOW
+    assert decide(read(linked, str(workspace.root / "src/a.py")), Policy()).answer is ALLOW
+    assert decide(read(linked, "../other/x"), Policy()).answer is ASK
+
+
+PROTECTED = [
+    ".git/config", ".git/hooks/pre-commit", "sub/.git/config", ".GIT/config", ".bashrc", ".zshrc",
+    ".ssh/authorized_keys", ".aws/credentials", ".agents/commands/x.md", ".envrc", ".gitconfig",
+    "src/../.git/config", "alias/config", "mine/settings.toml", ".git", ".git-credentials",
+]  # fmt: skip
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize("path", PROTECTED)
+@pytest.mark.parametrize("mode", [Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.YOLO])
+def test_protected_places_are_never_written_unasked(
+    path: str, mode: Mode, workspace: Workspace
+) -> None:
+    (workspace.root / "alias").symlink_to(".git")
+    policy = Policy.from_texts(mode, ["write_file", "write_file(**)"], [])
+    policy.own_directories = (workspace.root / "mine",)
+    policy.granted.append(session_rule(write(workspace, path), policy))
+    assert decide(write(workspace, path), policy).answer is ASK
+    assert decide(write(workspace, "src/ok.py", path), policy).answer is ASK
+    assert decide(read(workspace, path), policy).answer is ALLOW
+
+
+@pytest.mark.spec("SEC-3", "SEC-5")
+def test_a_protected_name_that_is_a_link_is_protected_too(workspace: Workspace) -> None:
+    (workspace.root / "dotfiles").mkdir()
+    (workspace.root / "dotfiles/bashrc").write_text("")
+    (workspace.root / ".bashrc").symlink_to("dotfiles/bashrc")
+    assert decide(write(workspace, ".bashrc"), Policy(Mode.YOLO)).answer is ASK
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize("path", [".gitignore", ".github/workflows/x.yml", "git/config", "profile"])
+def test_neighbours_of_protected_names_are_free(path: str, workspace: Workspace) -> None:
+    assert decide(write(workspace, path), Policy(Mode.ACCEPT_EDITS)).answer is ALLOW
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize("mode", list(Mode))
+def test_deny_wins_over_everything_and_names_its_rule(mode: Mode, workspace: Workspace) -> None:
+    policy = Policy.from_texts(mode, ["bash", "bash(rm *)"], ["bash(rm *)", "read_file(src/**)"])
+    policy.granted += policy.allow
+    decision = decide(command(workspace, "ls; sudo rm x"), policy)
+    assert decision == Decision(DENY, "denied by the rule bash(rm *)", policy.deny[0], Effect.EXEC)
+    assert decide(read(workspace, "./src/../src/a.py"), policy).answer is DENY
+
+
+@pytest.mark.spec("SEC-3")
+def test_an_allow_rule_frees_what_it_covers_and_is_named(workspace: Workspace) -> None:
+    policy = Policy.from_texts(Mode.DEFAULT, ["bash(make *)", "write_file(src/**)"], [])
+    allowed = decide(command(workspace, "make test"), policy)
+    assert (allowed.answer, str(allowed.rule)) == (ALLOW, "bash(make *)")
+    assert decide(command(workspace, "make test; x"), policy).answer is ASK
+    assert decide(write(workspace, "src/x"), policy).answer is ALLOW
+    assert decide(write(workspace, "x"), policy).answer is ASK
+
+
+@pytest.mark.spec("SEC-3")
+def test_plan_mode_is_not_opened_by_an_allow_rule(workspace: Workspace) -> None:
+    policy = Policy.from_texts(Mode.PLAN, ["bash", "write_file"], [])
+    assert decide(command(workspace, "make"), policy).answer is DENY
+    assert decide(write(workspace, "src/x"), policy).answer is DENY
+
+
+@pytest.mark.parametrize("mode", [Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.YOLO])
+def test_a_tool_that_always_asks_does(mode: Mode, workspace: Workspace) -> None:
+    call = facts(workspace, "dangerous", Effect.READ, always_ask=True)
+    assert decide(call, Policy(mode, granted=[session_rule(call, Policy())])).answer is ASK
+
+
+def test_a_wrong_rule_is_a_usage_error() -> None:
+    with pytest.raises(UsageError):
+        Policy.from_texts(Mode.DEFAULT, ["bash("], [])
+
+
+@pytest.mark.spec("LOOP-4")
+def test_a_command_known_to_be_read_only_is_a_read(workspace: Workspace) -> None:
+    assert effect_of(command(workspace, "ls")) is Effect.READ
+    assert effect_of(command(workspace, "ls; x")) is Effect.EXEC
+    assert effect_of(facts(workspace, "bash", Effect.EXEC, command=3)) is Effect.EXEC
+    assert effect_of(facts(workspace, "mine", Effect.EXEC, command="ls")) is Effect.EXEC
+
+
+# --- "yes, for this session" -----------------------------------------------------------------
+
+
+@pytest.mark.spec("SEC-4", "UI-7")
+@pytest.mark.parametrize("text", ["make", "rm *.o", "echo $X > y", "a\nb", "rm *", "git diff ?"])
+def test_yes_for_the_session_covers_this_very_command(text: str, workspace: Workspace) -> None:
+    policy = Policy()
+    rule = session_rule(command(workspace, text), policy)
+    policy.granted.append(rule)
+    assert decide(command(workspace, text), policy).answer is ALLOW
+    for other in (f"{text} x", "rm -rf src", "rm -f x.o", f"{text}; x", "git diff x"):
+        assert decide(command(workspace, other), policy).answer is ASK
+
+
+@pytest.mark.spec("SEC-3", "UI-7")
+def test_yes_for_the_session_to_an_edit_covers_edits_by_this_tool_in_the_workspace(
+    workspace: Workspace,
+) -> None:
+    policy = Policy()
+    policy.granted.append(session_rule(write(workspace, "src/a.py"), policy))
+    assert decide(write(workspace, "src/b.py"), policy).answer is ALLOW
+    assert decide(write(workspace, "new/dir/c"), policy).answer is ALLOW
+    assert decide(write(workspace, "../other/x"), policy).answer is ASK
+    assert decide(write(workspace, ".git/config"), policy).answer is ASK
+    edit = facts(workspace, "edit_file", Effect.WRITE, "src/a.py")
+    assert decide(edit, policy).answer is ASK
+
+
+@pytest.mark.spec("SEC-3")
+def test_yes_for_the_session_outside_or_protected_covers_this_very_path(
+    workspace: Workspace,
+) -> None:
+    for asked, other in (("../other/x", "../other/y"), (".git/config", "src/a.py")):
+        policy = Policy()
+        policy.granted.append(session_rule(write(workspace, asked), policy))
+        assert decide(write(workspace, other), policy).answer is ASK
+    policy = Policy()
+    policy.granted.append(session_rule(read(workspace, "../other/x*"), policy))
+    assert decide(read(workspace, "../other/x*"), policy).answer is ALLOW
+    assert decide(read(workspace, "../other/xy"), policy).answer is ASK
+
+
+@pytest.mark.spec("SEC-11")
+def test_yes_for_the_session_to_a_fetch_covers_its_host(workspace: Workspace) -> None:
+    def fetch(url: str) -> CallFacts:
+        return facts(workspace, "web_fetch", Effect.EXEC, url=url)
+
+    policy = Policy()
+    policy.granted.append(session_rule(fetch("https://a.example/x"), policy))
+    assert subject_of(fetch("https://A.example/y")).host == "a.example"
+    assert decide(fetch("https://a.example/y"), policy).answer is ALLOW
+    assert decide(fetch("https://b.a.example/"), policy).answer is ASK
+    policy.granted[:] = [session_rule(fetch("http://["), policy)]
+    assert decide(fetch("https://a.example/y"), policy).answer is ASK
+    assert decide(fetch("http://["), policy).answer is ASK
