@@ -10,9 +10,6 @@ imported; ``result`` is written once and nothing after it.
 
 from __future__ import annotations
 
-import json
-import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,44 +31,26 @@ from agentcli.domain.events import (
     ToolRefused,
     TurnSummary,
 )
-from agentcli.domain.messages import (
-    AssistantMessage,
-    ImagePart,
-    StopReason,
-    TextPart,
-    ThinkingPart,
-    ToolCall,
-    ToolResult,
-    Usage,
+from agentcli.domain.messages import AssistantMessage, Usage
+from agentcli.ui.stream_objects import (
+    assistant_message,
+    denial,
+    dumps,
+    message_object,
+    new_uuid,
+    stop_reason,
+    tool_result,
+    usage_object,
 )
 
-_UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-_STOP_REASONS = {StopReason.OTHER: "end_turn"}
+__all__ = ["InitInfo", "JsonlWriter", "RunFacts", "build_result", "denial", "dumps"]
+
 _LIMITS = {
     "steps": "error_max_turns",
     "budget": "error_max_budget_usd",
     "time": "error_timeout",
     "schema": "error_max_structured_output_retries",
 }
-
-
-def dumps(value: Mapping[str, Any]) -> str:
-    """``value`` as one line of JSON that every reader takes for one line."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-    return _UNSAFE.sub(_escaped, text) if _UNSAFE.search(text) else text
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return "\ufffd" if "\ud800" <= found[0] <= "\udfff" else f"\\u{ord(found[0]):04x}"
-
-
-def new_uuid() -> str:
-    """A random UUID (RFC 9562, version 4)."""
-    raw = bytearray(os.urandom(16))
-    raw[6] = raw[6] & 0x0F | 0x40
-    raw[8] = raw[8] & 0x3F | 0x80
-    text = raw.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +185,7 @@ class JsonlWriter:
     def _open_block(self, block: str, start: dict[str, Any]) -> None:
         if not self._message_open:
             self._message_open = True
-            message = _message(f"msg_{new_uuid()}", self._model, [], None, Usage())
+            message = message_object(f"msg_{new_uuid()}", self._model, [], None, Usage())
             self._event({"type": "message_start", "message": message})
         self._close_block()
         self._block = block
@@ -223,7 +202,7 @@ class JsonlWriter:
         if self._message_open:
             self._close_block()
             if message is not None:
-                reason = _STOP_REASONS.get(message.stop_reason, str(message.stop_reason))
+                reason = stop_reason(message)
                 self._event(
                     {
                         "type": "message_delta",
@@ -244,84 +223,6 @@ class JsonlWriter:
                 "session_id": self._session_id,
             }
         )
-
-
-def assistant_message(message: AssistantMessage, message_id: str) -> dict[str, Any]:
-    """An assistant message in the shape of the Messages API."""
-    content: list[dict[str, Any]] = []
-    for part in message.parts:
-        match part:
-            case TextPart():
-                content.append({"type": "text", "text": part.text})
-            case ThinkingPart() if part.redacted is not None:
-                content.append({"type": "redacted_thinking", "data": part.redacted})
-            case ThinkingPart():
-                signature = part.signature or ""
-                block = {"type": "thinking", "thinking": part.text, "signature": signature}
-                content.append(block)
-            case ToolCall():
-                block = {"type": "tool_use", "id": part.id, "name": part.name}
-                content.append({**block, "input": part.arguments})
-    model = f"{message.provider}/{message.model}" if message.provider else message.model
-    reason = _STOP_REASONS.get(message.stop_reason, str(message.stop_reason))
-    return _message(message_id, model, content, reason, message.usage)
-
-
-def _message(
-    message_id: str, model: str, content: list[dict[str, Any]], reason: str | None, usage: Usage
-) -> dict[str, Any]:
-    return {
-        "id": message_id,
-        "type": "message",
-        "role": "assistant",
-        "model": model,
-        "content": content,
-        "stop_reason": reason,
-        "stop_sequence": None,
-        "usage": usage_object(usage),
-    }
-
-
-def tool_result(result: ToolResult) -> dict[str, Any]:
-    """A tool's result as a content block; ``content`` is always a list of blocks."""
-    content: list[dict[str, Any]] = []
-    for part in result.parts:
-        match part:
-            case TextPart():
-                content.append({"type": "text", "text": part.text})
-            case ImagePart():
-                import base64
-
-                data = base64.b64encode(part.data).decode("ascii")
-                source = {"type": "base64", "media_type": part.media_type, "data": data}
-                content.append({"type": "image", "source": source})
-    return {
-        "type": "tool_result",
-        "tool_use_id": result.call_id,
-        "content": content,
-        "is_error": result.is_error,
-    }
-
-
-def usage_object(usage: Usage) -> dict[str, int | None]:
-    """Token counts by the Messages API's names; ``None`` where the provider did not say."""
-    return {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cache_read_input_tokens": usage.cache_read_tokens,
-        "cache_creation_input_tokens": usage.cache_write_tokens,
-        "reasoning_tokens": usage.reasoning_tokens,
-    }
-
-
-def denial(event: ToolRefused) -> dict[str, Any]:
-    """One entry of ``permission_denials``."""
-    return {
-        "tool_name": event.call.name,
-        "tool_use_id": event.call.id,
-        "tool_input": event.call.arguments,
-        "reason": event.reason,
-    }
 
 
 @dataclass(frozen=True, slots=True)

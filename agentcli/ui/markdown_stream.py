@@ -164,8 +164,7 @@ class MarkdownStream:
 
     def _inline(self, *, complete: bool) -> None:
         """Show what is certain of the line's inline Markdown."""
-        for text, style in self._line.take(final=complete):
-            self._write(text, style)
+        self._show(self._line.take(final=complete))
         if complete:
             self._new_line()
 
@@ -233,10 +232,10 @@ class MarkdownStream:
             shown = [_whole(lines[0].strip())]
         else:
             shown = table.render(lines, self._columns(), self._theme)
+        self._quotes = 0
         for line in shown:
             self._begin_output()
-            for text, style in line:
-                self._write(text, style)
+            self._show(line)
             self._new_line()
         self._after_blank = False
 
@@ -247,6 +246,16 @@ class MarkdownStream:
             self._out.append("\n")
             self._blank = False
         self._started = True
+
+    def _show(self, line: list[Span]) -> None:
+        """Write spans; a span that is a line feed is a break within the line's block."""
+        for text, style in line:
+            if text == "\n":
+                self._switch(0)
+                self._out.append("\n")
+                self._write(f"{self._theme.symbols.bar} " * self._quotes, DIM)
+            else:
+                self._write(text, style)
 
     def _write(self, text: str, style: int) -> None:
         if not text:

@@ -180,8 +180,8 @@ class Screen:
         if not text:
             return
         erase = self._erase_status()
+        self._gap = text.endswith("\n\n") or (text == "\n" and self._at_line_start)
         self._at_line_start = text.endswith("\n")
-        self._gap = text.endswith("\n\n") or text == "\n"
         status = self._draw_status() if self._at_line_start and self.theme.live else ""
         self._write(erase + text + status)
 

@@ -216,6 +216,25 @@ def test_text_typed_while_the_agent_works_is_in_the_next_prompt(
 
 
 @pytest.mark.spec("UI-3")
+def test_a_message_sent_while_the_agent_works_is_the_next_turn(
+    start: Start, tmp_path: Path
+) -> None:
+    terminal = start()
+    terminal.line(f"busy {tmp_path}/go")
+    terminal.wait_for("busy\n")
+    terminal.line("say second")
+    (tmp_path / "go").touch()
+    terminal.wait_for("You said second.")
+
+
+@pytest.mark.spec("UI-3")
+def test_a_message_sent_before_the_first_prompt_is_not_lost(start: Start) -> None:
+    terminal = start(ready="")
+    terminal.line("say early")
+    terminal.wait_for("You said early.")
+
+
+@pytest.mark.spec("UI-3")
 def test_what_was_sent_ahead_comes_back_as_text_after_a_cancel(start: Start) -> None:
     terminal = start()
     terminal.line("hang")

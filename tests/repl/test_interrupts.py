@@ -1,0 +1,46 @@
+"""The table of CAN-13."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentcli.repl.interrupts import LEAVE_WITHIN_S, Action, Interrupts, Situation
+
+
+@pytest.mark.spec("CAN-13")
+@pytest.mark.parametrize(
+    ("situation", "action"),
+    [
+        (Situation.WORKING, Action.CANCEL),
+        (Situation.CANCELLING, Action.FORCE),
+        (Situation.TEXT_IN_PROMPT, Action.CLEAR),
+        (Situation.EMPTY_PROMPT, Action.HINT),
+    ],
+)
+def test_the_first_press(situation: Situation, action: Action) -> None:
+    assert Interrupts().press(situation, 100.0) is action
+
+
+@pytest.mark.spec("CAN-13")
+def test_the_second_press_at_an_empty_prompt_leaves_within_two_seconds_only() -> None:
+    interrupts = Interrupts()
+    assert interrupts.press(Situation.EMPTY_PROMPT, 0.0) is Action.HINT
+    assert interrupts.press(Situation.EMPTY_PROMPT, LEAVE_WITHIN_S + 0.1) is Action.HINT
+    assert interrupts.press(Situation.EMPTY_PROMPT, 2 * LEAVE_WITHIN_S) is Action.LEAVE
+
+
+@pytest.mark.spec("CAN-13")
+@pytest.mark.parametrize("between", [Situation.WORKING, Situation.TEXT_IN_PROMPT])
+def test_a_press_for_something_else_is_not_the_first_of_two(between: Situation) -> None:
+    interrupts = Interrupts()
+    interrupts.press(Situation.EMPTY_PROMPT, 0.0)
+    interrupts.press(between, 0.5)
+    assert interrupts.press(Situation.EMPTY_PROMPT, 1.0) is Action.HINT
+
+
+@pytest.mark.spec("CAN-13")
+def test_doing_something_forgets_the_hint() -> None:
+    interrupts = Interrupts()
+    interrupts.press(Situation.EMPTY_PROMPT, 0.0)
+    interrupts.forget()
+    assert interrupts.press(Situation.EMPTY_PROMPT, 0.5) is Action.HINT

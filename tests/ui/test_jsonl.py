@@ -1,0 +1,243 @@
+"""stream-json: the shape, one line each, one result, and last."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentcli.domain.errors import AgentError, ErrorKind, ProviderError
+from agentcli.domain.events import (
+    AgentEvent,
+    AssistantRecorded,
+    CallForming,
+    Cancelled,
+    Done,
+    Failed,
+    Notice,
+    Outcome,
+    RetryWait,
+    StepStart,
+    TerminalEvent,
+    TextChunk,
+    ThinkingChunk,
+    ToolFinished,
+    ToolRefused,
+    TurnStart,
+    TurnSummary,
+)
+from agentcli.domain.messages import (
+    AssistantMessage,
+    ImagePart,
+    ResultStatus,
+    StopReason,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from agentcli.ui.jsonl import InitInfo, JsonlWriter, RunFacts, build_result, dumps
+from tests.ui.schema_check import problems
+
+SCHEMA = json.loads(
+    importlib.resources.files("agentcli.ui").joinpath("stream_json.schema.json").read_text()
+)
+INIT = InitInfo("s1", "/work", "anthropic/m", "default", ("bash",), "0.1")
+CALL = ToolCall("c1", "bash", {"command": "ls"})
+MESSAGE = AssistantMessage(
+    (
+        ThinkingPart("hm", "sig"),
+        ThinkingPart("", redacted="xx"),
+        TextPart("text"),
+        CALL,
+    ),
+    "anthropic",
+    "m",
+    StopReason.TOOL_USE,
+    Usage(10, 5, 2, None, None),
+)
+RESULT = ToolResult(
+    "c1",
+    "bash",
+    (TextPart("Cancelled by user"), ImagePart("image/png", b"\x89P")),
+    ResultStatus.ERROR,
+)
+SUMMARY = TurnSummary(Outcome.DONE, 2, Usage(10, 5), 1.5, 1.0, "the answer", 0.01)
+ENDS: list[tuple[TerminalEvent | None, str, bool, str]] = [
+    (Done(SUMMARY), "success", False, "completed"),
+    (Done(TurnSummary(Outcome.WRAPPED_UP)), "success", False, "wrapped_up"),
+    (Done(TurnSummary(Outcome.MAX_STEPS, limit="steps")), "error_max_turns", True, "max_turns"),
+    (
+        Done(TurnSummary(Outcome.MAX_STEPS, limit="budget")),
+        "error_max_budget_usd",
+        True,
+        "max_budget_usd",
+    ),
+    (Cancelled(TurnSummary(Outcome.CANCELLED), "sigterm"), "cancelled", True, "cancelled_sigterm"),
+    (
+        Failed(TurnSummary(Outcome.ERROR), ProviderError("no", "do", kind=ErrorKind.AUTH)),
+        "error_during_execution",
+        True,
+        "auth",
+    ),
+    (None, "error_during_execution", True, "during_execution"),
+]
+
+
+def play(events: list[AgentEvent], *, partial: bool = False) -> list[dict[str, Any]]:
+    lines: list[str] = []
+    writer = JsonlWriter(lines.append, partial)
+    writer.init(INIT)
+    for event in events:
+        writer.on_event(event)
+    end = next((e for e in events if isinstance(e, Done | Cancelled | Failed)), None)
+    writer.result(build_result(end, RunFacts("s1", writer.denials)))
+    assert all(line.endswith("\n") and len(line.splitlines()) == 1 for line in lines)
+    values = [json.loads(line) for line in lines]
+    for value in values:
+        assert problems(value, SCHEMA, SCHEMA) == []
+    return values
+
+
+RUN: list[AgentEvent] = [
+    TurnStart(1),
+    StepStart(1),
+    RetryWait(ProviderError("slow", kind=ErrorKind.OVERLOADED, status=529), 1, 3, 2.0),
+    RetryWait(AgentError("odd"), 2, 3, 0.25),
+    ThinkingChunk("h"),
+    ThinkingChunk("m"),
+    TextChunk("te"),
+    TextChunk("xt"),
+    CallForming("bash"),
+    AssistantRecorded(MESSAGE, 2),
+    ToolRefused(CALL, "not allowed", unattended=True),
+    ToolFinished(CALL, RESULT, "failed", 0.1),
+    Notice("x"),
+    StepStart(2),
+    TextChunk("cut"),
+    Done(SUMMARY),
+]
+
+
+@pytest.mark.spec("CLI-5")
+def test_a_run_is_told_in_the_shared_shape() -> None:
+    values = play(RUN)
+    kinds = [(value["type"], value.get("subtype")) for value in values]
+    assert kinds == [
+        ("system", "init"),
+        ("system", "api_retry"),
+        ("system", "api_retry"),
+        ("assistant", None),
+        ("user", None),
+        ("result", "success"),
+    ]
+    assert {value["session_id"] for value in values} == {"s1"}
+    assert [block["type"] for block in values[3]["message"]["content"]] == [
+        "thinking",
+        "redacted_thinking",
+        "text",
+        "tool_use",
+    ]
+    result = values[4]["message"]["content"][0]
+    assert result["tool_use_id"] == "c1"
+    assert result["content"][0] == {"type": "text", "text": "Cancelled by user"}
+    assert result["is_error"] is True
+    assert values[1]["retry_delay_ms"] == 2000
+    assert values[-1]["permission_denials"][0]["tool_name"] == "bash"
+    assert values[-1]["usage"]["cache_read_input_tokens"] is None
+
+
+@pytest.mark.spec("CLI-5")
+def test_partial_messages_come_only_on_request_and_form_whole_blocks() -> None:
+    assert not any(value["type"] == "stream_event" for value in play(RUN))
+    events = [v["event"] for v in play(RUN, partial=True) if v["type"] == "stream_event"]
+    assert [event["type"] for event in events] == [
+        "message_start",
+        *["content_block_start", "content_block_delta", "content_block_delta", "content_block_stop"]
+        * 2,
+        "content_block_start",
+        "content_block_stop",
+        "message_delta",
+        "message_stop",
+        "message_start",
+        "content_block_start",
+        "content_block_delta",
+        "content_block_stop",
+        "message_stop",
+    ]
+    deltas = [event["delta"] for event in events if event["type"] == "content_block_delta"]
+    assert "".join(delta.get("text", "") for delta in deltas) == "textcut"
+    assert [e["index"] for e in events if e["type"] == "content_block_start"] == [0, 1, 2, 0]
+
+
+@pytest.mark.spec("CLI-5")
+@pytest.mark.parametrize(("end", "subtype", "is_error", "reason"), ENDS)
+def test_each_end_has_its_result(
+    end: TerminalEvent | None, subtype: str, is_error: bool, reason: str
+) -> None:
+    result = build_result(end, RunFacts("s1"))
+    assert problems(result, SCHEMA, SCHEMA) == []
+    assert (result["subtype"], result["is_error"], result["terminal_reason"]) == (
+        subtype,
+        is_error,
+        reason,
+    )
+    assert bool(result["errors"]) is is_error
+    assert json.loads(dumps(result)) == result
+
+
+@pytest.mark.spec("CLI-5")
+def test_the_caller_knows_better_what_a_cancel_meant() -> None:
+    end = Cancelled(TurnSummary(Outcome.CANCELLED, text="so far"), "limit")
+    facts = RunFacts("s", subtype="error_timeout", duration_ms=7, error="10 s are over")
+    result = build_result(end, facts)
+    assert (result["subtype"], result["terminal_reason"]) == ("error_timeout", "timeout")
+    assert (result["duration_ms"], result["result"]) == (7, "so far")
+    assert result["errors"] == ["10 s are over"]
+
+
+@pytest.mark.spec("CLI-5")
+def test_the_result_is_written_once_and_nothing_after_it() -> None:
+    lines: list[str] = []
+    writer = JsonlWriter(lines.append)
+    result = build_result(Done(SUMMARY), RunFacts("s1"))
+    writer.result(result)
+    writer.result(result)
+    writer.on_event(AssistantRecorded(MESSAGE, 2))
+    assert len(lines) == 1
+
+
+@pytest.mark.spec("CLI-5", "SEC-10")
+@given(st.text(st.characters()))
+def test_any_text_is_one_line_of_valid_utf8(text: str) -> None:
+    line = dumps({"text": text})
+    line.encode()
+    assert len(line.splitlines()) == 1
+    assert not any("\x7f" <= char <= "\x9f" for char in line)
+    back = json.loads(line)["text"]
+    assert back == "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text)
+
+
+def test_the_schema_refuses_what_it_should() -> None:
+    good = build_result(Done(SUMMARY), RunFacts("s1"))
+    assert problems({**good, "subtype": "great"}, SCHEMA, SCHEMA)
+    assert problems({**good, "extra": 1}, SCHEMA, SCHEMA)
+    del good["usage"]
+    assert problems(good, SCHEMA, SCHEMA)
+
+
+@pytest.mark.spec("CLI-5")
+def test_writing_needs_no_heavy_package() -> None:
+    code = (
+        "import sys, agentcli.ui.jsonl, agentcli.ui.plain, agentcli.ui.sanitize;"
+        "heavy = {'pydantic', 'rich', 'prompt_toolkit', 'pygments', 'httpx'} & set(sys.modules);"
+        "sys.exit(len(heavy))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=20)

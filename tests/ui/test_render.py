@@ -1,0 +1,149 @@
+"""Events as lines: what a person reads of a call, an error, a wait."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentcli.domain.errors import AgentError, ErrorKind, ProviderError
+from agentcli.domain.events import (
+    Cancelled,
+    Failed,
+    Notice,
+    Outcome,
+    RetryWait,
+    ToolFinished,
+    TurnSummary,
+)
+from agentcli.domain.messages import ResultStatus, TextPart, ToolCall, ToolResult, Usage
+from agentcli.ui import render
+from agentcli.ui.diff import diff_lines, is_diff
+from agentcli.ui.theme import PLAIN, Theme
+
+COLOR = Theme(color=True, attributes=True, live=True)
+DIFF = "--- a/x.py\n+++ b/x.py\n@@ -9,3 +9,3 @@ def f\n same\n-old\n+new\n same\n"
+
+
+def finished(
+    text: str,
+    status: ResultStatus = ResultStatus.OK,
+    *,
+    summary: str = "",
+    display: str = "",
+    name: str = "bash",
+) -> ToolFinished:
+    call = ToolCall("c", name, {})
+    return ToolFinished(
+        call, ToolResult("c", name, (TextPart(text),), status), summary, 2.04, display
+    )
+
+
+@pytest.mark.spec("UI-2")
+def test_a_call_shows_its_line_outcome_duration_and_the_end_of_its_output() -> None:
+    text = "\n".join(f"line {n}" for n in range(9)) + "\n[exit code 0, 2.0 s]"
+    assert render.tool_lines(finished(text, summary="exit 0 · 2.0 s"), "Run make", PLAIN) == [
+        "● Run make",
+        "  └ exit 0 · 2.0 s",
+        "    … 4 earlier lines",
+        *(f"    line {n}" for n in range(4, 9)),
+    ]
+
+
+@pytest.mark.spec("UI-2")
+def test_a_file_that_was_read_is_not_printed() -> None:
+    event = finished("1 secret\n2 text", summary="2 lines", name="read_file")
+    assert render.tool_lines(event, "Read a.py", PLAIN) == ["● Read a.py", "  └ 2 lines · 2.0 s"]
+
+
+@pytest.mark.spec("UI-2")
+def test_a_diff_has_signs_line_numbers_and_colour() -> None:
+    assert is_diff(DIFF)
+    assert diff_lines(DIFF, PLAIN) == [
+        "x.py",
+        "    9   same",
+        "   10 - old",
+        "   10 + new",
+        "   11   same",
+    ]
+    painted = diff_lines(DIFF, COLOR)
+    assert "\x1b[31m- old" in painted[2]
+    assert "\x1b[32m+ new" in painted[3]
+
+
+@pytest.mark.spec("UI-2")
+def test_a_diff_of_several_files_and_hunks_keeps_its_numbers() -> None:
+    text = DIFF + "@@ -40 +40 @@\n-a\n+b\n--- a/y\n+++ b/y\n@@ -1 +1,2 @@\n c\n+--- d\n"
+    lines = diff_lines(text, PLAIN)
+    assert "   40 - a" in lines
+    assert "y" in lines
+    assert lines[-1] == "    2 + --- d"
+
+
+@pytest.mark.spec("UI-2")
+def test_a_long_diff_is_cut_and_says_so() -> None:
+    body = "".join(f"+line {n}\n" for n in range(200))
+    lines = render.preview(
+        finished("ok", display=f"--- a/x\n+++ b/x\n@@ -0,0 +1,200 @@\n{body}"), PLAIN
+    )
+    assert len(lines) == render.DIFF_LINES + 1
+    assert lines[-1] == "… 141 more lines"
+
+
+@pytest.mark.spec("UI-10")
+@pytest.mark.parametrize(
+    ("status", "sign", "word"),
+    [
+        (ResultStatus.OK, "●", "done"),
+        (ResultStatus.ERROR, "✗", "failed"),
+        (ResultStatus.REFUSED, "✗", "refused"),
+        (ResultStatus.CANCELLED, "■", "cancelled"),
+        (ResultStatus.INTERRUPTED, "■", "interrupted"),
+    ],
+)
+def test_how_a_call_ended_is_said_by_sign_and_word(
+    status: ResultStatus, sign: str, word: str
+) -> None:
+    lines = render.tool_lines(finished("because", status), "Run x", PLAIN)
+    assert lines[0].startswith(sign)
+    assert lines[1].startswith(f"  └ {word}")
+
+
+@pytest.mark.spec("SEC-10")
+def test_what_tools_and_models_say_cannot_steer_the_terminal() -> None:
+    evil = "\x1b]52;c;eA==\x07\x1b[2Jx\rfake"
+    event = finished(evil, ResultStatus.ERROR, summary=evil, display=evil)
+    lines = render.tool_lines(event, evil, PLAIN)
+    lines += render.failed_lines(
+        Failed(TurnSummary(Outcome.ERROR), AgentError(evil, evil), evil), PLAIN
+    )
+    lines += [render.notice_line(Notice(evil), PLAIN)]
+    lines += [render.retry_line(RetryWait(AgentError(evil), 1, 2, 1), PLAIN)]
+    lines += diff_lines(f"--- {evil}\n+++ b/{evil}\n@@ -1 +1 @@\n-{evil}\n+{evil}\n", PLAIN)
+    assert not any(set(line) & set("\x1b\r\x07\n") for line in lines)
+
+
+@pytest.mark.spec("STR-2")
+def test_a_retry_says_how_long_which_attempt_why_and_how_to_stop() -> None:
+    event = RetryWait(ProviderError("overloaded", kind=ErrorKind.OVERLOADED), 2, 3, 4.2)
+    assert render.retry_line(event, PLAIN) == "Retrying in 4 s (2/3) · overloaded · Ctrl-C to stop"
+
+
+@pytest.mark.spec("STR-9", "FAIL-1")
+def test_a_failure_shows_advice_and_what_could_not_be_saved() -> None:
+    event = Failed(TurnSummary(Outcome.ERROR), AgentError("disk full", "free some"), "my prompt")
+    assert render.failed_lines(event, PLAIN) == [
+        "✗ disk full",
+        "  free some",
+        "  This could not be saved anywhere:",
+        "my prompt",
+    ]
+
+
+def test_the_other_lines() -> None:
+    assert render.cancelled_line(
+        Cancelled(TurnSummary(Outcome.CANCELLED), "user"), PLAIN
+    ).startswith("■ Cancelled.")
+    assert render.notice_line(Notice("n", is_warning=False), PLAIN) == "n"
+    summary = TurnSummary(Outcome.DONE, 2, Usage(1200, 5), 65, 1, "", 0.004)
+    assert render.turn_line(summary, PLAIN) == "1 min 5 s · 1.2k in, 5 out · $0.0040"
+    assert render.limit_line(summary, PLAIN) is None
+    assert "continue" in (render.limit_line(TurnSummary(Outcome.MAX_STEPS), PLAIN) or "")

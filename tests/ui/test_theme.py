@@ -1,0 +1,47 @@
+"""Which terminal gets what."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from agentcli.ui.theme import ADDED, BOLD, Theme, theme_for
+
+
+class Stream(io.TextIOWrapper):
+    def __init__(self, *, terminal: bool, encoding: str = "utf-8") -> None:
+        super().__init__(io.BytesIO(), encoding)
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+@pytest.mark.spec("UI-10")
+@pytest.mark.parametrize(
+    ("terminal", "env", "expected"),
+    [
+        (True, {"TERM": "xterm"}, (True, True, True)),
+        (True, {"TERM": "xterm", "NO_COLOR": "1"}, (False, True, True)),
+        (True, {"TERM": "xterm", "NO_COLOR": ""}, (True, True, True)),
+        (True, {"TERM": "dumb"}, (False, False, False)),
+        (False, {"TERM": "xterm"}, (False, False, False)),
+    ],
+)
+def test_colour_needs_a_terminal_that_wants_it(
+    terminal: bool, env: dict[str, str], expected: tuple[bool, bool, bool]
+) -> None:
+    theme = theme_for(Stream(terminal=terminal), env)
+    assert (theme.color, theme.attributes, theme.live) == expected
+
+
+def test_an_old_encoding_gets_ascii_signs() -> None:
+    assert theme_for(Stream(terminal=True, encoding="latin-1"), {}).symbols.call == "*"
+
+
+@pytest.mark.spec("UI-10")
+def test_without_colour_bold_stays() -> None:
+    theme = Theme(color=False, attributes=True, live=True)
+    assert theme.paint("x", BOLD | ADDED) == "\x1b[1mx\x1b[0m"
+    assert theme.paint("x", ADDED) == "x"
