@@ -15,6 +15,7 @@ from agentcli.domain.tools import ToolDefinition
 
 MAX_CHARS = 2_000
 _MAX_LISTED = 20
+_MAX_PROBLEMS_CHARS = 1_200
 _MAX_NAME = 60
 
 
@@ -41,11 +42,17 @@ def malformed(call: ToolCall, definition: ToolDefinition, *, cut: bool) -> str:
 
 def invalid(call: ToolCall, definition: ToolDefinition, error: InvalidArguments) -> str:
     """For arguments that do not satisfy the schema (LOOP-5)."""
-    lines = [f"Invalid arguments for {definition.name}. It was not executed."]
-    lines += [f"- {_problem(problem, definition)}" for problem in error.problems[:_MAX_LISTED]]
+    text = f"Invalid arguments for {definition.name}. It was not executed."
+    for number, problem in enumerate(error.problems):
+        line = f"\n- {_problem(problem, definition)}"
+        if len(text) + len(line) > _MAX_PROBLEMS_CHARS:
+            text += f"\n- and {len(error.problems) - number} more"
+            break
+        text += line
     received = [f"{_short(name)}: {_size(value)}" for name, value in call.arguments.items()]
-    lines.append(f"Received: {', '.join(received[:_MAX_LISTED]) or 'nothing'}.")
-    return _bounded("\n".join(lines))
+    listed = ", ".join(received[:_MAX_LISTED]) or "nothing"
+    more = f" and {len(received) - _MAX_LISTED} more" if len(received) > _MAX_LISTED else ""
+    return _bounded(f"{text}\nReceived: {listed}{more}.")
 
 
 def refused(name: str, reason: str, *, unattended: bool) -> str:
@@ -66,9 +73,9 @@ def timed_out(definition: ToolDefinition, tail: str) -> str:
 
 
 def _problem(problem: ArgumentProblem, definition: ToolDefinition) -> str:
-    schema = definition.parameters.get("properties", {}).get(problem.field.partition(".")[0], {})
-    expected = schema.get("type")
-    hint = f" (expected {expected})" if expected else ""
+    properties = definition.parameters.get("properties", {})
+    expected = _type(properties.get(problem.field.partition(".")[0]))
+    hint = f" (expected {expected})" if expected != "any" else ""
     return f"{_short(problem.field)}: {problem.problem[:200]}{hint}"
 
 
@@ -76,9 +83,14 @@ def _expected(definition: ToolDefinition) -> str:
     properties = definition.parameters.get("properties", {})
     required = definition.parameters.get("required", ())
     return ", ".join(
-        f"{name}: {schema.get('type', 'any')}{'' if name in required else ' (optional)'}"
+        f"{name}: {_type(schema)}{'' if name in required else ' (optional)'}"
         for name, schema in properties.items()
     )
+
+
+def _type(schema: Any) -> str:
+    """The type that a property's schema names; a schema may also be ``true`` or a choice."""
+    return str(schema.get("type", "any")) if isinstance(schema, dict) else "any"
 
 
 def _size(value: Any) -> str:

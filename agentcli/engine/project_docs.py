@@ -2,11 +2,13 @@
 
 The user's own file first, then from the project's root (where ``.git`` is) down to the
 working directory, nearest last; CLAUDE.md where a directory has no AGENTS.md; 32 KiB in all.
-It is text for the model only and changes nothing else (SEC-1).
+It is text for the model only and changes nothing else, and no link in a project makes a file from
+outside of it a part of that text (SEC-1).
 """
 
 from __future__ import annotations
 
+import codecs
 import os
 import stat
 from dataclasses import dataclass
@@ -31,9 +33,10 @@ def find_docs(cwd: Path, user_directory: Path | None) -> tuple[ProjectDoc, ...]:
     When they exceed the budget the nearest are kept whole and the farthest are cut.
     """
     found: list[tuple[Path, bytes]] = []
-    for directory in ([user_directory] if user_directory else []) + _down_to(cwd):
+    root = project_root(cwd)
+    for directory in ([user_directory] if user_directory else []) + _down_to(cwd, root):
         for name in _NAMES:
-            data = _read(directory / name)
+            data = _read(directory / name, None if directory == user_directory else root)
             if data is not None:
                 found.append((directory / name, data))
                 break
@@ -44,9 +47,11 @@ def find_docs(cwd: Path, user_directory: Path | None) -> tuple[ProjectDoc, ...]:
             break
         kept = data[:left]
         left -= len(kept)
-        text = kept.decode("utf-8", "replace").removeprefix("\ufeff").strip()
+        cut = len(kept) < len(data)
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        text = decoder.decode(kept, final=not cut).removeprefix("\ufeff").strip()
         if text:
-            docs.append(ProjectDoc(path, text, cut=len(kept) < len(data)))
+            docs.append(ProjectDoc(path, text, cut))
     return tuple(reversed(docs))
 
 
@@ -58,17 +63,18 @@ def project_root(cwd: Path) -> Path:
     return cwd
 
 
-def _down_to(cwd: Path) -> list[Path]:
-    root = project_root(cwd)
+def _down_to(cwd: Path, root: Path) -> list[Path]:
     between = [cwd, *cwd.parents]
     return list(reversed(between[: between.index(root) + 1]))
 
 
-def _read(path: Path) -> bytes | None:
-    """A regular file's first bytes; ``None`` for what is missing, unreadable or no file."""
+def _read(path: Path, root: Path | None) -> bytes | None:
+    """A regular file's first bytes; ``None`` for what is missing, unreadable, outside, no file."""
     try:
+        if root is not None and not path.resolve().is_relative_to(root.resolve()):
+            return None
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+    except (OSError, RuntimeError):  # RuntimeError: links in a circle, before Python 3.13
         return None
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
