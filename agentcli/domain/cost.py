@@ -9,22 +9,22 @@ _PER_TOKENS = 1_000_000
 
 
 def cost_usd(model: ModelInfo, usage: Usage) -> float | None:
-    """What ``usage`` costs at ``model``'s prices, in USD (COST-1).
+    """What ``usage`` costs at list price, in USD; ``None`` when a figure it needs is unknown.
 
-    Cached input that a model has no price of its own for is priced as plain input.
+    A cache count that the provider did not report is taken for none (COST-1).
     """
-    if usage.input_tokens is None or usage.output_tokens is None:
+    if not usage.is_known:
         return None
-    if model.input_price is None or model.output_price is None:
-        return None
-    read_price = model.cache_read_price if model.cache_read_price is not None else model.input_price
-    write_price = (
-        model.cache_write_price if model.cache_write_price is not None else model.input_price
-    )
-    total = (
-        usage.input_tokens * model.input_price
-        + usage.output_tokens * model.output_price
-        + (usage.cache_read_tokens or 0) * read_price
-        + (usage.cache_write_tokens or 0) * write_price
-    )
+    total = 0.0
+    for tokens, price in (
+        (usage.input_tokens, model.input_price),
+        (usage.output_tokens, model.output_price),
+        (usage.cache_read_tokens or 0, model.cache_read_price),
+        (usage.cache_write_tokens or 0, model.cache_write_price),
+    ):
+        if tokens == 0 or price == 0:
+            continue
+        if tokens is None or price is None:
+            return None
+        total += tokens * price
     return total / _PER_TOKENS

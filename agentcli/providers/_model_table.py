@@ -13,7 +13,7 @@ from __future__ import annotations
 Row = tuple[str, str, int, int, float | None, float | None, float | None, float | None, bool, bool]
 
 MODELS: tuple[Row, ...] = (
-    ("anthropic", "claude-fable-5-1", 1_000_000, 128_000, 10.0, 50.0, 0.25, 12.5, True, True),
+    ("anthropic", "claude-fable-5-1", 1_000_000, 128_000, 10.0, 50.0, 0.25, None, True, True),
     ("anthropic", "claude-fable-5", 1_000_000, 128_000, 10.0, 50.0, 1.0, 12.5, True, True),
     ("anthropic", "claude-opus-5-5", 1_000_000, 128_000, 4.0, 20.0, 0.2, 5.0, True, True),
     ("anthropic", "claude-opus-5", 1_000_000, 128_000, 5.0, 25.0, 0.5, 6.25, True, True),
@@ -79,8 +79,8 @@ MODELS: tuple[Row, ...] = (
     ("deepseek", "deepseek-v4-flash", 1_000_000, 384_000, 0.14, 0.28, 0.0028, None, False, True),
     ("deepseek", "deepseek-reasoner", 1_000_000, 384_000, 0.14, 0.28, 0.0028, None, False, True),
     ("deepseek", "deepseek-chat", 1_000_000, 384_000, 0.14, 0.28, 0.0028, None, False, False),
-    ("xai", "grok-4.6", 500_000, 30_000, 2.0, 6.0, 0.5, None, True, True),
-    ("xai", "grok-4.5", 500_000, 30_000, 2.0, 6.0, 0.5, None, True, True),
+    ("xai", "grok-4.6", 500_000, 8_192, 2.0, 6.0, 0.5, None, True, True),
+    ("xai", "grok-4.5", 500_000, 8_192, 2.0, 6.0, 0.5, None, True, True),
     ("xai", "grok-4.3", 1_000_000, 30_000, 1.25, 2.5, 0.2, None, True, True),
     ("xai", "grok-build-0.1", 256_000, 256_000, 1.0, 2.0, 0.2, None, True, True),
 )

@@ -1,4 +1,4 @@
-"""What is known of a model, which provider a bare name means, and what tokens cost.
+"""What is known of a model, and which provider a bare name means.
 
 Law: a figure that is not known is ``None``, never a guess; a model that is not in the table works
 with careful defaults.
@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from functools import cache
 
 from agentcli.domain.errors import ConfigError
-from agentcli.domain.messages import Usage
 from agentcli.domain.ports import ModelInfo
 from agentcli.providers._model_table import MODELS
 from agentcli.providers._registry import BUILT_IN, is_provider, spec_of, unknown_provider
@@ -36,7 +35,6 @@ _O_SERIES = re.compile(r"o\d(-|$)")
 _SNAPSHOT = re.compile(r"(?:[-@](?:\d{8}|\d{4}-\d{2}-\d{2}|latest))?(?:-v\d+)?(?::[\w.-]+)?$")
 _VENDORS = {"google": "gemini", "mistralai": "mistral", "x-ai": "xai"}
 _DOT_VERSION = re.compile(r"(?<=\d)\.(?=\d)")
-_MILLION = 1_000_000
 
 
 @cache
@@ -142,22 +140,3 @@ def _unknown_model(name: str, custom: Iterable[str]) -> ConfigError:
     near = get_close_matches(name, candidates, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}?" if near else "write PROVIDER/MODEL"
     return ConfigError(f"there is no well-known model {name!r}", f"{hint} (see `agent models`)")
-
-
-def cost_usd(info: ModelInfo, usage: Usage) -> float | None:
-    """What ``usage`` costs at list price, or ``None`` when a figure that is needed is unknown."""
-    if not usage.is_known:
-        return None
-    total = 0.0
-    for tokens, price in (
-        (usage.input_tokens, info.input_price),
-        (usage.output_tokens, info.output_price),
-        (usage.cache_read_tokens or 0, info.cache_read_price),
-        (usage.cache_write_tokens or 0, info.cache_write_price),
-    ):
-        if tokens == 0 or price == 0:
-            continue
-        if tokens is None or price is None:
-            return None
-        total += tokens * price
-    return total / _MILLION

@@ -22,7 +22,9 @@ def bounded(
     """``text`` cut to size for the model, and the whole as bytes when something was cut."""
     if len(text) <= max_chars and longest_line(text) <= line_chars:
         return text, None
-    short = "\n".join(clip_line(line, line_chars) for line in text.split("\n"))
+    short = text
+    if longest_line(text) > line_chars:
+        short = "\n".join(clip_line(line, line_chars) for line in text.split("\n"))
     if len(short) > max_chars:
         short = _cut_middle(short, call_id, max_chars)
     else:

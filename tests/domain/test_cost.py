@@ -29,9 +29,10 @@ def test_reasoning_is_part_of_the_output_and_not_paid_twice() -> None:
 
 
 @pytest.mark.spec("COST-1")
-def test_cached_input_without_a_price_of_its_own_costs_as_input() -> None:
+def test_cached_input_without_a_price_of_its_own_has_an_unknown_cost() -> None:
     model = replace(MODEL, cache_read_price=None, cache_write_price=None)
-    assert cost_usd(model, Usage(0, 0, 1_000_000, 1_000_000)) == pytest.approx(6.0)
+    assert cost_usd(model, Usage(0, 0, 1_000_000, 1_000_000)) is None
+    assert cost_usd(model, Usage(10, 0, 0, 0)) == pytest.approx(10 * 3e-6)
 
 
 @pytest.mark.spec("COST-1")
