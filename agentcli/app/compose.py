@@ -75,6 +75,7 @@ async def open_session(
 
     Raises ``ConfigError``, ``UsageError`` or a ``StoreError``.
     """
+    _hide_keys(settings)
     files = session_files(settings)
     redactor = Redactor(settings.secrets)
     opener = _Opener(settings, options, files, redactor)
@@ -109,10 +110,11 @@ class _Opener:
         )
         try:
             loaded, repaired = await recover(store)
+            killed = await _end_leftovers(store)
         except BaseException:
             await store.aclose()
             raise
-        return store, loaded, _repair_notices(repaired)
+        return store, loaded, (*_repair_notices(repaired), *killed)
 
     async def _wanted(self) -> str | None:
         options = self.options
@@ -184,6 +186,7 @@ async def _assemble(
         state=store,
         outputs=store,
         ask=people[1],
+        session_id=loaded.info.id,
     )
     conversation = Conversation(
         history=History(stored.message for stored in loaded.messages),
@@ -200,7 +203,7 @@ async def _assemble(
     around = Surroundings(
         choose=lambda wanted: choose_model(settings, wanted),
         after_turn=_catalogue_update(files, store, options),
-        on_close=_closers(store, options),
+        on_close=_closers(store, options, loaded.info.id),
         max_budget_usd=options.max_budget_usd,
         resumed=loaded if resumed else None,
         notices=(*notices, *model_notice),
@@ -284,18 +287,36 @@ def _catalogue_update(
 
 
 def _closers(
-    store: SqliteStore, options: SessionOptions
+    store: SqliteStore, options: SessionOptions, session_id: str
 ) -> tuple[Callable[[], Awaitable[None]], ...]:
     async def end_processes() -> None:
-        process = sys.modules.get("agentcli.tools._process")
-        if process is not None:
-            await process.KEEPER.close()
+        keeper = sys.modules.get("agentcli.tools._keeper")
+        if keeper is not None:
+            await keeper.keeper_of(session_id).close()
 
     async def forget() -> None:
         await store.aclose()
         await asyncio.to_thread(shutil.rmtree, store.path.parent, ignore_errors=True)
 
     return (end_processes, forget) if options.no_session else (end_processes,)
+
+
+async def _end_leftovers(store: SqliteStore) -> tuple[str, ...]:
+    """Where a killed app could not take its commands with it, this start ends them (REC-8)."""
+    if not await store.get("processes"):
+        return ()
+    from agentcli.tools._leftovers import kill_leftovers
+
+    return tuple(await kill_leftovers(store))
+
+
+def _hide_keys(settings: Settings) -> None:
+    """No command sees the keys of the user's own providers either (SEC-8)."""
+    names = [config.key_env for config in settings.providers.values() if config.key_env]
+    if names:
+        from agentcli.tools._environment import hide_variables
+
+        hide_variables(names)
 
 
 def _repair_notices(repaired: Sequence[ToolResult]) -> tuple[str, ...]:

@@ -170,7 +170,10 @@ class FileLedger:
 
 @dataclass(slots=True)
 class ToolContext:
-    """What one call may use. ``ask`` is ``None`` where there is no person to ask."""
+    """What one call may use. ``ask`` is ``None`` where there is no person to ask.
+
+    ``session_id`` says whose processes a call starts (CAN-11).
+    """
 
     call_id: str
     workspace: Workspace
@@ -180,6 +183,7 @@ class ToolContext:
     state: SessionState
     outputs: RawOutputs
     ask: Asker | None = None
+    session_id: str = ""
 
 
 class Tool(Protocol):

@@ -74,6 +74,7 @@ class Toolkit:
     outputs: RawOutputs
     files: FileLedger = field(default_factory=FileLedger)
     ask: Asker | None = None
+    session_id: str = ""
     reaper: Reaper = field(default_factory=Reaper)
     approval_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -275,6 +276,7 @@ class ToolCalls:
             state=kit.state,
             outputs=kit.outputs,
             ask=kit.ask,
+            session_id=kit.session_id,
         )
 
     async def _execute(self, job: Job, tool: Tool, ctx: ToolContext) -> ToolOutput | None:

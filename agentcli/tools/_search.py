@@ -17,7 +17,8 @@ from pathlib import Path
 from agentcli.domain.cancel import CancelToken
 from agentcli.tools._environment import base_environment, find_program
 from agentcli.tools._globs import PathFilter
-from agentcli.tools._process import Command, Ended, Ending, StartFailed, run
+from agentcli.tools._guarded_process import Command, Ended, Ending, StartFailed
+from agentcli.tools._process import run
 
 TIME_LIMIT_S = 30.0
 LINE_BYTES = 2_000

@@ -19,9 +19,10 @@ from agentcli.tools import _leftovers
 from agentcli.tools._base import Arguments, BaseTool
 from agentcli.tools._capture import Capture, LiveOutput
 from agentcli.tools._environment import base_environment, find_program
+from agentcli.tools._guarded_process import Command, Ended, Ending, StartFailed
 from agentcli.tools._output import MAX_CHARS, bounded
 from agentcli.tools._paths import one_line
-from agentcli.tools._process import Command, Ended, Ending, StartFailed, run
+from agentcli.tools._process import run
 from agentcli.tools._shell_state import STATE_KEY, ShellState, read_state, shell_argv
 from agentcli.tools._terminal_text import looks_binary, plain_text
 
@@ -117,7 +118,9 @@ class BashTool(BaseTool[BashArguments]):
             return True
 
         environment = start.state.environment(start.base) | {"PWD": str(start.cwd)}
-        command = Command(shell_argv(shell, scratch), start.cwd, environment, scratch)
+        command = Command(
+            shell_argv(shell, scratch), start.cwd, environment, scratch, ctx.session_id
+        )
         timeout_s = args.timeout_s or TIMEOUT_S
         try:
             async with _leftovers.recorded(ctx.state) as on_start:

@@ -11,9 +11,9 @@ from pydantic import Field
 from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput, Workspace
 from agentcli.tools._base import Arguments, BaseTool
 from agentcli.tools._globs import BadGlob, PathFilter, split_base
+from agentcli.tools._guarded_process import Ending
 from agentcli.tools._output import bounded
 from agentcli.tools._paths import FileProblem, not_found, one_line, resolve, shown
-from agentcli.tools._process import Ending
 from agentcli.tools._search import TIME_LIMIT_S, Found, Query, SearchFailed, search
 
 LIMIT = 1_000

@@ -14,10 +14,10 @@ from pydantic import Field
 from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput, Workspace
 from agentcli.tools._base import Arguments, BaseTool
 from agentcli.tools._globs import BadGlob, PathFilter
+from agentcli.tools._guarded_process import Ending
 from agentcli.tools._ignore import read_regular
 from agentcli.tools._output import bounded
 from agentcli.tools._paths import FileProblem, not_found, one_line, resolve, shown
-from agentcli.tools._process import Ending
 from agentcli.tools._regex import BadPattern, normalized
 from agentcli.tools._search import TIME_LIMIT_S, Found, Line, Query, SearchFailed, search
 from agentcli.tools._search_worker import BINARY_PROBE_BYTES

@@ -14,7 +14,7 @@ from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import InvalidArguments
 from agentcli.domain.tools import Effect, OutputKind, ToolContext, ToolOutput
 from agentcli.tools import _search
-from agentcli.tools._process import KEEPER
+from agentcli.tools._keeper import KEEPER
 from agentcli.tools.grep_files import TOOL
 from tests.support.tool_context import text_of, tool_context
 

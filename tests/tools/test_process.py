@@ -8,21 +8,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agentcli.domain.cancel import CancelToken
-from agentcli.tools import _process
+from agentcli.tools import _guarded_process
 from agentcli.tools._environment import base_environment
-from agentcli.tools._process import (
-    KEEPER,
-    Command,
-    Ended,
-    Ending,
-    StartFailed,
-    run,
-)
+from agentcli.tools._guarded_process import Command, Ended, Ending, StartFailed
+from agentcli.tools._keeper import KEEPER, keeper_of
+from agentcli.tools._process import run
 from tests.support.processes import alive, pids_in, until, wait_until
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and a child subreaper")
@@ -236,13 +232,13 @@ def test_where_processes_cannot_be_listed_the_group_is_killed(
 ) -> None:
     blind = tmp_path / "guard.py"
     source = (
-        Path(_process._GUARD)
+        Path(_guarded_process._GUARD)
         .read_text()
         .replace('"/proc', '"/nowhere')
         .replace("/bin/ps", "/no/ps")
     )
     blind.write_text(source)
-    monkeypatch.setattr(_process, "_GUARD", str(blind))
+    monkeypatch.setattr(_guarded_process, "_GUARD", str(blind))
 
     async def body() -> None:
         cancel = CancelToken()
@@ -314,6 +310,7 @@ def test_a_killed_guard_does_not_leave_its_command(tmp_path: Path) -> None:
 
 HOST = """
 import asyncio, sys
+from dataclasses import replace
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from tests.tools.test_process import FAMILY, bash, keep
@@ -381,3 +378,20 @@ def test_a_large_environment_is_passed_whole(tmp_path: Path) -> None:
 
     once(body)
     assert seen == b"20\n"
+
+
+@pytest.mark.spec("CAN-11", "CAN-10")
+def test_closing_one_session_ends_nothing_of_another(tmp_path: Path) -> None:
+    async def body() -> None:
+        for owner in ("one", "two"):
+            script = f"sleep 300 & echo $! > {owner}.pid"
+            command = bash(script, tmp_path)
+            await run(replace(command, owner=owner), keep, CancelToken())
+        pids = {name: int((tmp_path / f"{name}.pid").read_text()) for name in ("one", "two")}
+        await keeper_of("one").close(grace_s=0.1)
+        assert not alive(pids["one"])
+        assert alive(pids["two"])
+        await keeper_of("two").close(grace_s=0.1)
+        assert not alive(pids["two"])
+
+    asyncio.run(body())

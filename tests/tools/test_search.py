@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from agentcli.domain.cancel import CancelToken
 from agentcli.tools import _search
 from agentcli.tools._globs import PathFilter
-from agentcli.tools._process import KEEPER, Ending
+from agentcli.tools._guarded_process import Ending
+from agentcli.tools._keeper import KEEPER
 from agentcli.tools._regex import BadPattern, normalized
 from agentcli.tools._search import Found, Query, search
 
