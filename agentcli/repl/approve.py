@@ -33,12 +33,15 @@ def approval_lines(request: ApprovalRequest, theme: Theme) -> list[str]:
     if is_diff(request.detail):
         lines += diff_lines(request.detail, theme, exact=True)
     else:
-        lines += [f"  {line}" for line in _detail(request).split("\n")]
+        lines += [f"  {line}".rstrip(" ") for line in _detail(request).split("\n")]
     if request.reason:
         lines.append(theme.paint(f"  Why it asks: {reveal(request.reason)}", DIM))
     rule = reveal(request.session_rule)
-    session = f"for this session ({rule})" if rule else "for this session"
-    lines.append(f"  y yes, once   s yes, {session}   n no   r no, with a reason   Ctrl-C cancel")
+    lines += [
+        "  y  yes, once",
+        f"  s  yes, for this session ({rule})" if rule else "  s  yes, for this session",
+        "  n  no     r  no, with a reason     Ctrl-C  cancel",
+    ]
     return lines
 
 

@@ -162,6 +162,7 @@ class KeyReader:
         if answer is None:
             return False
         self._question.set_result(answer)
+        self._last_key_at = float("-inf")
         return True
 
     def _interrupt(self) -> None:

@@ -161,8 +161,20 @@ class _Chat:
         self._screen.gap()
         try:
             return await self._prompt.ask(default)
+        except Left:
+            if self._terminal.input.closed:
+                self._terminal_gone()
+            raise
+        except OSError:
+            self._terminal_gone()
+            raise Left from None
         finally:
             self._screen.cursor_was_moved()
+
+    def _terminal_gone(self) -> None:
+        """The window was closed: the same as SIGHUP, which may come later than the news."""
+        self._exit_code = self._exit_code or _EXIT_CODES[CancelReason.SIGHUP]
+        self._leaving = True
 
     async def _handle(self, text: str) -> str:
         """Do what was typed; what could not be used comes back for the next prompt."""

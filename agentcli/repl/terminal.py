@@ -69,7 +69,9 @@ class Terminal:
 
     def close(self) -> None:
         """Nothing more is written; what a terminal that went away did not take is dropped."""
-        if self.screen.is_gone:
+        try:
+            sys.stdout.flush()
+        except OSError:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, sys.stdout.fileno())
             os.close(nowhere)

@@ -26,6 +26,7 @@ from agentcli.ui.theme import BOLD, DIM, ERROR, OK, WARNING, Theme
 PREVIEW_LINES = 5
 DIFF_LINES = 60
 MAX_LINE = 400
+MAX_ERROR = 160
 
 # what these return is for the model to read; their outcome line says enough
 _NO_PREVIEW = frozenset(
@@ -70,9 +71,9 @@ def outcome_lines(event: ToolFinished, summary: str, theme: Theme) -> list[str]:
     good = status is ResultStatus.OK
     style = DIM if good else WARNING if status is not ResultStatus.ERROR else ERROR
     branch = theme.paint(f"  {theme.symbols.branch} ", DIM)
-    return [f"{branch}{theme.paint(_cut(text, theme), style)}{theme.paint(took, DIM)}"] + [
-        f"    {line}" for line in preview(event, theme)
-    ]
+    return [
+        f"{branch}{theme.paint(_cut(text, theme, MAX_ERROR), style)}{theme.paint(took, DIM)}"
+    ] + [f"    {line}" for line in preview(event, theme)]
 
 
 def preview(event: ToolFinished, theme: Theme) -> list[str]:
@@ -91,6 +92,8 @@ def preview(event: ToolFinished, theme: Theme) -> list[str]:
         return []
     hidden = len(lines) - PREVIEW_LINES
     tail = [theme.paint(_cut(line, theme), DIM) for line in lines[-PREVIEW_LINES:]]
+    if status is ResultStatus.ERROR and len(lines) <= PREVIEW_LINES:
+        tail = tail[lines[0].strip()[:MAX_ERROR] in shown :]
     if hidden > 0:
         more = f"{theme.symbols.more} {wording.plural(hidden, 'earlier line')}"
         return [theme.paint(more, DIM), *tail]
@@ -151,5 +154,5 @@ def _bounded(lines: list[str], most: int, theme: Theme) -> list[str]:
     return [*lines[:most], theme.paint(more, DIM)]
 
 
-def _cut(line: str, theme: Theme) -> str:
-    return line if len(line) <= MAX_LINE else line[:MAX_LINE] + theme.symbols.more
+def _cut(line: str, theme: Theme, most: int = MAX_LINE) -> str:
+    return line if len(line) <= most else line[:most] + theme.symbols.more

@@ -183,10 +183,15 @@ def test_end_signals_cancel_close_the_session_and_exit(
 
 
 @pytest.mark.spec("OPS-1")
-def test_a_window_that_is_closed_ends_the_chat(start: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize("state", ["idle", "working", "asking"])
+def test_a_window_that_is_closed_ends_the_chat(start: Start, tmp_path: Path, state: str) -> None:
     terminal = start()
-    terminal.line("hang")
-    terminal.wait_for("thinking about it")
+    if state == "working":
+        terminal.line("hang")
+        terminal.wait_for("thinking about it")
+    elif state == "asking":
+        terminal.line("ask")
+        terminal.wait_for("Your answer:")
     terminal.hang_up()
     assert terminal.wait_exit() == 129
     assert (tmp_path / "closed").exists()
@@ -306,7 +311,7 @@ def test_earlier_prompts_survive_a_restart_and_are_found_with_ctrl_r(
 def test_an_approval_takes_a_letter_or_a_word(start: Start, keys: str, verdict: str) -> None:
     terminal = start()
     terminal.line("approve rm -rf build")
-    terminal.wait_for("Ctrl-C cancel")
+    terminal.wait_for("Ctrl-C  cancel")
     assert "rm -rf build" in terminal.text()
     assert "in /work" in terminal.text()
     terminal.send(keys)
@@ -318,7 +323,7 @@ def test_an_approval_takes_a_letter_or_a_word(start: Start, keys: str, verdict: 
 def test_a_no_may_carry_a_reason_for_the_model(start: Start) -> None:
     terminal = start()
     terminal.line("approve rm -rf build")
-    terminal.wait_for("Ctrl-C cancel")
+    terminal.wait_for("Ctrl-C  cancel")
     terminal.send("r")
     terminal.wait_for("because:")
     terminal.line("use make clean")
@@ -329,11 +334,22 @@ def test_a_no_may_carry_a_reason_for_the_model(start: Start) -> None:
 def test_ctrl_c_at_an_approval_is_no_and_cancels(start: Start) -> None:
     terminal = start()
     terminal.line("approve rm -rf build")
-    terminal.wait_for("Ctrl-C cancel")
+    terminal.wait_for("Ctrl-C  cancel")
     terminal.key("ctrl-c")
     terminal.wait_for("Cancelled.")
     assert "verdict" not in terminal.text()
     at_prompt(terminal)
+
+
+@pytest.mark.spec("UI-7")
+def test_an_answer_given_right_after_another_counts(start: Start) -> None:
+    terminal = start()
+    for number in (1, 2, 3):
+        terminal.line(f"approve make {number}")
+        terminal.wait_for(re.compile(rf"Run make {number}\n(.*\n)*.*Ctrl-C  cancel"))
+        terminal.send("y")
+        terminal.wait_until(lambda: terminal.text().count("verdict once") == number)
+        at_prompt(terminal)
 
 
 @pytest.mark.spec("UI-7")
@@ -347,7 +363,7 @@ def test_keys_typed_before_an_approval_appears_do_not_answer_it(
     terminal.send("yes y")
     terminal.wait_raw(b"Working", start=seen)
     (tmp_path / "go").touch()
-    terminal.wait_for("Ctrl-C cancel")
+    terminal.wait_for("Ctrl-C  cancel")
     assert "verdict" not in terminal.text()
     terminal.key("ctrl-c")
     terminal.wait_for("> yes y")
