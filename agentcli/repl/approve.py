@@ -57,10 +57,7 @@ def _detail(request: ApprovalRequest) -> str:
 
 
 class Questions:
-    """Satisfies ``Approver`` and ``Asker``. ``interrupt`` cancels the turn.
-
-    ``idle`` says whether no turn is running, in which case nothing can be asked.
-    """
+    """Satisfies ``Approver`` and ``Asker``. ``interrupt`` cancels the turn."""
 
     def __init__(self, terminal: Terminal, view: TurnView, interrupt: Callable[[], None]) -> None:
         self._terminal = terminal

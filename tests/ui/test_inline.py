@@ -1,0 +1,47 @@
+"""Inline Markdown: what is certain is handed out, what is open is held within bounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentcli.ui.inline import LOOK_AHEAD, Line, spans
+from agentcli.ui.sanitize import clean
+from agentcli.ui.theme import BOLD, CODE, DIM, ITALIC, LINK
+
+
+@pytest.mark.spec("UI-1")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("**a *b* c**", [("a ", BOLD), ("b", BOLD | ITALIC), (" c", BOLD)]),
+        ("***x***", [("x", BOLD | ITALIC)]),
+        ("**a *b***", [("a ", BOLD), ("b", BOLD | ITALIC)]),
+        ("`` a`b ``", [("a`b", CODE)]),
+        ("`**x**`", [("**x**", CODE)]),
+        ("*a `*` b*", [("a ", ITALIC), ("*", ITALIC | CODE), (" b", ITALIC)]),
+        ("[a **b**](u)", [("a ", LINK), ("b", LINK | BOLD), (" (u)", DIM)]),
+        ('[a](u(v)w "t")', [("a", LINK), (" (u(v)w)", DIM)]),
+        ("[](u)", [("u", LINK)]),
+        ("<http://x>", [("http://x", LINK)]),
+        ("__init__ a__b__c", [("init", BOLD), (" a__b__c", 0)]),
+        ("* a * ** b **", [("* a * ** b **", 0)]),
+    ],
+)
+def test_what_each_construct_amounts_to(text: str, expected: list[tuple[str, int]]) -> None:
+    assert spans(text) == expected
+
+
+@pytest.mark.spec("UI-1")
+def test_an_opener_is_held_until_closed_and_no_longer_than_the_look_ahead() -> None:
+    line = Line()
+    line.add("a **b")
+    assert line.take() == [("a ", 0)]
+    line.add("x" * LOOK_AHEAD)
+    assert "".join(text for text, _ in line.take()).startswith("**bx")
+
+
+@pytest.mark.spec("SEC-10")
+def test_an_entity_is_no_way_to_a_control_character() -> None:
+    shown = "".join(text for text, _ in spans("&#27;[2J&#x9b;1m&#13;&#127;&#x85;&#x202e;"))
+    assert shown.startswith("[2J")
+    assert clean(shown) == shown
