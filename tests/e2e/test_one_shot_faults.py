@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
 import signal
 import socket
@@ -15,6 +14,7 @@ import pytest
 from tests.e2e.one_shot import assert_one_line_error, check_sessions, one_shot, result_of
 from tests.support.cli import AGENT, Finished, Running, agent_env, run_agent, spawn_agent
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
+from tests.support.processes import pids_of, wait_for_process
 from tests.support.replies import Reply, call, say
 from tests.support.wire_facts import facts_of
 
@@ -75,7 +75,7 @@ def test_a_signal_in_mid_tool_kills_the_tool_and_keeps_the_history_balanced(
         done = running.wait()
     assert done.code == SIGNALS[number]
     assert result_of(done)["subtype"] == "cancelled"
-    assert descendants_named("sleep 61.5", tmp_path) == []
+    assert pids_of("sleep 61.5", tmp_path) == []
     go_on(model_server, tmp_path, protocol)
     told = facts_of(model_server.requests[-1]).results["one"]
     assert told.startswith("Cancelled by user") and "begun" in told
@@ -110,7 +110,7 @@ def test_many_signals_are_one_cancel(model_server: ModelServer, tmp_path: Path) 
         done = running.wait()
     assert done.code == 130
     assert result_of(done)["subtype"] == "cancelled"
-    assert descendants_named("sleep 62.5", tmp_path) == []
+    assert pids_of("sleep 62.5", tmp_path) == []
     go_on(model_server, tmp_path)
 
 
@@ -140,33 +140,6 @@ def test_a_signal_while_starting_ends_without_a_traceback(
     assert "Traceback" not in done.stderr
     if done.code != -signal.SIGTERM:  # the interpreter itself was still starting
         assert done.code == 143 and result_of(done)["subtype"] == "cancelled"
-
-
-def commands_below(work: Path) -> dict[int, str]:
-    """pid -> command line of every process that works in ``work``."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if (entry / "cwd").resolve().is_relative_to(work.resolve()):
-                    line = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
-                    found[int(entry.name)] = line.decode(errors="replace").strip()
-    return found
-
-
-def descendants_named(command: str, work: Path) -> list[int]:
-    return [pid for pid, line in commands_below(work).items() if line == command]
-
-
-def wait_for_process(command: str, agent: int) -> None:
-    """Wait until the agent's tool runs ``command``."""
-    import time
-
-    work = Path(os.readlink(f"/proc/{agent}/cwd"))
-    deadline = time.monotonic() + 10
-    while not descendants_named(command, work):
-        assert time.monotonic() < deadline, f"{command} never ran: {commands_below(work)}"
-        time.sleep(0.005)
 
 
 # --- streams ------------------------------------------------------------------------------------

@@ -1,0 +1,113 @@
+"""Questions in the chat: yes, yes for the session, no, no with a reason (UI-7)."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from agentcli.repl.keys import FLOW_S
+from tests.e2e.chat import Chat, leave
+from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
+from tests.support.pty_driver import Terminal
+from tests.support.replies import call
+from tests.support.wire_facts import facts_of
+
+PROTOCOLS = [ANTHROPIC, OPENAI]
+
+
+def answer(terminal: Terminal, shown: str, key: str) -> None:
+    """Wait until the question about ``shown`` can be answered, and answer it."""
+    terminal.wait_for(shown)
+    terminal.wait_for(re.compile(r"yes, once", re.IGNORECASE))
+    terminal.send(key)
+
+
+def read_first() -> None:
+    """Be a person who reads: keys in the flow of other typing are no answers, by design."""
+    time.sleep(FLOW_S + 0.1)
+
+
+@pytest.mark.spec("UI-7", "SEC-3")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_yes_runs_this_call_and_asks_again_for_the_next(
+    model_server: ModelServer, chat: Chat, work: Path, protocol: str
+) -> None:
+    model_server.add(
+        call("bash", {"command": "touch one"}), call("bash", {"command": "touch two"}), "Done."
+    )
+    terminal = chat(protocol=protocol)
+    terminal.line("make them")
+    answer(terminal, "touch one", "y")
+    terminal.wait_for("touch two")
+    assert (work / "one").exists() and not (work / "two").exists()
+    terminal.wait_until(lambda: terminal.text().count("yes, once") == 2, what="the question")
+    read_first()
+    terminal.send("y")
+    terminal.wait_for("Done.")
+    assert (work / "two").exists()
+    leave(terminal)
+
+
+@pytest.mark.spec("UI-7")
+def test_yes_for_the_session_does_not_ask_for_the_same_again(
+    model_server: ModelServer, chat: Chat, work: Path
+) -> None:
+    again = {"command": "echo x >> marks"}
+    model_server.add(call("bash", again), call("bash", again), "Done.")
+    terminal = chat()
+    terminal.line("twice")
+    answer(terminal, "echo x", "s")
+    terminal.wait_for("Done.")
+    assert (work / "marks").read_text() == "x\nx\n"
+    assert terminal.text().count("yes, once") == 1
+    leave(terminal)
+
+
+@pytest.mark.spec("UI-7", "CAN-1")
+def test_no_is_told_to_the_model_as_a_refusal_and_the_turn_goes_on(
+    model_server: ModelServer, chat: Chat, work: Path
+) -> None:
+    model_server.add(call("bash", {"command": "touch made"}, id="one"), "As you like.")
+    terminal = chat()
+    terminal.line("make it")
+    answer(terminal, "touch made", "n")
+    terminal.wait_for("As you like.")
+    told = facts_of(model_server.requests[1]).results["one"]
+    assert "Cancelled" not in told and not (work / "made").exists()
+    leave(terminal)
+
+
+@pytest.mark.spec("UI-7")
+def test_a_reason_for_the_no_reaches_the_model(model_server: ModelServer, chat: Chat) -> None:
+    model_server.add(call("bash", {"command": "touch made"}, id="one"), "I will.")
+    terminal = chat()
+    terminal.line("make it")
+    answer(terminal, "touch made", "r")
+    terminal.wait_for("because")
+    terminal.line("use a subdirectory")
+    terminal.wait_for("I will.")
+    assert "use a subdirectory" in facts_of(model_server.requests[1]).results["one"]
+    leave(terminal)
+
+
+@pytest.mark.spec("UI-7", "SEC-6")
+def test_an_edit_is_shown_as_a_diff_before_it_is_made(
+    model_server: ModelServer, chat: Chat, work: Path
+) -> None:
+    (work / "a.txt").write_text("old line\n")
+    model_server.add(
+        call("read_file", {"path": "a.txt"}),
+        call("edit_file", {"path": "a.txt", "old_string": "old", "new_string": "new"}),
+        "Edited.",
+    )
+    terminal = chat()
+    terminal.line("edit")
+    terminal.wait_for("new line")
+    assert (work / "a.txt").read_text() == "old line\n"
+    answer(terminal, "old line", "y")
+    terminal.wait_for("Edited.")
+    assert (work / "a.txt").read_text() == "new line\n"
+    leave(terminal)
