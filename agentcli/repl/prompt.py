@@ -6,7 +6,6 @@ before Enter make a new line; a paste is one input; Ctrl-C follows ``interrupts`
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -85,11 +84,6 @@ class ChatPrompt:
                 default=default, handle_sigint=False, set_exception_handler=False
             )
         except EOFError:
-            raise Left from None
-        except OSError as error:
-            # the terminal is gone: its window was closed
-            if error.errno not in {errno.EIO, errno.ENXIO, errno.EPIPE}:
-                raise
             raise Left from None
 
     @property

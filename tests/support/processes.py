@@ -1,34 +1,47 @@
-"""Which processes work where: to see that a tool runs, and that nothing of it is left."""
+"""Helpers for tests with real processes: wait for a condition, find what carries a mark."""
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+BOUND_S = 15.0
 
-def commands_below(work: Path) -> dict[int, str]:
-    """pid -> command line of every process that works in ``work``."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if (entry / "cwd").resolve().is_relative_to(work.resolve()):
-                    line = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
-                    found[int(entry.name)] = line.decode(errors="replace").strip()
+
+def alive(pid: int) -> bool:
+    """Whether the process exists and is no zombie."""
+    try:
+        os.kill(pid, 0)
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state not in {"Z", "X"}
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Poll until ``condition`` holds; fails after a generous bound."""
+    end = time.monotonic() + BOUND_S
+    while not condition():
+        assert time.monotonic() < end, f"waited {BOUND_S} s in vain: {what}"
+        time.sleep(0.01)
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    """``wait_until`` on an event loop."""
+    end = time.monotonic() + BOUND_S
+    while not condition():
+        assert time.monotonic() < end, f"waited {BOUND_S} s in vain: {what}"
+        await asyncio.sleep(0.01)
+
+
+def pids_in(directory: Path) -> list[int]:
+    """The process ids that commands wrote to files called ``*.pid``."""
+    found = []
+    for path in directory.glob("*.pid"):
+        text = path.read_text().strip()
+        if text:
+            found.append(int(text))
     return found
-
-
-def pids_of(command: str, work: Path) -> list[int]:
-    """Processes below ``work`` with exactly this command line."""
-    return [pid for pid, line in commands_below(work).items() if line == command]
-
-
-def wait_for_process(command: str, agent: int) -> None:
-    """Wait until the agent's tool runs ``command``."""
-    work = Path(os.readlink(f"/proc/{agent}/cwd"))
-    deadline = time.monotonic() + 10
-    while not pids_of(command, work):
-        assert time.monotonic() < deadline, f"{command} never ran: {commands_below(work)}"
-        time.sleep(0.005)
