@@ -9,9 +9,9 @@ import pytest
 
 from tests.e2e.chat import IDLE, Chat, leave
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
-from tests.support.work_processes import pids_of, wait_for_process
 from tests.support.replies import Call, call, calls, say
 from tests.support.wire_facts import facts_of
+from tests.support.work_processes import pids_of, wait_for_process
 
 PROTOCOLS = [ANTHROPIC, OPENAI]
 

@@ -11,10 +11,10 @@ import pytest
 from tests.e2e.chat import IDLE, Chat, leave
 from tests.support.cli import AGENT, agent_env, run_agent
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
-from tests.support.work_processes import pids_of, wait_for_process
 from tests.support.pty_driver import Terminal
 from tests.support.replies import call, say
 from tests.support.wire_facts import facts_of
+from tests.support.work_processes import pids_of, wait_for_process
 
 PROTOCOLS = [ANTHROPIC, OPENAI]
 

@@ -14,9 +14,9 @@ import pytest
 from tests.e2e.one_shot import assert_one_line_error, check_sessions, one_shot, result_of
 from tests.support.cli import AGENT, Finished, Running, agent_env, run_agent, spawn_agent
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
-from tests.support.work_processes import pids_of, wait_for_process
 from tests.support.replies import Reply, call, say
 from tests.support.wire_facts import facts_of
+from tests.support.work_processes import pids_of, wait_for_process
 
 PROTOCOLS = [ANTHROPIC, OPENAI]
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
