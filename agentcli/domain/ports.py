@@ -14,6 +14,7 @@ from agentcli.domain.messages import (
     Message,
     ToolCall,
     ToolResult,
+    Usage,
     UserMessage,
 )
 from agentcli.domain.stream import StreamEvent
@@ -177,11 +178,20 @@ class SessionStore(Protocol):
         """
 
     async def record_end(
-        self, results: Sequence[ToolResult], outcome: Outcome, detail: str, partial: str
+        self,
+        results: Sequence[ToolResult],
+        outcome: Outcome,
+        detail: str,
+        partial: str,
+        *,
+        usage: Usage | None = None,
+        model: str = "",
     ) -> None:
         """Close a turn: results that balance the history, why it ended, what was seen of a reply.
 
-        ``partial`` is kept for display only (CAN-5).
+        ``partial`` is kept for display only (CAN-5). ``usage`` is what a request cost whose
+        reply did not become a message, ``model`` who made it (``provider/model``); ``None``
+        when there was no such request (COST-1).
         """
 
     async def tool_runs(self) -> Mapping[str, ToolRun]:

@@ -155,6 +155,14 @@ class Recorder:
             ),
         )
 
+    def partial_usage(self, db: sqlite3.Connection, model: str, usage: Usage) -> None:
+        """Tokens of a request whose reply was cut; ``model`` is ``provider/model`` or empty."""
+        cost_usd = None
+        if self._price is not None and model:
+            provider, name = model.split("/", 1) if "/" in model else ("", model)
+            cost_usd = self._price(AssistantMessage((), provider, name, usage=usage))
+        self.usage(db, (None, time.time(), "partial", model), usage, cost_usd)
+
     def running(self, db: sqlite3.Connection, call: ToolCall) -> None:
         """W2."""
         changed = db.execute(

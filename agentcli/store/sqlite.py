@@ -146,11 +146,27 @@ class SqliteStore:
         await self._write(lambda db: self._recorder.result(db, done, in_order))
 
     async def record_end(
-        self, results: Sequence[ToolResult], outcome: Outcome, detail: str, partial: str
+        self,
+        results: Sequence[ToolResult],
+        outcome: Outcome,
+        detail: str,
+        partial: str,
+        *,
+        usage: Usage | None = None,
+        model: str = "",
     ) -> None:
-        """Close a turn: balance, outcome, why, and what was seen of a cut reply (CAN-5)."""
+        """Close a turn: balance, outcome, why, and what was seen and spent on a cut reply.
+
+        The partial text is for display only (CAN-5), ``usage`` counts in the totals (COST-1).
+        """
         status = STATUS_OF_OUTCOME[outcome]
-        await self._write(lambda db: self._recorder.end(db, results, status, detail, partial))
+
+        def write(db: sqlite3.Connection) -> None:
+            if usage is not None:
+                self._recorder.partial_usage(db, model, usage)
+            self._recorder.end(db, results, status, detail, partial)
+
+        await self._write(write)
 
     async def record_crash(self, results: Sequence[ToolResult]) -> None:
         """Close a turn whose process died: the results that balance it (REC-1)."""

@@ -14,10 +14,11 @@ import pytest
 from agentcli.domain.errors import PersistenceError, SessionDamaged, StoreError
 from agentcli.domain.events import Outcome
 from agentcli.domain.history import History
-from agentcli.domain.messages import TextPart, ToolResult, Usage, UserMessage
+from agentcli.domain.messages import AssistantMessage, TextPart, ToolResult, Usage, UserMessage
 from agentcli.domain.ports import RecordedResult, RunStatus, SessionStore
 from agentcli.domain.session import SessionStatus
 from agentcli.domain.tools import RawOutputs, SessionState
+from agentcli.store.check import check
 from agentcli.store.files import read_session
 from agentcli.store.sqlite import SqliteStore
 from tests.store.sessions import (
@@ -106,7 +107,10 @@ def test_every_write_of_a_step_is_one_commit(tmp_path: Path) -> None:
         await count(store.record_result(RecordedResult(result("a")), [result("a"), result("b")]))
         await count(store.record_assistant(answer(), (), final=Outcome.DONE))
         await count(store.record_prompt(text("more")))
-        await count(store.record_end((), Outcome.CANCELLED, "by user", "half a sen"))
+        spent = Usage(7)
+        await count(
+            store.record_end((), Outcome.CANCELLED, "by user", "half", usage=spent, model="a/b")
+        )
         await store.aclose()
         assert counts == [1] * 9
 
@@ -251,6 +255,53 @@ def test_usage_adds_up_and_an_unknown_part_makes_the_cost_unknown(tmp_path: Path
         assert info.cost_usd == 1.0
         assert info.usage == Usage(20, 10, None, None, 3)
         await store.record_assistant(answer(), (), final=None)
+        assert (await store.info()).cost_usd is None
+        await store.aclose()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.spec("LOOP-6", "COST-1")
+def test_what_a_cut_reply_cost_counts(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        priced: list[AssistantMessage] = []
+
+        def price(message: AssistantMessage) -> float | None:
+            priced.append(message)
+            return 0.25 if message.usage.output_tokens is not None else None
+
+        store = SqliteStore.new(tmp_path / "s.db", await fresh(tmp_path).info(), price=price)
+        await store.record_prompt(text("hi"))
+        await store.record_assistant(answer(), (), final=None)
+        spent = Usage(100, 7, reasoning_tokens=2)
+        await store.record_end((), Outcome.ERROR, "dropped", "half", usage=spent, model="p/m/x")
+        assert (priced[-1].provider, priced[-1].model, priced[-1].usage) == ("p", "m/x", spent)
+        info = await store.info()
+        assert (info.usage, info.cost_usd) == (answer().usage + spent, 0.5)
+        rows = await store._read(
+            lambda db: db.execute("SELECT kind, model, message_seq FROM usage").fetchall()
+        )
+        assert rows == [("step", "scripted/m", 2), ("partial", "p/m/x", None)]
+        await store.record_end((), Outcome.CANCELLED, "", "")
+        assert (await store.info()).cost_usd == 0.5
+        await store.record_end((), Outcome.CANCELLED, "", "", usage=Usage(1), model="p/m")
+        assert ((await store.info()).usage.input_tokens, (await store.info()).cost_usd) == (
+            111,
+            None,
+        )
+        await store.aclose()
+        assert check(store.path) == []
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.spec("COST-1")
+def test_what_an_unnamed_model_cost_is_unknown(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        info = await fresh(tmp_path).info()
+        store = SqliteStore.new(tmp_path / "s.db", info, price=lambda _: 1.0)
+        await store.record_prompt(text("hi"))
+        await store.record_end((), Outcome.ERROR, "", "", usage=Usage(5, 5))
         assert (await store.info()).cost_usd is None
         await store.aclose()
 

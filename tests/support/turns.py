@@ -19,6 +19,7 @@ from agentcli.domain.messages import (
     StopReason,
     ToolCall,
     ToolResult,
+    Usage,
     UserMessage,
     user_text,
 )
@@ -62,6 +63,7 @@ class MemoryStore:
         self.runs: dict[str, ToolRun] = {}
         self.status: Outcome | str = "new"
         self.partials: list[str] = []
+        self.partial_usages: list[tuple[str, Usage]] = []
         self.commits: list[str] = []
         self.state: dict[str, Any] = {}
         self.fail_on: dict[str, Exception] = {}
@@ -118,11 +120,20 @@ class MemoryStore:
         await self._commit("result", change)
 
     async def record_end(
-        self, results: Sequence[ToolResult], outcome: Outcome, detail: str, partial: str
+        self,
+        results: Sequence[ToolResult],
+        outcome: Outcome,
+        detail: str,
+        partial: str,
+        *,
+        usage: Usage | None = None,
+        model: str = "",
     ) -> None:
         def change() -> None:
             self.disk.extend(results)
             self.status = outcome
+            if usage is not None:
+                self.partial_usages.append((model, usage))
             if partial:
                 self.partials.append(partial)
 
