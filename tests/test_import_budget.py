@@ -77,7 +77,7 @@ def test_one_shot_sends_its_request_before_it_imports_what_only_the_answer_needs
     with ModelServer(["hello"]) as server:
         found = modules(tmp_path, "connect", "run", "hi", env=agent_env(server))
         assert len(server.requests) == 1
-    unwanted = found & (HEAVY - {"httpx"} | {"mcp", "tomllib", "pathspec", "click"})
+    unwanted = found & (HEAVY - {"httpx"} | {"mcp", "tomllib", "click"})
     assert not unwanted
     tools = {name for name in found if name.startswith("agentcli.tools.")}
     assert tools <= {"agentcli.tools._registry"}
