@@ -7,7 +7,6 @@ tools come as data, the chosen provider by name.
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import sys
 import tempfile
@@ -175,6 +174,7 @@ async def _assemble(
         options.mode or settings.permission_mode,
         (*settings.allow, *options.allow),
         (*settings.deny, *options.deny),
+        settings.ask,
     )
     policy.own_directories = (settings.paths.config_dir, settings.paths.data_dir)
     workspace = Workspace(options.cwd, options.cwd, options.add_dirs)
@@ -217,14 +217,14 @@ async def _assemble(
 def choose_model(settings: Settings, name: str) -> tuple[Provider, ModelInfo]:
     """The provider and the model meant by ``provider/model`` or a bare name (``ConfigError``)."""
     provider_name, model_name = _models.resolve(name, settings.providers)
-    config = _registry.provider_config(provider_name, os.environ, settings.providers)
+    config = _registry.provider_config(provider_name, settings.env, settings.providers)
     model = model_info(settings, provider_name, model_name)
     return _registry.create(config), model
 
 
 def default_model(settings: Settings) -> str:
     """The configured model, else the first provider with a key, else ``offline`` (CLI-10)."""
-    return settings.model or _registry.default_model(os.environ, settings.providers)
+    return settings.model or _registry.default_model(settings.env, settings.providers)
 
 
 def model_info(settings: Settings, provider: str, name: str) -> ModelInfo:

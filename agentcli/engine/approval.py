@@ -1,6 +1,6 @@
 """The policy: may this call run, must a person be asked, or is it refused? Pure (SEC-3).
 
-Order: deny rules, plan mode, protected places, ``yolo``, allow rules and grants of this
+Order: deny rules, plan mode, protected places, ask rules, ``yolo``, allow rules and grants of this
 session, what the mode makes free; everything else asks.
 """
 
@@ -56,13 +56,21 @@ class Policy:
     mode: PermissionMode = PermissionMode.DEFAULT
     allow: tuple[Rule, ...] = ()
     deny: tuple[Rule, ...] = ()
+    ask: tuple[Rule, ...] = ()
     own_directories: tuple[Path, ...] = ()
     granted: list[Rule] = field(default_factory=list)
 
     @classmethod
-    def from_texts(cls, mode: PermissionMode, allow: Sequence[str], deny: Sequence[str]) -> Policy:
+    def from_texts(
+        cls,
+        mode: PermissionMode,
+        allow: Sequence[str],
+        deny: Sequence[str],
+        ask: Sequence[str] = (),
+    ) -> Policy:
         """A policy of rules as a person writes them; raises ``UsageError``."""
-        return cls(mode, tuple(map(parse_rule, allow)), tuple(map(parse_rule, deny)))
+        allowed, denied, asked = (tuple(map(parse_rule, texts)) for texts in (allow, deny, ask))
+        return cls(mode, allowed, denied, asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +86,7 @@ class CallFacts:
 def decide(facts: CallFacts, policy: Policy) -> Decision:
     """The decision for one call: the first of the checks below that has an opinion."""
     judged = _Judged(facts, policy, subject_of(facts), effect_of(facts))
-    for check in (_by_deny_rule, _by_plan_mode, _by_protection, _by_yolo, _by_allow_rule, _by_mode):
+    for check in _CHECKS:
         if decision := check(judged):
             return decision
     reason = "it runs a command" if judged.effect is Effect.EXEC else "it changes files"
@@ -99,6 +107,14 @@ class _Judged:
 def _by_deny_rule(judged: _Judged) -> Decision | None:
     rule = first(judged.policy.deny, judged.subject, whole=False)
     return judged.because(Answer.DENY, f"denied by the rule {rule}", rule) if rule else None
+
+
+def _by_ask_rule(judged: _Judged) -> Decision | None:
+    """Asks whatever the mode and the other rules allow, until this session was granted it."""
+    rule = first(judged.policy.ask, judged.subject, whole=False)
+    if rule is None or first(judged.policy.granted, judged.subject, whole=True):
+        return None
+    return judged.because(Answer.ASK, f"asked for by the rule {rule}", rule)
 
 
 def _by_plan_mode(judged: _Judged) -> Decision | None:
@@ -138,6 +154,17 @@ def _by_mode(judged: _Judged) -> Decision | None:
             return judged.because(Answer.ASK, f"{path} is outside the workspace")
     what = "reads" if judged.effect is Effect.READ else "edits"
     return judged.because(Answer.ALLOW, f"{what} inside the workspace are free")
+
+
+_CHECKS = (
+    _by_deny_rule,
+    _by_plan_mode,
+    _by_protection,
+    _by_ask_rule,
+    _by_yolo,
+    _by_allow_rule,
+    _by_mode,
+)
 
 
 def effect_of(facts: CallFacts) -> Effect:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import platform
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,10 +59,11 @@ def build_system_prompt(parts: PromptParts) -> str:
 
 def _environment(parts: PromptParts) -> str:
     git = "a git repository" if parts.is_git else "not a git repository"
+    system = os.uname()
     return (
         "Environment\n"
         f"- Working directory: {parts.cwd} ({git})\n"
-        f"- System: {platform.system()} {platform.machine()}\n"
+        f"- System: {system.sysname} {system.machine}\n"
         f"- Date: {parts.date}"
     )
 

@@ -20,6 +20,7 @@ from agentcli.engine.approval import (
     session_rule,
     subject_of,
 )
+from agentcli.engine.rules import Rule
 
 ALLOW, ASK, DENY = Answer.ALLOW, Answer.ASK, Answer.DENY
 
@@ -253,3 +254,15 @@ def test_yes_for_the_session_to_a_fetch_covers_its_host(workspace: Workspace) ->
     policy.granted[:] = [session_rule(fetch("http://["), policy)]
     assert decide(fetch("https://a.example/y"), policy).answer is ASK
     assert decide(fetch("http://["), policy).answer is ASK
+
+
+@pytest.mark.spec("SEC-3")
+def test_an_ask_rule_asks_in_every_mode_until_the_session_was_granted_it(
+    workspace: Workspace,
+) -> None:
+    policy = Policy.from_texts(Mode.YOLO, ["bash"], [], ["bash(git push *)"])
+    assert decide(command(workspace, "git push origin main"), policy).answer is Answer.ASK
+    assert decide(command(workspace, "make && git push origin main"), policy).answer is Answer.ASK
+    assert decide(command(workspace, "git status"), policy).answer is Answer.ALLOW
+    policy.granted.append(Rule("bash", "git push origin main"))
+    assert decide(command(workspace, "git push origin main"), policy).answer is Answer.ALLOW

@@ -1,0 +1,246 @@
+"""Settings and options become a session, with every real part in its place."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcli.app.compose import SessionOptions, list_sessions, open_session
+from agentcli.app.session import Session
+from agentcli.config.paths import Paths
+from agentcli.config.settings import Settings, load_settings
+from agentcli.domain.cancel import CancelReason
+from agentcli.domain.errors import ConfigError, SessionLocked, SessionNotFound, UsageError
+from agentcli.domain.events import Outcome, Prompt
+from agentcli.domain.messages import user_text
+from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
+from agentcli.domain.settings import PermissionMode
+from tests.support.cli import agent_env
+from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
+from tests.support.replies import Call, Reply, Text
+
+PROTOCOLS = [ANTHROPIC, OPENAI]
+
+
+class Nobody:
+    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+        return ApprovalAnswer(Verdict.UNATTENDED)
+
+
+def settings_for(server: ModelServer | None = None, protocol: str = ANTHROPIC) -> Settings:
+    env = agent_env(server, protocol)
+    return load_settings(Paths.from_env(env), env)
+
+
+def options(cwd: Path, **more: Any) -> SessionOptions:
+    return SessionOptions(cwd=cwd, **more)
+
+
+def in_session(
+    settings: Settings, wanted: SessionOptions, body: Callable[[Session], Awaitable[Any]]
+) -> Any:
+    async def run() -> Any:
+        session = await open_session(settings, wanted, Nobody())
+        try:
+            return await body(session)
+        finally:
+            await session.aclose()
+
+    return asyncio.run(run())
+
+
+def say(text: str) -> Callable[[Session], Awaitable[Any]]:
+    async def body(session: Session) -> Any:
+        return await session.run(Prompt(user_text(text))), session.id
+
+    return body
+
+
+@pytest.mark.spec("CTX-2", "LOOP-3")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_prefix_of_a_request_is_the_same_from_step_to_step(
+    tmp_path: Path, protocol: str
+) -> None:
+    (tmp_path / "a.txt").write_text("content\n")
+    script = [
+        Reply(blocks=(Text("looking"), Call("read_file", {"path": "a.txt"}))),
+        Reply(blocks=(Call("read_file", {"path": "a.txt"}), Call("list_directory", {}))),
+        "done",
+        "again",
+    ]
+    with ModelServer(script) as server:
+
+        async def body(session: Session) -> None:
+            assert (await session.run(Prompt(user_text("go")))).outcome is Outcome.DONE
+            await session.run(Prompt(user_text("more")))
+
+        in_session(settings_for(server, protocol), options(tmp_path), body)
+        assert not server.violations
+        bodies = [recorded.body for recorded in server.requests]
+    assert len(bodies) == 4
+    assert len(json.dumps(bodies[0])) < 20_000
+    for name in ("system", "tools", "model"):
+        assert len({json.dumps(body.get(name)) for body in bodies}) == 1
+    for earlier, later in zip(bodies, bodies[1:], strict=False):
+        before = [without_marks(message) for message in earlier["messages"]]
+        after = [without_marks(message) for message in later["messages"]]
+        assert after[: len(before)] == before
+
+
+def without_marks(message: Any) -> Any:
+    """A message without its cache breakpoint, which moves on by design."""
+    if isinstance(message, dict):
+        return {k: without_marks(v) for k, v in message.items() if k != "cache_control"}
+    return [without_marks(item) for item in message] if isinstance(message, list) else message
+
+
+@pytest.mark.spec("CTX-1")
+def test_agents_md_reaches_the_model_and_nothing_else_of_the_repository(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("Always greet the moon.")
+    (tmp_path / ".agentcli").mkdir()
+    (tmp_path / ".agentcli/config.toml").write_text('model = "offline/assistant"')
+    with ModelServer(["x"]) as server:
+        in_session(settings_for(server), options(tmp_path), say("hi"))
+        system = json.dumps(server.requests[0].body["system"])
+    assert "greet the moon" in system
+
+
+@pytest.mark.spec("REC-4")
+@pytest.mark.parametrize("interactive", [True, False])
+def test_only_the_chat_takes_up_an_interrupted_session_by_itself(
+    tmp_path: Path, interactive: bool
+) -> None:
+    with ModelServer(["never read", "x", "y", "z"]) as server:
+        settings = settings_for(server)
+
+        async def cut(session: Session) -> str:
+            session.add_listener(
+                lambda event: (
+                    session.interrupt(CancelReason.USER) if event.type == "step_start" else None
+                )
+            )
+            assert (await session.run(Prompt(user_text("do it")))).outcome is Outcome.CANCELLED
+            return session.id
+
+        first = in_session(settings, options(tmp_path), cut)
+
+        async def look(session: Session) -> tuple[str, bool]:
+            return session.id, session.resumed is not None
+
+        second, resumed = in_session(settings, options(tmp_path, interactive=interactive), look)
+        assert (second == first, resumed) == (interactive, interactive)
+        fresh, _ = in_session(settings, options(tmp_path, interactive=True, new=True), look)
+        assert fresh != first
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        other, _ = in_session(settings, options(elsewhere, interactive=True), look)
+        assert other != first
+
+
+def test_a_session_is_continued_by_its_directory_its_id_or_its_name(tmp_path: Path) -> None:
+    with ModelServer(["one", "two", "three", "four"]) as server:
+        settings = settings_for(server)
+        _, first = in_session(settings, options(tmp_path), say("hello there"))
+        for wanted in (
+            options(tmp_path, continue_latest=True),
+            options(tmp_path, resume=first[:13]),
+            options(tmp_path, resume="hello there"),
+        ):
+            _, found = in_session(settings, wanted, say("more"))
+            assert found == first
+        assert len(server.requests[-1].messages) == 7
+        with pytest.raises(SessionNotFound):
+            in_session(settings, options(tmp_path, resume="nothing like it"), say("x"))
+        (tmp_path / "sub").mkdir()
+        with pytest.raises(SessionNotFound):
+            in_session(settings, options(tmp_path / "sub", continue_latest=True), say("x"))
+
+
+@pytest.mark.spec("REC-6")
+def test_a_session_that_is_open_can_be_forked_but_not_opened_twice(tmp_path: Path) -> None:
+    with ModelServer(["one", "two", "three"]) as server:
+        settings = settings_for(server)
+
+        async def body(session: Session) -> None:
+            await session.run(Prompt(user_text("hi")))
+            with pytest.raises(SessionLocked):
+                await open_session(settings, options(tmp_path, resume=session.id), Nobody())
+            copy = await open_session(
+                settings, options(tmp_path, resume=session.id, fork=True), Nobody()
+            )
+            try:
+                assert copy.id != session.id
+                await copy.run(Prompt(user_text("in the copy")))
+                assert len(copy.history) == 4
+            finally:
+                await copy.aclose()
+            assert len(session.history) == 2
+
+        in_session(settings, options(tmp_path), body)
+
+
+def test_nothing_is_left_of_a_run_without_a_session(tmp_path: Path) -> None:
+    with ModelServer(["one"]) as server:
+        settings = settings_for(server)
+        in_session(settings, options(tmp_path, no_session=True), say("hi"))
+        assert asyncio.run(list_sessions(settings)) == []
+    assert (
+        not list(settings.paths.sessions_dir.glob("*"))
+        if settings.paths.sessions_dir.exists()
+        else True
+    )
+
+
+@pytest.mark.spec("CLI-10")
+def test_without_a_key_the_offline_assistant_answers(tmp_path: Path) -> None:
+    (summary, _) = in_session(settings_for(), options(tmp_path), say("who are you?"))
+    assert "not a language model" in summary.text
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error"),
+    [
+        ({"model": "nosuch/model"}, ConfigError),
+        ({"tools": ("nosuch",)}, UsageError),
+        ({"allow": ("bash(",)}, UsageError),
+    ],
+)
+def test_what_cannot_be_is_an_error_before_anything_is_written(
+    tmp_path: Path, wanted: dict[str, Any], error: type[Exception]
+) -> None:
+    settings = settings_for()
+    with pytest.raises(error):
+        in_session(settings, options(tmp_path, **wanted), say("hi"))
+    assert not settings.paths.sessions_dir.exists()
+
+
+@pytest.mark.spec("SEC-8")
+def test_a_command_sees_no_key_not_even_of_the_users_own_provider(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_SERVER_PASS", "canary-value-1")
+    with ModelServer([Reply(blocks=(Call("bash", {"command": "env"}),)), "done"]) as server:
+        env = agent_env(server)
+        paths = Paths.from_env(env)
+        paths.config_dir.mkdir(parents=True, exist_ok=True)
+        paths.config_file.write_text(
+            f'[providers.mine]\nkind = "openai"\nbase_url = "{server.base_url(OPENAI)}"\n'
+            'api_key_env = "MY_SERVER_PASS"\n'
+        )
+        monkeypatch.setenv("ANTHROPIC_API_KEY", env["ANTHROPIC_API_KEY"])
+        settings = load_settings(paths, {**os.environ, **env})
+        in_session(
+            settings,
+            options(tmp_path, model="mine/some-model", mode=PermissionMode.YOLO),
+            say("show me"),
+        )
+        sent = json.dumps(server.requests[1].body)
+    assert "PATH=" in sent
+    assert "canary-value-1" not in sent
+    assert env["ANTHROPIC_API_KEY"] not in sent
