@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import ErrorKind, ProviderError, TurnCancelled
 from agentcli.domain.events import AgentEvent, CallForming, RetryWait, TextChunk, ThinkingChunk
-from agentcli.domain.messages import AssistantMessage, StopReason, user_text
+from agentcli.domain.messages import AssistantMessage, StopReason, Usage, user_text
 from agentcli.domain.ports import Effort, ModelRequest, Provider
 from agentcli.domain.stream import (
     StreamEnd,
@@ -71,6 +71,11 @@ class Sampler:
     def partial_text(self) -> str:
         """Visible text of the last reply, until ``forget`` says that it is stored (CAN-5)."""
         return self.assembler.text if self.assembler is not None else ""
+
+    @property
+    def partial_usage(self) -> Usage:
+        """Tokens reported of a reply that was cut: it costs all the same (COST-1)."""
+        return self.assembler.usage if self.assembler is not None else Usage()
 
     def forget(self) -> None:
         """The last reply is durable."""

@@ -266,7 +266,17 @@ class Turn:
         runs = await it.store.tool_runs() if pending else {}
         details = self._calls.details
         results = repair_results(pending, runs, reason, details)
-        await it.store.record_end(results, outcome, detail, partial)
+        spent = self._sampler.partial_usage
+        await it.store.record_end(
+            results,
+            outcome,
+            detail,
+            partial,
+            usage=spent if spent.is_known else None,
+            model=it.model.id,
+        )
+        self._usage += spent
+        self._sampler.forget()
         for result in results:
             it.history.append(result)
         for call, result in zip(pending, results, strict=True):

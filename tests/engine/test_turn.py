@@ -363,3 +363,15 @@ def test_call_ids_used_before_are_made_unique() -> None:
     assert run(world.run()).outcome is Outcome.DONE
     ids = [result.call_id for result in world.results]
     assert len(set(ids)) == 2
+
+
+@pytest.mark.spec("LOOP-6", "COST-1")
+def test_what_a_cut_reply_has_cost_counts() -> None:
+    broken = [
+        UsageReport(Usage(input_tokens=40)),
+        TextDelta(0, "half"),
+        ProviderError("reset", kind=ErrorKind.NETWORK),
+    ]
+    world = World(PlayedProvider(broken))
+    assert run(world.run()).usage == Usage(input_tokens=40)
+    assert world.store.partial_usages == [("test/model", Usage(input_tokens=40))]
