@@ -19,6 +19,7 @@ _agentcli_complete() {
           'sessions/show') where='sessions/show' ;;
           'sessions/search') where='sessions/search' ;;
           'sessions/export') where='sessions/export' ;;
+          'sessions/fork') where='sessions/fork' ;;
           'sessions/rename') where='sessions/rename' ;;
           'sessions/delete') where='sessions/delete' ;;
           'sessions/check') where='sessions/check' ;;
@@ -92,6 +93,7 @@ _agentcli_complete() {
     'sessions/search --limit') COMPREPLY=(); return ;;
     'sessions/export --format') COMPREPLY=($(compgen -W "json md html" -- "$current")); return ;;
     'sessions/export -o'|'sessions/export --output') COMPREPLY=($(compgen -f -- "$current")); return ;;
+    'sessions/fork --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'sessions/check --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'models --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'config/show --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
@@ -111,7 +113,7 @@ _agentcli_complete() {
       commands='' ;;
     'sessions')
       options='--help -h'
-      commands='list show search export rename delete check repair reindex' ;;
+      commands='list show search export fork rename delete check repair reindex' ;;
     'sessions/list')
       options='--format --limit --here --help -h'
       commands='' ;;
@@ -123,6 +125,9 @@ _agentcli_complete() {
       commands='' ;;
     'sessions/export')
       options='--format -o --output --help -h'
+      commands='' ;;
+    'sessions/fork')
+      options='--format --help -h'
       commands='' ;;
     'sessions/rename')
       options='--help -h'

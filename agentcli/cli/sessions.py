@@ -62,6 +62,10 @@ class ExportOptions(IdArgument):
     ] = None
 
 
+class ForkOptions(FormatOption, IdArgument):
+    """Options of ``fork``."""
+
+
 class RenameOptions(IdArgument):
     """Options of ``rename``."""
 
@@ -165,6 +169,19 @@ def _exported(loaded: LoadedSession, export_format: str) -> str:
     write = export.export_markdown if export_format == "md" else export.export_html
     text = write(loaded)
     return text if text.endswith("\n") else text + "\n"
+
+
+def fork(options: ForkOptions) -> int:
+    """Copy a session; prints the id of the copy."""
+    as_json = options.as_json
+    files = _files()
+    source = files.resolve(options.id)
+    copy = files.fork(source)
+    if as_json:
+        print_json({"id": copy, "parent_id": source})
+    else:
+        write_out(copy + "\n")
+    return 0
 
 
 def rename(options: RenameOptions) -> int:
@@ -291,6 +308,12 @@ add_command(APP, Spec("show", "Print a session to read it."), ShowOptions, show)
 add_command(APP, Spec("search", "Find text in all sessions."), SearchOptions, search)
 add_command(
     APP, Spec("export", "Write a session as JSON, Markdown or HTML."), ExportOptions, export_
+)
+add_command(
+    APP,
+    Spec("fork", "Copy a session, also one in use; prints the id of the copy."),
+    ForkOptions,
+    fork,
 )
 add_command(APP, Spec("rename", "Give a session a name."), RenameOptions, rename)
 add_command(APP, Spec("delete", "Remove sessions for good."), DeleteOptions, delete)

@@ -31,8 +31,9 @@ T = TypeVar("T")
 
 BUSY_TIMEOUT_S = 5.0
 WAL_LIMIT_BYTES = 4 * 1024 * 1024
-_WAL_MARK = b"\x02\x02"  # https://sqlite.org/fileformat2.html#file_format_version_numbers
-_WAL_MARK_OFFSET = 18
+WAL_MARK = b"\x02\x02"  # https://sqlite.org/fileformat2.html#file_format_version_numbers
+ROLLBACK_MARK = b"\x01\x01"
+WAL_MARK_OFFSET = 18
 
 
 class SessionFile:
@@ -64,7 +65,7 @@ class SessionFile:
             self._lock = WriterLock.acquire(self.path)
             try:
                 result = _build(temporary, fill)
-                os.pwrite(descriptor, _WAL_MARK, _WAL_MARK_OFFSET)
+                os.pwrite(descriptor, WAL_MARK, WAL_MARK_OFFSET)
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)

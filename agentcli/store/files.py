@@ -122,6 +122,17 @@ class SessionFiles:
                 raise _ambiguous(wanted, found)
         raise SessionNotFound(f"no session is called {wanted!r}", "see: agent sessions list")
 
+    def fork(self, session_id: str) -> str:
+        """A complete copy of a session, also of one that is in use; the id of the copy.
+
+        Raises ``SessionNotFound``, ``SessionDamaged``, ``SessionTooNew`` or ``PersistenceError``.
+        """
+        from agentcli.store._fork import fork
+
+        source, new_id = self.path_of(session_id), self.new_id()
+        fork(source, self.path_of(new_id))
+        return new_id
+
     def delete(self, session_id: str) -> None:
         """Remove a session with everything beside it; raises ``SessionLocked`` while it is open."""
         path = self.path_of(session_id)
@@ -169,7 +180,7 @@ class SessionFiles:
 
     def _sweep(self) -> None:
         oldest = time.time() - LEFTOVER_AGE_S
-        for path in (*self.directory.glob(".*.new"), *self.directory.glob(".repair-*")):
+        for path in (*self.directory.glob(".*.new*"), *self.directory.glob(".repair-*")):
             with contextlib.suppress(OSError):
                 if path.stat().st_mtime > oldest:
                     continue

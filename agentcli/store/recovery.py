@@ -11,7 +11,7 @@ from agentcli.domain.history import History, RepairReason, repair_results
 from agentcli.domain.messages import ToolResult
 from agentcli.domain.session import LoadedSession, SessionStatus
 from agentcli.store._faults import damaged
-from agentcli.store.sqlite import SqliteStore
+from agentcli.store.sqlite import CRASH_DETAIL, SqliteStore
 
 
 async def recover(store: SqliteStore) -> tuple[LoadedSession, tuple[ToolResult, ...]]:
@@ -29,7 +29,8 @@ async def recover(store: SqliteStore) -> tuple[LoadedSession, tuple[ToolResult, 
     if not history.pending and not (crashed and await _is_news(store)):
         return loaded, ()
     results = repair_results(history.pending, loaded.runs, RepairReason.CRASHED)
-    await store.record_crash(results)
+    detail = loaded.info.detail if crashed else ""
+    await store.record_crash(results, detail or CRASH_DETAIL)
     return await store.load(), results
 
 

@@ -168,10 +168,10 @@ class SqliteStore:
 
         await self._write(write)
 
-    async def record_crash(self, results: Sequence[ToolResult]) -> None:
+    async def record_crash(self, results: Sequence[ToolResult], detail: str = CRASH_DETAIL) -> None:
         """Close a turn whose process died: the results that balance it (REC-1)."""
         status = SessionStatus.CRASHED
-        await self._write(lambda db: self._recorder.end(db, results, status, CRASH_DETAIL, ""))
+        await self._write(lambda db: self._recorder.end(db, results, status, detail, ""))
 
     async def add_note(self, kind: str, text: str) -> None:
         """Keep something to show that is never sent to the model."""

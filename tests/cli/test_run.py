@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from agentcli.store.files import SessionFiles
 from tests.support.cli import AGENT, agent_env, run_agent, spawn_agent
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
 from tests.support.replies import Call, call, calls, fails, say
@@ -343,7 +342,6 @@ def test_one_shot_resumes_only_when_asked(work: Path) -> None:
 
 
 @pytest.mark.spec("CLI-3")
-@pytest.mark.skipif(not hasattr(SessionFiles, "fork"), reason="the store cannot fork yet")
 def test_a_fork_goes_on_in_a_copy(work: Path) -> None:
     with ModelServer(default=say("ok")) as server:
         env = agent_env(server)

@@ -98,6 +98,35 @@ def test_rename_gives_a_name_to_find_it_by(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("CLI-8")
+def test_fork_prints_the_id_of_a_copy(tmp_path: Path) -> None:
+    first = ask("a question", tmp_path)
+    done = run_agent("sessions", "fork", first[-8:])
+    assert (done.code, done.stderr) == (0, "")
+    second = done.stdout.strip()
+    as_json = json.loads(run_agent("sessions", "fork", second, "--format", "json").stdout)
+    assert as_json["parent_id"] == second
+    assert [entry["id"] for entry in listed()] == [as_json["id"], second, first]
+    exports = [
+        json.loads(run_agent("sessions", "export", name).stdout)["messages"]
+        for name in (first, second, as_json["id"])
+    ]
+    assert exports[0] == exports[1] == exports[2]
+    assert run_agent("sessions", "check").code == 0
+
+
+@pytest.mark.spec("CLI-8", "REC-7")
+def test_a_damaged_session_is_not_forked(tmp_path: Path, home: Path) -> None:
+    session_id = ask("a question", tmp_path)
+    file = database(home, session_id)
+    file.write_bytes(file.read_bytes()[:5000])
+    done = run_agent("sessions", "fork", session_id)
+    assert done.code != 0
+    assert done.stdout == ""
+    assert f"agent sessions repair {session_id}" in done.stderr
+    assert list(file.parent.glob("*.db")) == [file]
+
+
+@pytest.mark.spec("CLI-8")
 def test_delete_asks_or_needs_yes(tmp_path: Path, home: Path) -> None:
     session_id = ask("a question", tmp_path)
     refused = run_agent("sessions", "delete", session_id)
@@ -139,7 +168,7 @@ def test_search_finds_text_and_reindex_makes_the_index_anew(tmp_path: Path, home
 
 
 @pytest.mark.spec("CLI-8")
-@pytest.mark.parametrize("command", ["show", "export", "delete", "check", "repair"])
+@pytest.mark.parametrize("command", ["show", "export", "fork", "delete", "check", "repair"])
 def test_a_session_that_is_not_there_is_one_line_and_exit_code_2(command: str) -> None:
     done = run_agent("sessions", command, "nothing")
     assert done.code == 2

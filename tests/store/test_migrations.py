@@ -17,7 +17,7 @@ from agentcli.domain.session import SessionStatus
 from agentcli.store import _migrations
 from agentcli.store._schema import APPLICATION_ID, SCHEMA_VERSION, TABLE_NAMES, TABLES
 from agentcli.store.check import check
-from agentcli.store.files import read_info, read_session
+from agentcli.store.files import SessionFiles, read_info, read_session
 from agentcli.store.recovery import recover
 from agentcli.store.sqlite import SqliteStore
 from tests.store.sessions import finished_session, text
@@ -169,3 +169,13 @@ def test_a_migrated_session_goes_on(path: Path) -> None:
 
     asyncio.run(scenario())
     assert check(path) == []
+
+
+def test_a_fork_of_an_older_version_is_of_this_one_and_leaves_the_old_file(path: Path) -> None:
+    before = path.read_bytes()
+    files = SessionFiles(path.parent, path.parent.parent / "catalogue.db")
+    copy = files.path_of(files.fork(path.stem))
+    assert check(copy) == []
+    assert path.read_bytes() == before
+    assert read_session(copy).messages == read_session(path).messages
+    assert {item.name for item in path.parent.iterdir()} == {path.name, copy.name}
