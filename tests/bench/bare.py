@@ -1,3 +1,4 @@
+# ruff: noqa: E402 - httpx has to be told to leave its command line out before it is imported
 """The floor: the least a program must do that answers one prompt and loses nothing.
 
 asyncio, sqlite3 (WAL, synchronous=FULL) and httpx without its command line: commit the prompt,

@@ -1,6 +1,7 @@
-"""Figures of the store: run by hand, ``python tests/bench/bench_store.py [DIRECTORY]``.
+"""Figures of the store: run by hand, ``python -m tests.bench.bench_store [RUNS]``.
 
-Ratios are against plain ``sqlite3`` (WAL, ``synchronous=FULL``) in the same run; medians of 10.
+Ratios are against plain ``sqlite3`` (WAL, ``synchronous=FULL``) in the same run. The files are
+made where temporary files go (``TMPDIR``).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from agentcli.domain.events import Outcome
@@ -21,8 +22,7 @@ from agentcli.domain.ports import RecordedResult
 from agentcli.domain.session import SessionInfo, SessionStatus
 from agentcli.store.files import SessionFiles, new_session_id
 from agentcli.store.sqlite import SqliteStore
-
-ROUNDS = 10
+from tests.bench.table import Row, show
 
 
 def fresh(directory: Path) -> SqliteStore:
@@ -32,8 +32,8 @@ def fresh(directory: Path) -> SqliteStore:
     return SqliteStore.new(directory / f"{name}.db", info)
 
 
-def median_ms(run: Callable[[], float]) -> float:
-    return statistics.median(run() for _ in range(ROUNDS)) * 1000
+def median_ms(run: Callable[[], float], rounds: int) -> float:
+    return statistics.median(run() for _ in range(rounds)) * 1000
 
 
 def timed(action: Callable[[], object]) -> float:
@@ -113,31 +113,32 @@ async def open_and_load(path: Path) -> None:
     await store.aclose()
 
 
-def main() -> None:
-    root = Path(tempfile.mkdtemp(dir=sys.argv[1] if len(sys.argv) > 1 else None))
+def rows(rounds: int) -> Iterator[Row]:
+    """The figures of the store, in a directory of its own."""
+    root = Path(tempfile.mkdtemp())
     try:
-        base_new = median_ms(lambda: plain_first_prompt(root))
-        base = median_ms(lambda: plain_commit(root))
-        print(f"plain sqlite3: first prompt {base_new:.2f} ms, commit {base:.2f} ms")
-        rounds = [asyncio.run(writes(root / "writes")) for _ in range(ROUNDS)]
-        for name in rounds[0]:
-            value = statistics.median(times[name] for times in rounds) * 1000
+        base_new = median_ms(lambda: plain_first_prompt(root), rounds)
+        base = median_ms(lambda: plain_commit(root), rounds)
+        taken = [asyncio.run(writes(root / "writes")) for _ in range(rounds)]
+        for name in taken[0]:
+            value = statistics.median(times[name] for times in taken) * 1000
             against = base_new if name.startswith("W0") else base
-            print(f"{name:28} {value:7.2f} ms  {value / against:5.1f} x plain")
+            yield Row(f"store: {name} / plain sqlite3", value, "ms", against)
         path = asyncio.run(long_session(root / "long", 10_000))
-        value = median_ms(lambda: timed(lambda: asyncio.run(open_and_load(path))))
-        print(f"{'open 10,000 messages':28} {value:7.2f} ms  (at most 500)")
+        value = median_ms(lambda: timed(lambda: asyncio.run(open_and_load(path))), rounds)
+        yield Row("open a session of 10,000 messages", value, "ms", target=500)
         template = asyncio.run(long_session(root / "short", 2)).read_bytes()
         files = SessionFiles(root / "many", root / "catalogue.db")
         files.directory.mkdir()
         for _ in range(5_000):
             files.path_of(files.new_id()).write_bytes(template)
-        print(f"{'list 5,000, no catalogue':28} {timed(files.list) * 1000:7.2f} ms")
-        value = median_ms(lambda: timed(files.list))
-        print(f"{'list 5,000 sessions':28} {value:7.2f} ms  (at most 300)")
+        yield Row("list 5,000 sessions, catalogue lost", timed(files.list) * 1000, "ms")
+        yield Row(
+            "list 5,000 sessions", median_ms(lambda: timed(files.list), rounds), "ms", target=300
+        )
     finally:
         shutil.rmtree(root)
 
 
 if __name__ == "__main__":
-    main()
+    show(rows(int(sys.argv[1]) if len(sys.argv) > 1 else 10))

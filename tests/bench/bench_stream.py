@@ -1,0 +1,74 @@
+"""Long replies: to a pipe and to the chat's Markdown, cost per chunk, memory.
+
+Run: python -m tests.bench.bench_stream [RUNS]
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+
+from tests.bench.measure import HERE, Sample, environment, fresh_home, in_turn, median, run_once
+from tests.bench.measure import service as model_service
+from tests.bench.service import chunk
+from tests.bench.table import Row, show
+from tests.bench.terminal import AGENT, PROMPT, FastTerminal
+
+_numbers = itertools.count()
+
+
+def compare(chunks: int, runs: int) -> tuple[list[Sample], list[Sample]]:
+    """The same reply by the agent and by the floor, to a pipe, in turn."""
+    with model_service(chunks) as port, fresh_home() as home:
+        env = environment(home, port)
+        url = f"http://127.0.0.1:{port}"
+
+        def bare() -> Sample:
+            db = home / f"bare{next(_numbers)}.db"
+            return run_once([sys.executable, str(HERE / "bare.py"), url, str(db)], env, port=port)
+
+        def agent() -> Sample:
+            return run_once([*AGENT, "run", "hi"], env, port=port)
+
+        samples = in_turn(runs, agent=agent, bare=bare)
+    return samples["agent"], samples["bare"]
+
+
+def _in_chat(runs: int, chunks: int) -> tuple[float, float]:
+    """Seconds from exec to the end of the reply at a PTY: the chat, the floor."""
+    chat, bare = [], []
+    with model_service(chunks) as port, fresh_home() as home:
+        env = environment(home, port)
+        url = f"http://127.0.0.1:{port}"
+        for _ in range(runs):
+            with FastTerminal([*AGENT, "--new", "hi"], env, home) as terminal:
+                chat.append(terminal.wait(PROMPT) - terminal.began)
+            db = home / f"bare{next(_numbers)}.db"
+            began = time.perf_counter()
+            run_once([sys.executable, str(HERE / "bare.py"), url, str(db)], env, tty=True)
+            bare.append(time.perf_counter() - began)
+    return statistics.median(chat), statistics.median(bare)
+
+
+def rows(runs: int) -> Iterator[Row]:
+    """The figures of long replies."""
+    agent, bare = compare(20_000, runs)
+    wall = median(agent, "wall_s")
+    yield Row("20,000 chunks to a pipe / floor", wall, "s", median(bare, "wall_s"), 1.4)
+    chat, floor = _in_chat(max(3, runs // 2), 20_000)
+    yield Row("20,000 chunks as Markdown in the chat / floor", chat, "s", floor, 3.0)
+    few = max(3, runs // 3)
+    short = {n: compare(n, few)[0] for n in (8, 10_000, 100_000)}
+    start = median(short[8], "wall_s")
+    costs = {n: (median(short[n], "wall_s") - start) / n * 1e6 for n in (10_000, 100_000)}
+    yield Row("cost per chunk, 100,000 / 10,000", costs[100_000], "us", costs[10_000], 1.2)
+    grown = median(short[100_000], "peak_mb") - median(short[8], "peak_mb")
+    text_mb = sum(len(chunk(n)) for n in range(100_000)) / 2**20
+    yield Row("memory growth at 100,000 chunks / text", grown, "MB", text_mb, 3.0)
+
+
+if __name__ == "__main__":
+    show(rows(int(sys.argv[1]) if len(sys.argv) > 1 else 10))
