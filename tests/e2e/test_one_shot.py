@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.store.files import SessionFiles
 from tests.e2e.one_shot import assert_one_line_error, one_shot, result_of
 from tests.support.cli import agent_env, run_agent
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
@@ -218,7 +217,6 @@ def test_run_resumes_only_when_asked(model_server: ModelServer, tmp_path: Path) 
     assert "fourth" in prompts(model_server)
 
 
-@pytest.mark.skipif(not hasattr(SessionFiles, "fork"), reason="no forking in this version")
 @pytest.mark.spec("CLI-3")
 def test_a_fork_leaves_the_session_as_it_is(model_server: ModelServer, tmp_path: Path) -> None:
     model_server.add("one", "two")
