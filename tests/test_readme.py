@@ -163,7 +163,9 @@ def test_every_slash_command_is_listed() -> None:
 
 
 def test_the_files_it_links_to_exist_and_nothing_is_fetched_for_the_picture() -> None:
-    for target in re.findall(r"\]\((?!https?:|#)([^)]+)\)", README):
+    targets = re.findall(r"\]\((?!https?:|#)([^)]+)\)|src=\"([^\"]+)\"", README)
+    assert len(targets) >= 3
+    for target in map("".join, targets):
         assert (ROOT / target).exists(), target
     picture = (ROOT / ".github" / "chat.svg").read_text(encoding="utf-8")
     assert re.findall(r"https?://[^\"'\s)]+", picture) == ["http://www.w3.org/2000/svg"]
