@@ -75,12 +75,16 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class CallFacts:
-    """What the policy knows of a call. ``paths`` are absolute, links not yet followed."""
+    """What the policy knows of a call. ``paths`` are absolute, links not yet followed.
+
+    ``search_path`` is where the session's shell looks for programs, when it was changed.
+    """
 
     definition: ToolDefinition
     arguments: Mapping[str, Any]
     paths: tuple[Path, ...]
     workspace: Workspace
+    search_path: str | None = None
 
 
 def decide(facts: CallFacts, policy: Policy) -> Decision:
@@ -171,7 +175,8 @@ def effect_of(facts: CallFacts) -> Effect:
     """The effect of this very call: a command known to be read-only is a READ (LOOP-4)."""
     command = facts.arguments.get("command")
     if facts.definition.name == "bash" and isinstance(command, str):
-        return Effect.READ if is_read_only(command, facts.workspace) else Effect.EXEC
+        known = is_read_only(command, facts.workspace, facts.search_path)
+        return Effect.READ if known else Effect.EXEC
     return facts.definition.effect
 
 

@@ -79,6 +79,14 @@ class Toolkit:
     approval_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
+@dataclass(frozen=True, slots=True)
+class _Shell:
+    """Where the session's shell is, and its ``PATH`` when a command has changed it."""
+
+    workspace: Workspace
+    search_path: str | None
+
+
 class ToolCalls:
     """Runs the batches of one turn."""
 
@@ -99,8 +107,8 @@ class ToolCalls:
 
     async def run_batch(self, calls: Sequence[ToolCall], stop_reason: StopReason) -> None:
         """Run the calls; raises ``TurnCancelled`` when the token was set on the way."""
-        workspace = await self._shell_workspace()
-        left = [self._prepare(call, workspace, stop_reason) for call in calls]
+        shell = await self._shell()
+        left = [self._prepare(call, shell, stop_reason) for call in calls]
         for job in left:
             self._emit(ToolAnnounced(job.call, job.summary))
         while left:
@@ -126,21 +134,25 @@ class ToolCalls:
 
     async def _judge_again(self, left: Sequence[Job]) -> None:
         """A call may have moved the shell or a link: what it left behind is what counts (SEC-5)."""
-        shell = await self._shell_workspace()
+        shell = await self._shell()
         for job in left:
             if job.facts is not None and job.tool is not None:
                 self._judged(job, job.tool, shell)
 
-    async def _shell_workspace(self) -> Workspace:
-        """The workspace as the shell sees it: its own directory (TOOL-11)."""
-        shell = await self._kit.state.get("shell")
-        cwd = shell.get("cwd") if isinstance(shell, dict) else None
-        workspace = self._kit.workspace
-        return replace(workspace, cwd=Path(cwd)) if isinstance(cwd, str) else workspace
+    async def _shell(self) -> _Shell:
+        """The workspace as the session's shell sees it: its own directory and PATH (TOOL-11)."""
+        stored = await self._kit.state.get("shell")
+        known = stored if isinstance(stored, dict) else {}
+        variables = known.get("set")
+        path = variables.get("PATH") if isinstance(variables, dict) else None
+        workspace, cwd = self._kit.workspace, known.get("cwd")
+        if cwd is not None:
+            workspace = replace(workspace, cwd=Path(cwd if isinstance(cwd, str) else "/"))
+        return _Shell(workspace, path if path is None or isinstance(path, str) else "")
 
     # --- judge -----------------------------------------------------------------------------
 
-    def _prepare(self, call: ToolCall, shell: Workspace, stop_reason: StopReason) -> Job:
+    def _prepare(self, call: ToolCall, shell: _Shell, stop_reason: StopReason) -> Job:
         """Find the tool and read the arguments; what is wrong with them is already an answer."""
         job = Job(call, summary=call.name)
         try:
@@ -170,14 +182,16 @@ class ToolCalls:
         except InvalidArguments as error:
             job.output = ToolOutput.error(wording.invalid(call, definition, error))
 
-    def _judged(self, job: Job, tool: Tool, shell: Workspace) -> None:
+    def _judged(self, job: Job, tool: Tool, shell: _Shell) -> None:
         """Gather what the policy looks at; a tool that fails to tell it is not run."""
         definition = tool.definition
-        workspace = shell if definition.name == "bash" else self._kit.workspace
+        workspace = shell.workspace if definition.name == "bash" else self._kit.workspace
         try:
             job.summary = tool.summary(job.args)
             paths = tool.paths(job.args, workspace)
-            job.facts = CallFacts(definition, job.call.arguments, paths, workspace)
+            job.facts = CallFacts(
+                definition, job.call.arguments, paths, workspace, shell.search_path
+            )
             job.effect = effect_of(job.facts)
         except Exception as error:  # noqa: BLE001 - a tool's own code: its faults are values
             job.facts, job.effect = None, Effect.READ

@@ -276,7 +276,9 @@ def _transport_error(
     if isinstance(error, httpx.PoolTimeout):
         return _network_error(endpoint, "has no free connection", "wait for other requests")
     if streaming:
-        return _network_error(endpoint, "broke off in the middle of the reply", "try again")
+        broke = _network_error(endpoint, "broke off in the middle of the reply", "try again")
+        broke.streaming = True
+        return broke
     if isinstance(error, httpx.TimeoutException):
         return _network_error(endpoint, "stopped taking the request", "try again")
     return _network_error(

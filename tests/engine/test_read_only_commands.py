@@ -114,3 +114,15 @@ def test_a_read_only_command_is_words_of_harmless_characters(text: str) -> None:
     if is_read_only(f"ls {text}", Workspace(root, root)):
         assert all(c.isascii() and (c.isalnum() or c in "_@%+=:,./ -\n\t") for c in text)
         assert "\n" not in text.strip(" \t\n")
+
+
+@pytest.mark.spec("SEC-2")
+def test_a_program_of_the_repository_is_never_taken_for_the_systems(workspace: Workspace) -> None:
+    fake = workspace.root / "bin"
+    fake.mkdir()
+    (fake / "ls").write_text("#!/bin/sh\ntouch canary\n")
+    (fake / "ls").chmod(0o755)
+    assert is_read_only("ls", workspace, "/usr/bin:/bin")
+    assert not is_read_only("ls", workspace, f"{fake}:/usr/bin:/bin")
+    assert not is_read_only("ls", workspace, "")
+    assert is_read_only("pwd", workspace, f"{fake}:/usr/bin:/bin")

@@ -635,3 +635,25 @@ def test_all_calls_are_announced_in_the_models_order_before_any_starts() -> None
     assert order[:4] == [("ToolAnnounced", n) for n in "1234"]
     finished = [e.call.id for e in world.events if isinstance(e, ToolFinished)]
     assert finished == ["1", "2", "3", "4"]
+
+
+@pytest.mark.spec("SEC-2", "TOOL-11")
+def test_a_changed_path_of_the_shell_makes_known_commands_ask(tmp_path: Path) -> None:
+    async def runs(args: Any, ctx: ToolContext) -> ToolOutput:
+        return ToolOutput.text("ran")
+
+    bash = FakeTool("bash", runs, Effect.EXEC)
+    (tmp_path / "ls").write_text("#!/bin/sh\n")
+    (tmp_path / "ls").chmod(0o755)
+    for path, asked in ((None, 0), (str(tmp_path), 1)):
+        world = World(
+            PlayedProvider(calls(("a", "bash", '{"command": "ls"}')), says("x")),
+            [bash],
+            Answers(Verdict.NO),
+            PermissionMode.DEFAULT,
+        )
+        world.conversation.kit.workspace = Workspace(tmp_path, tmp_path)
+        variables = {} if path is None else {"PATH": path}
+        world.store.state["shell"] = {"cwd": str(tmp_path), "set": variables, "unset": []}
+        asyncio.run(world.run())
+        assert len(world.approver.requests) == asked

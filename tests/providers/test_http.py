@@ -285,6 +285,7 @@ def test_a_drop_in_mid_stream_comes_after_the_bytes_before_it() -> None:
     assert got == b"ab"
     assert error.kind is ErrorKind.NETWORK
     assert "broke off" in error.message
+    assert error.streaming
 
 
 def test_an_error_body_is_read_up_to_a_bound() -> None:
