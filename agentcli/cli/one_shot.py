@@ -72,7 +72,7 @@ class OneShot:
         )
         self._facts = SessionFacts()
         self._token = CancelToken()
-        self._timeout_s = number("--timeout", options.timeout, float) or None
+        self._timeout_s: float | None = None
         self._code_of_signal: ExitCode | None = None
         self._is_late = False
         self._reader_left = False
@@ -99,6 +99,8 @@ class OneShot:
 
     def _ending(self) -> Ending:
         try:
+            self._options.check()
+            self._timeout_s = number("--timeout", self._options.timeout, float) or None
             message = self._message()
             settings = prepare_settings(self._options, quiet=self._options.quiet)
             return asyncio.run(self._main(settings, message))

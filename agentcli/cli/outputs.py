@@ -179,7 +179,7 @@ class JsonOutput:
 
 
 def make_output(output_format: str, *, partial: bool, quiet: bool) -> Output:
-    """The output for ``--output-format``."""
-    if output_format == "text":
-        return TextOutput(quiet=quiet)
-    return JsonOutput(stream=output_format == "stream-json", partial=partial, quiet=quiet)
+    """The output for ``--output-format``; text for a format that is none, which is an error."""
+    if output_format in {"json", "stream-json"}:
+        return JsonOutput(stream=output_format == "stream-json", partial=partial, quiet=quiet)
+    return TextOutput(quiet=quiet)

@@ -16,7 +16,6 @@ def run(options: RunCommand) -> int:
     """Answer one prompt; returns the exit code of CLI-6."""
     if options.version:
         return print_version()
-    options.check()
     from agentcli.cli.one_shot import OneShot
 
     return OneShot(options, options.prompt or ()).run()

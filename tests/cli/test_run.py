@@ -201,9 +201,17 @@ def test_every_ending_has_its_result_and_its_code(
         (("--continue", "hi"), {}, 2),
         (("--allow-tool", "bash(", "hi"), {}, 2),
         ((), {}, 2),
+        (("--max-turns", "many", "hi"), {}, 2),
+        (("--timeout", "soon", "hi"), {}, 2),
+        (("--effort", "extreme", "hi"), {}, 2),
+        (("--plan", "--yolo", "hi"), {}, 2),
+        (("--resume",), {}, 2),
     ],
-    ids=["provider", "model", "key", "address", "session", "continue", "rule", "prompt"],
-)
+    ids=[
+        "provider", "model", "key", "address", "session", "continue", "rule", "prompt",
+        "turns", "timeout", "effort", "modes", "resume",
+    ],
+)  # fmt: skip
 def test_a_run_that_cannot_start_has_its_result_too(
     args: tuple[str, ...], env: dict[str, str | None], code: int, work: Path
 ) -> None:
