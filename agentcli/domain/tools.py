@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -133,8 +134,13 @@ class Workspace:
 
     def contains(self, path: Path) -> bool:
         """Whether ``path``, with all links followed, lies in the workspace (SEC-5)."""
-        real = path.resolve()
-        return any(real.is_relative_to(base.resolve()) for base in (self.root, *self.extra))
+        real = real_path(path)
+        return any(real.is_relative_to(real_path(base)) for base in (self.root, *self.extra))
+
+
+def real_path(path: Path) -> Path:
+    """``path`` absolute and with all links followed; of links in a circle, as far as they go."""
+    return Path(os.path.realpath(path))
 
 
 class SessionState(Protocol):

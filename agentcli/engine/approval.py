@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.domain.settings import PermissionMode
-from agentcli.domain.tools import Effect, ToolDefinition, Workspace
+from agentcli.domain.tools import Effect, ToolDefinition, Workspace, real_path
 from agentcli.engine.read_only_commands import is_read_only
 from agentcli.engine.rules import Rule, Subject, first, host_of, parse_rule
 
@@ -185,10 +185,10 @@ def subject_of(facts: CallFacts) -> Subject:
     command, url = facts.arguments.get("command"), facts.arguments.get("url")
     return Subject(
         tool=facts.definition.name,
-        paths=tuple(path.resolve() for path in facts.paths),
+        paths=tuple(map(real_path, facts.paths)),
         text=command if isinstance(command, str) else None,
         host=host_of(url) if isinstance(url, str) else None,
-        root=facts.workspace.root.resolve(),
+        root=real_path(facts.workspace.root),
     )
 
 
@@ -219,6 +219,6 @@ def _protected(paths: Sequence[Path], policy: Policy) -> str | None:
             return "git's own directory"
         if path.name.casefold() in _SHELL_FILES or not _SECRET_DIRECTORIES.isdisjoint(parts):
             return path.name
-        if any(path.is_relative_to(own.resolve()) for own in policy.own_directories):
+        if any(path.is_relative_to(real_path(own)) for own in policy.own_directories):
             return "agentcli's own directory"
     return None

@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from agentcli.domain.errors import UsageError
+from agentcli.domain.tools import real_path
 
 _RULE = re.compile(r"(?P<tool>[A-Za-z0-9_*?-]+)(?:\((?P<pattern>.+)\))?", re.DOTALL)
 _PLAIN_COMMAND = re.compile(r"[A-Za-z0-9_@%+=:,./ '\"-]*")
@@ -218,9 +219,9 @@ def _with_real_start(pattern: str) -> str:
     """``pattern`` with the links and ``..`` of its part before any ``*`` or ``?`` followed."""
     found = _GLOB_CHARACTERS.search(pattern)
     if found is None:
-        return str(Path(pattern).resolve())
+        return str(real_path(Path(pattern)))
     start, slash, rest = pattern[: found.start()].rpartition("/")
-    real = str(Path(start + slash).resolve())
+    real = str(real_path(Path(start + slash)))
     return f"{real.rstrip('/')}/{rest}{pattern[found.start() :]}"
 
 

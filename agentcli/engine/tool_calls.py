@@ -201,7 +201,11 @@ class ToolCalls:
         """Whether the call may run; when not, ``job.output`` says why."""
         if job.facts is None or job.tool is None:
             return False
-        decision = decide(job.facts, self._kit.policy)
+        try:
+            decision = decide(job.facts, self._kit.policy)
+        except Exception as error:  # noqa: BLE001 - what cannot be judged is not run
+            job.output = self._reported(job, ToolOutput.internal_error(error))
+            return False
         if decision.answer is Answer.ASK:
             async with self._kit.approval_lock:
                 decision = decide(job.facts, self._kit.policy)

@@ -18,6 +18,7 @@ from pathlib import Path
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
 from prompt_toolkit.document import Document
 
+from agentcli.domain.tools import real_path
 from agentcli.ui.sanitize import reveal
 
 MAX_SHOWN = 50
@@ -161,7 +162,7 @@ def _outside(cwd: Path, program: str) -> str | None:
     places = [
         place
         for place in os.environ.get("PATH", "").split(os.pathsep)
-        if Path(place).is_absolute() and not Path(place).resolve().is_relative_to(cwd.resolve())
+        if Path(place).is_absolute() and not real_path(Path(place)).is_relative_to(real_path(cwd))
     ]
     return shutil.which(program, path=os.pathsep.join(places))
 

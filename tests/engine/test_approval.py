@@ -241,6 +241,16 @@ def test_yes_for_the_session_outside_or_protected_covers_this_very_path(
     assert decide(read(workspace, "../other/xy"), policy).answer is ASK
 
 
+@pytest.mark.spec("SEC-5", "LOOP-5")
+def test_links_in_a_circle_can_be_judged(workspace: Workspace) -> None:
+    (workspace.root / "loop").symlink_to("loop")
+    assert decide(read(workspace, "loop"), Policy()).answer is ALLOW
+    assert decide(write(workspace, "loop/a"), Policy()).answer is ASK
+    assert decide(command(workspace, "cat loop"), Policy()).answer is ALLOW
+    policy = Policy.from_texts(Mode.DEFAULT, [], ["read_file(loop)"])
+    assert decide(read(workspace, "loop"), policy).answer is DENY
+
+
 @pytest.mark.spec("SEC-11")
 def test_yes_for_the_session_to_a_fetch_covers_its_host(workspace: Workspace) -> None:
     def fetch(url: str) -> CallFacts:

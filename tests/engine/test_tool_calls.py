@@ -506,6 +506,16 @@ def test_a_fault_anywhere_in_a_tool_is_a_generic_result_and_the_turn_goes_on(whe
     assert any(f"inside {where}" in text for text in told)
 
 
+@pytest.mark.spec("LOOP-5", "SEC-3")
+def test_a_call_that_cannot_be_judged_is_not_run_and_the_turn_goes_on() -> None:
+    tool = FakeTool("change", ok, Effect.WRITE)
+    setattr(tool, "paths", lambda args, workspace: (Path("a\0b"),))
+    world = asking(Verdict.ONCE, Verdict.ONCE, tool=tool)
+    assert play(world).outcome is Outcome.DONE
+    assert all("internal error" in result.text for result in world.results)
+    assert not any(isinstance(event, ToolStarted) for event in world.events)
+
+
 @pytest.mark.spec("LOOP-5", "UI-7")
 def test_a_fault_in_the_preview_is_shown_to_the_person_who_is_asked() -> None:
     world = asking(Verdict.ONCE, Verdict.NO, tool=broken_tool("preview"))
