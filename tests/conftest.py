@@ -10,6 +10,8 @@ import pytest
 
 from tests.support.model_server import ModelServer
 
+# nothing listens there: a model server on this machine must not answer in a test (CLI-10)
+_LOCAL_SERVERS = ("OLLAMA_HOST", "LMSTUDIO_BASE_URL", "VLLM_BASE_URL", "LLAMACPP_BASE_URL")
 _KEPT = ("PATH", "LANG", "LC_ALL", "TERM", "TMPDIR", "VIRTUAL_ENV", "CI", "PYTHONPATH")
 
 
@@ -19,6 +21,8 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     for name in list(os.environ):
         if name not in _KEPT and not name.startswith(("PYTEST_", "COV_")):
             monkeypatch.delenv(name)
+    for name in _LOCAL_SERVERS:
+        monkeypatch.setenv(name, "http://127.0.0.1:9/v1")
     path = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(path))
     monkeypatch.setenv("AGENTCLI_HOME", str(path / "agentcli"))

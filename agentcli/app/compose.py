@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentcli.app.session import Session, Surroundings
 from agentcli.config.redaction import Redactor
@@ -37,6 +37,9 @@ from agentcli.store.files import SessionFiles
 from agentcli.store.recovery import recover
 from agentcli.store.sqlite import SqliteStore
 from agentcli.tools._registry import Registry
+
+if TYPE_CHECKING:
+    from agentcli.providers._local import LocalModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +168,9 @@ async def _assemble(
 ) -> Session:
     store, loaded, notices = opened
     resumed = bool(loaded.messages)
-    name = options.model or (loaded.info.model if resumed else None)
-    provider, model, model_notice = _model_for(settings, name, explicit=options.model is not None)
+    provider, model, model_notice = await _model_for(
+        settings, options.model, loaded.info.model if resumed else ""
+    )
     if loaded.info.model != model.id:
         await store.set_model(model.id)
     toolbox = Registry.builtin(options.tools, settings.tools_off)
@@ -223,8 +227,27 @@ def choose_model(settings: Settings, name: str) -> tuple[Provider, ModelInfo]:
 
 
 def default_model(settings: Settings) -> str:
-    """The configured model, else the first provider with a key, else ``offline`` (CLI-10)."""
-    return settings.model or _registry.default_model(settings.env, settings.providers)
+    """The configured model, else a provider's with a key, else a local server's, else ``offline``.
+
+    CLI-10. May wait for a server of this machine: not for an event loop.
+    """
+    name = _first_choice(settings)
+    found = None if name else _local_model(settings)
+    return name or (found.model if found else _registry.OFFLINE_MODEL)
+
+
+def _first_choice(settings: Settings) -> str:
+    """The configured model, else the first provider's with a key; empty where there is neither."""
+    if settings.model:
+        return settings.model
+    name = _registry.default_model(settings.env, settings.providers)
+    return "" if name == _registry.OFFLINE_MODEL else name
+
+
+def _local_model(settings: Settings) -> LocalModel | None:
+    from agentcli.providers._local import find_local_model
+
+    return find_local_model(settings.env, settings.providers)
 
 
 def model_info(settings: Settings, provider: str, name: str) -> ModelInfo:
@@ -234,19 +257,33 @@ def model_info(settings: Settings, provider: str, name: str) -> ModelInfo:
     return replace(info, **overrides) if overrides else info
 
 
-def _model_for(
-    settings: Settings, name: str | None, *, explicit: bool
+async def _model_for(
+    settings: Settings, wanted: str | None, earlier: str
 ) -> tuple[Provider, ModelInfo, tuple[str, ...]]:
-    """The model to start with; a resumed session falls back when its own cannot be used."""
-    if name is not None:
+    """The model to start with; a resumed session falls back when its own cannot be used.
+
+    ``earlier`` is the resumed session's. The offline assistant is nobody's choice: it gives way
+    to a real model as soon as there is one.
+    """
+    if wanted is not None:
+        return (*choose_model(settings, wanted), ())
+    if earlier not in {"", _registry.OFFLINE_MODEL}:
         try:
-            return (*choose_model(settings, name), ())
+            return (*choose_model(settings, earlier), ())
         except ConfigError as error:
-            if explicit:
-                raise
-            provider, model = choose_model(settings, default_model(settings))
+            provider, model, _ = await _default_model_for(settings)
             return provider, model, (f"{error.message}: {model.id} answers instead",)
-    return (*choose_model(settings, default_model(settings)), ())
+    return await _default_model_for(settings)
+
+
+async def _default_model_for(settings: Settings) -> tuple[Provider, ModelInfo, tuple[str, ...]]:
+    if name := _first_choice(settings):
+        return (*choose_model(settings, name), ())
+    found = await asyncio.to_thread(_local_model, settings)
+    if found is None:
+        return (*choose_model(settings, _registry.OFFLINE_MODEL), ())
+    notice = f"no key is set: {found.model} at {found.host} answers"
+    return (*choose_model(settings, found.model), (notice,))
 
 
 # --- the rest of the room ------------------------------------------------------------------

@@ -244,3 +244,39 @@ def test_a_command_sees_no_key_not_even_of_the_users_own_provider(
     assert "PATH=" in sent
     assert "canary-value-1" not in sent
     assert env["ANTHROPIC_API_KEY"] not in sent
+
+
+@pytest.mark.spec("CLI-10")
+def test_without_a_key_a_server_on_this_machine_answers_and_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ModelServer(["I am local."], models=["qwen3:8b"]) as server:
+        monkeypatch.setenv("OLLAMA_HOST", f"127.0.0.1:{server.port}")
+
+        async def body(session: Session) -> None:
+            assert session.model.id == "ollama/qwen3:8b"
+            assert f"127.0.0.1:{server.port}" in "\n".join(session.notices)
+            assert (await session.run(Prompt(user_text("hello")))).text == "I am local."
+
+        in_session(settings_for(), options(tmp_path), body)
+        monkeypatch.setenv("AGENTCLI_MODEL", "offline/assistant")
+
+        async def configured(session: Session) -> None:
+            assert session.model.id == "offline/assistant"
+
+        in_session(settings_for(), options(tmp_path), configured)
+
+
+@pytest.mark.spec("CLI-10")
+def test_a_session_begun_offline_goes_on_with_a_real_model_once_there_is_one(
+    tmp_path: Path,
+) -> None:
+    _, session_id = in_session(settings_for(), options(tmp_path), say("hello"))
+    with ModelServer(["Now for real."]) as server:
+
+        async def body(session: Session) -> None:
+            assert session.model.provider == "anthropic"
+            assert (await session.run(Prompt(user_text("and now")))).text == "Now for real."
+
+        in_session(settings_for(server), options(tmp_path, resume=session_id), body)
+        assert not server.violations
