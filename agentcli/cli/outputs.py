@@ -15,16 +15,33 @@ from agentcli.cli.streams import is_terminal, use_utf8, write_error_line, write_
 from agentcli.domain.events import (
     AgentEvent,
     AssistantRecorded,
+    CallForming,
     Cancelled,
     Done,
     Failed,
     Notice,
     Outcome,
+    PromptRecorded,
     RetryWait,
+    StepStart,
     TextChunk,
+    ThinkingChunk,
     ToolRefused,
+    TurnStart,
 )
 
+# worth no line: what is shown otherwise, and what comes before the request (import budget)
+_SILENT = (
+    TextChunk,
+    TurnStart,
+    PromptRecorded,
+    StepStart,
+    ThinkingChunk,
+    CallForming,
+    Done,
+    Cancelled,
+    Failed,
+)
 _ANSWERED = {Outcome.DONE, Outcome.WRAPPED_UP, Outcome.MAX_STEPS}
 
 
@@ -64,7 +81,7 @@ class Progress:
 
     def on_event(self, event: AgentEvent) -> None:
         """Say it, if it is worth a line."""
-        if self._quiet or isinstance(event, TextChunk | Done | Cancelled | Failed):
+        if self._quiet or isinstance(event, _SILENT):
             return
         if not self._tools and not isinstance(event, Notice | RetryWait):
             return

@@ -1,0 +1,74 @@
+"""A person without a key starts the chat for the first time, talks, stops and comes back."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pexpect
+import pytest
+
+# forking a process that has threads warns from Python 3.12 on; the child only calls exec
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+PROMPT = "Ask or tell it what to do"
+
+
+def chat(cwd: Path, *args: str) -> pexpect.spawn:
+    env = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": "1"}
+    return pexpect.spawn(
+        sys.executable,
+        ["-m", "agentcli", *args],
+        cwd=str(cwd),
+        env=env,
+        encoding="utf-8",
+        timeout=20,
+        dimensions=(24, 80),
+    )
+
+
+@pytest.mark.spec("CLI-10", "UI-9", "CAN-13")
+def test_without_a_key_it_says_what_it_is_reads_a_file_and_leaves(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("the cat sat on the mat\n")
+    person = chat(tmp_path)
+    person.expect(PROMPT)
+    person.send("who are you?\r")
+    person.expect("not a language model")
+    person.expect(PROMPT)
+    person.send("read note.txt\r")
+    person.expect("the cat sat on the mat")
+    person.expect(PROMPT)
+    person.sendcontrol("c")
+    person.expect("To leave")
+    person.sendcontrol("c")
+    person.expect(re.compile(r"agent resume [0-9a-f-]+"))
+    person.expect(pexpect.EOF)
+    person.close()
+    assert person.exitstatus == 0
+
+
+@pytest.mark.spec("REC-4", "REC-1", "UI-8")
+def test_killed_in_the_middle_of_a_command_it_comes_back_and_says_so(tmp_path: Path) -> None:
+    person = chat(tmp_path)
+    person.expect(PROMPT)
+    person.send("run sleep 60\r")
+    person.expect("Allow this")
+    person.send("y")
+    person.expect("Yes, once")
+    person.expect(r"sleep 60.* \d")
+    person.kill(signal.SIGKILL)
+    person.expect(pexpect.EOF)
+    person.close()
+    again = chat(tmp_path)
+    again.expect("Resumed")
+    again.expect("Not finished")
+    again.expect(PROMPT)
+    again.send("read nothing.txt\r")
+    again.expect(PROMPT)
+    again.sendeof()
+    again.expect(pexpect.EOF)
+    again.close()
+    assert again.exitstatus == 0
