@@ -180,7 +180,7 @@ async def _assemble(
         (*settings.deny, *options.deny),
         settings.ask,
     )
-    policy.own_directories = (settings.paths.config_dir, settings.paths.data_dir)
+    policy.own_directories = settings.paths.own_places(options.cwd)
     workspace = Workspace(options.cwd, options.cwd, options.add_dirs)
     kit = Toolkit(
         toolbox=toolbox,
@@ -210,7 +210,7 @@ async def _assemble(
         on_close=_closers(store, options, loaded.info.id),
         max_budget_usd=options.max_budget_usd,
         resumed=loaded if resumed else None,
-        notices=(*notices, *model_notice),
+        notices=(*notices, *model_notice, *_budget_notice(options.max_budget_usd, model)),
     )
     return Session(replace(loaded.info, model=model.id), store, conversation, around)
 
@@ -354,6 +354,15 @@ def _hide_keys(settings: Settings) -> None:
         from agentcli.tools._environment import hide_variables
 
         hide_variables(names)
+
+
+def _budget_notice(budget_usd: float | None, model: ModelInfo) -> tuple[str, ...]:
+    """A limit that cannot be kept is not kept in silence (COST-2)."""
+    if budget_usd is None or None not in (model.input_price, model.output_price):
+        return ()
+    what = f"warning: the price of {model.id} is unknown, so --max-budget-usd cannot be kept"
+    key = f'models."{model.id}".input_price'
+    return (f"{what} - set it: agent config set '{key}' USD, and output_price",)
 
 
 def _repair_notices(repaired: Sequence[ToolResult]) -> tuple[str, ...]:

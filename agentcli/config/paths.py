@@ -67,6 +67,24 @@ class Paths:
         """What was typed in the chat."""
         return self.state_dir / "history"
 
+    def own_places(self, workspace: Path) -> tuple[Path, ...]:
+        """What no tool writes without asking (SEC-3), for a session that works in ``workspace``.
+
+        Our directories, whole; where the workspace lies inside one, what in it is ours.
+        """
+        real = Path(os.path.realpath(workspace))
+        directories = dict.fromkeys((self.config_dir, self.data_dir, self.state_dir))
+        whole = [own for own in directories if not real.is_relative_to(os.path.realpath(own))]
+        ours = (
+            self.config_file,
+            self.instructions_file,
+            self.sessions_dir,
+            self.catalogue_file,
+            self.log_file,
+            self.history_file,
+        )
+        return (*whole, *ours)
+
 
 def ensure_dir(path: Path) -> Path:
     """Create ``path`` (0700) and its parents if need be; raises ``PersistenceError``."""

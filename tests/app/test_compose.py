@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
 from agentcli.domain.settings import PermissionMode
 from tests.support.cli import agent_env
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
-from tests.support.replies import Call, Reply, Text
+from tests.support.replies import Call, Reply, Text, call
 
 PROTOCOLS = [ANTHROPIC, OPENAI]
 
@@ -87,7 +88,7 @@ def test_the_prefix_of_a_request_is_the_same_from_step_to_step(
     assert len(json.dumps(bodies[0])) < 20_000
     for name in ("system", "tools", "model"):
         assert len({json.dumps(body.get(name)) for body in bodies}) == 1
-    for earlier, later in zip(bodies, bodies[1:], strict=False):
+    for earlier, later in pairwise(bodies):
         before = [without_marks(message) for message in earlier["messages"]]
         after = [without_marks(message) for message in later["messages"]]
         assert after[: len(before)] == before
@@ -280,3 +281,31 @@ def test_a_session_begun_offline_goes_on_with_a_real_model_once_there_is_one(
 
         in_session(settings_for(server), options(tmp_path, resume=session_id), body)
         assert not server.violations
+
+
+@pytest.mark.spec("COST-2")
+def test_a_budget_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
+    async def notices(session: Session) -> str:
+        return "\n".join(session.notices)
+
+    with ModelServer() as server:
+        env = agent_env(server, OPENAI) | {"AGENTCLI_MODEL": "openai/some-model-of-tomorrow"}
+        settings = load_settings(Paths.from_env(env), env)
+        assert "cannot be kept" in in_session(
+            settings, options(tmp_path, max_budget_usd=1.0), notices
+        )
+        assert "cannot be kept" not in in_session(settings, options(tmp_path), notices)
+        priced = settings_for(server)
+        assert not in_session(priced, options(tmp_path, max_budget_usd=1.0), notices)
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize("name", ["work/new.txt", "config.toml", "sessions/x.db"])
+def test_a_workspace_in_our_home_is_workable_and_our_files_are_not(home: Path, name: str) -> None:
+    base = home / "agentcli"
+    work = base / "work"
+    work.mkdir(parents=True)
+    with ModelServer([call("write_file", {"path": str(base / name), "content": "x"}), "ok"]) as s:
+        wanted = options(work, mode=PermissionMode.YOLO)
+        in_session(settings_for(s), wanted, say("write"))
+    assert (base / name).exists() is (name == "work/new.txt")

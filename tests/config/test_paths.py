@@ -70,3 +70,14 @@ def test_a_directory_that_cannot_be_made_is_one_line_with_advice(tmp_path: Path)
         ensure_dir(tmp_path / "file" / "sub")
     assert "file" in caught.value.message
     assert "AGENTCLI_HOME" in caught.value.advice
+
+
+@pytest.mark.spec("SEC-3")
+def test_a_workspace_inside_our_home_is_not_ours_but_our_files_are(tmp_path: Path) -> None:
+    paths = Paths.from_env({"AGENTCLI_HOME": str(tmp_path)})
+    elsewhere = paths.own_places(tmp_path.parent / "elsewhere")
+    assert tmp_path in elsewhere
+    inside = paths.own_places(tmp_path / "work")
+    assert tmp_path not in inside
+    for own in (paths.config_file, paths.sessions_dir, paths.catalogue_file, paths.log_file):
+        assert own in inside
