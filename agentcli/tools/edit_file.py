@@ -24,6 +24,9 @@ from agentcli.tools._match import Edit, NoMatch, find_edit, line_of
 from agentcli.tools._paths import FileProblem, not_found, one_line, resolve
 from agentcli.tools._text import UTF_8, split_lines
 
+# a longer diff tells the model little that it did not write itself
+_MAX_DIFF_CHARS = 2_000
+
 
 class EditFileArguments(Arguments):
     """See the tool's description."""
@@ -85,6 +88,8 @@ class EditFile(ChangeTool[EditFileArguments]):
         after = encoded(edit.text, before.encoding, name)
         diff = diff_bytes(name, name, state.data, after)
         text = f"Edited {name} {_place(before.text, edit)} ({diff.counts}).{_as_written(edit)}"
+        if len(diff.text) <= _MAX_DIFF_CHARS:
+            text += f"\n{diff.text.rstrip()}"
         return Plan((Change(path, state, after),), text, diff.text, diff.counts)
 
 

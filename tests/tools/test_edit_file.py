@@ -325,14 +325,21 @@ def test_a_touched_file_with_the_same_content_is_no_change(room: Room) -> None:
 # --- what is told --------------------------------------------------------------------------
 
 
+@pytest.mark.spec("TOOL-8")
+def test_a_long_diff_is_for_the_person_only(room: Room) -> None:
+    room.write("f.txt", "a\n")
+    output = room.run(TOOL, path="f.txt", old_string="a", new_string="b\n" * 2_000)
+    assert ok(output) == "Edited f.txt at line 1 (+2001 -1)."
+    assert output.display.count("\n+b") == 2_000
+
+
 @pytest.mark.spec("TOOL-1", "TOOL-8")
 def test_the_result_carries_the_diff_and_a_short_text(room: Room) -> None:
     room.write("src/f.py", "a\nb\nc\n")
     output = room.run(TOOL, path="src/f.py", old_string="b", new_string="B\nB2")
-    assert ok(output) == "Edited src/f.py at line 2 (+2 -1)."
-    assert output.display == (
-        "--- a/src/f.py\n+++ b/src/f.py\n@@ -1,3 +1,4 @@\n a\n-b\n+B\n+B2\n c\n"
-    )
+    diff = "--- a/src/f.py\n+++ b/src/f.py\n@@ -1,3 +1,4 @@\n a\n-b\n+B\n+B2\n c\n"
+    assert ok(output) == f"Edited src/f.py at line 2 (+2 -1).\n{diff.rstrip()}"
+    assert output.display == diff
     assert output.summary == "+2 -1"
     args = TOOL.parse({"path": "src/f.py", "old_string": "b", "new_string": "x"})
     assert TOOL.summary(args) == "Edit src/f.py"
