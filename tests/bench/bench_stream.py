@@ -9,11 +9,12 @@ import itertools
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 from tests.bench.measure import HERE, Sample, environment, fresh_home, in_turn, median, run_once
 from tests.bench.measure import service as model_service
-from tests.bench.service import chunk
+from tests.bench.service import MARKDOWN_EVERY, chunk
 from tests.bench.table import Row, show
 from tests.bench.terminal import AGENT, PROMPT, FastTerminal
 
@@ -40,11 +41,13 @@ def compare(chunks: int, runs: int) -> tuple[list[Sample], list[Sample]]:
 def _in_chat(runs: int, chunks: int) -> tuple[float, float]:
     """Seconds from exec to the end of the reply at a PTY: the chat, the floor."""
     chat, bare = [], []
+    last_heading = f"Part {(chunks - 1) // MARKDOWN_EVERY}".encode()
     with model_service(chunks) as port, fresh_home() as home:
         env = environment(home, port)
         url = f"http://127.0.0.1:{port}"
         for _ in range(runs):
             with FastTerminal([*AGENT, "--new", "hi"], env, home) as terminal:
+                terminal.wait(last_heading)
                 chat.append(terminal.wait(PROMPT) - terminal.began)
             db = home / f"bare{next(_numbers)}.db"
             began = time.perf_counter()
@@ -60,12 +63,28 @@ def rows(runs: int) -> Iterator[Row]:
     yield Row("20,000 chunks to a pipe / floor", wall, "s", median(bare, "wall_s"), 1.4)
     chat, floor = _in_chat(max(3, runs // 2), 20_000)
     yield Row("20,000 chunks as Markdown in the chat / floor", chat, "s", floor, 3.0)
-    few = max(3, runs // 3)
-    short = {n: compare(n, few)[0] for n in (8, 10_000, 100_000)}
-    start = median(short[8], "wall_s")
-    costs = {n: (median(short[n], "wall_s") - start) / n * 1e6 for n in (10_000, 100_000)}
-    yield Row("cost per chunk, 100,000 / 10,000", costs[100_000], "us", costs[10_000], 1.2)
-    grown = median(short[100_000], "peak_mb") - median(short[8], "peak_mb")
+    yield from _growth(runs)
+
+
+def _growth(runs: int) -> Iterator[Row]:
+    """How cost and memory grow with the reply; in processor time, which neighbours blur less."""
+    sizes = (8, 10_000, 100_000)
+    with ExitStack() as stack:
+        home = stack.enter_context(fresh_home())
+        argv = [*AGENT, "run", "hi"]
+
+        def runner(size: int) -> Callable[[], Sample]:
+            port = stack.enter_context(model_service(size))
+            env = environment(home, port)
+            return lambda: run_once(argv, env, port=port)
+
+        found = in_turn(runs, **{f"chunks_{size}": runner(size) for size in sizes})
+    none, few, many = (found[f"chunks_{size}"] for size in sizes)
+    start = median(none, "cpu_s")
+    cost_few = (median(few, "cpu_s") - start) / 10_000 * 1e6
+    cost_many = (median(many, "cpu_s") - start) / 100_000 * 1e6
+    yield Row("cost per chunk, 100,000 / 10,000", cost_many, "us", cost_few, 1.2)
+    grown = median(many, "peak_mb") - median(none, "peak_mb")
     text_mb = sum(len(chunk(n)) for n in range(100_000)) / 2**20
     yield Row("memory growth at 100,000 chunks / text", grown, "MB", text_mb, 3.0)
 

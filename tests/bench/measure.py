@@ -22,11 +22,12 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Sample:
-    """One run: seconds to its end, seconds to the request's arrival, peak memory in MB."""
+    """One run: seconds to its end, to the request's arrival, of the processor; peak MB."""
 
     wall_s: float
     arrival_s: float | None
     peak_mb: float
+    cpu_s: float = 0.0
 
 
 @contextlib.contextmanager
@@ -70,7 +71,8 @@ def run_once(
     os.close(parent)
     assert process.returncode == 0, (argv, process.returncode)
     arrived = arrivals(port) if port else []
-    return Sample(wall, arrived[0] - began if arrived else None, usage.ru_maxrss / 1024)
+    arrival = arrived[0] - began if arrived else None
+    return Sample(wall, arrival, usage.ru_maxrss / 1024, usage.ru_utime + usage.ru_stime)
 
 
 def _drain(handle: int) -> None:
