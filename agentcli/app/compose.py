@@ -121,11 +121,11 @@ class _Opener:
     async def _wanted(self) -> str | None:
         options = self.options
         if options.resume:
-            return await asyncio.to_thread(self.files.resolve, options.resume)
+            return await self.files.resolve(options.resume)
         if options.new or options.no_session:
             return None
         if options.continue_latest:
-            latest = await asyncio.to_thread(self.files.latest, str(options.cwd))
+            latest = await self.files.latest(str(options.cwd))
             if latest is None:
                 raise SessionNotFound(
                     f"there is no session in {options.cwd} to continue",
@@ -133,7 +133,7 @@ class _Opener:
                 )
             return latest.id
         if options.interactive:
-            latest = await asyncio.to_thread(self.files.latest, str(options.cwd))
+            latest = await self.files.latest(str(options.cwd))
             return latest.id if latest is not None and latest.status.interrupted else None
         return None
 
@@ -296,7 +296,7 @@ def session_files(settings: Settings) -> SessionFiles:
 
 async def list_sessions(settings: Settings) -> Sequence[SessionInfo]:
     """All sessions, the most recently used first."""
-    return await asyncio.to_thread(session_files(settings).list)
+    return await session_files(settings).list()
 
 
 def _system_prompt(settings: Settings, options: SessionOptions, created_at: float) -> str:

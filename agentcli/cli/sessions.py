@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -19,6 +20,8 @@ from agentcli.domain.errors import AgentError, UsageError
 if TYPE_CHECKING:
     from agentcli.domain.session import LoadedSession
     from agentcli.store.files import SessionFiles
+
+T = TypeVar("T")
 
 EXPORT_FORMATS = ("json", "md", "html")
 _ID_HELP = "Id, its beginning or end, or name."
@@ -95,13 +98,19 @@ def _files() -> SessionFiles:
     return SessionFiles(paths.sessions_dir, paths.catalogue_file)
 
 
+def _wait(work: Coroutine[Any, Any, T]) -> T:
+    import asyncio
+
+    return asyncio.run(work)
+
+
 def list_(options: ListOptions) -> int:
     """All sessions, newest first."""
     from agentcli.ui.export import iso_time, session_object
 
     as_json = options.as_json
     limit = number("--limit", options.limit, int)
-    infos = list(_files().list())
+    infos = list(_wait(_files().list()))
     if options.here:
         here = {str(Path.cwd()), os.environ.get("PWD", "")}
         infos = [info for info in infos if info.cwd in here]
@@ -134,7 +143,7 @@ def show(options: ShowOptions) -> int:
 
     export_format = "json" if options.as_json else "md"
     files = _files()
-    loaded = read_session(files.path_of(files.resolve(options.id)))
+    loaded = read_session(files.path_of(_wait(files.resolve(options.id))))
     write_out(_exported(loaded, export_format))
     return 0
 
@@ -145,7 +154,7 @@ def export_(options: ExportOptions) -> int:
 
     choice("--format", options.format, EXPORT_FORMATS)
     files = _files()
-    loaded = read_session(files.path_of(files.resolve(options.id)), hidden=True)
+    loaded = read_session(files.path_of(_wait(files.resolve(options.id))), hidden=True)
     text = _exported(loaded, options.format)
     if options.output is None or options.output == "-":
         write_out(text)
@@ -175,7 +184,7 @@ def fork(options: ForkOptions) -> int:
     """Copy a session; prints the id of the copy."""
     as_json = options.as_json
     files = _files()
-    source = files.resolve(options.id)
+    source = _wait(files.resolve(options.id))
     copy = files.fork(source)
     if as_json:
         print_json({"id": copy, "parent_id": source})
@@ -186,13 +195,11 @@ def fork(options: ForkOptions) -> int:
 
 def rename(options: RenameOptions) -> int:
     """Give a session a name."""
-    import asyncio
-
     name = " ".join(" ".join(options.name).split())
     if not name:
         raise UsageError("the name is empty", "give one: agent sessions rename ID NAME")
     files = _files()
-    path = files.path_of(files.resolve(options.id))
+    path = files.path_of(_wait(files.resolve(options.id)))
 
     async def change() -> None:
         from agentcli.store.sqlite import SqliteStore
@@ -203,14 +210,14 @@ def rename(options: RenameOptions) -> int:
         finally:
             await store.aclose()
 
-    asyncio.run(change())
+    _wait(change())
     return 0
 
 
 def delete(options: DeleteOptions) -> int:
     """Remove sessions for good."""
     files = _files()
-    ids = [files.resolve(text) for text in options.ids]
+    ids = [_wait(files.resolve(text)) for text in options.ids]
     if not options.yes:
         if not is_terminal(sys.stdin):
             raise UsageError("nobody can be asked whether to delete", "add --yes")
@@ -219,7 +226,7 @@ def delete(options: DeleteOptions) -> int:
             write_error_line("nothing was deleted")
             return 1
     for session_id in ids:
-        files.delete(session_id)
+        _wait(files.delete(session_id))
         write_error_line(f"deleted: {session_id}")
     return 0
 
@@ -230,8 +237,10 @@ def check(options: SomeIds) -> int:
 
     as_json = options.as_json
     files = _files()
-    wanted = options.ids or [info.id for info in files.list()]
-    ids = [text if not options.ids else files.resolve(text) for text in wanted]
+    if options.ids:
+        ids = [_wait(files.resolve(text)) for text in options.ids]
+    else:
+        ids = [info.id for info in _wait(files.list())]
     found = {session_id: problems_of(files.path_of(session_id)) for session_id in ids}
     if as_json:
         print_json(
@@ -270,14 +279,14 @@ def _resolve_damaged(files: SessionFiles, text: str) -> str:
             return text
     except AgentError:
         pass
-    return files.resolve(text)
+    return _wait(files.resolve(text))
 
 
 def reindex(options: EmptyOptions) -> int:
     """Make the catalogue anew from the session files."""
     del options
     ensure_dir(Paths.from_env(os.environ).data_dir)
-    write_error_line(f"{_files().reindex()} session(s) indexed")
+    write_error_line(f"{_wait(_files().reindex())} session(s) indexed")
     return 0
 
 
@@ -285,7 +294,7 @@ def search(options: SearchOptions) -> int:
     """Find text in all sessions."""
     as_json = options.as_json
     limit = number("--limit", options.limit, int)
-    hits = _files().search(" ".join(options.text), 50 if limit is None else limit)
+    hits = _wait(_files().search(" ".join(options.text), 50 if limit is None else limit))
     if as_json:
         print_json([{"id": hit.session_id, "seq": hit.seq, "excerpt": hit.excerpt} for hit in hits])
     else:

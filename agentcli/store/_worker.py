@@ -4,9 +4,9 @@ Laws: a job is never torn, whatever happens to the coroutine that asked for it: 
 caller waits for the end of its job and is cancelled then. The thread starts with the first
 job, sleeps without waking while there is none, and never keeps the interpreter alive.
 
-The store is built on this and not on aiosqlite, which makes one hop per SQL statement, so that
-a cancellation can leave a transaction half done, and whose thread is no daemon: a connection
-left open keeps the process from exiting (read in aiosqlite 0.22.1, ``core.py``).
+Session files have this and not aiosqlite, on which the catalogue is built: that makes one hop
+per SQL statement, so that a cancellation can leave a transaction half done, and its thread is
+no daemon: a connection left open keeps the process from exiting (aiosqlite 0.22.1, ``core.py``).
 """
 
 from __future__ import annotations

@@ -1,31 +1,29 @@
 """The list of all sessions and a full-text index, in ``catalogue.db``: a cache.
 
-Laws: the session files are the truth; losing or breaking the catalogue loses nothing, it is
-made again without a word; none of its failures is more than a warning (FAIL-2), kept in
-``warning``; it is written after a turn, never on the way to a request.
+Laws: the session files are the truth; losing or breaking the catalogue loses nothing (how, is
+told in ``_cache``); it is written after a turn, never on the way to a request.
 """
 
 from __future__ import annotations
 
-import contextlib
-import logging
+import asyncio
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.messages import AssistantMessage, Message, Usage
 from agentcli.domain.session import SessionInfo, SessionStatus, StoredMessage
-from agentcli.store import _private
+from agentcli.store._cache import Broken, Cache, value
 from agentcli.store._codec import from_column, to_column
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from aiosqlite import Connection
 
 VERSION = 1
-BUSY_TIMEOUT_S = 2.0
 MAX_INDEXED_CHARACTERS = 100_000
-LOG = logging.getLogger(__name__)
+MESSAGES_PER_INSERT = 200
 
 _TABLES = (
     """
@@ -44,6 +42,12 @@ _COLUMNS = (
     "id, stamp, title, cwd, created_at, updated_at, status, detail, turns, model, parent_id,"
     " input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens,"
     " cost_usd"
+)
+_FORGET = (
+    "DELETE FROM session WHERE id = ?",
+    "DELETE FROM indexed WHERE id = ?",
+    "DELETE FROM words WHERE rowid IN (SELECT id FROM place WHERE session_id = ?)",
+    "DELETE FROM place WHERE session_id = ?",
 )
 
 
@@ -64,78 +68,84 @@ class SearchHit:
     excerpt: str
 
 
-class Catalogue:
-    """The cache at ``path``. Blocking; safe to use from any thread."""
+class Catalogue(Cache):
+    """The cache at ``path``."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.warning: str | None = None
+        super().__init__(path, VERSION, _create_tables)
 
-    def entries(self) -> Mapping[str, Entry]:
+    async def entries(self) -> Mapping[str, Entry]:
         """All that is known, by session id; empty when the cache cannot be read."""
 
-        def read(db: sqlite3.Connection) -> dict[str, Entry]:
-            rows = db.execute(f"SELECT {_COLUMNS} FROM session").fetchall()  # noqa: S608 - constant
-            return {row[0]: _entry(row) for row in rows}
+        async def read(db: Connection) -> dict[str, Entry]:
+            rows = await db.execute_fetchall(f"SELECT {_COLUMNS} FROM session")  # noqa: S608 - constant
+            return await asyncio.to_thread(_entries, rows)
 
-        return self._use(read, {})
+        return await self.read(read, {})
 
-    def update(self, entries: Mapping[str, Entry], gone: Iterable[str] = ()) -> None:
+    async def update(self, entries: Mapping[str, Entry], gone: Iterable[str] = ()) -> None:
         """Store ``entries`` and forget the sessions in ``gone``."""
+        ids = [(session_id,) for session_id in gone]
 
-        def write(db: sqlite3.Connection) -> None:
+        async def write(db: Connection) -> None:
             marks = ", ".join("?" * (_COLUMNS.count(",") + 1))
-            db.executemany(
+            await db.executemany(
                 f"INSERT OR REPLACE INTO session ({_COLUMNS}) VALUES ({marks})",  # noqa: S608 - constant
-                [_row(entry) for entry in entries.values()],
+                (_row(entry) for entry in entries.values()),
             )
-            for session_id in gone:
-                _forget(db, session_id)
+            for statement in _FORGET if ids else ():
+                await db.executemany(statement, ids)
 
-        self._use(write, None)
+        await self.write(write)
 
-    def indexed(self) -> Mapping[str, tuple[int, str]]:
+    async def indexed(self) -> Mapping[str, tuple[int, str]]:
         """The last message of each session in the full-text index, and the stamp it had then."""
 
-        def read(db: sqlite3.Connection) -> dict[str, tuple[int, str]]:
-            rows = db.execute("SELECT id, seq, stamp FROM indexed").fetchall()
+        async def read(db: Connection) -> dict[str, tuple[int, str]]:
+            rows = await db.execute_fetchall("SELECT id, seq, stamp FROM indexed")
             return {session_id: (seq, stamp) for session_id, seq, stamp in rows}
 
-        return self._use(read, {})
+        return await self.read(read, {})
 
-    def index(
+    async def index(
         self, session_id: str, messages: Sequence[StoredMessage], last: int, stamp: str
     ) -> None:
         """Add ``messages`` to the full-text index, which then reaches to ``last``."""
 
-        def write(db: sqlite3.Connection) -> None:
-            for stored in messages:
-                text = _searchable(stored.message)
-                if text:
-                    place = db.execute(
-                        "INSERT INTO place (session_id, seq) VALUES (?, ?)",
-                        (session_id, stored.seq),
-                    )
-                    db.execute(
-                        "INSERT INTO words (rowid, body) VALUES (?, ?)", (place.lastrowid, text)
-                    )
-            db.execute(
+        async def write(db: Connection) -> None:
+            rows = await db.execute_fetchall("SELECT seq FROM indexed WHERE id = ?", (session_id,))
+            done = max((seq for (seq,) in rows), default=0)  # another process may be faster
+            new = [stored for stored in messages if stored.seq > done]
+            place = await value(db, "SELECT coalesce(max(id), 0) FROM place")
+            for start in range(0, len(new), MESSAGES_PER_INSERT):
+                batch = new[start : start + MESSAGES_PER_INSERT]
+                texts = await asyncio.to_thread(_searchable_texts, batch)
+                await db.executemany(
+                    "INSERT INTO place (id, session_id, seq) VALUES (?, ?, ?)",
+                    [(place + n, session_id, seq) for n, (seq, _) in enumerate(texts, 1)],
+                )
+                await db.executemany(
+                    "INSERT INTO words (rowid, body) VALUES (?, ?)",
+                    [(place + n, text) for n, (_, text) in enumerate(texts, 1)],
+                )
+                place += len(texts)
+            await db.execute(
                 "INSERT OR REPLACE INTO indexed (id, seq, stamp) VALUES (?, ?, ?)",
-                (session_id, last, stamp),
+                (session_id, max(last, done), stamp),
             )
 
-        self._use(write, None)
+        await self.write(write)
 
-    def search(self, text: str, limit: int = 50) -> Sequence[SearchHit]:
+    async def search(self, text: str, limit: int = 50) -> Sequence[SearchHit]:
         """The best hits for all words of ``text``, the last one possibly unfinished."""
         words = text.replace("\0", " ").split()
         if not words:
             return ()
 
-        def read(db: sqlite3.Connection) -> list[SearchHit]:
-            if _has_index(db):
+        async def read(db: Connection) -> list[SearchHit]:
+            if await _has_index(db):
                 query = " ".join('"' + word.replace('"', '""') + '"' for word in words) + "*"
-                rows = db.execute(
+                rows = await db.execute_fetchall(
                     "SELECT session_id, seq, snippet(words, 0, '[', ']', '…', 12)"
                     " FROM words JOIN place ON place.id = words.rowid"
                     " WHERE words MATCH ? ORDER BY rank LIMIT ?",
@@ -143,86 +153,32 @@ class Catalogue:
                 )
             else:
                 condition = " AND ".join(["instr(lower(body), lower(?))"] * len(words))
-                rows = db.execute(
+                rows = await db.execute_fetchall(
                     "SELECT session_id, seq, substr(body, 1, 80) FROM words JOIN place"  # noqa: S608 - constants
                     f" ON place.id = words.rowid WHERE {condition} LIMIT ?",
                     (*words, limit),
                 )
             return [SearchHit(*row) for row in rows]
 
-        return self._use(read, [])
-
-    def clear(self) -> None:
-        """Throw everything away; the next listing and indexing make it again."""
-        for suffix in ("", "-wal", "-shm"):
-            with contextlib.suppress(OSError):
-                self.path.with_name(self.path.name + suffix).unlink()
-
-    def _use(self, body: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
-        try:
-            try:
-                return self._transact(body)
-            except sqlite3.DatabaseError as error:
-                if not _is_broken(error):
-                    raise
-                self.clear()
-                return self._transact(body)
-        except (sqlite3.Error, OSError, ValueError) as error:
-            self.warning = f"the session catalogue {self.path} cannot be used: {error}"
-            LOG.warning("%s", self.warning)
-            return otherwise
-
-    def _transact(self, body: Callable[[sqlite3.Connection], T]) -> T:
-        if not self.path.exists():
-            _private.ensure_directory(self.path.parent)
-            with contextlib.suppress(FileExistsError):
-                import os
-
-                os.close(_private.create(self.path))
-        db = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
-        with contextlib.closing(db):
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = OFF")  # a cache: it can be made again
-            db.execute("BEGIN IMMEDIATE")
-            _ensure_tables(db)
-            result = body(db)
-            db.execute("COMMIT")
-        return result
+        return await self.read(read, [])
 
 
-def _ensure_tables(db: sqlite3.Connection) -> None:
-    version = db.execute("PRAGMA user_version").fetchone()[0]
-    if version == VERSION:
-        return
-    if version:
-        raise sqlite3.DatabaseError("no such version")
+async def _create_tables(db: Connection) -> None:
     for statement in _TABLES:
-        db.execute(statement)
+        await db.execute(statement)
     try:
-        db.execute("CREATE VIRTUAL TABLE words USING fts5 (body)")
+        await db.execute("CREATE VIRTUAL TABLE words USING fts5 (body)")
     except sqlite3.OperationalError:  # SQLite was built without FTS5
-        db.execute("CREATE TABLE words (body TEXT NOT NULL)")
-    db.execute(f"PRAGMA user_version = {VERSION}")
+        await db.execute("CREATE TABLE words (body TEXT NOT NULL)")
 
 
-def _has_index(db: sqlite3.Connection) -> bool:
-    row = db.execute("SELECT sql FROM sqlite_schema WHERE name = 'words'").fetchone()
-    return "fts5" in row[0]
+async def _has_index(db: Connection) -> bool:
+    return "fts5" in await value(db, "SELECT sql FROM sqlite_schema WHERE name = 'words'")
 
 
-def _is_broken(error: sqlite3.DatabaseError) -> bool:
-    name = getattr(error, "sqlite_errorname", "")
-    return name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or "no such" in str(error)
-
-
-def _forget(db: sqlite3.Connection, session_id: str) -> None:
-    db.execute("DELETE FROM session WHERE id = ?", (session_id,))
-    db.execute("DELETE FROM indexed WHERE id = ?", (session_id,))
-    db.execute(
-        "DELETE FROM words WHERE rowid IN (SELECT id FROM place WHERE session_id = ?)",
-        (session_id,),
-    )
-    db.execute("DELETE FROM place WHERE session_id = ?", (session_id,))
+def _searchable_texts(messages: Sequence[StoredMessage]) -> list[tuple[int, str]]:
+    texts = ((stored.seq, _searchable(stored.message)) for stored in messages)
+    return [(seq, text) for seq, text in texts if text]
 
 
 def _searchable(message: Message) -> str:
@@ -256,6 +212,13 @@ def _row(entry: Entry) -> tuple[object, ...]:
         usage.reasoning_tokens,
         info.cost_usd,
     )
+
+
+def _entries(rows: Iterable[Any]) -> dict[str, Entry]:
+    try:
+        return {row[0]: _entry(row) for row in rows}
+    except (ValueError, TypeError) as error:
+        raise Broken(str(error)) from error
 
 
 def _entry(row: Sequence[Any]) -> Entry:

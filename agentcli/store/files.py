@@ -1,8 +1,9 @@
 """The directory of session files: names, lists, search and removal.
 
 Laws: a list is true (a file that changed since the catalogue saw it is read again); one
-damaged session never hides the others, it is listed as damaged (REC-7). Everything here
-blocks; call it from a thread where an event loop runs.
+damaged session never hides the others, it is listed as damaged (REC-7). What is a coroutine
+reads files in threads, and can be cancelled between any two of them; ``fork`` blocks, and so
+do the functions at the end.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -36,6 +37,7 @@ T = TypeVar("T")
 MIN_SUFFIX_LENGTH = 4
 MAX_CANDIDATES = 5
 TOUCH_TIMEOUT_S = 5.0
+FILES_PER_JOB = 100  # between two of which a cancelled list stops
 LEFTOVER_AGE_S = 24 * 3600.0
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -68,34 +70,30 @@ class SessionFiles:
             raise SessionNotFound(f"{session_id!r} is not a session id", "see: agent sessions list")
         return self.directory / f"{session_id}{SUFFIX}"
 
-    def list(self) -> Sequence[SessionInfo]:
+    async def list(self) -> Sequence[SessionInfo]:
         """All sessions, the most recently used first."""
-        stamps = stamps_in(self.directory)
-        known = self.catalogue.entries()
+        known = await self.catalogue.entries()
+        stamps, entries = await asyncio.to_thread(self._match, known)
+        old = [session_id for session_id in stamps if session_id not in entries]
         changed: dict[str, Entry] = {}
-        infos: list[SessionInfo] = []
-        for session_id, stamp in stamps.items():
-            entry = known.get(session_id)
-            if entry is None or entry.stamp != stamp:
-                entry = self._read_entry(session_id, stamp, entry)
-                if entry.stamp:
-                    changed[session_id] = entry
-            path = self.directory / f"{session_id}{SUFFIX}"
-            infos.append(with_true_status(entry.info, path, own=False, live=False))
+        for start in range(0, len(old), FILES_PER_JOB):
+            batch = {name: stamps[name] for name in old[start : start + FILES_PER_JOB]}
+            changed |= await asyncio.to_thread(self._read_entries, batch, known)
         gone = known.keys() - stamps.keys()
         if changed or gone:
-            self.catalogue.update(changed, gone)
-        return sorted(infos, key=lambda info: (info.updated_at, info.id), reverse=True)
+            lasting = {name: entry for name, entry in changed.items() if entry.stamp}
+            await self.catalogue.update(lasting, gone)
+        return await asyncio.to_thread(self._in_order, {**entries, **changed})
 
-    def latest(self, cwd: str) -> SessionInfo | None:
+    async def latest(self, cwd: str) -> SessionInfo | None:
         """The session last used in the directory ``cwd``; damaged ones do not count."""
-        names = {cwd, os.path.realpath(cwd)}
-        for info in self.list():
+        names = {cwd, await asyncio.to_thread(os.path.realpath, cwd)}
+        for info in await self.list():
             if info.cwd in names and info.status is not SessionStatus.DAMAGED:
                 return info
         return None
 
-    def resolve(self, text: str) -> str:
+    async def resolve(self, text: str) -> str:
         """The id meant by ``text``: an id, the start or end of one, or a title.
 
         Raises ``SessionNotFound`` when that is none, or several, which the error then lists.
@@ -103,7 +101,7 @@ class SessionFiles:
         wanted = text.strip()
         if _ID.fullmatch(wanted) and (self.directory / f"{wanted}{SUFFIX}").exists():
             return wanted
-        infos = self.list()
+        infos = await self.list()
         folded = wanted.casefold()
         ways = (
             [info for info in infos if info.title == wanted],
@@ -133,50 +131,58 @@ class SessionFiles:
         fork(source, self.path_of(new_id))
         return new_id
 
-    def delete(self, session_id: str) -> None:
+    async def delete(self, session_id: str) -> None:
         """Remove a session with everything beside it; raises ``SessionLocked`` while it is open."""
-        path = self.path_of(session_id)
-        if not path.exists():
-            raise SessionNotFound(f"no session file {path}", "see: agent sessions list")
-        try:
-            lock = WriterLock.acquire(path)
-            try:
-                for name in _belongings(path):
-                    name.unlink(missing_ok=True)
-            finally:
-                lock.release()
-        except OSError as error:
-            raise fault(error, path, writing=True) from error
-        self.catalogue.update({}, [session_id])
+        await asyncio.to_thread(_delete, self.path_of(session_id))
+        await self.catalogue.update({}, [session_id])
 
-    def search(self, text: str, limit: int = 50) -> Sequence[SearchHit]:
+    async def search(self, text: str, limit: int = 50) -> Sequence[SearchHit]:
         """Where ``text`` was said or printed, best first; indexes what is new before."""
-        self._index()
-        return self.catalogue.search(text, limit)
+        await self._index()
+        return await self.catalogue.search(text, limit)
 
-    def reindex(self) -> int:
+    async def reindex(self) -> int:
         """Make the catalogue anew from the session files; how many sessions it now holds.
 
         Also clears away what killed processes left half made.
         """
-        self._sweep()
-        self.catalogue.clear()
-        count = len(self.list())
-        self._index()
+        await asyncio.to_thread(self._sweep)
+        await self.catalogue.clear()
+        count = len(await self.list())
+        await self._index()
         return count
 
     async def touch(self, info: SessionInfo) -> str | None:
         """Bring the catalogue's line of a session up to date; a warning if that failed (FAIL-2).
 
-        Waits for 5 s at most. Call it after a turn.
+        Gives up after 5 s. Call it after a turn.
         """
-        worker = Worker(lambda: None)
         self.catalogue.warning = None
-        done = worker.submit(lambda: self._refresh(info.id))
-        await asyncio.wait({done}, timeout=TOUCH_TIMEOUT_S)
-        if done.done() and (error := done.exception()) is not None:
-            return f"the session catalogue was not updated: {error}"
+        try:
+            async with asyncio.timeout(TOUCH_TIMEOUT_S):
+                # no executor: its threads would keep the process waiting for a hanging disk
+                entry = await Worker(lambda: None).submit(lambda: self._current_entry(info.id))
+                if entry.stamp:
+                    await self.catalogue.update({info.id: entry})
+        except Exception as error:  # noqa: BLE001 - the catalogue is never more than a warning
+            return f"the session catalogue was not updated: {str(error) or type(error).__name__}"
         return self.catalogue.warning
+
+    def _match(self, known: Mapping[str, Entry]) -> tuple[Mapping[str, str], dict[str, Entry]]:
+        """The stamps of all session files, and those of ``known`` that still have theirs."""
+        stamps = stamps_in(self.directory)
+        return stamps, {
+            name: known[name]
+            for name, stamp in stamps.items()
+            if name in known and known[name].stamp == stamp
+        }
+
+    def _in_order(self, entries: Mapping[str, Entry]) -> Sequence[SessionInfo]:
+        infos = (
+            with_true_status(entry.info, self.directory / f"{name}{SUFFIX}", own=False, live=False)
+            for name, entry in entries.items()
+        )
+        return sorted(infos, key=lambda info: (info.updated_at, info.id), reverse=True)
 
     def _sweep(self) -> None:
         oldest = time.time() - LEFTOVER_AGE_S
@@ -189,25 +195,34 @@ class SessionFiles:
                 else:
                     path.unlink()
 
-    def _refresh(self, session_id: str) -> None:
-        stamp = stamp_of(self.directory / f"{session_id}{SUFFIX}")
-        entry = self._read_entry(session_id, stamp, None)
-        if entry.stamp:
-            self.catalogue.update({session_id: entry})
-
-    def _index(self) -> None:
-        indexed = self.catalogue.indexed()
-        for session_id, stamp in stamps_in(self.directory).items():
+    async def _index(self) -> None:
+        indexed = await self.catalogue.indexed()
+        stamps = await asyncio.to_thread(stamps_in, self.directory)
+        if gone := indexed.keys() - stamps.keys():
+            await self.catalogue.update({}, gone)
+        for session_id, stamp in stamps.items():
             last, known_stamp = indexed.get(session_id, (0, ""))
             if stamp == known_stamp:
                 continue
+            path = self.directory / f"{session_id}{SUFFIX}"
             try:
-                loaded = read_session(self.directory / f"{session_id}{SUFFIX}", hidden=True)
+                loaded = await asyncio.to_thread(read_session, path, hidden=True)
             except StoreError:
                 continue
             news = [stored for stored in loaded.messages if stored.seq > last]
             reached = loaded.messages[-1].seq if loaded.messages else 0
-            self.catalogue.index(session_id, news, reached, stamp)
+            await self.catalogue.index(session_id, news, reached, stamp)
+
+    def _current_entry(self, session_id: str) -> Entry:
+        stamp = stamp_of(self.directory / f"{session_id}{SUFFIX}")
+        return self._read_entry(session_id, stamp, None)
+
+    def _read_entries(
+        self, stamps: Mapping[str, str], known: Mapping[str, Entry]
+    ) -> dict[str, Entry]:
+        return {
+            name: self._read_entry(name, stamp, known.get(name)) for name, stamp in stamps.items()
+        }
 
     def _read_entry(self, session_id: str, stamp: str, known: Entry | None) -> Entry:
         path = self.directory / f"{session_id}{SUFFIX}"
@@ -242,6 +257,20 @@ def _reading(path: Path, body: Callable[[sqlite3.Connection], T]) -> T:
         raise known from error
     finally:
         file.close()
+
+
+def _delete(path: Path) -> None:
+    if not path.exists():
+        raise SessionNotFound(f"no session file {path}", "see: agent sessions list")
+    try:
+        lock = WriterLock.acquire(path)
+        try:
+            for name in _belongings(path):
+                name.unlink(missing_ok=True)
+        finally:
+            lock.release()
+    except OSError as error:
+        raise fault(error, path, writing=True) from error
 
 
 def _unreadable(path: Path, error: StoreError, known: Entry | None) -> SessionInfo:

@@ -129,12 +129,16 @@ def rows(rounds: int) -> Iterator[Row]:
         yield Row("open a session of 10,000 messages", value, "ms", target=500)
         template = asyncio.run(long_session(root / "short", 2)).read_bytes()
         files = SessionFiles(root / "many", root / "catalogue.db")
+
+        def list_once() -> None:
+            asyncio.run(files.list())
+
         files.directory.mkdir()
         for _ in range(5_000):
             files.path_of(files.new_id()).write_bytes(template)
-        yield Row("list 5,000 sessions, catalogue lost", timed(files.list) * 1000, "ms")
+        yield Row("list 5,000 sessions, catalogue lost", timed(list_once) * 1000, "ms")
         yield Row(
-            "list 5,000 sessions", median_ms(lambda: timed(files.list), rounds), "ms", target=300
+            "list 5,000 sessions", median_ms(lambda: timed(list_once), rounds), "ms", target=300
         )
     finally:
         shutil.rmtree(root)

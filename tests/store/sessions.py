@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any, TypeVar
 
 from agentcli.domain.messages import (
     AssistantMessage,
@@ -19,8 +23,10 @@ from agentcli.domain.messages import (
     UserMessage,
 )
 from agentcli.domain.session import SessionInfo, SessionStatus
-from agentcli.store.files import new_session_id
+from agentcli.store.files import SessionFiles, new_session_id
 from agentcli.store.sqlite import SqliteStore
+
+T = TypeVar("T")
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 
@@ -91,6 +97,32 @@ async def finished_session(directory: Path, *, turns: int = 1) -> Path:
         await one_turn(store, f"prompt {turn}", suffix=str(turn))
     await store.aclose()
     return store.path
+
+
+def now(work: Coroutine[Any, Any, T]) -> T:
+    """The result of ``work``, which has an event loop to itself."""
+    return asyncio.run(work)
+
+
+def make(files: SessionFiles, prompt: str, **fields: object) -> str:
+    """The id of a finished session of one turn."""
+
+    async def scenario() -> str:
+        store = fresh(files.directory, **fields)
+        await one_turn(store, prompt)
+        await store.aclose()
+        return store.path.stem
+
+    return asyncio.run(scenario())
+
+
+def change(path: Path, *statements: str) -> None:
+    """Run SQL on a file that nobody has open."""
+    db = sqlite3.connect(path)
+    for statement in statements:
+        db.execute(statement)
+    db.commit()
+    db.close()
 
 
 def run_child(

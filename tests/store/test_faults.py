@@ -16,7 +16,7 @@ from agentcli.store.check import check
 from agentcli.store.files import SessionFiles, read_session
 from agentcli.store.repair import repair
 from agentcli.store.sqlite import SqliteStore
-from tests.store.sessions import finished_session, fresh, text
+from tests.store.sessions import finished_session, fresh, now, text
 
 
 def empty(path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_damaged_session_blocks_neither_others_nor_a_new_one(
     files = SessionFiles(path.parent, path.parent.parent / "catalogue.db")
     other = asyncio.run(finished_session(path.parent))
     damage(path)
-    states = {info.id: info.status for info in files.list()}
+    states = {info.id: info.status for info in now(files.list())}
     assert states[other.stem] is SessionStatus.DONE
     # a message that cannot be read is found when the session is opened, not by a list
     if damage not in {odd_types, broken_text, no_message_table, page_gone}:
@@ -168,7 +168,7 @@ def test_a_damaged_session_blocks_neither_others_nor_a_new_one(
         await store.aclose()
 
     asyncio.run(scenario())
-    assert files.latest("/work") is not None
+    assert now(files.latest("/work")) is not None
 
 
 @pytest.mark.spec("REC-7")

@@ -28,6 +28,7 @@ from agentcli.store.sqlite import CRASH_DETAIL, SqliteStore
 from tests.store.sessions import (
     asking,
     call,
+    change,
     finished_session,
     fresh,
     one_turn,
@@ -238,14 +239,6 @@ def test_a_damaged_session_is_not_forked_and_leaves_nothing(
     assert str(path) in caught.value.message
     assert caught.value.advice == f"run: agent sessions repair {path.stem}"
     assert list(path.parent.iterdir()) == [path]
-
-
-def change(path: Path, *statements: str) -> None:
-    db = sqlite3.connect(path)
-    for statement in statements:
-        db.execute(statement)
-    db.commit()
-    db.close()
 
 
 @pytest.mark.spec("FAIL-1")

@@ -15,7 +15,7 @@ from agentcli.store.check import check
 from agentcli.store.files import SessionFiles
 from agentcli.store.recovery import recover
 from agentcli.store.sqlite import SqliteStore
-from tests.store.sessions import run_child, text
+from tests.store.sessions import now, run_child, text
 
 # Says on stdout what the store has acknowledged, then goes on.
 CHILD = """
@@ -78,7 +78,7 @@ def test_killed_at_any_write_the_session_opens_balanced_with_all_that_was_said(
     assert (child.returncode, child.stderr) == (-signal.SIGKILL, "")
     said = child.stdout.splitlines()
     files = SessionFiles(directory, tmp_path / "catalogue.db")
-    infos = files.list()
+    infos = now(files.list())
     if not infos:
         assert said == []
         return
@@ -107,7 +107,7 @@ def test_a_killed_creation_leaves_nothing_that_is_listed_or_in_the_way(tmp_path:
     for point in (1, 2):
         child = run_child(CHILD, tmp_path, AGENTCLI_TEST_KILL_AT_WRITE=str(point))
         assert child.returncode == -signal.SIGKILL
-    assert SessionFiles(tmp_path, tmp_path / "catalogue.db").list() == []
+    assert now(SessionFiles(tmp_path, tmp_path / "catalogue.db").list()) == []
 
 
 @pytest.mark.parametrize(

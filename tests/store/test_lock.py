@@ -15,7 +15,7 @@ from agentcli.domain.session import SessionStatus
 from agentcli.store._lock import WriterLock, live_owner, lock_path
 from agentcli.store.files import SessionFiles, read_session
 from agentcli.store.sqlite import SqliteStore
-from tests.store.sessions import finished_session, fresh, text
+from tests.store.sessions import finished_session, fresh, now, text
 
 OWNER = """
 import asyncio, sys
@@ -72,9 +72,9 @@ def test_a_session_of_a_live_process_can_be_read_and_is_listed_as_running(
     assert loaded.info.status is SessionStatus.RUNNING
     assert loaded.messages[-1].message == text("from the owner")
     files = SessionFiles(path.parent, path.parent.parent / "catalogue.db")
-    assert [info.status for info in files.list()] == [SessionStatus.RUNNING]
+    assert [info.status for info in now(files.list())] == [SessionStatus.RUNNING]
     with pytest.raises(SessionLocked):
-        files.delete(path.stem)
+        now(files.delete(path.stem))
 
 
 @pytest.mark.spec("REC-6", "REC-1")
@@ -82,12 +82,12 @@ def test_a_dead_owner_never_blocks_and_its_turn_counts_as_crashed(
     path: Path, owner: subprocess.Popen[str]
 ) -> None:
     files = SessionFiles(path.parent, path.parent.parent / "catalogue.db")
-    assert files.list()[0].status is SessionStatus.RUNNING
+    assert now(files.list())[0].status is SessionStatus.RUNNING
     owner.kill()
     owner.wait()
     assert lock_path(path).exists()
     assert live_owner(path) is None
-    assert files.list()[0].status is SessionStatus.CRASHED
+    assert now(files.list())[0].status is SessionStatus.CRASHED
     assert read_session(path).info.status is SessionStatus.CRASHED
 
     async def scenario() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 import stat
@@ -317,7 +318,7 @@ def test_raw_output_is_kept_beside_the_result(tmp_path: Path) -> None:
         assert await store.read("b") == b"raw"
         assert await store.raw("unknown") is None
         await store.aclose()
-        with sqlite3.connect(store.path) as db:
+        with contextlib.closing(sqlite3.connect(store.path)) as db:
             assert db.execute("SELECT count(*) FROM blob").fetchone() == (2,)  # once each
 
     asyncio.run(scenario())
