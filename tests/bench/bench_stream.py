@@ -61,7 +61,7 @@ def rows(runs: int) -> Iterator[Row]:
     agent, bare = compare(20_000, runs)
     wall = median(agent, "wall_s")
     yield Row("20,000 chunks to a pipe / floor", wall, "s", median(bare, "wall_s"), 1.4)
-    chat, floor = _in_chat(max(3, runs // 2), 20_000)
+    chat, floor = _in_chat(runs, 20_000)
     yield Row("20,000 chunks as Markdown in the chat / floor", chat, "s", floor, 3.0)
     yield from _growth(runs)
 
