@@ -53,6 +53,17 @@ class Exchange:
         return f"{max(0.0, run.finished_at - run.started_at):.1f} s"
 
     @property
+    def display(self) -> str:
+        """What only the person was shown, for example a diff; empty when there is none."""
+        return "" if self.run is None else clean(self.run.display)
+
+    def told(self, text: str) -> str:
+        """A text of the result, without what ``display`` shows already."""
+        shown = self.display.rstrip()
+        told = clean(text)
+        return told.replace(shown, "", 1).rstrip() if shown else told
+
+    @property
     def arguments(self) -> str:
         """The arguments as indented JSON, or what the model sent instead of JSON."""
         if self.call.malformed is not None:

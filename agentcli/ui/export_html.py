@@ -93,10 +93,10 @@ def _exchange(item: Exchange) -> Iterator[str]:
     kind = "tool failed" if failed else "tool"
     yield f'<details class="{kind}"><summary>{escape(item.summary)}</summary>'
     yield _pre(item.arguments)
-    if item.run is not None and item.run.display:
-        yield _diff(clean(item.run.display))
+    if item.display:
+        yield _diff(item.display)
     for part in item.result.parts if item.result is not None else ():
-        yield _image(part) if isinstance(part, ImagePart) else _pre(part.text)
+        yield _image(part) if isinstance(part, ImagePart) else _pre(item.told(part.text))
     yield "</details>"
 
 

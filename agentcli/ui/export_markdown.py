@@ -43,10 +43,10 @@ def _item(item: TextPart | ThinkingPart | ImagePart | Exchange | Note) -> Iterat
 
 def _exchange(item: Exchange) -> Iterator[str]:
     yield _fence(item.arguments, "json")
-    if item.run is not None and item.run.display:
-        yield _fence(clean(item.run.display), "diff")
+    if item.display:
+        yield _fence(item.display, "diff")
     for part in item.result.parts if item.result is not None else ():
-        yield _image(part) if isinstance(part, ImagePart) else _fence(clean(part.text))
+        yield _image(part) if isinstance(part, ImagePart) else _fence(item.told(part.text))
 
 
 def _fold(summary: str, blocks: list[str]) -> Iterator[str]:

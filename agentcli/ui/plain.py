@@ -30,6 +30,7 @@ class PlainRenderer:
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
         self._summaries: dict[str, str] = {}
+        self._last_started = ""
 
     def on_event(self, event: AgentEvent) -> None:
         """Show ``event``."""
@@ -39,6 +40,7 @@ class PlainRenderer:
             case ToolStarted():
                 self._summaries[event.call.id] = clean_line(event.summary)
                 self._line(f"* {clean_line(event.summary)}")
+                self._last_started = event.call.id
             case ToolRefused():
                 how = "nobody could be asked" if event.unattended else "refused"
                 summary = self._summaries.get(event.call.id, event.call.name)
@@ -66,7 +68,10 @@ class PlainRenderer:
         outcome = wording.outcome(event, summary)
         timed = event.duration_s > 0 and not wording.has_duration(outcome)
         took = f" ({wording.duration(event.duration_s)})" if timed else ""
-        self._line(f"  {outcome}{took}")
+        # an outcome that does not stand right under its call says whose it is
+        whose = "" if event.call.id == self._last_started else f"{summary}: "
+        self._line(f"  {whose}{outcome}{took}")
 
     def _line(self, text: str) -> None:
+        self._last_started = ""
         self._write(f"{text}\n")

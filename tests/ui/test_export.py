@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Callable
 from html.parser import HTMLParser
 
 import pytest
@@ -351,3 +352,17 @@ def test_any_text_makes_a_well_formed_page(first: str, second: str) -> None:
 def test_a_long_line_of_marks_is_no_burden() -> None:
     for marks in ("`" * 200_000, "**" * 100_000, "`a" * 100_000, "#" * 200_000):
         assert export_html(session(UserMessage((TextPart(marks),))))
+
+
+@pytest.mark.spec("CLI-8", "TOOL-8")
+@pytest.mark.parametrize("write", [export_markdown, export_html])
+def test_a_diff_that_the_model_saw_too_is_shown_once(write: Callable[[LoadedSession], str]) -> None:
+    told = "Edited f.txt at line 1 (+1 -1).\n-old\n+new"
+    text = write(
+        session(
+            AssistantMessage((ToolCall("c1", "edit_file", {}),), "anthropic", "m"),
+            ToolResult("c1", "edit_file", (TextPart(told),)),
+        )
+    )
+    assert text.count("-old") == 1
+    assert "at line 1" in text

@@ -60,6 +60,25 @@ def test_calls_waits_and_ends_are_one_line_each() -> None:
     ]
 
 
+@pytest.mark.spec("CLI-5")
+def test_an_outcome_names_its_call_where_it_does_not_stand_under_it() -> None:
+    other, unknown = ToolCall("d", "bash", {}), ToolCall("e", "nosuch", {})
+    assert lines(
+        ToolStarted(CALL, "Run ls"),
+        ToolStarted(other, "Run pwd"),
+        ToolFinished(CALL, result(), "exit 0", 1.0),
+        ToolFinished(other, result(), "exit 0", 1.0),
+        ToolAnnounced(unknown, "nosuch"),
+        ToolFinished(unknown, result(ResultStatus.ERROR), "", 0.0),
+    ) == [
+        "* Run ls",
+        "* Run pwd",
+        "  Run ls: exit 0 (1.0 s)",
+        "  Run pwd: exit 0 (1.0 s)",
+        "  nosuch: failed: two",
+    ]
+
+
 @pytest.mark.spec("CLI-7")
 def test_a_refusal_is_told_once_with_its_reason() -> None:
     assert lines(
