@@ -24,6 +24,9 @@ from agentcli.domain.events import (
     Interrupt,
     Op,
     Prompt,
+    TextChunk,
+    ThinkingChunk,
+    ToolProgress,
     TurnSummary,
 )
 from agentcli.domain.history import History
@@ -37,6 +40,8 @@ log = logging.getLogger(__name__)
 
 Listener = Callable[[AgentEvent], None]
 REAP_S = 3.0
+# too many, and somebody's text: not for a log
+_PIECES = (TextChunk, ThinkingChunk, ToolProgress)
 
 
 class SessionFile(Protocol):
@@ -170,6 +175,8 @@ class Session:
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
     def _emit(self, event: AgentEvent) -> None:
+        if log.isEnabledFor(logging.DEBUG) and not isinstance(event, _PIECES):
+            log.debug("session %s: %s", self.id, event.type)
         for listener in tuple(self._listeners):
             try:
                 listener(event)

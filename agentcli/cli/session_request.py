@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentcli import __version__
 from agentcli.cli.logging_setup import REDACTOR, start_logging
 from agentcli.cli.options import RunOptions, SharedOptions, number
 from agentcli.cli.streams import write_error_line
@@ -17,11 +20,14 @@ from agentcli.domain.ports import Effort
 if TYPE_CHECKING:
     from agentcli.app.compose import SessionOptions
 
+_log = logging.getLogger(__name__)
+
 
 def prepare_settings(options: SharedOptions, *, quiet: bool = False) -> Settings:
     """Settings in force for ``options``; starts the log. Raises ``ConfigError``, ``UsageError``."""
     paths = Paths.from_env(os.environ)
     start_logging(log_file=paths.log_file, debug_file=options.debug, verbose=options.verbose)
+    _log.debug("agentcli %s, Python %s, %s", __version__, sys.version, sys.platform)
     max_turns = options.max_turns if isinstance(options, RunOptions) else None
     flags = {
         "model": options.model,

@@ -271,6 +271,17 @@ def test_a_traceback_goes_to_the_debug_file_only(tmp_path: Path) -> None:
     assert debug.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.spec("CLI-3")
+def test_the_debug_file_tells_how_a_run_went_and_nothing_of_what_was_said(tmp_path: Path) -> None:
+    debug = tmp_path / "debug.log"
+    done = run_agent("run", "--debug", str(debug), "a private question", env=agent_env())
+    assert done.code == 0, done.stderr
+    told = debug.read_text()
+    for part in ("agentcli ", "turn_start", "assistant_recorded", "done"):
+        assert part in told
+    assert "private" not in told
+
+
 @pytest.mark.spec("SEC-1")
 def test_python_files_of_the_working_directory_are_never_imported(tmp_path: Path) -> None:
     for name in ("typer", "httpx", "json", "agentcli"):
