@@ -218,13 +218,17 @@ def delete(options: DeleteOptions) -> int:
     """Remove sessions for good."""
     files = _files()
     ids = [_wait(files.resolve(text)) for text in options.ids]
-    if not options.yes:
-        if not is_terminal(sys.stdin):
-            raise UsageError("nobody can be asked whether to delete", "add --yes")
+    if not options.yes and is_terminal(sys.stdin):
         write_error_line(f"Delete {len(ids)} session(s) for good? [y/N]")
         if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
             write_error_line("nothing was deleted")
             return 1
+    elif not options.yes and ids != options.ids:
+        # a whole id says what is meant; a name or a part of an id may fit another than was thought
+        raise UsageError(
+            f"nobody can be asked whether to delete {', '.join(ids)}",
+            "give the whole id, or add --yes",
+        )
     for session_id in ids:
         _wait(files.delete(session_id))
         write_error_line(f"deleted: {session_id}")

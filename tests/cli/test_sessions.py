@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.cli import agent_env, run_agent
+from tests.support.cli import AGENT, agent_env, run_agent
+from tests.support.pty_driver import Terminal
 
 OFFLINE = {"AGENTCLI_MODEL": "offline/assistant"}
 
@@ -127,15 +128,32 @@ def test_a_damaged_session_is_not_forked(tmp_path: Path, home: Path) -> None:
 
 
 @pytest.mark.spec("CLI-8")
-def test_delete_asks_or_needs_yes(tmp_path: Path, home: Path) -> None:
-    session_id = ask("a question", tmp_path)
-    refused = run_agent("sessions", "delete", session_id)
-    assert refused.code == 2
-    assert "--yes" in refused.stderr
-    assert database(home, session_id).exists()
-    assert run_agent("sessions", "delete", "--yes", session_id).code == 0
-    assert not database(home, session_id).exists()
+def test_a_script_deletes_by_the_whole_id_or_with_yes(tmp_path: Path, home: Path) -> None:
+    one, two = ask("a question", tmp_path), ask("another", tmp_path)
+    for part in (one[:-1], "a question"):
+        refused = run_agent("sessions", "delete", part)
+        assert refused.code == 2
+        assert one in refused.stderr and "--yes" in refused.stderr
+    assert database(home, one).exists()
+    assert run_agent("sessions", "delete", one).code == 0
+    assert not database(home, one).exists()
+    assert [row["id"] for row in listed()] == [two]
+    assert run_agent("sessions", "delete", "--yes", "another").code == 0
     assert listed() == []
+
+
+@pytest.mark.spec("CLI-8")
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("", 1), ("n", 1)])
+def test_a_person_is_asked_before_a_session_is_deleted(
+    tmp_path: Path, home: Path, answer: str, code: int
+) -> None:
+    session_id = ask("a question", tmp_path)
+    args = [*AGENT, "sessions", "delete", session_id]
+    with Terminal(args, agent_env(), tmp_path) as terminal:
+        terminal.wait_for("for good?")
+        terminal.line(answer)
+        assert terminal.wait_exit() == code
+    assert database(home, session_id).exists() is bool(code)
 
 
 @pytest.mark.spec("CLI-8", "REC-7")
