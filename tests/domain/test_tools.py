@@ -1,4 +1,4 @@
-"""The workspace: what lies inside, whatever its links say."""
+"""Tools as values: what a call may return, and what lies in the workspace."""
 
 from __future__ import annotations
 
@@ -6,7 +6,52 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.domain.tools import Workspace, real_path
+from agentcli.domain.messages import ImagePart, ResultStatus, TextPart
+from agentcli.domain.tools import OutputKind, ToolOutput, Workspace, real_path, status_of
+
+
+def told(output: ToolOutput) -> str:
+    return "\n".join(part.text for part in output.parts if isinstance(part, TextPart))
+
+
+@pytest.mark.spec("TOOL-2")
+def test_a_success_is_text_json_or_images() -> None:
+    image = ImagePart("image/png", b"png")
+    pictures = ToolOutput.images("one picture", [image])
+    assert told(ToolOutput.text("done")) == "done"
+    assert told(ToolOutput.text(" \n")) == "(no output)"
+    assert told(ToolOutput.json({"name": "Zoë"})) == '{"name": "Zoë"}'
+    assert pictures.parts == (TextPart("one picture"), image)
+    for output in (ToolOutput.text("x"), ToolOutput.json([]), pictures):
+        assert output.kind is OutputKind.SUCCESS
+        assert status_of(output) is ResultStatus.OK
+
+
+@pytest.mark.spec("TOOL-2")
+def test_a_failure_is_the_models_ours_or_a_missing_connection() -> None:
+    cause = RuntimeError("secret detail of ours")
+    mine = ToolOutput.error("no such file")
+    ours = ToolOutput.internal_error(cause)
+    missing = ToolOutput.connection_required("github")
+    assert told(mine) == "no such file"
+    assert "internal error" in told(ours) and "secret detail" not in told(ours)
+    assert ours.cause is cause
+    assert "log in to github" in told(missing)
+    kinds = [output.kind for output in (mine, ours, missing)]
+    assert kinds == [
+        OutputKind.TOOL_ERROR, OutputKind.INTERNAL_ERROR, OutputKind.CONNECTION_REQUIRED
+    ]  # fmt: skip
+    assert {status_of(output) for output in (mine, ours, missing)} == {ResultStatus.ERROR}
+
+
+@pytest.mark.spec("TOOL-2", "TOOL-3")
+def test_what_only_the_person_sees_is_beside_the_text() -> None:
+    output = ToolOutput.text("short", raw=b"all of it", display="-a\n+b", summary="+1 -1")
+    assert told(output) == "short"
+    assert (output.raw, output.display, output.summary) == (b"all of it", "-a\n+b", "+1 -1")
+    keyed = ToolOutput.json({"raw": "mine", "display": "mine", "summary": "mine"})
+    assert (keyed.raw, keyed.display, keyed.summary) == (None, "", "")
+    assert '"raw": "mine"' in told(keyed)
 
 
 @pytest.mark.spec("SEC-5")
