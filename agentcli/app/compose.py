@@ -27,6 +27,7 @@ from agentcli.domain.ports import Approver, Effort, ModelInfo, Provider
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import Asker, Workspace
+from agentcli.domain.values import frozen
 from agentcli.engine.approval import Policy
 from agentcli.engine.project_docs import find_docs, project_root
 from agentcli.engine.system_prompt import PromptParts, build_system_prompt
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from agentcli.providers._local import LocalModel
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionOptions:
     """What the command line asks for; ``None`` leaves it to the settings (CLI-3)."""
 

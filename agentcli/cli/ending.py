@@ -6,13 +6,13 @@ and nowhere else (CLI-6).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from agentcli.cli.exit_codes import ExitCode, exit_code_for
 from agentcli.cli.logging_setup import REDACTOR
 from agentcli.domain.errors import AgentError
 from agentcli.domain.events import Cancelled, Done, Failed, Outcome, TerminalEvent, TurnSummary
+from agentcli.domain.values import frozen
 
 
 class Subtype(StrEnum):
@@ -26,7 +26,7 @@ class Subtype(StrEnum):
     CANCELLED = "cancelled"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ending:
     """``terminal_reason`` is a word for programs; ``message`` a line for people, maybe empty.
 

@@ -22,8 +22,12 @@ _CHUNK = 1 << 16
 
 
 def read_prompt(words: Sequence[str] | None) -> UserMessage | None:
-    """The user's message, or ``None`` when there is neither a word nor piped text."""
+    """The user's message, or ``None`` when there is neither a word nor piped text.
+
+    A lone ``-`` stands for stdin, as elsewhere.
+    """
     typed = " ".join(words or ()).strip()
+    typed = "" if typed == "-" else typed
     piped = read_stdin(patient=not typed)
     parts = tuple(TextPart(text) for text in (typed, piped) if text.strip())
     return UserMessage(parts) if parts else None

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.domain.errors import ConfigError, PersistenceError
+from agentcli.domain.values import frozen
 
 _ADVICE = "set AGENTCLI_HOME to a directory that you can write to"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Paths:
     """The directories of one installation, absolute."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from agentcli.config.keys import KEYS, TABLES, Key, all_names, find_key, near_names
@@ -18,13 +18,14 @@ from agentcli.config.toml_file import MEND, locate, parse, read_text
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.ports import Effort
 from agentcli.domain.settings import PermissionMode, ProviderConfig
+from agentcli.domain.values import frozen
 
 ENVIRONMENT: Mapping[str, str] = {"AGENTCLI_MODEL": "model"}
 _SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_API_KEY", "_CREDENTIALS")
 _PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settings:
     """Everything that can be set. ``sources`` tells for each key where its value comes from.
 

@@ -23,8 +23,9 @@ tool's ``parse`` raises.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from agentcli.domain.values import frozen
 
 
 class AgentError(Exception):
@@ -144,7 +145,7 @@ class TurnCancelled(Exception):
     """Raised at a checkpoint of the turn loop; ends at its one ``except``."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArgumentProblem:
     """One wrong argument: where, and what was expected."""
 

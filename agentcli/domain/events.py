@@ -7,12 +7,13 @@ after the commit: what the screen calls finished is on disk.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import ClassVar
 
 from agentcli.domain.errors import AgentError
 from agentcli.domain.messages import AssistantMessage, ToolCall, ToolResult, Usage, UserMessage
+from agentcli.domain.values import frozen
 
 
 class Outcome(StrEnum):
@@ -25,7 +26,7 @@ class Outcome(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TurnStart:
     """A turn begins; the user's message is about to be recorded."""
 
@@ -33,7 +34,7 @@ class TurnStart:
     turn: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PromptRecorded:
     """The user's message is durable."""
 
@@ -42,7 +43,7 @@ class PromptRecorded:
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepStart:
     """A model request is about to be sent. Steps count from 1 in each turn."""
 
@@ -50,7 +51,7 @@ class StepStart:
     step: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextChunk:
     """More of the answer's text."""
 
@@ -58,7 +59,7 @@ class TextChunk:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ThinkingChunk:
     """More of the model's reasoning."""
 
@@ -66,7 +67,7 @@ class ThinkingChunk:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallForming:
     """The model has begun to write a tool call; nothing runs yet."""
 
@@ -74,7 +75,7 @@ class CallForming:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RetryWait:
     """A request failed in a way that may pass; the next attempt comes after ``delay_s`` seconds."""
 
@@ -85,7 +86,7 @@ class RetryWait:
     delay_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AssistantRecorded:
     """The assistant's message is durable; its calls, if any, are about to be dispatched."""
 
@@ -94,7 +95,7 @@ class AssistantRecorded:
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolAnnounced:
     """A call will be dispatched. ``summary`` reads like "Read src/app.py:1-80"."""
 
@@ -103,7 +104,7 @@ class ToolAnnounced:
     summary: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ApprovalWaiting:
     """A call waits for a person."""
 
@@ -113,7 +114,7 @@ class ApprovalWaiting:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolRefused:
     """A call was refused by policy or by a person; ``unattended`` when nobody could be asked."""
 
@@ -123,7 +124,7 @@ class ToolRefused:
     unattended: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolStarted:
     """The call's intent to run is durable and it is running."""
 
@@ -132,7 +133,7 @@ class ToolStarted:
     summary: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolProgress:
     """Live output of a running call."""
 
@@ -141,7 +142,7 @@ class ToolProgress:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolFinished:
     """The call's result is durable. ``summary`` tells the outcome in a line.
 
@@ -156,7 +157,7 @@ class ToolFinished:
     display: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Notice:
     """One line for the person: a warning or a piece of news. Nothing was stopped by it."""
 
@@ -165,7 +166,7 @@ class Notice:
     is_warning: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TurnSummary:
     """What a turn amounted to; part of every terminal event.
 
@@ -183,7 +184,7 @@ class TurnSummary:
     limit: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Done:
     """The turn is complete, or stopped at a limit (see ``summary.outcome``)."""
 
@@ -191,7 +192,7 @@ class Done:
     summary: TurnSummary
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cancelled:
     """The turn was cancelled; the history is balanced and stored."""
 
@@ -200,7 +201,7 @@ class Cancelled:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failed:
     """The turn ended with an error; the history is balanced.
 
@@ -237,19 +238,19 @@ AgentEvent = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prompt:
     """Run a turn with this message."""
 
     message: UserMessage
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Continue:
     """Run a turn without new input (REC-5)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Interrupt:
     """Cancel the running turn; ``force`` skips the grace period (CAN-13)."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
@@ -31,6 +31,7 @@ from agentcli.domain.messages import (
     UserMessage,
 )
 from agentcli.domain.ports import RunStatus, ToolRun
+from agentcli.domain.values import frozen
 
 CANCELLED_TEXT = "Cancelled by user"
 CRASHED_TEXT = "Tool execution was interrupted by a crash. Please retry."
@@ -112,7 +113,7 @@ class RepairReason(StrEnum):
     CRASHED = "crashed"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunDetail:
     """What is known of a call that was stopped: seconds it ran and its last output.
 

@@ -7,19 +7,21 @@ one tool call. Values are frozen; constructors refuse what can never be right.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
+from agentcli.domain.values import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class TextPart:
     """Plain text."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ThinkingPart:
     """Reasoning of a model, opaque to us.
 
@@ -32,7 +34,7 @@ class ThinkingPart:
     redacted: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ImagePart:
     """An image: raw bytes with their media type, for example ``image/png``."""
 
@@ -40,7 +42,7 @@ class ImagePart:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolCall:
     """A request of the model to run a tool.
 
@@ -65,7 +67,7 @@ class StopReason(StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Usage:
     """Tokens of one or more requests. ``None`` means the provider did not say (LOOP-6).
 
@@ -116,7 +118,7 @@ AssistantPart = TextPart | ThinkingPart | ToolCall
 ResultPart = TextPart | ImagePart
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UserMessage:
     """What the user (or a program in the user's place) said."""
 
@@ -128,7 +130,7 @@ class UserMessage:
         return "\n".join(part.text for part in self.parts if isinstance(part, TextPart))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AssistantMessage:
     """One reply of a model. ``provider`` and ``model`` say who made it (HIS-4)."""
 
@@ -149,7 +151,7 @@ class AssistantMessage:
         return "".join(part.text for part in self.parts if isinstance(part, TextPart))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolResult:
     """The one answer to one tool call."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
@@ -19,11 +18,12 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.stream import StreamEvent
 from agentcli.domain.tools import ToolDefinition
+from agentcli.domain.values import frozen
 
 # --- approval ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ApprovalRequest:
     """A call that needs a yes. ``session_rule`` is what "for this session" would allow."""
 
@@ -43,7 +43,7 @@ class Verdict(StrEnum):
     UNATTENDED = "unattended"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ApprovalAnswer:
     """``reason`` is for the model when the verdict is no."""
 
@@ -71,7 +71,7 @@ class Effort(StrEnum):
     HIGH = "high"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelInfo:
     """A model and its limits; prices in USD per million tokens, ``None`` where unknown."""
 
@@ -92,7 +92,7 @@ class ModelInfo:
         return f"{self.provider}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelRequest:
     """One request. ``messages`` already satisfies ``domain.history.check_request``."""
 
@@ -131,7 +131,7 @@ class RunStatus(StrEnum):
     INTERRUPTED = "interrupted"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolRun:
     """The stored row of a call. ``result`` is set when it has finished out of order.
 
@@ -147,7 +147,7 @@ class ToolRun:
     display: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordedResult:
     """A result with what goes beside it into the store."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from agentcli.domain.messages import Message, Usage
 from agentcli.domain.ports import ToolRun
+from agentcli.domain.values import frozen
 
 
 class SessionStatus(StrEnum):
@@ -31,7 +32,7 @@ class SessionStatus(StrEnum):
         return self in {SessionStatus.CANCELLED, SessionStatus.FAILED, SessionStatus.CRASHED}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionInfo:
     """One line of a list of sessions. Times are seconds since 1970, UTC."""
 
@@ -49,7 +50,7 @@ class SessionInfo:
     parent_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredMessage:
     """A message with its place and time."""
 
@@ -58,7 +59,7 @@ class StoredMessage:
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Note:
     """Something to show at ``after_seq`` that is not part of the history (CAN-5)."""
 
@@ -68,7 +69,7 @@ class Note:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadedSession:
     """All that a session file holds for going on, showing or exporting."""
 

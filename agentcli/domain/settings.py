@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
+
+from agentcli.domain.values import frozen
 
 
 class PermissionMode(StrEnum):
@@ -15,7 +17,7 @@ class PermissionMode(StrEnum):
     YOLO = "yolo"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProviderConfig:
     """How to reach a provider. ``kind`` names the wire protocol: ``anthropic``, ``openai``, ....
 

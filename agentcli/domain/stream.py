@@ -19,12 +19,11 @@ was cut: no message comes of it (CAN-5).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from agentcli.domain.messages import StopReason, Usage
+from agentcli.domain.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextDelta:
     """More visible text of block ``index``."""
 
@@ -32,7 +31,7 @@ class TextDelta:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ThinkingDelta:
     """More reasoning text of block ``index``."""
 
@@ -40,7 +39,7 @@ class ThinkingDelta:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ThinkingSeal:
     """The signature of thinking block ``index``, or its redacted (encrypted) whole."""
 
@@ -49,7 +48,7 @@ class ThinkingSeal:
     redacted: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolCallStart:
     """A tool call begins. ``id`` may be empty: the fold then gives it one."""
 
@@ -58,7 +57,7 @@ class ToolCallStart:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolCallDelta:
     """More of the arguments' JSON text of call ``index``."""
 
@@ -66,14 +65,14 @@ class ToolCallDelta:
     json_text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UsageReport:
     """Tokens so far; a later report replaces the fields it knows."""
 
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StreamEnd:
     """The reply is complete."""
 

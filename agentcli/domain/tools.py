@@ -12,6 +12,7 @@ from typing import Any, Protocol, Self
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.messages import ImagePart, ResultPart, ResultStatus, TextPart
+from agentcli.domain.values import frozen
 
 
 class Effect(StrEnum):
@@ -22,7 +23,7 @@ class Effect(StrEnum):
     EXEC = "exec"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolHints:
     """What a tool says of itself beyond its effect (TOOL-1)."""
 
@@ -32,7 +33,7 @@ class ToolHints:
     background: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolDefinition:
     """A tool as the model, the policy and the screen know it.
 
@@ -61,7 +62,7 @@ class OutputKind(StrEnum):
     CANCELLED = "cancelled"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolOutput:
     """What a tool returns. Build it with the constructors below.
 
@@ -120,7 +121,7 @@ class ToolOutput:
         return cls(OutputKind.CANCELLED, (TextPart(output_so_far or "(no output)"),))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Workspace:
     """Where a session works: ``root`` bounds what is free to read, ``cwd`` resolves paths."""
 

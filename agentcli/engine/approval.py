@@ -14,6 +14,7 @@ from typing import Any
 
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import Effect, ToolDefinition, Workspace, real_path
+from agentcli.domain.values import frozen
 from agentcli.engine.read_only_commands import is_read_only
 from agentcli.engine.rules import Rule, Subject, first, host_of, parse_rule
 
@@ -39,7 +40,7 @@ class Answer(StrEnum):
     DENY = "deny"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decision:
     """An answer with its reason; ``rule`` is the rule that made it, if one did."""
 
@@ -73,7 +74,7 @@ class Policy:
         return cls(mode, allowed, denied, asked)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallFacts:
     """What the policy knows of a call. ``paths`` are absolute, links not yet followed.
 
@@ -97,7 +98,7 @@ def decide(facts: CallFacts, policy: Policy) -> Decision:
     return judged.because(Answer.ASK, reason)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Judged:
     facts: CallFacts
     policy: Policy

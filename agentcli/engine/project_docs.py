@@ -11,14 +11,15 @@ from __future__ import annotations
 import codecs
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
+
+from agentcli.domain.values import frozen
 
 MAX_BYTES = 32 * 1024
 _NAMES = ("AGENTS.md", "CLAUDE.md")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProjectDoc:
     """One file's text; ``cut`` when the budget ended within it."""
 

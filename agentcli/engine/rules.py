@@ -11,12 +11,12 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from agentcli.domain.errors import UsageError
 from agentcli.domain.tools import real_path
+from agentcli.domain.values import frozen
 
 _RULE = re.compile(r"(?P<tool>[A-Za-z0-9_*?-]+)(?:\((?P<pattern>.+)\))?", re.DOTALL)
 _PLAIN_COMMAND = re.compile(r"[A-Za-z0-9_@%+=:,./ '\"-]*")
@@ -39,7 +39,7 @@ _RUNS_OTHERS = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rule:
     """A parsed rule. ``pattern`` of ``None`` covers every call of the tool.
 
@@ -55,7 +55,7 @@ class Rule:
         return self.tool if self.pattern is None else f"{self.tool}({self.pattern})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subject:
     """What a rule looks at: the tool and what the call is about.
 

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import ErrorKind, ProviderError, TurnCancelled
@@ -27,6 +27,7 @@ from agentcli.domain.stream import (
     ThinkingDelta,
     ToolCallStart,
 )
+from agentcli.domain.values import frozen
 from agentcli.engine.assemble import Assembler
 
 Emit = Callable[[AgentEvent], None]
@@ -37,7 +38,7 @@ _RECOVERY_NOTE = "(Your last reply was empty. Answer now with text or a tool cal
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RetryPolicy:
     """Budgets and waits, in seconds. ``sleep`` is a parameter so that tests own the time.
 

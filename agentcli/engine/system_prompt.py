@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from agentcli.domain.values import frozen
 from agentcli.engine.project_docs import ProjectDoc
 
 _BASE = """\
@@ -35,7 +35,7 @@ How to answer
 - End with what was done, how it was checked and what remains."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PromptParts:
     """What the prompt is made of. ``date`` is the session's first day, for example 2026-11-20."""
 

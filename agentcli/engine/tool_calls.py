@@ -51,6 +51,7 @@ from agentcli.domain.tools import (
     ToolOutput,
     Workspace,
 )
+from agentcli.domain.values import frozen
 from agentcli.engine import arguments as wording
 from agentcli.engine.approval import Answer, CallFacts, Policy, decide, effect_of, session_rule
 from agentcli.engine.jobs import Job, Recorder
@@ -79,7 +80,7 @@ class Toolkit:
     approval_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Shell:
     """Where the session's shell is, and its ``PATH`` when a command has changed it."""
 

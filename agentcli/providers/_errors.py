@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from agentcli.domain.errors import ErrorKind, ProviderError
+from agentcli.domain.values import frozen
 
 _MAX_TEXT = 400
 # Status codes of RFC 9110, and 529, which Anthropic sends when overloaded.
@@ -73,7 +74,7 @@ _TAGS = r"(?is)<(script|style)\b.*?</\1>|<[^>]*>"
 _TITLE = r"(?is)<title[^>]*>(.*?)</title>"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Endpoint:
     """Where a request goes and how to speak of it. ``secrets`` never show up in a text."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,6 +23,7 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.ports import Effort, ModelRequest, Provider
 from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.values import frozen
 from agentcli.providers._base import (
     HttpProvider,
     arguments_json,
@@ -49,7 +49,7 @@ _EFFORT_PROVIDERS = frozenset({"openrouter", "gemini", "xai", "groq"})
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Quirks:
     """Where a server differs from OpenAI."""
 
@@ -112,7 +112,8 @@ def encode(request: ModelRequest, provider: str = "openai", quirks: _Quirks | No
 def _reasoning_effort(request: ModelRequest, provider: str, quirks: _Quirks) -> str | None:
     """The value to send, or ``None`` where the model would refuse the field."""
     effort = request.effort
-    if quirks.is_openai:
+    # also behind a proxy of the person's own: the models are OpenAI's, by their names
+    if quirks.is_openai or provider == "openai":
         match = _OPENAI_MODEL.match(request.model.name)
         if match is not None and match["major"] is not None:
             version = (int(match["major"]), int(match["minor"] or 0))

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.messages import AssistantMessage, Message, Usage
 from agentcli.domain.session import SessionInfo, SessionStatus, StoredMessage
+from agentcli.domain.values import frozen
 from agentcli.store._cache import Broken, Cache, value
 from agentcli.store._codec import from_column, to_column
 
@@ -51,7 +51,7 @@ _FORGET = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """A session as it was when its files had ``stamp``."""
 
@@ -59,7 +59,7 @@ class Entry:
     info: SessionInfo
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchHit:
     """Where a text was found; ``excerpt`` has the words between ``[`` and ``]``."""
 

@@ -12,10 +12,10 @@ import shutil
 import sqlite3
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.domain.errors import SessionNotFound, SessionTooNew, StoreError
+from agentcli.domain.values import frozen
 from agentcli.store import _private
 from agentcli.store._faults import fault
 from agentcli.store._file import SessionFile
@@ -26,7 +26,7 @@ from agentcli.store._schema import TABLE_NAMES
 from agentcli.store.check import check
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RepairReport:
     """What a repair did.
 

@@ -1,0 +1,125 @@
+"""``@frozen``: what ``dataclass(frozen=True, slots=True)`` makes, at a quarter of its cost.
+
+A start defines some sixty values before the first request leaves, and ``dataclass`` compiles six
+functions for each (0.5 ms a class on CPython 3.11: a tenth of the whole start). Here only
+``__init__`` is compiled; the rest is shared. The result is a dataclass to ``replace``,
+``fields``, ``asdict``, ``match`` and type checkers.
+
+Law: a value is frozen, equal only to the same kind with equal fields, and can be copied.
+Annotations must be text (``from __future__ import annotations``); there is no inheritance of
+fields and no ``super()`` without arguments.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import MISSING, Field, FrozenInstanceError, field
+from typing import Any, NoReturn, TypeVar, cast, dataclass_transform
+
+T = TypeVar("T")
+
+_ABSENT = object()
+
+
+def _equal(self: Any, other: object) -> Any:
+    if type(other) is not type(self):
+        return NotImplemented
+    return all(getattr(self, name) == getattr(other, name) for name in _compared(self))
+
+
+def _hash(self: Any) -> int:
+    return hash((type(self), *(getattr(self, name) for name in _compared(self))))
+
+
+def _compared(self: Any) -> list[str]:
+    return [name for name, each in type(self).__dataclass_fields__.items() if each.compare]
+
+
+def _repr(self: Any) -> str:
+    shown = (
+        f"{name}={getattr(self, name)!r}"
+        for name, each in type(self).__dataclass_fields__.items()
+        if each.repr
+    )
+    return f"{type(self).__qualname__}({', '.join(shown)})"
+
+
+def _refuse_set(_self: Any, name: str, _new: object) -> NoReturn:
+    raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
+def _refuse_delete(_self: Any, name: str) -> NoReturn:
+    raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+def _reduce(self: Any) -> tuple[Any, ...]:
+    names = type(self).__dataclass_fields__
+    return type(self), tuple(getattr(self, name) for name in names)
+
+
+_SHARED = {
+    "__eq__": _equal,
+    "__hash__": _hash,
+    "__repr__": _repr,
+    "__setattr__": _refuse_set,
+    "__delattr__": _refuse_delete,
+    "__reduce__": _reduce,
+}
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def frozen(cls: type[T]) -> type[T]:
+    """Make ``cls`` a frozen value with slots; see the module."""
+    fields = _fields_of(cls)
+    body = {
+        name: item
+        for name, item in vars(cls).items()
+        if name not in fields and name not in {"__dict__", "__weakref__"}
+    }
+    for name, shared in _SHARED.items():
+        body.setdefault(name, shared)
+    if body.get("__hash__") is None:
+        body["__hash__"] = _hash
+    body["__slots__"] = tuple(fields)
+    body["__match_args__"] = tuple(fields)
+    body["__dataclass_fields__"] = fields
+    body["__init__"] = _make_init(fields, calls_post_init="__post_init__" in body)
+    made: Any = type(cls).__new__(type(cls), cls.__name__, cls.__bases__, body)
+    made.__qualname__ = cls.__qualname__
+    return cast("type[T]", made)
+
+
+def _fields_of(cls: type) -> dict[str, Field[Any]]:
+    fields: dict[str, Field[Any]] = {}
+    for name, kind in cls.__annotations__.items():
+        if kind.startswith("ClassVar"):
+            continue
+        default = vars(cls).get(name, MISSING)
+        each: Any = default if isinstance(default, Field) else field(default=default)
+        each.name, each.type = name, kind
+        each._field_type = dataclasses._FIELD  # type: ignore[attr-defined]  # noqa: SLF001 - how dataclasses tells fields from the rest
+        fields[name] = each
+    return fields
+
+
+def _make_init(fields: dict[str, Field[Any]], *, calls_post_init: bool) -> Any:
+    names: dict[str, Any] = {"_set": object.__setattr__, "_absent": _ABSENT}
+    parameters: list[str] = ["self"]
+    lines: list[str] = []
+    for name, each in fields.items():
+        given = name
+        if each.default is not MISSING:
+            names[f"_default_{name}"] = each.default
+            parameters.append(f"{name}=_default_{name}")
+        elif each.default_factory is not MISSING:
+            names[f"_make_{name}"] = each.default_factory
+            parameters.append(f"{name}=_absent")
+            given = f"_make_{name}() if {name} is _absent else {name}"
+        else:
+            parameters.append(name)
+        lines.append(f" _set(self, {name!r}, {given})")
+    if calls_post_init:
+        lines.append(" self.__post_init__()")
+    source = f"def __init__({', '.join(parameters)}):\n" + ("\n".join(lines) or " pass")
+    exec(source, names)  # noqa: S102 - made of field names of our own classes, as dataclasses does
+    return names["__init__"]
