@@ -48,6 +48,7 @@ def last_line(text: str) -> dict[str, Any]:
         (("run", "explain", "this"), None, ["explain this"]),
         (("-p", "explain this"), None, ["explain this"]),
         (("run",), "from a pipe\n", ["from a pipe"]),
+        (("run", "-"), "from a pipe\n", ["from a pipe"]),
         (("run", "explain"), "the text\n", ["explain", "the text"]),
         ((), "from a pipe", ["from a pipe"]),
         (("explain",), "the text", ["explain", "the text"]),

@@ -126,6 +126,7 @@ def test_the_output_limit_has_two_names() -> None:
     assert "max_tokens" not in official
 
 
+@pytest.mark.spec("CLI-3")
 @pytest.mark.parametrize(
     ("model", "effort", "tools", "expected"),
     [
@@ -147,9 +148,9 @@ def test_effort_is_sent_only_where_openai_takes_it(
     model: str, effort: Effort | None, tools: Any, expected: str | None
 ) -> None:
     info = ModelInfo("openai", model, supports_thinking=True)
-    url = "https://api.openai.com/v1"
-    body = body_for("openai", url=url, model=info, effort=effort, tools=tools)
-    assert body.get("reasoning_effort") == expected
+    for url in ("https://api.openai.com/v1", "http://proxy.example/v1"):
+        body = body_for("openai", url=url, model=info, effort=effort, tools=tools)
+        assert body.get("reasoning_effort") == expected
 
 
 def test_other_servers_get_effort_only_where_it_is_known_to_work() -> None:
