@@ -20,7 +20,7 @@ from agentcli.app.session import Session, Surroundings
 from agentcli.config.redaction import Redactor
 from agentcli.config.settings import Settings
 from agentcli.domain.cost import cost_usd
-from agentcli.domain.errors import ConfigError, SessionNotFound
+from agentcli.domain.errors import ConfigError, SessionNotFound, StoreError
 from agentcli.domain.history import History
 from agentcli.domain.messages import AssistantMessage, ToolResult
 from agentcli.domain.ports import Approver, Effort, ModelInfo, Provider
@@ -105,6 +105,16 @@ class _Opener:
         found = await self._wanted()
         if found is None:
             return await self._new()
+        try:
+            return await self._existing(found)
+        except StoreError as error:
+            if self.options.resume or self.options.continue_latest:
+                raise
+            # nobody has asked for that one: it must not stand in the way of a new one (REC-7)
+            store, loaded, notices = await self._new()
+            return store, loaded, (*notices, f"{error.message}; this is a new session")
+
+    async def _existing(self, found: str) -> tuple[SqliteStore, LoadedSession, tuple[str, ...]]:
         session_id = found
         if self.options.fork:
             session_id = await asyncio.to_thread(self.files.fork, found)
@@ -282,9 +292,15 @@ async def _default_model_for(settings: Settings) -> tuple[Provider, ModelInfo, t
         return (*choose_model(settings, name), ())
     found = await asyncio.to_thread(_local_model, settings)
     if found is None:
-        return (*choose_model(settings, _registry.OFFLINE_MODEL), ())
+        return (*choose_model(settings, _registry.OFFLINE_MODEL), (_OFFLINE_NOTICE,))
     notice = f"no key is set: {found.model} at {found.host} answers"
     return (*choose_model(settings, found.model), (notice,))
+
+
+_OFFLINE_NOTICE = (
+    "no key is set and no model server answers on this machine: the offline assistant answers,"
+    " which is not a language model - set ANTHROPIC_API_KEY or OPENAI_API_KEY, or start Ollama"
+)
 
 
 # --- the rest of the room ------------------------------------------------------------------

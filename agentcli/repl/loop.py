@@ -68,6 +68,7 @@ class _Chat:
             self._ctrl_c_at_prompt,
         )
         self._session: ChatSession | None = None
+        self._picking: asyncio.Task[str | None] | None = None
         self._working = False
         self._cancelling = False
         self._leaving = False
@@ -96,6 +97,7 @@ class _Chat:
         """End the chat."""
         self._leaving = True
         self._prompt.close()
+        self._stop_picking()
 
     async def switch_to(self, session_id: str | None) -> None:
         """Open another session; when that fails this one stays open."""
@@ -110,14 +112,26 @@ class _Chat:
             self.show(["A new session. The one before can be resumed with /resume."])
 
     async def pick_session(self) -> str | None:
-        """Let the person choose among the sessions."""
+        """Let the person choose among the sessions; ``None`` also when a signal ended that."""
         infos = await self.host.list_sessions()
         if not infos:
             self.show(["There is no session yet."])
             return None
-        chosen = await pick_session(self._terminal, infos)
-        self._screen.cursor_was_moved()
-        return chosen
+        self._picking = asyncio.ensure_future(pick_session(self._terminal, infos))
+        try:
+            await asyncio.wait({self._picking})
+            return None if self._picking.cancelled() else self._picking.result()
+        except (EOFError, OSError):
+            self._terminal_gone()
+            return None
+        finally:
+            self._stop_picking()
+            self._picking = None
+            self._screen.cursor_was_moved()
+
+    def _stop_picking(self) -> None:
+        if self._picking is not None:
+            self._picking.cancel()
 
     def commands(self) -> Sequence[SlashCommand]:
         """All commands, by name."""
@@ -137,6 +151,8 @@ class _Chat:
 
     async def _open_first(self, *, pick_first: bool) -> None:
         chosen = await self.pick_session() if pick_first else None
+        if self._leaving:
+            return
         people = (self._questions, self._questions)
         if chosen is not None:
             self._adopt(await self.host.open_existing(chosen, *people))
@@ -271,6 +287,8 @@ class _Chat:
             self._interrupt()
         elif self._prompt.is_open:
             self._prompt.press_ctrl_c()
+        else:
+            self._stop_picking()
 
     def _on_end_signal(self, reason: CancelReason) -> None:
         """SIGTERM, SIGHUP: stop what runs, then leave."""

@@ -19,6 +19,7 @@ from agentcli.ui.session_lines import session_row, session_rows
 from agentcli.ui.width import fit
 
 SHOWN = 10
+_MOVES = {"up": -1, "c-p": -1, "down": 1, "c-n": 1, "pageup": -SHOWN, "pagedown": SHOWN}
 
 
 class Selection:
@@ -107,23 +108,8 @@ def _shown(selection: Selection, terminal: Terminal) -> StyleAndTextTuples:
 def _bindings(selection: Selection) -> KeyBindings:
     bindings = KeyBindings()
 
-    @bindings.add("up")
-    @bindings.add("c-p")
-    def _up(_: KeyPressEvent) -> None:
-        selection.move(-1)
-
-    @bindings.add("down")
-    @bindings.add("c-n")
-    def _down(_: KeyPressEvent) -> None:
-        selection.move(1)
-
-    @bindings.add("pageup")
-    def _page_up(_: KeyPressEvent) -> None:
-        selection.move(-SHOWN)
-
-    @bindings.add("pagedown")
-    def _page_down(_: KeyPressEvent) -> None:
-        selection.move(SHOWN)
+    for key, by in _MOVES.items():
+        bindings.add(key)(lambda _, by=by: selection.move(by))
 
     @bindings.add("backspace")
     def _erase(_: KeyPressEvent) -> None:
@@ -132,6 +118,10 @@ def _bindings(selection: Selection) -> KeyBindings:
     @bindings.add("enter")
     def _enter(event: KeyPressEvent) -> None:
         event.app.exit(result=selection.chosen())
+
+    @bindings.add("c-z")
+    def _suspend(event: KeyPressEvent) -> None:
+        event.app.suspend_to_background()
 
     @bindings.add("escape", eager=True)
     @bindings.add("c-c")

@@ -164,6 +164,7 @@ async def ask_line(terminal: Terminal, message: str) -> str | None:
     session: PromptSession[str] = PromptSession(
         message=message,
         key_bindings=bindings,
+        enable_suspend=True,
         color_depth=terminal.color_depth,
         input=terminal.input,
         output=None if terminal.is_dumb else terminal.output,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,16 +24,21 @@ def work(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def chat(model_server: ModelServer, work: Path) -> Iterator[Chat]:
-    """Starts a chat and waits for its prompt."""
+    """Starts a chat and waits for its prompt, or for ``until``."""
     with ExitStack() as stack:
 
         def start(
-            *args: str, protocol: str = ANTHROPIC, rows: int = 24, cols: int = 80, **env: str
+            *args: str,
+            protocol: str = ANTHROPIC,
+            rows: int = 24,
+            cols: int = 80,
+            until: str | re.Pattern[str] = IDLE,
+            **env: str,
         ) -> Terminal:
             environment = agent_env(model_server, protocol, **env)
             terminal = Terminal([*AGENT, *args], environment, work, rows, cols)
             stack.enter_context(terminal)
-            terminal.wait_for(IDLE)
+            terminal.wait_for(until)
             return terminal
 
         yield start

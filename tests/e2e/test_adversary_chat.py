@@ -1,0 +1,140 @@
+"""The chat against people, signals and windows at their worst moment."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.chat import IDLE, Chat, leave
+from tests.support.cli import agent_env, run_agent
+from tests.support.model_server import ModelServer
+from tests.support.pty_driver import Terminal
+from tests.support.replies import call, say
+
+
+def at_the_picker(model_server: ModelServer, chat: Chat, *args: str, **env: str) -> Terminal:
+    model_server.add("An earlier answer.")
+    terminal = chat(*args, **env)
+    terminal.line("first")
+    terminal.wait_for("An earlier answer.")
+    terminal.wait_until(lambda: terminal.screen()[terminal.cursor[0]].startswith(">"))
+    terminal.line("/resume")
+    terminal.wait_for("Number of the session:" if env else "Resume which session?")
+    return terminal
+
+
+@pytest.mark.spec("CAN-13", "OPS-1")
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["term", "hup"]
+)
+def test_a_signal_ends_the_chat_while_a_session_is_being_chosen(
+    model_server: ModelServer, chat: Chat, number: int, code: int
+) -> None:
+    terminal = at_the_picker(model_server, chat)
+    terminal.kill(number)
+    assert terminal.wait_exit() == code
+    assert terminal.restored
+    assert "agent resume" in terminal.text()
+
+
+@pytest.mark.spec("CAN-13", "OPS-1")
+def test_sigint_leaves_the_list_of_sessions_and_keeps_the_chat(
+    model_server: ModelServer, chat: Chat
+) -> None:
+    terminal = at_the_picker(model_server, chat)
+    terminal.kill(signal.SIGINT)
+    terminal.wait_gone("Resume which session?")
+    leave(terminal)
+
+
+@pytest.mark.spec("CAN-13", "OPS-1")
+def test_a_signal_ends_the_chat_that_begins_with_a_choice(
+    model_server: ModelServer, chat: Chat, work: Path
+) -> None:
+    model_server.add("An earlier answer.")
+    assert run_agent("run", "first", env=agent_env(model_server), cwd=work).code == 0
+    terminal = chat("--resume", until="Resume which session?")
+    terminal.kill(signal.SIGTERM)
+    assert terminal.wait_exit() == 143
+    assert terminal.restored
+
+
+@pytest.mark.spec("CAN-13", "OPS-1")
+def test_a_window_closed_while_a_session_is_being_chosen_ends_the_chat(
+    model_server: ModelServer, chat: Chat
+) -> None:
+    terminal = at_the_picker(model_server, chat)
+    terminal.hang_up()
+    assert terminal.wait_exit() == 129
+    assert run_agent("sessions", "check", env=agent_env()).code == 0
+
+
+@pytest.mark.spec("CAN-13", "OPS-1")
+@pytest.mark.parametrize("way", ["term", "hang up"])
+@pytest.mark.parametrize("question", ["reason", "ask_user"])
+def test_a_line_that_is_being_typed_for_the_agent_holds_up_no_end(
+    model_server: ModelServer, chat: Chat, question: str, way: str
+) -> None:
+    asking = call("ask_user", {"question": "Which?"}) if question == "ask_user" else None
+    model_server.add(asking or call("bash", {"command": "touch made"}))
+    terminal = chat()
+    terminal.line("go")
+    if question == "reason":
+        terminal.wait_for("yes, once")
+        terminal.send("r")
+    terminal.wait_for("No, because:" if question == "reason" else "Your answer:")
+    if way == "term":
+        terminal.kill(signal.SIGTERM)
+        assert terminal.wait_exit() == 143
+        assert terminal.restored
+    else:
+        terminal.hang_up()
+        assert terminal.wait_exit() == 129
+    assert run_agent("sessions", "check", env=agent_env()).code == 0
+
+
+@pytest.mark.spec("REC-4", "REC-7")
+def test_a_damaged_session_that_nobody_asked_for_is_named_and_does_not_stand_in_the_way(
+    model_server: ModelServer, chat: Chat, home: Path
+) -> None:
+    model_server.add(say("Half", stall_at="text"))
+    killed = chat()
+    killed.line("go")
+    killed.wait_for("Half")
+    killed.kill(signal.SIGKILL)
+    killed.wait_exit()
+    (path,) = (home / "agentcli/sessions").glob("*.db")
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE message SET body = '{'")
+    model_server.restart("Here.")
+    terminal = chat(cols=300)
+    terminal.wait_for(re.compile(r"is damaged: .* this is a new session"))
+    terminal.line("hello")
+    terminal.wait_for("Here.")
+    leave(terminal)
+
+
+@pytest.mark.spec("REC-4", "REC-6")
+def test_a_second_window_begins_a_new_session_where_the_first_has_been_cancelled(
+    model_server: ModelServer, chat: Chat
+) -> None:
+    model_server.add(say("Half", stall_at="text"))
+    first = chat()
+    first.line("go")
+    first.wait_for("Half")
+    first.key("ctrl-c")
+    first.wait_for(IDLE)
+    second = chat()
+    second.wait_for("open in another agent")
+    model_server.restart("Here.", "There.")
+    second.line("hello")
+    second.wait_for("Here.")
+    leave(second)
+    first.line("on")
+    first.wait_for("There.")
+    leave(first)
