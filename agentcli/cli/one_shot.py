@@ -38,7 +38,6 @@ from agentcli.domain.events import (
     TurnSummary,
 )
 from agentcli.domain.messages import UserMessage
-from agentcli.ui.sanitize import clean
 
 if TYPE_CHECKING:
     from agentcli.app.session import Session
@@ -265,6 +264,8 @@ class OneShot:
                 " - allow them with --allow-tool RULE, or all with --yolo"
             )
         if ending.unsaved:
+            from agentcli.ui.sanitize import clean
+
             write_error_line(f"this could be saved nowhere:\n{clean(ending.unsaved)}")
 
 

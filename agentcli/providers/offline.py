@@ -232,7 +232,7 @@ def _one(result: ToolResult, call: ToolCall | None) -> str:
     subject = _subject(call) if call is not None else ""
     if subject:
         what += f" ({subject})"
-    text = result.text.strip()
+    text = result.text.strip("\n")
     lines = text.splitlines()
     shown = "\n".join(lines[:_MAX_SHOWN_LINES])[:_MAX_SHOWN_CHARACTERS]
     rest = len(lines) - len(shown.splitlines())

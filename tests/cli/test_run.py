@@ -383,3 +383,12 @@ def test_the_working_directory_and_the_prompts_can_be_set(work: Path, tmp_path: 
         assert "Be a bird." in system
         assert "Sing." in system
         assert str(inner) in json.dumps(server.requests[1].body["messages"][-1])
+
+
+@pytest.mark.spec("CLI-10")
+def test_the_offline_default_says_what_it_is_whatever_it_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("alpha\n")
+    done = run_agent("run", "read a.txt", cwd=tmp_path)
+    assert done.code == 0
+    assert "alpha" in done.stdout
+    assert "not a language model" in done.stderr
