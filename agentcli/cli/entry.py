@@ -10,6 +10,9 @@ def main() -> None:
 
         sys.stdout.write(f"agentcli {__version__}\n")
         return
-    from agentcli.cli.main import run_app
+    try:
+        from agentcli.cli.main import run_app
 
-    run_app()
+        run_app()
+    except KeyboardInterrupt:  # while that was being imported
+        sys.exit(130)

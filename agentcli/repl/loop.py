@@ -308,3 +308,5 @@ class _Chat:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 with suppress(RuntimeError):
                     loop.remove_signal_handler(number)
+                # from here to the exit the ending is decided: nothing interrupts it any more
+                signal.signal(number, signal.SIG_IGN)

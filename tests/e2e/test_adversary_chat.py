@@ -6,6 +6,7 @@ import contextlib
 import re
 import signal
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,24 @@ def test_a_line_that_is_being_typed_for_the_agent_holds_up_no_end(
         terminal.hang_up()
         assert terminal.wait_exit() == 129
     assert run_agent("sessions", "check", env=agent_env()).code == 0
+
+
+@pytest.mark.spec("CAN-13", "OPS-1")
+def test_signals_while_the_chat_is_ending_change_nothing(
+    model_server: ModelServer, chat: Chat
+) -> None:
+    model_server.add("Hello.")
+    terminal = chat()
+    terminal.line("hi")
+    terminal.wait_for("Hello.")
+    terminal.wait_for(IDLE)
+    terminal.key("ctrl-d")
+    terminal.wait_for("Resume with")
+    while terminal.process.poll() is None:
+        terminal.kill(signal.SIGINT)
+        time.sleep(0.001)
+    assert terminal.wait_exit() == 0
+    assert "Traceback" not in terminal.text()
 
 
 @pytest.mark.spec("REC-4", "REC-7")
