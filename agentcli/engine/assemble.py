@@ -16,6 +16,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
+from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.messages import (
     AssistantMessage,
     AssistantPart,
@@ -36,6 +37,10 @@ from agentcli.domain.stream import (
     UsageReport,
 )
 
+# The longest replies of today's models stay below 10 MB also in pieces of one token.
+MAX_REPLY_BYTES = 32 * 1024 * 1024
+_PIECE_BYTES = 64  # what keeping one more piece costs beside its text
+_BLOCK_BYTES = 512
 _ID_LENGTH = 64
 _MAX_DEPTH = 100
 _BAD_IN_ID = re.compile(r"[^A-Za-z0-9_-]")
@@ -64,28 +69,46 @@ class Assembler:
         self._open: dict[tuple[type[AssistantPart], int], _Block] = {}
         self._usage = Usage()
         self._stop: StopReason | None = None
+        self._size = 0
 
     def add(self, event: StreamEvent) -> None:
         """Take the next event of the stream; what comes after its end is ignored."""
         if self._stop is not None:
             return
         if isinstance(event, TextDelta):
-            self._block(event.index, TextPart).chunks.append(event.text)
+            self._grow(self._block(event.index, TextPart), event.text)
         elif isinstance(event, ToolCallDelta):
-            self._block(event.index, ToolCall).chunks.append(event.json_text)
+            self._grow(self._block(event.index, ToolCall), event.json_text)
         elif isinstance(event, ThinkingDelta):
-            self._block(event.index, ThinkingPart).chunks.append(event.text)
+            self._grow(self._block(event.index, ThinkingPart), event.text)
         elif isinstance(event, ThinkingSeal):
             block = self._block(event.index, ThinkingPart)
+            self._count(len(event.signature or "") + len(event.redacted or ""))
             block.signature = event.signature or block.signature
             block.redacted = event.redacted or block.redacted
         elif isinstance(event, ToolCallStart):
             block = self._new_block(event.index, ToolCall)
             block.call_id, block.name = event.id, event.name
+            self._count(len(event.id) + len(event.name) + _BLOCK_BYTES)
         elif isinstance(event, UsageReport):
             self._usage = _later(self._usage, event.usage)
         elif isinstance(event, StreamEnd):
             self._stop = event.stop_reason
+
+    def _grow(self, block: _Block, text: str) -> None:
+        block.chunks.append(text)
+        self._count(len(text))
+
+    def _count(self, size: int) -> None:
+        """A reply without end must not fill the memory (SEC-13)."""
+        self._size += size + _PIECE_BYTES
+        if self._size > MAX_REPLY_BYTES:
+            raise ProviderError(
+                f"{self._provider} sent a reply of more than {MAX_REPLY_BYTES >> 20} MB",
+                "the reply was given up; try again or use another model",
+                kind=ErrorKind.OTHER,
+                provider=self._provider,
+            )
 
     def _block(self, index: int, kind: type[AssistantPart]) -> _Block:
         block = self._open.get((kind, index))

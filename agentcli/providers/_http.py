@@ -34,6 +34,8 @@ MAX_ERROR_BODY_BYTES = 64 * 1024
 MAX_JSON_BODY_BYTES = 16 * 1024 * 1024
 # How much of a reply is read ahead of whoever consumes it.
 MAX_AHEAD_BYTES = 1024 * 1024
+# A compressed read may unpack to a thousand times its size.
+MAX_PIECE_BYTES = 256 * 1024
 _SUCCESS = range(200, 300)
 
 
@@ -89,7 +91,10 @@ class HttpClient:
                 chunks = _checked(chunks, endpoint)
             async with aclosing(_batched(chunks)) as batches:
                 async for batch in batches:
-                    yield batch
+                    yield batch[:MAX_PIECE_BYTES]
+                    for start in range(MAX_PIECE_BYTES, len(batch), MAX_PIECE_BYTES):
+                        await asyncio.sleep(0)  # a cancel must not wait for all of it
+                        yield batch[start : start + MAX_PIECE_BYTES]
         except httpx.UnsupportedProtocol:
             raise _bad_address(endpoint) from None
         except httpx.TransportError as error:

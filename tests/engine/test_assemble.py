@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.messages import StopReason, TextPart, ThinkingPart, ToolCall, Usage
 from agentcli.domain.stream import (
     StreamEnd,
@@ -20,7 +21,7 @@ from agentcli.domain.stream import (
     ToolCallStart,
     UsageReport,
 )
-from agentcli.engine.assemble import Assembler, read_arguments
+from agentcli.engine.assemble import MAX_REPLY_BYTES, Assembler, read_arguments
 
 END = StreamEnd(StopReason.END_TURN)
 GOOD_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -44,6 +45,29 @@ def test_interleaved_calls_keep_their_own_arguments_and_the_order_they_began_in(
         ToolCall("a", "look", {"path": "x"}), ToolCall("b", "find", {"q": 1}), TextPart("so then"),
     )  # fmt: skip
     assert (message.provider, message.model) == ("p", "m")
+
+
+@pytest.mark.spec("SEC-13", "OPS-1")
+@pytest.mark.parametrize(
+    "endless",
+    [
+        TextDelta(0, "x" * 100_000), TextDelta(0, ""), ThinkingDelta(0, "y"),
+        ThinkingSeal(0, "s" * 1_000), ToolCallStart(0, "a", "look"), ToolCallDelta(0, '{"q":'),
+    ],
+    ids=lambda event: type(event).__name__,
+)  # fmt: skip
+def test_a_reply_without_end_is_given_up_before_it_fills_the_memory(endless: StreamEvent) -> None:
+    assembler = Assembler("p", "m", frozenset())
+    with pytest.raises(ProviderError, match="more than") as caught:
+        for _ in range(2 * MAX_REPLY_BYTES // 64):
+            assembler.add(endless)
+    assert caught.value.kind is ErrorKind.OTHER
+    assert not caught.value.retryable
+
+
+def test_a_reply_of_a_million_characters_in_single_ones_fits() -> None:
+    assembler = fold(*[TextDelta(0, "x")] * 200_000, TextDelta(0, "y" * 800_000), END)
+    assert len(assembler.message().text) == 1_000_000
 
 
 @settings(max_examples=60)

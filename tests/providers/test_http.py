@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import shutil
 import socket
 import ssl
@@ -16,7 +17,7 @@ import pytest
 
 from agentcli.domain.errors import AgentError, ConfigError, ErrorKind, ProviderError
 from agentcli.providers._errors import Endpoint
-from agentcli.providers._http import MAX_ERROR_BODY_BYTES, HttpClient
+from agentcli.providers._http import MAX_ERROR_BODY_BYTES, MAX_PIECE_BYTES, HttpClient
 
 KEY = "sk-secret-0123456789"
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -286,6 +287,38 @@ def test_a_drop_in_mid_stream_comes_after_the_bytes_before_it() -> None:
     assert error.kind is ErrorKind.NETWORK
     assert "broke off" in error.message
     assert error.streaming
+
+
+@pytest.mark.spec("SEC-13", "STR-8")
+def test_what_a_compressed_reply_unpacks_to_comes_in_small_pieces_with_room_between() -> None:
+    body = gzip.compress(b"data: {}\n\n" * 2_000_000)
+    packed = answer(body).replace(b"\r\n\r\n", b"\r\ncontent-encoding: gzip\r\n\r\n", 1)
+
+    async def run() -> tuple[list[int], int]:
+        sizes, beats = [], 0
+
+        async def beat() -> None:
+            nonlocal beats
+            while True:
+                beats += 1
+                await asyncio.sleep(0)
+
+        client = HttpClient()
+        async with serving(replying(packed)) as port, asyncio.TaskGroup() as group:
+            heart = group.create_task(beat())
+            url = f"http://127.0.0.1:{port}/"
+            async for chunk in client.post_stream(endpoint(url), {}, b""):
+                if len(sizes) == 1:
+                    beats = 0
+                sizes.append(len(chunk))
+            heart.cancel()
+        await client.aclose()
+        return sizes, beats
+
+    sizes, beats = asyncio.run(run())
+    assert sum(sizes) == 20_000_000
+    assert max(sizes) <= MAX_PIECE_BYTES
+    assert beats >= len(sizes) - 2
 
 
 def test_an_error_body_is_read_up_to_a_bound() -> None:
