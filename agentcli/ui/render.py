@@ -92,7 +92,7 @@ def preview(event: ToolFinished, theme: Theme) -> list[str]:
         return []
     hidden = len(lines) - PREVIEW_LINES
     tail = [theme.paint(_cut(line, theme), DIM) for line in lines[-PREVIEW_LINES:]]
-    if status is ResultStatus.ERROR and len(lines) <= PREVIEW_LINES:
+    if status is ResultStatus.ERROR and 0 < len(lines) <= PREVIEW_LINES:
         tail = tail[lines[0].strip()[:MAX_ERROR] in shown :]
     if hidden > 0:
         more = f"{theme.symbols.more} {wording.plural(hidden, 'earlier line')}"

@@ -49,6 +49,16 @@ def test_a_call_shows_its_line_outcome_duration_and_the_end_of_its_output() -> N
 
 
 @pytest.mark.spec("UI-2")
+@pytest.mark.parametrize("text", ["", "(no output)\n[exit code 1, 0.0 s]"])
+def test_a_call_that_failed_without_a_word_has_its_line_too(text: str) -> None:
+    event = finished(text, ResultStatus.ERROR, summary="exit 1 · 2.0 s")
+    assert render.tool_lines(event, "Run false", PLAIN) == [
+        "✗ Run false",
+        "  └ failed: exit 1 · 2.0 s",
+    ]
+
+
+@pytest.mark.spec("UI-2")
 def test_a_file_that_was_read_is_not_printed() -> None:
     event = finished("1 secret\n2 text", summary="2 lines", name="read_file")
     assert render.tool_lines(event, "Read a.py", PLAIN) == ["● Read a.py", "  └ 2 lines · 2.0 s"]
