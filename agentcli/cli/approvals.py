@@ -33,17 +33,29 @@ class Nobody:
 
 
 class AtTerminal:
-    """Asks on stderr, reads a line from the terminal."""
+    """Asks on stderr, reads a line from the terminal; one question at a time."""
+
+    def __init__(self) -> None:
+        self._one_at_a_time = asyncio.Lock()
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
         """Yes, yes for this session, or no with a reason."""
+        async with self._one_at_a_time:
+            return await self._approve(request)
+
+    async def ask(self, question: str, options: Sequence[str]) -> str:
+        """The person's answer; a number picks an option."""
+        async with self._one_at_a_time:
+            return await self._ask(question, options)
+
+    async def _approve(self, request: ApprovalRequest) -> ApprovalAnswer:
         from agentcli.ui.sanitize import clean, clean_line, reveal
 
-        write_error_line(f"\n{clean_line(request.summary)} - {clean_line(request.reason)}")
+        write_error_line(f"\n{clean_line(reveal(request.summary))} - {clean_line(request.reason)}")
         if request.detail:
             write_error_line(clean(reveal(request.detail)))
         write_error_line(
-            f"Allow? y = once, s = this session ({clean_line(request.session_rule)}),"
+            f"Allow? y = once, s = this session ({clean_line(reveal(request.session_rule))}),"
             " anything else = no, and is told to the model"
         )
         answer = await _read_line()
@@ -57,8 +69,7 @@ class AtTerminal:
             case _:
                 return ApprovalAnswer(Verdict.NO, answer.strip())
 
-    async def ask(self, question: str, options: Sequence[str]) -> str:
-        """The person's answer; a number picks an option."""
+    async def _ask(self, question: str, options: Sequence[str]) -> str:
         from agentcli.ui.sanitize import clean, clean_line
 
         write_error_line(f"\n{clean(question)}")

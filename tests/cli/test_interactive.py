@@ -9,7 +9,7 @@ import pytest
 from tests.support.cli import AGENT, agent_env
 from tests.support.model_server import ModelServer
 from tests.support.pty_driver import Terminal
-from tests.support.replies import call, say
+from tests.support.replies import Call, call, calls, say
 
 OFFLINE = {"AGENTCLI_MODEL": "offline/assistant"}
 
@@ -37,3 +37,36 @@ def test_one_shot_at_a_terminal_asks_there(answer: str, *, made: bool, tmp_path:
             assert terminal.wait_exit() == 0
         assert ("no thanks" in str(server.requests[1].body)) is not made
     assert (tmp_path / "made").exists() is made
+
+
+@pytest.mark.spec("CLI-7", "LOOP-4")
+def test_one_shot_asks_about_parallel_calls_one_after_the_other(tmp_path: Path) -> None:
+    workspace = tmp_path / "work"
+    workspace.mkdir()
+    for name in ("one", "two"):
+        (tmp_path / name).write_text(f"text {name}")
+    both = calls(*(Call("read_file", {"path": f"../{name}"}) for name in ("one", "two")))
+    with ModelServer([both, say("All finished.")]) as server:
+        with Terminal([*AGENT, "run", "go"], env=agent_env(server), cwd=workspace) as terminal:
+            terminal.wait_for("Allow?")
+            assert terminal.text().count("Allow?") == 1
+            terminal.line("y")
+            terminal.wait_until(lambda: terminal.text().count("Allow?") == 2, what="a question")
+            terminal.line("y")
+            terminal.wait_for("All finished.")
+            assert terminal.wait_exit() == 0
+        answered = str(server.requests[1].body)
+    assert "text one" in answered
+    assert "text two" in answered
+
+
+@pytest.mark.spec("SEC-6")
+def test_what_is_asked_at_a_terminal_hides_no_character(tmp_path: Path) -> None:
+    script = [call("bash", {"command": "touch a\u202eb"}), say("All finished.")]
+    with ModelServer(script) as server:
+        with Terminal([*AGENT, "run", "go"], env=agent_env(server), cwd=tmp_path) as terminal:
+            terminal.wait_for("Allow?")
+            assert "touch a<U+202E>b" in terminal.text()
+            assert "touch ab" not in terminal.text()
+            terminal.line("n")
+            assert terminal.wait_exit() == 0
