@@ -61,6 +61,7 @@ class HttpClient:
 
     def __init__(self) -> None:
         self._clients: dict[bool, httpx.AsyncClient] = {}
+        self._requests = 0
 
     async def post_stream(
         self, endpoint: Endpoint, headers: Mapping[str, str], body: bytes
@@ -80,8 +81,9 @@ class HttpClient:
         except (httpx.InvalidURL, ValueError):
             raise _bad_address(endpoint) from None
         response: httpx.Response | None = None
+        self._requests += 1
         try:
-            response = await client.send(request, stream=True)
+            response = await self._send(client, request)
             if response.status_code not in _SUCCESS:
                 error_body = await _read_error_body(response)
                 raise status_error(endpoint, response.status_code, response.headers, error_body)
@@ -104,8 +106,22 @@ class HttpClient:
                 endpoint, "sent a reply that cannot be decoded", "try again"
             ) from error
         finally:
+            self._requests -= 1
             if response is not None:
-                await response.aclose()
+                await uninterruptible(response.aclose())
+
+    async def _send(self, client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
+        """The head of the answer. A cancel leaves no connection open.
+
+        httpcore forgets one whose request is cancelled just when it is connected (1.0.9,
+        ``http11.py``: ``_state_lock``, outside of its ``try``): only its pool can close it.
+        """
+        try:
+            return await client.send(request, stream=True)
+        except asyncio.CancelledError:
+            if self._requests == 1:  # else the pool serves others
+                await uninterruptible(self.aclose())
+            raise
 
     async def aclose(self) -> None:
         """Close all connections; the next request opens new ones."""

@@ -10,7 +10,8 @@ import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -319,6 +320,94 @@ def test_what_a_compressed_reply_unpacks_to_comes_in_small_pieces_with_room_betw
     assert sum(sizes) == 20_000_000
     assert max(sizes) <= MAX_PIECE_BYTES
     assert beats >= len(sizes) - 2
+
+
+@pytest.mark.spec("CAN-9", "OPS-1")
+def test_a_request_cancelled_at_any_moment_leaves_no_connection_open() -> None:
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 9\r\n\r\n"
+
+    async def is_open_after(ticks: int, more_ticks: int, listener: socket.socket) -> bool:
+        loop = asyncio.get_running_loop()
+        connections: list[socket.socket] = []
+
+        def accept() -> None:
+            with suppress(BlockingIOError):
+                connections.append(listener.accept()[0])
+
+        async def begin_an_answer() -> None:
+            while not connections:
+                await asyncio.sleep(0)
+                accept()
+            connections[0].send(head)
+
+        client = HttpClient()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        server = asyncio.create_task(begin_an_answer())
+        request = asyncio.create_task(anext(client.post_stream(endpoint(url), {}, b"{}")))
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        request.cancel()
+        for _ in range(more_ticks):
+            await asyncio.sleep(0)
+        request.cancel()
+        server.cancel()
+        await asyncio.wait({request, server})
+        accept()
+        try:
+            for connection in connections:
+                connection.setblocking(False)
+                with suppress(ConnectionError):
+                    async with asyncio.timeout(5):
+                        while await loop.sock_recv(connection, 4096):
+                            pass
+        except TimeoutError:
+            return True
+        finally:
+            for connection in connections:
+                connection.close()
+            await client.aclose()
+        return False
+
+    async def first_left_open() -> tuple[int, int] | None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.setblocking(False)
+            for moment in product(range(25), range(4)):
+                if await is_open_after(*moment, listener):
+                    return moment
+        return None
+
+    assert asyncio.run(first_left_open()) is None
+
+
+@pytest.mark.spec("CAN-11")
+def test_a_cancelled_request_leaves_another_of_the_same_provider_alone() -> None:
+    async def run() -> list[bytes]:
+        go_on = asyncio.Event()
+
+        async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await read_request(reader)
+            reply = answer(b"data: 1\n\ndata: 2\n\n")
+            writer.write(reply[:-9])
+            await go_on.wait()
+            writer.write(reply[-9:])
+            await writer.drain()
+
+        client = HttpClient()
+        async with serving(slow) as port:
+            url = f"http://127.0.0.1:{port}/"
+            stream = client.post_stream(endpoint(url), {}, b"{}")
+            seen = [await anext(stream)]
+            other = asyncio.create_task(anext(client.post_stream(endpoint(url), {}, b"{}")))
+            for _ in range(3):
+                await asyncio.sleep(0)
+            other.cancel()
+            await asyncio.wait({other})
+            go_on.set()
+            seen += [chunk async for chunk in stream]
+            await client.aclose()
+        return seen
+
+    assert b"".join(asyncio.run(run())) == b"data: 1\n\ndata: 2\n\n"
 
 
 def test_an_error_body_is_read_up_to_a_bound() -> None:
