@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.application import Application, get_app_or_none, run_in_terminal
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import has_focus, is_searching
@@ -57,6 +58,7 @@ class ChatPrompt:
     ) -> None:
         self._terminal = terminal
         self._on_ctrl_c = on_ctrl_c
+        self._is_asking = False
         self._session: PromptSession[str] = PromptSession(
             message=FormattedText([("class:prompt", "> ")]),
             multiline=True,
@@ -79,26 +81,36 @@ class ChatPrompt:
 
     async def ask(self, default: str = "") -> str:
         """The next message, not blank; raises ``Left``."""
+        self._is_asking = True
         try:
             return await self._session.prompt_async(
                 default=default, handle_sigint=False, set_exception_handler=False
             )
         except EOFError:
             raise Left from None
+        finally:
+            self._is_asking = False
 
     @property
     def is_open(self) -> bool:
         """Whether the person is being asked now."""
-        return self._session.app.is_running
+        return self._running is not None
+
+    @property
+    def _running(self) -> Application[Any] | None:
+        """What reads the keys now; on a dumb terminal not the session's own application."""
+        app = get_app_or_none() if self._is_asking else None
+        return app if app is not None and app.is_running else None
 
     def press_ctrl_c(self) -> None:
         """SIGINT came from outside: the same as the key."""
-        self._session.app.key_processor.send_sigint()
+        if app := self._running:
+            app.key_processor.send_sigint()
 
     def close(self) -> None:
         """End a running prompt; ``ask`` raises ``Left``."""
-        app = self._session.app
-        if app.is_running and not app.is_done:
+        app = self._running
+        if app is not None and not app.is_done:
             app.exit(exception=Left())
 
     def _bindings(self) -> KeyBindings:
@@ -121,8 +133,9 @@ class ChatPrompt:
         def _new_line(event: KeyPressEvent) -> None:
             event.current_buffer.newline(copy_margin=False)
 
-        @bindings.add("c-c", filter=focused & ~is_searching)
-        @bindings.add("<sigint>")
+        # eager: on a dumb terminal the session's own bindings come after these
+        @bindings.add("c-c", filter=focused & ~is_searching, eager=True)
+        @bindings.add("<sigint>", eager=True)
         def _ctrl_c(event: KeyPressEvent) -> None:
             buffer = self._session.default_buffer
             had_text = bool(buffer.text)
@@ -133,15 +146,15 @@ class ChatPrompt:
                 if not event.app.is_done:
                     event.app.exit(exception=left)
                 return
-            if hint is not None:
-                self._say(hint)
+            if hint is not None or self._terminal.is_dumb:
+                self._say(hint or "")
 
         return bindings
 
     def _say(self, text: str) -> None:
-        """Print a line above the prompt."""
+        """Print a line above the prompt; on a dumb terminal, and the prompt again."""
         if self._terminal.is_dumb:
-            self._terminal.output.write(f"\n{text}\n> ")
+            self._terminal.output.write(f"\n{text}\n> " if text else "\n> ")
             self._terminal.output.flush()
             return
         screen = self._terminal.screen

@@ -455,6 +455,7 @@ def test_a_path_at_the_start_is_a_message(start: Start) -> None:
         ("/resume nothing", "no session nothing"),
         ("/export", "Written to"),
         ("/export pdf", "cannot export as 'pdf'"),
+        ("/export ~nobody.at.all/x.md", "cannot find the home"),
     ],
 )
 def test_slash_commands_do_what_they_say(start: Start, command: str, shown: str) -> None:
@@ -527,6 +528,37 @@ def test_a_dumb_terminal_gets_plain_text(start: Start) -> None:
     terminal.wait_for("Cancelled.")
     assert b"\x1b[" not in terminal.raw.replace(b"\x1b[?2004h", b"").replace(b"\x1b[?2004l", b"")
     terminal.key("ctrl-d")
+    assert terminal.wait_exit() == 0
+
+
+@pytest.mark.spec("CAN-13", "OPS-1")
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 0)]
+)
+def test_signals_reach_the_prompt_of_a_dumb_terminal(
+    number: signal.Signals, code: int, start: Start
+) -> None:
+    terminal = start(TERM="dumb", ready="\n>")
+    terminal.process.send_signal(number)
+    if number is signal.SIGINT:
+        terminal.wait_for("To leave, press Ctrl-C again")
+        terminal.process.send_signal(number)
+    assert terminal.wait_exit() == code
+
+
+@pytest.mark.spec("CAN-13")
+def test_ctrl_c_at_the_prompt_of_a_dumb_terminal_clears_then_hints_then_leaves(
+    start: Start,
+) -> None:
+    terminal = start(TERM="dumb", ready="\n>")
+    terminal.send("half a line")
+    terminal.key("ctrl-c")
+    terminal.wait_for("half a line\n>")
+    terminal.line("say more")
+    terminal.wait_for("You said **more**.")
+    terminal.key("ctrl-c")
+    terminal.wait_for("To leave, press Ctrl-C again")
+    terminal.key("ctrl-c")
     assert terminal.wait_exit() == 0
 
 

@@ -62,6 +62,15 @@ def free_name(directory: Path, stem: str, ending: str) -> Path:
     return path
 
 
+def named(cwd: Path, name: str) -> Path:
+    """The file that ``name`` means; ``~`` is a home directory. Raises ``UsageError``."""
+    try:
+        return cwd / Path(name).expanduser()
+    except RuntimeError:
+        message = f"cannot find the home directory in {name}"
+        raise UsageError(message, "write the whole path") from None
+
+
 async def _run(chat: Chat, arguments: str) -> None:
     wanted, name = parse(arguments)
     loaded = await chat.session.load()
@@ -69,7 +78,7 @@ async def _run(chat: Chat, arguments: str) -> None:
     def work() -> Path:
         cwd = chat.host.cwd
         stem = f"agentcli-{chat.session.id[-12:]}"
-        path = cwd / Path(name).expanduser() if name else free_name(cwd, stem, wanted)
+        path = named(cwd, name) if name else free_name(cwd, stem, wanted)
         write(path, text_of(loaded, wanted))
         return path
 
