@@ -88,7 +88,8 @@ async def open_session(
             settings, options, (store, loaded, notices), (approver, asker), files
         )
     except BaseException:
-        await store.aclose()
+        for close in (*_closers(store, options, loaded.info.id), store.aclose):
+            await close()
         raise
 
 

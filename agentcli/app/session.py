@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -264,13 +265,13 @@ class Session:
         """End what runs, let it clean up, close the file. May be called again."""
         self.interrupt(force=True)
         reaper = self._conversation.kit.reaper
-        if await reaper.join(REAP_S):
-            reaper.cancel()
-            await reaper.join(REAP_S)
-        for close in self._around.on_close:
-            await close()
-        await self._conversation.provider.aclose()
-        await self._file.aclose()
+        closers = (*self._around.on_close, self._conversation.provider.aclose, self._file.aclose)
+        async with AsyncExitStack() as stack:  # each one is closed, whatever becomes of another
+            for close in reversed(closers):
+                stack.push_async_callback(close)
+            if await reaper.join(REAP_S):
+                reaper.cancel()
+                await reaper.join(REAP_S)
 
     # --- sums ------------------------------------------------------------------------------
 

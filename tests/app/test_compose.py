@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import tempfile
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
@@ -213,12 +214,21 @@ def test_without_a_key_the_offline_assistant_answers(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_an_error_before_anything_is_written(
-    tmp_path: Path, wanted: dict[str, Any], error: type[Exception]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    wanted: dict[str, Any],
+    error: type[Exception],
 ) -> None:
     settings = settings_for()
     with pytest.raises(error):
         in_session(settings, options(tmp_path, **wanted), say("hi"))
     assert not settings.paths.sessions_dir.exists()
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    with pytest.raises(error):
+        in_session(settings, options(tmp_path, no_session=True, **wanted), say("hi"))
+    assert not list(temporary.iterdir())
 
 
 @pytest.mark.spec("SEC-8")

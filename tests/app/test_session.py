@@ -237,6 +237,22 @@ def test_a_catalogue_that_fails_is_no_failure_of_the_turn(tmp_path: Path) -> Non
     asyncio.run(body())
 
 
+@pytest.mark.spec("REC-6")
+def test_a_closer_that_fails_keeps_nothing_open(tmp_path: Path) -> None:
+    async def fails() -> None:
+        raise OSError("no more processes")
+
+    async def body() -> None:
+        made = Made(tmp_path, World(PlayedProvider(says("x"))), on_close=(fails,))
+        await made.say()
+        with pytest.raises(OSError, match="no more processes"):
+            await made.session.aclose()
+        again = await SqliteStore.open(made.store.path)  # its lock was given up
+        await again.aclose()
+
+    asyncio.run(body())
+
+
 def test_another_model_answers_after_a_switch_and_the_file_knows(tmp_path: Path) -> None:
     async def body() -> None:
         made = Made(tmp_path, World(PlayedProvider(says("old"))))
