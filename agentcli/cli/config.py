@@ -146,7 +146,7 @@ def edit(options: EmptyOptions) -> int:
     file = paths.config_file
     if not is_terminal(sys.stdin) and not (os.environ.get("VISUAL") or os.environ.get("EDITOR")):
         raise UsageError("there is no terminal to edit in", f"edit {file}, or set EDITOR")
-    command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    command = _editor()
     if read_text(file) is None:
         write(file, TEMPLATE)
     try:
@@ -160,6 +160,18 @@ def edit(options: EmptyOptions) -> int:
     for warning in validate(read_text(file) or "", paths):
         write_error_line(f"warning: {warning}")
     return 0
+
+
+def _editor() -> list[str]:
+    """The person's editor with its arguments; raises ``UsageError`` when it reads as none."""
+    text = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    try:
+        command = shlex.split(text)
+    except ValueError:
+        command = []
+    if not command:
+        raise UsageError(f"cannot read the editor's command {text!r}", "set EDITOR")
+    return command
 
 
 def path_(options: EmptyOptions) -> int:

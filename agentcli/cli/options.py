@@ -146,6 +146,8 @@ class SharedOptions(OptionSet):
         given = [name for name, is_given in ways.items() if is_given]
         if len(given) > 1:
             raise UsageError(f"{' and '.join(given)} exclude each other", "give one of them")
+        if self.session is not None and not self.session.strip():
+            raise UsageError("--session needs an ID", "agent sessions list shows them")
         if self.fork and (not given or self.new):
             raise UsageError("--fork needs a session", "add --continue, --resume or --session ID")
         if self.no_session and self.fork:

@@ -45,7 +45,7 @@ class Key(NamedTuple):
             return f"expected {self.expected}, not {_shown(value)}"
         if self.choices and value not in self.choices:
             return f"expected {self.expected}, not {_shown(value)}"
-        if isinstance(value, (int, float)) and value < self.minimum:
+        if isinstance(value, (int, float)) and not self.minimum <= value < float("inf"):
             return f"expected {self.expected}, not {_shown(value)}"
         return ""
 

@@ -21,7 +21,7 @@ from agentcli.domain.settings import PermissionMode, ProviderConfig
 from agentcli.domain.values import frozen
 
 ENVIRONMENT: Mapping[str, str] = {"AGENTCLI_MODEL": "model"}
-_SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_API_KEY", "_CREDENTIALS")
+_SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_CREDENTIALS")
 _PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 
 
@@ -62,9 +62,9 @@ class Settings:
         """Values that must never be shown or stored: keys, tokens, passwords (SEC-9)."""
         named = {config.key_env for config in self.providers.values()}
         return tuple(
-            value
+            value.strip()  # as it is sent
             for name, value in self.env.items()
-            if value and (name in named or name.upper().endswith(_SECRET_NAMES))
+            if value.strip() and (name in named or name.upper().endswith(_SECRET_NAMES))
         )
 
 

@@ -56,6 +56,8 @@ def test_set_warns_when_the_environment_wins() -> None:
         (("modle", "x"), "did you mean model?"),
         (("theme", "pink"), "one of auto"),
         (("providers.x.kind", "telepathy"), "one of: anthropic"),
+        (('models."p/m".input_price', "nan"), "a number of at least 0"),
+        (('models."p/m".input_price', "inf"), "a number of at least 0"),
     ],
 )
 def test_set_refuses_with_what_is_valid(args: tuple[str, ...], told: str, file: Path) -> None:
@@ -74,6 +76,9 @@ def test_edit_opens_the_editor_and_checks_what_it_left(file: Path, tmp_path: Pat
     assert f"{file}:1:1" in bad.stderr
     assert run_agent("config", "edit", env=agent_env(EDITOR="no-such-editor")).code == 2
     assert run_agent("config", "edit", env=agent_env(EDITOR="false")).code == 1
+    for unreadable in (" ", "vi '"):
+        done = run_agent("config", "edit", env=agent_env(EDITOR=unreadable))
+        assert (done.code, "set EDITOR" in done.stderr) == (2, True), done
     assert run_agent("config", "edit").code == 2
 
 

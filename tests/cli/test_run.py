@@ -206,10 +206,11 @@ def test_every_ending_has_its_result_and_its_code(
         (("--effort", "extreme", "hi"), {}, 2),
         (("--plan", "--yolo", "hi"), {}, 2),
         (("--resume",), {}, 2),
+        (("--session", "", "hi"), {}, 2),
     ],
     ids=[
         "provider", "model", "key", "address", "session", "continue", "rule", "prompt",
-        "turns", "timeout", "effort", "modes", "resume",
+        "turns", "timeout", "effort", "modes", "resume", "no-session-id",
     ],
 )  # fmt: skip
 def test_a_run_that_cannot_start_has_its_result_too(

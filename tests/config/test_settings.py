@@ -160,6 +160,11 @@ def test_secrets_are_known_by_their_names_and_never_in_a_repr(paths: Paths) -> N
     assert "1-secret" not in repr(settings)
 
 
+@pytest.mark.spec("SEC-9")
+def test_a_secret_is_known_as_it_is_sent_without_the_space_around_it(paths: Paths) -> None:
+    assert load(paths, "", {"OPENAI_API_KEY": " k1-secret\n"}).secrets == ("k1-secret",)
+
+
 def test_prices_and_limits_of_a_model_can_be_set(paths: Paths) -> None:
     text = '[models."ollama/qwen3:8b"]\ncontext_tokens = 40960\ninput_price = 0.5\n'
     found = load(paths, text).models["ollama/qwen3:8b"]
