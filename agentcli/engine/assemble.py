@@ -38,7 +38,7 @@ from agentcli.domain.stream import (
 )
 
 # The longest replies of today's models stay below 10 MB also in pieces of one token.
-MAX_REPLY_BYTES = 32 * 1024 * 1024
+MAX_REPLY_BYTES = 16 * 1024 * 1024
 _PIECE_BYTES = 64  # what keeping one more piece costs beside its text
 _BLOCK_BYTES = 512
 _ID_LENGTH = 64

@@ -14,11 +14,11 @@ from typing import Protocol
 _HEADING = re.compile(r"#{1,6}(?=[ \t]|$)")
 _ORDERED = re.compile(r"\d{1,9}[.)](?=[ \t]|$)")
 _ORDERED_BEGUN = re.compile(r"\d{1,9}[.)]?\Z")
-_RULE = re.compile(r"(?:\*[ \t]*){3,}$|(?:-[ \t]*){3,}$|(?:_[ \t]*){3,}$")
 _FENCE = re.compile(r"(`{3,})([^`]*)$|(~{3,})(.*)$")
 _INDENT = re.compile(r"[ \t]*")
 CODE_INDENT = 4
 _MAX_LEVEL = 6
+_RULE_MARKS = 3
 
 
 class Kind(Enum):
@@ -112,10 +112,11 @@ def _fence(rest: str, skip: int, indent: int, *, complete: bool) -> Start | None
 
 def _bullet_or_rule(rest: str, skip: int, indent: int, *, complete: bool) -> Start | None:
     first = rest[0]
-    if complete and _RULE.match(rest):
-        return Start(Kind.RULE, skip, indent)
-    if not complete and first != "+" and not rest.strip(f"{first} \t"):
-        return None
+    if first != "+" and not rest.strip(f"{first} \t"):
+        if not complete:
+            return None
+        if rest.count(first) >= _RULE_MARKS:
+            return Start(Kind.RULE, skip, indent)
     if first == "_" or (len(rest) > 1 and rest[1] not in " \t"):
         return Start(Kind.TEXT, skip, indent)
     if len(rest) == 1 and not complete:
