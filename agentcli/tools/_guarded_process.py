@@ -97,14 +97,16 @@ class GuardedProcess:
         self.gone: asyncio.Future[None] = self._loop.create_future()
         self.bytes_read = 0
         self.pid = 0
-        self._control, theirs = socket.socketpair()
-        self._output, write_end = os.pipe()
+        try:
+            self._control, theirs, self._output, write_end = _channels()
+        except OSError as error:
+            raise _cannot_start(error) from None
         try:
             self.guard = _start_guard(theirs, write_end)
         except OSError as error:
             self._control.close()
             os.close(self._output)
-            raise StartFailed(f"cannot start a process: {error.strerror or error}") from None
+            raise _cannot_start(error) from None
         finally:
             theirs.close()
             os.close(write_end)
@@ -239,6 +241,21 @@ class GuardedProcess:
             self._output = -1
         if not self.output_ended.done():
             self.output_ended.set_result(None)
+
+
+def _channels() -> tuple[socket.socket, socket.socket, int, int]:
+    """Our end and the guard's end of their socket, the reading and the writing end of a pipe."""
+    ours, theirs = socket.socketpair()
+    try:
+        return ours, theirs, *os.pipe()
+    except OSError:
+        ours.close()
+        theirs.close()
+        raise
+
+
+def _cannot_start(error: OSError) -> StartFailed:
+    return StartFailed(f"cannot start a process: {error.strerror or error}")
 
 
 def _start_guard(control: socket.socket, output: int) -> subprocess.Popen[bytes]:

@@ -41,8 +41,8 @@ async def run(
     ``on_start`` is told the command's pid, which is also its process group.
 
     On cancel everything that came of it gets SIGTERM at once and SIGKILL ``GRACE_S`` later, or at
-    once when the token is forced. The same happens when the calling task is cancelled, before
-    ``CancelledError`` leaves this function.
+    once when the token is forced. The same happens when the calling task is cancelled or
+    ``on_start`` fails, before the exception leaves this function.
     """
     began = time.monotonic()
     if cancel.cancelled:
@@ -59,12 +59,12 @@ async def run(
         if on_start is not None:
             await on_start(process.pid)
         return await _watch(process, began, timeout_s)
-    except asyncio.CancelledError:
-        process.abandon(Ending.CANCELLED, 0.0 if cancel.forced else GRACE_S)
-        await uninterruptible(_join_guard(process))
-        raise
     except StartFailed:
         process.kill(0.0)
+        await uninterruptible(_join_guard(process))
+        raise
+    except BaseException:
+        process.abandon(Ending.CANCELLED, 0.0 if cancel.forced else GRACE_S)
         await uninterruptible(_join_guard(process))
         raise
     finally:

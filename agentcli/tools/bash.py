@@ -96,7 +96,7 @@ class BashTool(BaseTool[BashArguments]):
         if shell is None:
             return ToolOutput.error("There is no bash or sh on PATH; ask the user to install bash.")
         try:
-            scratch = await asyncio.to_thread(_make_scratch, args.command)
+            scratch = await _new_scratch(args.command)
         except (OSError, UnicodeEncodeError) as error:
             return ToolOutput.error(f"Cannot write the command to a temporary file: {error}.")
         try:
@@ -153,6 +153,18 @@ def _find_shell(workspace: Workspace) -> str | None:
             if found is not None and os.access(found, os.X_OK):
                 return found
     return None
+
+
+async def _new_scratch(command: str) -> Path:
+    """A directory with the command; a cancelled caller leaves none behind."""
+    made: list[Path] = []
+    try:
+        await uninterruptible(asyncio.to_thread(lambda: made.append(_make_scratch(command))))
+    except asyncio.CancelledError:
+        for scratch in made:
+            await uninterruptible(asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True))
+        raise
+    return made[0]
 
 
 def _make_scratch(command: str) -> Path:

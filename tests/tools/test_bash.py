@@ -350,6 +350,27 @@ def test_temporary_files_are_private_and_gone_afterwards(
     assert list(scratch.iterdir()) == []
 
 
+@pytest.mark.spec("SEC-9", "CAN-6")
+def test_a_call_cancelled_while_it_begins_leaves_no_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "tmp"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+
+    for ticks in range(12):
+
+        async def body(ticks: int = ticks) -> None:
+            beginning = asyncio.create_task(call(tool_context(tmp_path), "true"))
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            beginning.cancel()
+            await asyncio.wait({beginning})
+
+        whole(body)  # and joins every thread
+        assert list(scratch.iterdir()) == []
+
+
 @pytest.mark.spec("SEC-13")
 @pytest.mark.parametrize(
     "trick",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.cancel import CancelToken
+from agentcli.domain.errors import PersistenceError
 from agentcli.tools import _guarded_process
 from agentcli.tools._environment import base_environment
 from agentcli.tools._guarded_process import Command, Ended, Ending, StartFailed
@@ -289,6 +292,41 @@ def test_what_cannot_be_started_says_why(tmp_path: Path) -> None:
             command = Command(("/no/such/program",), tmp_path, {})
             await run(command, keep, CancelToken())
         assert KEEPER.running == 0
+
+    once(body)
+
+
+@linux
+@pytest.mark.spec("CAN-10")
+def test_a_start_that_cannot_be_recorded_leaves_no_process(tmp_path: Path) -> None:
+    async def body() -> None:
+        started: list[int] = []
+
+        async def on_start(pid: int) -> None:
+            started.append(pid)
+            raise PersistenceError("the disk is full", "free some disk space")
+
+        with pytest.raises(PersistenceError):
+            await run(bash("exec sleep 1000", tmp_path), keep, CancelToken(), None, on_start)
+        assert not alive(started[0])
+        assert KEEPER.running == 0
+
+    once(body)
+
+
+def test_too_many_open_files_are_a_reason_that_is_told(tmp_path: Path) -> None:
+    async def body() -> None:
+        _, hard = limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        lowest = os.dup(0)
+        os.close(lowest)
+        for spare in range(5):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + spare, hard))
+            try:
+                with pytest.raises(StartFailed, match="Too many open files"):
+                    await run(bash("true", tmp_path), keep, CancelToken())
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        gc.collect()  # would warn of what was not closed
 
     once(body)
 
