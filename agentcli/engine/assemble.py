@@ -14,6 +14,7 @@ import re
 import uuid
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from sys import getsizeof
 from typing import Any
 
 from agentcli.domain.errors import ErrorKind, ProviderError
@@ -39,7 +40,6 @@ from agentcli.domain.stream import (
 
 # The longest replies of today's models stay below 10 MB also in pieces of one token.
 MAX_REPLY_BYTES = 16 * 1024 * 1024
-_PIECE_BYTES = 64  # what keeping one more piece costs beside its text
 _BLOCK_BYTES = 512
 _ID_LENGTH = 64
 _MAX_DEPTH = 100
@@ -83,13 +83,13 @@ class Assembler:
             self._grow(self._block(event.index, ThinkingPart), event.text)
         elif isinstance(event, ThinkingSeal):
             block = self._block(event.index, ThinkingPart)
-            self._count(len(event.signature or "") + len(event.redacted or ""))
+            self._count(getsizeof(event.signature) + getsizeof(event.redacted))
             block.signature = event.signature or block.signature
             block.redacted = event.redacted or block.redacted
         elif isinstance(event, ToolCallStart):
             block = self._new_block(event.index, ToolCall)
             block.call_id, block.name = event.id, event.name
-            self._count(len(event.id) + len(event.name) + _BLOCK_BYTES)
+            self._count(getsizeof(event.id) + getsizeof(event.name) + _BLOCK_BYTES)
         elif isinstance(event, UsageReport):
             self._usage = _later(self._usage, event.usage)
         elif isinstance(event, StreamEnd):
@@ -97,11 +97,11 @@ class Assembler:
 
     def _grow(self, block: _Block, text: str) -> None:
         block.chunks.append(text)
-        self._count(len(text))
+        self._count(getsizeof(text))
 
     def _count(self, size: int) -> None:
         """A reply without end must not fill the memory (SEC-13)."""
-        self._size += size + _PIECE_BYTES
+        self._size += size
         if self._size > MAX_REPLY_BYTES:
             raise ProviderError(
                 f"{self._provider} sent a reply of more than {MAX_REPLY_BYTES >> 20} MB",

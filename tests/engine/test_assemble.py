@@ -51,7 +51,7 @@ def test_interleaved_calls_keep_their_own_arguments_and_the_order_they_began_in(
 @pytest.mark.parametrize(
     "endless",
     [
-        TextDelta(0, "x" * 100_000), TextDelta(0, ""), ThinkingDelta(0, "y"),
+        TextDelta(0, "x" * 100_000), TextDelta(0, ""), TextDelta(0, "\U0001f600" * 10_000), ThinkingDelta(0, "y"),
         ThinkingSeal(0, "s" * 1_000), ToolCallStart(0, "a", "look"), ToolCallDelta(0, '{"q":'),
     ],
     ids=lambda event: type(event).__name__,
@@ -59,8 +59,9 @@ def test_interleaved_calls_keep_their_own_arguments_and_the_order_they_began_in(
 def test_a_reply_without_end_is_given_up_before_it_fills_the_memory(endless: StreamEvent) -> None:
     assembler = Assembler("p", "m", frozenset())
     with pytest.raises(ProviderError, match="more than") as caught:
-        for _ in range(2 * MAX_REPLY_BYTES // 64):
+        for _ in range(MAX_REPLY_BYTES // 32):
             assembler.add(endless)
+    assert len(assembler.text) <= MAX_REPLY_BYTES
     assert caught.value.kind is ErrorKind.OTHER
     assert not caught.value.retryable
 
