@@ -95,11 +95,12 @@ def _read(args: ReadFileArguments, ctx: ToolContext, stopped: Callable[[], bool]
         head = b"".join(chunks(descriptor, HEAD_BYTES))
         if media_type := image_type(head):
             return _image(descriptor, name, media_type)
+        mark = fingerprint(descriptor)  # before the text: what changes meanwhile was not seen
         source = _text_source(descriptor, name, head, stopped)
         output = _paged(source, args)
         if stopped():
             return ToolOutput.cancelled("The file was not read to the end of the page.")
-        ctx.files.seen[path] = fingerprint(descriptor)
+        ctx.files.seen[path] = mark
     return output
 
 

@@ -18,7 +18,8 @@ from agentcli.domain.errors import InvalidArguments
 from agentcli.domain.messages import ImagePart
 from agentcli.domain.tools import Effect, OutputKind
 from agentcli.tools._output import MAX_CHARS
-from agentcli.tools.read_file import TOOL
+from agentcli.tools.read_file import TOOL, _read
+from agentcli.tools.write_file import TOOL as WRITE_FILE
 from tests.tools.files import Room, failed, ok, room, text_of
 
 __all__ = ["room"]
@@ -134,6 +135,19 @@ def test_no_scan_goes_on_after_the_task_was_cancelled(room: Room) -> None:
 
     asyncio.run(go())
     assert not [thread for thread in threading.enumerate() if "asyncio" in thread.name]
+
+
+@pytest.mark.spec("TOOL-8")
+def test_a_change_made_during_the_read_counts_as_not_seen(room: Room) -> None:
+    path = room.write("a.txt", "old\n")
+
+    def somebody_writes() -> bool:
+        path.write_text("new\n")
+        return False
+
+    assert "old" in ok(_read(TOOL.parse({"path": "a.txt"}), room.context(), somebody_writes))
+    assert "changed since" in failed(room.run(WRITE_FILE, path="a.txt", content="mine\n"))
+    assert path.read_text() == "new\n"
 
 
 # --- encodings -----------------------------------------------------------------------------
