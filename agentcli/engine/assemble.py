@@ -96,8 +96,8 @@ class Assembler:
             self._stop = event.stop_reason
 
     def _grow(self, block: _Block, text: str) -> None:
-        block.chunks.append(text)
         self._count(getsizeof(text))
+        block.chunks.append(text)
 
     def _count(self, size: int) -> None:
         """A reply without end must not fill the memory (SEC-13)."""
