@@ -13,7 +13,7 @@ import typer
 from agentcli.cli.commands import OptionSet
 from agentcli.cli.options import choice
 from agentcli.cli.streams import is_terminal, use_utf8, write_out
-from agentcli.ui.sanitize import clean_line
+from agentcli.ui.sanitize import clean_line, safe_json
 
 LIST_FORMATS = ("table", "json")
 _NARROWEST = 8
@@ -40,7 +40,7 @@ class EmptyOptions(OptionSet):
 def print_json(value: object) -> None:
     """``value`` as indented JSON."""
     use_utf8()
-    write_out(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+    write_out(safe_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

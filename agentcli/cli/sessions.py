@@ -13,7 +13,7 @@ import typer
 from agentcli.cli.commands import OptionSet, PlainGroup, Spec, add_command, new_app
 from agentcli.cli.listing import EmptyOptions, FormatOption, print_json, print_table
 from agentcli.cli.options import choice, number
-from agentcli.cli.streams import is_terminal, write_error_line, write_out
+from agentcli.cli.streams import is_terminal, use_utf8, write_error_line, write_out
 from agentcli.config.paths import Paths, ensure_dir
 from agentcli.domain.errors import AgentError, UsageError
 
@@ -144,7 +144,7 @@ def show(options: ShowOptions) -> int:
     export_format = "json" if options.as_json else "md"
     files = _files()
     loaded = read_session(files.path_of(_wait(files.resolve(options.id))))
-    write_out(_exported(loaded, export_format))
+    _print_exported(_exported(loaded, export_format), export_format)
     return 0
 
 
@@ -157,7 +157,7 @@ def export_(options: ExportOptions) -> int:
     loaded = read_session(files.path_of(_wait(files.resolve(options.id))), hidden=True)
     text = _exported(loaded, options.format)
     if options.output is None or options.output == "-":
-        write_out(text)
+        _print_exported(text, options.format)
         return 0
     try:
         Path(options.output).write_text(text, encoding="utf-8", errors="replace")
@@ -178,6 +178,13 @@ def _exported(loaded: LoadedSession, export_format: str) -> str:
     write = export.export_markdown if export_format == "md" else export.export_html
     text = write(loaded)
     return text if text.endswith("\n") else text + "\n"
+
+
+def _print_exported(text: str, export_format: str) -> None:
+    """JSON and HTML are UTF-8 whatever the locale; Markdown is for reading here."""
+    if export_format != "md":
+        use_utf8()
+    write_out(text)
 
 
 def fork(options: ForkOptions) -> int:

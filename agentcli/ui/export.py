@@ -25,6 +25,7 @@ from agentcli.domain.ports import ToolRun
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.ui.export_html import export_html
 from agentcli.ui.export_markdown import export_markdown
+from agentcli.ui.sanitize import safe_json
 
 __all__ = [
     "FORMAT",
@@ -60,14 +61,8 @@ def export_json(session: LoadedSession) -> dict[str, Any]:
 
 
 def export_json_text(session: LoadedSession) -> str:
-    """The same as text that every encoding can hold, ending in a line end."""
-    value = export_json(session)
-    text = json.dumps(value, ensure_ascii=False, indent=2)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        text = json.dumps(value, indent=2)
-    return text + "\n"
+    """The same as text that can be written and shown anywhere (SEC-10), ending in a line end."""
+    return safe_json(json.dumps(export_json(session), ensure_ascii=False, indent=2)) + "\n"
 
 
 def session_object(info: SessionInfo) -> dict[str, Any]:

@@ -12,6 +12,7 @@ introducer: what follows is shown, never swallowed.
 
 from __future__ import annotations
 
+import json
 import re
 
 MAX_STRING = 4096
@@ -69,6 +70,11 @@ def reveal(text: str) -> str:
     Line feeds and tabs stay.
     """
     return _INVISIBLE.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
+
+
+def safe_json(text: str) -> str:
+    """The JSON document ``text`` with all that ``clean`` takes out escaped: the same value."""
+    return _SUSPECT.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 class Sanitizer:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,31 @@ def test_a_home_that_cannot_be_written_fails(tmp_path: Path) -> None:
     code, checks = report(env)
     assert code == 1
     assert "AGENTCLI_HOME" in checks["home"]["fix"]
+
+
+@pytest.mark.spec("OPS-3")
+def test_a_directory_that_may_not_be_looked_into_stops_no_check(tmp_path: Path) -> None:
+    locked = tmp_path / "locked"
+    (locked / "home").mkdir(parents=True)
+    program = (
+        "import os, sys; from pathlib import Path; from agentcli.cli import checks;"
+        " from agentcli.config.paths import Paths;"
+        " os.getuid() or os.setuid(65534); home = Path(sys.argv[1]);"
+        " print(*{found.status for found in checks.check_home(Paths(home, home, home))"
+        " if found.name == 'home'});"
+        " print(checks.check_other_agents({'PATH': sys.argv[1]})[0].detail)"
+    )
+    locked.chmod(0)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(locked / "home")],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        locked.chmod(0o700)
+    assert (done.stdout, done.stderr) == ("fail\nno agent on PATH\n", "")
 
 
 @pytest.mark.spec("CLI-1", "OPS-3")

@@ -81,6 +81,21 @@ def test_export_writes_every_format(tmp_path: Path) -> None:
     assert run_agent("sessions", "export", session_id, "--format", "pdf").code == 2
 
 
+@pytest.mark.spec("CLI-8", "CLI-12", "SEC-10")
+@pytest.mark.parametrize("command", ["export", "show"])
+def test_json_is_utf_8_whatever_the_locale_and_without_controls(
+    command: str, tmp_path: Path
+) -> None:
+    (tmp_path / "note.txt").write_text("caf\u00e9 \u009b31m \u202e")
+    session_id = ask("read note.txt", tmp_path)
+    latin = agent_env(PYTHONIOENCODING="latin-1")
+    done = run_agent("sessions", command, session_id, "--format", "json", env=latin)
+    value = json.loads(done.stdout)
+    assert "caf\u00e9 \u009b31m \u202e" in json.dumps(value, ensure_ascii=False)
+    assert "caf\u00e9" in done.stdout
+    assert not {"\u009b", "\u202e"} & set(done.stdout)
+
+
 @pytest.mark.spec("CLI-8")
 def test_show_prints_the_conversation(tmp_path: Path) -> None:
     session_id = ask("a question", tmp_path)
