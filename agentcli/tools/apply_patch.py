@@ -91,6 +91,16 @@ class _Staged:
     data: bytes | None
     mode: int | None = None
     came_from: Path | None = None
+    removed: bool = False
+
+    @property
+    def exists(self) -> bool:
+        """Whether something is there; what is too large to be read has no ``data``."""
+        unread = self.before is not None and self.before.data is None
+        return self.data is not None or (unread and not self.removed)
+
+    def remove(self) -> None:
+        self.data, self.removed = None, True
 
 
 class _Staging:
@@ -137,8 +147,8 @@ class _Staging:
     def _add(self, operation: AddFile) -> None:
         path = resolve(self._ctx.workspace, operation.path)
         staged = self._look_at(path)
-        if staged.data is not None or staged.before is not None:
-            if not operation.overwrite and staged.data is not None:
+        if staged.exists or staged.before is not None:
+            if not operation.overwrite and staged.exists:
                 raise PatchProblem("the file exists already, the patch says that it is new.")
             self._require_unchanged(staged)
         staged.data = encoded(operation.content, UTF_8, name_of(path, self._ctx))
@@ -153,7 +163,7 @@ class _Staging:
             text = editable(self._existing(path)[1], name_of(path, self._ctx))
             if apply_hunks(split_lines(text.text), operation.hunks, strict_end=True):
                 raise PatchProblem("the file has lines that the patch does not delete.")
-        staged.data = None
+        staged.remove()
 
     def _look_at_entry(self, path: Path) -> _Staged:
         """For a deletion: a link stands for itself, a large file need not be read."""
@@ -193,7 +203,7 @@ class _Staging:
             staged.data = data
             return
         moved = self._look_at(target)
-        if moved.data is not None:
+        if moved.exists:
             if not operation.overwrite:
                 raise PatchProblem(f"{name_of(target, self._ctx)} exists already.")
             self._require_unchanged(moved)
@@ -201,7 +211,7 @@ class _Staging:
         moved.data, moved.mode = data, operation.mode or mode
         if not operation.is_copy:
             moved.came_from = path if moved.before is None else None
-            staged.data = None
+            staged.remove()
 
     def _require_unchanged(self, staged: _Staged) -> None:
         if staged.before is not None and staged.before.fingerprint:

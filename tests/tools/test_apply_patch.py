@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from agentcli.domain.cancel import CancelReason
 from agentcli.domain.tools import OutputKind
+from agentcli.tools._files import MAX_WHOLE_BYTES
 from agentcli.tools.apply_patch import TOOL
 from tests.tools.files import Room, failed, needs_suites, ok, room, suite
 
@@ -348,6 +349,26 @@ def test_a_file_that_changed_since_it_was_read_is_not_deleted_or_replaced(room: 
     for body in ("*** Delete File: a.txt", "*** Add File: a.txt\n+new"):
         assert "changed since" in failed(room.run(TOOL, patch=wrapped(body)))
     assert path.read_text() == "theirs\n"
+
+
+@pytest.mark.spec("TOOL-9")
+@pytest.mark.parametrize(
+    "patch",
+    [
+        "diff --git a/a.txt b/big.txt\nsimilarity index 100%\nrename from a.txt\nrename to big.txt\n",
+        "--- /dev/null\n+++ b/big.txt\n@@ -0,0 +1 @@\n+hi\n",
+    ],
+)
+def test_a_file_too_large_to_be_read_is_in_the_way_of_a_new_one_all_the_same(
+    room: Room, patch: str
+) -> None:
+    room.write("a.txt", "a\n")
+    big = room.write("big.txt", b"z" * (MAX_WHOLE_BYTES + 1))
+    before = room.tree()
+    assert "exists already" in failed(room.run(TOOL, patch=patch))
+    assert room.tree() == before
+    ok(room.run(TOOL, patch=wrapped("*** Delete File: big.txt\n*** Add File: big.txt\n+new")))
+    assert big.read_text() == "new\n"
 
 
 def test_a_deleted_link_leaves_its_target(room: Room) -> None:
