@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agentcli.domain.cancel import CancelReason
 from agentcli.domain.messages import AssistantMessage, ToolCall, ToolResult, Usage, UserMessage
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.ui import wording
 from agentcli.ui.sanitize import clean, clean_line
 from agentcli.ui.theme import BOLD, DIM, WARNING, Theme
+from agentcli.ui.width import fit
 
 LAST_LINES = 12
 _TITLE_COLUMNS = 60
@@ -23,6 +25,11 @@ _WHY = {
     SessionStatus.FAILED: "it had failed",
     SessionStatus.CRASHED: "the program had ended in the middle of it",
 }
+_CANCELLED_BY: dict[str, str] = {
+    CancelReason.SIGTERM: "it was told to end (SIGTERM)",
+    CancelReason.SIGHUP: "its window was closed",
+    CancelReason.LIMIT: "its time was over",
+}
 
 
 def resume_lines(loaded: LoadedSession, now: float, theme: Theme) -> list[str]:
@@ -33,6 +40,8 @@ def resume_lines(loaded: LoadedSession, now: float, theme: Theme) -> list[str]:
     detail = clean_line(info.detail)
     if detail and info.status is SessionStatus.FAILED:
         why += f": {detail}"
+    elif info.status is SessionStatus.CANCELLED:
+        why = _CANCELLED_BY.get(info.detail, why)
     lines = [
         theme.paint(f"Resumed: {title}", BOLD),
         theme.paint(
@@ -100,14 +109,14 @@ def _stopped_calls(loaded: LoadedSession) -> list[str]:
             calls.update({call.id: call for call in message.tool_calls})
         elif isinstance(message, ToolResult) and message.status in {"cancelled", "interrupted"}:
             call = calls.get(message.call_id)
-            stopped.append(_call_words(call) if call else message.name)
+            stopped.append(_call_words(call) if call else clean_line(message.name))
     return stopped
 
 
 def _call_words(call: ToolCall) -> str:
     """The call and its first short argument."""
     values = [value for value in call.arguments.values() if isinstance(value, str)]
-    first = clean_line(values[0])[:_TITLE_COLUMNS] if values else ""
+    first = fit(clean_line(values[0]), _TITLE_COLUMNS) if values else ""
     return f"{clean_line(call.name)} {first}".strip()
 
 

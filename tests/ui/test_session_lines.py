@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agentcli.domain.messages import (
@@ -29,8 +31,6 @@ INFO = SessionInfo(
 
 
 def loaded(status: SessionStatus = SessionStatus.CRASHED, detail: str = "") -> LoadedSession:
-    from dataclasses import replace
-
     call = ToolCall("c", "bash", {"command": "make\ntest"})
     messages = (
         user_text("old question"),
@@ -57,6 +57,34 @@ def test_a_resumed_session_says_what_when_why_and_what_was_pending() -> None:
         "  Not finished: bash make test",
     ]
     assert "old question" not in "\n".join(lines)
+
+
+@pytest.mark.spec("REC-4", "UI-8")
+@pytest.mark.parametrize(
+    ("detail", "why"),
+    [
+        ("user", "it was cancelled"),
+        ("sigterm", "it was told to end (SIGTERM)"),
+        ("sighup", "its window was closed"),
+        ("limit", "its time was over"),
+        ("outer", "it was cancelled"),
+        ("", "it was cancelled"),
+    ],
+)
+def test_a_cancelled_session_says_what_had_stopped_it(detail: str, why: str) -> None:
+    lines = resume_lines(loaded(SessionStatus.CANCELLED, detail), 8300, PLAIN)
+    assert lines[1] == f"  2 h ago, 3 turns; {why}."
+
+
+@pytest.mark.spec("UI-8")
+def test_a_long_command_that_was_stopped_is_seen_to_be_cut() -> None:
+    session = loaded()
+    call = ToolCall("c", "bash", {"command": "make " * 40})
+    messages = list(session.messages)
+    messages[3] = StoredMessage(4, 0, AssistantMessage((call,)))
+    lines = resume_lines(replace(session, messages=tuple(messages)), 8300, PLAIN)
+    (line,) = [line for line in lines if "Not finished" in line]
+    assert line.endswith("…") and len(line) < 90
 
 
 @pytest.mark.spec("UI-8")
