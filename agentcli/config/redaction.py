@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 
@@ -32,8 +33,13 @@ class Redactor:
         self.add(secrets)
 
     def add(self, secrets: Iterable[str]) -> None:
-        """Know more values. Very short ones are no secrets and would garble everything."""
-        self._known |= {secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}
+        """Know more values, also as they stand in JSON text.
+
+        Very short ones are no secrets and would garble everything.
+        """
+        for secret in secrets:
+            if len(secret) >= _SHORTEST_SECRET:
+                self._known |= {secret, json.dumps(secret, ensure_ascii=False)[1:-1]}
 
     def redact(self, text: str) -> str:
         """``text`` with ``[redacted]`` in the place of each secret."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from agentcli.config.redaction import Redactor
@@ -31,6 +33,13 @@ def test_a_known_value_is_taken_out_wherever_it_stands() -> None:
     assert (
         redactor.redact_known("sk-abcdefgh12345 hunter2-hunter2") == "sk-abcdefgh12345 [redacted]"
     )
+
+
+@pytest.mark.spec("SEC-9")
+def test_a_known_value_is_taken_out_of_json_text_too() -> None:
+    secret = 'pass"word\\1'
+    text = Redactor([secret]).redact_known(json.dumps({"a": [f"it is {secret}."]}))
+    assert json.loads(text) == {"a": ["it is [redacted]."]}
 
 
 def test_plain_text_stays_as_it_is() -> None:
