@@ -39,6 +39,7 @@ _GOOD_ID = re.compile(r"[A-Za-z0-9_-]+")
 _MAX_ID = 64
 _BAD_NAME_CHARACTER = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_NAME = 64
+_MAX_TOKENS = 10**12
 
 _Joinable = type[TextDelta] | type[ThinkingDelta] | type[ToolCallDelta]
 
@@ -302,6 +303,13 @@ def short_hash(text: str, length: int) -> str:
     from hashlib import sha256
 
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:length]
+
+
+def token_count(value: object) -> int | None:
+    """``value`` when it can be a number of tokens: no session may be unreadable by its sums."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_TOKENS:
+        return None
+    return value
 
 
 def base64_text(data: bytes) -> str:

@@ -19,7 +19,7 @@ from agentcli.domain.stream import (
     ToolCallStart,
     UsageReport,
 )
-from agentcli.providers._base import StreamDecoder, arguments_json
+from agentcli.providers._base import StreamDecoder, arguments_json, token_count
 
 _STOP_REASONS = {
     "stop": StopReason.END_TURN,
@@ -231,27 +231,21 @@ def _pieces(delta: Json) -> Iterator[tuple[type[TextDelta | ThinkingDelta], str]
 
 
 def _usage(usage: Json) -> Usage:
-    prompt = _count(usage.get("prompt_tokens"))
+    prompt = token_count(usage.get("prompt_tokens"))
     details = usage.get("prompt_tokens_details")
     details = details if isinstance(details, dict) else {}
-    cached = _count(details.get("cached_tokens"))
+    cached = token_count(details.get("cached_tokens"))
     if cached is None:
-        cached = _count(usage.get("prompt_cache_hit_tokens"))
-    written = _count(details.get("cache_write_tokens"))
+        cached = token_count(usage.get("prompt_cache_hit_tokens"))
+    written = token_count(details.get("cache_write_tokens"))
     if prompt is not None:
         prompt = max(0, prompt - (cached or 0) - (written or 0))
     out_details = usage.get("completion_tokens_details")
     reasoning = out_details.get("reasoning_tokens") if isinstance(out_details, dict) else None
     return Usage(
         input_tokens=prompt,
-        output_tokens=_count(usage.get("completion_tokens")),
+        output_tokens=token_count(usage.get("completion_tokens")),
         cache_read_tokens=cached,
         cache_write_tokens=written,
-        reasoning_tokens=_count(reasoning),
+        reasoning_tokens=token_count(reasoning),
     )
-
-
-def _count(value: object) -> int | None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        return None
-    return value

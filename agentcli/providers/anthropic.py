@@ -37,6 +37,7 @@ from agentcli.providers._base import (
     StreamDecoder,
     arguments_json,
     base64_text,
+    token_count,
     wire_id,
     wire_name,
 )
@@ -283,9 +284,8 @@ def _text(value: object) -> str:
 
 
 def _count(value: object, *, or_none: bool = False) -> int | None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        return None
-    return None if or_none and value == 0 else value
+    count = token_count(value)
+    return None if or_none and count == 0 else count
 
 
 # --- provider ------------------------------------------------------------------------------

@@ -361,6 +361,11 @@ def test_usage_counts_the_cache_and_ignores_a_late_zero() -> None:
     )
     assert message.usage == Usage(7, 9, 5, 3, 4)
     assert reply({"type": "message_stop"}).usage == Usage()
+    absurd = {"input_tokens": 2**62, "output_tokens": 10**30, "cache_read_input_tokens": 6}
+    message = reply(
+        {"type": "message_start", "message": {"usage": absurd}}, {"type": "message_stop"}
+    )
+    assert message.usage == Usage(None, None, 6)
 
 
 @pytest.mark.spec("STR-8")

@@ -375,6 +375,8 @@ def test_usage_tells_cached_from_fresh_and_unknown_from_zero() -> None:
     assert reply(groq).usage == Usage(8)
     assert reply(chunk(content="x"), chunk("stop")).usage == Usage()
     assert reply({**chunk("stop"), "usage": None}).usage == Usage()
+    absurd = {"prompt_tokens": 2**62, "completion_tokens": 3}
+    assert reply({**chunk("stop"), "usage": absurd}).usage == Usage(None, 3)
 
 
 def test_only_the_first_choice_counts() -> None:
