@@ -89,11 +89,14 @@ def check_keys(settings: Settings) -> list[Finding]:
     """Which providers have their key; names only."""
     from agentcli.providers._registry import has_key, provider_config, provider_names
 
-    found = [
-        provider_config(name, settings.env, settings.providers)
-        for name in provider_names(settings.providers)
-        if has_key(name, settings.env, settings.providers)
-    ]
+    try:
+        found = [
+            provider_config(name, settings.env, settings.providers)
+            for name in provider_names(settings.providers)
+            if has_key(name, settings.env, settings.providers)
+        ]
+    except AgentError as error:
+        return [Finding("keys", Status.FAIL, error.message, error.advice)]
     if found:
         names = ", ".join(f"{config.name} ({config.key_env})" for config in found)
         return [Finding("keys", Status.OK, names)]

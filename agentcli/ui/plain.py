@@ -43,7 +43,7 @@ class PlainRenderer:
                 self._last_started = event.call.id
             case ToolRefused():
                 how = "nobody could be asked" if event.unattended else "refused"
-                summary = self._summaries.get(event.call.id, event.call.name)
+                summary = self._summaries.get(event.call.id, clean_line(event.call.name))
                 self._line(f"! {summary}: {how}: {clean_line(event.reason)}")
             case ToolFinished():
                 self._finished(event)

@@ -85,6 +85,14 @@ def test_a_home_that_cannot_be_written_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("OPS-3")
+def test_an_address_that_is_none_fails_beside_all_other_checks() -> None:
+    code, checks = report(agent_env(OPENAI_API_KEY="k", OPENAI_BASE_URL="http://[::1"))
+    assert code == 1
+    assert "OPENAI_BASE_URL" in checks["keys"]["fix"]
+    assert "sandbox" in checks
+
+
+@pytest.mark.spec("OPS-3")
 def test_a_directory_that_may_not_be_looked_into_stops_no_check(tmp_path: Path) -> None:
     locked = tmp_path / "locked"
     (locked / "home").mkdir(parents=True)

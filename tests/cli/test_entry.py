@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -22,3 +23,31 @@ def test_ctrl_c_while_the_program_is_still_loading_is_130_without_a_traceback(
     with pytest.raises(SystemExit) as stop:
         main()
     assert stop.value.code == 130
+
+
+@pytest.mark.spec("CLI-12", "CLI-11")
+@pytest.mark.parametrize(
+    ("redirection", "code", "told"),
+    [
+        (">&-", 0, ""),
+        ("> /dev/full", 1, "error: No space left on device"),
+        ("| true", 0, ""),
+    ],
+)
+def test_a_version_that_nobody_can_read_is_no_traceback(
+    redirection: str, code: int, told: str
+) -> None:
+    done = subprocess.run(
+        [
+            "bash",
+            "-o",
+            "pipefail",
+            "-c",
+            f'"$0" -m agentcli --version {redirection}',
+            sys.executable,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.partition(" - ")[0].rstrip("\n")) == (code, told)
