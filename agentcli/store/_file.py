@@ -110,6 +110,8 @@ class SessionFile:
 
     def write(self, body: Callable[[sqlite3.Connection], T]) -> T:
         """What ``body`` returns, its changes committed; on any exception none of them are."""
+        if self._lock is None:  # closed: somebody else may be its writer now
+            raise sqlite3.ProgrammingError("the session is closed")
         if not self.path.exists():
             raise FileNotFoundError(errno.ENOENT, "the file is gone", str(self.path))
         if self._db is None:

@@ -395,6 +395,22 @@ def test_closing_leaves_one_file_and_no_thread(tmp_path: Path) -> None:
     assert threading.active_count() == before
 
 
+@pytest.mark.spec("REC-6")
+def test_a_closed_store_no_longer_writes_since_another_may_own_the_file(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = fresh(tmp_path)
+        await store.record_prompt(text("go"))
+        await store.aclose()
+        owner = await SqliteStore.open(store.path)
+        with pytest.raises(PersistenceError, match="closed"):
+            await store.set("shell", {"cwd": "/"})
+        assert await owner.get("shell") is None
+        await store.aclose()
+        await owner.aclose()
+
+    asyncio.run(scenario())
+
+
 def test_a_store_that_was_never_closed_does_not_keep_the_process_alive(tmp_path: Path) -> None:
     child = run_child(
         "import asyncio, sys\n"
