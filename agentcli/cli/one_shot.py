@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from agentcli.app.session import Session
     from agentcli.config.settings import Settings
 
+_LONGEST_ALARM_S = 1e6
 SIGNALS = {
     signal.SIGINT: (CancelReason.USER, ExitCode.SIGINT),
     signal.SIGTERM: (CancelReason.SIGTERM, ExitCode.SIGTERM),
@@ -56,6 +57,10 @@ class _Stopped(BaseException):
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
+
+
+class _Late(BaseException):
+    """``--timeout`` passed before the event loop was there to say so."""
 
 
 class OneShot:
@@ -100,11 +105,14 @@ class OneShot:
         try:
             self._options.check()
             self._timeout_s = number("--timeout", self._options.timeout, float) or None
-            message = self._message()
+            with _alarm(self._timeout_s):
+                message = self._message()
             settings = prepare_settings(self._options, quiet=self._options.quiet)
             return asyncio.run(self._main(settings, message))
         except KeyboardInterrupt:
             return signalled(self._summary(), ExitCode.SIGINT)
+        except _Late:
+            return timed_out(self._summary(), self._timeout_s or 0.0)
         except Exception as error:
             if self._has_ended or isinstance(error, BrokenPipeError):
                 raise
@@ -214,7 +222,10 @@ class OneShot:
         taken = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
         for number_ in taken:
             loop.add_signal_handler(number_, self._on_signal, number_)
-        timer = loop.call_later(self._timeout_s, self._on_timeout) if self._timeout_s else None
+        timer = None
+        if self._timeout_s:
+            left_s = self._timeout_s - (time.monotonic() - self._started_at)
+            timer = loop.call_later(left_s, self._on_timeout)
         try:
             yield
         finally:
@@ -274,6 +285,26 @@ def _figures(summary: TurnSummary, duration_s: float) -> str:
 
     parts = (plural(summary.steps, "request"), tokens(summary.usage), duration(duration_s))
     return f"{', '.join(parts)}, cost {cost(summary.cost_usd)}"
+
+
+@contextmanager
+def _alarm(timeout_s: float | None) -> Iterator[None]:
+    """Raise ``_Late`` in the block after ``timeout_s``: it may wait for a pipe."""
+
+    def late(number_: int, frame: FrameType | None) -> None:
+        del number_, frame
+        raise _Late
+
+    if not timeout_s:
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, min(timeout_s, _LONGEST_ALARM_S))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @contextmanager

@@ -77,6 +77,14 @@ def test_an_open_pipe_that_nobody_writes_to_does_not_hang_a_run_with_a_prompt(wo
         assert "nothing came on stdin" in done.stderr
 
 
+@pytest.mark.spec("CLI-4", "CLI-5", "CLI-6")
+def test_a_timeout_also_ends_the_wait_for_a_prompt(work: Path) -> None:
+    args = ("run", "-o", "stream-json", "--timeout", "0.3")
+    with spawn_agent(*args, cwd=work, stdin=subprocess.PIPE) as running:
+        done = running.wait(15)
+    assert (done.code, done.lines[-1]["subtype"]) == (3, "error_timeout"), done
+
+
 # --- what goes where (CLI-5) ---------------------------------------------------------------
 
 
