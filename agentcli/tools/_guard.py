@@ -101,6 +101,7 @@ class Guard:
         self.deadline: float | None = None
         self.give_up: float | None = None
         self.reaps_orphans = _prctl(_PR_SET_CHILD_SUBREAPER, 1) == 0
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)  # the command may have stopped us
         self._wake_read, wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
         os.set_blocking(wake_write, False)

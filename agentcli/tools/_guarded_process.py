@@ -156,6 +156,7 @@ class GuardedProcess:
             return
         with contextlib.suppress(OSError):
             self._control.send(b"stop %d\n" % round(grace_s * 1000))
+            self.guard.send_signal(signal.SIGCONT)  # the command may have stopped it
 
     def read_rest(self) -> None:
         """Take what is in the pipe now, whatever the loop was busy with."""

@@ -135,10 +135,13 @@ def test_a_second_interrupt_kills_what_ignores_sigterm_without_the_grace(tmp_pat
 
 @linux
 @pytest.mark.spec("OPS-1", "CAN-10")
-def test_a_process_that_stopped_itself_is_killed_all_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("whom", ["$$", "$PPID"], ids=["itself", "its guard"])
+def test_a_command_that_stopped_itself_or_its_guard_is_killed_all_the_same(
+    tmp_path: Path, whom: str
+) -> None:
     async def body() -> None:
         cancel = CancelToken()
-        script = "echo $$ > a.pid; kill -STOP $$"
+        script = f"echo $$ > a.pid; kill -STOP {whom}; sleep 1000"
         running = asyncio.create_task(run(bash(script, tmp_path), keep, cancel))
         await until(lambda: len(pids_in(tmp_path)) == 1, "it runs")
         cancel.cancel()
@@ -360,7 +363,7 @@ async def main():
     (here / "daemon").mkdir()
     daemon = "sh -c 'echo $$ > daemon.pid; exec sleep 1000' >/dev/null 2>&1 & echo ok"
     await run(bash(daemon, here), keep, CancelToken())
-    await run(bash(FAMILY, here), keep, CancelToken())
+    await run(bash(sys.argv[3] + FAMILY, here), keep, CancelToken())
 
 asyncio.run(main())
 """
@@ -368,10 +371,16 @@ asyncio.run(main())
 
 @linux
 @pytest.mark.spec("REC-8", "CAN-10")
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_nothing_survives_an_app_that_was_killed(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("number", "first"),
+    [(signal.SIGKILL, ""), (signal.SIGTERM, ""), (signal.SIGKILL, "kill -STOP $PPID")],
+    ids=["kill", "term", "kill with a stopped guard"],
+)
+def test_nothing_survives_an_app_that_was_killed(
+    tmp_path: Path, number: signal.Signals, first: str
+) -> None:
     root = str(Path(__file__).resolve().parents[2])
-    host = subprocess.Popen([sys.executable, "-c", HOST, root, str(tmp_path)])
+    host = subprocess.Popen([sys.executable, "-c", HOST, root, str(tmp_path), first])
     try:
         wait_until(lambda: len(pids_in(tmp_path)) == FAMILY_SIZE + 1, "all of them run")
         pids = pids_in(tmp_path)
