@@ -60,7 +60,6 @@ class SessionOptions:
     no_session: bool = False
     max_steps: int | None = None
     max_budget_usd: float | None = None
-    timeout_s: float | None = None
     resume: str | None = None
     continue_latest: bool = False
     fork: bool = False
@@ -90,6 +89,8 @@ async def open_session(
     except BaseException:
         for close in (*_closers(store, options, loaded.info.id), store.aclose):
             await close()
+        if options.fork and store.created:  # a copy that nobody will find a use for
+            await files.delete(loaded.info.id)
         raise
 
 

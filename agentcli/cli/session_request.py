@@ -63,7 +63,6 @@ def session_options(options: SharedOptions, *, interactive: bool) -> SessionOpti
         no_session=options.no_session,
         max_steps=number("--max-turns", limits.max_turns, int),
         max_budget_usd=number("--max-budget-usd", limits.max_budget_usd, float),
-        timeout_s=number("--timeout", limits.timeout, float),
         resume=options.session or options.resume or None,
         continue_latest=options.continue_,
         fork=options.fork,

@@ -187,6 +187,18 @@ def test_a_session_that_is_open_can_be_forked_but_not_opened_twice(tmp_path: Pat
         in_session(settings, options(tmp_path), body)
 
 
+@pytest.mark.spec("CLI-3")
+def test_a_fork_that_cannot_be_opened_leaves_no_copy(tmp_path: Path) -> None:
+    with ModelServer(["one"]) as server:
+        settings = settings_for(server)
+        in_session(settings, options(tmp_path), say("hi"))
+        wanted = options(tmp_path, continue_latest=True, fork=True, model="nosuch/model")
+        with pytest.raises(ConfigError):
+            in_session(settings, wanted, say("again"))
+        assert len(asyncio.run(list_sessions(settings))) == 1
+        assert len(list(settings.paths.sessions_dir.glob("*.db"))) == 1
+
+
 def test_nothing_is_left_of_a_run_without_a_session(tmp_path: Path) -> None:
     with ModelServer(["one"]) as server:
         settings = settings_for(server)
