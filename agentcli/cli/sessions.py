@@ -15,7 +15,7 @@ from agentcli.cli.listing import EmptyOptions, FormatOption, print_json, print_t
 from agentcli.cli.options import choice, number
 from agentcli.cli.streams import is_terminal, use_utf8, write_error_line, write_out
 from agentcli.config.paths import Paths, ensure_dir
-from agentcli.domain.errors import AgentError, UsageError
+from agentcli.domain.errors import AgentError, SessionTooNew, StoreError, UsageError
 
 if TYPE_CHECKING:
     from agentcli.domain.session import LoadedSession
@@ -262,9 +262,22 @@ def check(options: SomeIds) -> int:
             write_out(f"{session_id}: {'ok' if not problems else ''}".rstrip() + "\n")
             for problem in problems:
                 write_out(f"  {problem}\n")
-            if problems:
+            if problems and not _is_too_new(files.path_of(session_id)):
                 write_out(f"  mend it with: agent sessions repair {session_id}\n")
     return 1 if any(found.values()) else 0
+
+
+def _is_too_new(path: Path) -> bool:
+    """Whether only a newer version can open the file: then there is nothing to mend."""
+    from agentcli.store.files import read_info
+
+    try:
+        read_info(path)
+    except SessionTooNew:
+        return True
+    except StoreError:
+        return False
+    return False
 
 
 def repair(options: IdArgument) -> int:

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from agentcli.domain.errors import HistoryViolation
+from agentcli.domain.errors import HistoryViolation, SessionTooNew
 from agentcli.domain.history import History
 from agentcli.domain.messages import AssistantMessage, Message, ToolResult
 from agentcli.domain.ports import RunStatus
@@ -31,7 +31,8 @@ def check(path: Path) -> list[str]:
         file.open()
         return file.read(lambda db: _limited(_problems(db)))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a problem of this file
-        return [str(fault(error, path, writing=False).message)]
+        known = fault(error, path, writing=False)
+        return [str(known) if isinstance(known, SessionTooNew) else known.message]
     finally:
         file.close()
 

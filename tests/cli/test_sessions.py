@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +220,14 @@ def test_several_that_fit_are_listed(tmp_path: Path) -> None:
     assert done.code == 2
     assert first in done.stderr
     assert second in done.stderr
+
+
+@pytest.mark.spec("CLI-8", "REC-7")
+def test_a_file_of_a_newer_version_is_not_said_to_be_mendable(tmp_path: Path, home: Path) -> None:
+    session_id = ask("hello", tmp_path)
+    with contextlib.closing(sqlite3.connect(database(home, session_id))) as db:
+        db.execute("PRAGMA user_version = 99")
+    done = run_agent("sessions", "check", session_id)
+    assert done.code == 1
+    assert "upgrade agentcli" in done.stdout
+    assert "repair" not in done.stdout
