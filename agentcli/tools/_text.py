@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 _SAMPLE = 65_536
+_MAX_COMPARED_LINES = 5_000
 _MAX_CONTROL_SHARE = 0.05
 _CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
 _UNPRINTABLE = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\ufffe\uffff]")
@@ -144,19 +145,27 @@ def adopt_ends(old: Sequence[str], ends: Sequence[str], new: Sequence[str], defa
     """``new`` lines joined with the ends of the ``old`` lines that they stand for.
 
     ``ends[i]`` follows ``old[i]``. A line that is new takes the end of the one it replaces or
-    follows, else ``default``. The last of ``new`` gets none.
+    follows, else ``default``. The last of ``new`` gets none. Very many lines stand for one
+    another in their order.
     """
     chosen = [default] * len(new)
     if len(set(ends)) == 1:
         chosen = [ends[0]] * len(new)
     elif ends:
-        for tag, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        for tag, i1, i2, j1, j2 in _opcodes(old, new):
             if tag == "delete":
                 continue
             for j in range(j1, j2):
                 i = min(i1 + (j - j1), i2 - 1 if i2 > i1 else i1 - 1, len(ends) - 1)
                 chosen[j] = ends[max(i, 0)]
     return "".join(line + (chosen[j] if j < len(new) - 1 else "") for j, line in enumerate(new))
+
+
+def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
+    if max(len(old), len(new)) > _MAX_COMPARED_LINES:
+        return [("replace", 0, len(old), 0, len(new))]
+    # "autojunk" sees to it that many equal lines do not take cubic time
+    return SequenceMatcher(None, old, new).get_opcodes()
 
 
 def _candidates(data: bytes) -> list[Encoding]:

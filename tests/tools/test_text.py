@@ -60,3 +60,12 @@ def test_a_character_cut_at_the_end_of_the_head_is_no_fault(cut: int) -> None:
 def test_new_lines_take_the_ends_of_those_they_stand_for() -> None:
     joined = adopt_ends(["a", "b", "c"], ["\r\n", "\n"], ["a", "x", "y", "c"], "\n")
     assert joined == "a\r\nx\ny\nc"
+
+
+@pytest.mark.spec("TOOL-8", "SEC-13")
+@pytest.mark.parametrize("pairs", [2_000, 20_000])
+def test_many_equal_lines_take_no_cubic_time(pairs: int) -> None:
+    """A cubic comparison runs into the time limit of the tests."""
+    ends = ["\r\n", "\n"] * pairs
+    joined = adopt_ends(["a", "b"] * pairs, ends, [*["c", "b"] * pairs, ""], "\n")
+    assert joined == "c\r\nb\n" * pairs
