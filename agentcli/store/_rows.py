@@ -18,6 +18,7 @@ from agentcli.domain.session import (
 from agentcli.store._codec import GetBlob, MalformedBody, decode, from_column
 
 SESSION_COLUMNS = "id, title, cwd, created_at, updated_at, status, detail, turns, model, parent_id"
+_LAST_MOMENT = 253_370_764_800.0  # the year 9999, in every time zone
 _RUN_COLUMNS = "call_id, name, status, started_at, finished_at, result, display"
 
 
@@ -43,8 +44,8 @@ def read_info(db: sqlite3.Connection) -> SessionInfo:
         id=from_column(row[0]),
         title=from_column(row[1]),
         cwd=from_column(row[2]),
-        created_at=number(row[3]),
-        updated_at=number(row[4]),
+        created_at=moment(row[3]),
+        updated_at=moment(row[4]),
         status=status,
         detail=from_column(row[6]),
         turns=int(number(row[7])),
@@ -60,6 +61,11 @@ def number(value: Any) -> float:
     if not isinstance(value, int | float):
         raise MalformedBody(f"{value!r:.40} is not a number")
     return value
+
+
+def moment(value: Any) -> float:
+    """A time in seconds since 1970, within what a clock can show; raises ``MalformedBody``."""
+    return min(max(number(value), 0.0), _LAST_MOMENT)
 
 
 def _totals(db: sqlite3.Connection) -> tuple[Usage, float | None]:
@@ -96,7 +102,7 @@ def _messages(
     for seq, created_at, role, body in db.execute(query).fetchall():
         try:
             message = decode(role, body, get_blob)
-            found.append(StoredMessage(seq, number(created_at), message))
+            found.append(StoredMessage(seq, moment(created_at), message))
         except MalformedBody as error:
             raise MalformedBody(f"message {seq}: {error}") from error
     return tuple(found)
@@ -105,7 +111,7 @@ def _messages(
 def _notes(db: sqlite3.Connection) -> tuple[Note, ...]:
     rows = db.execute("SELECT after_seq, created_at, kind, text FROM note ORDER BY id").fetchall()
     return tuple(
-        Note(seq, at, from_column(kind), from_column(text)) for seq, at, kind, text in rows
+        Note(seq, moment(at), from_column(kind), from_column(text)) for seq, at, kind, text in rows
     )
 
 

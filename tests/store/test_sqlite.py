@@ -8,6 +8,7 @@ import os
 import sqlite3
 import stat
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -644,6 +645,20 @@ def test_a_malformed_message_is_an_error_and_not_a_shorter_session(tmp_path: Pat
         await store.aclose()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.spec("REC-7", "OPS-1")
+def test_times_beyond_any_clock_are_read_as_the_nearest_it_can_show(tmp_path: Path) -> None:
+    path = asyncio.run(finished_session(tmp_path))
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE session SET created_at = -1e300, updated_at = 9e999")
+        db.execute("UPDATE message SET created_at = 9e18")
+        db.execute("INSERT INTO note (after_seq, created_at, kind, text) VALUES (1, 9e18, 'x', 'x')")
+    loaded = read_session(path)
+    times = [loaded.info.created_at, loaded.info.updated_at]
+    times += [stored.created_at for stored in loaded.messages]
+    times += [note.created_at for note in loaded.notes]
+    assert [time.gmtime(moment).tm_year for moment in times] == [1970, *[9999] * (len(times) - 1)]
 
 
 def test_two_sessions_share_nothing(tmp_path: Path) -> None:
