@@ -161,7 +161,7 @@ def adopt_ends(old: Sequence[str], ends: Sequence[str], new: Sequence[str], defa
     return "".join(line + (chosen[j] if j < len(new) - 1 else "") for j, line in enumerate(new))
 
 
-def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
+def _opcodes(old: Sequence[str], new: Sequence[str]) -> Sequence[tuple[str, int, int, int, int]]:
     if max(len(old), len(new)) > _MAX_COMPARED_LINES:
         return [("replace", 0, len(old), 0, len(new))]
     # "autojunk" sees to it that many equal lines do not take cubic time
