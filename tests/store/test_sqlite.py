@@ -653,7 +653,9 @@ def test_times_beyond_any_clock_are_read_as_the_nearest_it_can_show(tmp_path: Pa
     with contextlib.closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE session SET created_at = -1e300, updated_at = 9e999")
         db.execute("UPDATE message SET created_at = 9e18")
-        db.execute("INSERT INTO note (after_seq, created_at, kind, text) VALUES (1, 9e18, 'x', 'x')")
+        db.execute(
+            "INSERT INTO note (after_seq, created_at, kind, text) VALUES (1, 9e18, 'x', 'x')"
+        )
     loaded = read_session(path)
     times = [loaded.info.created_at, loaded.info.updated_at]
     times += [stored.created_at for stored in loaded.messages]
