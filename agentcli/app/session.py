@@ -239,10 +239,6 @@ class Session:
         await self._file.set_model(model.id)
         return model
 
-    def set_mode(self, mode: PermissionMode) -> None:
-        """Change what runs without asking."""
-        self._conversation.kit.policy.mode = mode
-
     async def rename(self, title: str) -> None:
         """Name the session. Raises ``UsageError`` for an empty name."""
         cleaned = " ".join(title.split())

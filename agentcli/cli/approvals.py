@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from agentcli.cli.streams import is_terminal, write_error_line
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Approver, Verdict
@@ -51,6 +52,7 @@ class AtTerminal:
     async def _approve(self, request: ApprovalRequest) -> ApprovalAnswer:
         from agentcli.ui.sanitize import clean, clean_line, reveal
 
+        _forget_typed_ahead()
         write_error_line(f"\n{clean_line(reveal(request.summary))} - {clean_line(request.reason)}")
         if request.detail:
             write_error_line(clean(reveal(request.detail)))
@@ -79,6 +81,14 @@ class AtTerminal:
         if answer.isdecimal() and 0 < int(answer) <= len(options):
             return options[int(answer) - 1]
         return answer
+
+
+def _forget_typed_ahead() -> None:
+    """What was typed before the question appeared is no answer to it."""
+    import termios
+
+    with suppress(OSError, termios.error):
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 async def _read_line() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,20 @@ def test_what_is_asked_at_a_terminal_hides_no_character(tmp_path: Path) -> None:
             assert "touch ab" not in terminal.text()
             terminal.line("n")
             assert terminal.wait_exit() == 0
+
+
+@pytest.mark.spec("CLI-7", "UI-7")
+def test_what_was_typed_before_the_question_is_no_answer_to_it(tmp_path: Path) -> None:
+    held = call("bash", {"command": "touch made"})
+    held.hold = threading.Event()
+    with ModelServer([held, say("All finished.")]) as server:
+        with Terminal([*AGENT, "run", "go"], env=agent_env(server), cwd=tmp_path) as terminal:
+            server.wait_for_requests(1)
+            terminal.line("y")
+            terminal.wait_for("y")
+            held.hold.set()
+            terminal.wait_for("Allow?")
+            terminal.line("n")
+            terminal.wait_for("All finished.")
+            assert terminal.wait_exit() == 0
+    assert not (tmp_path / "made").exists()
