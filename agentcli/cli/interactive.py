@@ -53,9 +53,11 @@ class Host:
         self._may_fork = False
         return await open_session(self._settings, self._request, approver, asker)
 
-    async def open_new(self, approver: Approver, asker: Asker) -> Session:
-        """A new session."""
-        request = replace(self._request, new=True, resume=None, continue_latest=False, fork=False)
+    async def open_new(self, approver: Approver, asker: Asker, model: str) -> Session:
+        """A new session that ``model`` answers: the one of the session before."""
+        request = replace(
+            self._request, new=True, resume=None, continue_latest=False, fork=False, model=model
+        )
         return await open_session(self._settings, request, approver, asker)
 
     async def open_existing(self, session_id: str, approver: Approver, asker: Asker) -> Session:

@@ -96,8 +96,8 @@ class ChatHost(Protocol):
         With no wish: the newest interrupted one of this directory, else a new one (REC-4).
         """
 
-    async def open_new(self, approver: Approver, asker: Asker) -> ChatSession:
-        """A new session."""
+    async def open_new(self, approver: Approver, asker: Asker, model: str) -> ChatSession:
+        """A new session that ``model`` (``provider/model``) answers."""
 
     async def open_existing(self, session_id: str, approver: Approver, asker: Asker) -> ChatSession:
         """An earlier session, by id, its beginning, or name."""

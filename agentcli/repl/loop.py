@@ -103,7 +103,7 @@ class _Chat:
         """Open another session; when that fails this one stays open."""
         people = (self._questions, self._questions)
         if session_id is None:
-            opened = await self.host.open_new(*people)
+            opened = await self.host.open_new(*people, self.session.model.id)
         else:
             opened = await self.host.open_existing(session_id, *people)
         await self._close_session()

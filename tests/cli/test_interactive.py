@@ -88,3 +88,19 @@ def test_what_was_typed_before_the_question_is_no_answer_to_it(tmp_path: Path) -
             terminal.wait_for("All finished.")
             assert terminal.wait_exit() == 0
     assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.spec("UI-5")
+def test_a_new_session_keeps_the_model_that_was_chosen(tmp_path: Path) -> None:
+    with ModelServer(default="answered") as server:
+        with Terminal([*AGENT], env=agent_env(server), cwd=tmp_path) as terminal:
+            terminal.wait_for("Ask or tell it")
+            terminal.line("/model openai/gpt-4.1")
+            terminal.wait_for("answers from now on")
+            terminal.line("/new")
+            terminal.wait_for("A new session")
+            terminal.line("hello")
+            terminal.wait_for("answered")
+            terminal.line("/exit")
+            assert terminal.wait_exit() == 0
+        assert server.requests[0].body["model"] == "gpt-4.1"

@@ -241,9 +241,9 @@ class PlayHost:
     async def open_first(self, approver: Approver, asker: Asker) -> PlaySession:
         if "--interrupted" in sys.argv:
             return PlaySession(EARLIER[0], approver, asker)
-        return await self.open_new(approver, asker)
+        return await self.open_new(approver, asker, "")
 
-    async def open_new(self, approver: Approver, asker: Asker) -> PlaySession:
+    async def open_new(self, approver: Approver, asker: Asker, model: str) -> PlaySession:
         self._opened += 1
         info = stored(f"0190cccc-new{self._opened}", "", SessionStatus.NEW)
         return PlaySession(replace(info, turns=0), approver, asker)
