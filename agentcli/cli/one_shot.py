@@ -22,6 +22,7 @@ from agentcli.cli.options import RunOptions, number
 from agentcli.cli.outputs import SessionFacts, make_output
 from agentcli.cli.prompt_input import read_prompt
 from agentcli.cli.session_request import prepare_settings, session_options
+from agentcli.cli.stalled import StalledWrites
 from agentcli.cli.streams import silence, write_error_line
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import AgentError, UsageError
@@ -82,6 +83,7 @@ class OneShot:
         self._reader_left = False
         self._unattended = 0
         self._terminal: TerminalEvent | None = None
+        self._writes = StalledWrites()
         self._opening: asyncio.Task[Session] | None = None
         self._started_at = time.monotonic()
         self._has_ended = False
@@ -195,7 +197,7 @@ class OneShot:
         if self._reader_left or not callable(write):
             return
         try:
-            write()
+            self._writes.run(write)
         except BrokenPipeError:
             self._reader_left = True
             silence(sys.stdout)
@@ -222,6 +224,7 @@ class OneShot:
         taken = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
         for number_ in taken:
             loop.add_signal_handler(number_, self._on_signal, number_)
+            self._writes.watch(number_)
         timer = None
         if self._timeout_s:
             left_s = self._timeout_s - (time.monotonic() - self._started_at)
@@ -252,7 +255,7 @@ class OneShot:
     def _finish(self, ending: Ending) -> int:
         self._end(ending)
         if self._reader_left:
-            return ExitCode.OK
+            return self._code_of_signal or ExitCode.OK
         return ending.code
 
     def _end(self, ending: Ending) -> None:
