@@ -66,8 +66,9 @@ def test_ctrl_c_is_a_signal_where_the_program_lets_it() -> None:
 def test_a_changed_size_reaches_the_program_and_the_screen() -> None:
     code = (
         "import os, signal; print('start', os.get_terminal_size(), flush=True)\n"
-        "signal.signal(signal.SIGWINCH, lambda *a: print('now', os.get_terminal_size()))\n"
-        "print('ready', flush=True)\nsignal.pause()"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGWINCH})\n"
+        "print('ready', flush=True)\nsignal.sigwait({signal.SIGWINCH})\n"
+        "print('now', os.get_terminal_size(), flush=True)"
     )
     with python(code, rows=24, cols=80) as terminal:
         terminal.wait_for("columns=80, lines=24")
