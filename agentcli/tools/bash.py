@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import Field
 
-from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import StoreError
 from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput, Workspace
 from agentcli.tools import _leftovers
@@ -23,6 +20,7 @@ from agentcli.tools._guarded_process import Command, Ended, Ending, StartFailed
 from agentcli.tools._output import MAX_CHARS, bounded
 from agentcli.tools._paths import one_line
 from agentcli.tools._process import run
+from agentcli.tools._scratch import new_scratch, remove_scratch
 from agentcli.tools._shell_state import STATE_KEY, ShellState, read_state, shell_argv
 from agentcli.tools._terminal_text import looks_binary, plain_text
 
@@ -96,7 +94,7 @@ class BashTool(BaseTool[BashArguments]):
         if shell is None:
             return ToolOutput.error("There is no bash or sh on PATH; ask the user to install bash.")
         try:
-            scratch = await _new_scratch(args.command)
+            scratch = await new_scratch(args.command)
         except (OSError, UnicodeEncodeError) as error:
             return ToolOutput.error(f"Cannot write the command to a temporary file: {error}.")
         try:
@@ -104,7 +102,7 @@ class BashTool(BaseTool[BashArguments]):
         except StartFailed as error:
             return ToolOutput.error(f"Cannot start {shell} in {start.cwd}: {error}.")
         finally:
-            await uninterruptible(asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True))
+            await remove_scratch(scratch)
 
     async def _run_in(
         self, shell: str, scratch: Path, start: _Start, args: BashArguments, ctx: ToolContext
@@ -153,31 +151,6 @@ def _find_shell(workspace: Workspace) -> str | None:
             if found is not None and os.access(found, os.X_OK):
                 return found
     return None
-
-
-async def _new_scratch(command: str) -> Path:
-    """A directory with the command; a cancelled caller leaves none behind."""
-    made: list[Path] = []
-    try:
-        await uninterruptible(asyncio.to_thread(lambda: made.append(_make_scratch(command))))
-    except asyncio.CancelledError:
-        for scratch in made:
-            await uninterruptible(asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True))
-        raise
-    return made[0]
-
-
-def _make_scratch(command: str) -> Path:
-    scratch = Path(tempfile.mkdtemp(prefix="agentcli-"))
-    try:
-        for name, data in (("command", command.encode("utf-8", "surrogateescape")), ("state", b"")):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-            with os.fdopen(os.open(scratch / name, flags, 0o600), "wb") as file:
-                file.write(data)
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
-    return scratch
 
 
 async def _keep_state(ctx: ToolContext, start: _Start, scratch: Path, ended: Ended) -> list[str]:
