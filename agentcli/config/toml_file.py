@@ -18,6 +18,8 @@ MEND = 'mend the line, or run "agent config edit"'
 def read_text(path: Path) -> str | None:
     """The file's text, or ``None`` when there is no such file; raises ``ConfigError``."""
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise ConfigError(f"{path} is no regular file", "put the settings into a plain file")
         return path.read_bytes().decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         return None

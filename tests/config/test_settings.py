@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,14 @@ def test_a_syntax_error_names_file_line_and_column(
 def test_bytes_that_are_no_text_are_named_with_line_and_column(paths: Paths) -> None:
     paths.config_file.write_bytes(b'theme = "dark"\nmodel = "\xff"\n')
     with pytest.raises(ConfigError, match=r"config.toml:2:10: not UTF-8"):
+        load_settings(paths, {})
+
+
+@pytest.mark.spec("SEC-13")
+def test_a_named_pipe_in_the_place_of_the_file_is_refused_and_not_waited_for(paths: Paths) -> None:
+    paths.config_dir.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(paths.config_file)
+    with pytest.raises(ConfigError, match="no regular file"):
         load_settings(paths, {})
 
 
