@@ -232,18 +232,6 @@ def test_a_run_that_cannot_start_has_its_result_too(
     assert " - " in stderr
 
 
-@pytest.mark.spec("CLI-6", "FAIL-6")
-def test_a_server_that_is_not_there_is_a_failure_that_may_pass(work: Path) -> None:
-    env = agent_env(ANTHROPIC_API_KEY="k", ANTHROPIC_BASE_URL="http://127.0.0.1:1")
-    with spawn_agent(
-        "run", "-m", "anthropic/claude-sonnet-4-5", "-o", "stream-json", "hi", env=env, cwd=work
-    ) as running:
-        done = running.wait(25)
-    assert done.code == 75, done
-    assert done.result["is_error"]
-    assert any(line.get("subtype") == "api_retry" for line in done.lines)
-
-
 @pytest.mark.spec("CLI-5", "CLI-6", "CAN-13")
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]

@@ -202,7 +202,7 @@ def test_garbage_in_a_stream_is_no_traceback(model_server: ModelServer, protocol
     check_sessions()
 
 
-@pytest.mark.spec("FAIL-6", "STR-9")
+@pytest.mark.spec("FAIL-6", "STR-2", "STR-9", "CLI-6")
 def test_an_unreachable_server_is_named_with_its_host(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -215,6 +215,7 @@ def test_an_unreachable_server_is_named_with_its_host(tmp_path: Path) -> None:
             assert retry["error"] == "network"
             done = running.wait(20)
     assert done.code == 75
+    assert result_of(done)["is_error"]
     assert f"127.0.0.1:{port}" in result_of(done)["result"]
     check_sessions()
 
