@@ -88,6 +88,7 @@ class Terminal:
         self._raw = bytearray()
         self._tail = b""
         self._reads = 0
+        self._read_to_end = False
         self._wake_read, self._wake_write = os.pipe()
         self._closed = False
         self._set_size(rows, cols)
@@ -290,7 +291,7 @@ class Terminal:
             with self._lock:
                 reads = self._reads
                 os.write(self._wake_write, b"s")
-                self._lock.wait_for(lambda: self._reads > reads, timeout)
+                self._lock.wait_for(lambda: self._reads > reads or self._read_to_end, timeout)
         return code
 
     def dump(self) -> str:
@@ -316,6 +317,9 @@ class Terminal:
                 try:
                     data = os.read(self._master, 65_536)
                 except OSError:
+                    with self._lock:
+                        self._read_to_end = True
+                        self._lock.notify_all()
                     return
                 with self._lock:
                     self._feed(data)
