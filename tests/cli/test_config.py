@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from agentcli.config.keys import WITHOUT_EFFECT
 from tests.support.cli import agent_env, run_agent
 
 
@@ -90,3 +92,15 @@ def test_a_broken_file_is_one_line_for_every_command(file: Path) -> None:
         assert done.code == 78, done
         assert done.stderr.startswith(f"error: {file}:2:9: ")
         assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.spec("CLI-9")
+def test_set_says_when_a_key_has_no_effect_yet() -> None:
+    assert "no effect in this version" in run_agent("config", "set", "theme", "dark").stderr
+    assert "no effect" not in run_agent("config", "set", "max_steps", "7").stderr
+
+
+def test_the_readme_marks_exactly_the_keys_without_effect() -> None:
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+    marked = set(re.findall(r"^\| `(\w+)` .*\*no effect yet\*", readme, re.MULTILINE))
+    assert marked == WITHOUT_EFFECT
