@@ -40,13 +40,7 @@ from agentcli.domain.events import (
     TurnStart,
     TurnSummary,
 )
-from agentcli.domain.history import (
-    History,
-    RepairReason,
-    check_request,
-    prepare,
-    repair_results,
-)
+from agentcli.domain.history import History, RepairReason, repair_results
 from agentcli.domain.messages import (
     AssistantMessage,
     ImagePart,
@@ -55,6 +49,7 @@ from agentcli.domain.messages import (
     UserMessage,
 )
 from agentcli.domain.ports import Effort, ModelInfo, ModelRequest, Provider, SessionStore
+from agentcli.domain.prepare import check_request, prepare
 from agentcli.engine.race import race
 from agentcli.engine.sample import RetryPolicy, Sampler
 from agentcli.engine.tool_calls import ToolCalls, Toolkit

@@ -19,9 +19,6 @@ from agentcli.domain.history import (
     History,
     RepairReason,
     RunDetail,
-    check_request,
-    clean_text,
-    prepare,
     repair_results,
 )
 from agentcli.domain.messages import (
@@ -37,6 +34,7 @@ from agentcli.domain.messages import (
     user_text,
 )
 from agentcli.domain.ports import RunStatus, ToolRun
+from agentcli.domain.prepare import check_request, clean_text, prepare
 
 HOME = ("anthropic", "opus")
 

@@ -11,7 +11,6 @@ import pytest
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import ErrorKind, ProviderError
-from agentcli.domain.history import check_request, prepare
 from agentcli.domain.messages import (
     AssistantMessage,
     ImagePart,
@@ -26,6 +25,7 @@ from agentcli.domain.messages import (
     user_text,
 )
 from agentcli.domain.ports import Effort, ModelInfo, ModelRequest, Provider
+from agentcli.domain.prepare import check_request, prepare
 from agentcli.domain.settings import ProviderConfig
 from agentcli.domain.stream import StreamEnd, StreamEvent, TextDelta
 from agentcli.engine.assemble import Assembler

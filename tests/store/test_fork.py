@@ -16,9 +16,10 @@ import pytest
 
 from agentcli.domain.errors import PersistenceError, SessionDamaged, SessionNotFound
 from agentcli.domain.events import Outcome
-from agentcli.domain.history import CRASHED_TEXT, History, check_request
+from agentcli.domain.history import CRASHED_TEXT, History
 from agentcli.domain.messages import ToolResult
 from agentcli.domain.ports import RecordedResult
+from agentcli.domain.prepare import check_request
 from agentcli.domain.session import LoadedSession, SessionStatus
 from agentcli.store._fork import CUT_DETAIL
 from agentcli.store.check import check

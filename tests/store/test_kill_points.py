@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.domain.history import CRASHED_TEXT, History, check_request
+from agentcli.domain.history import CRASHED_TEXT, History
 from agentcli.domain.messages import AssistantMessage, ToolResult
+from agentcli.domain.prepare import check_request
 from agentcli.domain.session import LoadedSession, SessionStatus
 from agentcli.store.check import check
 from agentcli.store.files import SessionFiles

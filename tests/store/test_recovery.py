@@ -9,9 +9,10 @@ import pytest
 
 from agentcli.domain.errors import SessionDamaged
 from agentcli.domain.events import Outcome
-from agentcli.domain.history import CRASHED_TEXT, check_request
+from agentcli.domain.history import CRASHED_TEXT
 from agentcli.domain.messages import ResultStatus, ToolResult
 from agentcli.domain.ports import RecordedResult
+from agentcli.domain.prepare import check_request
 from agentcli.domain.session import LoadedSession, SessionStatus
 from agentcli.store.recovery import recover
 from agentcli.store.sqlite import CRASH_DETAIL, SqliteStore

@@ -12,7 +12,7 @@ from typing import Any
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import PersistenceError
 from agentcli.domain.events import AgentEvent, Outcome, TurnSummary
-from agentcli.domain.history import History, check_request
+from agentcli.domain.history import History
 from agentcli.domain.messages import (
     AssistantMessage,
     Message,
@@ -33,6 +33,7 @@ from agentcli.domain.ports import (
     ToolRun,
     Verdict,
 )
+from agentcli.domain.prepare import check_request
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.stream import (
     StreamEnd,
