@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+from agentcli.domain.cancel import CancelToken
 from agentcli.repl.host import ChatHost, ChatSession
 from agentcli.ui.theme import Theme
+
+T = TypeVar("T")
 
 
 class Chat(Protocol):
@@ -39,6 +42,13 @@ class Chat(Protocol):
 
     def commands(self) -> Sequence[SlashCommand]:
         """All commands, by name."""
+
+    async def work(self, run: Callable[[CancelToken], Awaitable[T]], label: str) -> T | None:
+        """Do something that takes time as the agent's work, shown as ``label``.
+
+        Ctrl-C and Esc set the token given to ``run``, again: by force, which also cancels the
+        wait. What ``run`` returned; ``None`` when it was cancelled. Its errors are raised.
+        """
 
 
 @dataclass(frozen=True, slots=True)

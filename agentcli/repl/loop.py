@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import TypeVar
 
-from agentcli.domain.cancel import CancelReason
-from agentcli.domain.errors import AgentError
+from agentcli.domain.cancel import CancelReason, CancelToken
+from agentcli.domain.errors import AgentError, TurnCancelled
 from agentcli.domain.events import Prompt
 from agentcli.domain.messages import user_text
 from agentcli.repl import _slash_registry as registry
@@ -31,6 +32,7 @@ from agentcli.ui.sanitize import clean, clean_line
 from agentcli.ui.session_lines import Farewell, farewell_lines, resume_lines
 from agentcli.ui.theme import BOLD, DIM, ERROR, Theme
 
+T = TypeVar("T")
 HINT = "To leave, press Ctrl-C again or Ctrl-D."
 _EXIT_CODES = {CancelReason.SIGTERM: 143, CancelReason.SIGHUP: 129}
 
@@ -70,6 +72,7 @@ class _Chat:
         self._session: ChatSession | None = None
         self._picking: asyncio.Task[str | None] | None = None
         self._working = False
+        self._job: CancelToken | None = None
         self._cancelling = False
         self._leaving = False
         self._exit_code = 0
@@ -136,6 +139,32 @@ class _Chat:
     def commands(self) -> Sequence[SlashCommand]:
         """All commands, by name."""
         return registry.all_commands()
+
+    async def work(self, run: Callable[[CancelToken], Awaitable[T]], label: str) -> T | None:
+        """Do something as the agent's work; ``None`` when it was cancelled."""
+        token = self._job = CancelToken()
+        task = asyncio.ensure_future(run(token))
+
+        def stop_waiting() -> None:
+            if token.forced:
+                task.cancel()
+
+        forget = token.add_callback(stop_waiting)
+        self._working, self._cancelling = True, False
+        try:
+            with self._terminal.keys.reading(self._interrupt), self._view.doing(label):
+                await asyncio.wait({task})
+            return task.result()
+        except (TurnCancelled, asyncio.CancelledError):
+            task.cancel()
+            if not token.cancelled:
+                raise
+            self.show(["Cancelled."])
+            return None
+        finally:
+            forget()
+            self._job = None
+            self._working = self._cancelling = False
 
     # --- the loop --------------------------------------------------------------------------
 
@@ -271,7 +300,11 @@ class _Chat:
             return
         situation = Situation.CANCELLING if self._cancelling else Situation.WORKING
         force = self._interrupts.press(situation, time.monotonic()) is Action.FORCE
-        self._cancelling = self._session.interrupt(reason, force=force) or self._cancelling
+        if self._job is not None:
+            self._job.cancel(reason, force=force)
+            self._cancelling = True
+        else:
+            self._cancelling = self._session.interrupt(reason, force=force) or self._cancelling
         self._view.cancelling()
 
     def _ctrl_c_at_prompt(self, had_text: bool) -> str | None:  # noqa: FBT001 - a callback's one fact

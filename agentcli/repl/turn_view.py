@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from agentcli.domain.events import (
     AgentEvent,
@@ -108,6 +110,16 @@ class TurnView:
         self._hidden = False
         self._redraw()
 
+    @contextmanager
+    def doing(self, label: str) -> Iterator[None]:
+        """Say what is being done until the block ends."""
+        self._since = time.monotonic()
+        self._do(label)
+        try:
+            yield
+        finally:
+            self._stop()
+
     def cancelling(self) -> None:
         """The person asked to stop."""
         if self._timer is not None:
@@ -149,13 +161,8 @@ class TurnView:
         self._do("Working")
 
     def _end(self, event: Done | Cancelled | Failed) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._doing = ""
+        self._stop()
         screen, theme = self._screen, self._theme
-        screen.end_text()
-        screen.clear_status()
         match event:
             case Done():
                 screen.print_block(self._closing_lines(event.summary))
@@ -163,6 +170,14 @@ class TurnView:
                 screen.print_block([render.cancelled_line(event, theme)])
             case Failed():
                 screen.print_block(render.failed_lines(event, theme))
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._doing = ""
+        self._screen.end_text()
+        self._screen.clear_status()
 
     def _closing_lines(self, summary: TurnSummary) -> list[str]:
         limit = render.limit_line(summary, self._theme)
