@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentcli.app.queue import DurableQueue
 from agentcli.app.session import Session, Surroundings
 from agentcli.config.redaction import Redactor
 from agentcli.config.settings import Settings
@@ -29,10 +30,10 @@ from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import Asker, Workspace
 from agentcli.domain.values import frozen
 from agentcli.engine.approval import Policy
+from agentcli.engine.conversation import Conversation
 from agentcli.engine.project_docs import find_docs, project_root
 from agentcli.engine.system_prompt import PromptParts, build_system_prompt
 from agentcli.engine.tool_calls import Toolkit
-from agentcli.engine.turn import Conversation
 from agentcli.providers import _models, _registry
 from agentcli.store.files import SessionFiles
 from agentcli.store.recovery import recover
@@ -215,13 +216,14 @@ async def _assemble(
         effort=options.effort or settings.effort,
         max_output_tokens=settings.max_output_tokens,
         max_steps=settings.max_steps if options.max_steps is None else options.max_steps,
+        max_budget_usd=options.max_budget_usd,
         turns=loaded.info.turns,
     )
     around = Surroundings(
         choose=lambda wanted: choose_model(settings, wanted),
         after_turn=_catalogue_update(files, store, options),
         on_close=_closers(store, options, loaded.info.id),
-        max_budget_usd=options.max_budget_usd,
+        queue=await DurableQueue.load(store),
         resumed=loaded if resumed else None,
         notices=(*notices, *model_notice, *_budget_notice(options.max_budget_usd, model)),
     )

@@ -13,8 +13,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from agentcli.app.queue import DurableQueue, QueueFile
 from agentcli.domain.cancel import CancelReason, CancelToken
-from agentcli.domain.cost import cost_usd
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.events import (
     AgentEvent,
@@ -25,17 +25,19 @@ from agentcli.domain.events import (
     Interrupt,
     Op,
     Prompt,
+    QueueChanged,
     TextChunk,
     ThinkingChunk,
     ToolProgress,
     TurnSummary,
 )
 from agentcli.domain.history import History
-from agentcli.domain.messages import Usage
-from agentcli.domain.ports import ModelInfo, Provider
+from agentcli.domain.messages import Usage, UserMessage, user_text
+from agentcli.domain.ports import ModelInfo, Provider, QueuedInput, QueueKind
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.settings import PermissionMode
-from agentcli.engine.turn import Conversation, Turn
+from agentcli.engine.conversation import Conversation
+from agentcli.engine.turn import Turn
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +47,7 @@ REAP_S = 3.0
 _PIECES = (TextChunk, ThinkingChunk, ToolProgress)
 
 
-class SessionFile(Protocol):
+class SessionFile(QueueFile, Protocol):
     """What a session needs of its file beside what the engine needs."""
 
     async def load(self, *, hidden: bool = False) -> LoadedSession:
@@ -72,9 +74,9 @@ class Surroundings:
     choose: Callable[[str], tuple[Provider, ModelInfo]]
     after_turn: Callable[[], Awaitable[None]]
     on_close: Sequence[Callable[[], Awaitable[None]]] = ()
-    max_budget_usd: float | None = None
     resumed: LoadedSession | None = None
     notices: Sequence[str] = ()
+    queue: DurableQueue | None = None
 
 
 @dataclass(slots=True)
@@ -95,6 +97,8 @@ class Session:
         self._file = file
         self._conversation = conversation
         self._around = around
+        self._queue = around.queue or DurableQueue(file)
+        conversation.queue = self._queue
         self._listeners: list[Listener] = []
         self._token: CancelToken | None = None
         self._totals = _Totals(info.usage, info.cost_usd, info.turns, info.title)
@@ -199,15 +203,42 @@ class Session:
 
     # --- ops -------------------------------------------------------------------------------
 
-    async def run(self, op: Prompt | Continue, token: CancelToken | None = None) -> TurnSummary:
-        """Run one turn to its end. Raises ``UsageError`` while another one is running."""
+    async def run(
+        self,
+        op: Prompt | Continue,
+        token: CancelToken | None = None,
+        *,
+        deadline: float | None = None,
+    ) -> TurnSummary:
+        """Run one turn to its end. Raises ``UsageError`` while another one is running.
+
+        ``deadline`` is a time of ``time.monotonic``: near it the agent is told to finish, after
+        it no request is begun; what runs is not cut (CTRL-7).
+        """
+        message = op.message if isinstance(op, Prompt) else None
+        return await self._turn(message, (), token, deadline)
+
+    async def run_queued(self, token: CancelToken | None = None) -> TurnSummary | None:
+        """Run a turn with what waits in the queue; ``None`` when nothing does."""
+        waiting = self.queued()
+        if not waiting:
+            return None
+        first = waiting[0]
+        return await self._turn(user_text(first.text), (first.id,), token, None)
+
+    async def _turn(
+        self,
+        message: UserMessage | None,
+        queued: Sequence[int],
+        token: CancelToken | None,
+        deadline: float | None,
+    ) -> TurnSummary:
         if self._token is not None:
             raise UsageError("a turn is already running", "wait for it or cancel it first")
         self._token = token or CancelToken()
-        turn = Turn(self._conversation, self._token, self._emit, self._over_budget)
-        message = op.message if isinstance(op, Prompt) else None
+        turn = Turn(self._conversation, self._token, self._emit, deadline)
         try:
-            summary = await turn.run(message)
+            summary = await turn.run(message, queued)
         finally:
             self._token = None
         self._add_up(summary, message.text if message else "")
@@ -238,6 +269,36 @@ class Session:
         await old.aclose()
         await self._file.set_model(model.id)
         return model
+
+    def set_mode(self, mode: PermissionMode) -> None:
+        """What runs without asking from the next judgement on (SEC-3)."""
+        self._conversation.kit.policy.mode = mode
+
+    # --- what waits ------------------------------------------------------------------------
+
+    def queued(self) -> Sequence[QueuedInput]:
+        """What was typed and is not delivered yet, oldest first (UI-3)."""
+        return self._queue.waiting()
+
+    async def enqueue(self, text: str, kind: QueueKind = QueueKind.STEERING) -> QueuedInput:
+        """Let ``text`` wait: durable when this returns (CTRL-1). Raises ``UsageError``."""
+        item = await self._queue.add(kind, text)
+        self._emit(QueueChanged(len(self.queued())))
+        return item
+
+    async def edit_queued(self, row_id: int, text: str) -> bool:
+        """Change what waits; false when it waits no longer."""
+        changed = await self._queue.edit(row_id, text)
+        self._emit(QueueChanged(len(self.queued())))
+        return changed
+
+    async def drop_queued(self, row_id: int) -> bool:
+        """Take back what waits; false when it waits no longer."""
+        dropped = await self._queue.drop(row_id)
+        self._emit(QueueChanged(len(self.queued())))
+        return dropped
+
+    # --- the session itself ----------------------------------------------------------------
 
     async def rename(self, title: str) -> None:
         """Name the session. Raises ``UsageError`` for an empty name."""
@@ -270,16 +331,6 @@ class Session:
                 await reaper.join(REAP_S)
 
     # --- sums ------------------------------------------------------------------------------
-
-    def _over_budget(self, turn_usage: Usage) -> str | None:
-        """Why the budget forbids another request (COST-2), or ``None``."""
-        limit = self._around.max_budget_usd
-        if limit is None:
-            return None
-        spent = cost_usd(self.model, turn_usage) if turn_usage.is_known else 0.0
-        if spent is None:
-            return None
-        return f"the budget of {limit:g} USD is spent ({spent:.4f})" if spent >= limit else None
 
     def _add_up(self, summary: TurnSummary, prompt: str) -> None:
         totals = self._totals

@@ -61,14 +61,20 @@ def ended_by(terminal: TerminalEvent, *, unattended: int) -> Ending:
         case Cancelled(reason=reason):
             return Ending(Subtype.CANCELLED, ExitCode.FAILED, f"cancelled_{reason}", summary)
         case Done() if summary.outcome is Outcome.MAX_STEPS:
-            budget = summary.limit == "budget"
-            subtype = Subtype.MAX_BUDGET if budget else Subtype.MAX_TURNS
-            reason = "max_budget_usd" if budget else "max_turns"
+            subtype, reason = _LIMITS.get(summary.limit, _LIMITS["steps"])
             return Ending(subtype, ExitCode.LIMIT, reason, summary)
         case Done():
             if unattended:
                 return Ending(Subtype.SUCCESS, ExitCode.APPROVAL, "approval_needed", summary)
-            return Ending(Subtype.SUCCESS, ExitCode.OK, "completed", summary)
+            reason = "wrapped_up" if summary.outcome is Outcome.WRAPPED_UP else "completed"
+            return Ending(Subtype.SUCCESS, ExitCode.OK, reason, summary)
+
+
+_LIMITS = {
+    "steps": (Subtype.MAX_TURNS, "max_turns"),
+    "budget": (Subtype.MAX_BUDGET, "max_budget_usd"),
+    "time": (Subtype.TIMEOUT, "timeout"),
+}
 
 
 def timed_out(summary: TurnSummary, timeout_s: float) -> Ending:

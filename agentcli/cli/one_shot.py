@@ -175,7 +175,8 @@ class OneShot:
     async def _turn(self, session: Session, message: UserMessage | None) -> Ending:
         session.add_listener(self._on_event)
         op = Continue() if message is None else Prompt(message)
-        summary = await session.run(op, self._token)
+        deadline = self._started_at + self._timeout_s if self._timeout_s else None
+        summary = await session.run(op, self._token, deadline=deadline)
         if self._token.cancelled and summary.outcome is Outcome.CANCELLED:
             return self._stopped_ending(summary)
         if self._terminal is None:

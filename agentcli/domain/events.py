@@ -87,6 +87,76 @@ class RetryWait:
 
 
 @frozen
+class OutputCapRaised:
+    """A reply was cut at the output limit; the step is asked again with a higher one (STR-7)."""
+
+    type: ClassVar[str] = "output_cap_raised"
+    old_tokens: int
+    new_tokens: int
+
+
+@frozen
+class ModelFellBack:
+    """A model stayed out of reach; another one (both ``provider/model``) answers from now on."""
+
+    type: ClassVar[str] = "model_fell_back"
+    old: str
+    new: str
+    error: AgentError
+
+
+class CompactionTrigger(StrEnum):
+    """Why a compaction runs (CMP-4)."""
+
+    WINDOW = "window"
+    OVERFLOW = "overflow"
+    MANUAL = "manual"
+
+
+@frozen
+class CompactionStarted:
+    """The history is about to be summarised; nothing has changed yet."""
+
+    type: ClassVar[str] = "compaction_started"
+    trigger: CompactionTrigger
+
+
+@frozen
+class Compacted:
+    """The summary is durable and what it folds is hidden (CMP-2, CMP-3). Tokens are estimates.
+
+    ``usage`` is what the summary itself cost; ``kept`` and ``folded`` tell a person in a line
+    each what stays verbatim and what went into the summary.
+    """
+
+    type: ClassVar[str] = "compacted"
+    trigger: CompactionTrigger
+    messages_before: int
+    messages_after: int
+    tokens_before: int
+    tokens_after: int
+    kept: str
+    folded: str
+    usage: Usage = field(default_factory=Usage)
+
+
+@frozen
+class WrappingUp:
+    """A limit is near: the model is told to finish (CTRL-7)."""
+
+    type: ClassVar[str] = "wrapping_up"
+    reason: str
+
+
+@frozen
+class QueueChanged:
+    """Text was queued, delivered, edited or dropped; ``waiting`` is what is left (UI-3)."""
+
+    type: ClassVar[str] = "queue_changed"
+    waiting: int
+
+
+@frozen
 class AssistantRecorded:
     """The assistant's message is durable; its calls, if any, are about to be dispatched."""
 
@@ -170,8 +240,9 @@ class Notice:
 class TurnSummary:
     """What a turn amounted to; part of every terminal event.
 
-    ``limit`` is ``steps`` or ``budget`` when the outcome is ``MAX_STEPS``. ``cost_usd`` is
-    ``None`` where a price or a count is unknown.
+    ``limit`` is ``steps``, ``budget`` or ``time`` when the outcome is ``MAX_STEPS``. ``cost_usd``
+    is ``None`` where a price or a count is unknown. ``compaction`` is the part of ``usage`` that
+    was spent on summaries (LOOP-6).
     """
 
     outcome: Outcome
@@ -182,6 +253,7 @@ class TurnSummary:
     text: str = ""
     cost_usd: float | None = None
     limit: str = ""
+    compaction: Usage = field(default_factory=Usage)
 
 
 @frozen
@@ -224,6 +296,12 @@ AgentEvent = (
     | ThinkingChunk
     | CallForming
     | RetryWait
+    | OutputCapRaised
+    | ModelFellBack
+    | CompactionStarted
+    | Compacted
+    | WrappingUp
+    | QueueChanged
     | AssistantRecorded
     | ToolAnnounced
     | ApprovalWaiting

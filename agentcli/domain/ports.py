@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from agentcli.domain.cancel import CancelToken
+from agentcli.domain.errors import ProviderError
 from agentcli.domain.events import Outcome
 from agentcli.domain.messages import (
     AssistantMessage,
@@ -118,6 +119,43 @@ class Provider(Protocol):
         """Release connections."""
 
 
+class LongWait(Protocol):
+    """Asks a person whether to wait for a rate limit that lasts longer than the cap (STR-2)."""
+
+    async def offer(self, error: ProviderError, delay_s: float) -> bool:
+        """Whether to wait ``delay_s`` seconds and go on; cancelled with the turn."""
+
+
+# --- what waits ----------------------------------------------------------------------------
+
+
+class QueueKind(StrEnum):
+    """When queued text is delivered: after this step's tools, or when all is done (CTRL-1)."""
+
+    STEERING = "steering"
+    FOLLOW_UP = "follow_up"
+
+
+@frozen
+class QueuedInput:
+    """Text that waits in the session file. ``created_at`` is in seconds since 1970, UTC."""
+
+    id: int
+    kind: QueueKind
+    text: str
+    created_at: float
+
+
+class InputQueue(Protocol):
+    """What waits to be said to the model, oldest first; durable, mirrored in memory."""
+
+    def waiting(self, kind: QueueKind | None = None) -> Sequence[QueuedInput]:
+        """What has not been delivered, of one kind or of all."""
+
+    def delivered(self, ids: Sequence[int]) -> None:
+        """The store has committed these as messages: they wait no longer."""
+
+
 # --- store ---------------------------------------------------------------------------------
 
 
@@ -159,8 +197,18 @@ class RecordedResult:
 class SessionStore(Protocol):
     """One session's file. Every method is one transaction; raises ``PersistenceError``."""
 
-    async def record_prompt(self, message: UserMessage | None) -> int:
-        """W0: the user's message (if any) and the state "running". Returns its seq."""
+    async def record_prompt(
+        self,
+        message: UserMessage | None,
+        *,
+        queued: Sequence[int] = (),
+        begins_turn: bool = True,
+    ) -> int:
+        """W0: the user's message (if any) and the state "running". Returns its seq.
+
+        ``queued`` are the rows of the input queue that become this message, delivered in the
+        same transaction. Text that is delivered within a turn does not begin one.
+        """
 
     async def record_assistant(
         self, message: AssistantMessage, calls: Sequence[ToolCall], *, final: Outcome | None

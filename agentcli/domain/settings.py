@@ -21,6 +21,9 @@ class PermissionMode(StrEnum):
 class ProviderConfig:
     """How to reach a provider. ``kind`` names the wire protocol: ``anthropic``, ``openai``, ....
 
+    ``api`` chooses where OpenAI's protocol has two forms: ``chat`` or ``responses``; empty means
+    what suits the address.
+
     ``api_key`` never appears in a ``repr``, a log or a file (SEC-9). ``key_env`` is the name of
     the environment variable it came from, for advice.
     """
@@ -31,3 +34,4 @@ class ProviderConfig:
     key_env: str = ""
     api_key: str = field(default="", repr=False)
     needs_key: bool = True
+    api: str = ""

@@ -68,6 +68,7 @@ class ToolOutput:
 
     ``raw`` is kept in the session, shown on demand and never sent to the model (TOOL-3).
     ``display`` is for the person, for example a unified diff. ``cause`` goes to the log.
+    ``ends_turn``: the model is not asked again in this turn (CTRL-2).
     """
 
     kind: OutputKind
@@ -76,6 +77,7 @@ class ToolOutput:
     display: str = ""
     summary: str = ""
     cause: BaseException | None = None
+    ends_turn: bool = False
 
     @classmethod
     def text(

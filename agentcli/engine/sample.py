@@ -74,6 +74,11 @@ class Sampler:
         return self.assembler.text if self.assembler is not None else ""
 
     @property
+    def has_output(self) -> bool:
+        """Whether the last reply, not yet stored, has shown anything (STR-4)."""
+        return self.assembler is not None and self.assembler.has_output
+
+    @property
     def partial_usage(self) -> Usage:
         """Tokens reported of a reply that was cut: it costs all the same (COST-1)."""
         return self.assembler.usage if self.assembler is not None else Usage()

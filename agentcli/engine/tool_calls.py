@@ -89,7 +89,7 @@ class _Shell:
 
 
 class ToolCalls:
-    """Runs the batches of one turn."""
+    """Runs the batches of one turn. ``ended_turn``: a result asked for the turn's end (CTRL-2)."""
 
     def __init__(
         self,
@@ -105,6 +105,7 @@ class ToolCalls:
         self._token = token
         self._emit = emit
         self.details: dict[str, RunDetail] = {}
+        self.ended_turn = False
 
     async def run_batch(self, calls: Sequence[ToolCall], stop_reason: StopReason) -> None:
         """Run the calls; raises ``TurnCancelled`` when the token was set on the way."""
@@ -121,6 +122,7 @@ class ToolCalls:
             await uninterruptible(
                 self._run_together(batch), lambda: self._token.cancel(CancelReason.OUTER)
             )
+            self.ended_turn |= any(job.output and job.output.ends_turn for job in batch)
             if left and not reads:
                 await self._judge_again(left)
         if self._token.cancelled:

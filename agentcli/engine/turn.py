@@ -3,9 +3,11 @@
 ::
 
     W0 commit user message
-    loop: checkpoint → request → sample → W1 commit assistant message + one pending row per call
-          no calls → done;  else the batch (``tool_calls``): W2 intent → run → W3 result
-    one except: repair the history, commit, emit the terminal event
+    loop: checkpoint → steering → limits → request → sample
+          → W1 commit assistant message + one pending row per call
+          no calls → what was queued, else done
+          calls → the batch (``tool_calls``): W2 intent → run → W3 result
+    one except: repair the history, commit, emit the terminal event (``ending``)
 
 Law: events come after the commit they announce; memory follows disk; whatever happens, the
 history is balanced when the terminal event is emitted, and it is emitted exactly once, last:
@@ -16,15 +18,13 @@ again after the repair.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
-from agentcli.domain.cost import cost_usd
-from agentcli.domain.errors import AgentError, StoreError, TurnCancelled, UsageError
+from agentcli.domain.errors import TurnCancelled, UsageError
 from agentcli.domain.events import (
     AgentEvent,
     AssistantRecorded,
@@ -34,87 +34,68 @@ from agentcli.domain.events import (
     Notice,
     Outcome,
     PromptRecorded,
+    QueueChanged,
     StepStart,
     TerminalEvent,
-    ToolFinished,
     TurnStart,
     TurnSummary,
+    WrappingUp,
 )
-from agentcli.domain.history import History, RepairReason, repair_results
 from agentcli.domain.messages import (
     AssistantMessage,
     ImagePart,
     StopReason,
-    Usage,
     UserMessage,
+    user_text,
 )
-from agentcli.domain.ports import Effort, ModelInfo, ModelRequest, Provider, SessionStore
-from agentcli.domain.prepare import check_request, prepare
-from agentcli.engine.race import race
-from agentcli.engine.sample import RetryPolicy, Sampler
-from agentcli.engine.tool_calls import ToolCalls, Toolkit
-
-log = logging.getLogger(__name__)
-
-BudgetCheck = Callable[[Usage], str | None]
-
-
-@dataclass(slots=True)
-class Conversation:
-    """What a session lends to its turns. ``history`` mirrors ``store`` at every moment.
-
-    ``unbalanced`` says why calls are without results when even the repair could not be stored.
-    """
-
-    history: History
-    store: SessionStore
-    provider: Provider
-    model: ModelInfo
-    system: str
-    kit: Toolkit
-    effort: Effort | None = None
-    max_output_tokens: int | None = None
-    max_steps: int = 200
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    turns: int = 0
-    unbalanced: RepairReason = RepairReason.CRASHED
+from agentcli.domain.ports import QueuedInput, QueueKind
+from agentcli.engine.ask import Requests
+from agentcli.engine.conversation import Conversation, Emit
+from agentcli.engine.ending import Ending, unwrapped
+from agentcli.engine.limits import Limits, Spending, near, reached, wrap_up_note
+from agentcli.engine.tool_calls import ToolCalls
 
 
 class Turn:
-    """One run of the loop. ``over_budget`` may end it between two steps (LOOP-1, COST-2)."""
+    """One run of the loop. ``deadline`` is a time of ``time.monotonic`` (CLI-4)."""
 
     def __init__(
         self,
         conversation: Conversation,
         token: CancelToken,
-        emit: Callable[[AgentEvent], None],
-        over_budget: BudgetCheck | None = None,
+        emit: Emit,
+        deadline: float | None = None,
     ) -> None:
         self._it = conversation
         self._token = token
         self._listener = emit
-        self._over_budget = over_budget
-        self._sampler = Sampler(conversation.provider, self._emit, conversation.retry)
+        self._requests = Requests(conversation, token, self._emit)
         self._calls = ToolCalls(
             conversation.kit, conversation.store, conversation.history, token, self._emit
         )
+        self._ending = Ending(conversation, self._requests, self._calls, self._emit)
+        self._started_at = time.monotonic()
+        self._limits = Limits(
+            conversation.max_steps, conversation.max_budget_usd, deadline, self._started_at
+        )
+        self._spent = Spending()
         self._prompt_text = ""
         self._begun = False
-        self._steps = 0
-        self._usage = Usage()
         self._answer = ""
-        self._started_at = time.monotonic()
-        self._api_s = 0.0
+        self._wrapping_up = ""
         self._terminal: TerminalEvent | None = None
         self._cancels_before = 0
 
-    async def run(self, prompt: UserMessage | None) -> TurnSummary:
-        """Run to the terminal event; ``None`` continues without new input (REC-5)."""
+    async def run(self, prompt: UserMessage | None, queued: Sequence[int] = ()) -> TurnSummary:
+        """Run to the terminal event; ``None`` continues without new input (REC-5).
+
+        ``queued`` are the rows of the input queue that ``prompt`` was made of.
+        """
         self._it.turns += 1
         self._cancels_before = _cancels()
         try:
             self._emit(TurnStart(self._it.turns))
-            await self._protected(self._begin(prompt))
+            await self._protected(self._begin(prompt, queued))
             await self._loop()
         except GeneratorExit:
             raise
@@ -135,7 +116,7 @@ class Turn:
 
     # --- the way there ---------------------------------------------------------------------
 
-    async def _begin(self, prompt: UserMessage | None) -> None:
+    async def _begin(self, prompt: UserMessage | None, queued: Sequence[int]) -> None:
         """W0. What an earlier failed repair left unbalanced is balanced first."""
         it = self._it
         if prompt is not None:
@@ -143,72 +124,72 @@ class Turn:
                 raise UsageError("the message is empty", "say what you want")
             self._prompt_text = prompt.text
         if it.history.pending:
-            await self._balance(Outcome.ERROR, "balanced after a failed write", "", it.unbalanced)
+            await self._ending.balance(
+                Outcome.ERROR, "balanced after a failed write", "", it.unbalanced
+            )
         if prompt is None:
             it.history.require_continuable()
-        seq = await it.store.record_prompt(prompt)
+        seq = await it.store.record_prompt(prompt, queued=queued)
         self._begun = True
         self._prompt_text = ""
         if prompt is not None:
-            it.history.append(prompt)
-            self._emit(PromptRecorded(prompt, seq))
+            self._recorded(prompt, seq, queued)
+
+    def _recorded(self, message: UserMessage, seq: int, queued: Sequence[int]) -> None:
+        """The user's message is durable; what it was made of waits no longer."""
+        self._it.history.append(message)
+        if queued and self._it.queue is not None:
+            self._it.queue.delivered(queued)
+        self._emit(PromptRecorded(message, seq))
+        if queued:
+            self._emit_waiting()
 
     async def _loop(self) -> None:
         while True:
             self._checkpoint()
-            if limit := self._limit_reached():
+            await self._deliver(self._waiting(QueueKind.STEERING))
+            if limit := reached(self._limits, self._spent, self._it.model):
                 return await self._protected(self._stop_at_limit(*limit))
-            self._steps += 1
-            self._emit(StepStart(self._steps))
-            message = await self._sample()
+            notes = self._notes()
+            self._spent.steps += 1
+            self._emit(StepStart(self._spent.steps))
+            message = await self._requests.ask(self._limits, self._spent, notes)
             await self._protected(self._record(message))
-            if not message.tool_calls:
+            if message.tool_calls:
+                await self._calls.run_batch(message.tool_calls, message.stop_reason)
+                if self._calls.ended_turn:
+                    return await self._protected(self._finish())
+            elif self._terminal is not None:
                 return None
-            await self._calls.run_batch(message.tool_calls, message.stop_reason)
+            elif waiting := self._next_input():
+                await self._deliver(waiting)
+            else:  # it was taken back at the last moment
+                return await self._protected(self._finish())
 
     def _checkpoint(self) -> None:
         """Before each step: here even a swallowed ``CancelledError`` is seen (CAN-9)."""
         if self._token.cancelled:
             raise TurnCancelled
 
-    def _limit_reached(self) -> tuple[str, str] | None:
-        """The name of a limit that was reached, and the reason in words."""
-        if self._it.max_steps and self._steps >= self._it.max_steps:
-            return "steps", f"the limit of {self._it.max_steps} steps was reached"
-        reason = self._over_budget(self._usage) if self._over_budget else None
-        return ("budget", reason) if reason else None
-
-    async def _sample(self) -> AssistantMessage:
-        it = self._it
-        messages = prepare(it.history.messages, it.model.provider, it.model.name)
-        check_request(messages)
-        request = ModelRequest(
-            model=it.model,
-            system=it.system,
-            messages=messages,
-            tools=it.kit.toolbox.definitions,
-            max_output_tokens=it.max_output_tokens,
-            effort=it.effort,
-        )
-        asked_at = time.monotonic()
-        try:
-            return await race(
-                self._sampler.sample(request, it.history.call_ids, self._token),
-                self._token,
-                it.kit.reaper,
-            )
-        finally:
-            self._api_s += time.monotonic() - asked_at
+    def _notes(self) -> list[str]:
+        """What the next request says beside the history."""
+        reason = near(self._limits, self._spent, self._it.model)
+        if reason is None:
+            return []
+        if not self._wrapping_up:
+            self._emit(WrappingUp(reason))
+        self._wrapping_up = reason
+        return [wrap_up_note(reason)]
 
     async def _record(self, message: AssistantMessage) -> None:
-        """W1; a message without calls is also the turn's end, in the same transaction."""
+        """W1; a message without calls is also the turn's end, unless something waits."""
         it = self._it
         calls = message.tool_calls
-        final = None if calls else Outcome.DONE
+        final = None if calls or self._next_input() else self._complete
         seq = await it.store.record_assistant(message, calls, final=final)
         it.history.append(message)
-        self._sampler.forget()
-        self._usage += message.usage
+        self._requests.sampler.forget()
+        self._spent.add(it.model, message.usage)
         self._answer = message.text or self._answer
         self._emit(AssistantRecorded(message, seq))
         if message.stop_reason is StopReason.MAX_TOKENS:
@@ -218,80 +199,59 @@ class Turn:
         if final is not None:
             self._end(Done(self._summary(final)))
 
+    # --- what was queued -------------------------------------------------------------------
+
+    def _waiting(self, kind: QueueKind) -> Sequence[QueuedInput]:
+        return self._it.queue.waiting(kind) if self._it.queue is not None else ()
+
+    def _next_input(self) -> Sequence[QueuedInput]:
+        """What keeps a turn going that would end: all steering, else one follow-up (CTRL-1)."""
+        return self._waiting(QueueKind.STEERING) or self._waiting(QueueKind.FOLLOW_UP)[:1]
+
+    async def _deliver(self, waiting: Sequence[QueuedInput]) -> None:
+        """Each text becomes a message, in order, each in one commit."""
+        for item in waiting:
+            if item in self._waiting(item.kind):
+                await self._protected(self._record_input(item))
+
+    async def _record_input(self, item: QueuedInput) -> None:
+        message, ids = user_text(item.text), (item.id,)
+        seq = await self._it.store.record_prompt(message, queued=ids, begins_turn=False)
+        self._recorded(message, seq, ids)
+
+    def _emit_waiting(self) -> None:
+        if self._it.queue is not None:
+            self._emit(QueueChanged(len(self._it.queue.waiting())))
+
     # --- the end ---------------------------------------------------------------------------
 
+    @property
+    def _complete(self) -> Outcome:
+        return Outcome.WRAPPED_UP if self._wrapping_up else Outcome.DONE
+
+    async def _finish(self) -> None:
+        """A tool has ended the turn; what waits keeps waiting (CTRL-2)."""
+        await self._it.store.record_end((), self._complete, "", "")
+        self._end(Done(self._summary(self._complete)))
+
     async def _stop_at_limit(self, limit: str, reason: str) -> None:
+        """What was to follow is recorded and not run (CTRL-3)."""
+        for item in self._waiting(QueueKind.FOLLOW_UP):
+            await self._record_input(item)
         await self._it.store.record_end((), Outcome.MAX_STEPS, reason, "")
         self._emit(Notice(reason))
         self._end(Done(self._summary(Outcome.MAX_STEPS, limit)))
 
     async def _conclude(self, error: BaseException) -> None:
-        """Balance the history and say how the turn ended; a failing store is contained (FAIL-4)."""
-        cause = _unwrapped(error)
-        cancelled = isinstance(cause, TurnCancelled | asyncio.CancelledError)
-        outcome = Outcome.CANCELLED if cancelled else Outcome.ERROR
-        failure = None if cancelled else _as_agent_error(cause)
-        partial = self._sampler.partial_text
-        detail = self._cancel_reason() if failure is None else failure.message
-        unsaved = self._prompt_text
-        if self._begun:
-            reason = RepairReason.CANCELLED if cancelled else RepairReason.CRASHED
-            self._it.unbalanced = reason
-            try:
-                await self._balance(outcome, detail, partial, reason)
-            except Exception as store_failure:  # noqa: BLE001 - FAIL-4: a store may raise anything
-                unsaved = partial
-                if failure is None or not isinstance(failure, StoreError):
-                    failure = _as_agent_error(store_failure)
-        if failure is None:
-            self._end(Cancelled(self._summary(outcome), self._cancel_reason()))
-        else:
-            unsaved = await self._rescue(unsaved)
-            self._end(Failed(self._summary(Outcome.ERROR), failure, unsaved))
-
-    async def _balance(
-        self, outcome: Outcome, detail: str, partial: str, reason: RepairReason
-    ) -> None:
-        """The one repair: every pending call gets its result, on disk and then in memory.
-
-        ``reason`` words the results: what failed was not cancelled by anybody (CAN-1, REC-1).
-        """
-        it = self._it
-        pending = it.history.pending
-        runs = await it.store.tool_runs() if pending else {}
-        details = self._calls.details
-        results = repair_results(pending, runs, reason, details)
-        spent = self._sampler.partial_usage
-        await it.store.record_end(
-            results,
-            outcome,
-            detail,
-            partial,
-            usage=spent if spent.is_known else None,
-            model=it.model.id,
+        """Balance the history and say how the turn ended."""
+        reason = str(self._token.reason or CancelReason.OUTER)
+        failure, unsaved = await self._ending.conclude(
+            unwrapped(error), reason, self._prompt_text, begun=self._begun
         )
-        self._usage += spent
-        self._sampler.forget()
-        for result in results:
-            it.history.append(result)
-        for call, result in zip(pending, results, strict=True):
-            elapsed_s = details[call.id].elapsed_s if call.id in details else 0.0
-            display = runs[call.id].display if call.id in runs else ""
-            self._emit(ToolFinished(call, result, result.status.value, elapsed_s, display))
-
-    async def _rescue(self, text: str) -> str:
-        """What only memory holds goes to a recovery file, or back to be shown (FAIL-1)."""
-        if not text:
-            return ""
-        try:
-            path = await self._it.store.rescue(text)
-        except Exception:
-            log.exception("nothing could be rescued")
-            path = None
-        if path is None:
-            return text
-        self._emit(Notice(f"what was not saved is in {path}"))
-        return ""
+        if failure is None:
+            self._end(Cancelled(self._summary(Outcome.CANCELLED), reason))
+        else:
+            self._end(Failed(self._summary(Outcome.ERROR), failure, unsaved))
 
     def _emit(self, event: AgentEvent) -> None:
         if self._terminal is None:
@@ -301,19 +261,21 @@ class Turn:
         self._terminal = event
         self._listener(event)
 
-    def _cancel_reason(self) -> str:
-        return str(self._token.reason or CancelReason.OUTER)
-
     def _summary(self, outcome: Outcome, limit: str = "") -> TurnSummary:
+        spent = self._spent
+        if self._ending.spent.is_known:
+            spent = replace(spent)
+            spent.add(self._it.model, self._ending.spent)
         return TurnSummary(
             outcome=outcome,
-            steps=self._steps,
-            usage=self._usage,
+            steps=spent.steps,
+            usage=spent.usage,
             duration_s=time.monotonic() - self._started_at,
-            api_duration_s=self._api_s,
+            api_duration_s=self._requests.api_s,
             text=self._answer,
-            cost_usd=cost_usd(self._it.model, self._usage),
+            cost_usd=spent.cost_usd if spent.usage.is_known else None,
             limit=limit,
+            compaction=spent.compaction,
         )
 
 
@@ -321,20 +283,3 @@ def _cancels() -> int:
     """How often somebody has cancelled the task that runs the turn."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
-
-
-def _unwrapped(error: BaseException) -> BaseException:
-    """The first fault in a group of faults; a fault of the store before any other."""
-    while isinstance(error, BaseExceptionGroup):
-        stored = [inner for inner in error.exceptions if isinstance(inner, StoreError)]
-        error = stored[0] if stored else error.exceptions[0]
-    return error
-
-
-def _as_agent_error(error: BaseException) -> AgentError:
-    if isinstance(error, AgentError):
-        return error
-    log.error("the turn failed", exc_info=error)
-    return AgentError(
-        f"internal error: {type(error).__name__}: {error}", "this is a bug of agentcli; see the log"
-    )

@@ -24,6 +24,7 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.ports import RecordedResult, RunStatus
 from agentcli.domain.session import SessionInfo, SessionStatus
+from agentcli.store import _queue
 from agentcli.store._codec import encode, to_column, to_json
 
 TITLE_LENGTH = 80
@@ -92,16 +93,29 @@ class Recorder:
             ),
         )
 
-    def prompt(self, db: sqlite3.Connection, message: UserMessage | None) -> int:
+    def prompt(
+        self,
+        db: sqlite3.Connection,
+        message: UserMessage | None,
+        queued: Sequence[int] = (),
+        *,
+        begins_turn: bool = True,
+    ) -> int:
         """W0; returns the seq of the message, or of the last one when there is none."""
         now = time.time()
+        _queue.deliver(db, queued, now)
         title = ""
         if message is not None:
             title = self.redact(title_of(message))
         db.execute(
             "UPDATE session SET status = ?, detail = '', updated_at = ?, turns = turns + ?,"
             " title = CASE title WHEN '' THEN ? ELSE title END",
-            (SessionStatus.RUNNING.value, now, int(message is not None), to_column(title)),
+            (
+                SessionStatus.RUNNING.value,
+                now,
+                int(message is not None and begins_turn),
+                to_column(title),
+            ),
         )
         if message is None:
             return _last_seq(db)
@@ -276,6 +290,7 @@ class Recorder:
     def _set_status(
         self, db: sqlite3.Connection, status: SessionStatus, detail: str, now: float
     ) -> None:
+        _queue.settle(db, now)
         db.execute(
             "UPDATE session SET status = ?, detail = ?, updated_at = ?",
             (status.value, to_column(self.redact(detail)), now),

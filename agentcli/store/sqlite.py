@@ -24,9 +24,9 @@ from agentcli.domain.messages import (
     Usage,
     UserMessage,
 )
-from agentcli.domain.ports import RecordedResult, ToolRun
+from agentcli.domain.ports import QueuedInput, QueueKind, RecordedResult, ToolRun
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
-from agentcli.store import _rows
+from agentcli.store import _queue, _rows
 from agentcli.store._codec import to_column
 from agentcli.store._faults import fault
 from agentcli.store._file import SessionFile
@@ -111,23 +111,38 @@ class SqliteStore:
 
     # --- what the engine records ---------------------------------------------------------
 
-    async def record_prompt(self, message: UserMessage | None) -> int:
+    async def record_prompt(
+        self,
+        message: UserMessage | None,
+        *,
+        queued: Sequence[int] = (),
+        begins_turn: bool = True,
+    ) -> int:
         """W0: the prompt, the state "running"; creates the file of a new session."""
         self._began_turn = True
         if self._draft is None:
-            return await self._write(lambda db: self._recorder.prompt(db, message))
+            return await self._write(
+                lambda db: self._recorder.prompt(db, message, queued, begins_turn=begins_turn)
+            )
+        return await self._create(lambda db: self._recorder.prompt(db, message))
+
+    async def _create(self, body: Callable[[sqlite3.Connection], T]) -> T:
+        """Make the file of a new session, with what it begins with."""
         draft, state = self._draft, self._draft_state
 
-        def fill(db: sqlite3.Connection) -> int:
-            self._recorder.session(db, draft)
+        def fill(db: sqlite3.Connection) -> T:
+            if draft is not None:
+                self._recorder.session(db, draft)
             for key, value in state.items():
                 self._recorder.state(db, key, value)
-            return self._recorder.prompt(db, message)
+            return body(db)
 
-        def create() -> int:
-            seq = self._file.create(fill)
+        def create() -> T:
+            if self._draft is None:  # a job before this one was the first
+                return self._file.write(body)
+            result = self._file.create(fill)
             self._draft = None
-            return seq
+            return result
 
         return await self._run(create, writing=True)
 
@@ -270,6 +285,28 @@ class SqliteStore:
         from agentcli.store._rescue import rescue
 
         return await rescue(self.path, self._recorder.redact(text))
+
+    # --- text that waits -------------------------------------------------------------------
+
+    async def queue_add(self, kind: QueueKind, text: str) -> QueuedInput:
+        """Let ``text`` wait, durably; creates the file of a new session."""
+
+        def body(db: sqlite3.Connection) -> QueuedInput:
+            return _queue.add(db, kind, text, self._recorder.redact)
+
+        return await (self._write(body) if self._draft is None else self._create(body))
+
+    async def queue_edit(self, row_id: int, text: str) -> str | None:
+        """Change what waits; the text as stored, or ``None`` when it waits no longer."""
+        return await self._write(lambda db: _queue.edit(db, row_id, text, self._recorder.redact))
+
+    async def queue_drop(self, row_id: int) -> bool:
+        """Take back what waits; false when it waits no longer."""
+        return await self._write(lambda db: _queue.drop(db, row_id))
+
+    async def queue_waiting(self) -> Sequence[QueuedInput]:
+        """What waits, oldest first."""
+        return () if self._draft is not None else await self._read(_queue.waiting)
 
     # --- one thread, one transaction, one kind of error ----------------------------------
 

@@ -93,7 +93,9 @@ def test_a_budget_ends_the_turn_before_another_request(tmp_path: Path) -> None:
         provider = PlayedProvider(
             [UsageReport(Usage(2_000_000, 0)), *calls(("a", "look", "{}"))], says("never")
         )
-        made = Made(tmp_path, World(provider, [FakeTool("look", look)]), max_budget_usd=1.0)
+        world = World(provider, [FakeTool("look", look)])
+        world.conversation.max_budget_usd = 1.0
+        made = Made(tmp_path, world)
         summary = await made.say()
         assert (summary.outcome, summary.limit) == (Outcome.MAX_STEPS, "budget")
         assert len(provider.requests) == 1

@@ -50,8 +50,9 @@ from agentcli.domain.tools import (
     Workspace,
 )
 from agentcli.engine.approval import Policy
+from agentcli.engine.conversation import Conversation
 from agentcli.engine.tool_calls import Toolkit
-from agentcli.engine.turn import Conversation, Turn
+from agentcli.engine.turn import Turn
 
 MODEL = ModelInfo("test", "model", input_price=1.0, output_price=2.0)
 
@@ -70,6 +71,8 @@ class MemoryStore:
         self.fail_on: dict[str, Exception] = {}
         self.rescued: list[str] = []
         self.rescue_works = True
+        self.delivered: list[int] = []
+        self.begun = 0
 
     async def _commit(self, name: str, change: Callable[[], None]) -> None:
         await asyncio.sleep(0)
@@ -79,9 +82,17 @@ class MemoryStore:
         self.commits.append(name)
         await asyncio.sleep(0)
 
-    async def record_prompt(self, message: UserMessage | None) -> int:
+    async def record_prompt(
+        self,
+        message: UserMessage | None,
+        *,
+        queued: Sequence[int] = (),
+        begins_turn: bool = True,
+    ) -> int:
         def change() -> None:
             self.status = "running"
+            self.delivered += queued
+            self.begun += begins_turn and message is not None
             if message is not None:
                 self.disk.append(message)
 

@@ -1,0 +1,103 @@
+"""One step's reply: make the request, ask, and mend what can be mended.
+
+Law: what is sent is a valid copy of the history; nothing stored is changed by asking. A fault
+that has a remedy is met with it once; every other fault is the turn's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from agentcli.domain.cancel import CancelToken
+from agentcli.domain.errors import AgentError, ErrorKind, ProviderError
+from agentcli.domain.events import ModelFellBack
+from agentcli.domain.messages import AssistantMessage, Message, user_text
+from agentcli.domain.ports import ModelInfo, ModelRequest, Provider
+from agentcli.domain.prepare import check_request, prepare
+from agentcli.engine.conversation import Conversation, Emit
+from agentcli.engine.limits import Limits, Spending, output_cap
+from agentcli.engine.race import race
+from agentcli.engine.sample import Sampler
+
+# what another model may be able to answer
+_OUT_OF_REACH = frozenset({ErrorKind.OVERLOADED, ErrorKind.RATE_LIMIT, ErrorKind.SERVER})
+
+
+class Requests:
+    """Asks for the replies of one turn. ``api_s`` is the time spent waiting for them."""
+
+    def __init__(self, conversation: Conversation, token: CancelToken, emit: Emit) -> None:
+        self._it = conversation
+        self._token = token
+        self._emit = emit
+        self._fallbacks = list(conversation.fallbacks)
+        self.sampler = Sampler(conversation.provider, emit, conversation.retry)
+        self.api_s = 0.0
+
+    async def ask(self, limits: Limits, spent: Spending, notes: Sequence[str]) -> AssistantMessage:
+        """The reply to the history and to ``notes``, which are sent and never stored."""
+        while True:
+            request = self._request(limits, spent, notes)
+            try:
+                return await self._timed(request)
+            except ProviderError as error:
+                if not await self._remedied(error):
+                    raise
+
+    def _request(self, limits: Limits, spent: Spending, notes: Sequence[str]) -> ModelRequest:
+        it = self._it
+        messages: Sequence[Message] = it.history.messages
+        messages = prepare(messages, it.model.provider, it.model.name)
+        messages = (*messages, *(user_text(note) for note in notes))
+        check_request(messages)
+        return ModelRequest(
+            model=it.model,
+            system=it.system,
+            messages=messages,
+            tools=it.kit.toolbox.definitions,
+            max_output_tokens=output_cap(limits, spent, it.model, it.max_output_tokens),
+            effort=it.effort,
+        )
+
+    async def _timed(self, request: ModelRequest) -> AssistantMessage:
+        asked_at = time.monotonic()
+        try:
+            return await race(
+                self.sampler.sample(request, self._it.history.call_ids, self._token),
+                self._token,
+                self._it.kit.reaper,
+            )
+        finally:
+            self.api_s += time.monotonic() - asked_at
+
+    # --- remedies --------------------------------------------------------------------------
+
+    async def _remedied(self, error: ProviderError) -> bool:
+        """Whether something was changed that makes it worth asking again."""
+        if self.sampler.has_output:  # what was shown is never shown twice (STR-4)
+            return False
+        return error.kind in _OUT_OF_REACH and await self._fall_back(error)
+
+    async def _fall_back(self, error: ProviderError) -> bool:
+        """Another model answers from now on, in this session, when one can be chosen."""
+        it = self._it
+        while self._fallbacks and it.choose is not None:
+            name = self._fallbacks.pop(0)
+            try:
+                provider, model = it.choose(name)
+            except AgentError:
+                continue
+            if model.id == it.model.id:
+                await provider.aclose()
+                continue
+            await self._switch(provider, model, error)
+            return True
+        return False
+
+    async def _switch(self, provider: Provider, model: ModelInfo, error: ProviderError) -> None:
+        it, old = self._it, self._it.model
+        before, it.provider, it.model = it.provider, provider, model
+        self.sampler = Sampler(provider, self._emit, it.retry)
+        self._emit(ModelFellBack(old.id, model.id, error))
+        await before.aclose()

@@ -1,0 +1,51 @@
+"""What a session lends to its turns: the one value that the parts of the engine share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from agentcli.domain.events import AgentEvent
+from agentcli.domain.history import History, RepairReason
+from agentcli.domain.ports import (
+    Effort,
+    InputQueue,
+    LongWait,
+    ModelInfo,
+    Provider,
+    SessionStore,
+)
+from agentcli.engine.sample import RetryPolicy
+from agentcli.engine.tool_calls import Toolkit
+
+Emit = Callable[[AgentEvent], None]
+Choose = Callable[[str], tuple[Provider, ModelInfo]]
+
+
+@dataclass(slots=True)
+class Conversation:
+    """``history`` mirrors ``store`` at every moment.
+
+    ``unbalanced`` says why calls are without results when even the repair could not be stored.
+    ``fallbacks`` are models (``provider/model``) that ``choose`` can bring in when the present
+    one stays overloaded. ``max_budget_usd`` bounds one turn (COST-2). ``long_wait`` asks a
+    person whether to wait for a rate limit beyond the cap; without it such a wait is an error.
+    """
+
+    history: History
+    store: SessionStore
+    provider: Provider
+    model: ModelInfo
+    system: str
+    kit: Toolkit
+    effort: Effort | None = None
+    max_output_tokens: int | None = None
+    max_steps: int = 200
+    max_budget_usd: float | None = None
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    turns: int = 0
+    unbalanced: RepairReason = RepairReason.CRASHED
+    queue: InputQueue | None = None
+    fallbacks: Sequence[str] = ()
+    choose: Choose | None = None
+    long_wait: LongWait | None = None

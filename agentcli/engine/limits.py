@@ -1,0 +1,122 @@
+"""How far a turn may go: steps, money, time; and when it is told to finish (CTRL-7).
+
+Law: a limit is looked at before a request: a budget stops before it is passed (COST-2). Near a
+limit the model is told so in the request; a turn that then ends by itself was ``wrapped_up``.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from agentcli.domain.cost import cost_usd
+from agentcli.domain.messages import Usage
+from agentcli.domain.ports import ModelInfo
+from agentcli.domain.values import frozen
+
+FEWEST_STEPS = 5
+NEAR = 0.85
+FEWEST_OUTPUT_TOKENS = 256
+_NEAR_STEPS = 20
+
+
+@frozen
+class Limits:
+    """``0`` steps and ``None`` are no limit. ``deadline`` is a time of ``time.monotonic``."""
+
+    max_steps: int = 0
+    max_budget_usd: float | None = None
+    deadline: float | None = None
+    began: float = 0.0
+
+
+@dataclass(slots=True)
+class Spending:
+    """What a turn has used. ``cost_usd`` is ``None`` as soon as a part of it is unknown.
+
+    ``last`` is the usage of the newest request; ``compaction`` is a part of ``usage`` (LOOP-6).
+    """
+
+    steps: int = 0
+    usage: Usage = field(default_factory=Usage)
+    last: Usage = field(default_factory=Usage)
+    compaction: Usage = field(default_factory=Usage)
+    cost_usd: float | None = 0.0
+
+    def add(self, model: ModelInfo, usage: Usage) -> None:
+        """One request's tokens at the prices of the model that answered it."""
+        self.usage += usage
+        self.last = usage
+        cost = cost_usd(model, usage)
+        if cost is not None and self.cost_usd is not None:
+            self.cost_usd += cost
+        elif cost is None:
+            self.cost_usd = None
+
+    def add_compaction(self, model: ModelInfo, usage: Usage) -> None:
+        """What a summary cost; the next request is smaller, nobody knows by how much."""
+        self.add(model, usage)
+        self.compaction += usage
+        self.last = Usage()
+
+
+def reached(limits: Limits, spent: Spending, model: ModelInfo) -> tuple[str, str] | None:
+    """The name of a limit that forbids another request and the reason in words, or ``None``."""
+    if limits.max_steps and spent.steps >= limits.max_steps:
+        return "steps", f"the limit of {limits.max_steps} steps was reached"
+    if limits.deadline is not None and time.monotonic() >= limits.deadline:
+        return "time", f"the time limit of {limits.deadline - limits.began:g} s was reached"
+    budget, cost = limits.max_budget_usd, spent.cost_usd
+    if budget is None or cost is None:
+        return None
+    if cost >= budget:
+        return "budget", f"the budget of {budget:g} USD is spent ({cost:.4f})"
+    if cost + (coming := _coming(model, spent.last)) > budget:
+        reason = f"the budget of {budget:g} USD would be passed: {cost:.4f} is spent and the next"
+        return "budget", f"{reason} request costs {coming:.4f} before its answer"
+    return None
+
+
+def near(limits: Limits, spent: Spending, model: ModelInfo) -> str | None:
+    """Which limit is near, in words for the model, or ``None``. Asked before each step."""
+    left = limits.max_steps - spent.steps
+    if limits.max_steps >= FEWEST_STEPS and left <= max(2, limits.max_steps // _NEAR_STEPS):
+        return f"{left} of {limits.max_steps} requests are left, this one included"
+    if not spent.steps:
+        return None
+    budget, cost = limits.max_budget_usd, spent.cost_usd
+    # this request and one like it: after that there is no money for another
+    after_next = (cost or 0.0) + 2 * _coming(model, spent.last)
+    if budget is not None and cost is not None and max(after_next, cost / NEAR) >= budget:
+        return f"{cost:.4f} of the budget of {budget:g} USD is spent"
+    if limits.deadline is not None:
+        whole_s, left_s = limits.deadline - limits.began, limits.deadline - time.monotonic()
+        if left_s <= (1 - NEAR) * whole_s:
+            return f"{max(0.0, left_s):.0f} s of {whole_s:.0f} s are left"
+    return None
+
+
+def output_cap(limits: Limits, spent: Spending, model: ModelInfo, cap: int | None) -> int | None:
+    """The output limit of the next request: ``cap``, lowered to what the budget still pays for."""
+    budget, cost = limits.max_budget_usd, spent.cost_usd
+    if budget is None or cost is None or not model.output_price:
+        return cap
+    left_usd = budget - cost - _coming(model, spent.last)
+    affordable = max(FEWEST_OUTPUT_TOKENS, int(left_usd / model.output_price * 1_000_000))
+    return affordable if affordable < (cap or model.max_output_tokens) else cap
+
+
+def wrap_up_note(reason: str) -> str:
+    """What the model is told near a limit."""
+    return (
+        f"(Limit ahead: {reason}. Finish now: start nothing new, bring what you are doing to a"
+        " clean state, and answer with what is done and what is left.)"
+    )
+
+
+def _coming(model: ModelInfo, last: Usage) -> float:
+    """What the next request costs at least, in USD: the input of the last one, sent again."""
+    if not last.is_known:
+        return 0.0
+    sent = Usage(last.input_tokens, 0, last.cache_read_tokens, last.cache_write_tokens)
+    return cost_usd(model, sent) or 0.0
