@@ -134,7 +134,10 @@ KEYS: Mapping[str, Key] = {
 }
 
 PROVIDER_KEYS: Mapping[str, Key] = {
-    "kind": Key(Kind.TEXT, "The wire protocol: anthropic or openai"),
+    "kind": Key(Kind.TEXT, "The wire protocol: anthropic, openai or openai-responses"),
+    "api": Key(
+        Kind.TEXT, "Which API of a server that speaks like OpenAI's", choices=("chat", "responses")
+    ),
     "base_url": Key(Kind.URL, "Where the server is"),
     "api_key_env": Key(Kind.TEXT, "Name of the environment variable that holds the key"),
 }

@@ -198,6 +198,7 @@ def _providers(
             key_env=table.get("api_key_env", ""),
             api_key=env.get(table.get("api_key_env", ""), "").strip(),
             needs_key="api_key_env" in table or "kind" not in table,
+            api=table.get("api", ""),
         )
         for name, table in tables.items()
     }

@@ -33,6 +33,8 @@ _FAMILIES = (
 _O_SERIES = re.compile(r"o\d(-|$)")
 # What may follow a model's name without making it another model.
 _SNAPSHOT = re.compile(r"(?:[-@](?:\d{8}|\d{4}-\d{2}-\d{2}|latest))?(?:-v\d+)?(?::[\w.-]+)?$")
+# Rows of the registry that lead to another row's models.
+_SAME_MODELS = {"openai-responses": "openai"}
 _VENDORS = {"google": "gemini", "mistralai": "mistral", "x-ai": "xai"}
 _DOT_VERSION = re.compile(r"(?<=\d)\.(?=\d)")
 
@@ -70,7 +72,7 @@ def model_info(provider: str, name: str) -> ModelInfo:
 
 
 def _find(provider: str, name: str) -> ModelInfo | None:
-    models = _table().get(provider, {})
+    models = _table().get(_SAME_MODELS.get(provider, provider), {})
     if name in models:
         return models[name]
     dashed = _DOT_VERSION.sub("-", name) if provider == "anthropic" else name

@@ -3,8 +3,8 @@
 Law: only the chosen provider's module is imported; a key comes from the environment or the
 person's configuration and goes nowhere else. To add a provider: one file ``<name>.py`` here that
 exports ``PROVIDER`` (a function from ``ProviderConfig`` to ``Provider``) and ``SPEC``; it is found
-by its name. A server that speaks a known protocol needs no code: one row below, or
-``[providers.NAME]`` in the configuration.
+by its name (``-`` for ``_``). A server that speaks a known protocol needs no code: one row below,
+or ``[providers.NAME]`` in the configuration.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -23,13 +24,16 @@ from agentcli.domain.settings import ProviderConfig
 OFFLINE_MODEL = "offline/assistant"
 _HERE = Path(__file__).parent
 _OLLAMA_PORT = 11434
+# The value of ``api`` -> the kind that speaks it.
+_API_KINDS = {"chat": "openai", "responses": "openai-responses"}
 
 
 class ProviderSpec(NamedTuple):
     """A provider that needs no configuration. ``kind`` names the module that speaks to it.
 
     ``key_envs``: the first that is set wins. An empty ``default_model`` means that one has to be
-    named. ``base_env`` may replace ``base_url``.
+    named. ``base_env`` may replace ``base_url``. ``own_api`` is the form of the protocol that is
+    spoken at the provider's own address, when another is usual elsewhere.
     """
 
     kind: str
@@ -39,6 +43,7 @@ class ProviderSpec(NamedTuple):
     default_model: str = ""
     needs_key: bool = True
     is_local: bool = False
+    own_api: str = ""
 
 
 def _local(base_url: str, base_env: str, key_env: str) -> ProviderSpec:
@@ -60,10 +65,17 @@ BUILT_IN: dict[str, ProviderSpec] = {
         ("OPENAI_API_KEY",),
         "OPENAI_BASE_URL",
         "gpt-6-sol",
+        own_api="responses",
+    ),
+    "openai-responses": ProviderSpec(
+        "openai-responses",
+        "https://api.openai.com/v1",
+        ("OPENAI_API_KEY",),
+        "OPENAI_BASE_URL",
     ),
     "gemini": ProviderSpec(
-        "openai",
-        "https://generativelanguage.googleapis.com/v1beta/openai",
+        "gemini",
+        "https://generativelanguage.googleapis.com",
         ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         "GEMINI_BASE_URL",
         "gemini-3.6-flash",
@@ -125,7 +137,8 @@ BUILT_IN: dict[str, ProviderSpec] = {
 
 def module_names() -> frozenset[str]:
     """The provider modules in this package, by name, without importing any."""
-    return frozenset(path.stem for path in _HERE.glob("*.py") if not path.stem.startswith("_"))
+    stems = (path.stem for path in _HERE.glob("*.py"))
+    return frozenset(stem.replace("_", "-") for stem in stems if not stem.startswith("_"))
 
 
 def provider_names(custom: Iterable[str] = ()) -> tuple[str, ...]:
@@ -145,7 +158,7 @@ def spec_of(name: str) -> ProviderSpec | None:
     """The row of a provider that needs no configuration, or ``None``."""
     row = BUILT_IN.get(name)
     if row is None and name in module_names():
-        found = getattr(import_module(f"{__package__}.{name}"), "SPEC", None)
+        found = getattr(_module(name), "SPEC", None)
         row = found if isinstance(found, ProviderSpec) else ProviderSpec(name, needs_key=False)
     return row
 
@@ -171,8 +184,9 @@ def provider_config(
             f"provider {name!r} has the unknown kind {kind!r}", f"use one of: {kinds}"
         )
     base_url = config.base_url or _base_from(row, env) or row.base_url
-    if kind in {"anthropic", "openai"}:
+    if kind in {"anthropic", "gemini", *_API_KINDS.values()}:
         _check_url(name, base_url, row.base_env)
+    kind = _kind_for(kind, config, row, base_url)
     key_env, api_key = _key_from(config, row, env)
     if spec is None:
         needs_key = config.needs_key and bool(key_env or api_key)
@@ -189,6 +203,26 @@ def provider_config(
     )
 
 
+def _kind_for(kind: str, config: ProviderConfig, row: ProviderSpec, base_url: str) -> str:
+    """The module that speaks ``config.api``, or what the provider's own address speaks."""
+    if config.api:
+        if kind not in _API_KINDS.values():
+            raise ConfigError(
+                f"provider {config.name!r} has an api, but its kind is {kind!r}",
+                'leave api out; it chooses between the forms of kind = "openai"',
+            )
+        return _API_KINDS[config.api]
+    if row.own_api and kind == row.kind and _is_own_host(base_url, row.base_url):
+        return _API_KINDS[row.own_api]
+    return kind
+
+
+def _is_own_host(base_url: str, own_url: str) -> bool:
+    """Also a region of it: ``eu.api.openai.com``."""
+    host, own = urlsplit(base_url).hostname or "", urlsplit(own_url).hostname or ""
+    return f".{host}".endswith(f".{own}")
+
+
 def _key_from(config: ProviderConfig, row: ProviderSpec, env: Mapping[str, str]) -> tuple[str, str]:
     if config.api_key.strip():
         return config.key_env, config.api_key.strip()
@@ -200,8 +234,8 @@ def _key_from(config: ProviderConfig, row: ProviderSpec, env: Mapping[str, str])
 
 
 def _asks_for_key(row: ProviderSpec, base_url: str) -> bool:
-    """Chat Completions at another address than the provider's own may need no key."""
-    if row.kind != "openai" or not row.base_url:
+    """A server at another address than the provider's own may need no key."""
+    if row.kind not in {"gemini", *_API_KINDS.values()} or not row.base_url:
         return row.needs_key
     return row.needs_key and urlsplit(base_url).hostname == urlsplit(row.base_url).hostname
 
@@ -261,10 +295,12 @@ def unknown_provider(name: str, custom: Iterable[str] = ()) -> ConfigError:
 
 def create(config: ProviderConfig) -> Provider:
     """The provider that ``config`` describes; imports its module."""
-    factory: Callable[[ProviderConfig], Provider] = import_module(
-        f"{__package__}.{config.kind}"
-    ).PROVIDER
+    factory: Callable[[ProviderConfig], Provider] = _module(config.kind).PROVIDER
     return factory(config)
+
+
+def _module(kind: str) -> ModuleType:
+    return import_module(f"{__package__}.{kind.replace('-', '_')}")
 
 
 def has_key(name: str, env: Mapping[str, str], custom: Mapping[str, ProviderConfig]) -> bool:

@@ -7,7 +7,6 @@ go out as the JSON text of an object (HIS-5); the results of a batch follow thei
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,7 +20,7 @@ from agentcli.domain.messages import (
     ToolResult,
     UserMessage,
 )
-from agentcli.domain.ports import Effort, ModelRequest, Provider
+from agentcli.domain.ports import ModelRequest, Provider
 from agentcli.domain.settings import ProviderConfig
 from agentcli.domain.values import frozen
 from agentcli.providers._base import (
@@ -33,17 +32,19 @@ from agentcli.providers._base import (
     wire_name,
 )
 from agentcli.providers._chat_decoder import Decoder
+from agentcli.providers._openai_effort import (
+    at_least_low,
+    effort_for,
+    gpt_version,
+    is_reasoning_version,
+)
 
 _MAX_ID = 40
 _IMAGE_NOTE = "The images of the tool results above:"
 _NO_IMAGES = "[image left out: this model takes no images]"
-# A reasoning model of OpenAI, with its version where it has one.
-_OPENAI_MODEL = re.compile(r"^(?:o\d|gpt-(?P<major>\d+)(?:\.(?P<minor>\d+))?)(?!.*chat)")
 # https://developers.openai.com/api/docs/models: from GPT-5.4 on, Chat Completions takes
 # functions only with reasoning_effort "none".
 _FIRST_NO_EFFORT_WITH_TOOLS = (5, 4)
-_FIRST_EFFORT_NONE = (5, 1)
-_FIRST_REASONING_GPT = (5, 0)
 _EFFORT_PROVIDERS = frozenset({"openrouter", "gemini", "xai", "groq"})
 
 Json = dict[str, Any]
@@ -111,33 +112,17 @@ def encode(request: ModelRequest, provider: str = "openai", quirks: _Quirks | No
 
 def _reasoning_effort(request: ModelRequest, provider: str, quirks: _Quirks) -> str | None:
     """The value to send, or ``None`` where the model would refuse the field."""
-    effort = request.effort
+    effort, name = request.effort, request.model.name
     # also behind a proxy of the person's own: the models are OpenAI's, by their names
     if quirks.is_openai or provider == "openai":
-        match = _OPENAI_MODEL.match(request.model.name)
-        if match is not None and match["major"] is not None:
-            version = (int(match["major"]), int(match["minor"] or 0))
-            return _gpt_effort(version, effort, has_tools=bool(request.tools))
-        known = match is not None
-    else:
-        known = provider in _EFFORT_PROVIDERS and request.model.supports_thinking
-    return _at_least_low(effort) if known and effort is not None else None
-
-
-def _gpt_effort(version: tuple[int, int], effort: Effort | None, *, has_tools: bool) -> str | None:
-    if version < _FIRST_REASONING_GPT:
-        return None
-    if has_tools and version >= _FIRST_NO_EFFORT_WITH_TOOLS:
-        return "none"
-    if effort in {Effort.NONE, Effort.MINIMAL} and version < _FIRST_EFFORT_NONE:
-        return "minimal"
-    if effort is Effort.NONE:
-        return "none"
-    return None if effort is None else _at_least_low(effort)
-
-
-def _at_least_low(effort: Effort) -> str:
-    return "low" if effort in {Effort.NONE, Effort.MINIMAL} else effort.value
+        version = gpt_version(name)
+        if version is None or not is_reasoning_version(version):
+            return None
+        if request.tools and version >= _FIRST_NO_EFFORT_WITH_TOOLS:
+            return "none"
+        return None if effort is None else effort_for(name, version, effort)
+    known = provider in _EFFORT_PROVIDERS and request.model.supports_thinking
+    return at_least_low(effort) if known and effort is not None else None
 
 
 class _Messages:
