@@ -18,6 +18,7 @@ from agentcli.domain.prepare import check_request, prepare
 from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.limits import Limits, Spending, output_cap
 from agentcli.engine.race import race
+from agentcli.engine.repair_args import repaired
 from agentcli.engine.sample import Sampler
 
 # what another model may be able to answer
@@ -40,10 +41,12 @@ class Requests:
         while True:
             request = self._request(limits, spent, notes)
             try:
-                return await self._timed(request)
+                message = await self._timed(request)
             except ProviderError as error:
                 if not await self._remedied(error):
                     raise
+            else:
+                return repaired(message, self._it.kit.toolbox)
 
     def _request(self, limits: Limits, spent: Spending, notes: Sequence[str]) -> ModelRequest:
         it = self._it
