@@ -33,6 +33,7 @@ from agentcli.providers._sse import SseDecoder, SseEvent
 
 # How long the end of a finished reply is awaited so that its connection can be used again.
 DRAIN_S = 0.25
+MAX_REST_BYTES = 1024 * 1024
 
 _JSON_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _GOOD_ID = re.compile(r"[A-Za-z0-9_-]+")
@@ -87,13 +88,15 @@ class StreamDecoder:
     """Bytes of an SSE reply to ``StreamEvent``; subclasses say what one JSON object means.
 
     ``failure`` is set when the reply proved to be an error; nothing is decoded after it.
-    ``ended`` is true once ``StreamEnd`` was produced.
+    ``ended`` is true once ``StreamEnd`` was produced; ``complete`` once nothing that matters can
+    come any more, though something may: what has arrived is read, then ``close`` ends the reply.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self.failure: ProviderError | None = None
         self.ended = False
+        self.complete = False
         self.out = EventBuffer()
         self._sse = SseDecoder()
 
@@ -226,10 +229,13 @@ class HttpProvider:
             async for chunk in chunks:
                 for event in decoder.feed(chunk):
                     yield event
-                if decoder.ended or decoder.failure is not None or cancel.cancelled:
+                if decoder.ended or decoder.complete:
                     break
-            if decoder.ended:
-                await _drain(chunks)
+                if decoder.failure is not None or cancel.cancelled:
+                    break
+            if (decoder.ended or decoder.complete) and not cancel.cancelled:
+                for event in decoder.feed(await _rest(chunks)):
+                    yield event
         if not cancel.cancelled:
             for event in decoder.close():
                 yield event
@@ -241,14 +247,18 @@ class HttpProvider:
         await self._http.aclose()
 
 
-async def _drain(chunks: AsyncGenerator[bytes, None]) -> None:
-    """Read the rest of a finished reply, briefly: its connection then serves the next request."""
+async def _rest(chunks: AsyncGenerator[bytes, None]) -> bytes:
+    """The rest of a finished reply, read briefly: its connection then serves the next request."""
+    rest = bytearray()
     try:
         async with asyncio.timeout(DRAIN_S):
-            async for _ in chunks:
-                pass
+            async for chunk in chunks:
+                rest += chunk
+                if len(rest) > MAX_REST_BYTES:
+                    break
     except (TimeoutError, ProviderError):
         pass  # the reply was complete; only the connection is lost
+    return bytes(rest)
 
 
 def _check_key(config: ProviderConfig, endpoint: Endpoint) -> None:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.values import frozen
+from agentcli.providers._google_errors import DAILY_ADVICE, KIND_OF_STATUS, google_facts
 
 _MAX_TEXT = 400
 # Status codes of RFC 9110, and 529, which Anthropic sends when overloaded.
@@ -30,8 +31,11 @@ _STATUS_DIGITS = 3
 
 _KIND_OF_TYPE = {
     "overloaded_error": ErrorKind.OVERLOADED,
+    "server_is_overloaded": ErrorKind.OVERLOADED,
+    "slow_down": ErrorKind.OVERLOADED,
     "rate_limit_error": ErrorKind.RATE_LIMIT,
     "rate_limit_exceeded": ErrorKind.RATE_LIMIT,
+    "insufficient_quota": ErrorKind.RATE_LIMIT,
     "api_error": ErrorKind.SERVER,
     "server_error": ErrorKind.SERVER,
     "internal_server_error": ErrorKind.SERVER,
@@ -44,6 +48,7 @@ _KIND_OF_TYPE = {
     "invalid_request_error": ErrorKind.BAD_REQUEST,
     "request_too_large": ErrorKind.CONTEXT_OVERFLOW,
     "context_length_exceeded": ErrorKind.CONTEXT_OVERFLOW,
+    **KIND_OF_STATUS,
 }
 _KIND_OF_STATUS = {
     401: ErrorKind.AUTH,
@@ -68,6 +73,11 @@ _BILLING = (
     r"(?i)insufficient_quota|exceeded your current quota|credit balance"
     r"|insufficient (balance|credit)|billing|payment required"
 )
+# Codes of a reply that failed by what was asked: no use in asking again.
+_CLIENT_FAULT = r"(?:invalid|image|unsupported|empty)_|\w+_policy\b"
+# "Please try again in 1.898s", "... in 28ms"
+_TRY_AGAIN = r"try again in (\d+(?:\.\d+)?) ?(ms|s|m)\b"
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _KEY_LIKE = r"\b(?:(?:sk|pk|rk|gsk)[-_][\w*.\-]{6,}|xai-\w{20,}|AIza[\w\-]{20,}|Bearer +\S+)"
 _UNPRINTABLE = r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]+"
 _TAGS = r"(?is)<(script|style)\b.*?</\1>|<[^>]*>"
@@ -117,16 +127,28 @@ def host_of(url: str) -> str:
 
 
 class Complaint(NamedTuple):
-    """What an error body says: its machine-readable type and code, and its text."""
+    """What an error body says: its machine-readable type and code, and its text.
+
+    ``retry_after_s`` is the wait that the body asks for; ``is_daily`` tells a limit that stays
+    for the day.
+    """
 
     type: str = ""
     code: str = ""
     text: str = ""
+    retry_after_s: float | None = None
+    is_daily: bool = False
 
     @property
     def everything(self) -> str:
         """All of it, to search in."""
         return f"{self.type} {self.code} {self.text}"
+
+    @property
+    def needs_money(self) -> bool:
+        """Whether the account has run dry. Google says so of limits that pass by themselves too."""
+        passes = self.is_daily or self.retry_after_s is not None
+        return not passes and re.search(_BILLING, self.everything) is not None
 
 
 def read_complaint(body: bytes | str | Mapping[str, Any]) -> Complaint:
@@ -153,7 +175,10 @@ def read_complaint(body: bytes | str | Mapping[str, Any]) -> Complaint:
     metadata = error.get("metadata")
     if isinstance(metadata, Mapping) and isinstance(metadata.get("raw"), str):
         text = f"{text}: {metadata['raw']}"
-    return Complaint(_word(error.get("type")), _word(error.get("code")), _plain(text))
+    facts = google_facts(error)
+    kind = _word(error.get("type")) or facts.type
+    code, text = _word(error.get("code")), _plain(text)
+    return Complaint(kind, code, text, facts.retry_after_s, facts.is_daily)
 
 
 def _word(value: object) -> str:
@@ -214,10 +239,12 @@ def status_error(
     kind = _kind(status, complaint)
     retryable = None
     if headers.get("x-should-retry") == "false" or (
-        kind is ErrorKind.RATE_LIMIT and re.search(_BILLING, complaint.everything)
+        kind is ErrorKind.RATE_LIMIT and (complaint.is_daily or complaint.needs_money)
     ):
         retryable = False
-    return _error(endpoint, kind, complaint, status, parse_retry_after(headers), retryable)
+    wait_s = parse_retry_after(headers)
+    wait_s = complaint.retry_after_s if wait_s is None else wait_s
+    return _error(endpoint, kind, complaint, status, wait_s, retryable)
 
 
 def event_error(endpoint: Endpoint, value: Mapping[str, Any]) -> ProviderError:
@@ -229,13 +256,17 @@ def event_error(endpoint: Endpoint, value: Mapping[str, Any]) -> ProviderError:
         else None
     )
     kind = _kind(status, complaint)
-    retryable = False if re.search(_BILLING, complaint.everything) else None
-    return _error(endpoint, kind, complaint, status, None, retryable)
+    retryable = False if complaint.is_daily or complaint.needs_money else None
+    asked = re.search(_TRY_AGAIN, complaint.text) if kind is ErrorKind.RATE_LIMIT else None
+    wait_s = float(asked[1]) * _SECONDS[asked[2]] if asked else complaint.retry_after_s
+    return _error(endpoint, kind, complaint, status, wait_s, retryable)
 
 
 def _kind(status: int | None, complaint: Complaint) -> ErrorKind:
     """Overload beats the status, the status beats the body's type, an overflow beats both."""
     kind = _KIND_OF_TYPE.get(complaint.code) or _KIND_OF_TYPE.get(complaint.type)
+    if kind is None and re.match(_CLIENT_FAULT, complaint.code):
+        kind = ErrorKind.BAD_REQUEST
     if kind is not ErrorKind.OVERLOADED:
         kind = _KIND_OF_STATUS.get(status or 0) or _kind_of_class(status, kind)
     says_overloaded = "overload" in complaint.text.lower()
@@ -243,7 +274,7 @@ def _kind(status: int | None, complaint: Complaint) -> ErrorKind:
         kind = ErrorKind.OVERLOADED
     if kind in {ErrorKind.BAD_REQUEST, ErrorKind.SERVER} and re.search(_OVERFLOW, complaint.text):
         kind = ErrorKind.CONTEXT_OVERFLOW
-    if kind is ErrorKind.BAD_REQUEST and re.search(_BILLING, complaint.everything):
+    if kind is ErrorKind.BAD_REQUEST and complaint.needs_money:
         kind = ErrorKind.AUTH
     return kind
 
@@ -303,7 +334,9 @@ _WHAT = {
 
 
 def _advice(endpoint: Endpoint, kind: ErrorKind, complaint: Complaint, status: int | None) -> str:
-    if re.search(_BILLING, complaint.everything) or status == _PAYMENT_REQUIRED:
+    if complaint.is_daily:
+        return DAILY_ADVICE
+    if complaint.needs_money or status == _PAYMENT_REQUIRED:
         return "the account has no credit left; check its plan and billing"
     if status == _NOT_FOUND:
         model = f"the model name {endpoint.model!r}" if endpoint.model else "the model name"
