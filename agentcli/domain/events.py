@@ -141,6 +141,28 @@ class Compacted:
 
 
 @frozen
+class GatesConflicted:
+    """No tool passed all gates: the list of ``winner`` holds for this step (CTRL-4)."""
+
+    type: ClassVar[str] = "gates_conflicted"
+    winner: str
+    gates: tuple[str, ...]
+    allowed: tuple[str, ...]
+
+
+@frozen
+class ContextTransformed:
+    """A transform has changed the copy of the history for a request (CTRL-8)."""
+
+    type: ClassVar[str] = "context_transformed"
+    name: str
+    messages_before: int
+    messages_after: int
+    characters_before: int
+    characters_after: int
+
+
+@frozen
 class WrappingUp:
     """A limit is near: the model is told to finish (CTRL-7)."""
 
@@ -300,6 +322,8 @@ AgentEvent = (
     | ModelFellBack
     | CompactionStarted
     | Compacted
+    | GatesConflicted
+    | ContextTransformed
     | WrappingUp
     | QueueChanged
     | AssistantRecorded

@@ -126,6 +126,59 @@ class LongWait(Protocol):
         """Whether to wait ``delay_s`` seconds and go on; cancelled with the turn."""
 
 
+# --- seams of the loop ---------------------------------------------------------------------
+
+
+@frozen
+class StepFacts:
+    """What a gate may look at before a step. ``tools`` are the names of the turn's tools."""
+
+    step: int
+    tools: frozenset[str]
+    wrapping_up: bool = False
+
+
+@frozen
+class GateAnswer:
+    """The tools that a gate lets through in the coming step (CTRL-4).
+
+    A ``required`` gate that ``outranks`` sets all advisory answers aside.
+    """
+
+    allow: frozenset[str]
+    required: bool = False
+    outranks: bool = False
+
+
+class ToolGate(Protocol):
+    """May narrow the tools of a step. The higher ``priority`` wins where gates exclude each other.
+
+    The tool list itself stays the same for a turn (LOOP-3): a call outside is refused.
+    """
+
+    @property
+    def name(self) -> str:
+        """How the gate is called in reports."""
+
+    @property
+    def priority(self) -> int:
+        """Higher goes first."""
+
+    def allow(self, facts: StepFacts) -> GateAnswer | None:
+        """What may be called, or ``None`` for no opinion."""
+
+
+class ContextTransform(Protocol):
+    """Changes the copy of the history that one request carries; never what is stored (CTRL-8)."""
+
+    @property
+    def name(self) -> str:
+        """How the transform is called in reports."""
+
+    def apply(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """The messages to send; the same object where nothing was changed."""
+
+
 # --- what waits ----------------------------------------------------------------------------
 
 

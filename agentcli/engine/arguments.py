@@ -12,6 +12,7 @@ from typing import Any
 from agentcli.domain.errors import ArgumentProblem, InvalidArguments
 from agentcli.domain.messages import ToolCall
 from agentcli.domain.tools import ToolDefinition
+from agentcli.engine.gates import Passage
 
 MAX_CHARS = 2_000
 _MAX_LISTED = 20
@@ -64,6 +65,15 @@ def refused(name: str, reason: str, *, unattended: bool) -> str:
             "Go on without it or say what is needed."
         )
     return f"{name} was not run: refused ({reason}). Do not try the same again."
+
+
+def gated(name: str, passage: Passage) -> str:
+    """For a call to a tool that this step may not use (CTRL-4)."""
+    who = ", ".join(passage.gates)
+    allowed = ", ".join(sorted(passage.allowed or ())) or "none: answer in words"
+    return _bounded(
+        f"{name} was not run: it is not allowed in this step ({who}). Allowed now: {allowed}."
+    )
 
 
 def timed_out(definition: ToolDefinition, tail: str) -> str:

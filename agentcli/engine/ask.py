@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import AgentError, ErrorKind, ProviderError
-from agentcli.domain.events import ModelFellBack
+from agentcli.domain.events import ContextTransformed, ModelFellBack
 from agentcli.domain.messages import AssistantMessage, Message, user_text
 from agentcli.domain.ports import ModelInfo, ModelRequest, Provider
 from agentcli.domain.prepare import check_request, prepare
@@ -50,7 +50,7 @@ class Requests:
 
     def _request(self, limits: Limits, spent: Spending, notes: Sequence[str]) -> ModelRequest:
         it = self._it
-        messages: Sequence[Message] = it.history.messages
+        messages = self._transformed(it.history.messages)
         messages = prepare(messages, it.model.provider, it.model.name)
         messages = (*messages, *(user_text(note) for note in notes))
         check_request(messages)
@@ -62,6 +62,16 @@ class Requests:
             max_output_tokens=output_cap(limits, spent, it.model, it.max_output_tokens),
             effort=it.effort,
         )
+
+    def _transformed(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """A copy for this request, through all transforms in order (CTRL-8)."""
+        for transform in self._it.transforms:
+            before, messages = messages, transform.apply(messages)
+            if messages is not before:
+                sizes = (_characters(before), _characters(messages))
+                counts = (len(before), len(messages))
+                self._emit(ContextTransformed(transform.name, *counts, *sizes))
+        return messages
 
     async def _timed(self, request: ModelRequest) -> AssistantMessage:
         asked_at = time.monotonic()
@@ -104,3 +114,8 @@ class Requests:
         self.sampler = Sampler(provider, self._emit, it.retry)
         self._emit(ModelFellBack(old.id, model.id, error))
         await before.aclose()
+
+
+def _characters(messages: Sequence[Message]) -> int:
+    """The visible text of ``messages``, in characters."""
+    return sum(len(message.text) for message in messages)

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from agentcli.domain.events import AgentEvent
 from agentcli.domain.history import History, RepairReason
 from agentcli.domain.ports import (
+    ContextTransform,
     Effort,
     InputQueue,
     LongWait,
     ModelInfo,
     Provider,
     SessionStore,
+    ToolGate,
 )
 from agentcli.engine.sample import RetryPolicy
 from agentcli.engine.tool_calls import Toolkit
@@ -49,3 +51,5 @@ class Conversation:
     fallbacks: Sequence[str] = ()
     choose: Choose | None = None
     long_wait: LongWait | None = None
+    gates: Sequence[ToolGate] = ()
+    transforms: Sequence[ContextTransform] = ()

@@ -54,6 +54,7 @@ from agentcli.domain.tools import (
 from agentcli.domain.values import frozen
 from agentcli.engine import arguments as wording
 from agentcli.engine.approval import Answer, CallFacts, Policy, decide, effect_of, session_rule
+from agentcli.engine.gates import OPEN
 from agentcli.engine.jobs import Job, Recorder
 from agentcli.engine.race import Reaper, cancel_future, first_of, race, stop
 
@@ -89,7 +90,10 @@ class _Shell:
 
 
 class ToolCalls:
-    """Runs the batches of one turn. ``ended_turn``: a result asked for the turn's end (CTRL-2)."""
+    """Runs the batches of one turn. ``ended_turn``: a result asked for the turn's end (CTRL-2).
+
+    ``passage`` says which tools the step may call (CTRL-4).
+    """
 
     def __init__(
         self,
@@ -106,6 +110,7 @@ class ToolCalls:
         self._emit = emit
         self.details: dict[str, RunDetail] = {}
         self.ended_turn = False
+        self.passage = OPEN
 
     async def run_batch(self, calls: Sequence[ToolCall], stop_reason: StopReason) -> None:
         """Run the calls; raises ``TurnCancelled`` when the token was set on the way."""
@@ -176,6 +181,10 @@ class ToolCalls:
             return
         definition = job.tool.definition
         job.summary = definition.display_name
+        if self.passage.allowed is not None and call.name not in self.passage.allowed:
+            job.output = ToolOutput.error(wording.gated(call.name, self.passage))
+            job.status = ResultStatus.REFUSED
+            return
         if call.malformed is not None:
             cut = stop_reason is StopReason.MAX_TOKENS
             job.output = ToolOutput.error(wording.malformed(call, definition, cut=cut))

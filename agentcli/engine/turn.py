@@ -48,10 +48,11 @@ from agentcli.domain.messages import (
     UserMessage,
     user_text,
 )
-from agentcli.domain.ports import QueuedInput, QueueKind
+from agentcli.domain.ports import QueuedInput, QueueKind, StepFacts
 from agentcli.engine.ask import Requests
 from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.ending import Ending, unwrapped
+from agentcli.engine.gates import resolve
 from agentcli.engine.limits import Limits, Spending, near, reached, wrap_up_note
 from agentcli.engine.tool_calls import ToolCalls
 
@@ -152,6 +153,7 @@ class Turn:
                 return await self._protected(self._stop_at_limit(*limit))
             notes = self._notes()
             self._spent.steps += 1
+            self._pass_gates()
             self._emit(StepStart(self._spent.steps))
             message = await self._requests.ask(self._limits, self._spent, notes)
             await self._protected(self._record(message))
@@ -180,6 +182,17 @@ class Turn:
             self._emit(WrappingUp(reason))
         self._wrapping_up = reason
         return [wrap_up_note(reason)]
+
+    def _pass_gates(self) -> None:
+        """Which tools the coming step may call (CTRL-4)."""
+        it = self._it
+        if not it.gates:
+            return
+        names = frozenset(tool.name for tool in it.kit.toolbox.definitions)
+        facts = StepFacts(self._spent.steps, names, bool(self._wrapping_up))
+        self._calls.passage = resolve(it.gates, facts)
+        if self._calls.passage.conflict is not None:
+            self._emit(self._calls.passage.conflict)
 
     async def _record(self, message: AssistantMessage) -> None:
         """W1; a message without calls is also the turn's end, unless something waits."""
