@@ -18,7 +18,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "providers": ({"domain"}, {"httpx"}),
     "tools": ({"domain"}, {"pydantic", "pydantic_core"}),
     "store": ({"domain"}, {"pydantic", "aiosqlite"}),
-    "engine": ({"domain"}, set()),
+    "engine": ({"domain"}, {"json_repair"}),
     "config": ({"domain"}, {"pydantic", "tomlkit"}),
     "ui": ({"domain"}, {"rich"}),
     "app": ({"domain", "engine"}, set()),

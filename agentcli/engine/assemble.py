@@ -8,8 +8,6 @@ is marked malformed (LOOP-9).
 
 from __future__ import annotations
 
-import json
-import math
 import re
 import uuid
 from collections.abc import Set as AbstractSet
@@ -37,12 +35,12 @@ from agentcli.domain.stream import (
     ToolCallStart,
     UsageReport,
 )
+from agentcli.engine.json_text import loads
 
 # The longest replies of today's models stay below 10 MB also in pieces of one token.
 MAX_REPLY_BYTES = 16 * 1024 * 1024
 _BLOCK_BYTES = 512
 _ID_LENGTH = 64
-_MAX_DEPTH = 100
 _BAD_IN_ID = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -67,6 +65,7 @@ class Assembler:
         self._taken = set(taken_ids)
         self._blocks: list[_Block] = []
         self._open: dict[tuple[type[AssistantPart], int], _Block] = {}
+        self._touched: _Block | None = None
         self._usage = Usage()
         self._stop: StopReason | None = None
         self._size = 0
@@ -98,6 +97,7 @@ class Assembler:
     def _grow(self, block: _Block, text: str) -> None:
         self._count(getsizeof(text))
         block.chunks.append(text)
+        self._touched = block
 
     def _count(self, size: int) -> None:
         """A reply without end must not fill the memory (SEC-13)."""
@@ -115,7 +115,7 @@ class Assembler:
         return self._new_block(index, kind) if block is None else block
 
     def _new_block(self, index: int, kind: type[AssistantPart]) -> _Block:
-        block = self._open[kind, index] = _Block(kind)
+        block = self._open[kind, index] = self._touched = _Block(kind)
         self._blocks.append(block)
         return block
 
@@ -161,7 +161,8 @@ class Assembler:
         if block.kind is ThinkingPart:
             sealed = block.signature is not None or block.redacted is not None
             return ThinkingPart(text, block.signature, block.redacted) if text or sealed else None
-        arguments, malformed = read_arguments(text, cut=self._stop is StopReason.MAX_TOKENS)
+        cut = self._stop is StopReason.MAX_TOKENS and block in {self._touched, self._blocks[-1]}
+        arguments, malformed = read_arguments(text, cut=cut)
         return ToolCall(self._new_id(block.call_id), block.name, arguments, malformed)
 
     def _new_id(self, proposed: str) -> str:
@@ -175,42 +176,17 @@ class Assembler:
 def read_arguments(text: str, *, cut: bool) -> tuple[dict[str, Any], str | None]:
     """The arguments, and the text received when it is not a JSON object (LOOP-9).
 
-    Empty text is ``{}``, except in a reply that was cut at the output limit, where it is a
-    call that never got its arguments (LOOP-12). NaN, infinite numbers and nesting of more than
+    Empty text is ``{}``, except where the output limit ``cut`` the call: then it never got its
+    arguments (LOOP-12). NaN, infinite numbers and nesting of more than
     100 levels are refused: they could not be stored or sent again (HIS-5, HIS-8).
     """
     if not text.strip():
         return ({}, text) if cut else ({}, None)
     try:
-        value = json.loads(text, parse_constant=_not_json, parse_float=_finite)
-    except (ValueError, RecursionError):
+        value = loads(text)
+    except ValueError:
         return {}, text
-    return (value, None) if isinstance(value, dict) and _is_shallow(value) else ({}, text)
-
-
-def _not_json(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is too large")
-    return number
-
-
-def _is_shallow(value: Any) -> bool:
-    level = [value]
-    for _ in range(_MAX_DEPTH):
-        level = [
-            child
-            for item in level
-            for child in (item.values() if isinstance(item, dict) else item)
-            if isinstance(child, dict | list)
-        ]
-        if not level:
-            return True
-    return False
+    return (value, None) if isinstance(value, dict) else ({}, text)
 
 
 def _later(old: Usage, new: Usage) -> Usage:
