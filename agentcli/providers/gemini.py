@@ -91,17 +91,22 @@ class _Contents:
         self._takes_images = request.model.supports_images
         self._modern = is_modern(request.model.name)
         self._loose_images: list[Json] = []
+        self._names: dict[str, str] = {}
+        self._results: list[ToolResult] = []
 
     def of(self, messages: Sequence[Message]) -> list[Json]:
         for message in messages:
             if isinstance(message, ToolResult):
-                self._add_result(message)
-            elif isinstance(message, UserMessage):
+                self._results.append(message)
+                continue
+            self._add_results()
+            if isinstance(message, UserMessage):
                 self._add_user([*self._take_images(), *map(self._content, message.parts)])
             else:
-                self._flush_images()
+                self._add_user(self._take_images())
                 self._add_model(self._model_parts(message))
-        self._flush_images()
+        self._add_results()
+        self._add_user(self._take_images())
         if self._out and self._out[0]["role"] == "model":
             self._out.insert(0, _user([{"text": _GO_ON}]))
         if self._out and self._out[-1]["role"] == "model":
@@ -133,8 +138,20 @@ class _Contents:
             self._out.append({"role": "model", "parts": [{"text": _BETWEEN}]})
         self._out.append(_user(parts))
 
-    def _add_result(self, result: ToolResult) -> None:
-        response: Json = {"name": function_name(result.name)}
+    def _add_results(self) -> None:
+        """The results of a batch, in the order and under the names of its calls."""
+        if not self._results:
+            return
+        order = {call_id: index for index, call_id in enumerate(self._names)}
+        self._results.sort(key=lambda result: order.get(result.call_id, 0))
+        parts = [{"functionResponse": self._response(result)} for result in self._results]
+        self._out.append(_user(parts))
+        self._results.clear()
+        self._names.clear()
+
+    def _response(self, result: ToolResult) -> Json:
+        name = self._names.get(result.call_id) or function_name(result.name)
+        response: Json = {"name": name}
         if self._modern:
             response["id"] = wire_id(result.call_id)
         texts = [part.text for part in result.parts if isinstance(part, TextPart)]
@@ -151,18 +168,11 @@ class _Contents:
         response["response"] = {"error" if result.is_error else "output": text}
         if inside:
             response["parts"] = inside
-        last = self._out[-1] if self._out else None
-        if last is not None and _holds_results(last):
-            last["parts"].append({"functionResponse": response})
-        else:
-            self._out.append(_user([{"functionResponse": response}]))
+        return response
 
     def _take_images(self) -> list[Json]:
         images, self._loose_images = self._loose_images, []
         return [{"text": _IMAGE_NOTE}, *images] if images else []
-
-    def _flush_images(self) -> None:
-        self._add_user(self._take_images())
 
     # --- the model's side ----------------------------------------------------------------
 
@@ -205,7 +215,8 @@ class _Contents:
         return parts
 
     def _call(self, call: ToolCall) -> Json:
-        encoded: Json = {"name": function_name(call.name), "args": call.arguments}
+        name = self._names[call.id] = function_name(call.name)
+        encoded: Json = {"name": name, "args": call.arguments}
         if self._modern:
             encoded["id"] = wire_id(call.id)
         return encoded

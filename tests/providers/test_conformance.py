@@ -48,7 +48,12 @@ from tests.support.replies import (
 
 T = TypeVar("T")
 PROTOCOLS = sorted({row.kind for row in BUILT_IN.values()} - {"scripted", "offline"})
-MODELS = {"anthropic": "claude-sonnet-4-5", "openai": "gpt-4.1"}
+MODELS = {
+    "anthropic": "claude-sonnet-4-5",
+    "gemini": "gemini-3.6-flash",
+    "openai": "gpt-4.1",
+    "openai-responses": "gpt-6-sol",
+}
 KEY = "sk-test-0123456789abcdefghij"
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489")
 

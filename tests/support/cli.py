@@ -16,10 +16,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
+from tests.support.model_server import ANTHROPIC, GEMINI, OPENAI, RESPONSES, ModelServer
 
 AGENT = (sys.executable, "-m", "agentcli")
-MODELS = {ANTHROPIC: "anthropic/claude-sonnet-4-5", OPENAI: "openai/gpt-4.1"}
+MODELS = {
+    ANTHROPIC: "anthropic/claude-sonnet-4-5",
+    OPENAI: "openai/gpt-4.1",
+    RESPONSES: "openai-responses/gpt-6-sol",
+    GEMINI: "gemini/gemini-3.6-flash",
+}
 KEY = "sk-test-0123456789abcdef"
 
 

@@ -15,26 +15,36 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Self
 
-from tests.support import wire_anthropic, wire_openai
+from tests.support import wire_anthropic, wire_gemini, wire_openai, wire_responses
 from tests.support.playback import ClientLeft, Connection, Dropped, Event, marks_of, steps_of
 from tests.support.replies import Reply, say
 from tests.support.service import (
     ANTHROPIC,
+    GEMINI,
     OPENAI,
+    RESPONSES,
     Recorded,
     encode,
     error_body,
+    gemini_model,
     model_list,
     named,
     problem_of,
     remember,
+    remember_parts,
     unauthorised,
 )
 from tests.support.strict import Issued, Problem
 
-__all__ = ["ANTHROPIC", "OPENAI", "ModelServer", "Recorded", "Scripted"]
+__all__ = ["ANTHROPIC", "GEMINI", "OPENAI", "RESPONSES", "ModelServer", "Recorded", "Scripted"]
 
 _PING_S = 0.02
+_WIRES: dict[str, Any] = {
+    ANTHROPIC: wire_anthropic,
+    OPENAI: wire_openai,
+    RESPONSES: wire_responses,
+    GEMINI: wire_gemini,
+}
 
 Scripted = Reply | str | Callable[[Recorded], Reply | str]
 
@@ -117,12 +127,12 @@ class ModelServer:
 
     @property
     def openai_url(self) -> str:
-        """The base URL for Chat Completions."""
+        """The base URL for Chat Completions and for the Responses API."""
         return f"{self.url}/v1"
 
     def base_url(self, protocol: str) -> str:
-        """The base URL for ``anthropic`` or ``openai``."""
-        return self.url if protocol == ANTHROPIC else self.openai_url
+        """The base URL for a protocol, by the name of its kind."""
+        return self.url if protocol in {ANTHROPIC, GEMINI} else self.openai_url
 
     # --- what tests ask ----------------------------------------------------------------------
 
@@ -203,6 +213,10 @@ class ModelServer:
             recorded.protocol = ANTHROPIC
         elif (method, path) == ("POST", "/v1/chat/completions"):
             recorded.protocol = OPENAI
+        elif (method, path) == ("POST", "/v1/responses"):
+            recorded.protocol = RESPONSES
+        elif method == "POST" and gemini_model(path) is not None:
+            recorded.protocol = GEMINI
         else:
             self.others.append(recorded)
             await self._other(connection, method, path, headers)
@@ -240,7 +254,8 @@ class ModelServer:
         protocol = recorded.protocol
         refusal = unauthorised(self.api_key, protocol, recorded.headers)
         if refusal is not None:
-            await connection.send_json(401, refusal)
+            status = refusal["error"]["code"] if protocol == GEMINI else 401
+            await connection.send_json(status, refusal)
             return
         problem = problem_of(
             recorded, self.issued, strict=self.strict, allow_reasoning=self.allow_reasoning
@@ -268,13 +283,19 @@ class ModelServer:
             chosen = chosen(recorded)
         reply = say(chosen) if isinstance(chosen, str) else chosen
         self._number += 1
-        model = str(recorded.body["model"])
+        model = recorded.model
         blocks = tuple(
             named(block, (self._number, index), model, recorded.protocol)
             for index, block in enumerate(reply.blocks)
         )
-        remember(self.issued, blocks, recorded.body)
         reply = replace(reply, blocks=blocks)
+        if recorded.protocol == RESPONSES:
+            output = wire_responses.output_of(reply, recorded.body, self._number)
+            self.issued.responses.remember(model, output)
+        elif recorded.protocol == GEMINI:
+            remember_parts(self.issued, blocks, recorded, self._number)
+        else:
+            remember(self.issued, blocks, recorded.body)
         events = encode(recorded, reply, self._number)
         marks_of(reply, events)
         return reply, events
@@ -284,7 +305,7 @@ class ModelServer:
     async def _play(
         self, connection: Connection, recorded: Recorded, reply: Reply, events: list[Event]
     ) -> None:
-        wire = wire_anthropic if recorded.protocol == ANTHROPIC else wire_openai
+        wire = _WIRES[recorded.protocol]
         id_header = "request-id" if recorded.protocol == ANTHROPIC else "x-request-id"
         headers = {id_header: f"req_{self._number:024d}"}
         marks = marks_of(reply, events)

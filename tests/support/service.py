@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 import threading
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import unquote
 
-from tests.support import wire_anthropic, wire_openai
+from tests.support import wire_anthropic, wire_gemini, wire_openai, wire_responses
 from tests.support.replies import Block, Call, Reply, Thinking
-from tests.support.strict import Issued, Problem, check_anthropic, check_openai, parse_body
+from tests.support.strict import (
+    Issued,
+    Problem,
+    check_anthropic,
+    check_gemini,
+    check_openai,
+    check_responses,
+    parse_body,
+)
 from tests.support.strict_anthropic import mark_of
+from tests.support.strict_gemini import mark_of_part
 
 ANTHROPIC = "anthropic"
 OPENAI = "openai"
+RESPONSES = "openai-responses"
+GEMINI = "gemini"
+_GEMINI_PATH = re.compile(r"/v1beta/models/([^/:]+):streamGenerateContent")
 _REQUEST_LIMIT = 32 * 1024 * 1024
 
 
@@ -40,15 +54,31 @@ class Recorded:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """The history that was sent."""
-        found: list[dict[str, Any]] = self.body["messages"]
+        """The history that was sent: the messages, or the items of the Responses API."""
+        name = {RESPONSES: "input", GEMINI: "contents"}.get(self.protocol, "messages")
+        found: list[dict[str, Any]] = self.body[name]
         return found
+
+    @property
+    def model(self) -> str:
+        """The model that was asked for."""
+        if self.protocol == GEMINI:
+            return gemini_model(self.path) or ""
+        return str(self.body["model"])
+
+
+def gemini_model(target: str) -> str | None:
+    """The model that a path of the Gemini API names, ``None`` for any other path."""
+    match = _GEMINI_PATH.fullmatch(target.partition("?")[0])
+    return unquote(match[1]) if match else None
 
 
 def error_body(protocol: str, kind: str, problem: str | None = None) -> dict[str, Any]:
     if protocol == ANTHROPIC:
         value = wire_anthropic.error_value(kind, problem)
         return {**value, "request_id": "req_000000000000000000000000"}
+    if protocol == GEMINI:
+        return wire_gemini.error_value(kind, problem)
     param = getattr(problem, "param", None)
     return wire_openai.error_value(kind, problem, param, getattr(problem, "code", None))
 
@@ -83,6 +113,9 @@ def unauthorised(
     if protocol == ANTHROPIC:
         key = headers.get("x-api-key")
         missing = "x-api-key header is required"
+    elif protocol == GEMINI:
+        key = headers.get("x-goog-api-key")
+        return error_body(protocol, "key" if key else "no_key") if key != api_key else None
     else:
         scheme, _, key = headers.get("authorization", "").partition(" ")
         key = key if scheme.lower() == "bearer" and key else None
@@ -107,13 +140,22 @@ def problem_of(
         if broken is not None:
             return Problem(f"The request body is not valid JSON: {broken}")
         found = check_anthropic(body, issued) if strict else None
+    elif recorded.protocol == GEMINI:
+        if broken is not None:
+            return Problem(f"Invalid JSON payload received. {broken}")
+        if recorded.path.partition("?")[2] != "alt=sse":
+            return Problem("this server only streams events, and takes no key in the address")
+        return check_gemini(body, recorded.model, issued) if strict else None
     else:
         if broken is not None:
             return Problem(
                 "We could not parse the JSON body of your request. The OpenAI API expects a"
                 f" JSON payload, but what was sent was not valid JSON. ({broken})"
             )
-        found = check_openai(body, allow_reasoning=allow_reasoning) if strict else None
+        if recorded.protocol == RESPONSES:
+            found = check_responses(body, issued.responses) if strict else None
+        else:
+            found = check_openai(body, allow_reasoning=allow_reasoning) if strict else None
     if found is None and body.get("stream") is not True:
         found = Problem("this server only streams: stream must be true", "stream")
     if len(recorded.raw) > _REQUEST_LIMIT:
@@ -152,11 +194,24 @@ def remember(issued: Issued, blocks: tuple[Block, ...], body: dict[str, Any]) ->
         issued.plain_calls |= {b.id for b in blocks if isinstance(b, Call) and b.id}
 
 
+def remember_parts(
+    issued: Issued, blocks: tuple[Block, ...], recorded: Recorded, number: int
+) -> None:
+    """Note which part of a Gemini reply bears which signature."""
+    for part in wire_gemini.whole_parts(blocks, recorded.model, number):
+        if signature := part.get("thoughtSignature"):
+            issued.on_parts[signature] = (recorded.model, mark_of_part(part))
+
+
 def encode(recorded: Recorded, reply: Reply, number: int) -> list[tuple[str, bytes]]:
     """The events of ``reply`` in the protocol of ``recorded``."""
-    model = str(recorded.body["model"])
+    model = recorded.model
     if recorded.protocol == ANTHROPIC:
         events = wire_anthropic.encode(reply, model, number)
+    elif recorded.protocol == GEMINI:
+        events = wire_gemini.encode(reply, model, number)
+    elif recorded.protocol == RESPONSES:
+        events = wire_responses.encode(reply, recorded.body, number)
     else:
         options = recorded.body.get("stream_options") or {}
         usage = bool(options.get("include_usage"))

@@ -11,10 +11,20 @@ import json
 from typing import Any
 
 from tests.support.strict_anthropic import Issued, check_anthropic
+from tests.support.strict_gemini import check_gemini
 from tests.support.strict_openai import check_openai
+from tests.support.strict_responses import check_responses
 from tests.support.strict_shared import Problem
 
-__all__ = ["Issued", "Problem", "check_anthropic", "check_openai", "parse_body"]
+__all__ = [
+    "Issued",
+    "Problem",
+    "check_anthropic",
+    "check_gemini",
+    "check_openai",
+    "check_responses",
+    "parse_body",
+]
 
 
 def parse_body(raw: bytes) -> tuple[Any, str | None]:

@@ -13,6 +13,7 @@ from tests.support.strict_anthropic_blocks import (
     cache_control_problems,
     text_problems,
 )
+from tests.support.strict_responses_items import Issued as ResponsesIssued
 from tests.support.strict_shared import TOOL_NAME, Problem
 
 _TOP = {
@@ -35,12 +36,15 @@ class Issued:
     ``signatures`` maps a signature to (model, text); ``redacted`` holds (model, data);
     ``shapes`` lists each reply's blocks in order; ``plain_calls`` are calls of replies that
     held no thinking although it was enabled: those need none when they come back.
+    ``on_parts`` maps a signature of Gemini to (model, mark of the part that carried it).
     """
 
     signatures: dict[str, tuple[str, str]] = field(default_factory=dict)
     redacted: set[tuple[str, str]] = field(default_factory=set)
     shapes: list[list[tuple[str, str]]] = field(default_factory=list)
     plain_calls: set[str] = field(default_factory=set)
+    responses: ResponsesIssued = field(default_factory=ResponsesIssued)
+    on_parts: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def check_anthropic(body: Mapping[str, Any], issued: Issued | None = None) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.service import ANTHROPIC, Recorded
+from tests.support.service import ANTHROPIC, GEMINI, RESPONSES, Recorded
 
 
 @dataclass
@@ -26,6 +26,10 @@ def facts_of(request: Recorded) -> WireFacts:
     for message in request.messages:
         if request.protocol == ANTHROPIC:
             _anthropic(message, facts)
+        elif request.protocol == RESPONSES:
+            _responses(message, facts)
+        elif request.protocol == GEMINI:
+            _gemini(message, facts)
         else:
             _openai(message, facts)
     return facts
@@ -39,7 +43,8 @@ def _blocks(content: Any) -> Iterator[dict[str, Any]]:
 
 
 def _text(content: Any) -> str:
-    return "\n".join(block["text"] for block in _blocks(content) if block["type"] == "text")
+    kinds = {"text", "input_text", "output_text"}
+    return "\n".join(block["text"] for block in _blocks(content) if block["type"] in kinds)
 
 
 def _anthropic(message: dict[str, Any], facts: WireFacts) -> None:
@@ -64,3 +69,27 @@ def _openai(message: dict[str, Any], facts: WireFacts) -> None:
         facts.calls += [one["id"] for one in message.get("tool_calls", ())]
     elif message["role"] == "tool":
         facts.results[message["tool_call_id"]] = text
+
+
+def _responses(item: dict[str, Any], facts: WireFacts) -> None:
+    if item["type"] == "message":
+        said = facts.prompts if item["role"] == "user" else facts.answers
+        said.append(_text(item["content"]))
+    elif item["type"] == "function_call":
+        facts.calls.append(item["call_id"])
+    elif item["type"] == "function_call_output":
+        facts.results[item["call_id"]] = _text(item["output"])
+
+
+def _gemini(content: dict[str, Any], facts: WireFacts) -> None:
+    for part in content["parts"]:
+        if part.get("text"):
+            said = facts.prompts if content["role"] == "user" else facts.answers
+            said.append(part["text"])
+        elif "functionCall" in part:
+            facts.calls.append(part["functionCall"]["id"])
+        elif "functionResponse" in part:
+            result = part["functionResponse"]
+            facts.results[result["id"]] = "\n".join(result["response"].values())
+            if "error" in result["response"]:
+                facts.errors.add(result["id"])
