@@ -1,20 +1,22 @@
 """Malformed argument JSON mended, or not at all (LOOP-9).
 
-The library proposes the structure, the tokens of the text prove it: keys and values are taken
-out before the library sees the text and put back after, and its proposal counts only when it
-holds all of them in the order and nesting of the text. Law: mending adds or removes commas and
-closing brackets, and reads keys and values in the one way there is, but never invents, drops or
-changes one; what was cut inside a value, or where another may have followed, is not mended.
+Keys and values are taken out of the text first and put back last, so that whatever happens to
+the brackets and commas between them, they stay as they were. Where putting commas right is not
+enough, a library proposes where brackets are missing, and the text proves it: a proposal counts
+only when it holds the same keys and values in the order of the text. Law: mending never invents,
+drops or changes a key or a value; what was cut inside a value, where another may have followed,
+or what can be read in two ways, is not mended.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
+from itertools import pairwise
 from typing import Any
 
 from agentcli.engine.json_scan import CLOSER_OF, Kind, Token, UnreadableText, tokens, unfenced
-from agentcli.engine.json_text import MAX_DEPTH
+from agentcli.engine.json_text import MAX_DEPTH, loads
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +46,7 @@ def mended(text: str, *, may_be_cut: bool) -> dict[str, Any] | list[Any] | None:
         value, missing = _only_value(pieces)
         if missing:
             _require_whole_end(value[-1], text, may_be_cut=may_be_cut)
-        found = _proposed([*value, *(Token(Kind.MARK, closer, 0) for closer in missing)])
+        found = _mended([*value, *(Token(Kind.MARK, closer, 0) for closer in missing)])
     except (UnreadableText, _NotMendable):
         return None
     return found if isinstance(found, dict | list) else None
@@ -82,22 +84,28 @@ def _extent(pieces: Sequence[Token]) -> tuple[int, str]:
     """How many tokens the first value has, and the closers that it lacks."""
     expected: list[str] = []
     for number, token in enumerate(pieces, start=1):
-        if token.kind is not Kind.MARK:
-            if not expected:
-                break
-        elif token.value in CLOSER_OF:
-            expected.append(CLOSER_OF[token.value])
-            if len(expected) > MAX_DEPTH:
-                break
-        elif token.value in _CLOSERS:
-            if not expected or expected.pop() != token.value:
-                break
-            if not expected:
-                return number, ""
-    else:
-        if expected:
-            return len(pieces), "".join(reversed(expected))
-    raise _NotMendable
+        if token.kind is Kind.MARK:
+            _nest(expected, token.value)
+        if not expected:
+            if not _is_mark(token, _CLOSERS):
+                raise _NotMendable
+            return number, ""
+    if not expected:
+        raise _NotMendable
+    return len(pieces), "".join(reversed(expected))
+
+
+def _nest(expected: list[str], mark: str) -> None:
+    """Go into a bracket or out of one; one that was left open ends with the one around it."""
+    if mark in CLOSER_OF:
+        expected.append(CLOSER_OF[mark])
+        if len(expected) > MAX_DEPTH:
+            raise _NotMendable
+    elif mark in _CLOSERS:
+        if mark not in expected:
+            raise _NotMendable
+        while expected.pop() != mark:
+            pass
 
 
 def _require_whole_end(last: Token, text: str, *, may_be_cut: bool) -> None:
@@ -109,20 +117,27 @@ def _require_whole_end(last: Token, text: str, *, may_be_cut: bool) -> None:
         raise _NotMendable
 
 
-def _proposed(pieces: Sequence[Token]) -> Any:
-    """The library's proposal with the text's own keys and values, when the tokens prove it."""
+def _mended(pieces: Sequence[Token]) -> Any:
+    """The value that the pieces make when commas and brackets are put right."""
+    shape = _with_sound_commas(_shape(pieces))
+    skeleton = "".join(item if kind is Kind.MARK else f'"{item}"' for kind, item in shape)
+    try:
+        value = loads(skeleton)
+    except ValueError:
+        value = _proposed(skeleton)
+        if not _proves(shape, value):
+            raise _NotMendable from None
+    return _filled(value, [token.value for token in pieces if token.kind is not Kind.MARK])
+
+
+def _proposed(skeleton: str) -> Any:
     import json_repair
 
-    shape = _shape(pieces)
-    skeleton = " ".join(item if kind is Kind.MARK else f'"{item}"' for kind, item in shape)
     try:
-        proposal = json_repair.loads(skeleton, skip_json_loads=True)
+        return json_repair.loads(skeleton, skip_json_loads=True)
     except Exception as error:
         log.warning("no repair of malformed arguments", exc_info=error)
         raise _NotMendable from None
-    if list(_shape_of(proposal)) != _with_sound_commas(shape):
-        raise _NotMendable
-    return _filled(proposal, [token.value for token in pieces if token.kind is not Kind.MARK])
 
 
 def _shape(pieces: Sequence[Token]) -> Shape:
@@ -138,21 +153,40 @@ def _shape(pieces: Sequence[Token]) -> Shape:
     return shape
 
 
-def _shape_of(value: Any) -> Iterator[tuple[Kind, Any]]:
-    """The tokens of a proposal, as JSON writes them."""
+def _proves(shape: Shape, proposal: Any) -> bool:
+    """Whether the proposal only closes brackets that the text has left open, in the one way.
+
+    There are two ways where brackets of one kind stand directly in each other.
+    """
+    for before, after in pairwise(shape):
+        if after == (Kind.MARK, ",") and (before[1] == "," or before[1] in CLOSER_OF):
+            return False
+        if after[0] is Kind.VALUE and (before[0] is Kind.VALUE or before[1] in _CLOSERS):
+            return False
+    left = [each for each in shape if each[1] not in {",", ":"}]
+    left.reverse()
+    for token in _brackets_and_values(proposal):
+        if left and token == left[-1]:
+            left.pop()
+        elif token[0] is not Kind.MARK or token[1] not in _CLOSERS:
+            return False
+    return not left
+
+
+def _brackets_and_values(value: Any) -> Shape:
+    """The keys, values and brackets of a proposal, in order."""
     if not isinstance(value, dict | list):
-        yield Kind.VALUE, value
-        return
+        return [(Kind.VALUE, value)]
     opener = "{" if isinstance(value, dict) else "["
-    yield Kind.MARK, opener
-    for number, item in enumerate(value):
-        if number:
-            yield Kind.MARK, ","
+    found: Shape = [(Kind.MARK, opener)]
+    for item in value:
+        inner = value[item] if isinstance(value, dict) else item
+        if type(inner) is type(value):
+            raise _NotMendable
         if isinstance(value, dict):
-            yield Kind.KEY, item
-            yield Kind.MARK, ":"
-        yield from _shape_of(value[item] if isinstance(value, dict) else item)
-    yield Kind.MARK, CLOSER_OF[opener]
+            found.append((Kind.KEY, item))
+        found += _brackets_and_values(inner)
+    return [*found, (Kind.MARK, CLOSER_OF[opener])]
 
 
 def _with_sound_commas(shape: Shape) -> Shape:

@@ -18,6 +18,8 @@ from agentcli.engine.json_text import loads
 
 LITERALS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 CLOSER_OF = {"{": "}", "[": "]"}
+_DEPTH = {"{": 1, "[": 1, "}": -1, "]": -1}
+_MAX_OUTLINE = 50
 
 _TOKEN = re.compile(
     r"""(?P<mark>[{}\[\]:,])
@@ -27,7 +29,7 @@ _TOKEN = re.compile(
     |(?P<blank>[\s\ufeff]++|//[^\n]*+\n|\#[^\n]*+\n|/\*.*?\*/)""",
     re.DOTALL | re.VERBOSE | re.ASCII,
 )
-_FENCED = re.compile(r"```\w*[ \t]*(?:\n|(?=[{\[]))(.*?)(?:```\s*)?\Z", re.DOTALL)
+_FENCED = re.compile(r"```\w*[ \t]*(?:\n|(?=[{\[/#]))(.*?)(?:```\s*)?\Z", re.DOTALL)
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 # What a backslash stands before in regular expressions and shell commands and never in JSON,
 # Python or C: there it can only be itself.
@@ -88,6 +90,35 @@ def tokens(text: str) -> Iterator[Token]:
             held = kind, piece, start, position
     if held is not None:
         yield _token(*held, is_key=False)
+
+
+def outline(text: str) -> dict[str, Any]:
+    """The fields of a broken object as far as they can be read, for telling what was received.
+
+    A list or an object stands empty, what could not be read is ``None``, and a string that was
+    cut is there as far as it came.
+    """
+    text = unfenced(text)
+    found: dict[str, Any] = {}
+    depth = 0
+    key: str | None = None
+    try:
+        for token in tokens(text):
+            if token.kind is Kind.MARK:
+                if token.value in CLOSER_OF and depth == 1 and key is not None:
+                    found[key], key = {} if token.value == "{" else [], None
+                depth += _DEPTH.get(token.value, 0)
+            elif token.kind is Kind.KEY and depth == 1:
+                key = token.value
+            elif depth == 1 and key is not None:
+                found[key], key = token.value, None
+            if len(found) >= _MAX_OUTLINE or (depth == 1 and not text.startswith("{")):
+                break
+    except UnreadableText as broken:
+        if depth == 1 and key is not None:
+            rest = text[broken.position :].lstrip()
+            found[key] = rest[1:] if rest[:1] in {'"', "'"} else None
+    return found
 
 
 def _token(kind: str, piece: str, start: int, end: int, *, is_key: bool) -> Token:
