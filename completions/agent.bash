@@ -8,7 +8,7 @@ _agentcli_complete() {
     if ((skip)); then skip=0; continue; fi
     case "$word" in
       --) COMPREPLY=($(compgen -f -- "$current")); return ;;
-      --add-dir|--allow-tool|--append-system-prompt|--cd|--debug|--deny-tool|--effort|--format|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--sandbox|--session|--system-prompt|--timeout|--tools|-C|-m|-o) skip=1 ;;
+      --add-dir|--allow-tool|--append-system-prompt|--cd|--debug|--deny-tool|--effort|--fallback-model|--format|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--sandbox|--session|--system-prompt|--timeout|--tools|-C|-m|-o) skip=1 ;;
       -*) ;;
       *)
         case "${where:+$where/}$word" in
@@ -39,6 +39,7 @@ _agentcli_complete() {
   done
   case "$where $previous" in
     ' -m'|' --model') COMPREPLY=(); return ;;
+    ' --fallback-model') COMPREPLY=(); return ;;
     ' --session') COMPREPLY=(); return ;;
     ' -C'|' --cd') COMPREPLY=($(compgen -d -- "$current")); return ;;
     ' --add-dir') COMPREPLY=($(compgen -d -- "$current")); return ;;
@@ -53,6 +54,7 @@ _agentcli_complete() {
     ' --sandbox') COMPREPLY=($(compgen -W "off" -- "$current")); return ;;
     ' --debug') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'run -m'|'run --model') COMPREPLY=(); return ;;
+    'run --fallback-model') COMPREPLY=(); return ;;
     'run --session') COMPREPLY=(); return ;;
     'run -C'|'run --cd') COMPREPLY=($(compgen -d -- "$current")); return ;;
     'run --add-dir') COMPREPLY=($(compgen -d -- "$current")); return ;;
@@ -73,6 +75,7 @@ _agentcli_complete() {
     'run --max-budget-usd') COMPREPLY=(); return ;;
     'run --timeout') COMPREPLY=(); return ;;
     'resume -m'|'resume --model') COMPREPLY=(); return ;;
+    'resume --fallback-model') COMPREPLY=(); return ;;
     'resume --session') COMPREPLY=(); return ;;
     'resume -C'|'resume --cd') COMPREPLY=($(compgen -d -- "$current")); return ;;
     'resume --add-dir') COMPREPLY=($(compgen -d -- "$current")); return ;;
@@ -103,13 +106,13 @@ _agentcli_complete() {
   esac
   case "$where" in
     '')
-      options='-m --model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
+      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
       commands='run resume sessions models config doctor completions' ;;
     'run')
-      options='-m --model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --include-partial-messages --json-schema --output-schema --max-turns --max-budget-usd --timeout --quiet --help -h'
+      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --include-partial-messages --json-schema --output-schema --max-turns --max-budget-usd --timeout --quiet --help -h'
       commands='' ;;
     'resume')
-      options='-m --model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
+      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
       commands='' ;;
     'sessions')
       options='--help -h'
@@ -145,7 +148,7 @@ _agentcli_complete() {
       options='--help -h'
       commands='' ;;
     'models')
-      options='--format --help -h'
+      options='--format --offline --help -h'
       commands='' ;;
     'config')
       options='--help -h'

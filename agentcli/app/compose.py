@@ -1,5 +1,7 @@
 """The only place that names concrete classes: settings and options become a session.
 
+Models and their providers are chosen in ``models``, its other half.
+
 Nothing here is imported that the first request does not need (the import budget of DESIGN):
 tools come as data, the chosen provider by name.
 """
@@ -11,20 +13,20 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+from agentcli.app.models import SessionModels, fallbacks, model_info
 from agentcli.app.queue import DurableQueue
 from agentcli.app.session import Session, Surroundings
 from agentcli.config.redaction import Redactor
 from agentcli.config.settings import Settings
 from agentcli.domain.cost import cost_usd
-from agentcli.domain.errors import ConfigError, SessionNotFound, StoreError
+from agentcli.domain.errors import SessionNotFound, StoreError
 from agentcli.domain.history import History
 from agentcli.domain.messages import AssistantMessage, ToolResult
-from agentcli.domain.ports import Approver, Effort, ModelInfo, Provider
+from agentcli.domain.ports import Approver, Effort, ModelInfo
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import Asker, Workspace
@@ -34,14 +36,10 @@ from agentcli.engine.conversation import Conversation
 from agentcli.engine.project_docs import find_docs, project_root
 from agentcli.engine.system_prompt import PromptParts, build_system_prompt
 from agentcli.engine.tool_calls import Toolkit
-from agentcli.providers import _models, _registry
 from agentcli.store.files import SessionFiles
 from agentcli.store.recovery import recover
 from agentcli.store.sqlite import SqliteStore
 from agentcli.tools._registry import Registry
-
-if TYPE_CHECKING:
-    from agentcli.providers._local import LocalModel
 
 
 @frozen
@@ -182,9 +180,11 @@ async def _assemble(
 ) -> Session:
     store, loaded, notices = opened
     resumed = bool(loaded.messages)
-    provider, model, model_notice = await _model_for(
-        settings, options.model, loaded.info.model if resumed else ""
+    models = SessionModels(settings)
+    provider, model, model_notices = await models.first(
+        options.model, loaded.info.model if resumed else ""
     )
+    fallback_ids, fallback_notices = fallbacks(settings, model)
     if loaded.info.model != model.id:
         await store.set_model(model.id)
     toolbox = Registry.builtin(options.tools, settings.tools_off)
@@ -218,93 +218,25 @@ async def _assemble(
         max_steps=settings.max_steps if options.max_steps is None else options.max_steps,
         max_budget_usd=options.max_budget_usd,
         turns=loaded.info.turns,
+        fallbacks=fallback_ids,
+        choose=models.choose,
     )
     around = Surroundings(
-        choose=lambda wanted: choose_model(settings, wanted),
+        choose=models.choose,
         after_turn=_catalogue_update(files, store, options),
         on_close=_closers(store, options, loaded.info.id),
         queue=await DurableQueue.load(store),
         resumed=loaded if resumed else None,
-        notices=(*notices, *model_notice, *_budget_notice(options.max_budget_usd, model)),
+        notices=(
+            *notices,
+            *model_notices,
+            *fallback_notices,
+            *_budget_notice(options.max_budget_usd, model),
+        ),
     )
-    return Session(replace(loaded.info, model=model.id), store, conversation, around)
-
-
-# --- models --------------------------------------------------------------------------------
-
-
-def choose_model(settings: Settings, name: str) -> tuple[Provider, ModelInfo]:
-    """The provider and the model meant by ``provider/model`` or a bare name (``ConfigError``)."""
-    provider_name, model_name = _models.resolve(name, settings.providers)
-    config = _registry.provider_config(provider_name, settings.env, settings.providers)
-    model = model_info(settings, provider_name, model_name)
-    return _registry.create(config), model
-
-
-def default_model(settings: Settings) -> str:
-    """The configured model, else a provider's with a key, else a local server's, else ``offline``.
-
-    CLI-10. May wait for a server of this machine: not for an event loop.
-    """
-    name = _first_choice(settings)
-    found = None if name else _local_model(settings)
-    return name or (found.model if found else _registry.OFFLINE_MODEL)
-
-
-def _first_choice(settings: Settings) -> str:
-    """The configured model, else the first provider's with a key; empty where there is neither."""
-    if settings.model:
-        return settings.model
-    name = _registry.default_model(settings.env, settings.providers)
-    return "" if name == _registry.OFFLINE_MODEL else name
-
-
-def _local_model(settings: Settings) -> LocalModel | None:
-    from agentcli.providers._local import find_local_model
-
-    return find_local_model(settings.env, settings.providers)
-
-
-def model_info(settings: Settings, provider: str, name: str) -> ModelInfo:
-    """What is known of a model; the user's own figures win."""
-    info = _models.model_info(provider, name)
-    overrides: Mapping[str, Any] = settings.models.get(info.id, {})
-    return replace(info, **overrides) if overrides else info
-
-
-async def _model_for(
-    settings: Settings, wanted: str | None, earlier: str
-) -> tuple[Provider, ModelInfo, tuple[str, ...]]:
-    """The model to start with; a resumed session falls back when its own cannot be used.
-
-    ``earlier`` is the resumed session's. The offline assistant is nobody's choice: it gives way
-    to a real model as soon as there is one.
-    """
-    if wanted is not None:
-        return (*choose_model(settings, wanted), ())
-    if earlier not in {"", _registry.OFFLINE_MODEL}:
-        try:
-            return (*choose_model(settings, earlier), ())
-        except ConfigError as error:
-            provider, model, _ = await _default_model_for(settings)
-            return provider, model, (f"{error.message}: {model.id} answers instead",)
-    return await _default_model_for(settings)
-
-
-async def _default_model_for(settings: Settings) -> tuple[Provider, ModelInfo, tuple[str, ...]]:
-    if name := _first_choice(settings):
-        return (*choose_model(settings, name), ())
-    found = await asyncio.to_thread(_local_model, settings)
-    if found is None:
-        return (*choose_model(settings, _registry.OFFLINE_MODEL), (_OFFLINE_NOTICE,))
-    notice = f"no key is set: {found.model} at {found.host} answers"
-    return (*choose_model(settings, found.model), (notice,))
-
-
-_OFFLINE_NOTICE = (
-    "no key is set and no model server answers on this machine: the offline assistant answers,"
-    " which is not a language model - set ANTHROPIC_API_KEY or OPENAI_API_KEY, or start Ollama"
-)
+    session = Session(replace(loaded.info, model=model.id), store, conversation, around)
+    models.listener = session.learn_model
+    return session
 
 
 # --- the rest of the room ------------------------------------------------------------------

@@ -23,6 +23,7 @@ from agentcli.domain.events import (
     Done,
     Failed,
     Interrupt,
+    Notice,
     Op,
     Prompt,
     QueueChanged,
@@ -269,6 +270,13 @@ class Session:
         await old.aclose()
         await self._file.set_model(model.id)
         return model
+
+    def learn_model(self, model: ModelInfo, warning: str) -> None:
+        """Take over what a server says of its model by now; later requests go by it (CTX-3)."""
+        if model.id == self._conversation.model.id:
+            self._conversation.model = model
+        if warning:
+            self._emit(Notice(warning.removeprefix("warning: ")))
 
     def set_mode(self, mode: PermissionMode) -> None:
         """What runs without asking from the next judgement on (SEC-3)."""

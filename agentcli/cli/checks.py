@@ -106,7 +106,7 @@ def check_keys(settings: Settings) -> list[Finding]:
 
 def check_endpoint(settings: Settings, env: Mapping[str, str]) -> list[Finding]:
     """Whether the provider in use can be reached; no request is made."""
-    from agentcli.app.compose import default_model
+    from agentcli.app.models import default_model
     from agentcli.providers._models import resolve
     from agentcli.providers._registry import provider_config
 

@@ -1,9 +1,10 @@
-"""``agent models``: what is known of each model, and which can be used now (CTX-3)."""
+"""``agent models``: what is known of each model, who offers it, what can be used now (CTX-3)."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -26,6 +27,16 @@ class ModelsOptions(FormatOption):
     text: Annotated[
         str | None, typer.Argument(metavar="TEXT", help="Only models whose name holds TEXT.")
     ] = None
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Ask no server; show only what is known without.")
+    ] = False
+
+
+class _Row(NamedTuple):
+    """A model, and whether its server lists it; ``None`` when nobody was asked or answered."""
+
+    info: ModelInfo
+    is_listed: bool | None
 
 
 def models(options: ModelsOptions) -> int:
@@ -36,46 +47,54 @@ def models(options: ModelsOptions) -> int:
         write_error_line(f"warning: {warning}")
     default = _default(settings)
     wanted = (options.text or "").lower()
-    infos = [info for info in _infos(settings, default) if wanted in info.id.lower()]
+    offered = {} if options.offline else _offered(settings, default)
+    rows = [row for row in _rows(settings, default, offered) if wanted in row.info.id.lower()]
     if as_json:
-        print_json(
-            [
-                {
-                    "id": info.id,
-                    "context_tokens": info.context_tokens,
-                    "max_output_tokens": info.max_output_tokens,
-                    "input_price": info.input_price,
-                    "output_price": info.output_price,
-                    "cache_read_price": info.cache_read_price,
-                    "cache_write_price": info.cache_write_price,
-                    "supports_images": info.supports_images,
-                    "supports_thinking": info.supports_thinking,
-                    "ready": is_ready(settings, info.provider),
-                    "default": info.id == default,
-                }
-                for info in infos
-            ]
-        )
+        print_json([_as_json(row, settings, default) for row in rows])
         return 0
-    rows = [
+    lines = [
         (
-            "*" if info.id == default else "",
-            info.id,
-            _tokens(info.context_tokens),
-            _tokens(info.max_output_tokens),
-            _price(info.input_price),
-            _price(info.output_price),
-            "yes" if is_ready(settings, info.provider) else "no key",
+            "*" if row.info.id == default else "",
+            row.info.id,
+            _tokens(row.info.context_tokens),
+            _tokens(row.info.max_output_tokens),
+            _price(row.info.input_price),
+            _price(row.info.output_price),
+            _readiness(row, settings),
         )
-        for info in infos
+        for row in rows
     ]
-    print_table(("", "MODEL", "WINDOW", "OUTPUT", "$/M IN", "$/M OUT", "READY"), rows)
+    print_table(("", "MODEL", "WINDOW", "OUTPUT", "$/M IN", "$/M OUT", "READY"), lines)
     write_error_line("* the default; any PROVIDER/MODEL that a provider offers can be used")
     return 0
 
 
+def _as_json(row: _Row, settings: Settings, default: str) -> dict[str, Any]:
+    info = row.info
+    return {
+        "id": info.id,
+        "context_tokens": info.context_tokens,
+        "max_output_tokens": info.max_output_tokens,
+        "input_price": info.input_price,
+        "output_price": info.output_price,
+        "cache_read_price": info.cache_read_price,
+        "cache_write_price": info.cache_write_price,
+        "supports_images": info.supports_images,
+        "supports_thinking": info.supports_thinking,
+        "ready": is_ready(settings, info.provider),
+        "listed": row.is_listed,
+        "default": info.id == default,
+    }
+
+
+def _readiness(row: _Row, settings: Settings) -> str:
+    if not is_ready(settings, row.info.provider):
+        return "no key"
+    return "not listed" if row.is_listed is False else "yes"
+
+
 def _default(settings: Settings) -> str:
-    from agentcli.app.compose import default_model
+    from agentcli.app.models import default_model
     from agentcli.providers._models import resolve
 
     name = default_model(settings)
@@ -86,14 +105,55 @@ def _default(settings: Settings) -> str:
         return ""
 
 
-def _infos(settings: Settings, default: str) -> list[ModelInfo]:
-    from agentcli.app.compose import model_info
-    from agentcli.providers._models import known_models
+def _offered(settings: Settings, default: str) -> dict[str, tuple[dict[str, Any], ...]]:
+    """What each provider's server lists; one line on stderr for each that failed."""
+    from agentcli.cli.errors import one_line
+    from agentcli.providers._listing import list_models
 
-    names = [info.id for info in known_models()]
+    lists = list_models(settings.env, settings.providers, named=[default.partition("/")[0]])
+    for warning in lists.warnings:
+        write_error_line(one_line(warning))
+    return lists.models
+
+
+def _rows(
+    settings: Settings, default: str, offered: dict[str, tuple[dict[str, Any], ...]]
+) -> list[_Row]:
+    """The table's models, then those of the settings, then what else the servers list."""
+    from agentcli.app.models import model_info
+    from agentcli.providers._models import is_same_model, known_models
+
     extra = [name for name in (*settings.models, *settings.fallback_models, default) if "/" in name]
-    ids = dict.fromkeys((*names, *extra))
-    return [model_info(settings, *name.split("/", 1)) for name in ids]
+    figures = {
+        f"{provider}/{entry['name']}": entry
+        for provider, entries in offered.items()
+        for entry in entries
+    }
+    ids = dict.fromkeys((*(info.id for info in known_models()), *extra, *figures))
+    rows = []
+    for each in ids:
+        provider, name = each.split("/", 1)
+        info = model_info(settings, provider, name)
+        told = figures.get(each)
+        if told is not None:
+            info = _with_figures(settings, info, told)
+        is_listed = None
+        if provider in offered:
+            is_listed = told is not None or any(
+                is_same_model(provider, name, entry["name"]) for entry in offered[provider]
+            )
+        rows.append(_Row(info, is_listed))
+    return rows
+
+
+def _with_figures(settings: Settings, info: ModelInfo, told: dict[str, Any]) -> ModelInfo:
+    """``info`` with what its server says, where neither the person nor the table knows it."""
+    from agentcli.providers._models import is_in_table
+
+    if is_in_table(info.provider, info.name):
+        return info
+    own = settings.models.get(info.id, {})
+    return replace(info, **{key: value for key, value in told.items() if key not in own})
 
 
 def is_ready(settings: Settings, provider: str) -> bool:
@@ -120,7 +180,11 @@ def _price(price: float | None) -> str:
 APP = new_app("")
 add_command(
     APP,
-    Spec("models", "List the models: window, output limit, prices, and whether a key is there."),
+    Spec(
+        "models",
+        "List the models: window, output limit, prices, and whether a key is there.\n\nThe servers"
+        " of all providers with a key, and those of this machine, are asked for their lists.",
+    ),
     ModelsOptions,
     models,
 )

@@ -37,6 +37,14 @@ class SharedOptions(OptionSet):
     model: Annotated[
         str | None, typer.Option("-m", "--model", metavar="PROVIDER/MODEL", help="Model to use.")
     ] = None
+    fallback_model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fallback-model",
+            metavar="PROVIDER/MODEL",
+            help="Model to go on with when the first stays overloaded; repeatable.",
+        ),
+    ] = None
     continue_: Annotated[
         bool,
         typer.Option("-c", "--continue", help="Go on with the newest session of this directory."),
@@ -158,6 +166,13 @@ class SharedOptions(OptionSet):
             raise UsageError(
                 f"--sandbox {self.sandbox} is not supported in this version", "only off is"
             )
+
+    def fallback_models(self) -> list[str] | None:
+        """The models to fall back on, in order; ``None`` when not given."""
+        if self.fallback_model is None:
+            return None
+        names = [name.strip() for text in self.fallback_model for name in text.split(",")]
+        return [name for name in names if name]
 
     def mode(self) -> "PermissionMode | None":
         """The permission mode asked for, or ``None``."""

@@ -31,6 +31,7 @@ def prepare_settings(options: SharedOptions, *, quiet: bool = False) -> Settings
     max_turns = options.max_turns if isinstance(options, RunOptions) else None
     flags = {
         "model": options.model,
+        "fallback_models": options.fallback_models(),
         "effort": options.effort,
         "permission_mode": str(mode) if (mode := options.mode()) else None,
         "max_steps": number("--max-turns", max_turns, int),

@@ -30,7 +30,7 @@ class Kind(StrEnum):
     URL = "an http:// or https:// address"
 
 
-WITHOUT_EFFECT = frozenset({"fallback_models", "theme", "notifications", "editing_mode"})
+WITHOUT_EFFECT = frozenset({"theme", "notifications", "editing_mode"})
 """Keys that are checked and kept, and that nothing in this version acts on."""
 
 
@@ -110,7 +110,9 @@ def _shown(value: object) -> str:
 
 KEYS: Mapping[str, Key] = {
     "model": Key(Kind.TEXT, "The model to use, as provider/model"),
-    "fallback_models": Key(Kind.LIST, "Models to try when the first one is overloaded", ()),
+    "fallback_models": Key(
+        Kind.LIST, "Models to go on with when the first one stays overloaded", ()
+    ),
     "effort": Key(
         Kind.TEXT, "How hard the model should think", choices=tuple(str(e) for e in Effort)
     ),

@@ -100,7 +100,7 @@ class HttpClient:
         except httpx.UnsupportedProtocol:
             raise _bad_address(endpoint) from None
         except httpx.TransportError as error:
-            raise _transport_error(endpoint, error, streaming=response is not None) from error
+            raise transport_error(endpoint, error, streaming=response is not None) from error
         except (httpx.DecodingError, httpx.StreamError) as error:
             raise _network_error(
                 endpoint, "sent a reply that cannot be decoded", "try again"
@@ -280,7 +280,7 @@ def _network_error(
     )
 
 
-def _transport_error(
+def transport_error(
     endpoint: Endpoint, error: httpx.TransportError, *, streaming: bool
 ) -> ProviderError:
     import httpx

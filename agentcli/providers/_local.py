@@ -1,26 +1,24 @@
 """Which model servers answer on this machine: the default for a person without a key (CLI-10).
 
 Law: only addresses of this machine, and those that the person's own configuration or environment
-names, are asked; every wait is bounded; whatever does not answer like a model server is none.
+names, are asked; all at once and within 200 ms; whatever does not answer like a model server is
+none.
 """
 
 from __future__ import annotations
 
-import json
 import socket
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from agentcli.domain.errors import ConfigError
+from agentcli.domain.errors import AgentError, ConfigError
 from agentcli.domain.settings import ProviderConfig
 from agentcli.providers._registry import BUILT_IN, provider_config
 
-CONNECT_S = 0.3
-ANSWER_S = 1.0
-_MAX_BYTES = 1_000_000
-_OK = 200
-_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+WITHIN_S = 0.2
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class LocalModel(NamedTuple):
@@ -33,16 +31,28 @@ class LocalModel(NamedTuple):
 def find_local_model(
     env: Mapping[str, str], custom: Mapping[str, ProviderConfig]
 ) -> LocalModel | None:
-    """The first server that answers and has a model. Blocks for about a second at most each."""
-    for name, url in _candidates(env, custom):
-        for model in _models_at(name, url):
-            return LocalModel(f"{name}/{model}", url.netloc)
+    """The first server, in the order of preference, that answers and has a model. Blocks."""
+    from agentcli.providers._ask import ask_all
+    from agentcli.providers._http import load_httpx
+
+    configs = {config.name: config for config in _candidates(env, custom)}
+    started_at = time.monotonic()
+    doors = ask_all({name: _door(config) for name, config in configs.items()}, WITHIN_S).found
+    left_s = WITHIN_S - (time.monotonic() - started_at)
+    open_doors = [config for name, config in configs.items() if doors.get(name)]
+    if not open_doors:
+        return None
+    load_httpx()  # not part of the wait: the conversation needs it as well
+    answers = ask_all({c.name: _first_model(c, left_s) for c in open_doors}, left_s).found
+    for config in open_doors:
+        if model := answers.get(config.name):
+            return LocalModel(f"{config.name}/{model}", urlsplit(config.base_url).netloc)
     return None
 
 
 def _candidates(
     env: Mapping[str, str], custom: Mapping[str, ProviderConfig]
-) -> Iterator[tuple[str, SplitResult]]:
+) -> Iterator[ProviderConfig]:
     """What the person has set up, then what servers of this kind do by default."""
     for name in dict.fromkeys((*custom, *BUILT_IN)):
         try:
@@ -52,40 +62,41 @@ def _candidates(
         url = urlsplit(config.base_url)
         row = BUILT_IN.get(name)
         named = name in custom or bool(row and env.get(row.base_env))
-        may_ask = url.hostname in _LOOPBACK or (named and bool(row and row.is_local))
+        may_ask = url.hostname in LOOPBACK or (named and bool(row and row.is_local))
         if config.kind == "openai" and url.scheme == "http" and not config.needs_key and may_ask:
-            yield name, url
+            yield config
 
 
-def _models_at(name: str, url: SplitResult) -> Iterator[str]:
-    """The names of the models at ``url``; ``name`` ollama is asked in its own words too."""
-    try:
-        socket.create_connection((url.hostname or "", url.port or 80), CONNECT_S).close()
-    except (OSError, ValueError):
-        return
-    yield from _named(_json_at(url, f"{url.path}/models"), "data", "id")
-    if name == "ollama":
-        yield from _named(_json_at(url, "/api/tags"), "models", "name")
+def _door(config: ProviderConfig) -> Callable[[], bool]:
+    """Whether anybody listens: a refusal comes at once, and most ports refuse."""
+    url: SplitResult = urlsplit(config.base_url)
+
+    def is_open() -> bool:
+        try:
+            socket.create_connection((url.hostname or "", url.port or 80), WITHIN_S).close()
+        except (OSError, ValueError):
+            return False
+        return True
+
+    return is_open
 
 
-def _named(value: Any, key: str, field: str) -> Iterator[str]:
-    rows = value.get(key) if isinstance(value, dict) else None
-    for row in rows if isinstance(rows, list) else ():
-        name = row.get(field) if isinstance(row, dict) else None
-        if isinstance(name, str) and name.isprintable() and name.strip():
-            yield name
+def _first_model(config: ProviderConfig, within_s: float) -> Callable[[], str]:
+    from agentcli.providers._ask import Asker
+    from agentcli.providers._lists import chat_models, ollama_models
 
+    # Ollama is asked in its own words where it does not know the others'
+    ways = (chat_models, ollama_models) if config.name == "ollama" else (chat_models,)
 
-def _json_at(url: SplitResult, path: str) -> Any:
-    """The JSON value that a GET of ``path`` gives, or ``None``. Goes through no proxy."""
-    from http.client import HTTPConnection, HTTPException
+    def first() -> str:
+        ask = Asker(config, within_s, is_direct=True)
+        for way in ways:
+            try:
+                names = [str(figures["name"]) for figures in way(ask)]
+            except AgentError:
+                continue
+            if names:
+                return next((name for name in names if "embed" not in name.lower()), names[0])
+        return ""
 
-    connection = HTTPConnection(url.hostname or "", url.port or 80, timeout=ANSWER_S)
-    try:
-        connection.request("GET", path, headers={"accept": "application/json"})
-        answer = connection.getresponse()
-        return json.loads(answer.read(_MAX_BYTES)) if answer.status == _OK else None
-    except (OSError, HTTPException, ValueError, RecursionError):
-        return None
-    finally:
-        connection.close()
+    return first

@@ -71,6 +71,19 @@ def model_info(provider: str, name: str) -> ModelInfo:
     return ModelInfo(provider, name)
 
 
+def is_in_table(provider: str, name: str) -> bool:
+    """Whether the table itself has ``provider/name``, under this name or a snapshot's."""
+    return _find(provider, name) is not None
+
+
+def is_same_model(provider: str, name: str, listed: str) -> bool:
+    """Whether a server's ``listed`` is ``name`` or a dated snapshot of it, or ``:latest``."""
+    if listed == name:
+        return True
+    dashed = _DOT_VERSION.sub("-", listed) if provider == "anthropic" else listed
+    return dashed.startswith(name) and bool(_SNAPSHOT.match(dashed[len(name) :]))
+
+
 def _find(provider: str, name: str) -> ModelInfo | None:
     models = _table().get(_SAME_MODELS.get(provider, provider), {})
     if name in models:

@@ -1,0 +1,233 @@
+"""Which model answers: the half of ``compose`` that knows providers.
+
+Law: a name becomes a provider here and nowhere else; the person's own figures of a model win
+over what a server says, and that wins over a guess; nothing here makes a start wait longer than
+a moment, and only servers of the person's own are asked anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agentcli.config.settings import Settings
+from agentcli.domain.cancel import CancelToken
+from agentcli.domain.errors import ConfigError
+from agentcli.domain.ports import ModelInfo, ModelRequest, Provider
+from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.stream import StreamEnd, StreamEvent
+from agentcli.providers import _models, _registry
+
+if TYPE_CHECKING:
+    from agentcli.providers._local import LocalModel
+    from agentcli.providers._windows import Window
+
+Listener = Callable[[ModelInfo, str], None]
+"""Told what a server says of its model by now, and a warning for the person or nothing."""
+
+
+class Chosen(NamedTuple):
+    """Who answers, and lines for the person about it."""
+
+    provider: Provider
+    model: ModelInfo
+    notices: tuple[str, ...] = ()
+
+
+# --- by name -------------------------------------------------------------------------------
+
+
+def choose_model(settings: Settings, name: str) -> tuple[Provider, ModelInfo]:
+    """The provider and the model meant by ``provider/model`` or a bare name (``ConfigError``)."""
+    config, model = _placed(settings, name)
+    return _registry.create(config), model
+
+
+def _placed(settings: Settings, name: str) -> tuple[ProviderConfig, ModelInfo]:
+    provider_name, model_name = _models.resolve(name, settings.providers)
+    config = _registry.provider_config(provider_name, settings.env, settings.providers)
+    return config, model_info(settings, provider_name, model_name)
+
+
+def model_info(settings: Settings, provider: str, name: str) -> ModelInfo:
+    """What is known of a model; the user's own figures win."""
+    info = _models.model_info(provider, name)
+    overrides: Mapping[str, Any] = settings.models.get(info.id, {})
+    return replace(info, **overrides) if overrides else info
+
+
+def default_model(settings: Settings) -> str:
+    """The configured model, else a provider's with a key, else a local server's, else ``offline``.
+
+    CLI-10. May wait for a server of this machine: not for an event loop.
+    """
+    name = _first_choice(settings)
+    found = None if name else _local_model(settings)
+    return name or (found.model if found else _registry.OFFLINE_MODEL)
+
+
+def fallbacks(settings: Settings, present: ModelInfo) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The models to try when ``present`` stays overloaded, and warnings about them.
+
+    Raises ``ConfigError`` for a name that means nothing: better now than when it is needed.
+    """
+    source = settings.sources.get("fallback_models", "")
+    where = "--fallback-model" if source == "command line" else "fallback_models"
+    ids: dict[str, None] = {}
+    warnings = []
+    for name in settings.fallback_models:
+        try:
+            config, model = _placed(settings, name)
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {error.message}", error.advice) from error
+        if model.id == present.id or model.id in ids:
+            continue
+        ids[model.id] = None
+        if config.needs_key and not config.api_key:
+            missing = f"{config.key_env} is not set" if config.key_env else "it has no key"
+            warnings.append(f"warning: the fallback model {model.id} cannot be used: {missing}")
+    return tuple(ids), tuple(warnings)
+
+
+def _first_choice(settings: Settings) -> str:
+    """The configured model, else the first provider's with a key; empty where there is neither."""
+    if settings.model:
+        return settings.model
+    name = _registry.default_model(settings.env, settings.providers)
+    return "" if name == _registry.OFFLINE_MODEL else name
+
+
+def _local_model(settings: Settings) -> LocalModel | None:
+    from agentcli.providers._local import find_local_model
+
+    return find_local_model(settings.env, settings.providers)
+
+
+# --- for a session -------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class SessionModels:
+    """The models of one session. ``listener`` is told when a server's window becomes known."""
+
+    settings: Settings
+    listener: Listener | None = None
+
+    def choose(self, name: str) -> tuple[Provider, ModelInfo]:
+        """As ``choose_model``; a model of the person's own server learns its window by itself."""
+        config, model = _placed(self.settings, name)
+        provider = _registry.create(config)
+        if self._is_to_be_asked(config, model):
+            return _Measured(provider, config, self._learnt), model
+        return provider, model
+
+    async def first(self, wanted: str | None, earlier: str) -> Chosen:
+        """The model to start with; a resumed session falls back when its own cannot be used.
+
+        ``earlier`` is the resumed session's. The offline assistant is nobody's choice: it gives
+        way to a real model as soon as there is one.
+        """
+        provider, model, notices = await self._first(wanted, earlier)
+        if isinstance(provider, _Measured):
+            model, warning = await provider.measured(model)
+            notices = (*notices, warning) if warning else notices
+        return Chosen(provider, model, notices)
+
+    async def _first(self, wanted: str | None, earlier: str) -> Chosen:
+        if wanted is not None:
+            return Chosen(*self.choose(wanted))
+        if earlier not in {"", _registry.OFFLINE_MODEL}:
+            try:
+                return Chosen(*self.choose(earlier))
+            except ConfigError as error:
+                provider, model, _ = await self._default()
+                return Chosen(provider, model, (f"{error.message}: {model.id} answers instead",))
+        return await self._default()
+
+    async def _default(self) -> Chosen:
+        if name := _first_choice(self.settings):
+            return Chosen(*self.choose(name))
+        found = await asyncio.to_thread(_local_model, self.settings)
+        if found is None:
+            return Chosen(*self.choose(_registry.OFFLINE_MODEL), (_OFFLINE_NOTICE,))
+        notice = f"no key is set: {found.model} at {found.host} answers"
+        return Chosen(*self.choose(found.model), (notice,))
+
+    def _is_to_be_asked(self, config: ProviderConfig, model: ModelInfo) -> bool:
+        row = _registry.BUILT_IN.get(config.name)
+        is_local = row is not None and row.is_local
+        if not (is_local or (config.kind == "openai" and config.base_url.startswith("http:"))):
+            return False  # without importing anything
+        from agentcli.providers._windows import asks_about
+
+        is_set = "context_tokens" in self.settings.models.get(model.id, {})
+        return not is_set and asks_about(config, model.name)
+
+    def _learnt(self, model: ModelInfo, warning: str) -> None:
+        if self.listener is not None:
+            self.listener(model, warning)
+
+
+class _Measured:
+    """A provider on the person's own server whose model's real window is found out (CTX-3).
+
+    It is asked for before the first request, and once more after the first reply when it was not
+    certain: a model that was not loaded has no window yet. The text of the reply is out by then.
+    """
+
+    def __init__(self, inner: Provider, config: ProviderConfig, learnt: Listener) -> None:
+        self._inner = inner
+        self._config = config
+        self._learnt = learnt
+        self._warned = ""
+        self._is_settled = False
+
+    @property
+    def name(self) -> str:
+        """The part before the slash in ``provider/model``."""
+        return self._inner.name
+
+    def stream(self, request: ModelRequest, cancel: CancelToken) -> AsyncIterator[StreamEvent]:
+        """The reply of the provider itself."""
+        events = self._inner.stream(request, cancel)
+        return events if self._is_settled else self._watched(events, request.model)
+
+    async def aclose(self) -> None:
+        """Release connections."""
+        await self._inner.aclose()
+
+    async def measured(self, model: ModelInfo, *, is_loaded: bool = False) -> tuple[ModelInfo, str]:
+        """``model`` with its real window where the server tells it, and a new warning or none."""
+        from agentcli.providers._windows import find_window, small_window_warning, with_window
+
+        window: Window | None = await asyncio.to_thread(
+            find_window, self._config, model.name, is_loaded=is_loaded
+        )
+        self._is_settled = is_loaded or bool(window and window.is_certain)
+        if window is None:
+            return model, ""
+        known = with_window(model, window)
+        warning = small_window_warning(known, window)
+        is_new = warning != self._warned
+        self._warned = warning
+        return known, warning if is_new else ""
+
+    async def _watched(
+        self, events: AsyncIterator[StreamEvent], model: ModelInfo
+    ) -> AsyncGenerator[StreamEvent, None]:
+        async with aclosing(events) as stream:  # type: ignore[type-var]  # providers' are generators
+            async for event in stream:
+                if isinstance(event, StreamEnd) and not self._is_settled:
+                    known, warning = await self.measured(model, is_loaded=True)
+                    if known != model or warning:
+                        self._learnt(known, warning)
+                yield event
+
+
+_OFFLINE_NOTICE = (
+    "no key is set and no model server answers on this machine: the offline assistant answers,"
+    " which is not a language model - set ANTHROPIC_API_KEY or OPENAI_API_KEY, or start Ollama"
+)
