@@ -76,7 +76,7 @@ _BILLING = (
 # Codes of a reply that failed by what was asked: no use in asking again.
 _CLIENT_FAULT = r"(?:invalid|image|unsupported|empty)_|\w+_policy\b"
 # "Please try again in 1.898s", "... in 28ms"
-_TRY_AGAIN = r"try again in (\d+(?:\.\d+)?) ?(ms|s|m)\b"
+_TRY_AGAIN = r"(?i)try again in (\d+(?:\.\d+)?) ?(ms|s|m)\b"
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _KEY_LIKE = r"\b(?:(?:sk|pk|rk|gsk)[-_][\w*.\-]{6,}|xai-\w{20,}|AIza[\w\-]{20,}|Bearer +\S+)"
 _UNPRINTABLE = r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]+"
@@ -258,7 +258,7 @@ def event_error(endpoint: Endpoint, value: Mapping[str, Any]) -> ProviderError:
     kind = _kind(status, complaint)
     retryable = False if complaint.is_daily or complaint.needs_money else None
     asked = re.search(_TRY_AGAIN, complaint.text) if kind is ErrorKind.RATE_LIMIT else None
-    wait_s = float(asked[1]) * _SECONDS[asked[2]] if asked else complaint.retry_after_s
+    wait_s = float(asked[1]) * _SECONDS[asked[2].lower()] if asked else complaint.retry_after_s
     return _error(endpoint, kind, complaint, status, wait_s, retryable)
 
 
