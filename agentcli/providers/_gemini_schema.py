@@ -14,13 +14,14 @@ from typing import Any
 _KEPT = frozenset(
     {
         "type", "title", "description", "enum", "default", "nullable", "pattern",
-        "minItems", "maxItems", "minimum", "maximum", "minLength", "maxLength", "required",
+        "minItems", "maxItems", "minimum", "maximum", "minLength", "maxLength",
     }
 )  # fmt: skip
 _FORMATS = frozenset({"date-time", "date", "time", "int32", "int64", "float", "double"})
-_ONE_INSIDE = frozenset({"items", "additionalProperties"})
 _LIST_INSIDE = {"anyOf": "anyOf", "oneOf": "anyOf", "prefixItems": "prefixItems"}
 _MAX_DEPTH = 32
+# References to references multiply; a schema of a tool has some dozens of nodes.
+_MAX_NODES = 5_000
 
 Json = dict[str, Any]
 
@@ -39,9 +40,11 @@ class _Plain:
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
+        self._nodes = 0
 
     def node(self, schema: object, seen: tuple[str, ...], depth: int) -> Json:
-        if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+        self._nodes += 1
+        if not isinstance(schema, Mapping) or depth > _MAX_DEPTH or self._nodes > _MAX_NODES:
             return {}
         reference = schema.get("$ref")
         if isinstance(reference, str):
@@ -69,7 +72,12 @@ class _Plain:
             plain["enum"] = [value]
         elif key == "properties" and isinstance(value, Mapping):
             plain[key] = {name: self.node(item, seen, depth) for name, item in value.items()}
-        elif key in _ONE_INSIDE:
+        elif key == "required":
+            if names := [name for name in _list(value) if isinstance(name, str)]:
+                plain[key] = names
+        elif key == "items":
+            plain[key] = self.node(value, seen, depth)
+        elif key == "additionalProperties":
             plain[key] = value if isinstance(value, bool) else self.node(value, seen, depth)
         elif key in _LIST_INSIDE:
             branches = [self.node(item, seen, depth) for item in _list(value)]
