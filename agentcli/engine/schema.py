@@ -92,7 +92,7 @@ class Schema:
     def _allows_fields(self, node: Mapping[str, Any], value: dict[str, Any]) -> bool:
         return (
             _between(node, len(value), "minProperties", "maxProperties")
-            and all(name in value for name in _list(node.get("required")))
+            and all(name in value for name in _texts(node.get("required")))
             and all(self._allows(_field_schema(node, name), item) for name, item in value.items())
         )
 
@@ -152,7 +152,7 @@ class Schema:
 
     def _with_fields(self, node: Mapping[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
         """Each field coerced. A null where only absence is allowed is absence."""
-        required = _list(node.get("required"))
+        required = _texts(node.get("required"))
         known = node.get("properties")
         optional = {
             name for name in (known if isinstance(known, Mapping) else ()) if name not in required
@@ -204,7 +204,7 @@ class Schema:
 
 def _type_names(node: Mapping[str, Any]) -> tuple[str, ...]:
     names = node.get("type")
-    return (names,) if isinstance(names, str) else tuple(n for n in _list(names) if n)
+    return (names,) if isinstance(names, str) else _texts(names)
 
 
 def _implied_types(node: Mapping[str, Any]) -> tuple[str, ...]:
@@ -241,6 +241,10 @@ def _item_schema(node: Mapping[str, Any], number: int) -> Any:
 
 def _list(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else ()
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(each for each in _list(value) if isinstance(each, str))
 
 
 def _between(node: Mapping[str, Any], size: float, least: str, most: str) -> bool:
