@@ -4,13 +4,14 @@
    id, before any other message.
 2. No result without its call; call ids are unique in the whole history.
 
-``History`` keeps the law on every append; ``repair_results`` restores it, the same way after
-a cancel and after a crash. What one provider accepts of a balanced history is in ``prepare``.
+``History`` keeps the law on every append and every fold; ``repair_results`` restores it, the
+same way after a cancel and after a crash. What one provider accepts of a balanced history is in
+``prepare``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from agentcli.domain.errors import CannotContinue, HistoryViolation
@@ -30,16 +31,29 @@ CRASHED_TEXT = "Tool execution was interrupted by a crash. Please retry."
 
 
 class History:
-    """Messages, append-only. Raises ``HistoryViolation`` on an append that breaks the law."""
+    """Messages, append-only but for ``fold``; ``HistoryViolation`` for what breaks the law.
 
-    __slots__ = ("_call_ids", "_messages", "_pending")
+    ``used_ids`` are call ids of messages that were folded earlier: no new call may have them.
+    ``unlike_before`` says that what was reported of messages up to that index (tokens, cache)
+    was reported of another history: one that was not folded yet.
+    """
 
-    def __init__(self, messages: Iterable[Message] = ()) -> None:
+    __slots__ = ("_call_ids", "_messages", "_pending", "unlike_before")
+
+    def __init__(
+        self,
+        messages: Iterable[Message] = (),
+        *,
+        used_ids: Iterable[str] = (),
+        unlike_before: int = 0,
+    ) -> None:
         self._messages: list[Message] = []
         self._pending: dict[str, ToolCall] = {}
         self._call_ids: set[str] = set()
+        self.unlike_before = unlike_before
         for message in messages:
             self.append(message)
+        self._call_ids.update(used_ids)
 
     def append(self, message: Message) -> None:
         """Add a message that the law allows next."""
@@ -63,6 +77,21 @@ class History:
         self._call_ids.update(new)
         self._pending = new
 
+    def fold(self, summary: Message, folded: Collection[int]) -> None:
+        """Put ``summary`` in the place of the messages at the indices ``folded`` (CMP-3).
+
+        It comes first of all that is left. Raises ``HistoryViolation``, and changes nothing, when
+        a call would lose its result or a result its call.
+        """
+        if self._pending:
+            raise HistoryViolation(f"calls without a result: {', '.join(self._pending)}")
+        away = frozenset(folded)
+        left = [message for at, message in enumerate(self._messages) if at not in away]
+        if History(left).pending:
+            raise HistoryViolation("a fold that parts a call from its result")
+        self._messages = [summary, *left]
+        self.unlike_before = len(self._messages)
+
     @property
     def messages(self) -> tuple[Message, ...]:
         """All messages, oldest first."""
@@ -83,7 +112,7 @@ class History:
 
     @property
     def call_ids(self) -> frozenset[str]:
-        """Every call id ever used in this history."""
+        """Every call id ever used in this history, those of folded messages included."""
         return frozenset(self._call_ids)
 
     def require_continuable(self) -> None:

@@ -120,9 +120,13 @@ ResultPart = TextPart | ImagePart
 
 @frozen
 class UserMessage:
-    """What the user (or a program in the user's place) said."""
+    """What the user (or a program in the user's place) said.
+
+    ``is_summary``: nobody said it; it stands for messages that a compaction folded (CMP-3).
+    """
 
     parts: tuple[UserPart, ...]
+    is_summary: bool = False
 
     @property
     def text(self) -> str:

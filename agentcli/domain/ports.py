@@ -295,6 +295,26 @@ class SessionStore(Protocol):
         when there was no such request (COST-1).
         """
 
+    async def record_compaction(
+        self,
+        summary: UserMessage,
+        folded: Sequence[int],
+        total: int,
+        *,
+        usage: Usage,
+        model: str,
+    ) -> int:
+        """Put ``summary`` before the history and hide what it stands for (CMP-3); its seq.
+
+        ``folded`` are indices into the history as sent, which has ``total`` messages. ``usage``
+        is what the summary cost, ``model`` who wrote it (``provider/model``).
+        """
+
+    async def add_usage(
+        self, model: str, usage: Usage, cost_usd: float | None, *, kind: str
+    ) -> None:
+        """Tokens spent outside of a recorded step, for example ``kind="compaction"``."""
+
     async def tool_runs(self) -> Mapping[str, ToolRun]:
         """The rows of calls that have no result message, by call id."""
 

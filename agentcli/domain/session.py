@@ -52,11 +52,16 @@ class SessionInfo:
 
 @frozen
 class StoredMessage:
-    """A message with its place and time."""
+    """A message with its place and time.
+
+    ``hidden_by`` is the seq of the summary that stands for it; a summary that was taken back is
+    hidden by itself (CMP-3).
+    """
 
     seq: int
     created_at: float
     message: Message
+    hidden_by: int | None = None
 
 
 @frozen

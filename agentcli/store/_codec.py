@@ -53,7 +53,7 @@ def encode(message: Message, put_blob: PutBlob) -> tuple[str, str]:
     parts = [_encode_part(part, put_blob) for part in message.parts]
     body: dict[str, Any] = {"v": BODY_VERSION, "parts": parts}
     if isinstance(message, UserMessage):
-        return "user", to_json(body)
+        return "summary" if message.is_summary else "user", to_json(body)
     if isinstance(message, ToolResult):
         body |= {"call_id": message.call_id, "name": message.name, "status": message.status.value}
         return "tool", to_json(body)
@@ -120,8 +120,8 @@ def _check_version(version: int) -> None:
 
 
 def _build(role: str, parts: Sequence[Part], data: dict[str, Any]) -> Message:
-    if role == "user":
-        return UserMessage(_only(parts, (TextPart, ImagePart)))
+    if role in {"user", "summary"}:
+        return UserMessage(_only(parts, (TextPart, ImagePart)), role == "summary")
     if role == "tool":
         return ToolResult(
             _text(data, "call_id"),

@@ -45,7 +45,13 @@ def _give_notes_their_table(db: sqlite3.Connection) -> Mapping[str, int]:
     return {"message": -len(partials), "note": len(partials)}
 
 
-STEPS: Mapping[int, Step] = {1: _give_notes_their_table}
+def _give_summaries_a_place(db: sqlite3.Connection) -> Mapping[str, int]:
+    """2 to 3: a summary is sent before messages that are older than it."""
+    db.execute("ALTER TABLE message ADD COLUMN place INTEGER")
+    return {}
+
+
+STEPS: Mapping[int, Step] = {1: _give_notes_their_table, 2: _give_summaries_a_place}
 
 
 def migrate(db: sqlite3.Connection) -> None:

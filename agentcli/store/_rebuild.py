@@ -39,12 +39,16 @@ _FINAL = {RunStatus.FINISHED, RunStatus.CANCELLED, RunStatus.INTERRUPTED}
 
 @dataclass(slots=True)
 class Kept:
-    """A message that goes into the new file; ``old_seq`` is ``None`` for an added result."""
+    """A message that goes into the new file; ``old_seq`` is ``None`` for an added result.
+
+    ``hidden_by`` and ``place`` count as the old file did.
+    """
 
     message: Message
     created_at: float
     old_seq: int | None = None
     hidden_by: int | None = None
+    place: int | None = None
 
 
 @dataclass(slots=True)
@@ -85,6 +89,17 @@ class Rebuilt:
                     "UPDATE message SET hidden_by = ? WHERE seq = ?",
                     (new_seq.get(kept.hidden_by), seq),
                 )
+            if kept.place is not None:
+                db.execute("UPDATE message SET place = ? WHERE seq = ?", (self._place(kept), seq))
+
+    def _place(self, summary: Kept) -> int | None:
+        """The first message that was sent after ``summary`` and is still there."""
+        for seq, kept in enumerate(self.messages, 1):
+            if kept is summary:
+                return None
+            if kept.old_seq is not None and kept.old_seq >= (summary.place or 0):
+                return seq
+        return None
 
     def _insert_runs(self, db: sqlite3.Connection) -> None:
         rows = {from_column(row.get("call_id")): row for row in self.tables.get("tool_run", ())}
@@ -156,6 +171,7 @@ def rebuild(tables: Tables, session_id: str, changed_at: float) -> Rebuilt:
     tables["note"] = [*tables.get("note", ()), *partials]
     runs = _decode_runs(tables, blobs)
     orphans: list[tuple[int, ToolResult]] = []
+    _show_what_nothing_stands_for(kept, lost)
     lawful = list(_restore_law(kept, runs, lost, orphans))
     info = _info(tables, session_id, changed_at, [item.message for item in lawful], lost)
     if any(item.old_seq is None for item in lawful) or info.status is SessionStatus.RUNNING:
@@ -193,7 +209,7 @@ def _decode_messages(
             lost.append(f"message {seq}: {error}")
             continue
         message = _without_lost_images(message)
-        kept.append(Kept(message, created_at, seq, row.get("hidden_by")))
+        kept.append(Kept(message, created_at, seq, row.get("hidden_by"), row.get("place")))
     return kept, partials
 
 
@@ -234,6 +250,20 @@ def _decode_runs(tables: Tables, blobs: Mapping[str, bytes]) -> Mapping[str, Too
     return runs
 
 
+def _show_what_nothing_stands_for(kept: Sequence[Kept], lost: list[str]) -> None:
+    """What a lost summary stood for is sent again."""
+    summaries = {
+        item.old_seq
+        for item in kept
+        if isinstance(item.message, UserMessage) and item.message.is_summary
+    }
+    for seq in {item.hidden_by for item in kept if item.hidden_by is not None} - summaries:
+        lost.append(f"summary {seq}: what it stood for is back")
+        for item in kept:
+            if item.hidden_by == seq:
+                item.hidden_by = None
+
+
 def _restore_law(
     kept: Sequence[Kept],
     runs: Mapping[str, ToolRun],
@@ -243,12 +273,12 @@ def _restore_law(
     """``kept`` as the law wants it, the results that it takes added in their places."""
     pending: dict[str, ToolCall] = {}
     used: set[str] = set()
-    last_at = 0.0
+    last = Kept(UserMessage(()), 0.0)
 
     def close() -> Iterator[Kept]:
         for result in repair_results(tuple(pending.values()), runs, RepairReason.CRASHED):
             lost.append(f"the result message of call {result.call_id}: replaced")
-            yield Kept(result, last_at)
+            yield Kept(result, last.created_at, hidden_by=last.hidden_by)
         pending.clear()
 
     for item in kept:
@@ -256,13 +286,13 @@ def _restore_law(
         if isinstance(message, ToolResult):
             if message.call_id in pending:
                 del pending[message.call_id]
-                yield item
+                yield replace(item, hidden_by=last.hidden_by)
             else:
                 lost.append(f"message {item.old_seq}: a result without its call, kept as a note")
                 orphans.append((item.old_seq or 0, message))
             continue
         yield from close()
-        last_at = item.created_at
+        last = item
         if isinstance(message, AssistantMessage):
             message = _with_new_calls_only(message, used, lost)
             if item.message.parts and not message.parts:
@@ -295,7 +325,7 @@ def _info(
     messages: Sequence[Message],
     lost: list[str],
 ) -> SessionInfo:
-    prompts = [message for message in messages if isinstance(message, UserMessage)]
+    prompts = [m for m in messages if isinstance(m, UserMessage) and not m.is_summary]
     rows = tables.get("session", ())
     row: Row = rows[0] if rows else {}
     if not rows:

@@ -24,7 +24,7 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.ports import RecordedResult, RunStatus
 from agentcli.domain.session import SessionInfo, SessionStatus
-from agentcli.store import _queue
+from agentcli.store import _compaction, _queue
 from agentcli.store._codec import encode, to_column, to_json
 
 TITLE_LENGTH = 80
@@ -171,11 +171,33 @@ class Recorder:
 
     def partial_usage(self, db: sqlite3.Connection, model: str, usage: Usage) -> None:
         """Tokens of a request whose reply was cut; ``model`` is ``provider/model`` or empty."""
-        cost_usd = None
-        if self._price is not None and model:
-            provider, name = model.split("/", 1) if "/" in model else ("", model)
-            cost_usd = self._price(AssistantMessage((), provider, name, usage=usage))
+        cost_usd = self._cost(model, usage)
         self.usage(db, (None, time.time(), "partial", model), usage, cost_usd)
+
+    def _cost(self, model: str, usage: Usage) -> float | None:
+        if self._price is None or not model:
+            return None
+        provider, name = model.split("/", 1) if "/" in model else ("", model)
+        return self._price(AssistantMessage((), provider, name, usage=usage))
+
+    def compaction(
+        self,
+        db: sqlite3.Connection,
+        summary: UserMessage,
+        fold: tuple[Sequence[int], int],
+        spent: tuple[str, Usage],
+    ) -> int:
+        """A summary in the place of what it folds; see ``_compaction``. Returns its seq.
+
+        ``fold``: the indices and how many messages there are; ``spent``: model and tokens.
+        """
+        now = time.time()
+        seq = _compaction.fold(db, *fold, lambda: self._append(db, summary, now))
+        model, usage = spent
+        if usage.is_known:
+            self.usage(db, (seq, now, "compaction", model), usage, self._cost(model, usage))
+        db.execute("UPDATE session SET updated_at = ?", (now,))
+        return seq
 
     def running(self, db: sqlite3.Connection, call: ToolCall) -> None:
         """W2."""

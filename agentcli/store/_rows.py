@@ -18,6 +18,8 @@ from agentcli.domain.session import (
 from agentcli.store._codec import GetBlob, MalformedBody, decode, from_column
 
 SESSION_COLUMNS = "id, title, cwd, created_at, updated_at, status, detail, turns, model, parent_id"
+# a summary comes before the message whose seq is its place
+SENT_ORDER = "coalesce(place, seq), place IS NULL, seq"
 _LAST_MOMENT = 253_370_764_800.0  # the year 9999, in every time zone
 _RUN_COLUMNS = "call_id, name, status, started_at, finished_at, result, display"
 
@@ -96,13 +98,14 @@ def blob_reader(db: sqlite3.Connection) -> GetBlob:
 def _messages(
     db: sqlite3.Connection, get_blob: GetBlob, *, hidden: bool
 ) -> tuple[StoredMessage, ...]:
-    condition = "" if hidden else "WHERE hidden_by IS NULL"
-    query = f"SELECT seq, created_at, role, body FROM message {condition} ORDER BY seq"  # noqa: S608 - constants
+    """What is sent, in the order in which it is sent, or all in the order in which it came."""
+    chosen = "ORDER BY seq" if hidden else f"WHERE hidden_by IS NULL ORDER BY {SENT_ORDER}"
+    query = f"SELECT seq, created_at, role, body, hidden_by FROM message {chosen}"  # noqa: S608 - constants
     found = []
-    for seq, created_at, role, body in db.execute(query).fetchall():
+    for seq, created_at, role, body, hidden_by in db.execute(query).fetchall():
         try:
             message = decode(role, body, get_blob)
-            found.append(StoredMessage(seq, moment(created_at), message))
+            found.append(StoredMessage(seq, moment(created_at), message, hidden_by))
         except MalformedBody as error:
             raise MalformedBody(f"message {seq}: {error}") from error
     return tuple(found)

@@ -1,11 +1,12 @@
-"""The tables of a session file, version 2: a public API that anybody may query.
+"""The tables of a session file, version 3: a public API that anybody may query.
 
 ========== ==========================================================================
 table      holds
 ========== ==========================================================================
 session    one row: what lists and resume show
 message    the history; ``body`` is JSON (see ``_codec``); ``hidden_by`` is the seq of
-           the compaction record that folded the row: nothing is ever deleted
+           the summary that stands for the row (of itself: a summary taken back), ``place``
+           the seq before which a summary is sent: nothing is ever deleted
 tool_run   one row per tool call, written with the message that asked for it; ``result``
            is a result that waits for its turn, ``result_seq`` the message it became
 blob       bytes by SHA-256: images, whole outputs, file snapshots
@@ -22,7 +23,7 @@ so a call can have one result only.
 
 from __future__ import annotations
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 APPLICATION_ID = 0x41474E54  # "AGNT", https://sqlite.org/pragma.html#pragma_application_id
 
 NOTE_TABLE = """
@@ -55,7 +56,8 @@ CREATE TABLE message (
   role TEXT NOT NULL,
   body TEXT NOT NULL,
   created_at REAL NOT NULL,
-  hidden_by INTEGER REFERENCES message (seq)
+  hidden_by INTEGER REFERENCES message (seq),
+  place INTEGER
 )""",
     """
 CREATE TABLE blob (

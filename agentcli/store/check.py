@@ -61,17 +61,22 @@ def _problems(db: sqlite3.Connection) -> Iterator[str]:
     messages: dict[int, Message] = {}
     visible: list[Message] = []
     get_blob = _rows.blob_reader(db)
-    for seq, role, body, created_at, hidden in db.execute(
-        "SELECT seq, role, body, created_at, hidden_by IS NOT NULL FROM message ORDER BY seq"
-    ).fetchall():
+    rows = db.execute(
+        "SELECT seq, role, body, created_at, hidden_by FROM message"  # noqa: S608 - constant
+        f" ORDER BY {_rows.SENT_ORDER}"
+    ).fetchall()
+    summaries = {seq for seq, role, *_ in rows if role == "summary"}
+    for seq, role, body, created_at, hidden_by in rows:
         try:
             messages[seq] = decode(role, body, get_blob)
             _rows.number(created_at)
         except (MalformedBody, NewerBody) as error:
             yield f"message {seq}: {error}"
             continue
-        if not hidden:
+        if hidden_by is None:
             visible.append(messages[seq])
+        elif hidden_by not in summaries:
+            yield f"message {seq}: it is hidden by {hidden_by}, which is no summary"
     yield from _law_problems(db, visible)
     yield from _run_problems(db, messages)
 

@@ -26,7 +26,7 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.ports import QueuedInput, QueueKind, RecordedResult, ToolRun
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
-from agentcli.store import _queue, _rows
+from agentcli.store import _compaction, _queue, _rows
 from agentcli.store._codec import to_column
 from agentcli.store._faults import fault
 from agentcli.store._file import SessionFile
@@ -182,6 +182,23 @@ class SqliteStore:
             self._recorder.end(db, results, status, detail, partial)
 
         await self._write(write)
+
+    async def record_compaction(
+        self,
+        summary: UserMessage,
+        folded: Sequence[int],
+        total: int,
+        *,
+        usage: Usage,
+        model: str,
+    ) -> int:
+        """Put ``summary`` before the history and hide what it stands for (CMP-3); its seq."""
+        fold, spent = (folded, total), (model, usage)
+        return await self._write(lambda db: self._recorder.compaction(db, summary, fold, spent))
+
+    async def undo_compaction(self) -> bool:
+        """Bring back what the newest summary stands for; false when there is none (CMP-3)."""
+        return self._draft is None and await self._write(_compaction.undo)
 
     async def record_crash(self, results: Sequence[ToolResult], detail: str = CRASH_DETAIL) -> None:
         """Close a turn whose process died: the results that balance it (REC-1)."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.errors import PersistenceError, SessionTooNew
-from agentcli.domain.messages import TextPart, ToolResult
+from agentcli.domain.messages import TextPart, ToolResult, Usage, UserMessage
 from agentcli.domain.ports import RunStatus
 from agentcli.domain.session import SessionStatus
 from agentcli.store import _migrations
@@ -34,6 +34,23 @@ CREATE TABLE tool_run (
 )"""
 
 
+VERSION_2_MESSAGES = """
+CREATE TABLE message (
+  seq INTEGER PRIMARY KEY,
+  role TEXT NOT NULL,
+  body TEXT NOT NULL,
+  created_at REAL NOT NULL,
+  hidden_by INTEGER REFERENCES message (seq)
+)"""
+
+
+def older(table: str, version: int) -> str:
+    """The statement that made ``table`` in that version."""
+    if "TABLE message" in table:
+        return VERSION_2_MESSAGES
+    return VERSION_1_RUNS if version == 1 and "TABLE tool_run" in table else table
+
+
 def body(**fields: object) -> str:
     return json.dumps({"v": 1, **fields})
 
@@ -50,7 +67,7 @@ def path(tmp_path: Path) -> Path:
     db = sqlite3.connect(path)
     for table in TABLES:
         if "TABLE note" not in table:
-            db.execute(VERSION_1_RUNS if "TABLE tool_run" in table else table)
+            db.execute(older(table, 1))
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute("PRAGMA user_version = 1")
     db.execute(
@@ -101,6 +118,35 @@ def test_a_file_of_version_1_opens_with_everything_in_its_new_place(path: Path) 
         assert db.execute("PRAGMA user_version").fetchone() == (1,)
     db.close()
     assert len(before) == backup.stat().st_size
+    assert check(path) == []
+
+
+@pytest.mark.spec("CMP-3")
+def test_a_file_of_version_2_gets_the_column_that_orders_summaries(tmp_path: Path) -> None:
+    path = tmp_path / "two.db"
+    db = sqlite3.connect(path)
+    for table in TABLES:
+        db.execute(older(table, 2))
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    db.execute("PRAGMA user_version = 2")
+    db.execute(
+        "INSERT INTO session VALUES (1, 'two', 'Two', '/w', 1, 2, 'done', '', 1, 'a/b', NULL)"
+    )
+    rows = [(1, "user", body(parts=[part("hi")])), (2, "user", body(parts=[part("again")]))]
+    db.executemany("INSERT INTO message (seq, role, body, created_at) VALUES (?, ?, ?, 5)", rows)
+    db.commit()
+    db.close()
+    assert [stored.seq for stored in read_session(path).messages] == [1, 2]
+
+    async def scenario() -> None:
+        store = await SqliteStore.open(path)
+        summary = UserMessage((TextPart("short"),), is_summary=True)
+        await store.record_compaction(summary, [0], 2, usage=Usage(), model="")
+        assert [stored.seq for stored in (await store.load()).messages] == [3, 2]
+        await store.aclose()
+
+    asyncio.run(scenario())
+    assert path.with_name("two.v2.backup").exists()
     assert check(path) == []
 
 
