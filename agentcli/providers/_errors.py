@@ -68,6 +68,7 @@ _OVERFLOW = (
     r"|exceeds? the (maximum|available|model'?s).{0,40}(token|context)|too many (input )?tokens"
     r"|maximum (prompt|input|context) length|input tokens? exceeds?|exceed context limit"
     r"|reduce the length of (the|your) (messages|prompt|input)|token count.{0,60}exceeds"
+    r"|payload size exceeds the limit"
 )
 _BILLING = (
     r"(?i)insufficient_quota|exceeded your current quota|credit balance"

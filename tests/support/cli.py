@@ -61,6 +61,8 @@ def agent_env(
         env["AGENTCLI_MODEL"] = MODELS[protocol]
         env |= {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": server.base_url(ANTHROPIC)}
         env |= {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": server.base_url(OPENAI)}
+        if protocol == GEMINI:
+            env |= {"GEMINI_API_KEY": KEY, "GEMINI_BASE_URL": server.base_url(GEMINI)}
     for name, value in more.items():
         if value is None:
             env.pop(name, None)
