@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
 LONG_WITH_VALUE = frozenset(
     {
         "--model",
+        "--fallback-model",
         "--session",
         "--cd",
         "--add-dir",

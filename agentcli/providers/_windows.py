@@ -67,9 +67,7 @@ def asks_about(config: ProviderConfig, model: str) -> bool:
     return is_own and is_here and config.kind == "openai" and not is_in_table(config.name, model)
 
 
-def find_window(
-    config: ProviderConfig, model: str, *, is_loaded: bool = False, within_s: float = ASK_S
-) -> Window | None:
+def find_window(config: ProviderConfig, model: str, *, is_loaded: bool = False) -> Window | None:
     """The window of ``model``, or ``None`` when nothing could be learnt in time. Blocks.
 
     ``is_loaded`` says that the model has just answered us: what runs now is what we get.
@@ -78,13 +76,13 @@ def find_window(
     from agentcli.providers._http import load_httpx
 
     load_httpx()  # not part of the wait: the conversation needs it as well
-    ask = Asker(config, within_s, is_direct=True)
+    ask = Asker(config, ASK_S, is_direct=True)
     names = (config.name,) if config.name in _QUESTIONS else tuple(_QUESTIONS)
     questions: dict[str, Callable[[], Window | None]] = {
         name: lambda name=name: _QUESTIONS[name](ask, model, is_loaded)  # type: ignore[misc]  # mypy has no type for a lambda's default
         for name in names
     }
-    windows = [window for window in ask_all(questions, within_s).found.values() if window]
+    windows = [window for window in ask_all(questions, ASK_S).found.values() if window]
     return max(windows, key=lambda window: (window.is_certain, window.is_told), default=None)
 
 

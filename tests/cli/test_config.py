@@ -100,6 +100,16 @@ def test_set_says_when_a_key_has_no_effect_yet() -> None:
     assert "no effect" not in run_agent("config", "set", "max_steps", "7").stderr
 
 
+@pytest.mark.spec("CLI-9")
+def test_fallback_models_are_a_list_that_has_an_effect() -> None:
+    done = run_agent("config", "set", "fallback_models", "openai/gpt-4.1, ollama/qwen3")
+    assert "no effect" not in done.stderr
+    shown = json.loads(run_agent("config", "show", "--format", "json").stdout)
+    row = next(row for row in shown if row["key"] == "fallback_models")
+    assert row["value"] == ["openai/gpt-4.1", "ollama/qwen3"]
+    assert "config.toml" in row["source"]
+
+
 def test_the_readme_marks_exactly_the_keys_without_effect() -> None:
     readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
     marked = set(re.findall(r"^\| `(\w+)` .*\*no effect yet\*", readme, re.MULTILINE))

@@ -203,6 +203,7 @@ def test_every_ending_has_its_result_and_its_code(
     [
         (("-m", "nonsense/model", "hi"), {}, 78),
         (("-m", "no-such-model", "hi"), {}, 78),
+        (("--fallback-model", "nonsense/model", "hi"), {}, 78),
         (("hi",), {"ANTHROPIC_API_KEY": None}, 78),
         (("hi",), {"AGENTCLI_MODEL": "openai/x", "OPENAI_BASE_URL": "not a url"}, 78),
         (("--session", "nothing", "hi"), {}, 2),
@@ -217,7 +218,7 @@ def test_every_ending_has_its_result_and_its_code(
         (("--session", "", "hi"), {}, 2),
     ],
     ids=[
-        "provider", "model", "key", "address", "session", "continue", "rule", "prompt",
+        "provider", "model", "fallback", "key", "address", "session", "continue", "rule", "prompt",
         "turns", "timeout", "effort", "modes", "resume", "no-session-id",
     ],
 )  # fmt: skip

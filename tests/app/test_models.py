@@ -1,0 +1,242 @@
+"""Which model answers: local windows, fallback models."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcli.app.compose import SessionOptions, open_session
+from agentcli.app.models import fallbacks, model_info
+from agentcli.app.session import Session
+from agentcli.config.paths import Paths
+from agentcli.config.settings import Settings, load_settings
+from agentcli.domain.errors import ConfigError
+from agentcli.domain.events import AgentEvent, ModelFellBack, Notice, Outcome, Prompt
+from agentcli.domain.messages import user_text
+from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
+from tests.support.cli import agent_env
+from tests.support.model_server import OPENAI, ModelServer, Recorded
+from tests.support.replies import fails
+
+QWEN = {"model_info": {"qwen3.context_length": 40960}, "parameters": ""}
+
+
+class Nobody:
+    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+        return ApprovalAnswer(Verdict.UNATTENDED)
+
+
+@pytest.fixture(autouse=True)
+def time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine must not look like a server that says nothing."""
+    monkeypatch.setattr("agentcli.providers._windows.ASK_S", 5.0)
+    monkeypatch.setattr("agentcli.providers._local.WITHIN_S", 1.0)
+
+
+def settings_for(**env: str) -> Settings:
+    merged = {**agent_env(), **env}
+    return load_settings(Paths.from_env(merged), merged)
+
+
+def in_session(
+    settings: Settings, wanted: SessionOptions, body: Callable[[Session], Awaitable[Any]]
+) -> Any:
+    async def run() -> Any:
+        session = await open_session(settings, wanted, Nobody())
+        try:
+            return await body(session)
+        finally:
+            await session.aclose()
+
+    return asyncio.run(run())
+
+
+async def look(session: Session) -> tuple[int, list[str]]:
+    return session.model.context_tokens, list(session.notices)
+
+
+@pytest.mark.spec("CTX-3")
+def test_a_small_window_of_ollama_is_used_and_warned_about(tmp_path: Path) -> None:
+    with ModelServer() as server:
+        server.routes["POST", "/api/show"] = (200, {**QWEN, "parameters": "num_ctx 4096"})
+        settings = settings_for(OLLAMA_HOST=server.url)
+        options = SessionOptions(tmp_path, model="ollama/qwen3")
+        window, notices = in_session(settings, options, look)
+    assert window == 4096
+    assert len([line for line in notices if "4,096 tokens" in line and "num_ctx" in line]) == 1
+
+
+@pytest.mark.spec("CTX-3")
+def test_the_persons_own_figure_wins_and_nobody_is_asked(tmp_path: Path) -> None:
+    paths = Paths.from_env(agent_env())
+    paths.config_file.parent.mkdir(parents=True, exist_ok=True)
+    paths.config_file.write_text('[models."ollama/qwen3"]\ncontext_tokens = 5000\n')
+    with ModelServer() as server:
+        settings = settings_for(OLLAMA_HOST=server.url)
+        window, notices = in_session(settings, SessionOptions(tmp_path, model="ollama/qwen3"), look)
+        assert not server.others
+    assert (window, notices) == (5000, [])
+
+
+@pytest.mark.spec("CTX-3", "CLI-10")
+def test_a_server_that_was_found_is_asked_as_well(tmp_path: Path) -> None:
+    with ModelServer(models=["m"]) as server:
+        props = {"default_generation_settings": {"n_ctx": 8192}}
+        server.routes["GET", "/props"] = (200, props)
+        settings = settings_for(LLAMACPP_BASE_URL=server.openai_url)
+        window, notices = in_session(settings, SessionOptions(tmp_path), look)
+    assert window == 8192
+    assert any("llamacpp/m" in line and "answers" in line for line in notices)
+    assert any("8,192 tokens" in line for line in notices)
+
+
+@pytest.mark.spec("CTX-3")
+def test_a_model_that_is_loaded_by_the_first_reply_shows_its_window_then(tmp_path: Path) -> None:
+    heard: list[AgentEvent] = []
+
+    with ModelServer() as server:
+        server.routes["POST", "/api/show"] = (200, QWEN)
+        server.routes["GET", "/api/ps"] = (200, {"models": []})
+
+        def load(_: Recorded) -> str:
+            running = {"name": "qwen3:latest", "context_length": 4096}
+            server.routes["GET", "/api/ps"] = (200, {"models": [running]})
+            return "hello"
+
+        server.add(load, "again")
+
+        async def talk(session: Session) -> tuple[int, int]:
+            before = session.model.context_tokens
+            session.add_listener(heard.append)
+            first = await session.run(Prompt(user_text("hi")))
+            assert (first.outcome, first.text) == (Outcome.DONE, "hello")
+            asked = len(server.others)
+            await session.run(Prompt(user_text("more")))
+            assert len(server.others) == asked  # it is known now
+            return before, session.model.context_tokens
+
+        settings = settings_for(OLLAMA_HOST=server.url)
+        options = SessionOptions(tmp_path, model="ollama/qwen3")
+        assert in_session(settings, options, talk) == (32_768, 4096)
+        assert not server.violations
+    notices = [event.text for event in heard if isinstance(event, Notice)]
+    assert len(notices) == 1
+    assert "4,096 tokens" in notices[0]
+    assert heard[-1].type == "done"
+
+
+@pytest.mark.spec("CTX-3")
+def test_a_server_that_tells_nothing_is_asked_once_more_and_then_left_alone(tmp_path: Path) -> None:
+    with ModelServer(["one", "two", "three"]) as server:
+
+        async def talk(session: Session) -> tuple[int, int]:
+            for text in ("a", "b", "c"):
+                await session.run(Prompt(user_text(text)))
+            return session.model.context_tokens, len(server.others)
+
+        settings = settings_for(VLLM_BASE_URL=server.openai_url)
+        options = SessionOptions(tmp_path, model="vllm/unlisted")
+        assert in_session(settings, options, talk) == (32_768, 2)
+
+
+@pytest.mark.spec("CTX-3")
+def test_a_model_that_is_switched_to_learns_its_window_too(tmp_path: Path) -> None:
+    with ModelServer(["hi"]) as server:
+        server.routes["GET", "/v1/models"] = (200, {"data": [{"id": "m", "max_model_len": 9000}]})
+
+        async def talk(session: Session) -> int:
+            await session.switch_model("vllm/m")
+            await session.run(Prompt(user_text("a")))
+            return session.model.context_tokens
+
+        settings = settings_for(VLLM_BASE_URL=server.openai_url)
+        assert in_session(settings, SessionOptions(tmp_path, model="offline"), talk) == 9000
+
+
+@pytest.mark.spec("CTX-3", "SEC-12")
+def test_a_service_elsewhere_is_not_asked_about_windows(tmp_path: Path) -> None:
+    with ModelServer(["hi"]) as server:
+        settings = load_settings(Paths.from_env(agent_env()), agent_env(server, OPENAI))
+
+        async def talk(session: Session) -> None:
+            await session.run(Prompt(user_text("a")))
+
+        in_session(settings, SessionOptions(tmp_path), talk)
+        assert not server.others
+
+
+# --- fallback models -----------------------------------------------------------------------
+
+
+def with_fallbacks(*names: str, **env: str) -> Settings:
+    merged = {**agent_env(), **env}
+    return load_settings(Paths.from_env(merged), merged, {"fallback_models": list(names)})
+
+
+def test_fallback_models_are_resolved_once_each_and_without_the_present_one() -> None:
+    settings = with_fallbacks(
+        "gpt-4.1", "openai/gpt-4.1", "claude-sonnet-4-5", "ollama/q", OPENAI_API_KEY="k"
+    )
+    present = model_info(settings, "anthropic", "claude-sonnet-4-5")
+    assert fallbacks(settings, present) == (("openai/gpt-4.1", "ollama/q"), ())
+
+
+def test_a_fallback_model_that_means_nothing_is_one_line() -> None:
+    settings = with_fallbacks("nonsense/x")
+    with pytest.raises(ConfigError) as caught:
+        fallbacks(settings, model_info(settings, "offline", "assistant"))
+    assert str(caught.value).startswith("--fallback-model: there is no provider 'nonsense'")
+
+
+def test_a_fallback_model_without_a_key_is_a_warning() -> None:
+    settings = with_fallbacks("mistral/mistral-large-latest")
+    ids, warnings = fallbacks(settings, model_info(settings, "offline", "assistant"))
+    assert ids == ("mistral/mistral-large-latest",)
+    (warning,) = warnings
+    assert warning.startswith("warning: the fallback model mistral/mistral-large-latest cannot be")
+    assert warning.endswith("MISTRAL_API_KEY is not set")
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    from agentcli.engine.conversation import Conversation
+    from agentcli.engine.sample import RetryPolicy
+
+    made = Conversation.__init__
+
+    def without_waits(self: Conversation, *args: Any, **kwargs: Any) -> None:
+        made(self, *args, **kwargs)
+        self.retry = RetryPolicy(max_retries=0)
+
+    monkeypatch.setattr(Conversation, "__init__", without_waits)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_the_fallback_model_answers_when_the_first_stays_overloaded(tmp_path: Path) -> None:
+    heard: list[AgentEvent] = []
+    with (
+        ModelServer(default=fails(529)) as first,
+        ModelServer(["from the other"]) as second,
+    ):
+        settings = with_fallbacks(
+            "openai/gpt-4.1",
+            ANTHROPIC_API_KEY="k",
+            ANTHROPIC_BASE_URL=first.url,
+            OPENAI_API_KEY="k",
+            OPENAI_BASE_URL=second.openai_url,
+            AGENTCLI_MODEL="anthropic/claude-sonnet-4-5",
+        )
+
+        async def talk(session: Session) -> str:
+            session.add_listener(heard.append)
+            return (await session.run(Prompt(user_text("hi")))).text
+
+        assert in_session(settings, SessionOptions(tmp_path), talk) == "from the other"
+    fell = [event for event in heard if isinstance(event, ModelFellBack)]
+    assert [(event.old, event.new) for event in fell] == [
+        ("anthropic/claude-sonnet-4-5", "openai/gpt-4.1")
+    ]
