@@ -44,6 +44,10 @@ def test_keys_and_addresses_come_from_the_environment() -> None:
     assert KEY not in repr(config)
     gemini = provider_config("gemini", {"GOOGLE_API_KEY": KEY}, {})
     assert (gemini.api_key, gemini.key_env) == (KEY, "GOOGLE_API_KEY")
+    assert gemini.kind == "gemini"
+    env = {"GEMINI_API_KEY": KEY, "GOOGLE_API_KEY": "other", "GEMINI_BASE_URL": "http://h:1"}
+    gemini = provider_config("gemini", env, {})
+    assert (gemini.api_key, gemini.base_url) == (KEY, "http://h:1")
 
 
 def test_a_configured_provider_wins_over_the_environment_and_the_built_in_row() -> None:
@@ -186,3 +190,49 @@ heavy = {"pydantic", "rich", "pygments", "click", "httpx", "difflib", "prompt_to
 assert not heavy & set(sys.modules), heavy & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=20)
+
+
+@pytest.mark.parametrize(
+    ("env", "own", "kind"),
+    [
+        ({}, None, "openai-responses"),
+        ({"OPENAI_BASE_URL": "https://api.openai.com/v1/"}, None, "openai-responses"),
+        ({"OPENAI_BASE_URL": "https://eu.api.openai.com/v1"}, None, "openai-responses"),
+        ({"OPENAI_BASE_URL": "https://notapi.openai.com.example/v1"}, None, "openai"),
+        ({"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, None, "openai"),
+        ({}, ProviderConfig("openai", "", "http://127.0.0.1:1/v1"), "openai"),
+        ({}, ProviderConfig("openai", "", key_env="WORK_KEY"), "openai-responses"),
+        ({}, ProviderConfig("openai", "", api="chat"), "openai"),
+        (
+            {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"},
+            ProviderConfig("openai", "", api="responses"),
+            "openai-responses",
+        ),
+    ],
+)
+def test_openai_speaks_responses_at_its_own_address_and_chat_elsewhere(
+    env: dict[str, str], own: ProviderConfig | None, kind: str
+) -> None:
+    config = provider_config("openai", env, {"openai": own} if own else {})
+    assert config.kind == kind
+    assert type(create(config)).__module__.endswith(kind.replace("-", "_"))
+
+
+def test_any_openai_like_provider_can_be_told_which_api_to_speak() -> None:
+    mine = ProviderConfig("mine", "openai", "http://h/v1", api="responses")
+    assert provider_config("mine", {}, {"mine": mine}).kind == "openai-responses"
+    by_kind = ProviderConfig("mine", "openai-responses", "http://h/v1")
+    assert provider_config("mine", {}, {"mine": by_kind}).kind == "openai-responses"
+    xai = ProviderConfig("xai", "", api="responses")
+    assert provider_config("xai", {}, {"xai": xai}).kind == "openai-responses"
+    claude = ProviderConfig("anthropic", "", api="chat")
+    with pytest.raises(ConfigError, match="has an api, but its kind is 'anthropic'"):
+        provider_config("anthropic", {}, {"anthropic": claude})
+
+
+def test_the_responses_row_always_speaks_responses() -> None:
+    env = {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1", "OPENAI_API_KEY": KEY}
+    config = provider_config("openai-responses", env, {})
+    assert (config.kind, config.base_url) == ("openai-responses", "http://127.0.0.1:1/v1")
+    assert (config.api_key, config.needs_key) == (KEY, False)
+    assert "openai_responses" not in provider_names()
