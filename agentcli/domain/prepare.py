@@ -1,16 +1,25 @@
 """What a provider accepts (HIS): a balanced history shaped for one model, and the proof of it.
 
-Law: pure functions of the messages; nothing stored is ever changed by them. ``prepare`` mends,
+Law: nothing stored is ever changed; what is sent is a function of the messages, the model, the
+images mended so far and the quarantine alone. A message is prepared once and then remembered, so
+that a long history costs a step next to nothing and the beginning of a request stays the same.
 ``check_request`` raises where something is left that every provider refuses: our bug.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from agentcli.domain.clean import (
+    MAX_TEXT_BYTES,
+    clean_arguments,
+    clean_id,
+    clean_name,
+    clean_text,
+    clean_value,
+    cut_text,
+)
 from agentcli.domain.errors import HistoryViolation
 from agentcli.domain.history import History
 from agentcli.domain.messages import (
@@ -24,9 +33,19 @@ from agentcli.domain.messages import (
     ToolResult,
     UserMessage,
 )
+from agentcli.domain.ports import ModelInfo
 
-_BAD_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
-_NAME_LENGTH = 64
+__all__ = ["Preparer", "check_request", "clean_name", "clean_text", "clean_value", "prepare"]
+
+# The strictest limits on a whole request: 100 images (Anthropic, models of 200,000 tokens), 20 MB
+# (Gemini, inline data), 128 calls in a message (Chat Completions).
+MAX_IMAGES = 100
+MAX_IMAGES_BYTES = 12_000_000
+MAX_TEXTS_BYTES = 6_000_000
+MAX_CALLS = 128
+_MIN_RESULT_BYTES = 30_000
+
+Quarantined = Callable[[Message], Message | None]
 
 
 def prepare(messages: Sequence[Message], provider: str, model: str) -> tuple[Message, ...]:
@@ -34,25 +53,140 @@ def prepare(messages: Sequence[Message], provider: str, model: str) -> tuple[Mes
 
     Drops empty text and messages left empty (HIS-2), all thinking made elsewhere (HIS-4), and
     trailing white space of a final assistant text (HIS-6). Calls keep their results: dropping
-    thinking never drops a call. Lone surrogates and NUL are replaced, also in arguments, and so
-    is what no tool name may hold: a model can call a tool by any name it makes up (HIS-8).
+    thinking never drops a call. Texts, arguments, names and ids are cleaned, also those that a
+    model made up; an image that no provider takes becomes a text (HIS-8).
     """
-    prepared: list[Message] = []
-    for message in messages:
-        if isinstance(message, AssistantMessage):
-            foreign = (message.provider, message.model) != (provider, model)
-            parts = tuple(_kept_parts(message.parts, foreign=foreign))
-            if any(not isinstance(part, ThinkingPart) for part in parts):
-                prepared.append(replace(message, parts=parts))
-        elif isinstance(message, UserMessage):
-            user_parts = tuple(_clean_parts(message.parts))
-            if user_parts:
-                prepared.append(UserMessage(user_parts))
+    info = ModelInfo(provider, model, context_tokens=MAX_TEXT_BYTES)
+    return Preparer().prepare(messages, info)
+
+
+@dataclass(slots=True)
+class _Prepared:
+    """``source`` as it may be sent; ``None`` when nothing of it is left."""
+
+    source: Message
+    message: Message | None
+    images_bytes: tuple[int, ...] = ()
+    text_bytes: int = 0
+    is_wide: bool = False
+
+
+@dataclass(slots=True)
+class Preparer:
+    """Prepares the requests of one conversation.
+
+    ``mended`` holds for an image what is sent in its place: a better one, or ``None`` when there
+    is none. ``wanted`` are the images that a decoder should look at before the next request.
+    """
+
+    mended: dict[ImagePart, ImagePart | None] = field(default_factory=dict)
+    wanted: list[ImagePart] = field(default_factory=list)
+    _model: ModelInfo | None = None
+    _quarantined: Quarantined | None = None
+    _known: dict[int, _Prepared] = field(default_factory=dict)
+
+    def prepare(
+        self,
+        messages: Sequence[Message],
+        model: ModelInfo,
+        quarantined: Quarantined | None = None,
+    ) -> tuple[Message, ...]:
+        """``messages`` as they may be sent to ``model``; see the function ``prepare``.
+
+        ``quarantined`` replaces, in a prepared message, what this model has refused before; a
+        changed quarantine is another function.
+        """
+        if model != self._model or quarantined is not self._quarantined:
+            self._model, self._quarantined = model, quarantined
+            self._known = {}
+        before, known = self._known, {}
+        prepared: list[_Prepared] = []
+        for message in messages:
+            entry = before.get(id(message))
+            if entry is None or entry.source is not message:
+                entry = self._one(message, model)
+            known[id(message)] = entry
+            prepared.append(entry)
+        self._known = known
+        kept = _within_limits(prepared)
+        if any(entry.is_wide for entry in prepared):
+            kept = _narrowed(kept)
+        return tuple(_begun_by_user(_without_trailing_space(kept)))
+
+    def mend(self, better: Mapping[ImagePart, ImagePart | None]) -> None:
+        """Send these in the place of those from now on, or a text where there is ``None``."""
+        self.mended |= better
+        self.wanted = [image for image in self.wanted if image not in better]
+        self._known = {
+            key: entry
+            for key, entry in self._known.items()
+            if not any(part in better for part in entry.source.parts if isinstance(part, ImagePart))
+        }
+
+    # --- one message -----------------------------------------------------------------------
+
+    def _one(self, source: Message, model: ModelInfo) -> _Prepared:
+        message: Message | None
+        if isinstance(source, AssistantMessage):
+            foreign = (source.provider, source.model) != (model.provider, model.name)
+            parts = tuple(_kept_parts(source.parts, foreign=foreign))
+            is_empty = all(isinstance(part, ThinkingPart) for part in parts)
+            message = None if is_empty else replace(source, parts=parts)
+        elif isinstance(source, UserMessage):
+            user_parts = self._shown(source.parts, model, 2 * model.context_tokens)
+            message = replace(source, parts=user_parts or (TextPart("(empty message)"),))
         else:
-            parts_or_stub = tuple(_clean_parts(message.parts)) or (TextPart("(no output)"),)
-            name = clean_name(message.name)
-            prepared.append(ToolResult(message.call_id, name, parts_or_stub, message.status))
-    return tuple(_without_trailing_space(prepared))
+            room = max(model.context_tokens, _MIN_RESULT_BYTES)
+            result_parts = self._shown(source.parts, model, room)
+            message = ToolResult(
+                clean_id(source.call_id),
+                clean_name(source.name),
+                result_parts or (TextPart("(no output)"),),
+                source.status,
+            )
+        if message is not None and self._quarantined is not None:
+            message = self._quarantined(message)
+        return _weighed(source, message)
+
+    def _shown(
+        self, parts: Sequence[TextPart | ImagePart], model: ModelInfo, room: int
+    ) -> tuple[TextPart | ImagePart, ...]:
+        """Text and images of a user or a tool; ``room`` is how much text, in bytes."""
+        texts = [clean_text(part.text) if isinstance(part, TextPart) else "" for part in parts]
+        share = _share(texts, min(room, MAX_TEXT_BYTES))
+        return tuple(
+            self._image(part, model)
+            if isinstance(part, ImagePart)
+            else TextPart(cut_text(text, share))
+            for part, text in zip(parts, texts, strict=True)
+            if isinstance(part, ImagePart) or text.strip()
+        )
+
+    def _image(self, image: ImagePart, model: ModelInfo) -> TextPart | ImagePart:
+        from agentcli.domain import images
+
+        if not model.supports_images:
+            return images.stub(image, "this model takes no images")
+        if image in self.mended:
+            better = self.mended[image]
+            if better is not None:
+                return better
+        judgement = images.judge(image)
+        if judgement.mendable and image not in self.mended and image not in self.wanted:
+            self.wanted.append(image)
+        return judgement.image or images.stub(image, judgement.why)
+
+
+def _share(texts: Sequence[str], room: int) -> int:
+    """The most that each text may have, in bytes, so that all have room; short ones give way."""
+    if 4 * sum(map(len, texts)) <= room:
+        return room
+    sizes = [len(text) if text.isascii() else len(text.encode()) for text in texts]
+    if sum(sizes) <= room:
+        return room
+    even = room // len(sizes)
+    short = [size for size in sizes if size <= even]
+    return max((room - sum(short)) // (len(sizes) - len(short)), 200)
 
 
 def _kept_parts(parts: Sequence[AssistantPart], *, foreign: bool) -> Iterable[AssistantPart]:
@@ -63,55 +197,127 @@ def _kept_parts(parts: Sequence[AssistantPart], *, foreign: bool) -> Iterable[As
                 yield part
         elif isinstance(part, TextPart):
             if part.text.strip():
-                yield TextPart(clean_text(part.text))
+                yield TextPart(cut_text(clean_text(part.text)))
         else:
             yield _clean_call(part)
 
 
 def _clean_call(call: ToolCall) -> ToolCall:
-    name, arguments = clean_name(call.name), clean_value(call.arguments)
-    if name == call.name and arguments is call.arguments:
+    call_id, name = clean_id(call.id), clean_name(call.name)
+    arguments = clean_arguments(call.arguments)
+    if (call_id, name) == (call.id, call.name) and arguments is call.arguments:
         return call
-    return replace(call, name=name, arguments=arguments)
+    return replace(call, id=call_id, name=name, arguments=arguments)
 
 
-def _clean_parts(parts: Sequence[TextPart | ImagePart]) -> Iterable[TextPart | ImagePart]:
-    for part in parts:
-        if isinstance(part, ImagePart):
-            yield part
-        elif part.text.strip():
-            yield TextPart(clean_text(part.text))
+def _weighed(source: Message, message: Message | None) -> _Prepared:
+    if message is None:
+        return _Prepared(source, None)
+    if isinstance(message, AssistantMessage):
+        is_wide = len(message.parts) > MAX_CALLS and len(message.tool_calls) > MAX_CALLS
+        return _Prepared(source, message, is_wide=is_wide)
+    images = tuple(len(p.data) * 4 // 3 for p in message.parts if isinstance(p, ImagePart))
+    texts = sum(len(part.text) for part in message.parts if isinstance(part, TextPart))
+    return _Prepared(source, message, images, texts if isinstance(message, ToolResult) else 0)
 
 
-def clean_text(text: str) -> str:
-    """``text`` without what no provider takes: lone surrogates and NUL become U+FFFD."""
-    if "\0" in text:
-        text = text.replace("\0", "\ufffd")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+# --- the request as a whole ----------------------------------------------------------------
 
 
-def clean_name(name: str) -> str:
-    """``name`` as every provider takes the name of a tool: ``^[a-zA-Z0-9_-]{1,64}$``."""
-    return _BAD_IN_NAME.sub("_", name)[:_NAME_LENGTH] or "unknown"
+def _within_limits(prepared: Sequence[_Prepared]) -> list[Message]:
+    """What is left; the oldest images and results become texts where there are too many.
+
+    Then half of what is allowed is kept, so that not every step changes the beginning anew.
+    """
+    sizes = [size for entry in prepared for size in entry.images_bytes]
+    images = _too_many(sizes, MAX_IMAGES, MAX_IMAGES_BYTES)
+    texts = _too_many([entry.text_bytes for entry in prepared], len(prepared), MAX_TEXTS_BYTES)
+    if not images and not texts:
+        return [entry.message for entry in prepared if entry.message is not None]
+    kept: list[Message] = []
+    for index, entry in enumerate(prepared):
+        message = entry.message
+        if isinstance(message, UserMessage | ToolResult):
+            if images > 0 and entry.images_bytes:
+                message = _without_images(message, images)
+                images -= len(entry.images_bytes)
+            if index < texts and isinstance(message, ToolResult):
+                message = replace(message, parts=tuple(map(_shortened, message.parts)))
+        if message is not None:
+            kept.append(message)
+    return kept
 
 
-def clean_value(value: Any) -> Any:
-    """A JSON value with ``clean_text`` done to every string in it; itself when all were clean."""
-    if isinstance(value, str):
-        return clean_text(value)
-    if isinstance(value, dict):
-        pairs = {clean_text(key): clean_value(item) for key, item in value.items()}
-        same = all(key in pairs and pairs[key] is item for key, item in value.items())
-        return value if same else pairs
-    if isinstance(value, list):
-        items = [clean_value(item) for item in value]
-        same = all(new is old for new, old in zip(items, value, strict=True))
-        return value if same else items
-    return value
+def _too_many(sizes: Sequence[int], max_count: int, max_size: int) -> int:
+    """How many of the oldest to leave out."""
+    if len(sizes) <= max_count and sum(sizes) <= max_size:
+        return 0
+    first, total = 0, 0
+    for index, size in enumerate(sizes):
+        total += size
+        if index - first < max_count and total <= max_size:
+            continue
+        while first < index and (index + 1 - first > max_count // 2 or total > max_size // 2):
+            total -= sizes[first]
+            first += 1
+    return first
+
+
+def _without_images(message: UserMessage | ToolResult, count: int) -> UserMessage | ToolResult:
+    from agentcli.domain.images import stub
+
+    parts: list[TextPart | ImagePart] = []
+    for part in message.parts:
+        if isinstance(part, ImagePart) and count > 0:
+            count -= 1
+            parts.append(stub(part, "newer ones need its place"))
+        else:
+            parts.append(part)
+    return replace(message, parts=tuple(parts))
+
+
+def _shortened(part: TextPart | ImagePart) -> TextPart | ImagePart:
+    return TextPart(cut_text(part.text, 2_000)) if isinstance(part, TextPart) else part
+
+
+def _narrowed(messages: Sequence[Message]) -> list[Message]:
+    """Messages of more calls than every provider takes become several, each with its results.
+
+    A message with thinking stays whole: nothing in it may change (HIS-4).
+    """
+    out: list[Message] = []
+    results: dict[str, Message] = {}
+    waiting: list[list[ToolCall]] = []
+    for message in messages:
+        if isinstance(message, ToolResult) and waiting:
+            results[message.call_id] = message
+            if all(call.id in results for group in waiting for call in group):
+                _add_groups(out, waiting, results)
+                waiting = []
+        elif isinstance(message, AssistantMessage) and _is_divisible(message):
+            calls = message.tool_calls
+            waiting = [list(calls[i : i + MAX_CALLS]) for i in range(0, len(calls), MAX_CALLS)]
+            rest = [part for part in message.parts if not isinstance(part, ToolCall)]
+            out.append(replace(message, parts=(*rest, *waiting[0])))
+            results = {}
+        else:
+            out.append(message)
+    return out
+
+
+def _is_divisible(message: AssistantMessage) -> bool:
+    whole = any(isinstance(p, ThinkingPart) and (p.signature or p.redacted) for p in message.parts)
+    return not whole and len(message.tool_calls) > MAX_CALLS
+
+
+def _add_groups(
+    out: list[Message], groups: Sequence[Sequence[ToolCall]], results: Mapping[str, Message]
+) -> None:
+    asked = out[-1]
+    for number, group in enumerate(groups):
+        if number and isinstance(asked, AssistantMessage):
+            out.append(replace(asked, parts=tuple(group)))
+        out += [results[call.id] for call in group]
 
 
 def _without_trailing_space(messages: list[Message]) -> list[Message]:
@@ -120,6 +326,12 @@ def _without_trailing_space(messages: list[Message]) -> list[Message]:
         if parts and isinstance(final := parts[-1], TextPart):
             parts[-1] = TextPart(final.text.rstrip())
             messages[-1] = replace(last, parts=tuple(parts))
+    return messages
+
+
+def _begun_by_user(messages: list[Message]) -> list[Message]:
+    if messages and isinstance(messages[0], AssistantMessage):
+        return [UserMessage((TextPart("(the beginning is left out)"),)), *messages]
     return messages
 
 

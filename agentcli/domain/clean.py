@@ -1,0 +1,129 @@
+"""Texts, names, ids and JSON values as every provider takes them (HIS-1, HIS-5, HIS-8).
+
+Law: pure; the same input always gives the same output, and a second cleaning changes nothing; a
+value that needs no cleaning comes back as the same object.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from typing import Any
+
+# Gemini reads arguments into nested protocol messages, three to a level, of which it takes 100.
+MAX_DEPTH = 30
+# https://platform.openai.com/docs/api-reference: "string too long ... maximum length 1048576"
+MAX_TEXT_BYTES = 1_000_000
+MAX_ARGUMENT_BYTES = 500_000
+_MAX_INTEGER = 2**63
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_BAD_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
+_NAME_LENGTH = 64
+_CUT_NOTE = 100
+_UNUSUAL = re.compile(
+    r"[\x01-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufdd0-\ufdef\ufeff"
+    r"\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]|<\|[^|<>\n]{1,40}\|>"
+)
+
+
+def clean_text(text: str) -> str:
+    """``text`` without what no provider takes: lone surrogates and NUL become U+FFFD."""
+    if "\0" in text:
+        text = text.replace("\0", "\ufffd")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def plain_text(text: str) -> str:
+    """``text`` without control and format characters and marks of chat templates.
+
+    Most providers take them; this is for the one that does not.
+    """
+    return _UNUSUAL.sub("\ufffd", text)
+
+
+def clean_name(name: str) -> str:
+    """``name`` as every provider takes the name of a tool: ``^[a-zA-Z0-9_-]{1,64}$``."""
+    return _BAD_IN_NAME.sub("_", name)[:_NAME_LENGTH] or "unknown"
+
+
+def clean_id(call_id: str) -> str:
+    """``call_id`` itself where it is ``^[A-Za-z0-9_-]{1,64}$``, else one that stands for it."""
+    return call_id if _ID.fullmatch(call_id) else f"call_{digest(call_id)}"
+
+
+def digest(text: str | bytes) -> str:
+    """24 hexadecimal digits that stand for ``text``."""
+    from hashlib import sha256
+
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    return sha256(data).hexdigest()[:24]
+
+
+def cut_text(text: str, max_bytes: int = MAX_TEXT_BYTES) -> str:
+    """``text`` in at most ``max_bytes`` of UTF-8: head and tail, and between them what was cut."""
+    if len(text) * 4 <= max_bytes:
+        return text
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    if size <= max_bytes:
+        return text
+    half = max(max_bytes - _CUT_NOTE, 0) // 2
+    head = _within(text[:half], half)
+    tail = _within(text[-half:][::-1], half)[::-1] if half else ""
+    left_out = len(text) - len(head) - len(tail)
+    return f"{head}\n[{left_out:,} of {len(text):,} characters are left out here]\n{tail}"
+
+
+def _within(text: str, max_bytes: int) -> str:
+    """The longest beginning of ``text`` that fits."""
+    if text.isascii():
+        return text[:max_bytes]
+    data = text.encode("utf-8", "surrogatepass")[:max_bytes]
+    while data and data[-1] & 0xC0 == 0x80:  # noqa: PLR2004 - a byte that continues a character
+        data = data[:-1]
+    return data[:-1].decode("utf-8", "surrogatepass") if data else ""
+
+
+def clean_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call as every provider takes them back; an object, whatever they were."""
+    cleaned: dict[str, Any] = clean_value(arguments)
+    if _size(cleaned) <= MAX_TEXT_BYTES:
+        return cleaned
+    return {"left_out": f"{_size(cleaned):,} characters of arguments"}
+
+
+def clean_value(value: Any, depth: int = 0) -> Any:
+    """A JSON value: texts cleaned and bounded, numbers of usual size, of at most 30 levels."""
+    if isinstance(value, str):
+        return cut_text(clean_text(value), MAX_ARGUMENT_BYTES)
+    if isinstance(value, dict | list) and depth >= MAX_DEPTH and value:
+        return "[left out: nested too deeply]"
+    if isinstance(value, dict):
+        pairs = {clean_text(key): clean_value(item, depth + 1) for key, item in value.items()}
+        return value if all(pairs.get(key, pairs) is item for key, item in value.items()) else pairs
+    if isinstance(value, list):
+        items = [clean_value(item, depth + 1) for item in value]
+        return value if all(map(operator.is_, items, value)) else items
+    return _clean_number(value)
+
+
+def _clean_number(value: Any) -> Any:
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        return str(value)
+    if isinstance(value, int) and not -_MAX_INTEGER <= value < _MAX_INTEGER:
+        return f"[left out: an integer of {value.bit_length()} bits]"
+    return value
+
+
+def _size(value: Any) -> int:
+    """About the characters of a clean value's JSON text."""
+    if isinstance(value, str):
+        return len(value) + 2
+    if isinstance(value, dict):
+        return sum(len(key) + 4 + _size(item) for key, item in value.items()) + 2
+    if isinstance(value, list):
+        return sum(_size(item) + 1 for item in value) + 2
+    return 8
