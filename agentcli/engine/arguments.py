@@ -1,59 +1,90 @@
 """What the model is told when a call cannot run: wrong name, wrong arguments, refused, too slow.
 
 An invalid-arguments text names the tool, each wrong field with what was expected and the
-fields received with type and size; it never echoes more than 2,000 characters (LOOP-11).
+fields received with type and size (LOOP-11). Law: no text is longer than ``MAX_CHARS``, a value
+that was received is never echoed, and a name only in part and without control characters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from json import JSONDecodeError
 from typing import Any
 
 from agentcli.domain.errors import ArgumentProblem, InvalidArguments
 from agentcli.domain.messages import ToolCall
 from agentcli.domain.tools import ToolDefinition
 from agentcli.engine.gates import Passage
+from agentcli.engine.json_text import loads
+from agentcli.engine.schema import Schema, type_in_words
 
 MAX_CHARS = 2_000
-_MAX_LISTED = 20
-_MAX_PROBLEMS_CHARS = 1_200
-_MAX_NAME = 60
+MAX_RECEIVED_CHARS = 600
+_MAX_LISTED = 50
+_MAX_PROBLEMS_CHARS = 1_000
+_MAX_EXPECTED_CHARS = 400
+_MAX_PROBLEM = 200
+_MAX_NAME = 64
+_MAX_DEPTH = 20
+_TYPE_NAMES: dict[Any, str] = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    list: "array",
+    dict: "object",
+    ...: "unreadable",
+}
 
 
 def unknown_tool(name: str, near: Sequence[str], known: Sequence[str]) -> str:
     """For a tool that does not exist (TOOL-4)."""
     hint = f"Did you mean {', '.join(near)}? " if near else ""
-    return _bounded(f"There is no tool named {name[:100]!r}. {hint}Tools: {', '.join(known)}.")
+    start = f"There is no tool named '{_short(name)}'. {hint}Tools: "
+    return _bounded(f"{start}{_joined(known, MAX_CHARS - len(start) - 1) or 'none'}.")
 
 
 def malformed(call: ToolCall, definition: ToolDefinition, *, cut: bool) -> str:
     """For arguments that are not a JSON object, or were cut at the output limit (LOOP-12)."""
-    received = call.malformed or ""
+    from agentcli.engine.json_scan import outline
+
+    text = call.malformed or ""
+    fields = outline(text)
+    received = f"\nReceived: {_listed(fields, definition, MAX_RECEIVED_CHARS)}."
     if cut:
-        return (
-            f"The call of {definition.name} was cut off by the output limit after "
-            f"{len(received)} characters of arguments. It was not executed. "
-            "Call again with less content at a time."
+        return _bounded(
+            f"The call of {_short(definition.name)} was cut off by the output limit after "
+            f"{len(text)} characters of arguments. It was not executed. "
+            f"Call again with less content at a time.{received}"
         )
-    return _bounded(
-        f"Invalid arguments for {definition.name}: not a JSON object ({len(received)} characters "
-        f"received). It was not executed. Expected fields: {_expected(definition)}."
+    told = (
+        f"Invalid arguments for {_short(definition.name)}: not a JSON object ({len(text)} "
+        f"characters received; {_flaw(text)}). It was not executed. "
+        f"Expected fields: {_expected(definition)}."
     )
+    schema = Schema(definition.parameters)
+    for name in _required(definition):
+        if name not in fields:
+            told += f"\n- {_short(name)}: not found (expected {_type(schema, name)})"
+    return told[: MAX_CHARS - len(received)] + received
 
 
 def invalid(call: ToolCall, definition: ToolDefinition, error: InvalidArguments) -> str:
     """For arguments that do not satisfy the schema (LOOP-5)."""
-    text = f"Invalid arguments for {definition.name}. It was not executed."
+    schema = Schema(definition.parameters)
+    text = f"Invalid arguments for {_short(definition.name)}. It was not executed."
     for number, problem in enumerate(error.problems):
-        line = f"\n- {_problem(problem, definition)}"
+        line = f"\n- {_problem(problem, schema)}"
         if len(text) + len(line) > _MAX_PROBLEMS_CHARS:
             text += f"\n- and {len(error.problems) - number} more"
             break
         text += line
-    received = [f"{_short(name)}: {_size(value)}" for name, value in call.arguments.items()]
-    listed = ", ".join(received[:_MAX_LISTED]) or "nothing"
-    more = f" and {len(received) - _MAX_LISTED} more" if len(received) > _MAX_LISTED else ""
-    return _bounded(f"{text}\nReceived: {listed}{more}.")
+    if set(call.arguments) - set(_properties(definition)):
+        text += f"\nFields of {_short(definition.name)}: {_expected(definition)}."
+    room = MAX_CHARS - len(text) - len("\nReceived: .")
+    return f"{text}\nReceived: {_listed(call.arguments, definition, room)}."
 
 
 def refused(name: str, reason: str, *, unattended: bool) -> str:
@@ -82,25 +113,72 @@ def timed_out(definition: ToolDefinition, tail: str) -> str:
     return f"{text} It had printed:\n{tail}" if tail.strip() else text
 
 
-def _problem(problem: ArgumentProblem, definition: ToolDefinition) -> str:
-    properties = definition.parameters.get("properties", {})
-    expected = _type(properties.get(problem.field.partition(".")[0]))
+def _problem(problem: ArgumentProblem, schema: Schema) -> str:
+    expected = _type(schema, problem.field)
     hint = f" (expected {expected})" if expected != "any" else ""
-    return f"{_short(problem.field)}: {problem.problem[:200]}{hint}"
+    words = _one_line(problem.problem.partition(" or instance of ")[0], _MAX_PROBLEM)
+    return f"{_short(problem.field)}: {words}{hint}"
+
+
+def _flaw(text: str) -> str:
+    """Why ``text`` is not a JSON object, without any of it."""
+    try:
+        value = loads(text)
+    except JSONDecodeError as error:
+        return f"{error.msg.removesuffix(' at')}, character {error.pos}"
+    except ValueError:
+        return "nested too deeply, or a number that JSON does not have"
+    return f"it is {_size(value)}"
 
 
 def _expected(definition: ToolDefinition) -> str:
-    properties = definition.parameters.get("properties", {})
-    required = definition.parameters.get("required", ())
-    return ", ".join(
-        f"{name}: {_type(schema)}{'' if name in required else ' (optional)'}"
-        for name, schema in properties.items()
+    schema = Schema(definition.parameters)
+    required = _required(definition)
+    fields = (
+        f"{_short(name)}: {_type(schema, name)}{'' if name in required else ' (optional)'}"
+        for name in _properties(definition)
     )
+    return _joined(list(fields), _MAX_EXPECTED_CHARS) or "none"
 
 
-def _type(schema: Any) -> str:
-    """The type that a property's schema names; a schema may also be ``true`` or a choice."""
-    return str(schema.get("type", "any")) if isinstance(schema, dict) else "any"
+def _properties(definition: ToolDefinition) -> Sequence[str]:
+    found = definition.parameters.get("properties")
+    return list(found) if isinstance(found, dict) else []
+
+
+def _required(definition: ToolDefinition) -> Sequence[str]:
+    found = definition.parameters.get("required")
+    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+
+
+def _type(schema: Schema, field: str) -> str:
+    """The type at a field's dotted path; a field's own name may have dots in it too."""
+    node = schema.at((field,))
+    if not isinstance(node, dict):
+        node = schema.at(field.split(".")[:_MAX_DEPTH])
+    return _one_line(type_in_words(node), _MAX_PROBLEM)
+
+
+def _listed(fields: Mapping[str, Any], definition: ToolDefinition, room: int) -> str:
+    """Names, types and sizes; the tool's own fields first."""
+    known = [name for name in _properties(definition) if name in fields]
+    own = set(known)
+    others = (name for name in fields if name not in own)
+    names = [*known, *islice(others, _MAX_LISTED)]
+    items = [f"{_short(name)}: {_size(fields[name])}" for name in names]
+    return _joined(items, room, len(fields)) or "nothing"
+
+
+def _joined(items: Sequence[str], room: int, count: int | None = None) -> str:
+    """As many items as fit into ``room`` characters, and how many of ``count`` are left out."""
+    total = len(items) if count is None else count
+    text = ""
+    for shown, item in enumerate(items):
+        longer = f"{text}, {item}" if text else item
+        if len(longer) > room - len(f" and {total} more"):
+            return f"{text} and {total - shown} more"
+        text = longer
+    return text if len(items) == total else f"{text} and {total - len(items)} more"
 
 
 def _size(value: Any) -> str:
@@ -110,14 +188,20 @@ def _size(value: Any) -> str:
         return f"array ({len(value)} items)"
     if isinstance(value, dict):
         return f"object ({len(value)} fields)"
-    if value is None:
-        return "null"
-    names = {bool: "boolean", int: "integer", float: "number"}
-    return names.get(type(value), type(value).__name__)
+    kind = value if value in (list, dict, ...) else type(value)
+    return _TYPE_NAMES.get(kind, type(value).__name__)
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= _MAX_NAME else name[:_MAX_NAME] + "…"
+    return _one_line(name, _MAX_NAME)
+
+
+def _one_line(text: str, limit: int) -> str:
+    """The first ``limit`` characters; those that do not print are escaped (SEC-10)."""
+    shown = text[:limit]
+    if not shown.isprintable():
+        shown = json.dumps(shown)[1:-1][:limit]
+    return shown if len(text) <= limit else shown + "…"
 
 
 def _bounded(text: str) -> str:

@@ -95,8 +95,8 @@ def tokens(text: str) -> Iterator[Token]:
 def outline(text: str) -> dict[str, Any]:
     """The fields of a broken object as far as they can be read, for telling what was received.
 
-    A list or an object stands empty, what could not be read is ``None``, and a string that was
-    cut is there as far as it came.
+    An array stands as ``list``, an object as ``dict``, what could not be read as ``...``; a string
+    that was cut is there as far as it came.
     """
     text = unfenced(text)
     found: dict[str, Any] = {}
@@ -106,7 +106,7 @@ def outline(text: str) -> dict[str, Any]:
         for token in tokens(text):
             if token.kind is Kind.MARK:
                 if token.value in CLOSER_OF and depth == 1 and key is not None:
-                    found[key], key = {} if token.value == "{" else [], None
+                    found[key], key = dict if token.value == "{" else list, None
                 depth += _DEPTH.get(token.value, 0)
             elif token.kind is Kind.KEY and depth == 1:
                 key = token.value
@@ -117,7 +117,7 @@ def outline(text: str) -> dict[str, Any]:
     except UnreadableText as broken:
         if depth == 1 and key is not None:
             rest = text[broken.position :].lstrip()
-            found[key] = rest[1:] if rest[:1] in {'"', "'"} else None
+            found[key] = rest[1:] if rest[:1] in {'"', "'"} else ...
     return found
 
 

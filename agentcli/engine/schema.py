@@ -9,6 +9,7 @@ endless or huge costs a bounded amount of work and then changes nothing.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -58,6 +59,27 @@ class Schema:
             return self._coerced(self._root, value)
         except (_TooMuchWork, RecursionError):
             return value
+
+    def at(self, path: Sequence[str]) -> Any:
+        """The part that rules the value at ``path``, as far down as it is known; else ``True``."""
+        self._steps = 0
+        node = self._resolved(self._root)
+        for part in path:
+            inner = self._below(node, part) if isinstance(node, Mapping) else True
+            if not isinstance(inner, Mapping):
+                return node if part.isdecimal() else inner
+            node = inner
+        return node
+
+    def _below(self, node: Mapping[str, Any], part: str) -> Any:
+        for choice in (node, *_list(node.get("anyOf")), *_list(node.get("oneOf"))):
+            each = self._resolved(choice)
+            if isinstance(each, Mapping):
+                by_number = part.isdecimal() and "items" in each
+                inner = each["items"] if by_number else _field_schema(each, part)
+                if isinstance(inner, Mapping):
+                    return self._resolved(inner)
+        return True
 
     # --- does it satisfy -------------------------------------------------------------------
 
@@ -200,6 +222,23 @@ class Schema:
                 return True
             node = node[key]
         return node if reference.startswith("#") else True
+
+
+def type_in_words(node: Any, depth: int = 2) -> str:
+    """``string``, ``array of integer``, ``one of "a", "b"``, ``integer or null``; else ``any``."""
+    if not isinstance(node, Mapping):
+        return "any"
+    if "enum" in node:
+        return "one of " + ", ".join(json.dumps(each) for each in _list(node["enum"]))
+    names = _type_names(node)
+    if not names:
+        choices = (*_list(node.get("anyOf")), *_list(node.get("oneOf"))) if depth else ()
+        return " or ".join(type_in_words(each, depth - 1) for each in choices) or "any"
+    words = " or ".join(names)
+    if depth and names == ("array",) and "items" in node:
+        items = type_in_words(node["items"], depth - 1)
+        return words if items == "any" else f"array of {items}"
+    return words
 
 
 def _type_names(node: Mapping[str, Any]) -> tuple[str, ...]:

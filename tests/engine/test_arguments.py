@@ -102,3 +102,99 @@ def test_a_time_out_says_how_long_and_what_was_printed() -> None:
     assert "2.5 s" in arguments.timed_out(DEFINITION, " ")
     assert "printed" not in arguments.timed_out(DEFINITION, " ")
     assert "half way" in arguments.timed_out(DEFINITION, "half way")
+
+
+HOSTILE: dict[str, dict[str, Any]] = {
+    "many fields": {f"field_{n}": n for n in range(10_000)},
+    "huge keys": {"k" * 100_000 + str(n): "v" * 50_000 for n in range(30)},
+    "control characters": {"\x1b[2J\r\n\x00\u202e": "x", "\ud800": 1, "a\nReceived: nothing.": 2},
+    "nested": {"path": {"a": [{"b": {}}] * 50}, "content": [["x"] * 100] * 100},
+}
+
+
+@pytest.mark.spec("LOOP-11", "SEC-6", "SEC-13")
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_fields_are_counted_escaped_and_never_echoed(name: str) -> None:
+    received = HOSTILE[name]
+    problems = [(field, "Extra inputs are not permitted") for field in received]
+    text = invalid({**received, "mode": "m" * 9_000}, *problems)
+    assert len(text) <= 2_000
+    assert text.isascii() or "…" in text
+    assert "mode: string (9000 chars)" in text
+    assert not set(text) & set("\x1b\r\x00\u202e\ud800")
+    assert text.count("\nReceived: ") == 1
+    assert "vvv" not in text
+    assert "mmm" not in text
+    if name == "many fields":
+        assert " more." in text
+
+
+@pytest.mark.spec("LOOP-11")
+def test_nested_fields_have_their_own_type_and_an_unknown_one_brings_the_list_of_fields() -> None:
+    item = {
+        "type": "object",
+        "properties": {"status": {"enum": ["a", "b"]}, "n": {"type": ["integer", "null"]}},
+    }
+    definition = ToolDefinition(
+        "plan", "Plan", "",
+        {
+            "type": "object",
+            "properties": {
+                "todos": {"type": "array", "items": {"$ref": "#/$defs/Item"}},
+                "who": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
+                "dotted.name": {"type": "boolean"},
+            },
+            "$defs": {"Item": item},
+        },
+        Effect.READ, "test",
+    )  # fmt: skip
+    fields = ["todos.0.status", "todos.3.n", "todos", "who", "dotted.name", "todos.0.z", "wo"]
+    error = InvalidArguments(tuple(ArgumentProblem(field, "wrong") for field in fields))
+    text = arguments.invalid(ToolCall("a", "plan", {"wo": 1}), definition, error)
+    assert 'todos.0.status: wrong (expected one of "a", "b")' in text
+    assert "todos.3.n: wrong (expected integer or null)" in text
+    assert "who: wrong (expected string or array of string)" in text
+    assert "dotted.name: wrong (expected boolean)" in text
+    assert "todos.0.z: wrong\n" in text
+    assert "Fields of plan: todos: array" in text
+
+
+@pytest.mark.spec("LOOP-9", "LOOP-11")
+@pytest.mark.parametrize(
+    ("received", "parts"),
+    [
+        ('{"path": "a", "content": "say "hi""}', ["',' delimiter", "path: string (1 chars)"]),
+        ('{"content": 5', ["- path: not found (expected string)", "content: integer"]),
+        ("[1, 2]", ["it is array (2 items)", "Received: nothing."]),
+        ('{"path": NaN}', ["a number that JSON does not have", "path: unreadable"]),
+        ('{"path": {"a": 1}, "content": [', ["path: object, content: array"]),
+        ("", ["Expecting value"]), ("\x1b\ud800", ["Expecting value"]),
+        ("{" + ",".join(f'"{n}": 1' for n in range(9_000)), [" more."]),
+        ('{"a": ' * 60_000, ["nested too deeply"]), ("\x00" * 60_000, ["60000 characters"]),
+    ],
+)  # fmt: skip
+def test_malformed_arguments_are_told_by_flaw_fields_and_sizes(
+    received: str, parts: list[str]
+) -> None:
+    call = ToolCall("a", "write_file", {}, malformed=received)
+    text = arguments.malformed(call, DEFINITION, cut=False)
+    assert len(text) <= 2_000
+    for part in ["write_file", "not executed", "path: string", *parts]:
+        assert part in text
+    assert len(arguments.malformed(call, DEFINITION, cut=True)) <= 2_000
+
+
+@pytest.mark.spec("LOOP-11", "SEC-13")
+@settings(max_examples=60)
+@given(
+    st.dictionaries(st.text(max_size=30), st.none() | st.booleans() | st.text(max_size=9), max_size=9),
+    st.text(max_size=200), st.lists(st.text(max_size=30), max_size=5),
+)  # fmt: skip
+def test_an_odd_schema_never_breaks_the_answer(
+    properties: dict[str, Any], received: str, required: list[str]
+) -> None:
+    schema = {"properties": properties, "required": required}
+    odd = ToolDefinition("n" * 90, "Odd", "", schema, Effect.READ, "test")
+    error = InvalidArguments((ArgumentProblem(received, received),))
+    assert len(arguments.invalid(ToolCall("a", "n", {received: 1}), odd, error)) <= 2_000
+    assert len(arguments.malformed(ToolCall("a", "n", {}, received), odd, cut=False)) <= 2_000

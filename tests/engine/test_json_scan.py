@@ -63,8 +63,8 @@ def test_a_fence_is_taken_off(text: str) -> None:
 @pytest.mark.spec("LOOP-11")
 def test_the_outline_of_a_broken_text_tells_its_fields_and_how_long_they_were() -> None:
     cut = '{"path": "a.py", "n": 3, "todos": [{"content": "x"}], "content": "' + "y" * 500
-    assert outline(cut) == {"path": "a.py", "n": 3, "todos": [], "content": "y" * 500}
-    assert outline('{"a": {"b": 1}, "c": oops, "d": 2}') == {"a": {}, "c": None}
+    assert outline(cut) == {"path": "a.py", "n": 3, "todos": list, "content": "y" * 500}
+    assert outline('{"a": {"b": 1}, "c": oops, "d": 2}') == {"a": dict, "c": ...}
     assert outline("no JSON") == {}
     assert outline("[1, 2") == {}
 
