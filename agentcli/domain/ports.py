@@ -264,9 +264,17 @@ class SessionStore(Protocol):
         """
 
     async def record_assistant(
-        self, message: AssistantMessage, calls: Sequence[ToolCall], *, final: Outcome | None
+        self,
+        message: AssistantMessage,
+        calls: Sequence[ToolCall],
+        *,
+        final: Outcome | None,
+        wasted: Usage | None = None,
     ) -> int:
-        """W1: the message, one pending row per call, its usage; with ``final`` the turn's end."""
+        """W1: the message, one pending row per call, its usage; with ``final`` the turn's end.
+
+        ``wasted`` are the tokens of attempts at this reply that did not become it (COST-1).
+        """
 
     async def record_running(self, call: ToolCall) -> None:
         """W2: the call is about to take effect."""

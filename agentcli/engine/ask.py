@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import AgentError, ErrorKind, ProviderError
 from agentcli.domain.events import ContextTransformed, ModelFellBack
-from agentcli.domain.messages import AssistantMessage, Message, user_text
+from agentcli.domain.messages import AssistantMessage, Message, Usage, user_text
 from agentcli.domain.ports import ModelInfo, ModelRequest, Provider
 from agentcli.domain.prepare import check_request, prepare
 from agentcli.engine.conversation import Conversation, Emit
-from agentcli.engine.limits import Limits, Spending, output_cap
+from agentcli.engine.limits import Limits, Spending, output_cap, reached
 from agentcli.engine.race import race
 from agentcli.engine.repair_args import repaired
-from agentcli.engine.sample import Sampler
+from agentcli.engine.sample import HigherCap, Sampler, doubled_cap
 
 # what another model may be able to answer
 _OUT_OF_REACH = frozenset({ErrorKind.OVERLOADED, ErrorKind.RATE_LIMIT, ErrorKind.SERVER})
@@ -33,7 +34,7 @@ class Requests:
         self._token = token
         self._emit = emit
         self._fallbacks = list(conversation.fallbacks)
-        self.sampler = Sampler(conversation.provider, emit, conversation.retry)
+        self.sampler = self._new_sampler()
         self.api_s = 0.0
 
     async def ask(self, limits: Limits, spent: Spending, notes: Sequence[str]) -> AssistantMessage:
@@ -41,7 +42,7 @@ class Requests:
         while True:
             request = self._request(limits, spent, notes)
             try:
-                message = await self._timed(request)
+                message = await self._timed(request, self._higher_cap(limits, spent))
             except ProviderError as error:
                 if not await self._remedied(error):
                     raise
@@ -73,11 +74,30 @@ class Requests:
                 self._emit(ContextTransformed(transform.name, *counts, *sizes))
         return messages
 
-    async def _timed(self, request: ModelRequest) -> AssistantMessage:
+    def _new_sampler(self) -> Sampler:
+        """A person is asked to wait only where no other model can answer instead."""
+        it = self._it
+        long_wait = None if self._fallbacks and it.choose is not None else it.long_wait
+        return Sampler(it.provider, self._emit, it.retry, long_wait)
+
+    def _higher_cap(self, limits: Limits, spent: Spending) -> HigherCap:
+        """Raise a cut reply's output limit (STR-7) as far as money and time allow another try."""
+
+        def higher(request: ModelRequest, wasted: Usage) -> int | None:
+            cap, after = doubled_cap(request, wasted), replace(spent)
+            if wasted.is_known:
+                after.add(request.model, wasted)
+            if cap is None or reached(replace(limits, max_steps=0), after, request.model):
+                return None
+            return cap if output_cap(limits, after, request.model, cap) == cap else None
+
+        return higher
+
+    async def _timed(self, request: ModelRequest, higher_cap: HigherCap) -> AssistantMessage:
         asked_at = time.monotonic()
         try:
             return await race(
-                self.sampler.sample(request, self._it.history.call_ids, self._token),
+                self.sampler.sample(request, self._it.history.call_ids, self._token, higher_cap),
                 self._token,
                 self._it.kit.reaper,
             )
@@ -111,7 +131,7 @@ class Requests:
     async def _switch(self, provider: Provider, model: ModelInfo, error: ProviderError) -> None:
         it, old = self._it, self._it.model
         before, it.provider, it.model = it.provider, provider, model
-        self.sampler = Sampler(provider, self._emit, it.retry)
+        self.sampler = self._new_sampler()
         self._emit(ModelFellBack(old.id, model.id, error))
         await before.aclose()
 

@@ -1,25 +1,35 @@
-"""One model reply: try, wait, try again; retry policy for all providers lives here, once.
+"""One model reply: try, wait, try again; how a step is asked, for all providers, lives here.
 
-Two budgets (STR-2, STR-4): *establishing* (no stream yet) and *consuming* (a stream that
-broke before any output). After output nothing is retried: what was shown is never shown
-twice. A reply that has said its end is complete: nothing that follows can spoil it. Waits are
-cancellable because the whole runs under ``race``; where a cancellation was swallowed, the token
-is looked at before each chunk and each attempt (CAN-9).
+Law: after output a broken stream is not tried again (STR-4). A complete reply may be asked for
+once more - because it said nothing (STR-6) or was cut at the output limit (STR-7) - and then
+only what is new is shown (``replay``). A reply that has said its end is complete: nothing that
+follows can spoil it. Waits are announced, and cancellable because the whole runs under ``race``;
+where a cancellation was swallowed, the token is looked at before each chunk and each attempt
+(CAN-9). Tokens of what did not become the reply are kept apart, in ``wasted`` (COST-1).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from collections.abc import Set as AbstractSet
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import ErrorKind, ProviderError, TurnCancelled
-from agentcli.domain.events import AgentEvent, CallForming, RetryWait, TextChunk, ThinkingChunk
-from agentcli.domain.messages import AssistantMessage, StopReason, Usage, user_text
-from agentcli.domain.ports import Effort, ModelRequest, Provider
+from agentcli.domain.events import (
+    AgentEvent,
+    CallForming,
+    Notice,
+    OutputCapRaised,
+    RetryWait,
+    TextChunk,
+    ThinkingChunk,
+)
+from agentcli.domain.messages import AssistantMessage, StopReason, ThinkingPart, Usage, user_text
+from agentcli.domain.ports import Effort, LongWait, ModelRequest, Provider
 from agentcli.domain.stream import (
     StreamEnd,
     StreamEvent,
@@ -27,105 +37,188 @@ from agentcli.domain.stream import (
     ThinkingDelta,
     ToolCallStart,
 )
-from agentcli.domain.values import frozen
 from agentcli.engine.assemble import Assembler
+from agentcli.engine.replay import Piece, Replay, Shown
+from agentcli.engine.retries import Budgets, RetryPolicy, long_wait_s, retry_later, sleep_long
+
+__all__ = ["HigherCap", "RetryPolicy", "Sampler", "doubled_cap"]
 
 Emit = Callable[[AgentEvent], None]
+HigherCap = Callable[[ModelRequest, Usage], int | None]
 
-_WATCHDOG_STEP_S = 0.5
 _CLOSE_PATIENCE_S = 2.0
 _RECOVERY_NOTE = "(Your last reply was empty. Answer now with text or a tool call.)"
+# how a server says no to an output limit that it takes for too high
+_REFUSED = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.CONTEXT_OVERFLOW})
 log = logging.getLogger(__name__)
 
 
-@frozen
-class RetryPolicy:
-    """Budgets and waits, in seconds. ``sleep`` is a parameter so that tests own the time.
-
-    ``max_attempts`` bounds all attempts at one reply together, whatever they failed of.
-    """
-
-    max_retries: int = 3
-    first_delay_s: float = 1.0
-    max_delay_s: float = 16.0
-    max_retry_after_s: float = 60.0
-    max_reconnects: int = 5
-    max_attempts: int = 6
-    max_empty_retries: int = 2
-    empty_delay_s: float = 0.25
-    recovery_delay_s: float = 0.5
-    idle_s: float = 90.0
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    jitter: Callable[[], float] = random.random
+def doubled_cap(request: ModelRequest, wasted: Usage) -> int | None:
+    """The next higher output limit for a reply that was cut at ``request``'s, if there is one."""
+    del wasted
+    cap, most = request.max_output_tokens, request.model.max_output_tokens
+    return None if cap is None or cap >= most else min(cap * 2, most)
 
 
 class Sampler:
-    """Asks one provider for one reply at a time."""
+    """Asks one provider for one reply at a time.
 
-    def __init__(self, provider: Provider, emit: Emit, policy: RetryPolicy | None = None) -> None:
+    ``long_wait`` asks a person whether to wait for a rate limit beyond the policy's cap; without
+    it such a limit is an error that says when to try again.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        emit: Emit,
+        policy: RetryPolicy | None = None,
+        long_wait: LongWait | None = None,
+    ) -> None:
         self._provider = provider
         self._emit = emit
         self._policy = policy or RetryPolicy()
-        self.assembler: Assembler | None = None
+        self._long_wait = long_wait
+        self._assembler: Assembler | None = None
+        self._shown: Shown | None = None
+        self._replay: Replay | None = None
+        self._wasted = Usage()
+
+    # --- what is known of the last reply ---------------------------------------------------
 
     @property
     def partial_text(self) -> str:
-        """Visible text of the last reply, until ``forget`` says that it is stored (CAN-5)."""
-        return self.assembler.text if self.assembler is not None else ""
+        """What was shown of the last reply, until ``forget`` says that it is stored (CAN-5)."""
+        if self._shown is not None:
+            return self._shown.text.screen + (self._replay.new_text if self._replay else "")
+        return self._assembler.text if self._assembler is not None else ""
 
     @property
     def has_output(self) -> bool:
         """Whether the last reply, not yet stored, has shown anything (STR-4)."""
-        return self.assembler is not None and self.assembler.has_output
+        if self._shown is not None:
+            return True
+        return self._assembler is not None and self._assembler.has_output
+
+    @property
+    def wasted(self) -> Usage:
+        """Tokens of attempts that did not become the reply: they cost all the same (COST-1)."""
+        return self._wasted
 
     @property
     def partial_usage(self) -> Usage:
-        """Tokens reported of a reply that was cut: it costs all the same (COST-1)."""
-        return self.assembler.usage if self.assembler is not None else Usage()
+        """All tokens reported since ``forget``, for a step that ends without a reply."""
+        usage = self._assembler.usage if self._assembler is not None else Usage()
+        return self._wasted + usage
 
     def forget(self) -> None:
         """The last reply is durable."""
-        self.assembler = None
+        self._assembler = self._shown = self._replay = None
+        self._wasted = Usage()
+
+    # --- asking ----------------------------------------------------------------------------
 
     async def sample(
-        self, request: ModelRequest, taken_ids: frozenset[str], cancel: CancelToken
+        self,
+        request: ModelRequest,
+        taken_ids: AbstractSet[str],
+        cancel: CancelToken,
+        higher_cap: HigherCap = doubled_cap,
     ) -> AssistantMessage:
-        """The reply to ``request``; raises ``ProviderError`` when the budgets are spent."""
-        message = await self._with_retries(request, taken_ids, cancel)
-        if not _usable(message):
-            spent = message.usage
-            await self._policy.sleep(self._policy.recovery_delay_s)
-            message = await self._with_retries(_recovery(request), taken_ids, cancel)
-            message = replace(message, usage=spent + message.usage)
-        if not _usable(message):
-            raise ProviderError(
-                f"{request.model.id} returned an empty reply twice",
-                "try again or switch the model",
-                kind=ErrorKind.EMPTY,
-                provider=request.model.provider,
-            )
-        return message
+        """The reply to ``request``; raises ``ProviderError`` when the budgets are spent.
+
+        ``higher_cap`` says whether and how far the output limit of a cut reply may be raised.
+        """
+        reply = await self._whole(request, taken_ids, cancel, higher_cap)
+        if not _usable(reply):
+            self._set_aside(reply)
+            await self._wait(RetryWait(self._nothing(request), 1, 1, self._policy.recovery_delay_s))
+            reply = await self._whole(_recovery(request), taken_ids, cancel, higher_cap)
+        if not _usable(reply):
+            raise self._nothing(request)
+        return reply
+
+    async def _whole(
+        self,
+        request: ModelRequest,
+        taken_ids: AbstractSet[str],
+        cancel: CancelToken,
+        higher_cap: HigherCap,
+    ) -> AssistantMessage:
+        """A reply that was not cut, as far as the output limit can be raised (STR-7)."""
+        reply = await self._with_retries(request, taken_ids, cancel)
+        while reply.stop_reason is StopReason.MAX_TOKENS and request.max_output_tokens is not None:
+            cap = higher_cap(request, self._wasted + reply.usage)
+            if cap is None or cap <= request.max_output_tokens:
+                break
+            before = (self._assembler, self._wasted)
+            self._set_aside(reply)
+            self._emit(OutputCapRaised(request.max_output_tokens, cap))
+            request = replace(request, max_output_tokens=cap)
+            try:
+                reply = await self._with_retries(request, taken_ids, cancel)
+            except ProviderError as error:
+                if error.kind not in _REFUSED or self._assembler is not None:
+                    raise
+                self._assembler, self._wasted = before
+                self._emit(Notice(f"the higher output limit was refused: {error.message}"))
+                break
+        return reply
+
+    def _set_aside(self, reply: AssistantMessage) -> None:
+        """``reply`` is complete and will not be the answer; what it has shown stays shown."""
+        assembler, replayed = self._assembler, self._replay
+        text = assembler.text if assembler is not None else reply.text
+        thinking = "".join(part.text for part in reply.parts if isinstance(part, ThinkingPart))
+        if self._shown is None:
+            self._shown = Shown(calls=[call.name for call in reply.tool_calls])
+        self._shown.text.add(text, replayed.new_text if replayed else text)
+        self._shown.thinking.add(thinking, replayed.new_thinking if replayed else thinking)
+        self._wasted += reply.usage
+        self._assembler = self._replay = None
 
     async def _with_retries(
-        self, request: ModelRequest, taken_ids: frozenset[str], cancel: CancelToken
+        self, request: ModelRequest, taken_ids: AbstractSet[str], cancel: CancelToken
     ) -> AssistantMessage:
-        attempts = _Attempts(self._policy)
+        budgets = Budgets(self._policy)
         while True:
             if cancel.cancelled:
                 raise TurnCancelled
             assembler = Assembler(request.model.provider, request.model.name, taken_ids)
-            self.assembler = assembler
+            self._assembler = assembler
+            self._replay = None if self._shown is None else Replay(self._shown)
             try:
                 await self._attempt(request, assembler, cancel)
                 return assembler.message()
             except ProviderError as error:
-                if assembler.has_output:
-                    raise
-                wait = attempts.next_wait(error, streaming=error.streaming or assembler.started)
-                if wait is None:
-                    raise
-            self._emit(wait)
-            await self._policy.sleep(wait.delay_s)
+                failed = error
+            if assembler.has_output:
+                raise failed
+            self._wasted += assembler.usage
+            self._assembler = None
+            if (delay_s := long_wait_s(failed, self._policy)) is not None:
+                await self._wait_long(failed, delay_s)
+                budgets = Budgets(self._policy)
+                continue
+            wait = budgets.next_wait(failed, streaming=failed.streaming or assembler.started)
+            if wait is None:
+                raise failed
+            await self._wait(wait)
+
+    # --- waiting ---------------------------------------------------------------------------
+
+    async def _wait(self, wait: RetryWait) -> None:
+        self._emit(wait)
+        await self._policy.sleep(wait.delay_s)
+
+    async def _wait_long(self, error: ProviderError, delay_s: float) -> None:
+        """A limit beyond the cap: a person decides; nobody is there: the error says when."""
+        later = retry_later(error, delay_s)
+        if self._long_wait is None or not await self._long_wait.offer(later, delay_s):
+            raise later from error
+        self._emit(RetryWait(error, 1, 1, delay_s))
+        await sleep_long(delay_s, self._policy)
+
+    # --- one attempt -----------------------------------------------------------------------
 
     async def _attempt(
         self, request: ModelRequest, assembler: Assembler, cancel: CancelToken
@@ -141,57 +234,112 @@ class Sampler:
             await _close(stream)
         if not assembler.ended:
             kind = ErrorKind.NETWORK if assembler.has_output else ErrorKind.EMPTY
-            raise ProviderError(
-                f"{request.model.provider} closed the stream before the reply was complete",
-                "send the message again to go on",
-                kind=kind,
-                provider=request.model.provider,
-            )
+            what = "closed the stream before the reply was complete"
+            raise self._fault(what, "send the message again to go on", kind)
 
     async def _consume(
         self, stream: AsyncIterator[StreamEvent], assembler: Assembler, cancel: CancelToken
     ) -> None:
-        """Fold and show the stream under the idle watchdog (STR-3): a chunk moves its deadline."""
+        """Fold and show the stream under the idle watchdog (STR-3)."""
         add, show = assembler.add, self._show
         now, idle_s = asyncio.get_running_loop().time, self._policy.idle_s
-        limit = asyncio.timeout(idle_s)
         try:
-            async with limit:
-                moved_at = now()
+            async with _watchdog(idle_s) as watchdog:
                 async for event in stream:
                     if cancel.cancelled:
                         raise TurnCancelled
+                    if watchdog.bit:  # a provider has swallowed the cancellation
+                        break
                     if assembler.ended:
                         continue
+                    watchdog.fed_at = now()
                     add(event)
                     show(event)
                     if isinstance(event, StreamEnd):
-                        idle_s = _CLOSE_PATIENCE_S
-                        moved_at = float("-inf")
-                    if (time := now()) - moved_at > _WATCHDOG_STEP_S:
-                        if limit.expired():  # a provider has swallowed the cancellation
-                            break
-                        moved_at = time
-                        limit.reschedule(time + idle_s)
+                        watchdog.set(_CLOSE_PATIENCE_S)
         except TimeoutError:
-            if not limit.expired():
+            if not watchdog.bit:
                 raise
-        if limit.expired():
-            raise ProviderError(
-                f"{self._provider.name} sent nothing for {idle_s:.0f} s",
-                "try again; check the network or the server",
-                kind=ErrorKind.STALLED,
-                provider=self._provider.name,
-            )
+        if watchdog.bit:
+            what = f"sent nothing for {idle_s:.0f} s"
+            raise self._fault(what, "try again; check the network or the server", ErrorKind.STALLED)
 
     def _show(self, event: StreamEvent) -> None:
         if isinstance(event, TextDelta):
-            self._emit(TextChunk(event.text))
+            text = event.text if self._replay is None else self._new_part(self._replay, event.text)
+            if text:
+                self._emit(TextChunk(text))
         elif isinstance(event, ThinkingDelta):
-            if event.text:
-                self._emit(ThinkingChunk(event.text))
-        elif isinstance(event, ToolCallStart):
+            replayed = self._replay
+            text = event.text if replayed is None else replayed.thinking(event.text).text
+            if text:
+                self._emit(ThinkingChunk(text))
+        elif isinstance(event, ToolCallStart) and (
+            self._replay is None or self._replay.is_new_call(event.name)
+        ):
             self._emit(CallForming(event.name))
+
+    def _new_part(self, replayed: Replay, text: str) -> str:
+        piece: Piece = replayed.text(text)
+        if piece.turns_off:
+            self._emit(Notice("the new reply says something else from here on", is_warning=False))
+        return piece.text
+
+    # --- faults ----------------------------------------------------------------------------
+
+    def _nothing(self, request: ModelRequest) -> ProviderError:
+        what = f"answered with nothing to show or to run ({request.model.name})"
+        return self._fault(what, "try again or switch the model", ErrorKind.EMPTY)
+
+    def _fault(self, what: str, advice: str, kind: ErrorKind) -> ProviderError:
+        """An error that names the provider and, where there is one, its host (STR-9)."""
+        name = self._provider.name
+        host: str = getattr(self._provider, "host", "")
+        label = f"{name} at {host}" if host else name
+        return ProviderError(f"{label} {what}", advice, kind=kind, provider=name, host=host)
+
+
+class _Watchdog:
+    """Ends a block with ``TimeoutError`` when it was not fed in time. ``bit`` says that it did."""
+
+    def __init__(self, limit: asyncio.Timeout, idle_s: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._limit = limit
+        self._idle_s = idle_s
+        self._timer: asyncio.TimerHandle | None = None
+        self.fed_at = self._loop.time()
+        self.bit = False
+
+    def set(self, idle_s: float) -> None:
+        """From now on wait for ``idle_s`` seconds."""
+        self.stop()
+        self._idle_s = idle_s
+        self.fed_at = self._loop.time()
+        self.look()
+
+    def look(self) -> None:
+        """Bite, or look again when it would be time."""
+        due = self.fed_at + self._idle_s
+        if self._loop.time() < due:
+            self._timer = self._loop.call_at(due, self.look)
+        else:
+            self.bit = True
+            self._limit.reschedule(self._loop.time())
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+@asynccontextmanager
+async def _watchdog(idle_s: float) -> AsyncIterator[_Watchdog]:
+    async with asyncio.timeout(None) as limit:
+        watchdog = _Watchdog(limit, idle_s)
+        watchdog.look()
+        try:
+            yield watchdog
+        finally:
+            watchdog.stop()
 
 
 async def _close(stream: AsyncIterator[StreamEvent]) -> None:
@@ -204,45 +352,6 @@ async def _close(stream: AsyncIterator[StreamEvent]) -> None:
             await closing()
     except Exception:
         log.warning("a stream could not be closed", exc_info=True)
-
-
-class _Attempts:
-    """Counts what was tried and says how long to wait, or that it is over."""
-
-    def __init__(self, policy: RetryPolicy) -> None:
-        self._policy = policy
-        self._failed = 0
-        self._established = 0
-        self._reconnected = 0
-        self._empty = 0
-
-    def next_wait(self, error: ProviderError, *, streaming: bool) -> RetryWait | None:
-        policy = self._policy
-        self._failed += 1
-        if not error.retryable or self._failed >= policy.max_attempts:
-            return None
-        dropped = streaming and error.kind is ErrorKind.NETWORK
-        if error.kind is ErrorKind.EMPTY:
-            self._empty += 1
-            attempt, limit = self._empty, policy.max_empty_retries
-            delay_s = policy.empty_delay_s * attempt
-        elif error.kind is ErrorKind.STALLED or dropped:
-            self._reconnected += 1
-            attempt, limit = self._reconnected, policy.max_reconnects
-            delay_s = self._backoff(attempt)
-        else:
-            self._established += 1
-            attempt, limit = self._established, policy.max_retries
-            delay_s = self._backoff(attempt)
-        if attempt > limit:
-            return None
-        if error.retry_after_s is not None:
-            delay_s = max(0.0, min(error.retry_after_s, policy.max_retry_after_s))
-        return RetryWait(error, attempt, limit, delay_s)
-
-    def _backoff(self, attempt: int) -> float:
-        full = min(self._policy.first_delay_s * 2.0 ** (attempt - 1), self._policy.max_delay_s)
-        return full * (0.75 + 0.5 * self._policy.jitter())
 
 
 def _usable(message: AssistantMessage) -> bool:

@@ -199,9 +199,12 @@ class Turn:
         it = self._it
         calls = message.tool_calls
         final = None if calls or self._next_input() else self._complete
-        seq = await it.store.record_assistant(message, calls, final=final)
+        wasted = self._requests.sampler.wasted if self._requests.sampler.wasted.is_known else None
+        seq = await it.store.record_assistant(message, calls, final=final, wasted=wasted)
         it.history.append(message)
         self._requests.sampler.forget()
+        if wasted is not None:
+            self._spent.add(it.model, wasted)
         self._spent.add(it.model, message.usage)
         self._answer = message.text or self._answer
         self._emit(AssistantRecorded(message, seq))

@@ -147,10 +147,25 @@ class SqliteStore:
         return await self._run(create, writing=True)
 
     async def record_assistant(
-        self, message: AssistantMessage, calls: Sequence[ToolCall], *, final: Outcome | None
+        self,
+        message: AssistantMessage,
+        calls: Sequence[ToolCall],
+        *,
+        final: Outcome | None,
+        wasted: Usage | None = None,
     ) -> int:
-        """W1: the message, a pending row per call, its usage; with ``final`` the turn's end."""
-        return await self._write(lambda db: self._recorder.assistant(db, message, calls, final))
+        """W1: the message, a pending row per call, its usage; with ``final`` the turn's end.
+
+        ``wasted`` is what attempts have cost that did not become the message (COST-1).
+        """
+
+        def write(db: sqlite3.Connection) -> int:
+            if wasted is not None:
+                model = f"{message.provider}/{message.model}"
+                self._recorder.partial_usage(db, model, wasted)
+            return self._recorder.assistant(db, message, calls, final)
+
+        return await self._write(write)
 
     async def record_running(self, call: ToolCall) -> None:
         """W2: the call is about to take effect."""

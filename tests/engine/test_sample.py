@@ -164,10 +164,16 @@ def test_waits_are_spread_around_their_length(jitter: float, factor: float) -> N
 
 @pytest.mark.spec("STR-2")
 @pytest.mark.parametrize(
-    ("asked", "waited"), [(0.0, 0), (7.5, 7.5), (60.0, 60), (86_400.0, 60), (-30.0, 0)]
-)
-def test_retry_after_wins_and_is_capped(asked: float, waited: float) -> None:
-    played = play([failure(ErrorKind.RATE_LIMIT, asked)], says("x"))
+    ("kind", "asked", "waited"),
+    [
+        (ErrorKind.RATE_LIMIT, 0.0, 0), (ErrorKind.RATE_LIMIT, 7.5, 7.5),
+        (ErrorKind.RATE_LIMIT, 60.0, 60), (ErrorKind.RATE_LIMIT, -30.0, 0),
+        (ErrorKind.OVERLOADED, 86_400.0, 60), (ErrorKind.SERVER, 61.0, 60),
+        (ErrorKind.RATE_LIMIT, 1e10, 1), (ErrorKind.SERVER, 1e10, 1),
+    ],
+)  # fmt: skip
+def test_retry_after_wins_and_is_capped(kind: ErrorKind, asked: float, waited: float) -> None:
+    played = play([failure(kind, asked)], says("x"))
     assert played.result.text == "x"
     assert played.service.gaps == [waited]
     assert played.waits[0].delay_s == waited
@@ -220,16 +226,17 @@ def test_a_stream_that_breaks_before_output_is_tried_six_times_in_all(broken: An
     assert len(play(*[broken] * 9).service.times) == 6
 
 
-@pytest.mark.spec("STR-4")
-def test_six_attempts_are_all_there_are_whatever_they_failed_of() -> None:
-    mixed = [
-        [failure(ErrorKind.SERVER)],
-        [Silence()],
-        [],
-        [failure(ErrorKind.NETWORK)],
-        [Silence()],
-    ]
-    assert len(play(*mixed, *mixed).service.times) == 6
+@pytest.mark.spec("STR-2", "STR-4", "STR-5")
+def test_no_budget_eats_from_another() -> None:
+    """3 refusals, 5 stalls and 2 empty streams in any order still leave the last attempt."""
+    refused, empty = [failure(ErrorKind.OVERLOADED)], []
+    faults: list[Script] = [refused, [Silence()], empty, [Silence()], refused, [Silence()]]
+    faults += [[Silence()], empty, [Silence()], refused]
+    assert play(*faults, says("x")).result.text == "x"
+    for last in (refused, [Silence()], empty):
+        played = play(*faults, last, says("never"))
+        assert isinstance(played.result, ProviderError)
+        assert len(played.service.times) == 11
 
 
 @pytest.mark.spec("STR-4")
@@ -307,7 +314,8 @@ def test_a_second_reply_of_nothing_is_an_error() -> None:
 def test_the_tokens_of_a_reply_of_nothing_are_counted() -> None:
     empty = [UsageReport(Usage(100, 50)), StreamEnd(StopReason.END_TURN)]
     played = play(empty, [UsageReport(Usage(7, 3)), *says("x")])
-    assert played.result.usage == Usage(107, 53)
+    assert played.result.usage == Usage(7, 3)
+    assert played.sampler.wasted == Usage(100, 50)
 
 
 def test_a_refusal_without_a_word_is_an_answer() -> None:

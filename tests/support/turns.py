@@ -100,10 +100,17 @@ class MemoryStore:
         return len(self.disk)
 
     async def record_assistant(
-        self, message: AssistantMessage, calls: Sequence[ToolCall], *, final: Outcome | None
+        self,
+        message: AssistantMessage,
+        calls: Sequence[ToolCall],
+        *,
+        final: Outcome | None,
+        wasted: Usage | None = None,
     ) -> int:
         def change() -> None:
             self.disk.append(message)
+            if wasted is not None:
+                self.partial_usages.append((f"{message.provider}/{message.model}", wasted))
             for call in calls:
                 self.runs[call.id] = ToolRun(call.id, call.name, RunStatus.PENDING)
             if final is not None:
