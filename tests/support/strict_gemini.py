@@ -221,7 +221,7 @@ def _signatures(index: int, content: Json, model: str, issued: Issued | None) ->
 def _issued_here(part: Json, signature: str | None, model: str, issued: Issued) -> Iterator[str]:
     mark = mark_of_part(part)
     due = [s for s, where in issued.on_parts.items() if where == (model, mark)]
-    if due and mark.startswith("call:") and signature not in due:
+    if due and "id" in part.get("functionCall", {}) and signature not in due:
         yield Problem(_CORRUPTED)
     if signature is None or (signature in DUMMIES and "functionCall" in part):
         return
