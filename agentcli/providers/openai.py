@@ -33,7 +33,6 @@ from agentcli.providers._base import (
 )
 from agentcli.providers._chat_decoder import Decoder
 from agentcli.providers._openai_effort import (
-    at_least_low,
     effort_for,
     gpt_version,
     is_reasoning_version,
@@ -45,7 +44,6 @@ _NO_IMAGES = "[image left out: this model takes no images]"
 # https://developers.openai.com/api/docs/models: from GPT-5.4 on, Chat Completions takes
 # functions only with reasoning_effort "none".
 _FIRST_NO_EFFORT_WITH_TOOLS = (5, 4)
-_EFFORT_PROVIDERS = frozenset({"openrouter", "gemini", "xai", "groq"})
 
 Json = dict[str, Any]
 
@@ -87,9 +85,7 @@ def encode(request: ModelRequest, provider: str = "openai", quirks: _Quirks | No
     if request.max_output_tokens is not None:
         name = "max_completion_tokens" if quirks.is_openai else "max_tokens"
         body[name] = request.max_output_tokens
-    effort = _reasoning_effort(request, provider, quirks)
-    if effort is not None:
-        body["reasoning_effort"] = effort
+    body.update(_reasoning_fields(request, provider, quirks))
     messages: list[Json] = []
     if request.system:
         messages.append({"role": "system", "content": request.system})
@@ -110,19 +106,23 @@ def encode(request: ModelRequest, provider: str = "openai", quirks: _Quirks | No
     return body
 
 
-def _reasoning_effort(request: ModelRequest, provider: str, quirks: _Quirks) -> str | None:
-    """The value to send, or ``None`` where the model would refuse the field."""
+def _reasoning_fields(request: ModelRequest, provider: str, quirks: _Quirks) -> Json:
+    """The fields that ask for ``request.effort``; none where the model would refuse them."""
     effort, name = request.effort, request.model.name
     # also behind a proxy of the person's own: the models are OpenAI's, by their names
     if quirks.is_openai or provider == "openai":
         version = gpt_version(name)
         if version is None or not is_reasoning_version(version):
-            return None
+            return {}
         if request.tools and version >= _FIRST_NO_EFFORT_WITH_TOOLS:
-            return "none"
-        return None if effort is None else effort_for(name, version, effort)
-    known = provider in _EFFORT_PROVIDERS and request.model.supports_thinking
-    return at_least_low(effort) if known and effort is not None else None
+            return {"reasoning_effort": "none"}
+        value = None if effort is None else effort_for(name, version, effort)
+        return {} if value is None else {"reasoning_effort": value}
+    if effort is None or (provider == "openrouter" and not request.model.supports_thinking):
+        return {}
+    from agentcli.providers._efforts import effort_fields
+
+    return effort_fields(provider, name, effort)
 
 
 class _Messages:

@@ -154,10 +154,17 @@ def test_effort_is_sent_only_where_openai_takes_it(
 
 
 def test_other_servers_get_effort_only_where_it_is_known_to_work() -> None:
-    thinks = ModelInfo("p", "m", supports_thinking=True)
+    thinks = ModelInfo("xai", "grok-4.6", supports_thinking=True)
     assert body_for("xai", model=thinks, effort=Effort.HIGH)["reasoning_effort"] == "high"
     assert "reasoning_effort" not in body_for("xai", effort=Effort.HIGH)
-    assert "reasoning_effort" not in body_for("vllm", model=thinks, effort=Effort.HIGH)
+    assert "reasoning_effort" not in body_for("xai", model=thinks)
+    for local in ("ollama", "vllm", "lmstudio", "llamacpp", "home"):
+        body = body_for(local, model=thinks, effort=Effort.HIGH)
+        assert not {"reasoning", "reasoning_effort", "thinking"} & set(body)
+    routed = ModelInfo("openrouter", "anthropic/claude-sonnet-4.5", supports_thinking=True)
+    assert body_for("openrouter", model=routed, effort=Effort.LOW)["reasoning"] == {"effort": "low"}
+    plain = ModelInfo("openrouter", "openai/gpt-4.1")
+    assert "reasoning" not in body_for("openrouter", model=plain, effort=Effort.LOW)
 
 
 def test_mistral_gets_its_own_ids_and_an_answer_between_tool_and_user() -> None:
