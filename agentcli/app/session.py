@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from agentcli.app import shell_line
 from agentcli.app.queue import DurableQueue, QueueFile
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import AgentError, UsageError
@@ -37,6 +38,7 @@ from agentcli.domain.messages import Usage, UserMessage, user_text
 from agentcli.domain.ports import ModelInfo, Provider, QueuedInput, QueueKind
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.settings import PermissionMode
+from agentcli.domain.tools import ToolOutput
 from agentcli.engine.conversation import Conversation
 from agentcli.engine.turn import Turn
 
@@ -100,6 +102,7 @@ class Session:
         self._around = around
         self._queue = around.queue or DurableQueue(file)
         conversation.queue = self._queue
+        self._has_shell_lines = around.resumed is not None
         self._listeners: list[Listener] = []
         self._token: CancelToken | None = None
         self._totals = _Totals(info.usage, info.cost_usd, info.turns, info.title)
@@ -239,9 +242,12 @@ class Session:
         self._token = token or CancelToken()
         turn = Turn(self._conversation, self._token, self._emit, deadline)
         try:
-            summary = await turn.run(message, queued)
+            summary = await turn.run(await self._with_shell_lines(message), queued)
         finally:
             self._token = None
+        if turn.begun and message is not None and self._has_shell_lines:
+            await shell_line.forget(self._conversation.kit.state)
+            self._has_shell_lines = False
         self._add_up(summary, message.text if message else "")
         await self._tell_catalogue()
         return summary
@@ -277,6 +283,30 @@ class Session:
             self._conversation.model = model
         if warning:
             self._emit(Notice(warning.removeprefix("warning: ")))
+
+    async def run_command(
+        self,
+        command: str,
+        token: CancelToken,
+        on_output: Callable[[str], None],
+        *,
+        tell: bool = True,
+    ) -> ToolOutput:
+        """Run what a person typed after "!", in the session's shell, without asking (UI-4).
+
+        With ``tell`` the model learns of it with the next prompt. Raises ``UsageError``.
+        """
+        output = await shell_line.run_line(self._conversation, command, token, on_output)
+        if tell:
+            await shell_line.remember(self._conversation.kit.state, command, output)
+            self._has_shell_lines = True
+        return output
+
+    async def _with_shell_lines(self, message: UserMessage | None) -> UserMessage | None:
+        if message is None or not self._has_shell_lines:
+            return message
+        lines = await shell_line.told_next(self._conversation.kit.state)
+        return shell_line.with_lines(message, lines)
 
     def set_mode(self, mode: PermissionMode) -> None:
         """What runs without asking from the next judgement on (SEC-3)."""

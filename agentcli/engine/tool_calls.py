@@ -133,6 +133,19 @@ class ToolCalls:
         if self._token.cancelled:
             raise TurnCancelled
 
+    async def run_by_hand(self, call: ToolCall) -> ToolOutput:
+        """Run what a person has typed: it is neither judged nor recorded (UI-4).
+
+        Raises ``TurnCancelled`` when the token is set before it starts.
+        """
+        job = self._prepare(call, await self._shell(), StopReason.TOOL_USE)
+        await self._settle()
+        if self._token.cancelled:
+            raise TurnCancelled
+        if job.output is None and job.tool is not None:
+            job.output = await self._execute(job, job.tool, self._context(job))
+        return job.output or ToolOutput.cancelled(job.tail)
+
     async def _settle(self) -> None:
         """What was told to stop gets a bounded time to end before anything new starts (CAN-10)."""
         stuck = await self._kit.reaper.settle(KILL_PATIENCE_S, self._token)

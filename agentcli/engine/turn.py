@@ -87,6 +87,11 @@ class Turn:
         self._terminal: TerminalEvent | None = None
         self._cancels_before = 0
 
+    @property
+    def begun(self) -> bool:
+        """Whether the prompt is durable."""
+        return self._begun
+
     async def run(self, prompt: UserMessage | None, queued: Sequence[int] = ()) -> TurnSummary:
         """Run to the terminal event; ``None`` continues without new input (REC-5).
 

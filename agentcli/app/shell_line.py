@@ -1,0 +1,70 @@
+"""A command that the person typed after "!": run at once, told to the model with the next prompt.
+
+Law: what the person types needs no approval and is not part of the history until it is told; what
+waits to be told is in the session file, so that it survives a crash (UI-4).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+from agentcli.domain.cancel import CancelToken
+from agentcli.domain.errors import TurnCancelled, UsageError
+from agentcli.domain.events import AgentEvent, ToolProgress
+from agentcli.domain.messages import TextPart, ToolCall, UserMessage
+from agentcli.domain.tools import OutputKind, SessionState, ToolOutput
+from agentcli.engine.conversation import Conversation
+from agentcli.engine.tool_calls import ToolCalls
+
+MOST_CHARS = 30_000
+_KEY = "shell_lines"
+
+
+async def run_line(
+    conversation: Conversation, command: str, token: CancelToken, on_output: Callable[[str], None]
+) -> ToolOutput:
+    """Run ``command`` in the session's own shell; ``on_output`` gets its live output.
+
+    Raises ``UsageError`` for an empty command and where there is no shell tool.
+    """
+    if not command.strip():
+        raise UsageError("there is no command", "write it after the !")
+    if conversation.kit.toolbox.get("bash") is None:
+        raise UsageError("the shell tool is switched off", "see tools in the configuration")
+
+    def emit(event: AgentEvent) -> None:
+        if isinstance(event, ToolProgress):
+            on_output(event.text)
+
+    calls = ToolCalls(conversation.kit, conversation.store, conversation.history, token, emit)
+    call = ToolCall(f"shell_{uuid.uuid4().hex}", "bash", {"command": command})
+    try:
+        return await calls.run_by_hand(call)
+    except TurnCancelled:
+        return ToolOutput.cancelled("")
+
+
+async def remember(state: SessionState, command: str, output: ToolOutput) -> None:
+    """Let the model know of it with the next prompt."""
+    ended = "was cancelled" if output.kind is OutputKind.CANCELLED else "printed"
+    text = "\n".join(part.text for part in output.parts if isinstance(part, TextPart))
+    cut = text if len(text) <= MOST_CHARS else f"{text[:MOST_CHARS]}\n[cut]"
+    line = f"(The user ran this command in the shell themselves: {command}\nIt {ended}:\n{cut})"
+    await state.set(_KEY, [*await told_next(state), line])
+
+
+async def told_next(state: SessionState) -> list[str]:
+    """What waits to be told."""
+    kept = await state.get(_KEY)
+    return [line for line in kept if isinstance(line, str)] if isinstance(kept, list) else []
+
+
+async def forget(state: SessionState) -> None:
+    """It was told."""
+    await state.set(_KEY, None)
+
+
+def with_lines(message: UserMessage, lines: list[str]) -> UserMessage:
+    """``message`` followed by what waits to be told."""
+    return UserMessage((*message.parts, *(TextPart(line) for line in lines)))
