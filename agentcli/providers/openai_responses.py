@@ -280,13 +280,15 @@ class ResponsesProvider(HttpProvider):
         self, request: ModelRequest, cancel: CancelToken
     ) -> AsyncGenerator[StreamEvent, None]:
         """The reply as it comes; a request with a part that is not taken is made without it."""
+        begun = False
         while True:
             try:
                 async with aclosing(super().stream(request, cancel)) as events:
                     async for event in events:
+                        begun = True
                         yield event
             except ProviderError as error:
-                if cancel.cancelled or not self._learn(request, error):
+                if begun or cancel.cancelled or not self._learn(request, error):
                     raise
             else:
                 return

@@ -373,6 +373,15 @@ def test_reasoning_that_the_service_refuses_stops_no_session(text: str) -> None:
     assert sent == [["rs_1"], [], ["rs_2"]]
 
 
+def test_a_refusal_after_the_reply_has_begun_is_told(model_server: ModelServer) -> None:
+    late = b'data: {"error":{"code":400,"message":"Unsupported parameter: reasoning.summary"}}\n\n'
+    model_server.add(say("Once upon", garbage_at="text:1", garbage=late))
+    [error] = ask_all(model_server, request("hi", "gpt-5.2"))
+    assert isinstance(error, ProviderError)
+    assert (error.kind, error.status) == (ErrorKind.BAD_REQUEST, 400)
+    assert len(model_server.requests) == 1
+
+
 def test_any_other_refusal_is_told_at_once(model_server: ModelServer) -> None:
     model_server.add(refusal("Unsupported parameter: 'reasoning.effort'.", param="x"))
     model_server.add(refusal("Invalid schema for function 'bash'."))
