@@ -155,10 +155,10 @@ def gemini_entries(value: Any) -> Iterator[Figures]:
 
 def models_url(base_url: str) -> str:
     """The list under the base URL of Chat Completions or Responses; a bare host means ``/v1``."""
-    base = base_url.rstrip("/")
-    for ending in ("/chat/completions", "/responses"):
-        base = base.removesuffix(ending)
-    return f"{base}/models" if urlsplit(base).path.strip("/") else f"{base}/v1/models"
+    from agentcli.providers.openai import completions_url
+
+    base = base_url.rstrip("/").removesuffix("/responses")
+    return completions_url(base).removesuffix("/chat/completions") + "/models"
 
 
 def server_root(base_url: str) -> str:

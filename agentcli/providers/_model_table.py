@@ -13,7 +13,7 @@ from __future__ import annotations
 Row = tuple[str, str, int, int, float | None, float | None, float | None, float | None, bool, bool]
 
 MODELS: tuple[Row, ...] = (
-    ("anthropic", "claude-fable-5-1", 1_000_000, 128_000, 10.0, 50.0, 0.25, None, True, True),
+    ("anthropic", "claude-fable-5-1", 1_000_000, 128_000, 10.0, 50.0, 0.25, 12.5, True, True),
     ("anthropic", "claude-fable-5", 1_000_000, 128_000, 10.0, 50.0, 1.0, 12.5, True, True),
     ("anthropic", "claude-opus-5-5", 1_000_000, 128_000, 4.0, 20.0, 0.2, 5.0, True, True),
     ("anthropic", "claude-opus-5", 1_000_000, 128_000, 5.0, 25.0, 0.5, 6.25, True, True),
@@ -36,7 +36,7 @@ MODELS: tuple[Row, ...] = (
     ("anthropic", "claude-3-5-sonnet", 200_000, 8_192, 3.0, 15.0, 0.3, 3.75, True, False),
     ("anthropic", "claude-3-haiku", 200_000, 4_096, 0.25, 1.25, 0.03, 0.3, True, False),
     ("openai", "gpt-6.2-sol", 1_050_000, 128_000, 2.0, 10.0, 0.1, 2.5, True, True),
-    ("openai", "gpt-6.1-sol", 1_050_000, 128_000, 2.0, 10.0, 0.1, None, True, True),
+    ("openai", "gpt-6.1-sol", 1_050_000, 128_000, 2.0, 10.0, 0.1, 2.5, True, True),
     ("openai", "gpt-6-sol", 1_050_000, 128_000, 2.0, 10.0, 0.2, 2.5, True, True),
     ("openai", "gpt-6-astra", 1_050_000, 128_000, 10.0, 50.0, 1.0, 12.5, True, True),
     ("openai", "gpt-5.6-terra", 1_050_000, 128_000, 2.0, 12.0, 0.2, None, True, True),

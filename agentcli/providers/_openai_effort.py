@@ -14,6 +14,8 @@ from agentcli.domain.ports import Effort
 _MODEL = re.compile(r"(?:o\d|gpt-(?P<major>\d+)(?:\.(?P<minor>\d+))?)(?!.*chat)")
 _FIRST_REASONING_GPT = (5, 0)
 _FIRST_EFFORT_NONE = (5, 1)
+# From GPT-6.1 on the models always think: neither "none" nor "minimal" is taken.
+FIRST_ALWAYS_ON = (6, 1)
 _UNNUMBERED = (0, 0)
 
 Version = tuple[int, int]
@@ -40,7 +42,8 @@ def effort_for(model: str, version: Version, effort: Effort) -> str | None:
         return _pro_effort(version, effort)
     if effort in {Effort.NONE, Effort.MINIMAL} and version < _FIRST_EFFORT_NONE:
         return "minimal"
-    return "none" if effort is Effort.NONE else at_least_low(effort)
+    can_be_off = version < FIRST_ALWAYS_ON
+    return "none" if effort is Effort.NONE and can_be_off else at_least_low(effort)
 
 
 def _pro_effort(version: Version, effort: Effort) -> str | None:

@@ -33,6 +33,7 @@ from agentcli.providers._base import (
 )
 from agentcli.providers._chat_decoder import Decoder
 from agentcli.providers._openai_effort import (
+    FIRST_ALWAYS_ON,
     effort_for,
     gpt_version,
     is_reasoning_version,
@@ -114,7 +115,7 @@ def _reasoning_fields(request: ModelRequest, provider: str, quirks: _Quirks) -> 
         version = gpt_version(name)
         if version is None or not is_reasoning_version(version):
             return {}
-        if request.tools and version >= _FIRST_NO_EFFORT_WITH_TOOLS:
+        if request.tools and _FIRST_NO_EFFORT_WITH_TOOLS <= version < FIRST_ALWAYS_ON:
             return {"reasoning_effort": "none"}
         value = None if effort is None else effort_for(name, version, effort)
         return {} if value is None else {"reasoning_effort": value}

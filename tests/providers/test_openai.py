@@ -141,6 +141,9 @@ def test_the_output_limit_has_two_names() -> None:
         ("gpt-6-sol", Effort.HIGH, (BASH,), "none"),
         ("gpt-6-sol", None, (BASH,), "none"),
         ("gpt-6-sol", Effort.HIGH, (), "high"),
+        ("gpt-6.1-sol", Effort.NONE, (), "low"),
+        ("gpt-6.1-sol", Effort.HIGH, (BASH,), "high"),
+        ("gpt-6.2-sol", None, (BASH,), None),
         ("o3", Effort.MINIMAL, (BASH,), "low"),
     ],
 )
