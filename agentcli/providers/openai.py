@@ -229,10 +229,15 @@ class _Messages:
 
 
 def completions_url(base_url: str) -> str:
-    """The address of Chat Completions under ``base_url``; a bare host means ``/v1``."""
+    """The address of Chat Completions under ``base_url``; a bare host means ``/v1``.
+
+    Gemini's service has them at a place of its own.
+    """
     base = base_url.rstrip("/").removesuffix("/chat/completions")
-    if not urlsplit(base).path.strip("/"):
-        base += "/v1"
+    parts = urlsplit(base)
+    if not parts.path.strip("/"):
+        is_google = (parts.hostname or "").endswith("generativelanguage.googleapis.com")
+        base += "/v1beta/openai" if is_google else "/v1"
     return f"{base}/chat/completions"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from dataclasses import replace
 from typing import Any
 
@@ -34,10 +35,14 @@ from tests.support.strict_gemini import check_gemini
 
 NEW = "gemini-3.6-flash"
 OLD = "gemini-2.5-flash"
-PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489")
-IMAGE = ImagePart("image/png", PNG)
-GIF = ImagePart("image/gif", b"GIF89a")
-DATA = {"mimeType": "image/png", "data": "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"}
+# one black dot each
+PNG64 = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+)
+GIF64 = "R0lGODlhAQABAIAAAAAAAP///ywAAAAAAQABAAACAUwAOw=="
+IMAGE = ImagePart("image/png", b64decode(PNG64))
+GIF = ImagePart("image/gif", b64decode(GIF64))
+DATA = {"mimeType": "image/png", "data": PNG64}
 KEY = "AIzaSyTest0123456789abcdefghijklmnopqr"
 
 
@@ -173,7 +178,7 @@ def test_neighbours_of_one_role_are_merged() -> None:
 
 def test_a_history_that_begins_or_ends_with_the_model_gets_a_user_there() -> None:
     history = [assistant(ToolCall("c1", "bash", {})), result("c1"), assistant(TextPart("x"))]
-    sent = contents(history)
+    sent = encode(request(history, ModelInfo("gemini", NEW)))["contents"]
     assert [content["role"] for content in sent] == ["user", "model", "user", "model", "user"]
     assert sent[0] == sent[-1] == {"role": "user", "parts": [{"text": "Continue."}]}
 
@@ -310,6 +315,9 @@ def test_the_key_is_a_header_and_in_no_address() -> None:
 def test_the_chat_completions_way_stays_open() -> None:
     own = ProviderConfig("g", "openai", "https://generativelanguage.googleapis.com/v1beta/openai")
     assert provider_config("g", {}, {"g": own}).kind == "openai"
+    chat = provider_config("gemini", {}, {"gemini": ProviderConfig("gemini", "openai")})
+    google = "https://generativelanguage.googleapis.com"
+    assert create(chat).endpoint(NEW).url == f"{google}/v1beta/openai/chat/completions"
     native = ProviderConfig("h", "gemini", "https://h.example")
     assert isinstance(create(provider_config("h", {}, {"h": native})), GeminiProvider)
 

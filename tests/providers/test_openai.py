@@ -440,6 +440,10 @@ def test_odd_shapes_are_ignored(odd: Any) -> None:
         ("http://h:1/v1/", "http://h:1/v1/chat/completions"),
         ("http://h:1/api/v1", "http://h:1/api/v1/chat/completions"),
         ("http://h/v1beta/openai/", "http://h/v1beta/openai/chat/completions"),
+        (
+            "https://generativelanguage.googleapis.com",
+            "https://generativelanguage.googleapis.com/v1beta/openai/chat/completions",
+        ),
         ("http://h/v1/chat/completions", "http://h/v1/chat/completions"),
     ],
 )
