@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import ErrorKind, ProviderError, TurnCancelled
-from agentcli.domain.events import AgentEvent, RetryWait, TextChunk, ThinkingChunk
+from agentcli.domain.events import (
+    AgentEvent,
+    CallForming,
+    Notice,
+    OutputCapRaised,
+    RetryWait,
+    TextChunk,
+    ThinkingChunk,
+)
 from agentcli.domain.messages import AssistantMessage, StopReason, TextPart, Usage, user_text
-from agentcli.domain.ports import Effort, ModelRequest
+from agentcli.domain.ports import Effort, LongWait, ModelRequest
 from agentcli.domain.stream import (
     StreamEnd,
     StreamEvent,
@@ -103,17 +112,19 @@ def play(
     *scripts: Script,
     cancel_when: Callable[[Service, list[AgentEvent]], bool] | None = None,
     jitter: float = 0.5,
+    request: ModelRequest = REQUEST,
+    long_wait: LongWait | None = None,
 ) -> Played:
     """All attempts in virtual time; the cancel comes at the first tick where it is wanted."""
     service, events, token = Service(list(scripts)), [], CancelToken()
-    sampler = Sampler(service, events.append, RetryPolicy(jitter=lambda: jitter))
+    sampler = Sampler(service, events.append, RetryPolicy(jitter=lambda: jitter), long_wait)
 
     def hook(tick: int, task: asyncio.Task[Any]) -> None:
         if cancel_when is not None and cancel_when(service, events):
             token.cancel()
 
     result, _ = run_ticks(
-        lambda: race(sampler.sample(REQUEST, frozenset(), token), token, Reaper()), hook
+        lambda: race(sampler.sample(request, frozenset(), token), token, Reaper()), hook
     )
     return Played(result, service, events, sampler)
 
@@ -195,6 +206,15 @@ def test_each_chunk_moves_the_deadline() -> None:
     slow = [item for n in range(5) for item in (TextDelta(0, str(n)), Silence(80))]
     played = play([*slow, StreamEnd(StopReason.END_TURN)])
     assert played.result.text == "01234"
+
+
+@pytest.mark.spec("STR-3")
+@pytest.mark.parametrize("pause_s", [0.3, 0.4, 89.7])
+def test_ninety_seconds_are_counted_from_the_last_chunk(pause_s: float) -> None:
+    chunk = (Silence(pause_s), TextDelta(0, "x"))
+    assert play([*chunk, Silence(89.9), *says("y")]).result.text == "xy"
+    stalled = play([*chunk, Silence(90.1), *says("y")])
+    assert stalled.result.kind is ErrorKind.STALLED
 
 
 @pytest.mark.spec("STR-3", "STR-4")
@@ -293,8 +313,6 @@ def test_a_reply_of_nothing_is_asked_once_more_with_a_note_and_less_effort(
 @pytest.mark.spec("STR-6")
 @pytest.mark.parametrize("effort", [None, Effort.NONE, Effort.MINIMAL, Effort.LOW, Effort.MEDIUM])
 def test_only_medium_and_high_effort_are_lowered(effort: Effort | None) -> None:
-    from dataclasses import replace
-
     service = Service([NOTHING[0], says("x")])
     sampler = Sampler(service, lambda event: None, RetryPolicy())
     request = replace(REQUEST, effort=effort)
@@ -324,6 +342,216 @@ def test_a_refusal_without_a_word_is_an_answer() -> None:
     assert played.result.stop_reason is StopReason.REFUSAL
 
 
+@pytest.mark.spec("STR-6")
+def test_the_wait_before_the_recovery_is_told() -> None:
+    (wait,) = play(NOTHING[1], says("x")).waits
+    assert (wait.error.kind, wait.attempt, wait.max_attempts) == (ErrorKind.EMPTY, 1, 1)
+    assert wait.delay_s == 0.5
+    assert "nothing" in wait.error.message
+
+
+@pytest.mark.spec("STR-6", "STR-7")
+def test_a_recovery_shows_no_thought_and_announces_no_call_twice() -> None:
+    nameless = [ToolCallStart(1, "a", " "), StreamEnd(StopReason.TOOL_USE)]
+    played = play(
+        [ThinkingDelta(0, "first"), *nameless],
+        [ThinkingDelta(0, "first, then"), ToolCallStart(1, "b", " "), *says("x")],
+    )
+    assert [e.text for e in played.events if isinstance(e, ThinkingChunk)] == ["first", ", then"]
+    assert len([e for e in played.events if isinstance(e, CallForming)]) == 1
+
+
+@pytest.mark.spec("STR-6", "STR-2")
+def test_the_recovery_has_budgets_of_its_own() -> None:
+    refused: list[Script] = [[failure(ErrorKind.OVERLOADED)]] * 3
+    played = play(*refused, NOTHING[0], *refused, says("x"))
+    assert played.result.text == "x"
+    assert len(played.waits) == 7
+
+
+# --- a reply that was cut at the output limit --------------------------------------------------
+
+CAPPED = replace(REQUEST, model=replace(MODEL, max_output_tokens=900), max_output_tokens=200)
+
+
+def cut(text: str, *events: StreamEvent) -> list[Item]:
+    usage = UsageReport(Usage(10, len(text)))
+    return [usage, TextDelta(0, text), *events, StreamEnd(StopReason.MAX_TOKENS)]
+
+
+def raises_of(played: Played) -> list[tuple[int, int]]:
+    return [(e.old_tokens, e.new_tokens) for e in played.events if isinstance(e, OutputCapRaised)]
+
+
+@pytest.mark.spec("STR-7")
+def test_the_cap_is_raised_step_by_step_to_the_models_limit() -> None:
+    played = play(*[cut("a b")] * 4, says("never"), request=CAPPED)
+    assert raises_of(played) == [(200, 400), (400, 800), (800, 900)]
+    assert [r.max_output_tokens for r in played.service.requests] == [200, 400, 800, 900]
+    assert played.result.text == "a b"
+    assert played.result.stop_reason is StopReason.MAX_TOKENS
+    assert played.service.gaps == [0, 0, 0]
+
+
+@pytest.mark.spec("STR-7")
+@pytest.mark.parametrize("cap", [None, 900, 1000])
+def test_a_cap_that_is_not_set_or_not_below_the_limit_is_not_raised(cap: int | None) -> None:
+    played = play(cut("a b"), says("never"), request=replace(CAPPED, max_output_tokens=cap))
+    assert raises_of(played) == []
+    assert played.result.stop_reason is StopReason.MAX_TOKENS
+
+
+@pytest.mark.spec("STR-7", "STR-4")
+def test_what_the_cut_reply_has_shown_is_not_shown_again() -> None:
+    played = play(
+        cut("The quick bro", ToolCallStart(1, "a", "look")),
+        [TextDelta(0, "The qu"), TextDelta(0, "ick brown f"), ToolCallStart(1, "b", "look"),
+         TextDelta(2, "ox"), StreamEnd(StopReason.TOOL_USE)],
+        request=CAPPED,
+    )  # fmt: skip
+    assert played.shown == "The quick brown fox"
+    assert played.result.text == "The quick brown fox"
+    assert [call.id for call in played.result.tool_calls] == ["b"]
+    assert len([e for e in played.events if isinstance(e, CallForming)]) == 1
+    assert [e for e in played.events if isinstance(e, Notice)] == []
+
+
+@pytest.mark.spec("STR-7")
+def test_a_reply_that_takes_another_way_is_told_and_shown_from_there() -> None:
+    played = play(cut("one two"), says("one ten", pieces=4), request=CAPPED)
+    assert played.shown == "one two\nten"
+    assert len([e for e in played.events if isinstance(e, Notice)]) == 1
+    assert played.result.text == "one ten"
+    assert played.sampler.partial_text == "one two\nten"
+
+
+@pytest.mark.spec("STR-7", "COST-1", "LOOP-6")
+def test_what_cut_replies_have_cost_is_counted_apart() -> None:
+    played = play(
+        cut("abc"), [UsageReport(Usage(5)), failure(ErrorKind.NETWORK, streaming=True)],
+        cut("abcde"), [UsageReport(Usage(7, 8)), *says("abcdef")], request=CAPPED,
+    )  # fmt: skip
+    assert played.result.usage == Usage(7, 8)
+    assert played.sampler.wasted == Usage(10 + 5 + 10, 3 + 5)
+    played.sampler.forget()
+    assert played.sampler.partial_usage == Usage()
+
+
+@pytest.mark.spec("STR-7", "STR-4", "CAN-5", "COST-1")
+def test_a_second_try_that_breaks_ends_with_all_that_was_shown() -> None:
+    broken = [UsageReport(Usage(3)), TextDelta(0, "one two three"), failure(ErrorKind.NETWORK)]
+    played = play(cut("one two"), broken, says("never"), request=CAPPED)
+    assert played.result.kind is ErrorKind.NETWORK
+    assert played.sampler.partial_text == "one two three"
+    assert played.sampler.has_output
+    assert played.sampler.partial_usage == Usage(13, 7)
+
+
+@pytest.mark.spec("STR-7", "STR-4")
+def test_a_second_try_that_breaks_before_output_is_tried_again() -> None:
+    played = play(cut("one two"), [Silence()], [], says("one two three"), request=CAPPED)
+    assert played.shown == "one two three"
+    assert len(played.waits) == 2
+
+
+@pytest.mark.spec("STR-7")
+@pytest.mark.parametrize("kind", [ErrorKind.BAD_REQUEST, ErrorKind.CONTEXT_OVERFLOW])
+def test_a_server_that_refuses_the_higher_cap_leaves_the_cut_reply(kind: ErrorKind) -> None:
+    played = play(cut("one two"), [failure(kind)], says("never"), request=CAPPED)
+    assert played.result.text == "one two"
+    assert played.result.usage == Usage(10, 7)
+    assert played.sampler.wasted == Usage()
+    (notice,) = [e for e in played.events if isinstance(e, Notice)]
+    assert "refused" in notice.text
+    assert played.sampler.partial_text == "one two"
+
+
+@pytest.mark.spec("STR-6", "STR-7")
+def test_a_limit_eaten_up_by_thinking_is_raised_before_effort_is_lowered() -> None:
+    thought = [ThinkingDelta(0, "hm"), StreamEnd(StopReason.MAX_TOKENS)]
+    low = replace(CAPPED, max_output_tokens=450)
+    played = play(thought, thought, says("x"), request=low)
+    asked = [(r.max_output_tokens, r.effort) for r in played.service.requests]
+    assert asked == [(450, Effort.HIGH), (900, Effort.HIGH), (450, Effort.MINIMAL)]
+    assert played.result.text == "x"
+
+
+@pytest.mark.spec("STR-7", "STR-6")
+def test_a_refused_cap_and_nothing_said_still_gets_its_recovery() -> None:
+    thought = [UsageReport(Usage(1, 1)), ThinkingDelta(0, "hm"), StreamEnd(StopReason.MAX_TOKENS)]
+    played = play(thought, [failure(ErrorKind.BAD_REQUEST)], says("x"), request=CAPPED)
+    assert played.result.text == "x"
+    assert played.shown == "x"
+    assert played.sampler.wasted == Usage(1, 1)
+
+
+# --- a rate limit that lasts -------------------------------------------------------------------
+
+
+@dataclass
+class Person:
+    """Says yes to so many offers, then no; thinks for ``takes_s`` before each answer."""
+
+    yes: int = 1
+    takes_s: float = 5.0
+    offers: list[tuple[ProviderError, float]] = field(default_factory=list)
+
+    async def offer(self, error: ProviderError, delay_s: float) -> bool:
+        self.offers.append((error, delay_s))
+        await asyncio.sleep(self.takes_s)
+        return len(self.offers) <= self.yes
+
+
+LIMITED: list[Item] = [failure(ErrorKind.RATE_LIMIT, 2520.0)]
+
+
+@pytest.mark.spec("STR-2", "STR-9")
+def test_a_long_rate_limit_with_nobody_to_ask_ends_at_once_and_says_when() -> None:
+    played = play(LIMITED, says("never"))
+    assert played.result.kind is ErrorKind.RATE_LIMIT
+    assert re.fullmatch(r"retry after .*\d\d:\d\d, in 42 min", played.result.advice)
+    assert (played.result.retry_after_s, played.result.retryable) == (2520.0, True)
+    assert played.waits == []
+
+
+@pytest.mark.spec("STR-2")
+def test_after_a_yes_the_wait_is_shown_and_the_turn_goes_on_by_itself() -> None:
+    person = Person()
+    played = play(LIMITED, says("x"), long_wait=person)
+    assert played.result.text == "x"
+    ((error, delay_s),) = person.offers
+    assert delay_s == 2520.0
+    assert "42 min" in error.advice
+    assert [wait.delay_s for wait in played.waits] == [2520.0]
+    assert played.service.gaps == [5 + 2520]
+
+
+@pytest.mark.spec("STR-2")
+def test_after_a_no_the_turn_ends_with_the_error() -> None:
+    played = play(LIMITED, says("never"), long_wait=Person(yes=0))
+    assert played.result.kind is ErrorKind.RATE_LIMIT
+    assert "in 42 min" in played.result.advice
+    assert played.waits == []
+
+
+@pytest.mark.spec("STR-2")
+def test_each_long_limit_is_asked_about_and_the_budgets_begin_anew() -> None:
+    refused: list[Script] = [[failure(ErrorKind.OVERLOADED)]] * 3
+    person = Person(yes=2)
+    played = play(*refused, LIMITED, *refused, LIMITED, *refused, says("x"), long_wait=person)
+    assert played.result.text == "x"
+    assert len(person.offers) == 2
+
+
+@pytest.mark.spec("STR-2")
+def test_a_quota_that_is_used_up_is_not_waited_for() -> None:
+    spent = failure(ErrorKind.RATE_LIMIT, 2520.0, retryable=False)
+    person = Person()
+    played = play([spent], says("never"), long_wait=person)
+    assert played.result is spent
+    assert person.offers == []
+
+
 # --- cancel ----------------------------------------------------------------------------------
 
 
@@ -337,11 +565,16 @@ def test_a_refusal_without_a_word_is_an_answer() -> None:
         ([NOTHING[0], says("never")], lambda s, e: s.closed == 1),
         ([[Silence()], says("never")], lambda s, e: bool(s.times)),
         ([[TextDelta(0, "half"), Silence()]], lambda s, e: bool(e)),
+        ([LIMITED, says("never")], lambda s, e: s.closed == 1),
+        ([LIMITED, says("never")], lambda s, e: bool(e)),
     ],
-    ids=["retry-after", "back-off", "empty", "recovery", "first chunk", "next chunk"],
-)
+    ids=[
+        "retry-after", "back-off", "empty", "recovery", "first chunk", "next chunk", "question",
+        "long wait",
+    ],
+)  # fmt: skip
 def test_a_cancel_ends_every_wait_at_once(scripts: Any, when: Any) -> None:
-    played = play(*scripts, cancel_when=when)
+    played = play(*scripts, cancel_when=when, long_wait=Person())
     assert isinstance(played.result, TurnCancelled)
     assert len(played.service.times) == 1
     assert played.service.closed == 1
