@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Answers(NamedTuple, Generic[T]):
-    """What came back, by the question's name; a question is in exactly one of the two."""
+    """What came back, in the order of the questions; each is in exactly one of the two."""
 
     found: dict[str, T]
     failed: dict[str, AgentError]
@@ -58,21 +58,22 @@ def ask_all(questions: Mapping[str, Callable[[], T]], within_s: float) -> Answer
 
     for name, question in questions.items():
         threading.Thread(target=ask, args=(name, question), name=f"ask-{name}", daemon=True).start()
-    result = Answers[T]({}, {})
+    came: dict[str, T | AgentError] = {}
     deadline = time.monotonic() + within_s
-    while len(result.found) + len(result.failed) < len(questions):
+    while len(came) < len(questions):
         try:
             name, answer = answers.get(timeout=max(0.0, deadline - time.monotonic()))
         except Empty:
             break
-        if isinstance(answer, AgentError):
-            result.failed[name] = answer
-        else:
-            result.found[name] = answer
+        came[name] = answer
+    result = Answers[T]({}, {})
     for name in questions:
-        if name not in result.found and name not in result.failed:
-            late = AgentError(f"{name} did not answer within {within_s:g} s", "try again")
-            result.failed[name] = late
+        late = AgentError(f"{name} did not answer within {within_s:g} s", "try again")
+        answered = came.get(name, late)
+        if isinstance(answered, AgentError):
+            result.failed[name] = answered
+        else:
+            result.found[name] = answered
     return result
 
 
