@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
+import socket
 
 import pytest
 
-from tests.support.cli import KEY, agent_env, run_agent
+from tests.support.cli import KEY, agent_env, run_agent, spawn_agent
 from tests.support.model_server import ModelServer
 
 
@@ -89,3 +91,18 @@ def test_offline_asks_nobody() -> None:
     with ModelServer() as server:
         assert run_agent("models", "--offline", env=agent_env(server)).code == 0
         assert not server.others
+
+
+@pytest.mark.spec("CLI-6", "CAN-13")
+def test_ctrl_c_ends_the_wait_for_a_server_that_says_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(10)
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        env = agent_env(ANTHROPIC_API_KEY="k", ANTHROPIC_BASE_URL=url)
+        with spawn_agent("models", env=env) as running:
+            connection, _ = silent.accept()
+            running.signal(signal.SIGINT)
+            done = running.wait()
+            connection.close()
+    assert (done.code, done.stdout) == (130, "")
+    assert "Traceback" not in done.stderr
