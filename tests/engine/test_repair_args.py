@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -21,8 +21,11 @@ from agentcli.domain.tools import Effect, ToolContext, ToolDefinition, ToolOutpu
 from agentcli.engine import arguments as wording
 from agentcli.engine.assemble import read_arguments
 from agentcli.engine.repair_args import repaired
+from agentcli.providers._errors import Endpoint
+from agentcli.providers.anthropic import Decoder
 from agentcli.tools._registry import Registry
-from tests.support.turns import FakeTool, PlayedProvider, World, calls, says
+from tests.providers.streams import decode, fold, suite
+from tests.support.turns import Box, FakeTool, PlayedProvider, World, calls, says
 
 TOOLS = Registry.builtin()
 DEFINITIONS = {definition.name: definition for definition in TOOLS.definitions}
@@ -414,3 +417,22 @@ def test_a_call_without_arguments_before_the_cut_has_none() -> None:
     world, executed = world_of(reply, says("x"), name="work", like="list_directory")
     asyncio.run(world.run())
     assert executed == [("a", {})]
+
+
+@pytest.mark.spec("LOOP-12", "STR-8")
+@pytest.mark.parametrize("stop", list(StopReason))
+def test_a_recorded_call_that_was_cut_inside_a_list_of_lines_is_never_executed(
+    stop: StopReason,
+) -> None:
+    data = suite("streams/anthropic_sdk/incomplete_partial_json_response.sse").read_bytes()
+    message = fold(decode(Decoder(Endpoint("p", "http://host")), [data]))
+    assert message is not None
+    assert message.stop_reason is StopReason.MAX_TOKENS
+
+    async def work(args: Any, ctx: ToolContext) -> ToolOutput:
+        raise AssertionError
+
+    box = Box(FakeTool("make_file", work))
+    message = replace(message, stop_reason=stop)
+    assert repaired(message, box) is message
+    assert "taxes.txt" in str(message.tool_calls[0].malformed)
