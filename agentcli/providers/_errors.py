@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.values import frozen
 from agentcli.providers._google_errors import DAILY_ADVICE, KIND_OF_STATUS, google_facts
+from agentcli.providers._waits import parse_retry_after, wait_in_text
 
 _MAX_TEXT = 400
 # Status codes of RFC 9110, and 529, which Anthropic sends when overloaded.
@@ -76,9 +77,6 @@ _BILLING = (
 )
 # Codes of a reply that failed by what was asked: no use in asking again.
 _CLIENT_FAULT = r"(?:invalid|image|unsupported|empty)_|\w+_policy\b"
-# "Please try again in 1.898s", "... in 28ms"
-_TRY_AGAIN = r"(?i)try again in (\d+(?:\.\d+)?) ?(ms|s|m)\b"
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _KEY_LIKE = r"\b(?:(?:sk|pk|rk|gsk)[-_][\w*.\-]{6,}|xai-\w{20,}|AIza[\w\-]{20,}|Bearer +\S+)"
 _UNPRINTABLE = r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]+"
 _TAGS = r"(?is)<(script|style)\b.*?</\1>|<[^>]*>"
@@ -201,37 +199,6 @@ def redact(text: str, endpoint: Endpoint) -> str:
     return re.sub(_KEY_LIKE, "[key]", text)
 
 
-def parse_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait as the server asks: ``retry-after-ms``, seconds or an HTTP date.
-
-    ``None`` when absent or absurd; never negative. The caller caps it.
-    """
-    milliseconds = _finite(headers.get("retry-after-ms", ""))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    value = headers.get("retry-after", "").strip()
-    if not value:
-        return None
-    seconds = _finite(value)
-    if seconds is not None:
-        return seconds
-    from email.utils import parsedate_to_datetime
-    from time import time
-
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time())
-    except (ValueError, TypeError, OverflowError, IndexError):
-        return None
-
-
-def _finite(value: str) -> float | None:
-    try:
-        number = float(value)
-    except ValueError:
-        return None
-    return max(0.0, number) if abs(number) < float("inf") else None
-
-
 def status_error(
     endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes
 ) -> ProviderError:
@@ -244,7 +211,7 @@ def status_error(
     ):
         retryable = False
     wait_s = parse_retry_after(headers)
-    wait_s = complaint.retry_after_s if wait_s is None else wait_s
+    wait_s = _wait_said(kind, complaint) if wait_s is None else wait_s
     return _error(endpoint, kind, complaint, status, wait_s, retryable)
 
 
@@ -258,9 +225,14 @@ def event_error(endpoint: Endpoint, value: Mapping[str, Any]) -> ProviderError:
     )
     kind = _kind(status, complaint)
     retryable = False if complaint.is_daily or complaint.needs_money else None
-    asked = re.search(_TRY_AGAIN, complaint.text) if kind is ErrorKind.RATE_LIMIT else None
-    wait_s = float(asked[1]) * _SECONDS[asked[2].lower()] if asked else complaint.retry_after_s
-    return _error(endpoint, kind, complaint, status, wait_s, retryable)
+    return _error(endpoint, kind, complaint, status, _wait_said(kind, complaint), retryable)
+
+
+def _wait_said(kind: ErrorKind, complaint: Complaint) -> float | None:
+    """The wait that the body asks for: in a field of its own, or in words."""
+    if complaint.retry_after_s is not None or kind is not ErrorKind.RATE_LIMIT:
+        return complaint.retry_after_s
+    return wait_in_text(complaint.text)
 
 
 def _kind(status: int | None, complaint: Complaint) -> ErrorKind:

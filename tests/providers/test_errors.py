@@ -13,11 +13,11 @@ from agentcli.providers._errors import (
     Endpoint,
     event_error,
     missing_key,
-    parse_retry_after,
     read_complaint,
     status_error,
     unusable_key,
 )
+from agentcli.providers._waits import parse_retry_after
 
 KEY = "sk-ant-api03-abcdefghijklmnop"
 WHERE = Endpoint(
@@ -127,6 +127,46 @@ def test_a_long_page_is_cut_to_its_title() -> None:
 @pytest.mark.parametrize("junk", [b"", b"\xff\xfe", b"[[[", b"null", b"3", b"[" * 100_000])
 def test_any_body_can_be_read(junk: bytes) -> None:
     assert status_error(WHERE, 500, {}, junk).kind is ErrorKind.SERVER
+
+
+@pytest.mark.spec("STR-2")
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        ("Please try again in 20s. Visit", 20), ("try again in 1.898s", 1.898),
+        ("Please try again in 28ms.", 0.028), ("Please Try Again In 6m0s.", 360),
+        ("try again in 1h2m3.5s", 3723.5), ("try again in 3 minutes", 180),
+        ("please try again in 1 hour and 5 minutes", 3900), ("Try again in 30 seconds!", 30),
+        ("try again in a moment", None), ("try again in 12 steps", None), ("", None),
+        ("try again in 99999999999999999999h", None), ("try again in 2d", 172_800),
+    ],
+)  # fmt: skip
+def test_a_wait_that_only_the_text_names_is_read(said: str, seconds: float | None) -> None:
+    data = body("rate_limit_exceeded", said)
+    found = status_error(WHERE, 429, {}, data).retry_after_s
+    in_stream = event_error(WHERE, json.loads(data)).retry_after_s
+    assert found == in_stream == (None if seconds is None else pytest.approx(seconds))
+    assert status_error(WHERE, 429, {"retry-after": "7"}, data).retry_after_s == 7
+    assert status_error(WHERE, 400, {}, body("x", said)).retry_after_s is None
+
+
+@pytest.mark.spec("STR-2")
+@pytest.mark.parametrize(
+    ("status", "data"),
+    [
+        (429, body("insufficient_quota", "You exceeded your current quota", "insufficient_quota")),
+        (429, body("rate_limit_error", "Your credit balance is too low")),
+        (429, body("requests", "billing hard limit has been reached", "billing_hard_limit_reached")),
+        (429, b'{"error": {"code": "1113", "message": "Insufficient balance, please recharge"}}'),
+        (402, b'{"error": {"message": "Insufficient credits", "code": 402}}'),
+        (403, body("billing_error", "Your organization has no credit")),
+    ],
+)  # fmt: skip
+def test_a_quota_that_money_alone_renews_is_not_tried_again(status: int, data: bytes) -> None:
+    error = status_error(WHERE, status, {"retry-after": "7200"}, data)
+    assert not error.retryable
+    assert "billing" in error.advice
+    assert not event_error(WHERE, json.loads(data)).retryable
 
 
 @pytest.mark.spec("STR-2", "OPS-1")
