@@ -3,9 +3,9 @@
 Law: only the chosen provider's module is imported; a key comes from the environment or the
 person's configuration and goes nowhere else. To add a provider: one file ``<name>.py`` here that
 exports ``PROVIDER`` (a function from ``ProviderConfig`` to ``Provider``) and ``SPEC``; it is found
-by its name (``-`` for ``_``); with a function ``list_models`` as in ``_lists`` it also takes part in
-``agent models``. A server that speaks a known protocol needs no code: one row below,
-or ``[providers.NAME]`` in the configuration.
+by its name (``-`` for ``_``). With a function ``list_models``, as in ``_lists``, it takes part in
+``agent models``. A server that speaks a known protocol needs no code: one row below, or
+``[providers.NAME]`` in the configuration.
 """
 
 from __future__ import annotations
