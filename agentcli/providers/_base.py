@@ -26,7 +26,7 @@ from agentcli.domain.stream import (
     ThinkingDelta,
     ToolCallDelta,
 )
-from agentcli.providers._errors import Endpoint, event_error, missing_key, unusable_key
+from agentcli.providers._errors import Endpoint, event_error, host_of, missing_key, unusable_key
 from agentcli.providers._http import HttpClient
 from agentcli.providers._registry import BUILT_IN
 from agentcli.providers._sse import SseDecoder, SseEvent
@@ -185,6 +185,11 @@ class HttpProvider:
     def name(self) -> str:
         """The part before the slash in ``provider/model``."""
         return self.config.name
+
+    @property
+    def host(self) -> str:
+        """Where it is, for texts (STR-9)."""
+        return host_of(self.url())
 
     def url(self) -> str:
         """The address that requests are posted to."""

@@ -102,9 +102,9 @@ class HttpClient:
         except httpx.TransportError as error:
             raise transport_error(endpoint, error, streaming=response is not None) from error
         except (httpx.DecodingError, httpx.StreamError) as error:
-            raise _network_error(
-                endpoint, "sent a reply that cannot be decoded", "try again"
-            ) from error
+            damaged = _network_error(endpoint, "sent a reply that cannot be decoded", "try again")
+            damaged.streaming = response is not None
+            raise damaged from error
         finally:
             self._requests -= 1
             if response is not None:

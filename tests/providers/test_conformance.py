@@ -29,6 +29,8 @@ from agentcli.domain.prepare import check_request, prepare
 from agentcli.domain.settings import ProviderConfig
 from agentcli.domain.stream import StreamEnd, StreamEvent, TextDelta
 from agentcli.engine.assemble import Assembler
+from agentcli.engine.retries import RetryPolicy
+from agentcli.engine.sample import Sampler
 from agentcli.providers._registry import BUILT_IN, create
 from tests.providers.streams import BASH, READ
 from tests.support.model_server import ModelServer
@@ -420,6 +422,60 @@ def test_a_dropped_connection_is_a_network_error(
     _, error = run(client, failure(client))
     assert error.kind is ErrorKind.NETWORK
     assert error.retryable
+
+
+@pytest.mark.spec("STR-4")
+@pytest.mark.parametrize(
+    ("place", "streaming"), [("connect", False), ("headers", True), ("start", True)]
+)
+def test_a_drop_says_whether_the_stream_had_begun(
+    client: Client, model_server: ModelServer, place: str, streaming: bool
+) -> None:
+    model_server.add(say("Once upon a time", drop_at=place))
+    client.history.append(user_text("hi"))
+    _, error = run(client, failure(client))
+    assert error.streaming is streaming
+
+
+@pytest.mark.spec("STR-4", "STR-1")
+def test_a_compressed_stream_that_is_damaged_counts_as_a_drop(
+    client: Client, model_server: ModelServer
+) -> None:
+    headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
+    model_server.add(Reply(body=b"\x1f\x8b no gzip at all", headers=headers))
+    client.history.append(user_text("hi"))
+    _, error = run(client, failure(client))
+    assert (error.kind, error.streaming, error.retryable) == (ErrorKind.NETWORK, True, True)
+
+
+@pytest.mark.spec("STR-9", "STR-3", "STR-5")
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        (Reply(ping_only=True), ErrorKind.STALLED),
+        (say("Once", stall_at="text"), ErrorKind.STALLED),
+        (say("Once", close_at="headers"), ErrorKind.EMPTY),
+        (say("Once", close_at="text"), ErrorKind.NETWORK),
+        (Reply(), ErrorKind.EMPTY),
+    ],
+    ids=["pings", "stall", "empty", "cut", "nothing"],
+)
+def test_faults_that_the_engine_finds_name_the_host_as_well(
+    client: Client, model_server: ModelServer, reply: Reply, kind: ErrorKind
+) -> None:
+    model_server.default = replace(reply)
+    client.history.append(user_text("hi"))
+
+    async def quick(seconds: float) -> None:
+        await asyncio.sleep(0)
+
+    sampler = Sampler(client.provider, lambda event: None, RetryPolicy(idle_s=0.05, sleep=quick))
+    with pytest.raises(ProviderError) as caught:
+        run(client, sampler.sample(client.request(), set(), CancelToken()))
+    error = caught.value
+    assert (error.kind, error.provider) == (kind, client.protocol)
+    assert f"{client.protocol} at 127.0.0.1" in error.message
+    assert error.host.startswith("127.0.0.1:")
 
 
 @pytest.mark.spec("CAN-5")
