@@ -16,7 +16,7 @@ STDLIB_ONLY: set[str] = set()
 ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "domain": (set(), STDLIB_ONLY),
     "providers": ({"domain"}, {"httpx"}),
-    "tools": ({"domain"}, {"pydantic", "pydantic_core"}),
+    "tools": ({"domain"}, {"PIL", "pydantic", "pydantic_core"}),
     "store": ({"domain"}, {"pydantic", "aiosqlite"}),
     "engine": ({"domain"}, {"json_repair"}),
     "config": ({"domain"}, {"pydantic", "tomlkit"}),

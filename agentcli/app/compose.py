@@ -25,7 +25,7 @@ from agentcli.config.settings import Settings
 from agentcli.domain.cost import cost_usd
 from agentcli.domain.errors import SessionNotFound, StoreError
 from agentcli.domain.history import History
-from agentcli.domain.messages import AssistantMessage, ToolResult
+from agentcli.domain.messages import AssistantMessage, ImagePart, ToolResult
 from agentcli.domain.ports import Approver, Effort, ModelInfo
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.domain.settings import PermissionMode
@@ -220,6 +220,7 @@ async def _assemble(
         turns=loaded.info.turns,
         fallbacks=fallback_ids,
         choose=models.choose,
+        mend_image=_mend_image,
     )
     around = Surroundings(
         choose=models.choose,
@@ -264,6 +265,13 @@ def _system_prompt(settings: Settings, options: SessionOptions, created_at: floa
             appendix=options.append_system_prompt,
         )
     )
+
+
+async def _mend_image(image: ImagePart) -> ImagePart | None:
+    """The decoder is loaded when an image needs it."""
+    from agentcli.tools._images import mend_image
+
+    return await mend_image(image)
 
 
 def _catalogue_update(

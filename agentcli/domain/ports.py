@@ -11,6 +11,7 @@ from agentcli.domain.errors import ProviderError
 from agentcli.domain.events import Outcome
 from agentcli.domain.messages import (
     AssistantMessage,
+    ImagePart,
     Message,
     ToolCall,
     ToolResult,
@@ -117,6 +118,13 @@ class Provider(Protocol):
 
     async def aclose(self) -> None:
         """Release connections."""
+
+
+class MendImage(Protocol):
+    """Makes an image that providers take of one that they do not (HIS-8)."""
+
+    async def __call__(self, image: ImagePart) -> ImagePart | None:
+        """The better image, or ``None`` when there is none."""
 
 
 class LongWait(Protocol):

@@ -1,0 +1,121 @@
+"""Re-encoding of images that no provider takes as they are (HIS-8): the only place that decodes.
+
+Law: Pillow is imported when the first image really needs it; what decoding may cost is judged
+from the header first (SEC-13), so a decompression bomb is never unpacked; a file that cannot be
+decoded is ``None``, never an exception. Runs in a thread; the event loop goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import logging
+from typing import Any
+
+from agentcli.domain.images import MAX_EDGE_PX, MAX_IMAGE_BYTES
+from agentcli.domain.messages import ImagePart
+
+MAX_DECODED_BYTES = 160_000_000
+# what decoders hold per pixel, by Pillow's mode; 4 for all others
+_PIXEL_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2, "I;16L": 2}
+_FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "ICO", "AVIF")
+_PLUGINS = {"WEBP": "WebP"}
+_QUALITY = 85
+log = logging.getLogger(__name__)
+
+
+async def mend_image(image: ImagePart) -> ImagePart | None:
+    """A copy of ``image`` that every provider takes: still, small, sound; or ``None``."""
+    return await asyncio.to_thread(mended, image)
+
+
+def mended(image: ImagePart) -> ImagePart | None:
+    """The same, at once."""
+    try:
+        return _mended(image)
+    except Exception:  # a decoder may raise anything on hostile bytes
+        log.info("an image could not be mended", exc_info=True)
+        return None
+
+
+def _mended(image: ImagePart) -> ImagePart | None:
+    from PIL import Image
+
+    Image.MAX_IMAGE_PIXELS = None  # judged here, by bytes, before anything is decoded
+    with Image.open(io.BytesIO(image.data), formats=_available(Image)) as opened:
+        is_photo = opened.format in {"JPEG", "AVIF", "WEBP"} and opened.mode != "RGBA"
+        if opened.format == "JPEG":
+            opened.draft(None, (MAX_EDGE_PX, MAX_EDGE_PX))
+        width, height = opened.size
+        if width * height * _PIXEL_BYTES.get(opened.mode, 4) > MAX_DECODED_BYTES:
+            return None
+        return _encoded(_upright(_reduced(opened)), is_photo=is_photo)
+
+
+def _available(pillow: Any) -> tuple[str, ...]:
+    """The formats that this build of Pillow reads."""
+    from importlib import import_module
+
+    for name in _FORMATS:
+        with contextlib.suppress(ImportError):
+            import_module(f"PIL.{_PLUGINS.get(name, name.title())}ImagePlugin")
+    return tuple(name for name in _FORMATS if name in pillow.OPEN)
+
+
+def _reduced(opened: Any) -> Any:
+    """The first frame with no edge too long, in a mode that can be written."""
+    picture = opened
+    longest = max(picture.size)
+    if longest > 2 * MAX_EDGE_PX and picture.mode in {"P", "1"}:
+        # colours of a table cannot be mixed: points are left out before the conversion
+        picture = picture.resize(_scaled(picture.size, 2 * MAX_EDGE_PX), resample=0)
+    elif longest > 2 * MAX_EDGE_PX:
+        picture = picture.reduce(longest // (2 * MAX_EDGE_PX))
+    if picture.mode.startswith("I"):
+        picture = picture.point(lambda value: value * (1 / 256)).convert("L")
+    elif picture.mode not in {"L", "RGB", "RGBA"}:
+        has_alpha = "A" in picture.mode or "a" in picture.mode or "transparency" in picture.info
+        picture = picture.convert("RGBA" if has_alpha else "RGB")
+    if max(picture.size) > MAX_EDGE_PX:
+        picture = picture.resize(_scaled(picture.size, MAX_EDGE_PX), reducing_gap=2.0)
+    return picture
+
+
+def _scaled(size: tuple[int, int], longest: int) -> tuple[int, int]:
+    factor = longest / max(size)
+    return max(1, round(size[0] * factor)), max(1, round(size[1] * factor))
+
+
+def _upright(picture: Any) -> Any:
+    """Turned as the camera says, since the copy says nothing."""
+    from PIL import ImageOps
+
+    return ImageOps.exif_transpose(picture)
+
+
+def _encoded(picture: Any, *, is_photo: bool) -> ImagePart:
+    """PNG, or JPEG for a photo and for what is too large as PNG; smaller until it fits."""
+    while True:
+        if not is_photo and len(data := _saved(picture, "PNG")) <= MAX_IMAGE_BYTES:
+            return ImagePart("image/png", data)
+        if len(data := _saved(_opaque(picture), "JPEG", quality=_QUALITY)) <= MAX_IMAGE_BYTES:
+            return ImagePart("image/jpeg", data)
+        picture = picture.resize(_scaled(picture.size, max(picture.size) // 2))
+
+
+def _saved(picture: Any, kind: str, **options: Any) -> bytes:
+    out = io.BytesIO()
+    picture.save(out, kind, **options)
+    return out.getvalue()
+
+
+def _opaque(picture: Any) -> Any:
+    """On white, where it is transparent."""
+    if picture.mode != "RGBA":
+        return picture
+    from PIL import Image
+
+    white = Image.new("RGB", picture.size, "white")
+    white.paste(picture, mask=picture.getchannel("A"))
+    return white
