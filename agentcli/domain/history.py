@@ -34,11 +34,11 @@ class History:
     """Messages, append-only but for ``fold``; ``HistoryViolation`` for what breaks the law.
 
     ``used_ids`` are call ids of messages that were folded earlier: no new call may have them.
-    ``unlike_before`` says that what was reported of messages up to that index (tokens, cache)
-    was reported of another history: one that was not folded yet.
+    ``unlike_before`` says that what was reported of messages up to that index (their tokens)
+    was reported of another history: one that was not folded yet. ``folds`` counts the folds.
     """
 
-    __slots__ = ("_call_ids", "_messages", "_pending", "unlike_before")
+    __slots__ = ("_call_ids", "_messages", "_pending", "folds", "unlike_before")
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class History:
         self._pending: dict[str, ToolCall] = {}
         self._call_ids: set[str] = set()
         self.unlike_before = unlike_before
+        self.folds = 0
         for message in messages:
             self.append(message)
         self._call_ids.update(used_ids)
@@ -91,6 +92,7 @@ class History:
             raise HistoryViolation("a fold that parts a call from its result")
         self._messages = [summary, *left]
         self.unlike_before = len(self._messages)
+        self.folds += 1
 
     @property
     def messages(self) -> tuple[Message, ...]:

@@ -11,16 +11,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agentcli.domain.cancel import CancelToken
+from agentcli.domain.cost import cost_usd
 from agentcli.domain.errors import AgentError, ErrorKind, ProviderError
-from agentcli.domain.events import ContextTransformed, ModelFellBack, Notice
+from agentcli.domain.events import CompactionTrigger, ContextTransformed, ModelFellBack
 from agentcli.domain.messages import AssistantMessage, Message, Usage, user_text
 from agentcli.domain.ports import ModelInfo, ModelRequest, Provider
+from agentcli.domain.prepare import check_request, prepare
 from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.limits import Limits, Spending, output_cap, reached
 from agentcli.engine.race import race
 from agentcli.engine.repair_args import repaired
 from agentcli.engine.sample import HigherCap, Sampler, doubled_cap
 
+_CHARACTERS_PER_TOKEN = 4
+_TOO_MANY_BYTES = 413
+_PART_OF_BUDGET = 0.25
 # what another model may be able to answer
 _OUT_OF_REACH = frozenset({ErrorKind.OVERLOADED, ErrorKind.RATE_LIMIT, ErrorKind.SERVER})
 
@@ -35,32 +40,36 @@ class Requests:
         self._fallbacks = list(conversation.fallbacks)
         self.sampler = self._new_sampler()
         self.api_s = 0.0
-        self._refused = False
+        self._overflows = 0
 
     async def ask(self, limits: Limits, spent: Spending, notes: Sequence[str]) -> AssistantMessage:
         """The reply to the history and to ``notes``, which are sent and never stored."""
-        self._refused = False
+        await self._make_room(limits, spent)
+        self._overflows = 0
         while True:
-            request = await self._request(limits, spent, notes)
+            request = self._request(limits, spent, notes)
             try:
                 message = await self._timed(request, self._higher_cap(limits, spent))
             except ProviderError as error:
-                if not await self._remedied(error, request):
+                if not await self._remedied(error, spent):
                     raise
             else:
+                self._it.context.measured(message.usage)
                 return repaired(message, self._it.kit.toolbox)
 
-    async def _request(self, limits: Limits, spent: Spending, notes: Sequence[str]) -> ModelRequest:
+    def _request(self, limits: Limits, spent: Spending, notes: Sequence[str]) -> ModelRequest:
         it = self._it
-        messages = self._transformed(it.history.messages)
-        prepared = await race(it.outgoing.messages(messages, it.model), self._token, it.kit.reaper)
-        messages = (*prepared, *(user_text(note) for note in notes))
+        messages = it.context.pruner.apply(self._transformed(it.history.messages))
+        messages = prepare(messages, it.model.provider, it.model.name)
+        messages = (*messages, *(user_text(note) for note in notes))
+        check_request(messages)
+        cap = output_cap(limits, spent, it.model, it.max_output_tokens)
         return ModelRequest(
             model=it.model,
             system=it.system,
             messages=messages,
             tools=it.kit.toolbox.definitions,
-            max_output_tokens=output_cap(limits, spent, it.model, it.max_output_tokens),
+            max_output_tokens=it.context.room_for_output(it.model, cap),
             effort=it.effort,
         )
 
@@ -104,24 +113,63 @@ class Requests:
         finally:
             self.api_s += time.monotonic() - asked_at
 
+    # --- room in the window ----------------------------------------------------------------
+
+    async def _make_room(self, limits: Limits, spent: Spending) -> None:
+        """Before each step: leave old output out, fold old messages where it is time (CMP-4)."""
+        it = self._it
+        it.context.look(it.history, it.system, it.kit.toolbox.definitions)
+        used = it.context.used
+        if count := it.context.prune(it.history.messages, it.model):
+            left, total = it.context.used, len(it.history)
+            what = f"{it.context.pruner.name} ({count} results)"
+            sizes = (used * _CHARACTERS_PER_TOKEN, left * _CHARACTERS_PER_TOKEN)
+            self._emit(ContextTransformed(what, total, total, *sizes))
+        if it.context.is_full(it.model) and self._can_pay(limits, spent, it.context.used):
+            await self._compact(CompactionTrigger.WINDOW, spent)
+
+    def _can_pay(self, limits: Limits, spent: Spending, tokens: int) -> bool:
+        """Whether a summary of ``tokens`` costs a small part of what is left (COST-2)."""
+        budget, cost = limits.max_budget_usd, spent.cost_usd
+        coming = cost_usd(self._it.model, Usage(tokens, 0))
+        if budget is None or cost is None or coming is None:
+            return True
+        return coming <= (budget - cost) * _PART_OF_BUDGET
+
+    async def _make_it_fit(self, error: ProviderError, spent: Spending) -> bool:
+        """It was too long: fold what is old; where that was not enough, all but the prompt."""
+        if error.status != _TOO_MANY_BYTES:
+            self._it.context.overflowed(self._it.model)
+        for harder in (False, True)[self._overflows :]:
+            self._overflows += 1
+            done = await self._compact(CompactionTrigger.OVERFLOW, spent, harder=harder)
+            if done is not None:
+                return done
+        return False
+
+    async def _compact(
+        self, trigger: CompactionTrigger, spent: Spending, *, harder: bool = False
+    ) -> bool | None:
+        """Whether the history was folded; ``None`` when there is nothing to fold."""
+        from agentcli.engine.compaction import Compactor
+
+        compactor = Compactor(self._it, self._token, self._emit)
+        try:
+            return await compactor.attempt(trigger, harder=harder)
+        finally:
+            self.api_s += compactor.api_s
+            if compactor.usage.is_known:
+                spent.add_compaction(self._it.model, compactor.usage)
+
     # --- remedies --------------------------------------------------------------------------
 
-    async def _remedied(self, error: ProviderError, request: ModelRequest) -> bool:
+    async def _remedied(self, error: ProviderError, spent: Spending) -> bool:
         """Whether something was changed that makes it worth asking again."""
         if self.sampler.has_output:  # what was shown is never shown twice (STR-4)
             return False
-        if error.kind is ErrorKind.BAD_REQUEST:
-            return await self._leave_out(error, request)
+        if error.kind is ErrorKind.CONTEXT_OVERFLOW:
+            return await self._make_it_fit(error, spent)
         return error.kind in _OUT_OF_REACH and await self._fall_back(error)
-
-    async def _leave_out(self, error: ProviderError, request: ModelRequest) -> bool:
-        """What the provider has refused of the history is quarantined (HIS-8)."""
-        it = self._it
-        answer = await it.outgoing.refused(error, request, it.provider, again=self._refused)
-        self._refused = True
-        if answer.notice:
-            self._emit(Notice(answer.notice))
-        return answer.ask_again
 
     async def _fall_back(self, error: ProviderError) -> bool:
         """Another model answers from now on, in this session, when one can be chosen."""

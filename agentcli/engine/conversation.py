@@ -12,13 +12,12 @@ from agentcli.domain.ports import (
     Effort,
     InputQueue,
     LongWait,
-    MendImage,
     ModelInfo,
     Provider,
     SessionStore,
     ToolGate,
 )
-from agentcli.engine.outgoing import Outgoing
+from agentcli.engine.context import Context
 from agentcli.engine.sample import RetryPolicy
 from agentcli.engine.tool_calls import Toolkit
 
@@ -55,8 +54,4 @@ class Conversation:
     long_wait: LongWait | None = None
     gates: Sequence[ToolGate] = ()
     transforms: Sequence[ContextTransform] = ()
-    mend_image: MendImage | None = None
-    outgoing: Outgoing = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.outgoing = Outgoing(self.kit.state, self.mend_image)
+    context: Context = field(default_factory=Context)

@@ -72,6 +72,8 @@ class MemoryStore:
         self.rescued: list[str] = []
         self.rescue_works = True
         self.delivered: list[int] = []
+        self.folded: list[list[Message]] = []
+        self.other_usages: list[tuple[str, Usage]] = []
         self.begun = 0
 
     async def _commit(self, name: str, change: Callable[[], None]) -> None:
@@ -157,6 +159,31 @@ class MemoryStore:
                 self.partials.append(partial)
 
         await self._commit("end", change)
+
+    async def record_compaction(
+        self,
+        summary: UserMessage,
+        folded: Sequence[int],
+        total: int,
+        *,
+        usage: Usage,
+        model: str,
+    ) -> int:
+        assert total == len(self.disk)
+
+        def change() -> None:
+            left = [m for at, m in enumerate(self.disk) if at not in set(folded)]
+            self.folded.append([self.disk[at] for at in folded])
+            self.disk[:] = [summary, *left]
+            self.other_usages.append((model, usage))
+
+        await self._commit("compaction", change)
+        return len(self.disk)
+
+    async def add_usage(
+        self, model: str, usage: Usage, cost_usd: float | None, *, kind: str
+    ) -> None:
+        await self._commit("usage", lambda: self.other_usages.append((model, usage)))
 
     async def tool_runs(self) -> Mapping[str, ToolRun]:
         answered = {m.call_id for m in self.disk if isinstance(m, ToolResult)}
