@@ -24,7 +24,7 @@ from dataclasses import replace
 from typing import Any
 
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
-from agentcli.domain.errors import TurnCancelled, UsageError
+from agentcli.domain.errors import AgentError, TurnCancelled, UsageError
 from agentcli.domain.events import (
     AgentEvent,
     AssistantRecorded,
@@ -45,6 +45,8 @@ from agentcli.domain.messages import (
     AssistantMessage,
     ImagePart,
     StopReason,
+    ToolCall,
+    ToolResult,
     UserMessage,
     user_text,
 )
@@ -54,6 +56,7 @@ from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.ending import Ending, unwrapped
 from agentcli.engine.gates import resolve
 from agentcli.engine.limits import Limits, Spending, near, reached, wrap_up_note
+from agentcli.engine.repeats import Repeats
 from agentcli.engine.tool_calls import ToolCalls
 
 
@@ -84,6 +87,8 @@ class Turn:
         self._begun = False
         self._answer = ""
         self._wrapping_up = ""
+        self._repeats = Repeats()
+        self._reminder = ""
         self._terminal: TerminalEvent | None = None
         self._cancels_before = 0
 
@@ -144,6 +149,7 @@ class Turn:
     def _recorded(self, message: UserMessage, seq: int, queued: Sequence[int]) -> None:
         """The user's message is durable; what it was made of waits no longer."""
         self._it.history.append(message)
+        self._repeats.forget()
         if queued and self._it.queue is not None:
             self._it.queue.delivered(queued)
         self._emit(PromptRecorded(message, seq))
@@ -166,6 +172,7 @@ class Turn:
                 await self._calls.run_batch(message.tool_calls, message.stop_reason)
                 if self._calls.ended_turn:
                     return await self._protected(self._finish())
+                self._look_for_repeats(message.tool_calls)
             elif self._terminal is not None:
                 return None
             elif waiting := self._next_input():
@@ -180,13 +187,24 @@ class Turn:
 
     def _notes(self) -> list[str]:
         """What the next request says beside the history."""
+        notes, self._reminder = [self._reminder] if self._reminder else [], ""
         reason = near(self._limits, self._spent, self._it.model)
         if reason is None:
-            return []
+            return notes
         if not self._wrapping_up:
             self._emit(WrappingUp(reason))
         self._wrapping_up = reason
-        return [wrap_up_note(reason)]
+        return [*notes, wrap_up_note(reason)]
+
+    def _look_for_repeats(self, calls: Sequence[ToolCall]) -> None:
+        """A model that goes in circles is told so, then stopped (OPS-2)."""
+        results = self._it.history.messages[-len(calls) :]
+        found = self._repeats.observe(calls, [m for m in results if isinstance(m, ToolResult)])
+        if found is None:
+            return
+        if found.stop:
+            raise AgentError(found.stop, "say what it should do instead")
+        self._reminder = found.reminder
 
     def _pass_gates(self) -> None:
         """Which tools the coming step may call (CTRL-4)."""

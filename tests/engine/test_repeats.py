@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.domain.messages import ImagePart, ResultStatus, TextPart, ToolCall, ToolResult
+from agentcli.domain.events import Failed, Outcome
+from agentcli.domain.messages import (
+    ImagePart,
+    ResultStatus,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
+from agentcli.domain.tools import ToolContext, ToolOutput
 from agentcli.engine.repeats import POINTED_OUT_AT, STOPPED_AT, Repeated, Repeats
+from tests.support.turns import FakeTool, PlayedProvider, World, calls
 
 pytestmark = pytest.mark.spec("OPS-2")
 
@@ -175,3 +186,30 @@ def test_no_stop_without_a_reminder_and_none_before_five(
         assert kind == "" or max(seen.count(step) for step in batch) >= POINTED_OUT_AT
         assert kind != "stop" or reminded
         reminded = reminded or kind == "reminder"
+
+
+@pytest.mark.spec("OPS-2", "LOOP-2")
+def test_a_turn_that_goes_in_circles_is_told_so_and_then_ends_with_the_reason() -> None:
+    async def body() -> None:
+        async def look(args: Any, ctx: ToolContext) -> ToolOutput:
+            return ToolOutput.text("nothing there")
+
+        rounds = [calls((f"c{number}", "look", "{}")) for number in range(20)]
+        provider = PlayedProvider(*rounds)
+        world = World(provider, [FakeTool("look", look)])
+        summary = await world.run("go")
+        assert summary.outcome is Outcome.ERROR and summary.steps == STOPPED_AT
+        failed = world.events[-1]
+        assert isinstance(failed, Failed) and "look" in failed.error.message
+        told = [
+            isinstance(request.messages[-1], UserMessage) and len(request.messages) > 1
+            for request in provider.requests
+        ]
+        assert told.index(True) == POINTED_OUT_AT
+        assert not world.history.pending
+        assert all(message.text == "go" for message in users(world))
+
+    def users(world: World) -> list[UserMessage]:
+        return [m for m in world.history.messages if isinstance(m, UserMessage)]
+
+    asyncio.run(body())
