@@ -26,7 +26,7 @@ from agentcli.domain.cost import cost_usd
 from agentcli.domain.errors import SessionNotFound, StoreError
 from agentcli.domain.history import History
 from agentcli.domain.messages import AssistantMessage, ImagePart, ToolResult
-from agentcli.domain.ports import Approver, Effort, ModelInfo
+from agentcli.domain.ports import Approver, Effort, LongWait, ModelInfo
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import Asker, Workspace
@@ -71,8 +71,12 @@ async def open_session(
     options: SessionOptions,
     approver: Approver,
     asker: Asker | None = None,
+    long_wait: LongWait | None = None,
 ) -> Session:
     """A session ready for its next turn: a new one, or an earlier one taken up.
+
+    ``long_wait`` asks a person whether to wait for a rate limit that lasts; without it such a
+    limit ends the turn with an error that says when to try again.
 
     Raises ``ConfigError``, ``UsageError`` or a ``StoreError``.
     """
@@ -83,7 +87,7 @@ async def open_session(
     store, loaded, notices = await opener.open()
     try:
         return await _assemble(
-            settings, options, (store, loaded, notices), (approver, asker), files
+            settings, options, (store, loaded, notices), (approver, asker, long_wait), files
         )
     except BaseException:
         for close in (*_closers(store, options, loaded.info.id), store.aclose):
@@ -175,7 +179,7 @@ async def _assemble(
     settings: Settings,
     options: SessionOptions,
     opened: tuple[SqliteStore, LoadedSession, tuple[str, ...]],
-    people: tuple[Approver, Asker | None],
+    people: tuple[Approver, Asker | None, LongWait | None],
     files: SessionFiles,
 ) -> Session:
     store, loaded, notices = opened
@@ -220,6 +224,7 @@ async def _assemble(
         turns=loaded.info.turns,
         fallbacks=fallback_ids,
         choose=models.choose,
+        long_wait=people[2],
         mend_image=_mend_image,
     )
     around = Surroundings(

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from agentcli.cli.exit_codes import ExitCode, exit_code_for
 from agentcli.cli.logging_setup import REDACTOR
-from agentcli.domain.errors import AgentError
+from agentcli.domain.errors import AgentError, ProviderError
 from agentcli.domain.events import Cancelled, Done, Failed, Outcome, TerminalEvent, TurnSummary
 from agentcli.domain.values import frozen
 
@@ -31,6 +31,7 @@ class Ending:
     """``terminal_reason`` is a word for programs; ``message`` a line for people, maybe empty.
 
     ``unsaved`` is text that could be written nowhere and would be lost if it were not shown.
+    ``retry_after_s`` is when the provider wants to be asked again, in seconds, where it said so.
     """
 
     subtype: Subtype
@@ -39,6 +40,7 @@ class Ending:
     summary: TurnSummary
     message: str = ""
     unsaved: str = ""
+    retry_after_s: float | None = None
 
     @property
     def is_error(self) -> bool:
@@ -54,9 +56,14 @@ def ended_by(terminal: TerminalEvent, *, unattended: int) -> Ending:
     summary = terminal.summary
     match terminal:
         case Failed(error=error):
-            code = exit_code_for(error)
             return Ending(
-                Subtype.ERROR, code, _kind(error), summary, _said(error), terminal.unsaved
+                Subtype.ERROR,
+                exit_code_for(error),
+                _kind(error),
+                summary,
+                _said(error),
+                terminal.unsaved,
+                _retry_after_s(error),
             )
         case Cancelled(reason=reason):
             return Ending(Subtype.CANCELLED, ExitCode.FAILED, f"cancelled_{reason}", summary)
@@ -92,6 +99,11 @@ def failed(error: AgentError) -> Ending:
     """The run ended before or outside a turn."""
     summary = TurnSummary(Outcome.ERROR)
     return Ending(Subtype.ERROR, exit_code_for(error), _kind(error), summary, _said(error))
+
+
+def _retry_after_s(error: AgentError) -> float | None:
+    """When it is worth trying again; nothing for a limit that does not pass by itself."""
+    return error.retry_after_s if isinstance(error, ProviderError) and error.retryable else None
 
 
 def _said(error: AgentError) -> str:

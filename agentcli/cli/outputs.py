@@ -190,6 +190,7 @@ class JsonOutput:
             terminal_reason=ending.terminal_reason,
             error=ending.message if ending.is_error else "",
             duration_ms=round(facts.duration_s * 1000),
+            retry_after_s=ending.retry_after_s,
             summary=ending.summary,
         )
         self._writer.result(build_result(None, run))

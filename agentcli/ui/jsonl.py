@@ -22,6 +22,7 @@ from agentcli.domain.events import (
     Done,
     Failed,
     Outcome,
+    OutputCapRaised,
     RetryWait,
     StepStart,
     TerminalEvent,
@@ -131,6 +132,8 @@ class JsonlWriter:
                 self.denials.append(denial(event))
             case RetryWait():
                 self._retry(event)
+            case OutputCapRaised():
+                self._cap_raised(event)
             case _:
                 pass
 
@@ -153,6 +156,18 @@ class JsonlWriter:
                 "error_status": getattr(error, "status", None),
                 "error": str(getattr(error, "kind", "other")),
                 "message": error.message,
+                "session_id": self._session_id,
+            }
+        )
+
+    def _cap_raised(self, event: OutputCapRaised) -> None:
+        """The message stays open: what follows goes on where the cut reply ended (STR-7)."""
+        self._emit(
+            {
+                "type": "system",
+                "subtype": "output_cap_raised",
+                "old_tokens": event.old_tokens,
+                "new_tokens": event.new_tokens,
                 "session_id": self._session_id,
             }
         )
@@ -231,7 +246,8 @@ class RunFacts:
 
     ``subtype`` and ``terminal_reason`` override what the event says, where the caller knows
     better (a time-out reaches the session as a cancel). ``error`` is for a run that never got a
-    terminal event. ``duration_ms`` is the whole run's; without it the turn's.
+    terminal event. ``duration_ms`` is the whole run's; without it the turn's. ``retry_after_s``
+    is when a provider that failed wants to be asked again.
     """
 
     session_id: str = ""
@@ -242,6 +258,7 @@ class RunFacts:
     error: str = ""
     duration_ms: int | None = None
     summary: TurnSummary | None = field(default=None)
+    retry_after_s: float | None = None
 
 
 def build_result(end: TerminalEvent | None, facts: RunFacts) -> dict[str, Any]:
@@ -256,7 +273,7 @@ def build_result(end: TerminalEvent | None, facts: RunFacts) -> dict[str, Any]:
     if is_error and not errors:
         errors = [f"{facts.terminal_reason or _terminal_reason(end, subtype)}"]
     duration_ms = facts.duration_ms
-    return {
+    result = {
         "type": "result",
         "subtype": subtype,
         "is_error": is_error,
@@ -273,6 +290,9 @@ def build_result(end: TerminalEvent | None, facts: RunFacts) -> dict[str, Any]:
         "errors": errors if is_error else [],
         "uuid": new_uuid(),
     }
+    if facts.retry_after_s is not None:
+        result["retry_after_s"] = round(facts.retry_after_s, 3)
+    return result
 
 
 def _subtype(end: TerminalEvent | None) -> str:

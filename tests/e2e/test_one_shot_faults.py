@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import email.utils
+import re
 import shlex
 import signal
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,7 @@ import pytest
 from tests.e2e.one_shot import assert_one_line_error, check_sessions, one_shot, result_of
 from tests.support.cli import AGENT, Finished, Running, agent_env, run_agent, spawn_agent
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
-from tests.support.replies import Reply, call, say
+from tests.support.replies import Reply, call, rate_limited, say
 from tests.support.wire_facts import facts_of
 from tests.support.work_processes import pids_of, wait_for_process
 
@@ -139,6 +142,57 @@ def test_a_signal_during_the_wait_for_a_retry_ends_it(
         running.signal(signal.SIGINT)
         done = running.wait()
     assert done.code == 130 and result_of(done)["subtype"] == "cancelled"
+
+
+@pytest.mark.spec("STR-2", "STR-9", "CLI-6", "OPS-1")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("as_date", [False, True])
+def test_a_rate_limit_that_lasts_ends_the_run_and_says_when_to_come_back(
+    model_server: ModelServer, tmp_path: Path, protocol: str, as_date: bool
+) -> None:
+    later = email.utils.formatdate(time.time() + 7200, usegmt=True) if as_date else "7200"
+    model_server.add(rate_limited(later))
+    done = one_shot(model_server, "-o", "json", "go", protocol=protocol, cwd=tmp_path)
+    assert done.code == 75
+    assert re.search(r"retry after [^-]*\d\d:\d\d, in (2 h|1 h 60 min|1 h 59 min)", done.stderr)
+    assert "127.0.0.1" in done.stderr
+    assert 7000 < result_of(done)["retry_after_s"] <= 7200
+    assert len(model_server.requests) == 1
+    go_on(model_server, tmp_path, protocol)
+
+
+@pytest.mark.spec("STR-2", "OPS-1")
+@pytest.mark.parametrize("absurd", ["-5", "soon", "99999999999", "nan"])
+def test_an_absurd_retry_after_is_not_believed(
+    model_server: ModelServer, tmp_path: Path, absurd: str
+) -> None:
+    model_server.add(rate_limited(absurd), say("done"))
+    done = one_shot(model_server, "-o", "stream-json", "go", cwd=tmp_path)
+    assert done.code == 0
+    (wait,) = [line for line in done.lines if line.get("subtype") == "api_retry"]
+    assert wait["retry_delay_ms"] <= 1250
+
+
+@pytest.mark.spec("STR-7", "CLI-5")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_reply_cut_at_the_configured_limit_is_asked_again_with_a_higher_one(
+    model_server: ModelServer, tmp_path: Path, home: Path, protocol: str
+) -> None:
+    config = home / "agentcli" / "config.toml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text("max_output_tokens = 1024\n")
+    model_server.add(say("One two", stop="max_tokens"), say("One two three."))
+    done = one_shot(
+        model_server, "-o", "stream-json", "--include-partial-messages", "go",
+        protocol=protocol, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.code == 0
+    assert result_of(done)["result"] == "One two three."
+    (raised,) = [line for line in done.lines if line.get("subtype") == "output_cap_raised"]
+    assert (raised["old_tokens"], raised["new_tokens"]) == (1024, 2048)
+    deltas = [line["event"].get("delta", {}) for line in done.lines if "event" in line]
+    assert "".join(delta.get("text", "") for delta in deltas) == "One two three."
+    assert result_of(done)["usage"]["output_tokens"] == 40
 
 
 @pytest.mark.spec("CLI-5")

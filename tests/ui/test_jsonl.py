@@ -22,6 +22,7 @@ from agentcli.domain.events import (
     Failed,
     Notice,
     Outcome,
+    OutputCapRaised,
     RetryWait,
     StepStart,
     TerminalEvent,
@@ -191,6 +192,26 @@ def test_each_end_has_its_result(
     )
     assert bool(result["errors"]) is is_error
     assert json.loads(dumps(result)) == result
+
+
+@pytest.mark.spec("STR-7", "CLI-5")
+def test_a_raised_output_limit_is_told_and_the_message_goes_on() -> None:
+    lines = play(
+        [StepStart(1), TextChunk("a b"), OutputCapRaised(200, 400), TextChunk("c"), Done(SUMMARY)],
+        partial=True,
+    )
+    (told,) = [line for line in lines if line.get("subtype") == "output_cap_raised"]
+    assert (told["old_tokens"], told["new_tokens"]) == (200, 400)
+    starts = [e for e in lines if e.get("event", {}).get("type") == "message_start"]
+    assert len(starts) == 1
+
+
+@pytest.mark.spec("STR-9", "CLI-5")
+def test_the_result_says_when_to_try_again_where_that_is_known() -> None:
+    result = build_result(None, RunFacts("s", retry_after_s=2520.0))
+    assert result["retry_after_s"] == 2520.0
+    assert problems(json.loads(dumps(result)), SCHEMA, SCHEMA) == []
+    assert "retry_after_s" not in build_result(None, RunFacts("s"))
 
 
 @pytest.mark.spec("CLI-5")
