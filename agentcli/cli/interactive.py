@@ -51,14 +51,14 @@ class Host:
     async def open_first(self, approver: Approver, asker: Asker) -> Session:
         """The session that the command line asks for, else the newest interrupted one (REC-4)."""
         self._may_fork = False
-        return await open_session(self._settings, self._request, approver, asker)
+        return await self._open(self._request, approver, asker)
 
     async def open_new(self, approver: Approver, asker: Asker, model: str) -> Session:
         """A new session that ``model`` answers: the one of the session before."""
         request = replace(
             self._request, new=True, resume=None, continue_latest=False, fork=False, model=model
         )
-        return await open_session(self._settings, request, approver, asker)
+        return await self._open(request, approver, asker)
 
     async def open_existing(self, session_id: str, approver: Approver, asker: Asker) -> Session:
         """An earlier session, by id, its beginning, or name."""
@@ -71,7 +71,12 @@ class Host:
             no_session=False,
         )
         self._may_fork = False
-        return await open_session(self._settings, request, approver, asker)
+        return await self._open(request, approver, asker)
+
+    async def _open(self, request: SessionOptions, approver: Approver, asker: Asker) -> Session:
+        from agentcli.repl.long_wait import LongWaitQuestion
+
+        return await open_session(self._settings, request, approver, asker, LongWaitQuestion(asker))
 
     async def list_sessions(self) -> Sequence[SessionInfo]:
         """All sessions, the most recently used first."""
