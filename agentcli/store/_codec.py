@@ -2,7 +2,8 @@
 
 Law: ``decode(*encode(message)) == message`` for every message, lone surrogates included
 (HIS-8: the original stays in the store). Image bytes live in the ``blob`` table; a body names
-them by SHA-256. Bodies are always valid JSON text, so that SQL can query them. Plain code on
+them by SHA-256. Bodies are always valid JSON text, so that SQL can query them; a part that an
+older or another version wrote in another way never makes the session unreadable. Plain code on
 purpose: this runs before the first request of a session, where nothing heavy is imported.
 """
 
@@ -10,7 +11,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from agentcli.domain.messages import (
     AssistantMessage,
@@ -35,6 +37,9 @@ USAGE_FIELDS = (
     "reasoning_tokens",
 )
 
+_SHOWN_CHARACTERS = 200
+
+E = TypeVar("E", bound=StrEnum)
 PutBlob = Callable[[bytes], str]
 GetBlob = Callable[[str], bytes]
 Part = TextPart | ThinkingPart | ImagePart | ToolCall
@@ -99,7 +104,9 @@ def _encode_usage(usage: Usage) -> dict[str, int]:
 def decode(role: str, body: str, get_blob: GetBlob) -> Message:
     """The message of a row; raises ``MalformedBody`` or ``NewerBody``.
 
-    ``get_blob`` returns the bytes of a name and raises ``KeyError`` when there are none.
+    ``get_blob`` returns the bytes of a name and raises ``KeyError`` when there are none. A part
+    that is not of ours becomes a text that says so; only what would be lost without a word, or
+    belongs nowhere, is refused: bytes that are gone, a result of no call, a row that is no JSON.
     """
     try:
         data = json.loads(body)
@@ -126,51 +133,79 @@ def _build(role: str, parts: Sequence[Part], data: dict[str, Any]) -> Message:
         return ToolResult(
             _text(data, "call_id"),
             _text(data, "name"),
-            _only(parts, (TextPart, ImagePart)),
-            ResultStatus(data["status"]),
+            _only(parts, (TextPart, ImagePart)) or (TextPart("(no output)"),),
+            _member(ResultStatus, data.get("status"), ResultStatus.ERROR),
         )
     if role == "assistant":
         return AssistantMessage(
             _only(parts, (TextPart, ThinkingPart, ToolCall)),
-            _text(data, "provider"),
-            _text(data, "model"),
-            StopReason(data["stop_reason"]),
-            _decode_usage(data["usage"]),
+            _text_or(data.get("provider"), ""),
+            _text_or(data.get("model"), ""),
+            _member(StopReason, data.get("stop_reason"), StopReason.OTHER),
+            _decode_usage(data.get("usage")),
         )
     raise MalformedBody(f"unknown role {role!r}")
 
 
 def _only(parts: Sequence[Part], kinds: tuple[type, ...]) -> Any:
-    for part in parts:
-        if not isinstance(part, kinds):
-            raise MalformedBody(f"a {type(part).__name__} in the wrong place")
-    return tuple(parts)
+    """``parts``, with a text in the place of what does not belong into such a message."""
+    return tuple(
+        part if isinstance(part, kinds) else _left_out(f"{type(part).__name__} in the wrong place")
+        for part in parts
+    )
 
 
-def _decode_part(data: dict[str, Any], get_blob: GetBlob) -> Part:
-    kind = data["type"]
+def _left_out(what: str) -> TextPart:
+    return TextPart(f"[left out: {what}]")
+
+
+def _decode_part(data: Any, get_blob: GetBlob) -> Part:
+    if isinstance(data, str):
+        return TextPart(data)
+    kind = data.get("type") if isinstance(data, dict) else None
     if kind == "text":
-        return TextPart(_text(data, "text"))
+        return TextPart(_text_or(data.get("text"), "[left out: a text without text]"))
     if kind == "thinking":
-        signature = _text(data, "signature") if "signature" in data else None
-        redacted = _text(data, "redacted") if "redacted" in data else None
-        return ThinkingPart(_text(data, "text"), signature, redacted)
+        text, signature, redacted = data.get("text"), data.get("signature"), data.get("redacted")
+        return ThinkingPart(_text_or(text, ""), _text_or_none(signature), _text_or_none(redacted))
     if kind == "image":
-        return ImagePart(_text(data, "media_type"), get_blob(_text(data, "blob")))
+        return ImagePart(_text_or(data.get("media_type"), ""), get_blob(_text(data, "blob")))
     if kind == "tool_call":
-        arguments = data["arguments"]
-        if not isinstance(arguments, dict):
-            raise MalformedBody("arguments are not an object")
-        malformed = _text(data, "malformed") if "malformed" in data else None
-        return ToolCall(_text(data, "id"), _text(data, "name"), arguments, malformed)
-    raise MalformedBody(f"unknown part {kind!r}")
+        return _decode_call(data)
+    return _left_out(f"a part of unknown kind, {to_json(data)[:_SHOWN_CHARACTERS]}")
 
 
-def _decode_usage(data: dict[str, Any]) -> Usage:
-    values = {name: data.get(name) for name in USAGE_FIELDS}
-    if not all(value is None or isinstance(value, int) for value in values.values()):
-        raise MalformedBody("usage is not numbers")
-    return Usage(**values)
+def _decode_call(data: dict[str, Any]) -> TextPart | ToolCall:
+    """Arguments that are no object are kept as the text that could not be read (HIS-5)."""
+    arguments: Any = data.get("arguments")
+    malformed = _text_or_none(data.get("malformed"))
+    if isinstance(arguments, str):
+        arguments, malformed = _object_in(arguments), malformed or arguments
+        malformed = None if arguments else malformed
+    elif arguments is not None and not isinstance(arguments, dict):
+        arguments, malformed = {}, to_json(arguments)
+    call_id = _text_or_none(data.get("id"))
+    if call_id is None:
+        return _left_out("a tool call without an id")
+    return ToolCall(call_id, _text_or(data.get("name"), ""), arguments or {}, malformed)
+
+
+def _object_in(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _decode_usage(data: Any) -> Usage:
+    known = data if isinstance(data, dict) else {}
+    values = {name: known.get(name) for name in USAGE_FIELDS}
+    return Usage(**{name: value for name, value in values.items() if type(value) is int})
+
+
+def _member(kind: type[E], value: object, otherwise: E) -> E:
+    return next((member for member in kind if member.value == value), otherwise)
 
 
 def _text(data: dict[str, Any], key: str) -> str:
@@ -178,6 +213,14 @@ def _text(data: dict[str, Any], key: str) -> str:
     if not isinstance(value, str):
         raise MalformedBody(f"{key} is not text")
     return value
+
+
+def _text_or(value: object, otherwise: str) -> str:
+    return value if isinstance(value, str) else otherwise
+
+
+def _text_or_none(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def to_column(text: str) -> str | bytes:

@@ -111,19 +111,10 @@ def test_images_are_named_by_content_and_not_part_of_the_body() -> None:
         ("user", "[]"),
         ("user", "null"),
         ("user", "{}"),
-        ("user", '{"v":1,"parts":[{"type":"text"}]}'),
-        ("user", '{"v":1,"parts":[{"type":"text","text":7}]}'),
-        ("user", '{"v":1,"parts":[{"type":"what"}]}'),
         ("user", '{"v":1,"parts":[{"type":"image","media_type":"image/png","blob":"gone"}]}'),
-        ("user", '{"v":1,"parts":[{"type":"thinking","text":"x"}]}'),
         ("user", '{"v":"x","parts":[]}'),
-        ("tool", '{"v":1,"parts":[],"call_id":"a","name":"b","status":"ok"}'),
-        ("tool", '{"v":1,"parts":[{"type":"text","text":"x"}],"call_id":"a","name":"b"}'),
-        ("assistant", '{"v":1,"parts":[]}'),
-        (
-            "assistant",
-            '{"v":1,"parts":[{"type":"tool_call","id":"a","name":"b","arguments":[]}]}',
-        ),
+        ("user", '{"v":1,"parts":7}'),
+        ("tool", '{"v":1,"parts":[{"type":"text","text":"x"}],"name":"b","status":"ok"}'),
         ("nobody", '{"v":1,"parts":[]}'),
         ("user", "[" * 100_000),
         ("user", None),
@@ -141,3 +132,55 @@ def test_a_malformed_row_is_refused_in_words(role: str, body: str) -> None:
 def test_a_body_of_a_newer_version_is_refused_as_such() -> None:
     with pytest.raises(NewerBody, match="version 2"):
         decode("user", '{"v":2,"parts":[]}', lambda name: b"")
+
+
+@pytest.mark.spec("HIS-8")
+@pytest.mark.parametrize(
+    ("part", "shown"),
+    [
+        ('{"type":"text","text":7}', "a text without text"),
+        ('{"type":"text"}', "a text without text"),
+        ('{"type":"video","url":"x"}', "unknown kind"),
+        ('{"type":"thinking","text":"x"}', "in the wrong place"),
+        ('{"type":"tool_call","name":"b"}', "a tool call without an id"),
+        ("7", "unknown kind"),
+        ('"just text"', "just text"),
+        ("{}", "unknown kind"),
+    ],
+)
+def test_a_part_of_another_version_is_a_text_and_no_damaged_session(part: str, shown: str) -> None:
+    body = f'{{"v":1,"parts":[{part},{{"type":"text","text":"kept"}}]}}'
+    message = decode("user", body, lambda name: b"")
+    assert isinstance(message, UserMessage)
+    first, second = message.parts
+    assert isinstance(first, TextPart)
+    assert shown in first.text
+    assert second == TextPart("kept")
+
+
+@pytest.mark.spec("HIS-8", "HIS-5")
+@pytest.mark.parametrize(
+    ("stored", "arguments", "malformed"),
+    [
+        ('"{\\"path\\":\\"x\\"}"', {"path": "x"}, None),
+        ('"{\\"path\\": cut"', {}, '{"path": cut'),
+        ("[1,2]", {}, "[1,2]"),
+        ("null", {}, None),
+        ("7", {}, "7"),
+    ],
+)
+def test_arguments_of_an_older_version_are_an_object_or_kept_as_text(
+    stored: str, arguments: dict[str, str], malformed: str | None
+) -> None:
+    call = f'{{"type":"tool_call","id":"a","name":"b","arguments":{stored}}}'
+    message = decode("assistant", f'{{"v":1,"parts":[{call}]}}', lambda name: b"")
+    assert isinstance(message, AssistantMessage)
+    assert message.tool_calls == (ToolCall("a", "b", arguments, malformed),)
+    assert (message.stop_reason, message.usage) == (StopReason.OTHER, Usage())
+
+
+@pytest.mark.spec("HIS-8")
+def test_a_result_of_another_version_is_an_error_where_it_does_not_say_how_it_ended() -> None:
+    body = '{"v":1,"parts":[],"call_id":"a","name":"b","status":"what"}'
+    result = decode("tool", body, lambda name: b"")
+    assert result == ToolResult("a", "b", (TextPart("(no output)"),), ResultStatus.ERROR)
