@@ -24,7 +24,6 @@ from agentcli.config.redaction import Redactor
 from agentcli.config.settings import Settings
 from agentcli.domain.cost import cost_usd
 from agentcli.domain.errors import SessionNotFound, StoreError
-from agentcli.domain.history import History
 from agentcli.domain.messages import AssistantMessage, ImagePart, ToolResult
 from agentcli.domain.ports import Approver, Effort, LongWait, ModelInfo
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
@@ -211,7 +210,7 @@ async def _assemble(
         session_id=loaded.info.id,
     )
     conversation = Conversation(
-        history=History(stored.message for stored in loaded.messages),
+        history=loaded.history(),
         store=store,
         provider=provider,
         model=model,

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
-from agentcli.app import shell_line
+from agentcli.app import context, shell_line
 from agentcli.app.queue import DurableQueue, QueueFile
+from agentcli.app.totals import Totals
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.events import (
     AgentEvent,
     Cancelled,
+    Compacted,
     Continue,
     Done,
     Failed,
@@ -42,6 +44,9 @@ from agentcli.domain.tools import ToolOutput
 from agentcli.engine.conversation import Conversation
 from agentcli.engine.turn import Turn
 
+if TYPE_CHECKING:
+    from agentcli.domain.context import ContextReport
+
 log = logging.getLogger(__name__)
 
 Listener = Callable[[AgentEvent], None]
@@ -55,6 +60,9 @@ class SessionFile(QueueFile, Protocol):
 
     async def load(self, *, hidden: bool = False) -> LoadedSession:
         """All of it."""
+
+    async def undo_compaction(self) -> bool:
+        """Bring back what the newest summary stands for."""
 
     async def set_title(self, title: str) -> None:
         """Name the session."""
@@ -82,14 +90,6 @@ class Surroundings:
     queue: DurableQueue | None = None
 
 
-@dataclass(slots=True)
-class _Totals:
-    usage: Usage = field(default_factory=Usage)
-    cost_usd: float | None = 0.0
-    turns: int = 0
-    title: str = ""
-
-
 class Session:
     """A conversation in a file. End it with ``aclose``."""
 
@@ -105,9 +105,7 @@ class Session:
         self._has_shell_lines = around.resumed is not None
         self._listeners: list[Listener] = []
         self._token: CancelToken | None = None
-        self._totals = _Totals(info.usage, info.cost_usd, info.turns, info.title)
-        if not info.turns:
-            self._totals.cost_usd = 0.0
+        self._totals = Totals.of(info)
 
     # --- what it is ------------------------------------------------------------------------
 
@@ -237,18 +235,13 @@ class Session:
         token: CancelToken | None,
         deadline: float | None,
     ) -> TurnSummary:
-        if self._token is not None:
-            raise UsageError("a turn is already running", "wait for it or cancel it first")
-        self._token = token or CancelToken()
-        turn = Turn(self._conversation, self._token, self._emit, deadline)
-        try:
+        with self._busy(token) as mine:
+            turn = Turn(self._conversation, mine, self._emit, deadline)
             summary = await turn.run(await self._with_shell_lines(message), queued)
-        finally:
-            self._token = None
         if turn.begun and message is not None and self._has_shell_lines:
             await shell_line.forget(self._conversation.kit.state)
             self._has_shell_lines = False
-        self._add_up(summary, message.text if message else "")
+        self._totals.add_turn(summary, message.text if message else "")
         await self._tell_catalogue()
         return summary
 
@@ -308,6 +301,35 @@ class Session:
         lines = await shell_line.told_next(self._conversation.kit.state)
         return shell_line.with_lines(message, lines)
 
+    # --- what the model knows ----------------------------------------------------------------
+
+    async def compact(self, focus: str = "", token: CancelToken | None = None) -> Compacted | None:
+        """Fold what is old into a summary (see ``context``); ``None``: nothing to fold (CMP-4)."""
+        with self._busy(token) as mine:
+            spend = self._totals.spend
+            done = await context.compact(self._conversation, mine, self._emit, focus, spend)
+        await self._tell_catalogue()
+        return done
+
+    async def undo_compaction(self) -> bool:
+        """Bring back what the newest summary stands for (CMP-3); false when there is none."""
+        with self._busy(None):
+            return await context.undo(self._conversation, self._file)
+
+    def context_report(self) -> ContextReport:
+        """Where the tokens of the next request go (CMP-5)."""
+        return context.report(self._conversation)
+
+    @contextmanager
+    def _busy(self, token: CancelToken | None) -> Iterator[CancelToken]:
+        if self._token is not None:
+            raise UsageError("a turn is already running", "wait for it or cancel it first")
+        self._token = token or CancelToken()
+        try:
+            yield self._token
+        finally:
+            self._token = None
+
     def set_mode(self, mode: PermissionMode) -> None:
         """What runs without asking from the next judgement on (SEC-3)."""
         self._conversation.kit.policy.mode = mode
@@ -349,7 +371,7 @@ class Session:
 
     async def load(self) -> LoadedSession:
         """The session as its file has it, for showing and exporting."""
-        return await self._file.load()
+        return await self._file.load(hidden=True)
 
     async def todos(self) -> list[dict[str, str]]:
         """The agent's list of things to do."""
@@ -367,19 +389,6 @@ class Session:
             if await reaper.join(REAP_S):
                 reaper.cancel()
                 await reaper.join(REAP_S)
-
-    # --- sums ------------------------------------------------------------------------------
-
-    def _add_up(self, summary: TurnSummary, prompt: str) -> None:
-        totals = self._totals
-        totals.turns += 1
-        totals.usage += summary.usage
-        known = totals.cost_usd is not None and (
-            summary.cost_usd is not None or not summary.usage.is_known
-        )
-        totals.cost_usd = (totals.cost_usd or 0.0) + (summary.cost_usd or 0.0) if known else None
-        if not totals.title and prompt.strip():
-            totals.title = prompt.strip().splitlines()[0][:80]
 
     async def _tell_catalogue(self) -> None:
         """Observational: a failure is a line in the log (FAIL-2)."""

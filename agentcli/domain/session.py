@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
 
-from agentcli.domain.messages import Message, Usage
+from agentcli.domain.history import History
+from agentcli.domain.messages import Message, Usage, UserMessage
 from agentcli.domain.ports import ToolRun
 from agentcli.domain.values import frozen
 
@@ -82,3 +83,18 @@ class LoadedSession:
     messages: tuple[StoredMessage, ...]
     notes: tuple[Note, ...] = ()
     runs: Mapping[str, ToolRun] = field(default_factory=dict)
+
+    def history(self) -> History:
+        """The messages to send, under the law; raises ``HistoryViolation``.
+
+        Only of a session that was loaded without what is hidden.
+        """
+        first = self.messages[0] if self.messages else None
+        folded_at = 0
+        if first is not None and isinstance(first.message, UserMessage):
+            folded_at = first.seq if first.message.is_summary else 0
+        return History(
+            (stored.message for stored in self.messages),
+            used_ids=self.runs,
+            unlike_before=sum(stored.seq <= folded_at for stored in self.messages),
+        )
