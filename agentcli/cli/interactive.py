@@ -14,6 +14,7 @@ from agentcli.config.settings import Settings
 from agentcli.domain.ports import Approver
 from agentcli.domain.session import SessionInfo
 from agentcli.domain.tools import Asker
+from agentcli.repl.host import Preferences
 
 if TYPE_CHECKING:
     from agentcli.app.session import Session
@@ -42,6 +43,12 @@ class Host:
     def cwd(self) -> Path:
         """The directory the chat works in."""
         return self._request.cwd
+
+    @property
+    def preferences(self) -> Preferences:
+        """How the person likes the chat."""
+        settings = self._settings
+        return Preferences(settings.theme, settings.notifications, settings.editing_mode)
 
     @property
     def history_file(self) -> Path | None:

@@ -13,11 +13,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
-from agentcli.repl.prompt import ask_line
-from agentcli.repl.terminal import Terminal
-from agentcli.repl.turn_view import TurnView
+from agentcli.repl.front import Front
 from agentcli.ui.diff import diff_lines, is_diff
 from agentcli.ui.sanitize import clean, reveal
+from agentcli.ui.screen import Screen
 from agentcli.ui.theme import BOLD, DIM, WARNING, Theme
 
 _T = TypeVar("_T")
@@ -59,31 +58,32 @@ def _detail(request: ApprovalRequest) -> str:
 class Questions:
     """Satisfies ``Approver`` and ``Asker``. ``interrupt`` cancels the turn."""
 
-    def __init__(self, terminal: Terminal, view: TurnView, interrupt: Callable[[], None]) -> None:
-        self._terminal = terminal
-        self._view = view
+    def __init__(
+        self, screen: Screen, front: Callable[[], Front], interrupt: Callable[[], None]
+    ) -> None:
+        self._screen = screen
+        self._front = front
         self._interrupt = interrupt
         self._one_at_a_time = asyncio.Lock()
+        self.on_waiting: Callable[[str], None] = lambda _: None
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
         """The person's answer; "no" when the turn is cancelled meanwhile."""
-        return await self._asking(lambda: self._approve(request))
+        return await self._asking(request.summary, lambda: self._approve(request))
 
     async def ask(self, question: str, options: Sequence[str]) -> str:
         """The person's answer to a question of the model; empty when there was none."""
-        return await self._asking(lambda: self._ask(question, options))
+        return await self._asking(question, lambda: self._ask(question, options))
 
-    async def _asking(self, work: Callable[[], Awaitable[_T]]) -> _T:
+    async def _asking(self, what: str, work: Callable[[], Awaitable[_T]]) -> _T:
+        """Questions that come together are put one after the other."""
         async with self._one_at_a_time:
-            self._view.hide_status()
-            try:
-                return await work()
-            finally:
-                self._view.show_status()
+            self.on_waiting(what)
+            return await work()
 
     async def _approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        screen, theme = self._terminal.screen, self._terminal.theme
-        letter = await self._terminal.keys.choose(
+        screen, theme = self._screen, self._screen.theme
+        letter = await self._front().choose(
             _ANSWERS, lambda: screen.print_block(approval_lines(request, theme))
         )
         if letter != "r":
@@ -91,18 +91,18 @@ class Questions:
             said = {"y": "Yes, once.", "s": "Yes, for this session.", "n": "No."}[letter]
             screen.print_block([theme.paint(f"  {said}", DIM)], gap=False)
             return ApprovalAnswer(verdict)
-        reason = await self._line("  No, because: ")
+        reason = await self._front().line("  No, because: ")
         if reason is None:
             self._interrupt()
             return ApprovalAnswer(Verdict.NO)
         return ApprovalAnswer(Verdict.NO, reason.strip())
 
     async def _ask(self, question: str, options: Sequence[str]) -> str:
-        screen, theme = self._terminal.screen, self._terminal.theme
+        screen, theme = self._screen, self._screen.theme
         lines = [theme.paint(f"? {line}", BOLD) for line in clean(question).strip().split("\n")]
         lines += [f"  {at} {clean(option)}" for at, option in enumerate(options, 1)]
         screen.print_block(lines)
-        answer = await self._line("  Your answer: ")
+        answer = await self._front().line("  Your answer: ")
         if answer is None:
             self._interrupt()
             return ""
@@ -110,9 +110,3 @@ class Questions:
         if chosen.isdecimal() and 1 <= int(chosen) <= len(options):
             return options[int(chosen) - 1]
         return chosen
-
-    async def _line(self, message: str) -> str | None:
-        with self._terminal.keys.paused():
-            answer = await ask_line(self._terminal, message)
-        self._terminal.screen.cursor_was_moved()
-        return answer

@@ -53,10 +53,15 @@ class Chat(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SlashCommand:
-    """``/name arguments``. ``run`` gets the arguments as typed; ``AgentError`` is shown."""
+    """``/name arguments``. ``run`` gets the arguments as typed; ``AgentError`` is shown.
+
+    ``while_working``: it changes nothing that a turn is built on, so that it runs at once while
+    the agent works; the others wait until it is done.
+    """
 
     name: str
     help: str
     run: Callable[[Chat, str], Awaitable[None]]
     usage: str = ""
     aliases: tuple[str, ...] = ()
+    while_working: bool = False

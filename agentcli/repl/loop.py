@@ -1,4 +1,4 @@
-"""The chat: ask, run the turn, show it, ask again.
+"""The chat: take what is typed, run the turn, show it, go on.
 
 Law: the person can always stop what runs and is never thrown out by it (CAN-13); SIGTERM and
 SIGHUP cancel like Ctrl-C, let the turn commit, and end the program with 143 and 129; text that
@@ -8,33 +8,35 @@ was typed is never lost; the terminal is always given back as it was.
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TypeVar
 
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import AgentError, TurnCancelled
-from agentcli.domain.events import Prompt
+from agentcli.domain.events import Outcome, Prompt, TurnSummary
 from agentcli.domain.messages import user_text
 from agentcli.repl import _slash_registry as registry
 from agentcli.repl.approve import Questions
+from agentcli.repl.attention import Attention
+from agentcli.repl.chat_actions import ChatActions
 from agentcli.repl.commands import SlashCommand
-from agentcli.repl.completion import ChatCompleter
+from agentcli.repl.front import Front, Left
+from agentcli.repl.fronts import make_front
 from agentcli.repl.host import ChatHost, ChatSession
-from agentcli.repl.interrupts import Action, Interrupts, Situation
+from agentcli.repl.jobs import Jobs
 from agentcli.repl.picker import pick_session
-from agentcli.repl.prompt import ChatPrompt, Left
+from agentcli.repl.session_facts import SessionFacts
+from agentcli.repl.signals import EXIT_CODES, chat_signals
 from agentcli.repl.terminal import Terminal
 from agentcli.repl.turn_view import TurnView
-from agentcli.ui.sanitize import clean, clean_line
+from agentcli.ui.sanitize import clean_line
 from agentcli.ui.session_lines import Farewell, farewell_lines, resume_lines
 from agentcli.ui.theme import BOLD, DIM, ERROR, Theme
 
 T = TypeVar("T")
-HINT = "To leave, press Ctrl-C again or Ctrl-D."
-_EXIT_CODES = {CancelReason.SIGTERM: 143, CancelReason.SIGHUP: 129}
+_COMPLETE = frozenset({Outcome.DONE, Outcome.WRAPPED_UP})
 
 
 async def run_chat(
@@ -45,7 +47,8 @@ async def run_chat(
     ``pick_first`` lets the person choose the session to begin with. Raises ``AgentError`` when
     no session can be opened.
     """
-    terminal = Terminal()
+    wishes = host.preferences
+    terminal = Terminal(wishes.theme, screen_reader=wishes.screen_reader)
     try:
         with terminal.in_use():
             return await _Chat(host, terminal).run(first_prompt, pick_first=pick_first)
@@ -59,21 +62,17 @@ class _Chat:
     def __init__(self, host: ChatHost, terminal: Terminal) -> None:
         self.host = host
         self._terminal = terminal
-        self._screen = self._terminal.screen
+        self._screen = terminal.screen
         self._view = TurnView(self._screen)
-        self._questions = Questions(self._terminal, self._view, self._interrupt)
-        self._interrupts = Interrupts()
-        self._prompt = ChatPrompt(
-            self._terminal,
-            ChatCompleter(registry.helps, host.cwd),
-            host.history_file,
-            self._ctrl_c_at_prompt,
-        )
-        self._session: ChatSession | None = None
+        self._attention = Attention(self._screen, host.preferences.notifications)
+        self._facts = SessionFacts()
+        self._jobs = Jobs(self._error)
+        self._actions = ChatActions(self, self._view, self._facts)
+        self._front: Front = make_front(terminal, self._view, self._actions, self._facts, host)
+        self._questions = Questions(self._screen, lambda: self._front, self._actions.interrupt)
+        self._questions.on_waiting = self._attention.call
+        self._view.on_long_turn = lambda _: self._attention.call("the agent has finished")
         self._picking: asyncio.Task[str | None] | None = None
-        self._working = False
-        self._job: CancelToken | None = None
-        self._cancelling = False
         self._leaving = False
         self._exit_code = 0
         self._opened_at = time.monotonic()
@@ -83,9 +82,9 @@ class _Chat:
     @property
     def session(self) -> ChatSession:
         """The conversation that is open."""
-        if self._session is None:
+        if self._facts.session is None:
             raise RuntimeError("no session is open")
-        return self._session
+        return self._facts.session
 
     @property
     def theme(self) -> Theme:
@@ -94,12 +93,15 @@ class _Chat:
 
     def show(self, lines: Sequence[str]) -> None:
         """Print painted lines."""
-        self._screen.print_block(lines)
+        if self._actions.is_working:
+            self._screen.print_aside(lines)
+        else:
+            self._screen.print_block(lines)
 
     def leave(self) -> None:
         """End the chat."""
         self._leaving = True
-        self._prompt.close()
+        self._front.close()
         self._stop_picking()
 
     async def switch_to(self, session_id: str | None) -> None:
@@ -120,17 +122,17 @@ class _Chat:
         if not infos:
             self.show(["There is no session yet."])
             return None
-        self._picking = asyncio.ensure_future(pick_session(self._terminal, infos))
-        try:
-            await asyncio.wait({self._picking})
-            return None if self._picking.cancelled() else self._picking.result()
-        except (EOFError, OSError):
-            self._terminal_gone()
-            return None
-        finally:
-            self._stop_picking()
-            self._picking = None
-            self._screen.cursor_was_moved()
+        async with self._front.aside():
+            self._picking = asyncio.ensure_future(pick_session(self._terminal, infos))
+            try:
+                await asyncio.wait({self._picking})
+                return None if self._picking.cancelled() else self._picking.result()
+            except (EOFError, OSError):
+                self.terminal_gone()
+                return None
+            finally:
+                self._stop_picking()
+                self._picking = None
 
     def _stop_picking(self) -> None:
         if self._picking is not None:
@@ -142,7 +144,7 @@ class _Chat:
 
     async def work(self, run: Callable[[CancelToken], Awaitable[T]], label: str) -> T | None:
         """Do something as the agent's work; ``None`` when it was cancelled."""
-        token = self._job = CancelToken()
+        token = CancelToken()
         task = asyncio.ensure_future(run(token))
 
         def stop_waiting() -> None:
@@ -150,9 +152,8 @@ class _Chat:
                 task.cancel()
 
         forget = token.add_callback(stop_waiting)
-        self._working, self._cancelling = True, False
         try:
-            with self._terminal.keys.reading(self._interrupt), self._view.doing(label):
+            with self._busy(token), self._view.doing(label):
                 await asyncio.wait({task})
             return task.result()
         except (TurnCancelled, asyncio.CancelledError):
@@ -163,18 +164,44 @@ class _Chat:
             return None
         finally:
             forget()
-            self._job = None
-            self._working = self._cancelling = False
+
+    # --- what the actions need -------------------------------------------------------------
+
+    @property
+    def front(self) -> Front:
+        """The person's side."""
+        return self._front
+
+    @property
+    def jobs(self) -> Jobs:
+        """Small things to do beside the agent's work."""
+        return self._jobs
+
+    async def run_command(self, text: str) -> None:
+        """A slash command. Raises ``AgentError``."""
+        parsed = registry.parse(text)
+        found = registry.find(parsed[0]) if parsed else None
+        if parsed and found:
+            await found.run(self, parsed[1])
+
+    def terminal_gone(self) -> None:
+        """The window was closed: the same as SIGHUP, which may come later than the news."""
+        self._exit_code = self._exit_code or EXIT_CODES[CancelReason.SIGHUP]
+        self._leaving = True
+        self._actions.interrupt(CancelReason.SIGHUP)
+        self._front.close()
 
     # --- the loop --------------------------------------------------------------------------
 
     async def run(self, first_prompt: str | None, *, pick_first: bool) -> int:
         """Until the person leaves."""
-        with self._signals():
+        with chat_signals(self._on_sigint, self._on_end_signal):
             try:
                 await self._open_first(pick_first=pick_first)
-                await self._converse(first_prompt)
+                async with self._jobs.running(), self._front.running():
+                    await self._converse(first_prompt)
             finally:
+                self._attention.give_title_back()
                 await self._close_session()
         return self._exit_code
 
@@ -189,78 +216,76 @@ class _Chat:
             self._adopt(await self.host.open_first(*people))
 
     async def _converse(self, first_prompt: str | None) -> None:
-        text, default = first_prompt or "", ""
-        if text.strip() and not self._leaving:
-            lines = clean(text).strip().split("\n")
-            self._screen.print_block([f"> {lines[0]}", *(f"  {line}" for line in lines[1:])])
+        text = (first_prompt or "").strip()
         while not self._leaving:
-            if not text.strip():
-                try:
-                    text = await self._ask(default)
-                except Left:
-                    return
-            default = await self._handle(text)
+            try:
+                await self._handle(text or await self._front.next_text())
+            except Left:
+                return
             text = ""
 
-    async def _ask(self, default: str) -> str:
-        self._screen.gap()
-        try:
-            return await self._prompt.ask(default)
-        except Left:
-            if self._terminal.input.closed:
-                self._terminal_gone()
-            raise
-        except OSError:
-            self._terminal_gone()
-            raise Left from None
-        finally:
-            self._screen.cursor_was_moved()
-
-    def _terminal_gone(self) -> None:
-        """The window was closed: the same as SIGHUP, which may come later than the news."""
-        self._exit_code = self._exit_code or _EXIT_CODES[CancelReason.SIGHUP]
-        self._leaving = True
-
-    async def _handle(self, text: str) -> str:
-        """Do what was typed; what could not be used comes back for the next prompt."""
-        self._interrupts.forget()
+    async def _handle(self, text: str) -> None:
+        """Do what was typed; what could not be used comes back to be edited."""
+        self._actions.forget_hint()
         command = registry.parse(text)
         if command is None:
-            return await self._turn(text)
+            await self._say(text)
+            return
+        self._view.echo(text)
         name, arguments = command
         found = registry.find(name)
         if found is None:
             like = " or ".join(f"/{other}" for other in registry.near(name)) or "/help"
             self._error(f"There is no command /{name}.", f"Did you mean {like}?")
-            return text
+            self._front.give_back(text)
+            return
         try:
             await found.run(self, arguments)
         except (AgentError, OSError) as error:
             self._error(str(error))
-        return ""
 
-    async def _turn(self, text: str) -> str:
-        """Run one turn with the keyboard read for Ctrl-C and for what is typed meanwhile."""
-        self._working, self._cancelling = True, False
+    async def _say(self, text: str) -> None:
+        """Run a turn with what was typed, after what waits; an empty text sends what waits."""
         try:
-            with self._terminal.keys.reading(self._interrupt):
-                await self.session.run(Prompt(user_text(text)))
+            if self.session.queued():
+                if text.strip():
+                    await self.session.enqueue(text)
+                summary = await self._turn(self.session.run_queued)
+            elif text.strip():
+                self._view.echo(text)
+                summary = await self._turn(lambda: self.session.run(Prompt(user_text(text))))
+            else:
+                return
+            while summary and summary.outcome in _COMPLETE and self.session.queued():
+                summary = await self._turn(self.session.run_queued)
         except AgentError as error:
             self._error(error.message, error.advice)
-            return text
+            self._front.give_back(text)
+
+    async def _turn(self, run: Callable[[], Awaitable[TurnSummary | None]]) -> TurnSummary | None:
+        try:
+            with self._busy(None):
+                summary = await run()
+                await self._jobs.done()
+                return summary
         finally:
-            self._working = self._cancelling = False
             self._screen.end_text()
-            self._screen.clear_status()
-        return ""
+            self._name_window()
+
+    @contextmanager
+    def _busy(self, token: CancelToken | None) -> Iterator[None]:
+        """The agent works: a turn of the session, or what ``token`` stops."""
+        with self._actions.working(token), self._front.working():
+            yield
 
     # --- sessions --------------------------------------------------------------------------
 
     def _adopt(self, session: ChatSession) -> None:
         """Make ``session`` the open one and say what it is."""
-        self._session = session
+        self._facts.adopt(session)
         self._opened_at = time.monotonic()
         session.add_listener(self._view.on_event)
+        session.add_listener(self._facts.on_event)
         if session.resumed is not None:
             self.show(resume_lines(session.resumed, time.time(), self.theme))
         else:
@@ -272,10 +297,17 @@ class _Chat:
                 [self.theme.paint(f"! {clean_line(line)}", DIM) for line in session.notices],
                 gap=False,
             )
+        self._name_window()
+        self._front.refresh()
+
+    def _name_window(self) -> None:
+        if self._facts.session is not None:
+            self._attention.title(f"agentcli: {self.session.title or self.host.cwd.name}")
 
     async def _close_session(self) -> None:
         """Close the open session and say how to come back to it (UI-9)."""
-        session, self._session = self._session, None
+        session = self._facts.session
+        self._facts.adopt(None)
         if session is None:
             return
         end = Farewell(
@@ -290,56 +322,18 @@ class _Chat:
 
     def _error(self, message: str, advice: str = "") -> None:
         line = self.theme.paint(f"{self.theme.symbols.failed} {clean_line(message)}", ERROR)
-        self._screen.print_block([f"{line} {clean_line(advice)}".rstrip()])
+        self.show([f"{line} {clean_line(advice)}".rstrip()])
 
-    # --- interrupts ------------------------------------------------------------------------
-
-    def _interrupt(self, reason: CancelReason = CancelReason.USER) -> None:
-        """Ctrl-C or Esc while the agent works, or a signal."""
-        if not self._working or self._session is None:
-            return
-        situation = Situation.CANCELLING if self._cancelling else Situation.WORKING
-        force = self._interrupts.press(situation, time.monotonic()) is Action.FORCE
-        if self._job is not None:
-            self._job.cancel(reason, force=force)
-            self._cancelling = True
-        else:
-            self._cancelling = self._session.interrupt(reason, force=force) or self._cancelling
-        self._view.cancelling()
-
-    def _ctrl_c_at_prompt(self, had_text: bool) -> str | None:  # noqa: FBT001 - a callback's one fact
-        situation = Situation.TEXT_IN_PROMPT if had_text else Situation.EMPTY_PROMPT
-        action = self._interrupts.press(situation, time.monotonic())
-        if action is Action.LEAVE:
-            raise Left
-        return HINT if action is Action.HINT else None
+    # --- signals ---------------------------------------------------------------------------
 
     def _on_sigint(self) -> None:
-        if self._working:
-            self._terminal.keys.cancelled()
-            self._interrupt()
-        elif self._prompt.is_open:
-            self._prompt.press_ctrl_c()
-        else:
+        if self._picking is not None:
             self._stop_picking()
+        else:
+            self._front.press_ctrl_c()
 
     def _on_end_signal(self, reason: CancelReason) -> None:
         """SIGTERM, SIGHUP: stop what runs, then leave."""
-        self._exit_code = self._exit_code or _EXIT_CODES[reason]
-        self._interrupt(reason)
+        self._exit_code = self._exit_code or EXIT_CODES[reason]
+        self._actions.interrupt(reason)
         self.leave()
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, self._on_sigint)
-        loop.add_signal_handler(signal.SIGTERM, self._on_end_signal, CancelReason.SIGTERM)
-        loop.add_signal_handler(signal.SIGHUP, self._on_end_signal, CancelReason.SIGHUP)
-        try:
-            yield
-        finally:
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                with suppress(RuntimeError):
-                    loop.remove_signal_handler(number)
-                # from here to the exit the ending is decided: nothing interrupts it any more
-                signal.signal(number, signal.SIG_IGN)

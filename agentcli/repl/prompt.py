@@ -1,4 +1,4 @@
-"""The prompt: a line, or several, that a person writes (UI-3 as far as it waits for a turn).
+"""The prompt of a terminal that cannot redraw: a line, or several, that a person writes.
 
 Law: nothing wakes the program while it waits; Enter sends; Alt-Enter, Ctrl-J and a backslash
 before Enter make a new line; a paste is one input; Ctrl-C follows ``interrupts``.
@@ -7,7 +7,7 @@ before Enter make a new line; a paste is one input; Ctrl-C follows ``interrupts`
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.styles import Style
 
+from agentcli.repl.front import Actions, Left
 from agentcli.repl.terminal import Terminal
 
 PLACEHOLDER = "Ask or tell it what to do. / for commands, @ for files"
@@ -39,25 +40,18 @@ _STYLE = Style.from_dict(
 )
 
 
-class Left(Exception):
-    """The person, or a signal, ended the prompt and the chat."""
-
-
 class ChatPrompt:
-    """Asks for the next message. ``on_ctrl_c`` gets whether the prompt held text.
-
-    It returns a hint to show, ``None`` when there is nothing to say; it raises ``Left`` to leave.
-    """
+    """Asks for the next message; ``actions`` says what Ctrl-C means."""
 
     def __init__(
         self,
         terminal: Terminal,
         completer: Completer,
         history_file: Path | None,
-        on_ctrl_c: Callable[[bool], str | None],
+        actions: Actions,
     ) -> None:
         self._terminal = terminal
-        self._on_ctrl_c = on_ctrl_c
+        self._actions = actions
         self._is_asking = False
         self._session: PromptSession[str] = PromptSession(
             message=FormattedText([("class:prompt", "> ")]),
@@ -66,7 +60,7 @@ class ChatPrompt:
             completer=completer,
             complete_while_typing=not terminal.is_dumb,
             reserve_space_for_menu=MENU_LINES,
-            history=_history(history_file),
+            history=prompt_history(history_file),
             key_bindings=self._bindings(),
             placeholder=FormattedText([("class:placeholder", PLACEHOLDER)]),
             style=_STYLE,
@@ -125,7 +119,7 @@ class ChatPrompt:
             elif buffer.document.text_before_cursor.endswith("\\"):
                 buffer.delete_before_cursor()
                 buffer.newline(copy_margin=False)
-            elif buffer.text.strip():
+            elif buffer.text.strip() or self._actions.has_waiting():
                 buffer.validate_and_handle()
 
         @bindings.add("c-j", filter=focused)
@@ -141,7 +135,7 @@ class ChatPrompt:
             had_text = bool(buffer.text)
             buffer.reset()
             try:
-                hint = self._on_ctrl_c(had_text)
+                hint = self._actions.ctrl_c_at_prompt(had_text=had_text)
             except Left as left:
                 if not event.app.is_done:
                     event.app.exit(exception=left)
@@ -214,7 +208,8 @@ class _SafeHistory(FileHistory):
             return
 
 
-def _history(path: Path | None) -> History:
+def prompt_history(path: Path | None) -> History:
+    """Earlier prompts, in a private file where there is one."""
     if path is None:
         return InMemoryHistory()
     try:

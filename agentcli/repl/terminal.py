@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from prompt_toolkit.application import create_app_session
@@ -23,6 +23,7 @@ from prompt_toolkit.output.plain_text import PlainTextOutput
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from agentcli.repl.keys import KeyReader
+from agentcli.ui.live_screen import LiveScreen
 from agentcli.ui.screen import Screen
 from agentcli.ui.theme import Theme, theme_for
 
@@ -31,19 +32,40 @@ for _sequence in ("\x1b[13;2u", "\x1b[27;2;13~"):
     ANSI_SEQUENCES[_sequence] = Keys.ControlJ
 
 
+# terminals that break lines anew when they are made narrower, by what they set
+_REFLOWING = (
+    "VTE_VERSION", "KITTY_WINDOW_ID", "WEZTERM_PANE", "ITERM_SESSION_ID", "WT_SESSION",
+    "KONSOLE_VERSION", "ALACRITTY_WINDOW_ID", "GHOSTTY_RESOURCES_DIR", "TMUX",
+)  # fmt: skip
+_REFLOWING_PROGRAMS = frozenset({"vscode", "Apple_Terminal", "iTerm.app", "WezTerm", "ghostty"})
+
+
+def reflows(env: Mapping[str, str]) -> bool:
+    """Whether the terminal breaks lines anew when its width changes; no when it is not known."""
+    if env.get("XTERM_VERSION") or env.get("STY"):
+        return False
+    return env.get("TERM_PROGRAM") in _REFLOWING_PROGRAMS or any(map(env.get, _REFLOWING))
+
+
 class Terminal:
     """Standard input and output as a chat uses them."""
 
-    def __init__(self) -> None:
-        self.theme: Theme = theme_for(sys.stdout, os.environ)
+    def __init__(self, theme_name: str = "auto", *, screen_reader: bool = False) -> None:
+        self.theme: Theme = theme_for(sys.stdout, os.environ, theme_name)
         self.is_dumb = not self.theme.live
+        if screen_reader:
+            self.theme.live = False
         self.input: Input = create_input(sys.stdin)
         self.output: Output = (
             PlainTextOutput(sys.stdout) if self.is_dumb else create_output(sys.stdout)
         )
         if isinstance(self.output, Vt100_Output):
             self.output.enable_cpr = False
-        self.screen = Screen(sys.stdout, self.theme)
+        self.screen: Screen = (
+            LiveScreen(sys.stdout, self.theme, reflows=reflows(os.environ))
+            if self.theme.live
+            else Screen(sys.stdout, self.theme)
+        )
         self.keys = KeyReader(self.input, self.output)
 
     @contextmanager

@@ -1,14 +1,14 @@
-"""A turn on the screen: events in, printed lines and a status region out.
+"""A turn on the screen: events in; printed lines, and rows that may be redrawn, out.
 
-Law: a finished call is printed once, when its result is durable; while it runs it stands in the
-status region. The one timer runs only between the first and the terminal event of a turn.
+Law: what has happened is printed once; what is happening stands above the input. The one timer
+runs only while the agent works: between the first and the terminal event of a turn.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from agentcli.domain.events import (
@@ -16,9 +16,12 @@ from agentcli.domain.events import (
     AssistantRecorded,
     CallForming,
     Cancelled,
+    CompactionStarted,
     Done,
     Failed,
     Notice,
+    PromptRecorded,
+    QueueChanged,
     RetryWait,
     StepStart,
     TextChunk,
@@ -31,26 +34,14 @@ from agentcli.domain.events import (
     TurnSummary,
 )
 from agentcli.domain.messages import ResultStatus
+from agentcli.repl.calls_view import CallsView
 from agentcli.ui import render, wording
-from agentcli.ui.sanitize import clean, clean_line
+from agentcli.ui.sanitize import clean_line
 from agentcli.ui.screen import Screen
+from agentcli.ui.theme import DIM, WARNING
 
 TICK_S = 1.0
-REDRAW_S = 0.1
-TAIL_CHARS = 600
-TAIL_LINES = 2
 LONG_TURN_S = 10.0
-
-
-class _Call:
-    """A call that runs: its line, since when, the end of its live output."""
-
-    __slots__ = ("since", "summary", "tail")
-
-    def __init__(self, summary: str) -> None:
-        self.summary = summary
-        self.since = time.monotonic()
-        self.tail = ""
 
 
 class TurnView:
@@ -59,16 +50,28 @@ class TurnView:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._theme = screen.theme
+        self._calls = CallsView(screen.theme, time.monotonic)
         self._summaries: dict[str, str] = {}
-        self._running: dict[str, _Call] = {}
+        self._begun: set[str] = set()  # calls whose first line is printed (not live)
         self._doing = ""
+        self._asking = ""
         self._since = 0.0
+        self._retry: tuple[RetryWait, float] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._hidden = False
+        self._echoed: str | None = None
+        self.last_output: ToolFinished | None = None
+        self.on_long_turn: Callable[[TurnSummary], None] = lambda _: None
+
+    def echo(self, text: str) -> None:
+        """Print what the person has sent; the event that it is recorded prints it no more."""
+        self._echoed = text
+        self._screen.print_block(render.prompt_lines(text, self._theme))
 
     def on_event(self, event: AgentEvent) -> None:  # noqa: C901, PLR0912 - one arm per event
         """Show ``event``."""
         screen, theme = self._screen, self._theme
+        if not isinstance(event, RetryWait | QueueChanged):
+            self._retry = None
         match event:
             case TextChunk():
                 screen.feed_text(event.text)
@@ -76,6 +79,8 @@ class TurnView:
                 screen.feed_thinking(event.text)
             case TurnStart():
                 self._begin()
+            case PromptRecorded():
+                self._recorded(event)
             case StepStart():
                 self._do("Working")
             case CallForming():
@@ -84,31 +89,24 @@ class TurnView:
             case AssistantRecorded():
                 screen.end_text()
             case ToolAnnounced():
-                self._summaries[event.call.id] = event.summary
+                self._announced(event)
             case ToolStarted():
                 self._started(event)
             case ToolProgress():
-                self._progress(event)
+                self._calls.progress(event)
+                self._changed()
             case ToolFinished():
                 self._finished(event)
             case RetryWait():
-                screen.print_block([render.retry_line(event, theme)], gap=False)
+                self._waits(event)
             case Notice():
                 screen.print_block([render.notice_line(event, theme)], gap=False)
             case Done() | Cancelled() | Failed():
                 self._end(event)
             case _:
-                pass
+                self._news(event)
 
-    def hide_status(self) -> None:
-        """No status region until ``show_status``: a question stands there."""
-        self._hidden = True
-        self._screen.clear_status()
-
-    def show_status(self) -> None:
-        """The question is answered."""
-        self._hidden = False
-        self._redraw()
+    # --- what stands above the input -------------------------------------------------------
 
     @contextmanager
     def doing(self, label: str) -> Iterator[None]:
@@ -120,49 +118,106 @@ class TurnView:
         finally:
             self._stop()
 
+    @contextmanager
+    def asking(self, hint: str) -> Iterator[None]:
+        """A question waits for the person until the block ends."""
+        self._asking = hint
+        self._changed()
+        try:
+            yield
+        finally:
+            self._asking = ""
+            self._changed()
+
     def cancelling(self) -> None:
         """The person asked to stop."""
-        if self._timer is not None:
+        if self._doing:
+            self._retry = None
             self._do("Stopping")
 
-    # --- calls -----------------------------------------------------------------------------
+    def lines(self) -> list[str]:
+        """Painted lines about what is happening now."""
+        if not self._doing:
+            return []
+        theme = self._theme
+        if self._asking:
+            return [theme.paint(self._asking, WARNING)]
+        now = time.monotonic()
+        lines = self._calls.lines()
+        if self._retry is not None:
+            event, until = self._retry
+            return [*lines, render.retry_line(event, theme, until - now)]
+        dot = f" {theme.symbols.dot} "
+        took = wording.duration(int(now - self._since)) if now - self._since >= 1 else ""
+        parts = (self._doing, took, "Esc or Ctrl-C stops")
+        return [*lines, theme.paint(dot.join(filter(None, parts)), DIM)]
+
+    # --- events ----------------------------------------------------------------------------
+
+    def _recorded(self, event: PromptRecorded) -> None:
+        echoed, self._echoed = self._echoed, None
+        if echoed is None or echoed.strip() != event.message.text.strip():
+            lines = render.prompt_lines(event.message.text, self._theme)
+            self._screen.print_block(lines)
+
+    def _announced(self, event: ToolAnnounced) -> None:
+        self._summaries[event.call.id] = event.summary
+        if self._theme.live:
+            self._calls.announced(event)
 
     def _started(self, event: ToolStarted) -> None:
-        self._summaries[event.call.id] = event.summary
-        self._running[event.call.id] = _Call(clean_line(event.summary))
-        if not self._theme.live:
+        if self._theme.live:
+            self._calls.started(event)
+            self._do("Working")
+        else:
+            self._summaries[event.call.id] = event.summary
+            self._begun.add(event.call.id)
             self._screen.print_block([render.call_line(event.summary, self._theme)])
-        self._redraw()
-
-    def _progress(self, event: ToolProgress) -> None:
-        call = self._running.get(event.call_id)
-        if call is not None:
-            call.tail = (call.tail + event.text)[-TAIL_CHARS:]
-            self._arm(REDRAW_S)
 
     def _finished(self, event: ToolFinished) -> None:
-        call_id = event.call.id
-        summary = self._summaries.pop(call_id, event.call.name)
-        announced = self._running.pop(call_id, None) is not None and not self._theme.live
-        if announced and event.result.status is not ResultStatus.REFUSED:
-            lines = render.outcome_lines(event, summary, self._theme)
+        self.last_output = event
+        if self._theme.live:
+            for block in self._calls.finished(event):
+                self._screen.print_block(block)
+            return
+        summary = self._summaries.pop(event.call.id, event.call.name)
+        begun = event.call.id in self._begun
+        if event.result.status is ResultStatus.REFUSED or not begun:
+            self._screen.print_block(render.tool_lines(event, summary, self._theme))
         else:
-            lines = render.tool_lines(event, summary, self._theme)
-        self._screen.print_block(lines, gap=not announced)
-        self._redraw()
+            lines = render.outcome_lines(event, summary, self._theme)
+            self._screen.print_block(lines, gap=False)
+
+    def _waits(self, event: RetryWait) -> None:
+        if self._theme.live:
+            self._retry = (event, time.monotonic() + event.delay_s)
+            self._changed()
+        else:
+            self._screen.print_block([render.retry_line(event, self._theme)], gap=False)
+
+    def _news(self, event: AgentEvent) -> None:
+        line = render.news_line(event, self._theme)
+        if isinstance(event, CompactionStarted) and self._theme.live:
+            self._do("Summarising the conversation")
+        elif line is not None:
+            self._screen.print_block([line])
+        self._changed()
 
     # --- the turn --------------------------------------------------------------------------
 
     def _begin(self) -> None:
         self._since = time.monotonic()
         self._summaries.clear()
-        self._running.clear()
-        self._hidden = False
+        self._begun.clear()
+        self._calls.clear()
         self._do("Working")
 
     def _end(self, event: Done | Cancelled | Failed) -> None:
         self._stop()
         screen, theme = self._screen, self._theme
+        screen.end_text()
+        for block in self._calls.rest():
+            screen.print_block(block)
         match event:
             case Done():
                 screen.print_block(self._closing_lines(event.summary))
@@ -170,14 +225,17 @@ class TurnView:
                 screen.print_block([render.cancelled_line(event, theme)])
             case Failed():
                 screen.print_block(render.failed_lines(event, theme))
+        if event.summary.duration_s >= LONG_TURN_S and not isinstance(event, Cancelled):
+            self.on_long_turn(event.summary)
 
     def _stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._doing = ""
+        self._retry = None
         self._screen.end_text()
-        self._screen.clear_status()
+        self._screen.request()
 
     def _closing_lines(self, summary: TurnSummary) -> list[str]:
         limit = render.limit_line(summary, self._theme)
@@ -187,51 +245,32 @@ class TurnView:
             return []
         return [render.turn_line(summary, self._theme)]
 
-    # --- the status region -----------------------------------------------------------------
+    # --- time ------------------------------------------------------------------------------
 
     def _do(self, doing: str) -> None:
         self._doing = doing
-        self._redraw()
+        self._changed()
 
-    def _redraw(self) -> None:
-        if not self._doing:
-            return
-        if not self._hidden:
-            self._screen.set_status(self._status_lines())
-        self._arm(TICK_S)
+    def _changed(self) -> None:
+        if self._doing:
+            self._screen.request()
+            self._arm()
 
-    def _arm(self, delay_s: float) -> None:
-        """Redraw after ``delay_s`` at the latest; only where there is something to redraw."""
-        if not self._theme.live or not self._doing:
+    def _arm(self) -> None:
+        """Redraw when a second more has passed, or when a call is to be seen."""
+        if self._timer is not None or not self._theme.live:
             return
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return
-        due = loop.time() + delay_s
-        if self._timer is not None:
-            if not self._timer.cancelled() and loop.time() < self._timer.when() <= due:
-                return
-            self._timer.cancel()
-        self._timer = loop.call_at(due, self._tick)
+        now = time.monotonic()
+        due = now + TICK_S - (now - self._since) % TICK_S
+        seen = self._calls.next_change()
+        if seen is not None:
+            due = min(due, seen)
+        self._timer = loop.call_later(max(0.02, due - now), self._tick)
 
     def _tick(self) -> None:
         self._timer = None
-        self._redraw()
-
-    def _status_lines(self) -> list[str]:
-        now = time.monotonic()
-        dot = f" {self._theme.symbols.dot} "
-        if not self._running:
-            took = wording.duration(now - self._since)
-            return [dot.join((self._doing, took, "Esc or Ctrl-C stops"))]
-        lines = []
-        for call in list(self._running.values())[:2]:
-            lines.append(dot.join((call.summary, wording.duration(now - call.since))))
-            lines += [f"  {line}" for line in _last_lines(call.tail)]
-        return lines
-
-
-def _last_lines(tail: str) -> list[str]:
-    lines = [line.expandtabs(4) for line in clean(tail).split("\n") if line.strip()]
-    return lines[-TAIL_LINES:]
+        self._changed()

@@ -32,7 +32,7 @@ class PlainRenderer:
         self._summaries: dict[str, str] = {}
         self._last_started = ""
 
-    def on_event(self, event: AgentEvent) -> None:
+    def on_event(self, event: AgentEvent) -> None:  # noqa: C901 - one arm per event
         """Show ``event``."""
         match event:
             case ToolAnnounced():
@@ -59,7 +59,8 @@ class PlainRenderer:
             case Cancelled():
                 self._line("cancelled; what was done so far is saved")
             case _:
-                pass
+                if line := wording.news(event):
+                    self._line(line)
 
     def _finished(self, event: ToolFinished) -> None:
         summary = self._summaries.pop(event.call.id, clean_line(event.call.name))

@@ -9,13 +9,16 @@ from __future__ import annotations
 import re
 
 from agentcli.domain.events import (
+    AgentEvent,
     Cancelled,
     Failed,
+    ModelFellBack,
     Notice,
     Outcome,
     RetryWait,
     ToolFinished,
     TurnSummary,
+    WrappingUp,
 )
 from agentcli.domain.messages import ResultStatus
 from agentcli.ui import wording
@@ -25,6 +28,7 @@ from agentcli.ui.theme import BOLD, DIM, ERROR, OK, WARNING, Theme
 
 PREVIEW_LINES = 5
 DIFF_LINES = 60
+PROMPT_LINES = 20
 MAX_LINE = 400
 MAX_ERROR = 160
 
@@ -100,10 +104,31 @@ def preview(event: ToolFinished, theme: Theme) -> list[str]:
     return tail
 
 
-def retry_line(event: RetryWait, theme: Theme) -> str:
-    """``Retrying in 4 s (2/3) · overloaded · Ctrl-C to stop``."""
+def retry_line(event: RetryWait, theme: Theme, left_s: float | None = None) -> str:
+    """``Retrying in 4 s (2/3) · overloaded · Ctrl-C to stop``; ``left_s`` counts down."""
     dot = theme.symbols.dot
-    return theme.paint(wording.retry(event).replace("·", dot) + f" {dot} Ctrl-C to stop", WARNING)
+    said = wording.retry(event, left_s).replace("·", dot)
+    return theme.paint(f"{said} {dot} Ctrl-C to stop", WARNING)
+
+
+def prompt_lines(text: str, theme: Theme) -> list[str]:
+    """A message of the person, as it stands in the scrollback."""
+    first, *others = clean(text).strip().split("\n")
+    hidden = len(others) + 1 - PROMPT_LINES
+    if hidden > 0:
+        more = f"  {theme.symbols.more} {wording.plural(hidden, 'more line')}"
+        others = [*others[: PROMPT_LINES - 1], theme.paint(more, DIM)]
+        return [f"> {first}", *(f"  {line}" for line in others[:-1]), others[-1]]
+    return [f"> {first}", *(f"  {line}" for line in others)]
+
+
+def news_line(event: AgentEvent, theme: Theme) -> str | None:
+    """What the engine did by itself; ``None`` for what is no news."""
+    text = wording.news(event)
+    if text is None:
+        return None
+    warns = isinstance(event, ModelFellBack | WrappingUp)
+    return theme.paint(f"! {text}", WARNING) if warns else theme.paint(text, DIM)
 
 
 def notice_line(event: Notice, theme: Theme) -> str:
@@ -132,6 +157,8 @@ def cancelled_line(event: Cancelled, theme: Theme) -> str:
 
 def limit_line(summary: TurnSummary, theme: Theme) -> str | None:
     """Why a turn that is not an error stopped early."""
+    if summary.outcome is Outcome.WRAPPED_UP:
+        return theme.paint('! Finished early: a limit was near. Say "continue" to go on.', WARNING)
     if summary.outcome is Outcome.MAX_STEPS:
         return theme.paint('! Stopped at a limit. Say "continue" to go on.', WARNING)
     return None

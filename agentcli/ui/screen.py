@@ -1,53 +1,69 @@
 """The one place through which the chat writes to the terminal.
 
-Law: what was printed is never redrawn. Only the status region (a few short lines below the last
-line feed, each narrower than the screen) is, and it is gone before anything else is printed.
-Streamed text is gathered and shown at most ``FLUSHES_PER_S`` times a second; when nothing is
-waiting there is no timer. A terminal that went away is no error: the text is dropped.
+Law: what was printed is never redrawn. Streamed text is gathered and shown at most
+``FLUSHES_PER_S`` times a second; when nothing is waiting there is no timer. A terminal that went
+away is no error: the text is dropped.
 
-In a later issue this stands above a live input; its interface stays.
+This one only ever appends, which any terminal and any reader of its output understands;
+``live_screen`` also keeps a few rows at the end that it may redraw.
 """
 
 from __future__ import annotations
 
 import asyncio
-import shutil
+import os
 from collections.abc import Callable, Sequence
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
-from agentcli.ui.markdown_stream import MarkdownStream
-from agentcli.ui.sanitize import Sanitizer
-from agentcli.ui.theme import DIM, Theme
-from agentcli.ui.width import fit
+from agentcli.ui.text_stream import TextStream
+from agentcli.ui.theme import Theme
 
 FLUSHES_PER_S = 30
-MAX_STATUS_LINES = 4
-MAX_STATUS_COLUMNS = 100
+
+
+class Size(NamedTuple):
+    """Of a terminal, in characters; each at least 1."""
+
+    columns: int
+    lines: int
+
+
+def size_of(stream: TextIO) -> Size:
+    """The size of the terminal that ``stream`` writes to; 80 x 24 when it does not say."""
+    try:
+        columns, lines = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError):
+        columns = lines = 0
+    return Size(columns or 80, lines or 24)
 
 
 class Screen:
     """Writes to ``stream``. Belongs to one event loop; without a running loop it never waits."""
 
     def __init__(
-        self, stream: TextIO, theme: Theme, columns: Callable[[], int] | None = None
+        self, stream: TextIO, theme: Theme, size: Callable[[], Size] | None = None
     ) -> None:
         self.theme = theme
-        self._stream = stream
-        self._columns = columns or (lambda: shutil.get_terminal_size().columns)
         self.is_gone = False  # the terminal went away
+        self._stream = stream
+        self._size = size or (lambda: size_of(stream))
         self._pending: list[str] = []
-        self._flush: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
         self._last_flush = 0.0
-        self._text: _TextStream | None = None
-        self._status: list[str] = []
-        self._status_shown = 0
+        self._text: TextStream | None = None
+        self._asides: list[Sequence[str]] = []
         self._at_line_start = True
         self._gap = True  # the last thing printed was an empty line, or nothing was
 
     @property
+    def size(self) -> Size:
+        """The terminal's size now."""
+        return self._size()
+
+    @property
     def columns(self) -> int:
         """The terminal's width now."""
-        return max(1, self._columns())
+        return max(1, self._size().columns)
 
     # --- streamed text ---------------------------------------------------------------------
 
@@ -62,31 +78,35 @@ class Screen:
     def _feed(self, text: str, *, thinking: bool) -> None:
         if self._text is None or self._text.thinking is not thinking:
             self.end_text()
-            self._text = _TextStream(self, thinking=thinking)
+            self._text = TextStream(self.theme, lambda: self.columns, thinking=thinking)
         self._pending.append(text)
-        if self._flush is None:
-            self._schedule()
+        self.request()
 
-    def _schedule(self) -> None:
+    def request(self) -> None:
+        """Show soon what is waiting: at once, or when the time for it has come."""
+        if self._timer is not None:
+            return
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self._show_pending()
+            self._flush()
             return
         due = self._last_flush + 1 / FLUSHES_PER_S
-        now = loop.time()
-        if now >= due:
-            self._show_pending()
-            self._last_flush = loop.time()
+        if loop.time() >= due:
+            self._flush_now()
         else:
-            self._flush = loop.call_at(due, self._timed_flush)
+            self._timer = loop.call_at(due, self._flush_now)
 
-    def _timed_flush(self) -> None:
-        self._flush = None
-        self._show_pending()
+    def _flush_now(self) -> None:
+        self._timer = None
+        self._flush()
         self._last_flush = asyncio.get_running_loop().time()
 
-    def _show_pending(self) -> None:
+    def _flush(self) -> None:
+        """Show what is waiting."""
+        self._take_pending()
+
+    def _take_pending(self) -> None:
         if self._text is None or not self._pending:
             return
         text = "".join(self._pending)
@@ -95,18 +115,22 @@ class Screen:
 
     def end_text(self) -> None:
         """The answer so far is complete, or was cut: show all of it and end its line."""
-        if self._flush is not None:
-            self._flush.cancel()
-            self._flush = None
         if self._text is None:
             return
-        self._show_pending()
+        self._cancel_timer()
+        self._take_pending()
         self._show(self._text.finish())
         self._text = None
         if not self._at_line_start:
             self._print("\n")
+        self._show_asides()
 
     finish = end_text
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _show(self, text: str) -> None:
         """Print streamed text, after an empty line that sets it off from what was before."""
@@ -120,6 +144,8 @@ class Screen:
             head = self._text.head
             text = f"{'' if self._gap else chr(10)}{head}{text}"
         self._print(text)
+        if self._at_line_start:
+            self._show_asides()
 
     # --- blocks ----------------------------------------------------------------------------
 
@@ -131,6 +157,18 @@ class Screen:
         lead = "\n" if gap and not self._gap else ""
         self._print(lead + "\n".join(lines) + "\n")
 
+    def print_aside(self, lines: Sequence[str]) -> None:
+        """Print a block that is no part of the answer: between two lines while one comes."""
+        self._asides.append(lines)
+        if self._text is None or self._at_line_start:
+            self._show_asides()
+
+    def _show_asides(self) -> None:
+        asides, self._asides = self._asides, []
+        for lines in asides:
+            if lines:
+                self._print(("" if self._gap else "\n") + "\n".join(lines) + "\n\n")
+
     def gap(self) -> None:
         """An empty line, unless there is one."""
         self.end_text()
@@ -141,52 +179,27 @@ class Screen:
         """Something else (the prompt) wrote; the cursor stands at the start of a line."""
         self._at_line_start = True
         self._gap = False
-        self._status_shown = 0
-
-    # --- the status region -----------------------------------------------------------------
-
-    def set_status(self, lines: Sequence[str]) -> None:
-        """Show short lines below everything else until ``clear_status``; ignored when plain."""
-        self._status = list(lines[:MAX_STATUS_LINES])
-        if self.theme.live and self._at_line_start and not self._pending:
-            self._write(self._erase_status() + self._draw_status())
-
-    def clear_status(self) -> None:
-        """Take the status region away."""
-        self._status = []
-        erase = self._erase_status()
-        if erase:
-            self._write(erase)
-
-    def _erase_status(self) -> str:
-        if not self._status_shown:
-            return ""
-        up = f"\x1b[{self._status_shown - 1}A" if self._status_shown > 1 else ""
-        self._status_shown = 0
-        return f"\r{up}\x1b[J"
-
-    def _draw_status(self) -> str:
-        if not self._status:
-            return ""
-        room = min(self.columns - 1, MAX_STATUS_COLUMNS)
-        self._status_shown = len(self._status)
-        return "\n".join(
-            self.theme.paint(fit(line, room, self.theme.symbols.more), DIM) for line in self._status
-        )
 
     # --- writing ---------------------------------------------------------------------------
 
     def _print(self, text: str) -> None:
         if not text:
             return
-        erase = self._erase_status()
+        self._note(text)
+        self._write(text)
+
+    def _note(self, text: str) -> None:
+        """Remember how what was printed ends."""
         self._gap = text.endswith("\n\n") or (text == "\n" and self._at_line_start)
         self._at_line_start = text.endswith("\n")
-        status = self._draw_status() if self._at_line_start and self.theme.live else ""
-        self._write(erase + text + status)
+
+    def send(self, sequence: str) -> None:
+        """Write a control sequence of our own that moves nothing: a title, a bell."""
+        if self.theme.live:
+            self._write(sequence)
 
     def _write(self, text: str) -> None:
-        if self.is_gone:
+        if self.is_gone or not text:
             return
         try:
             try:
@@ -197,37 +210,3 @@ class Screen:
             self._stream.flush()
         except OSError:
             self.is_gone = True
-
-
-class _TextStream:
-    """One stretch of streamed text: the answer as Markdown, or thinking as dimmed text."""
-
-    def __init__(self, screen: Screen, *, thinking: bool) -> None:
-        self.thinking = thinking
-        self.begun = False
-        self.head = ""
-        self._theme = screen.theme
-        self._sanitizer = Sanitizer()
-        self._markdown: MarkdownStream | None = None
-        self._blanks = ""
-        if thinking:
-            self.head = self._theme.paint("Thinking", DIM) + "\n"
-        elif self._theme.live:
-            self._markdown = MarkdownStream(self._theme, lambda: screen.columns)
-
-    def feed(self, text: str) -> str:
-        return self._shown(self._sanitizer.feed(text))
-
-    def finish(self) -> str:
-        rest = self._shown(self._sanitizer.finish())
-        return rest + self._markdown.finish() if self._markdown else rest
-
-    def _shown(self, text: str) -> str:
-        if self._markdown:
-            return self._markdown.feed(text)
-        text = self._blanks + text
-        kept = text.rstrip("\n")
-        self._blanks = text[len(kept) :]
-        if not self.thinking:
-            return kept
-        return "\n".join(self._theme.paint(line, DIM) for line in kept.split("\n")) if kept else ""

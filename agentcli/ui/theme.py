@@ -2,7 +2,7 @@
 
 Law: no meaning is carried by colour alone (UI-10), so every style may be switched off. With
 ``NO_COLOR`` bold and italic stay; with ``TERM=dumb`` or without a terminal the text is plain.
-Colours are the terminal's own sixteen, which suit light and dark backgrounds alike.
+By default colours are the terminal's own sixteen, which suit light and dark backgrounds alike.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REMOVED = 65536
 ACCENT = 131072
 
 # style bit -> (attribute code, colour code); an empty one is left out
-_CODES = {
+_CODES: Mapping[int, tuple[str, str]] = {
     BOLD: ("1", ""),
     ITALIC: ("3", ""),
     STRIKE: ("9", ""),
@@ -51,6 +51,19 @@ _CODES = {
     REMOVED: ("", "31"),
     ACCENT: ("", "36"),
 }
+# what a theme changes; the rest are the terminal's own sixteen colours
+_PALETTES: Mapping[str, Mapping[int, str]] = {
+    "dark": {LINK: "94", HEADING: "95", KEYWORD: "95", NAME: "94", ERROR: "91"},
+    "light": {WARNING: "38;5;130", STRING: "38;5;28", CODE: "38;5;24", ADDED: "38;5;28",
+              OK: "38;5;28", NUMBER: "38;5;24", ACCENT: "38;5;24"},
+    "high-contrast": dict.fromkeys(
+        (CODE, LINK, HEADING, KEYWORD, STRING, NUMBER, NAME, ACCENT), ""
+    ) | {OK: "92", ERROR: "91", WARNING: "93", ADDED: "92", REMOVED: "91"},
+    # blue and orange instead of green and red: told apart by all kinds of colour blindness
+    "daltonized": {OK: "38;5;33", ADDED: "38;5;33", STRING: "38;5;33", ERROR: "38;5;208",
+                   REMOVED: "38;5;208", WARNING: "38;5;220"},
+}  # fmt: skip
+THEMES = ("auto", *_PALETTES, "none")
 RESET = "\x1b[0m"
 
 
@@ -76,7 +89,7 @@ ASCII = Symbols("*", "x", "#", "`", "*", "|", "-", "-", "...", "+")
 class Theme:
     """How to show a style. ``live`` says whether lines may be redrawn."""
 
-    __slots__ = ("_cache", "attributes", "color", "live", "symbols")
+    __slots__ = ("_cache", "_codes", "attributes", "color", "live", "name", "symbols")
 
     def __init__(
         self, *, color: bool, attributes: bool, live: bool, symbols: Symbols | None = None
@@ -85,7 +98,24 @@ class Theme:
         self.attributes = attributes
         self.live = live
         self.symbols = symbols or Symbols()
+        self.name = "auto"
+        self._codes = _CODES
         self._cache: dict[int, str] = {0: ""}
+
+    def use(self, name: str) -> None:
+        """Take the colours of the theme ``name``; what is painted later has them."""
+        if name not in THEMES:
+            raise ValueError(f"no theme {name}")
+        colors = _PALETTES.get(name, {})
+        self.name = name
+        self._codes = {
+            bit: (
+                "" if bit in {DIM, COMMENT} and name == "high-contrast" else attribute,
+                "" if name == "none" else colors.get(bit, color),
+            )
+            for bit, (attribute, color) in _CODES.items()
+        }
+        self._cache = {0: ""}
 
     def start(self, style: int) -> str:
         """The sequence that switches from plain to ``style`` (bits of this module)."""
@@ -93,7 +123,7 @@ class Theme:
         if sequence is None:
             found = [
                 code
-                for bit, (attribute, color) in _CODES.items()
+                for bit, (attribute, color) in self._codes.items()
                 if style & bit
                 for code in (attribute if self.attributes else "", color if self.color else "")
             ]
@@ -111,8 +141,8 @@ class Theme:
 PLAIN = Theme(color=False, attributes=False, live=False)
 
 
-def theme_for(stream: TextIO, env: Mapping[str, str]) -> Theme:
-    """The theme for what is written to ``stream`` in the environment ``env``.
+def theme_for(stream: TextIO, env: Mapping[str, str], name: str = "auto") -> Theme:
+    """The theme ``name`` for what is written to ``stream`` in the environment ``env``.
 
     ``NO_COLOR``: https://no-color.org (set and not empty).
     """
@@ -122,9 +152,12 @@ def theme_for(stream: TextIO, env: Mapping[str, str]) -> Theme:
         symbols = Symbols()
     except (UnicodeEncodeError, LookupError):
         symbols = ASCII
-    return Theme(
+    theme = Theme(
         color=terminal and not env.get("NO_COLOR"),
         attributes=terminal,
         live=terminal,
         symbols=symbols,
     )
+    if name != "auto":
+        theme.use(name)
+    return theme

@@ -6,8 +6,21 @@ Law: an unknown value is called unknown, never nought (LOOP-6, COST-1).
 from __future__ import annotations
 
 import re
+import time
 
-from agentcli.domain.events import Failed, RetryWait, ToolFinished
+from agentcli.domain.events import (
+    AgentEvent,
+    Compacted,
+    CompactionStarted,
+    CompactionTrigger,
+    Failed,
+    GatesConflicted,
+    ModelFellBack,
+    OutputCapRaised,
+    RetryWait,
+    ToolFinished,
+    WrappingUp,
+)
 from agentcli.domain.messages import ResultStatus, Usage
 from agentcli.ui.sanitize import clean, clean_line
 
@@ -18,6 +31,7 @@ _DAY = 86400
 _THOUSAND = 1000
 _MILLION = 1_000_000
 _CENT = 0.01
+LONG_WAIT_S = 60.0
 
 
 def duration(seconds: float) -> str:
@@ -83,13 +97,65 @@ def tokens(usage: Usage) -> str:
     return f"{sent} in{cached}, {count(usage.output_tokens)} out"
 
 
-def retry(event: RetryWait) -> str:
-    """``Retrying in 4 s (2/3) · overloaded`` with what happened."""
-    kind = str(getattr(event.error, "kind", "") or "")
-    what = clean_line(event.error.message) or kind.replace("_", " ")
-    return (
-        f"Retrying in {max(event.delay_s, 0):.0f} s ({event.attempt}/{event.max_attempts}) · {what}"
+def retry(event: RetryWait, left_s: float | None = None) -> str:
+    """``Retrying in 4 s (2/3) · overloaded``; a long wait says until when and for what.
+
+    ``left_s`` is what is left of the wait; all of it when not given.
+    """
+    kind = str(getattr(event.error, "kind", "") or "").replace("_", " ")
+    what = clean_line(event.error.message) or kind
+    left = max(event.delay_s if left_s is None else left_s, 0)
+    tries = f"({event.attempt}/{event.max_attempts})"
+    if event.delay_s >= LONG_WAIT_S:
+        until = time.strftime("%H:%M", time.localtime(time.time() + left))
+        why = "for the rate limit" if kind == "rate limit" else "to try again"
+        return f"Waiting until {until} {why} {tries} · {what}"
+    return f"Retrying in {left:.0f} s {tries} · {what}"
+
+
+_WHY_COMPACT = {
+    CompactionTrigger.WINDOW: "the context is nearly full",
+    CompactionTrigger.OVERFLOW: "the context is full",
+    CompactionTrigger.MANUAL: "",
+}
+
+
+def news(event: AgentEvent) -> str | None:  # noqa: PLR0911 - one return per event
+    """One line about what the engine did by itself; ``None`` for what is no news."""
+    match event:
+        case OutputCapRaised():
+            return (
+                f"The reply was cut at {count(event.old_tokens)} tokens; asking again with"
+                f" {count(event.new_tokens)}."
+            )
+        case ModelFellBack():
+            reason = clean_line(event.error.message)
+            return (
+                f"{clean_line(event.old)} cannot be reached ({reason});"
+                f" {clean_line(event.new)} answers from now on."
+            )
+        case CompactionStarted():
+            why = _WHY_COMPACT[event.trigger]
+            return f"Summarising the conversation{f': {why}' if why else ''}."
+        case Compacted():
+            return _compacted(event)
+        case WrappingUp():
+            return f"A limit is near ({clean_line(event.reason)}): the agent is told to finish."
+        case GatesConflicted():
+            return f"No tool is allowed by all of {', '.join(event.gates)}; {event.winner} decides."
+    return None
+
+
+def _compacted(event: Compacted) -> str:
+    """What was kept and folded stands here only where nobody asked for the summary (CMP-2)."""
+    what = (
+        f"Summarised: {plural(event.messages_before, 'message')} became {event.messages_after},"
+        f" about {count(event.tokens_before)} tokens became {count(event.tokens_after)}."
     )
+    if event.trigger is CompactionTrigger.MANUAL:
+        return what
+    kept, folded = clean_line(event.kept), clean_line(event.folded)
+    return f"{what} Kept: {kept}. Folded: {folded}; /compact undo brings it back."
 
 
 def failure(event: Failed) -> tuple[str, str]:

@@ -24,6 +24,8 @@ from agentcli.domain.events import (
     Failed,
     Outcome,
     Prompt,
+    PromptRecorded,
+    QueueChanged,
     RetryWait,
     StepStart,
     TextChunk,
@@ -43,10 +45,18 @@ from agentcli.domain.messages import (
     Usage,
     user_text,
 )
-from agentcli.domain.ports import ApprovalRequest, Approver, ModelInfo, Verdict
+from agentcli.domain.ports import (
+    ApprovalRequest,
+    Approver,
+    ModelInfo,
+    QueuedInput,
+    QueueKind,
+    Verdict,
+)
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus, StoredMessage
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import Asker
+from agentcli.repl.host import Preferences
 from agentcli.repl.loop import run_chat
 
 
@@ -84,6 +94,37 @@ class PlaySession:
         self._listeners: list[Callable[[AgentEvent], None]] = []
         self._token: CancelToken | None = None
         self._calls = 0
+        self._queue: list[QueuedInput] = []
+        self._row = 0
+
+    def set_mode(self, mode: PermissionMode, /) -> None:
+        self.mode = mode
+
+    def queued(self) -> Sequence[QueuedInput]:
+        return tuple(self._queue)
+
+    async def enqueue(self, text: str, kind: QueueKind = QueueKind.STEERING, /) -> QueuedInput:
+        self._row += 1
+        item = QueuedInput(self._row, kind, text, time.time())
+        self._queue.append(item)
+        self._emit(QueueChanged(len(self._queue)))
+        return item
+
+    async def edit_queued(self, row_id: int, text: str, /) -> bool:
+        self._queue = [replace(i, text=text) if i.id == row_id else i for i in self._queue]
+        return True
+
+    async def drop_queued(self, row_id: int, /) -> bool:
+        self._queue = [item for item in self._queue if item.id != row_id]
+        self._emit(QueueChanged(len(self._queue)))
+        return True
+
+    async def run_queued(self) -> TurnSummary | None:
+        """One queued text is one turn here; the real session joins them."""
+        if not self._queue:
+            return None
+        item = self._queue.pop(0)
+        return await self.run(Prompt(user_text(item.text)))
 
     def add_listener(self, listener: Callable[[AgentEvent], None], /) -> Callable[[], None]:
         self._listeners.append(listener)
@@ -106,6 +147,7 @@ class PlaySession:
         self.turns += 1
         summary = TurnSummary(Outcome.DONE, 1, Usage(100, 5), 0.1, 0.1, "x", 0.01)
         self._emit(TurnStart(self.turns))
+        self._emit(PromptRecorded(op.message, self.turns))
         self._emit(StepStart(1))
         verb, _, rest = text.partition(" ")
         work = asyncio.ensure_future(getattr(self, f"do_{verb}", self.do_say)(rest or text, token))
@@ -118,13 +160,13 @@ class PlaySession:
                 self._emit(TextChunk("it was forced\n"))
             if token.cancelled:
                 work.cancel()
-                self._emit(
-                    Cancelled(replace(summary, outcome=Outcome.CANCELLED), token.reason or "")
-                )
+                summary = replace(summary, outcome=Outcome.CANCELLED)
+                self._emit(Cancelled(summary, token.reason or ""))
             else:
                 error = work.exception()
                 if isinstance(error, ProviderError):
-                    self._emit(Failed(replace(summary, outcome=Outcome.ERROR), error))
+                    summary = replace(summary, outcome=Outcome.ERROR)
+                    self._emit(Failed(summary, error))
                 elif error is not None:
                     raise error
                 else:
@@ -234,6 +276,12 @@ class PlaySession:
 class PlayHost:
     cwd = Path.cwd()
     history_file = Path("history")
+    preferences = Preferences(
+        theme=os.environ.get("PLAY_THEME", "auto"),
+        notifications=os.environ.get("PLAY_NOTIFICATIONS", "bell"),
+        editing_mode=os.environ.get("PLAY_EDITING_MODE", "emacs"),
+        screen_reader="PLAY_SCREEN_READER" in os.environ,
+    )
 
     def __init__(self) -> None:
         self._opened = 0

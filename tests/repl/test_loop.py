@@ -45,9 +45,11 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def at_prompt(terminal: Terminal) -> None:
-    """Wait for an empty prompt on the last line."""
+    """Wait for an empty prompt that waits: the cursor is in it, below it only the status line."""
     terminal.wait_until(
-        lambda: [line for line in terminal.screen() if line][-1:] == [f"> {PLACEHOLDER_LINE}"],
+        lambda: (
+            terminal.screen()[terminal.cursor[0]] == f"> {PLACEHOLDER_LINE}"[: terminal.columns]
+        ),
         what="the prompt",
     )
 
@@ -213,12 +215,11 @@ def test_text_typed_while_the_agent_works_is_in_the_next_prompt(
     terminal = start()
     terminal.line(f"busy {tmp_path}/go")
     terminal.wait_for("busy\n")
-    seen = len(terminal.raw)
     terminal.send("next thought")
-    terminal.wait_raw(b"Working", start=seen)
-    assert "next thought" not in terminal.text()
-    (tmp_path / "go").touch()
     terminal.wait_for("> next thought")
+    (tmp_path / "go").touch()
+    terminal.wait_gone("Esc or Ctrl-C stops")
+    assert "> next thought" in terminal.screen()
 
 
 @pytest.mark.spec("UI-3")
@@ -241,14 +242,22 @@ def test_a_message_sent_before_the_first_prompt_is_not_lost(start: Start) -> Non
 
 
 @pytest.mark.spec("UI-3")
-def test_what_was_sent_ahead_comes_back_as_text_after_a_cancel(start: Start) -> None:
+def test_what_was_queued_waits_after_a_cancel_and_goes_with_the_next_enter(start: Start) -> None:
     terminal = start()
     terminal.line("hang")
     terminal.wait_for("thinking about it")
-    terminal.line("say unsent")
+    terminal.line("say one")
+    terminal.line("say two")
+    terminal.wait_for("say two")
     terminal.key("ctrl-c")
-    terminal.wait_for("> say unsent")
+    terminal.wait_for("sent with the next Enter")
+    at_prompt(terminal)
     assert "You said" not in terminal.text()
+    terminal.key("enter")
+    terminal.wait_for("You said two.")
+    text = terminal.text()
+    assert text.index("> say one") < text.index("You said one.") < text.index("> say two")
+    assert "Queued" not in text
 
 
 @pytest.mark.spec("UI-3")
@@ -360,14 +369,18 @@ def test_keys_typed_before_an_approval_appears_do_not_answer_it(
     terminal = start()
     terminal.line(f"busyapprove {tmp_path}/go")
     terminal.wait_for("busy\n")
-    seen = len(terminal.raw)
     terminal.send("yes y")
-    terminal.wait_raw(b"Working", start=seen)
-    (tmp_path / "go").touch()
-    terminal.wait_for("Ctrl-C  cancel")
-    assert "verdict" not in terminal.text()
-    terminal.key("ctrl-c")
     terminal.wait_for("> yes y")
+    (tmp_path / "go").touch()
+    terminal.wait_for("send or empty your text first")
+    terminal.send("y")
+    terminal.wait_for("> yes yy")
+    assert "verdict" not in terminal.text()
+    terminal.key("ctrl-u")
+    terminal.wait_gone("> yes yy")
+    terminal.key("ctrl-c")
+    terminal.wait_for("Cancelled.")
+    assert "verdict" not in terminal.text()
 
 
 @pytest.mark.spec("SEC-6")

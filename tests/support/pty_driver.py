@@ -200,6 +200,11 @@ class Terminal:
             return "\n".join([*self.scrollback(), *self.screen()]).rstrip()
 
     @property
+    def columns(self) -> int:
+        """The width of the window."""
+        return int(self._screen.columns)
+
+    @property
     def cursor(self) -> tuple[int, int]:
         """(row, column), both from 0."""
         with self._lock:

@@ -1,4 +1,4 @@
-"""The screen: printed once, a status region that leaves no trace, few writes."""
+"""The screen: printed once, in order, sanitized, with few writes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import io
 import pyte
 import pytest
 
-from agentcli.ui.screen import Screen
+from agentcli.ui.screen import Screen, Size
 from agentcli.ui.theme import PLAIN, Theme
 
 LIVE = Theme(color=True, attributes=True, live=True)
@@ -35,7 +35,7 @@ class Terminal(io.StringIO):
 
 def make(theme: Theme = LIVE, columns: int = 40) -> tuple[Screen, Terminal]:
     terminal = Terminal()
-    return Screen(terminal, theme, lambda: columns), terminal
+    return Screen(terminal, theme, lambda: Size(columns, 24)), terminal
 
 
 @pytest.mark.spec("UI-1")
@@ -52,32 +52,6 @@ def test_text_and_blocks_are_set_apart_by_one_empty_line() -> None:
     assert terminal.lines() == [
         "Hello you", "", "● Run x", "  └ ok", "", "Thinking", "let me see", "", "Done", "", "end",
     ]  # fmt: skip
-
-
-@pytest.mark.spec("UI-1")
-def test_the_status_region_leaves_no_trace_in_what_is_printed() -> None:
-    screen, terminal = make()
-    screen.set_status(["Working", "  second"])
-    assert terminal.lines() == ["Working", "  second"]
-    screen.feed_text("one\ntw")
-    assert terminal.lines() == ["one", "tw"]
-    screen.set_status(["Working 2"])
-    assert terminal.lines() == ["one", "tw"]
-    screen.feed_text("o\n")
-    assert terminal.lines() == ["one", "two", "Working 2"]
-    screen.clear_status()
-    screen.finish()
-    assert terminal.lines() == ["one", "two"]
-
-
-@pytest.mark.spec("UI-1", "CLI-12")
-@pytest.mark.parametrize("columns", [1, 2, 20])
-def test_a_status_line_never_reaches_the_edge(columns: int) -> None:
-    screen, terminal = make(columns=columns)
-    screen.set_status(["日本語 wide and long " * 5])
-    screen.clear_status()
-    screen.print_block(["x"], gap=False)
-    assert terminal.lines(columns) == ["x"]
 
 
 @pytest.mark.spec("SEC-10")
@@ -114,7 +88,7 @@ def test_waiting_text_is_shown_by_itself_and_then_no_timer_is_left() -> None:
         assert "b" not in terminal.getvalue()
         while "b" not in terminal.getvalue():
             await asyncio.sleep(0.001)
-        assert screen._flush is None
+        assert screen._timer is None
 
     asyncio.run(asyncio.wait_for(main(), 5))
 
@@ -125,15 +99,14 @@ def test_a_terminal_that_went_away_is_no_error() -> None:
         def write(self, text: str, /) -> int:
             raise OSError(5, "Input/output error")
 
-    screen = Screen(Gone(), LIVE, lambda: 80)
+    screen = Screen(Gone(), LIVE, lambda: Size(80, 24))
     screen.print_block(["x"])
-    screen.set_status(["y"])
     assert screen.is_gone
 
 
 @pytest.mark.spec("CLI-12")
 def test_an_encoding_without_the_signs_gets_replacements() -> None:
     raw = io.BytesIO()
-    screen = Screen(io.TextIOWrapper(raw, "latin-1", newline=""), PLAIN, lambda: 80)
+    screen = Screen(io.TextIOWrapper(raw, "latin-1", newline=""), PLAIN, lambda: Size(80, 24))
     screen.print_block(["● é"], gap=False)
     assert raw.getvalue() == b"? \xe9\n"

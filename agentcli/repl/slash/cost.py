@@ -25,4 +25,4 @@ async def _run(chat: Chat, arguments: str) -> None:
     chat.show([f"{name:<18} {value}" for name, value in rows])
 
 
-COMMAND = SlashCommand("cost", "tokens and money of this session", _run)
+COMMAND = SlashCommand("cost", "tokens and money of this session", _run, while_working=True)

@@ -23,4 +23,4 @@ async def _run(chat: Chat, arguments: str) -> None:
     chat.show([f"{name:<12} {value}" for name, value in rows])
 
 
-COMMAND = SlashCommand("status", "session, directory, model, permissions", _run)
+COMMAND = SlashCommand("status", "session, directory, model, permissions", _run, while_working=True)

@@ -1,0 +1,33 @@
+"""Which front a terminal gets."""
+
+from __future__ import annotations
+
+from agentcli.repl import _slash_registry as registry
+from agentcli.repl.completion import ChatCompleter
+from agentcli.repl.front import Actions, Front
+from agentcli.repl.host import ChatHost
+from agentcli.repl.session_facts import SessionFacts
+from agentcli.repl.terminal import Terminal
+from agentcli.repl.turn_view import TurnView
+
+
+def make_front(
+    terminal: Terminal, view: TurnView, actions: Actions, facts: SessionFacts, host: ChatHost
+) -> Front:
+    """The live input where the terminal can show it, else line by line."""
+    completer = ChatCompleter(registry.helps, host.cwd)
+    if not terminal.theme.live:
+        from agentcli.repl.line_front import LineFront
+
+        return LineFront(terminal, actions, completer, host.history_file)
+    from agentcli.repl.live_front import LiveFront, Typing
+    from agentcli.repl.live_region import Shown
+    from agentcli.repl.prompt import prompt_history
+
+    typing = Typing(
+        completer=completer,
+        history=prompt_history(host.history_file),
+        vi=host.preferences.editing_mode == "vi",
+        cwd=host.cwd,
+    )
+    return LiveFront(terminal, view, actions, Shown(facts.status, facts.queue), typing)

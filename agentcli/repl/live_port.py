@@ -1,0 +1,59 @@
+"""What the keys and the rows of the live input see of it."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.layout import BufferControl, SearchBufferControl
+
+from agentcli.repl.answers import Answers
+from agentcli.repl.front import Actions
+from agentcli.repl.paste import Pastes
+
+
+class LiveInput(Protocol):
+    """The live input; ``live_front`` is it."""
+
+    actions: Actions
+    answers: Answers
+    pastes: Pastes
+    app: Application[None]
+    buffer: Buffer
+    control: BufferControl
+    search: SearchBufferControl
+
+    @property
+    def is_working(self) -> bool:
+        """Whether the agent works."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is done until something is sent."""
+
+    @property
+    def label(self) -> str | None:
+        """What the line that is asked for is about, if one is."""
+
+    @property
+    def takes_answers(self) -> bool:
+        """Whether the next key answers a question."""
+
+    def submit(self) -> None:
+        """Enter."""
+
+    def answer_line(self, text: str | None) -> None:
+        """The line that was asked for."""
+
+    def ctrl_c(self) -> None:
+        """Ctrl-C, wherever."""
+
+    def close(self) -> None:
+        """End the input."""
+
+    def toggle_keys(self) -> None:
+        """``?``: the keys."""
+
+    async def edit_outside(self) -> Any:
+        """Ctrl-G: the person's editor."""

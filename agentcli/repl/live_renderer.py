@@ -1,0 +1,71 @@
+"""prompt-toolkit's renderer, replaced: it says when to draw, ``LiveScreen`` knows how.
+
+Law: the terminal's modes (marked pastes) are on exactly while the region is shown.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.layout import Layout
+from prompt_toolkit.output import Output
+from prompt_toolkit.renderer import Renderer
+from prompt_toolkit.styles import BaseStyle
+
+from agentcli.ui.live_screen import Compose, LiveScreen
+
+_PASTE_ON = "\x1b[?2004h"
+_PASTE_OFF = "\x1b[?2004l"
+
+
+class LiveRenderer(Renderer):
+    """Draws rows by ``compose`` on ``screen``; the application's layout serves the keys only."""
+
+    def __init__(
+        self, style: BaseStyle, output: Output, screen: LiveScreen, compose: Compose
+    ) -> None:
+        self._screen = screen
+        self._compose = compose
+        super().__init__(style, output)
+
+    def reset(
+        self,
+        _scroll: bool = False,  # noqa: FBT001, FBT002 - the signature of the base class
+        leave_alternate_screen: bool = True,  # noqa: FBT001, FBT002
+    ) -> None:
+        """Somebody else has the terminal."""
+        del _scroll, leave_alternate_screen
+
+    def request_absolute_cursor_position(self) -> None:
+        """Never asked: the frame knows where it stands by itself."""
+
+    def render(
+        self,
+        app: Application[Any],
+        layout: Layout,
+        is_done: bool = False,  # noqa: FBT001, FBT002 - the signature of the base class
+    ) -> None:
+        """Draw a frame; when done, take the region away."""
+        del app, layout
+        if is_done:
+            self.erase()
+        elif self._screen.is_shown:
+            self._screen.paint()
+        else:
+            self._screen.send(_PASTE_ON)
+            self._screen.show(self._compose)
+
+    def erase(
+        self,
+        leave_alternate_screen: bool = True,  # noqa: FBT001, FBT002 - as in the base class
+    ) -> None:
+        """Take the region away, for something else to be written there."""
+        del leave_alternate_screen
+        if self._screen.is_shown:
+            self._screen.hide()
+            self._screen.send(_PASTE_OFF)
+
+    def clear(self) -> None:
+        """Ctrl-L."""
+        self._screen.clear()

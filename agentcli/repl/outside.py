@@ -1,0 +1,92 @@
+"""Other programs that a person works with: the editor and the pager.
+
+Law: a program is looked up on PATH outside the workspace (SEC-2); temporary files are private
+(SEC-9) and gone afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from agentcli.domain.errors import AgentError
+from agentcli.domain.tools import real_path
+
+_EDITORS = ("nano", "vim", "vi", "emacs")
+_PAGERS = ("less", "more")
+
+
+def find_program(name: str, cwd: Path, env: Mapping[str, str]) -> str | None:
+    """The program on PATH, or by its absolute path, unless it lies in the workspace."""
+    inside = real_path(cwd)
+    if "/" in name:
+        path = Path(name)
+        outside = path.is_absolute() and not real_path(path).is_relative_to(inside)
+        return name if outside and os.access(path, os.X_OK) else None
+    places = [
+        place
+        for place in env.get("PATH", "").split(os.pathsep)
+        if Path(place).is_absolute() and not real_path(Path(place)).is_relative_to(inside)
+    ]
+    return shutil.which(name, path=os.pathsep.join(places))
+
+
+def command_for(
+    wanted: Sequence[str], known: Sequence[str], cwd: Path, env: Mapping[str, str]
+) -> list[str] | None:
+    """The command line of the first variable of ``wanted`` that is set, else a known program."""
+    for variable in wanted:
+        try:
+            words = shlex.split(env.get(variable, ""))
+        except ValueError:
+            continue
+        program = find_program(words[0], cwd, env) if words else None
+        if program is not None:
+            return [program, *words[1:]]
+    for name in known:
+        program = find_program(name, cwd, env)
+        if program is not None:
+            return [program]
+    return None
+
+
+def edit_text(text: str, cwd: Path, env: Mapping[str, str]) -> str:
+    """``text`` as the person's editor leaves it. Blocks. Raises ``AgentError``."""
+    command = command_for(("VISUAL", "EDITOR"), _EDITORS, cwd, env)
+    if command is None:
+        raise AgentError("no editor was found", "set EDITOR")
+    with tempfile.TemporaryDirectory(prefix="agentcli-") as directory:
+        path = Path(directory) / "message.md"
+        path.write_text(text, encoding="utf-8", errors="surrogatepass")
+        path.chmod(0o600)
+        try:
+            done = subprocess.run([*command, str(path)], check=False)  # noqa: S603 - the person's own editor
+            edited = path.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise AgentError(f"cannot run {command[0]}: {error.strerror}", "set EDITOR") from error
+    if done.returncode != 0:
+        raise AgentError(f"{command[0]} ended with {done.returncode}", "the text is as it was")
+    return edited.removesuffix("\n")
+
+
+def page_text(text: str, cwd: Path, env: Mapping[str, str]) -> bool:
+    """Show ``text`` in the person's pager; false when there is none. Blocks."""
+    command = command_for(("PAGER",), _PAGERS, cwd, env)
+    if command is None:
+        return False
+    kept = {name: value for name, value in env.items() if not name.startswith("LESS")}
+    try:
+        subprocess.run(  # noqa: S603 - the person's own pager
+            command,
+            input=text.encode("utf-8", "replace"),
+            env={**kept, "LESSSECURE": "1"},
+            check=False,
+        )
+    except OSError:
+        return False
+    return True

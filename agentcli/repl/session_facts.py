@@ -1,0 +1,54 @@
+"""What is known of the open session, for the line at the bottom and the queue above the input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentcli.domain.events import AgentEvent, AssistantRecorded, Compacted
+from agentcli.domain.messages import AssistantMessage
+from agentcli.domain.ports import QueuedInput
+from agentcli.repl.host import ChatSession
+from agentcli.ui.status_line import Status, context_of
+
+
+class SessionFacts:
+    """Follows one session at a time; ``session`` is the open one."""
+
+    def __init__(self) -> None:
+        self.session: ChatSession | None = None
+        self._context: int | None = None
+
+    def adopt(self, session: ChatSession | None) -> None:
+        """Another session is open, or none."""
+        self.session = session
+        self._context = None
+        if session is not None and session.resumed is not None:
+            for stored in session.resumed.messages:
+                if isinstance(stored.message, AssistantMessage):
+                    self._context = context_of(stored.message.usage) or self._context
+
+    def on_event(self, event: AgentEvent) -> None:
+        """Learn from ``event``."""
+        if isinstance(event, AssistantRecorded):
+            self._context = context_of(event.message.usage) or self._context
+        elif isinstance(event, Compacted):
+            self._context = event.tokens_after
+
+    def status(self) -> Status:
+        """For the line at the bottom."""
+        session = self.session
+        if session is None:
+            return Status()
+        return Status(
+            model=session.model.id,
+            mode=str(session.mode),
+            context_used=self._context,
+            context_size=session.model.context_tokens,
+            cost_usd=session.cost_usd,
+            turns=session.turns,
+            title=session.title,
+        )
+
+    def queue(self) -> Sequence[QueuedInput]:
+        """What waits to be sent."""
+        return self.session.queued() if self.session is not None else ()

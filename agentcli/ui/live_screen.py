@@ -1,0 +1,206 @@
+"""The screen of a chat whose input is always there: the scrollback and, below it, a region.
+
+Law: what is finished goes to the scrollback once and is never drawn again. The region holds the
+unfinished end of the streamed text (at most ``MAX_TAIL`` rows, complete lines among them wait
+there for company) and below it what ``Below`` gives: running calls, the input, a status line.
+Text that is printed costs its own bytes and little more. Frames that events ask for come at most
+30 times a second, a frame that a key asks for at once. Without a region the text is printed as it
+comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple, TextIO
+
+from agentcli.ui.frame import Frame, Place, last_character
+from agentcli.ui.rows import Row, Rows, text_of
+from agentcli.ui.screen import FLUSHES_PER_S, Screen, Size
+from agentcli.ui.theme import Theme
+
+MAX_TAIL = 6
+CLEAR = "\x1b[H\x1b[2J"
+
+
+class Below(NamedTuple):
+    """The rows below the streamed text, and the cursor's place among them."""
+
+    rows: list[Row]
+    cursor: Place
+
+
+Compose = Callable[[Size, bool], Below]
+
+
+class LiveScreen(Screen):
+    """``compose`` is given by ``show``: it gets the room and whether it needs a blank row first."""
+
+    def __init__(
+        self,
+        stream: TextIO,
+        theme: Theme,
+        size: Callable[[], Size] | None = None,
+        *,
+        reflows: bool = False,
+    ) -> None:
+        super().__init__(stream, theme, size)
+        self._frame = Frame(reflows=reflows)
+        self._compose: Compose | None = None
+        self._tail = Rows(self.columns)
+        self._settled = False  # all that is complete in the tail is finished
+        self._painting = False
+        self._anchor = ""  # the last character printed, where the tail goes on with its line
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether there is a region."""
+        return self._compose is not None
+
+    def show(self, compose: Compose) -> None:
+        """Draw the region from now on."""
+        if not self._at_line_start:
+            self._print("\n")
+        self._compose = compose
+        self._tail = Rows(self.columns)
+        self._anchor = ""
+        self.paint()
+
+    def hide(self) -> None:
+        """Take the region away; what it held of the text is printed."""
+        if self._compose is None:
+            return
+        self._take_pending()
+        self._compose = None
+        self._cancel_timer()
+        rest = self._tail.rows
+        out = self._frame.erase(self.columns) + (text_of(rest) + "\n" if rest else "")
+        if rest and not self._tail.at_line_start:
+            self._at_line_start = True
+        self._tail = Rows(self.columns)
+        self._write(out)
+
+    def clear(self) -> None:
+        """Clear the screen and draw the region anew at its top."""
+        self._frame.forget()
+        self._write(CLEAR)
+        self.paint()
+
+    # --- frames ----------------------------------------------------------------------------
+
+    def request(self) -> None:
+        """Draw a frame soon."""
+        if self._compose is None:
+            super().request()
+            return
+        if self._timer is not None:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self.paint()
+            return
+        due = self._last_flush + 1 / FLUSHES_PER_S
+        if loop.time() >= due:
+            self._timer = loop.call_soon(self._flush_now)
+        else:
+            self._timer = loop.call_at(due, self._flush_now)
+
+    def _flush(self) -> None:
+        if self._compose is None:
+            super()._flush()
+        else:
+            self.paint()
+
+    def paint(self) -> None:
+        """Draw a frame now."""
+        if self._compose is None:
+            return
+        self._painting = True
+        self._take_pending()
+        self._painting = False
+        self._cancel_timer()
+        size = self.size
+        if size.columns != self._tail.columns:
+            self._relayout(size.columns)
+        rows = self._tail.rows
+        kept = min(len(rows), MAX_TAIL, max(1, size.lines // 3))
+        below = self._compose(Size(size.columns, max(1, size.lines - kept)), not self._gap)
+        self._write(self._frame_of(rows, below, size))
+
+    def _frame_of(self, rows: list[Row], below: Below, size: Size) -> str:
+        room = size.lines - len(below.rows)
+        finished = self._finished(rows, room)
+        drawn = rows[finished:] if len(rows) - finished <= room else []
+        together = [*rows, *below.rows]
+        if len(rows) <= room and all(row.certain for row in rows[:finished]):
+            cursor = _lower(below.cursor, len(rows))
+            out = self._frame.update(together, cursor, size.columns)
+            if finished:
+                self._frame.release(finished)
+        else:
+            text = text_of(rows[:finished])
+            if finished == len(rows) or not rows[finished].soft:
+                text += "\n" if finished else ""
+            goes_on = text and rows[0].soft and self._frame.height < size.lines
+            anchor = self._anchor if goes_on else ""
+            cursor = _lower(below.cursor, len(drawn))
+            out = self._frame.print_above(text, [*drawn, *below.rows], cursor, size.columns, anchor)
+        self._tail.drop(finished)
+        if finished:
+            self._anchor = _anchor(rows, finished, size.columns)
+        self._settled = False
+        return out
+
+    def _finished(self, rows: list[Row], room: int) -> int:
+        """How many of ``rows`` go to the scrollback with this frame."""
+        complete = len(rows) - (not self._tail.at_line_start)
+        if self._settled or len(rows) > min(MAX_TAIL, room):
+            return max(0, complete)
+        return 0
+
+    def _relayout(self, columns: int) -> None:
+        tail, rows = self._tail, self._tail.rows
+        self._tail = Rows(columns)
+        self._tail.feed(text_of(rows) + ("\n" if rows and tail.at_line_start else ""))
+        self._anchor = ""
+
+    # --- printing --------------------------------------------------------------------------
+
+    def _print(self, text: str) -> None:
+        if self._compose is None:
+            super()._print(text)
+            return
+        if not text:
+            return
+        self._note(text)
+        self._tail.feed(text)
+        if self._text is None:
+            self._settled = True
+        if not self._painting:
+            self.request()
+
+    def end_text(self) -> None:
+        """The answer so far is complete: all of it is finished."""
+        shown = self._text is not None
+        super().end_text()
+        if shown and self._compose is not None:
+            self._settled = True
+            self.request()
+
+    def cursor_was_moved(self) -> None:
+        """Something else wrote while there was no region."""
+        if self._compose is None:
+            super().cursor_was_moved()
+
+
+def _lower(cursor: Place, rows: int) -> Place:
+    return Place(cursor.row + rows, cursor.column)
+
+
+def _anchor(rows: list[Row], finished: int, columns: int) -> str:
+    """The last character printed, when the next row goes on with its line."""
+    last = rows[finished - 1]
+    if finished == len(rows) or not rows[finished].soft:
+        return ""
+    return last_character(last)[0] if last.certain and last.width == columns else ""

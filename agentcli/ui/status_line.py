@@ -1,0 +1,86 @@
+"""The line at the bottom of the chat: model, mode, context, cost, session (UI-6).
+
+Law: one row, whatever the width: what matters least is left out first; unknown is not nought.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentcli.domain.messages import Usage
+from agentcli.ui import wording
+from agentcli.ui.rows import Row, fit_row
+from agentcli.ui.sanitize import clean_line
+from agentcli.ui.theme import DIM, WARNING, Theme
+from agentcli.ui.width import columns_of, fit
+
+TITLE_COLUMNS = 30
+_FULL = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What the line tells. ``context_used`` is in tokens, ``None`` while nothing is known."""
+
+    model: str = ""
+    mode: str = ""
+    context_used: int | None = None
+    context_size: int = 0
+    cost_usd: float | None = 0.0
+    turns: int = 0
+    title: str = ""
+    waiting: int = 0
+    background: int = 0
+    hint: str = ""
+
+
+def context_of(usage: Usage) -> int | None:
+    """The tokens that a request and its reply took of the window."""
+    parts = (
+        usage.input_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        usage.output_tokens,
+    )
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None
+
+
+def status_row(status: Status, columns: int, theme: Theme) -> Row:
+    """The line, at most ``columns`` wide."""
+    parts = _parts(status)
+    dot = f" {theme.symbols.dot} "
+    while len(parts) > 1 and columns_of(dot.join(text for _, text in parts)) > columns - 1:
+        parts.remove(min(parts))
+    text = fit(dot.join(text for _, text in parts), max(1, columns - 1), theme.symbols.more)
+    style = WARNING if _is_full(status) else DIM
+    return fit_row(theme.paint(text, style), columns, theme.symbols.more)
+
+
+def _parts(status: Status) -> list[tuple[int, str]]:
+    """(how much it matters, text), in the order in which they are shown."""
+    title = clean_line(status.title)
+    found = [
+        (9, status.hint),
+        (8, clean_line(status.model)),
+        (7, f"{status.mode} mode" if status.mode != "default" else status.mode),
+        (6, _context(status)),
+        (5, wording.cost(status.cost_usd) if status.turns else ""),
+        (4, f"{status.background} in the background" if status.background else ""),
+        (3, fit(title, TITLE_COLUMNS)),
+        (2, "? for keys"),
+    ]
+    return [(rank, text) for rank, text in found if text]
+
+
+def _context(status: Status) -> str:
+    used, size = status.context_used, status.context_size
+    if used is None or size <= 0:
+        return ""
+    percent = min(999, round(100 * used / size))
+    return f"{percent}% of {wording.count(size)} context"
+
+
+def _is_full(status: Status) -> bool:
+    used, size = status.context_used, status.context_size
+    return used is not None and size > 0 and used >= _FULL * size
