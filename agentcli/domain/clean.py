@@ -21,7 +21,7 @@ _BAD_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _NAME_LENGTH = 64
 _CUT_NOTE = 100
 _UNUSUAL = re.compile(
-    r"[\x01-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufdd0-\ufdef\ufeff"
+    r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufdd0-\ufdef\ufeff"
     r"\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]|<\|[^|<>\n]{1,40}\|>"
 )
 

@@ -19,7 +19,6 @@ from agentcli.domain.clean import cut_text, digest, plain_text
 from agentcli.domain.errors import ProviderError
 from agentcli.domain.messages import (
     AssistantMessage,
-    AssistantPart,
     ImagePart,
     Message,
     TextPart,
@@ -203,6 +202,7 @@ def _counted(blocks: Sequence[Block]) -> str:
 
 # --- what is sent instead ------------------------------------------------------------------
 
+_MAX_STUBS = 3
 _WHY = "the model's provider refused it"
 
 
@@ -218,23 +218,28 @@ class _Substitute:
         return _flat(changed) if self.is_flat and changed is not None else changed
 
     def _changed(self, message: Message) -> Message | None:
-        hows = [self.blocks.get(key_of(part)) for part in message.parts]
-        if not any(hows):
+        if not any(key_of(part) in self.blocks for part in message.parts):
             return message
         # what is left of a reply's reasoning would be refused as changed (HIS-4)
-        drop_all = any(
-            how and isinstance(part, ThinkingPart)
-            for how, part in zip(hows, message.parts, strict=True)
+        is_sealed = not any(
+            isinstance(part, ThinkingPart) and key_of(part) in self.blocks for part in message.parts
         )
-        parts: list[AssistantPart | ImagePart] = []
-        for how, part in zip(hows, message.parts, strict=True):
-            if isinstance(part, ThinkingPart):
-                if not drop_all:
-                    parts.append(part)
-            else:
-                parts.append(part if how is None else _stub(part, how))
+        parts = [
+            part if isinstance(part, ThinkingPart) else self._instead_of(part)
+            for part in message.parts
+            if is_sealed or not isinstance(part, ThinkingPart)
+        ]
         changed: Any = tuple(parts)
         return replace(message, parts=changed) if parts else None
+
+    def _instead_of(self, part: TextPart | ImagePart | ToolCall) -> TextPart | ImagePart | ToolCall:
+        """The stub of a part; where even that was refused, the stub of the stub."""
+        for _ in range(_MAX_STUBS):
+            how = self.blocks.get(key_of(part))
+            if how is None:
+                break
+            part = _stub(part, how)
+        return part
 
 
 def _stub(part: TextPart | ImagePart | ToolCall, how: str) -> TextPart | ToolCall:

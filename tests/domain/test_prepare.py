@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.domain.clean import MAX_DEPTH, MAX_TEXT_BYTES, clean_id, cut_text, plain_text
+from agentcli.domain.clean import MAX_TEXT_BYTES, clean_id
 from agentcli.domain.errors import HistoryViolation
 from agentcli.domain.messages import (
     AssistantMessage,
@@ -189,3 +189,263 @@ def test_arguments_are_mended_down_to_the_last_key() -> None:
 def test_the_check_refuses_what_a_provider_would_refuse(messages: list[Message]) -> None:
     with pytest.raises(HistoryViolation):
         check_request(messages)
+
+
+# --- images ----------------------------------------------------------------------------------
+
+
+SEES = ModelInfo("anthropic", "opus", 200_000)
+BLIND = ModelInfo("openai", "o3-mini", 200_000, supports_images=False)
+SOUND = ImagePart("image/png", PNG)
+WIDE = ImagePart("image/png", png(3_000, 2))
+
+
+def results(*parts: TextPart | ImagePart, number: int = 0) -> list[Message]:
+    return [
+        AssistantMessage((ToolCall(f"c{number}", "look", {}),), *HOME),
+        ToolResult(f"c{number}", "look", parts),
+    ]
+
+
+@pytest.mark.spec("HIS-8")
+def test_a_model_without_sight_is_told_type_and_size_of_each_image() -> None:
+    messages = [UserMessage((TextPart("see"), SOUND)), *results(WIDE)]
+    prepared = Preparer().prepare(messages, BLIND)
+    assert f"image/png, 2x2 px, {len(PNG)} bytes" in prepared[0].text
+    assert "3,000x2 px" in prepared[2].text
+    assert not any(isinstance(part, ImagePart) for m in prepared for part in m.parts)
+    assert Preparer().prepare(messages[:1], SEES)[0] == messages[0]
+
+
+@pytest.mark.spec("HIS-8")
+def test_what_a_decoder_should_see_is_asked_for_once_and_what_it_made_is_sent_from_then_on() -> (
+    None
+):
+    preparer = Preparer()
+    messages = [UserMessage((TextPart("see"), WIDE)), *results(WIDE)]
+    before = preparer.prepare(messages, SEES)
+    assert "longer than 2,000 px" in before[0].text
+    assert preparer.wanted == [WIDE]
+    preparer.mend({WIDE: SOUND})
+    assert not preparer.wanted
+    after = preparer.prepare([*messages, user_text("more")], SEES)
+    assert after[0].parts[1] == after[2].parts[0] == SOUND
+    assert not preparer.wanted
+    assert messages[0].parts[1] is WIDE
+
+
+@pytest.mark.spec("HIS-8")
+def test_what_cannot_be_mended_stays_a_text_and_is_not_asked_for_again() -> None:
+    preparer = Preparer()
+    messages = [UserMessage((WIDE,))]
+    preparer.prepare(messages, SEES)
+    preparer.mend({WIDE: None})
+    assert "left out" in preparer.prepare(messages, SEES)[0].text
+    assert not preparer.wanted
+
+
+@pytest.mark.spec("HIS-8")
+def test_too_many_images_lose_the_oldest_and_the_beginning_stays_the_same_for_many_steps() -> None:
+    images = [ImagePart("image/png", png(2 + number, 1)) for number in range(260)]
+    changes, last = 0, ()
+    for count in range(1, 261):
+        messages: list[Message] = [user_text("look")]
+        for number, image in enumerate(images[:count]):
+            messages += results(image, number=number)
+        prepared = prepare(messages, *HOME)
+        sent = [part for m in prepared for part in m.parts if isinstance(part, ImagePart)]
+        assert min(count, 50) <= len(sent) <= 100
+        assert sent == images[:count][-len(sent) :]
+        changes += prepared[: len(last)] != last
+        last = prepared
+    assert changes <= 260 // 50
+
+
+@pytest.mark.spec("HIS-8")
+def test_a_prompt_of_150_images_keeps_its_newest() -> None:
+    images = tuple(ImagePart("image/png", png(2 + number, 1)) for number in range(150))
+    (prepared,) = prepare([UserMessage(images)], *HOME)
+    sent = [part for part in prepared.parts if isinstance(part, ImagePart)]
+    assert 50 <= len(sent) <= 100
+    assert tuple(sent) == images[-len(sent) :]
+    assert len(prepared.parts) == 150
+
+
+@pytest.mark.spec("HIS-8")
+def test_the_bytes_of_all_images_together_are_bounded() -> None:
+    heavy = png(1_000, 3_000, noise=True)[:-12]
+    messages: list[Message] = [user_text("look")]
+    for number in range(8):
+        chunk = b"\0\0\0\x01teXt" + bytes([number])
+        from zlib import crc32
+
+        data = heavy + chunk + crc32(chunk[4:]).to_bytes(4) + png()[-12:]
+        messages += results(ImagePart("image/png", data), number=number)
+    preparer = Preparer()
+    preparer.prepare(messages, SEES)
+    preparer.mend({image: image for image in preparer.wanted})
+    prepared = preparer.prepare(messages, SEES)
+    sent = [len(part.data) for m in prepared for part in m.parts if isinstance(part, ImagePart)]
+    assert sent
+    assert sum(sent) * 4 / 3 <= 12_000_000
+
+
+# --- size ------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("HIS-8")
+def test_a_result_of_six_megabytes_leaves_most_of_the_window_free_and_says_what_is_cut() -> None:
+    text = "head\n" + "x" * 6_000_000 + "\ntail"
+    messages = [user_text("go"), *results(TextPart(text), TextPart("short"))]
+    for model in (
+        SEES,
+        replace(SEES, context_tokens=1_000_000),
+        replace(SEES, context_tokens=8_000),
+    ):
+        result = Preparer().prepare(messages, model)[2]
+        assert len(result.text) <= max(model.context_tokens, 30_000)
+        assert result.text.startswith("head")
+        assert "tail\nshort" in result.text
+        assert "characters are left out here" in result.text
+    assert messages[2].text.startswith(text)
+
+
+@pytest.mark.spec("HIS-8")
+def test_long_text_of_a_person_and_of_a_model_is_bounded_too() -> None:
+    messages = [user_text("x" * 3_000_000), AssistantMessage((TextPart("y" * 3_000_000),), *HOME)]
+    prepared = prepare(messages, *HOME)
+    assert all(len(message.text) <= MAX_TEXT_BYTES for message in prepared)
+    assert Preparer().prepare([user_text("x" * 300_000)], SEES)[0].text == "x" * 300_000
+
+
+@pytest.mark.spec("HIS-8")
+def test_a_session_full_of_huge_results_stays_below_what_a_request_may_hold() -> None:
+    messages: list[Message] = [user_text("go")]
+    for number in range(60):
+        messages += results(TextPart(f"{number} " + "x" * 400_000), number=number)
+    prepared = prepare(messages, *HOME)
+    check_request(prepared)
+    assert sum(len(message.text) for message in prepared) < 7_000_000
+    assert prepared[-1].text == messages[-1].text
+    assert "left out" in prepared[2].text
+
+
+@pytest.mark.spec("HIS-1", "HIS-8")
+@pytest.mark.parametrize("count", [128, 129, 3_000])
+def test_thousands_of_parallel_calls_come_in_groups_that_every_provider_takes(count: int) -> None:
+    calls = tuple(ToolCall(f"c{number}", "look", {}) for number in range(count))
+    answers = [ToolResult(call.id, "look", (TextPart(call.id),)) for call in calls]
+    asked = AssistantMessage((TextPart("All."), *calls), *HOME)
+    messages = [user_text("go"), asked, *answers, user_text("more")]
+    prepared = prepare(messages, *HOME)
+    check_request(prepared)
+    groups = [len(m.tool_calls) for m in prepared if isinstance(m, AssistantMessage)]
+    assert sum(groups) == count
+    assert max(groups) <= 128
+    assert calls_of(prepared) == list(calls)
+    assert [m for m in prepared if isinstance(m, ToolResult)] == answers
+    assert prepare(prepared, *HOME) == prepared
+
+
+@pytest.mark.spec("HIS-4")
+def test_calls_that_came_with_sealed_thinking_stay_together() -> None:
+    calls = tuple(ToolCall(f"c{number}", "look", {}) for number in range(200))
+    asked = AssistantMessage((ThinkingPart("hm", "sealed"), *calls), *HOME)
+    answers = [ToolResult(call.id, "look", (TextPart("x"),)) for call in calls]
+    prepared = prepare([user_text("go"), asked, *answers], *HOME)
+    assert prepared[1] == asked
+    assert len(prepare([user_text("go"), asked, *answers], "openai", "x")[1].parts) == 128
+
+
+# --- names, ids, order -----------------------------------------------------------------------
+
+
+@pytest.mark.spec("HIS-1")
+def test_an_odd_id_is_the_same_for_the_call_and_its_result() -> None:
+    odd = "functions.bash:0|" + "x" * 80
+    messages = [
+        user_text("x"),
+        AssistantMessage((ToolCall(odd, "look", {}),), *HOME),
+        ToolResult(odd, "look", (TextPart("r"),)),
+    ]
+    _, asked, answered = prepare(messages, *HOME)
+    assert isinstance(asked, AssistantMessage)
+    assert isinstance(answered, ToolResult)
+    assert asked.tool_calls[0].id == answered.call_id == clean_id(odd)
+
+
+@pytest.mark.spec("HIS-2", "HIS-3")
+def test_an_empty_message_of_a_person_keeps_its_place_between_two_replies() -> None:
+    reply = AssistantMessage((ThinkingPart("hm", "sealed"), TextPart("yes")), *HOME)
+    prepared = prepare([user_text("a"), reply, user_text(" "), reply, user_text("b")], *HOME)
+    assert [type(message) for message in prepared] == [
+        UserMessage, AssistantMessage, UserMessage, AssistantMessage, UserMessage,
+    ]  # fmt: skip
+    assert prepared[2].text == "(empty message)"
+
+
+@pytest.mark.spec("HIS-3")
+def test_a_history_whose_beginning_is_gone_still_begins_with_the_user() -> None:
+    prepared = prepare([AssistantMessage((TextPart("a"),), *HOME), user_text("b")], *HOME)
+    assert isinstance(prepared[0], UserMessage)
+    assert len(prepared) == 3
+
+
+def test_a_summary_stays_one() -> None:
+    summary = UserMessage((TextPart("so far \0"),), is_summary=True)
+    assert prepare([summary], *HOME)[0] == UserMessage(
+        (TextPart("so far \ufffd"),), is_summary=True
+    )
+
+
+# --- remembered ------------------------------------------------------------------------------
+
+
+class Counted(Preparer):
+    """Counts the messages that it really prepares."""
+
+    count = 0
+
+    def _one(self, source: Message, model: ModelInfo) -> Any:
+        type(self).count += 1
+        return super()._one(source, model)
+
+
+def test_a_message_of_a_long_history_is_prepared_once_and_stays_the_same_object() -> None:
+    Counted.count = 0
+    preparer = Counted()
+    messages: list[Message] = [user_text("go")]
+    for number in range(5_000):
+        messages += results(TextPart("x"), number=number)
+    first = preparer.prepare(messages, SEES)
+    assert Counted.count == len(messages)
+    messages += [user_text("more")]
+    second = preparer.prepare(messages, SEES)
+    assert Counted.count == len(messages)
+    assert all(one is other for one, other in zip(first, second[:-1], strict=True))
+    preparer.prepare(messages[-3:], SEES)
+    assert len(preparer._known) == 3
+    preparer.prepare(messages, BLIND)
+    assert preparer.prepare(messages, SEES) == second
+
+
+@pytest.mark.spec("HIS-4", "HIS-8")
+@settings(max_examples=60)
+@given(balanced(), st.lists(makers, min_size=1, max_size=4), st.data())
+def test_remembering_changes_nothing(
+    messages: list[Message], targets: list[tuple[str, str]], data: st.DataObject
+) -> None:
+    preparer = Preparer()
+    for target in targets:
+        part: Sequence[Message] = messages[data.draw(st.integers(0, len(messages) - 1)) :]
+        model = ModelInfo(*target, context_tokens=MAX_TEXT_BYTES)
+        assert preparer.prepare(part, model) == prepare(part, *target)
+
+
+def test_what_is_quarantined_is_asked_of_prepared_messages() -> None:
+    def replaced(message: Message) -> Message | None:
+        return user_text("instead") if isinstance(message, UserMessage) else None
+
+    messages = [user_text("a\0"), AssistantMessage((TextPart("x"),), *HOME), user_text("b")]
+    prepared = Preparer().prepare(messages, SEES, replaced)
+    assert prepared == (user_text("instead"), user_text("instead"))
