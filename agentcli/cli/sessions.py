@@ -143,7 +143,7 @@ def show(options: ShowOptions) -> int:
 
     export_format = "json" if options.as_json else "md"
     files = _files()
-    loaded = read_session(files.path_of(_wait(files.resolve(options.id))))
+    loaded = read_session(files.path_of(_wait(files.resolve(options.id))), hidden=True)
     _print_exported(_exported(loaded, export_format), export_format)
     return 0
 

@@ -14,9 +14,10 @@ from agentcli.domain.messages import (
     ThinkingPart,
     ToolCall,
     ToolResult,
+    UserMessage,
 )
 from agentcli.domain.ports import ToolRun
-from agentcli.domain.session import LoadedSession, Note
+from agentcli.domain.session import LoadedSession, Note, StoredMessage
 from agentcli.ui.sanitize import clean
 
 SUMMARY_LENGTH = 100
@@ -73,11 +74,21 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One speaker's part of the transcript."""
+    """One speaker's part of the transcript.
+
+    ``remark`` says that it is no longer sent to the model, for a summary that it was taken back;
+    empty otherwise (CMP-3).
+    """
 
     speaker: str
     time: str
     items: tuple[TextPart | ThinkingPart | ImagePart | Exchange | Note, ...]
+    remark: str = ""
+
+    @property
+    def heading(self) -> str:
+        """Who and when: ``You · 2026-01-31 12:00 UTC · folded into a summary``."""
+        return " · ".join(filter(None, (self.speaker, self.time, self.remark)))
 
 
 def entries(session: LoadedSession) -> Iterator[Entry]:
@@ -92,15 +103,26 @@ def entries(session: LoadedSession) -> Iterator[Entry]:
     for index, stored in enumerate(session.messages):
         message = stored.message
         if not isinstance(message, ToolResult):
-            is_assistant = isinstance(message, AssistantMessage)
             items = tuple(
                 _exchange(part, results, session.runs) if isinstance(part, ToolCall) else part
                 for part in message.parts
             )
-            yield Entry("Agent" if is_assistant else "You", moment(stored.created_at), items)
+            yield Entry(_speaker(message), moment(stored.created_at), items, _remark(stored))
         is_last = index + 1 == len(session.messages)
         following = None if is_last else session.messages[index + 1].seq
         yield from _notes_before(notes, following)
+
+
+def _speaker(message: UserMessage | AssistantMessage) -> str:
+    if isinstance(message, AssistantMessage):
+        return "Agent"
+    return "Summary" if message.is_summary else "You"
+
+
+def _remark(stored: StoredMessage) -> str:
+    if stored.hidden_by is None:
+        return ""
+    return "taken back" if stored.hidden_by == stored.seq else "folded into a summary"
 
 
 def _exchange(

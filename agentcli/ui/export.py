@@ -20,9 +20,10 @@ from agentcli.domain.messages import (
     ThinkingPart,
     ToolCall,
     ToolResult,
+    UserMessage,
 )
 from agentcli.domain.ports import ToolRun
-from agentcli.domain.session import LoadedSession, SessionInfo
+from agentcli.domain.session import LoadedSession, SessionInfo, StoredMessage
 from agentcli.ui.export_html import export_html
 from agentcli.ui.export_markdown import export_markdown
 from agentcli.ui.sanitize import safe_json
@@ -47,14 +48,7 @@ def export_json(session: LoadedSession) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "session": session_object(session.info),
-        "messages": [
-            {
-                "seq": stored.seq,
-                "role": _role(stored.message),
-                "content": _content(stored.message),
-            }
-            for stored in session.messages
-        ],
+        "messages": [_message_object(stored) for stored in session.messages],
         "tool_runs": [_run_object(run) for run in session.runs.values()],
         "usage": _usage_object(session.info),
     }
@@ -86,6 +80,17 @@ def iso_time(seconds: float) -> str:
     except (ValueError, OverflowError, OSError):
         moment = datetime.fromtimestamp(0, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _message_object(stored: StoredMessage) -> dict[str, Any]:
+    """A message; ``is_summary`` and ``hidden_by`` only where a compaction is told of (CMP-3)."""
+    message = stored.message
+    value = {"seq": stored.seq, "role": _role(message), "content": _content(message)}
+    if isinstance(message, UserMessage) and message.is_summary:
+        value["is_summary"] = True
+    if stored.hidden_by is not None:
+        value["hidden_by"] = stored.hidden_by
+    return value
 
 
 def _role(message: Message) -> str:

@@ -43,6 +43,8 @@ pre code { padding: 0; }
 details { border: 1px solid var(--line); border-radius: 6px; margin: .5rem 0; padding: 0 .8rem; }
 summary { cursor: pointer; padding: .35rem 0; font-size: .9rem; }
 .failed > summary { border-left: 4px solid currentColor; padding-left: .5rem; }
+.summary { border: 1px solid var(--line); border-radius: 8px; padding: .2rem .9rem; }
+.folded { border-left: 4px dotted var(--line); padding-left: .8rem; }
 .note { border-left: 4px solid var(--line); padding-left: .8rem; color: var(--dim); }
 .add { background: var(--add); } .cut { background: var(--cut); }
 img { max-width: 100%; }
@@ -65,7 +67,8 @@ def export_html(session: LoadedSession) -> str:
     ]
     for entry in entries(session):
         speaker = entry.speaker.lower()
-        lines.append(f'<section class="{speaker}"><h2>{entry.speaker} · {entry.time}</h2>')
+        kind = f"{speaker} folded" if entry.remark else speaker
+        lines.append(f'<section class="{kind}"><h2>{entry.heading}</h2>')
         for item in entry.items:
             lines += _item(item)
         lines.append("</section>")

@@ -19,7 +19,7 @@ def export_markdown(session: LoadedSession) -> str:
     title = " ".join(clean(session.info.title).split()) or "Session"
     blocks = [f"# {title}", "\n".join(f"- {name}: {value}" for name, value in facts(session))]
     for entry in entries(session):
-        blocks.append(f"## {entry.speaker} · {entry.time}")
+        blocks.append(f"## {entry.heading}")
         for item in entry.items:
             blocks += _item(item)
     return "\n\n".join(block for block in blocks if block) + "\n"

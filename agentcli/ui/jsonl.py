@@ -19,6 +19,8 @@ from agentcli.domain.events import (
     AssistantRecorded,
     CallForming,
     Cancelled,
+    Compacted,
+    CompactionTrigger,
     Done,
     Failed,
     Outcome,
@@ -98,7 +100,7 @@ class JsonlWriter:
             }
         )
 
-    def on_event(self, event: AgentEvent) -> None:
+    def on_event(self, event: AgentEvent) -> None:  # noqa: C901 - one arm per event
         """Write what ``event`` amounts to; most events amount to nothing."""
         match event:
             case TextChunk():
@@ -134,6 +136,8 @@ class JsonlWriter:
                 self._retry(event)
             case OutputCapRaised():
                 self._cap_raised(event)
+            case Compacted():
+                self._compacted(event)
             case _:
                 pass
 
@@ -168,6 +172,25 @@ class JsonlWriter:
                 "subtype": "output_cap_raised",
                 "old_tokens": event.old_tokens,
                 "new_tokens": event.new_tokens,
+                "session_id": self._session_id,
+            }
+        )
+
+    def _compacted(self, event: Compacted) -> None:
+        """In the shape of Claude Code, with what it does not tell beside it (CMP-2)."""
+        is_manual = event.trigger is CompactionTrigger.MANUAL
+        self._emit(
+            {
+                "type": "system",
+                "subtype": "compact_boundary",
+                "compact_metadata": {
+                    "trigger": "manual" if is_manual else "auto",
+                    "pre_tokens": event.tokens_before,
+                    "post_tokens": event.tokens_after,
+                    "pre_messages": event.messages_before,
+                    "post_messages": event.messages_after,
+                    "usage": usage_object(event.usage),
+                },
                 "session_id": self._session_id,
             }
         )
@@ -290,6 +313,8 @@ def build_result(end: TerminalEvent | None, facts: RunFacts) -> dict[str, Any]:
         "errors": errors if is_error else [],
         "uuid": new_uuid(),
     }
+    if summary.compaction.is_known:
+        result["compaction_usage"] = usage_object(summary.compaction)
     if facts.retry_after_s is not None:
         result["retry_after_s"] = round(facts.retry_after_s, 3)
     return result

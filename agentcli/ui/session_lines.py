@@ -63,6 +63,8 @@ def _last_exchange(loaded: LoadedSession, theme: Theme) -> list[str]:
     for stored in loaded.messages:
         message = stored.message
         if isinstance(message, UserMessage):
+            if message.is_summary:
+                continue
             user, answer = message.text, ""
         elif isinstance(message, AssistantMessage) and message.text.strip():
             answer = message.text

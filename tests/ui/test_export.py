@@ -366,3 +366,47 @@ def test_a_diff_that_the_model_saw_too_is_shown_once(write: Callable[[LoadedSess
     )
     assert text.count("-old") == 1
     assert "at line 1" in text
+
+
+COMPACTED = LoadedSession(
+    WHOLE.info,
+    (
+        StoredMessage(1, AT, UserMessage((TextPart("first question"),)), hidden_by=4),
+        StoredMessage(2, AT, AssistantMessage((TextPart("first answer"),)), hidden_by=4),
+        StoredMessage(3, AT, UserMessage((TextPart("second question"),))),
+        StoredMessage(4, AT, UserMessage((TextPart("what came before"),), is_summary=True)),
+        StoredMessage(
+            5, AT, UserMessage((TextPart("an older one"),), is_summary=True), hidden_by=5
+        ),
+    ),
+)
+
+
+@pytest.mark.spec("CMP-3")
+def test_the_whole_conversation_is_exported_and_what_was_folded_is_marked() -> None:
+    page, text = export_html(COMPACTED), export_markdown(COMPACTED)
+    for written in (page, text):
+        for words in ("first question", "first answer", "second question", "what came before"):
+            assert words in written
+        assert written.count("· folded into a summary") == 2
+        assert written.count("· taken back") == 1
+    headings = [line for line in text.splitlines() if line.startswith("## ")]
+    assert [line.split(" · ")[0] for line in headings] == [
+        "## You", "## Agent", "## You", "## Summary", "## Summary",
+    ]  # fmt: skip
+    assert page.count('class="you folded"') == 1
+
+
+@pytest.mark.spec("CMP-3", "CLI-8")
+def test_the_json_form_tells_of_a_compaction_beside_the_documented_keys() -> None:
+    messages = export_json(COMPACTED)["messages"]
+    assert [message.get("hidden_by") for message in messages] == [4, 4, None, None, 5]
+    assert [message.get("is_summary", False) for message in messages] == [False] * 3 + [True] * 2
+    assert [message["role"] for message in messages] == [
+        "user",
+        "assistant",
+        "user",
+        "user",
+        "user",
+    ]
+    assert all({"hidden_by", "is_summary"}.isdisjoint(m) for m in export_json(WHOLE)["messages"])

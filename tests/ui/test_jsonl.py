@@ -18,6 +18,8 @@ from agentcli.domain.events import (
     AssistantRecorded,
     CallForming,
     Cancelled,
+    Compacted,
+    CompactionTrigger,
     Done,
     Failed,
     Notice,
@@ -262,3 +264,37 @@ def test_writing_needs_no_heavy_package() -> None:
         "sys.exit(len(heavy))"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=20)
+
+
+@pytest.mark.spec("CMP-2", "CLI-5")
+@pytest.mark.parametrize(
+    ("trigger", "shown"),
+    [
+        (CompactionTrigger.WINDOW, "auto"),
+        (CompactionTrigger.OVERFLOW, "auto"),
+        (CompactionTrigger.MANUAL, "manual"),
+    ],
+)
+def test_a_compaction_is_a_line_with_tokens_and_messages_before_and_after(
+    trigger: CompactionTrigger, shown: str
+) -> None:
+    event = Compacted(trigger, 40, 6, 90_000, 9_000, "kept", "folded", Usage(100, 50))
+    line = play([TurnStart(1), StepStart(1), event, Done(SUMMARY)])[1]
+    assert (line["type"], line["subtype"]) == ("system", "compact_boundary")
+    metadata = line["compact_metadata"]
+    assert (metadata["trigger"], metadata["pre_tokens"], metadata["post_tokens"]) == (
+        shown,
+        90_000,
+        9_000,
+    )
+    assert (metadata["pre_messages"], metadata["post_messages"]) == (40, 6)
+    assert metadata["usage"]["input_tokens"] == 100
+
+
+@pytest.mark.spec("LOOP-6")
+def test_the_result_tells_what_summaries_cost_and_only_where_there_were_some() -> None:
+    spent = TurnSummary(Outcome.DONE, 2, Usage(110, 55), compaction=Usage(100, 50))
+    result = play([TurnStart(1), Done(spent)])[-1]
+    assert result["usage"]["input_tokens"] == 110
+    assert result["compaction_usage"]["input_tokens"] == 100
+    assert "compaction_usage" not in play(RUN)[-1]

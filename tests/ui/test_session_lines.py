@@ -13,6 +13,7 @@ from agentcli.domain.messages import (
     ToolCall,
     ToolResult,
     Usage,
+    UserMessage,
     user_text,
 )
 from agentcli.domain.session import (
@@ -108,3 +109,13 @@ def test_the_farewell_names_the_command_and_the_figures() -> None:
         "Resume with: agent resume 0190-id",
     ]
     assert farewell_lines(Farewell("x", 0, Usage(), 0.0, 1), PLAIN) == []
+
+
+@pytest.mark.spec("UI-8", "CMP-3")
+def test_a_summary_is_not_shown_as_something_that_was_said() -> None:
+    whole = loaded()
+    summary = UserMessage((TextPart("what came before"),), is_summary=True)
+    tail = (StoredMessage(6, 0, summary), *whole.messages[3:])
+    text = "\n".join(resume_lines(replace(whole, messages=tail), 8300, PLAIN))
+    assert "what came before" not in text
+    assert "I will run it" in text and "half a rep" in text and "bash make test" in text

@@ -1,0 +1,82 @@
+"""The context of a session as painted lines: a bar for each part, and what weighs most (CMP-5)."""
+
+from __future__ import annotations
+
+from agentcli.domain.context import ContextReport, HeavyResult
+from agentcli.domain.events import Compacted
+from agentcli.ui import wording
+from agentcli.ui.sanitize import clean_line
+from agentcli.ui.theme import ACCENT, BOLD, DIM, WARNING, Theme
+from agentcli.ui.width import fit
+
+BAR_CELLS = 24
+_FULL_PERCENT = 80
+_NAME_COLUMNS = 21
+_ABOUT_COLUMNS = 44
+
+
+def context_lines(report: ContextReport, theme: Theme) -> list[str]:
+    """``/context``: how full the window is, where the tokens go, what to do about it."""
+    model = theme.paint(clean_line(report.model), BOLD)
+    how = "measured" if report.is_measured else "estimated"
+    used = (
+        f"{wording.count(report.used)} of {wording.count(report.window)} tokens"
+        f" ({report.percent:.0f} %, {how})"
+    )
+    is_full = report.percent >= _FULL_PERCENT
+    lines = [
+        f"{model}  {theme.paint(used, WARNING) if is_full else used}",
+        "",
+        *(
+            _row(part.name, part.tokens, report, theme, part.count)
+            for part in report.parts
+            if part.tokens
+        ),
+        _row("free", report.free, report, theme),
+        "",
+    ]
+    left = report.compacts_at - report.used
+    if left > 0:
+        lines.append(f"Old messages are summarised in {wording.count(left)} tokens; /compact: now.")
+    else:
+        lines.append("Old messages are summarised with the next step; /compact: now.")
+    if report.left_out:
+        what = wording.plural(report.left_out, "old tool result")
+        lines.append(theme.paint(f"{what} left out of requests; the session keeps them.", DIM))
+    if report.heaviest:
+        lines += ["", theme.paint("Largest tool results, sent again with every request:", BOLD)]
+        lines += [_heavy(result, theme) for result in report.heaviest]
+    return lines
+
+
+def _row(
+    name: str, tokens: int, report: ContextReport, theme: Theme, count: int | None = None
+) -> str:
+    share = tokens / report.window if report.window else 0.0
+    filled = min(BAR_CELLS, round(share * BAR_CELLS)) or int(tokens > 0)
+    symbols = theme.symbols
+    bar = theme.paint(symbols.call * filled, ACCENT) + theme.paint(
+        symbols.dot * (BAR_CELLS - filled), DIM
+    )
+    of_them = f"  ({count})" if count is not None and count > 1 else ""
+    return f"{name:<{_NAME_COLUMNS}}{bar} {wording.count(tokens):>7} {share:>6.1%}{of_them}"
+
+
+def _heavy(result: HeavyResult, theme: Theme) -> str:
+    what = fit(f"{clean_line(result.name)} {clean_line(result.about)}".strip(), _ABOUT_COLUMNS)
+    cost = "" if result.again_usd is None else f"  {wording.cost(result.again_usd)} each time"
+    note = "  (left out)" if result.left_out else ""
+    line = f"  {what:<{_ABOUT_COLUMNS}} {wording.count(result.tokens):>7}{cost}{note}"
+    return theme.paint(line, DIM)
+
+
+def compacted_lines(event: Compacted, theme: Theme) -> list[str]:
+    """What a compaction kept and folded, and the way back (CMP-2, CMP-3)."""
+    lines = [
+        f"Kept:   {clean_line(event.kept)}",
+        f"Folded: {clean_line(event.folded)}",
+    ]
+    if event.usage.is_known:
+        lines.append(f"The summary took {wording.tokens(event.usage)}.")
+    lines.append("Nothing is lost: /compact undo brings it back, /export shows all of it.")
+    return [theme.paint(line, DIM) for line in lines]
