@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -10,10 +11,20 @@ from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.context import ContextReport
 from agentcli.domain.events import AgentEvent, Compacted, Continue, Prompt, TurnSummary
 from agentcli.domain.messages import Usage
-from agentcli.domain.ports import Approver, ModelInfo
+from agentcli.domain.ports import Approver, ModelInfo, QueuedInput, QueueKind
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import Asker
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """How a person likes the chat: values of the settings of the same names."""
+
+    theme: str = "auto"
+    notifications: str = "bell"
+    editing_mode: str = "emacs"
+    screen_reader: bool = False
 
 
 class ChatSession(Protocol):
@@ -67,6 +78,24 @@ class ChatSession(Protocol):
     async def switch_model(self, name: str, /) -> ModelInfo:
         """Let another model answer; raises ``ConfigError``."""
 
+    def set_mode(self, mode: PermissionMode, /) -> None:
+        """What runs without asking from now on."""
+
+    def queued(self) -> Sequence[QueuedInput]:
+        """What was typed and is not delivered yet, oldest first."""
+
+    async def enqueue(self, text: str, kind: QueueKind = ..., /) -> QueuedInput:
+        """Let ``text`` wait, durably."""
+
+    async def edit_queued(self, row_id: int, text: str, /) -> bool:
+        """Change what waits; false when it waits no longer."""
+
+    async def drop_queued(self, row_id: int, /) -> bool:
+        """Take back what waits; false when it waits no longer."""
+
+    async def run_queued(self) -> TurnSummary | None:
+        """Run a turn with what waits; ``None`` when nothing does."""
+
     async def compact(
         self, focus: str = ..., token: CancelToken | None = ..., /
     ) -> Compacted | None:
@@ -97,6 +126,10 @@ class ChatHost(Protocol):
     @property
     def cwd(self) -> Path:
         """The directory the chat works in."""
+
+    @property
+    def preferences(self) -> Preferences:
+        """How the person likes the chat."""
 
     @property
     def history_file(self) -> Path | None:

@@ -12,4 +12,4 @@ async def _run(chat: Chat, arguments: str) -> None:
     chat.show(context_lines(chat.session.context_report(), chat.theme))
 
 
-COMMAND = SlashCommand("context", "where the tokens go", _run)
+COMMAND = SlashCommand("context", "where the tokens go", _run, while_working=True)
