@@ -20,7 +20,7 @@ from agentcli.ui.screen import FLUSHES_PER_S, Screen, Size
 from agentcli.ui.theme import Theme
 
 MAX_TAIL = 6
-CLEAR = "\x1b[H\x1b[2J"
+HOME = "\x1b[H"
 
 
 class Below(NamedTuple):
@@ -81,9 +81,11 @@ class LiveScreen(Screen):
         self._write(out)
 
     def clear(self) -> None:
-        """Clear the screen and draw the region anew at its top."""
-        self._frame.forget()
-        self._write(CLEAR)
+        """Scroll the screen away, into the scrollback, and draw the region anew at its top."""
+        if self._compose is None:
+            return
+        self._write(self._frame.erase(self.columns) + "\n" * self.size.lines + HOME)
+        self._anchor = ""
         self.paint()
 
     # --- frames ----------------------------------------------------------------------------

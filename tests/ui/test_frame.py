@@ -171,8 +171,9 @@ def test_whatever_happens_the_screen_shows_what_was_printed_and_the_region(
             emulator.feed(frame.erase(columns))
             region = []
         elif kind == "resize" and region:
-            columns = 13 if columns == 12 else 12
+            columns += 1  # the emulator cuts lines that are wider than the window
             emulator.screen.resize(height, columns)
+            region = [Row("> ", 2)]
             emulator.feed(frame.update(region, Place(len(region) - 1, 0), columns))
         else:
             emulator.feed(frame.update(new, cursor, columns))
