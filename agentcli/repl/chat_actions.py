@@ -25,6 +25,7 @@ from agentcli.repl.outside import page_text
 from agentcli.repl.session_facts import SessionFacts
 from agentcli.repl.slash.todos import todo_lines
 from agentcli.repl.turn_view import TurnView
+from agentcli.repl.typed_command import parse_command
 from agentcli.ui.sanitize import clean
 
 HINT = "To leave, press Ctrl-C again or Ctrl-D."
@@ -113,6 +114,10 @@ class ChatActions:
     def typed_while_working(self, text: str) -> None:
         """Queue it, or run a command that is safe now."""
         parsed = registry.parse(text)
+        if parse_command(text) is not None:
+            self._chat.front.send(text)
+            self._chat.show(["The command waits until the agent is done."])
+            return
         if parsed is None:
             self._chat.jobs.add(lambda: self._enqueue(text))
             return

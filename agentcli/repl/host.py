@@ -14,7 +14,7 @@ from agentcli.domain.messages import Usage
 from agentcli.domain.ports import Approver, ModelInfo, QueuedInput, QueueKind
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.settings import PermissionMode
-from agentcli.domain.tools import Asker
+from agentcli.domain.tools import Asker, ToolOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,17 @@ class ChatSession(Protocol):
 
     def context_report(self) -> ContextReport:
         """Where the tokens of the next request go."""
+
+    async def run_command(
+        self,
+        command: str,
+        token: CancelToken,
+        on_output: Callable[[str], None],
+        /,
+        *,
+        tell: bool = ...,
+    ) -> ToolOutput:
+        """Run what the person typed, in the session's shell, without asking (UI-4)."""
 
     async def rename(self, title: str, /) -> None:
         """Name the session."""

@@ -31,6 +31,7 @@ from agentcli.repl.session_facts import SessionFacts
 from agentcli.repl.signals import EXIT_CODES, chat_signals
 from agentcli.repl.terminal import Terminal
 from agentcli.repl.turn_view import TurnView
+from agentcli.repl.typed_command import parse_command, run_typed
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.session_lines import Farewell, farewell_lines, resume_lines
 from agentcli.ui.theme import BOLD, DIM, ERROR, Theme
@@ -227,6 +228,9 @@ class _Chat:
     async def _handle(self, text: str) -> None:
         """Do what was typed; what could not be used comes back to be edited."""
         self._actions.forget_hint()
+        if typed := parse_command(text):
+            await self._run_typed(text, *typed)
+            return
         command = registry.parse(text)
         if command is None:
             await self._say(text)
@@ -243,6 +247,13 @@ class _Chat:
             await found.run(self, arguments)
         except (AgentError, OSError) as error:
             self._error(str(error))
+
+    async def _run_typed(self, text: str, command: str, tell: bool) -> None:  # noqa: FBT001 - what was parsed
+        self._view.echo(text)
+        try:
+            await run_typed(self, self._view, command, tell=tell)
+        except AgentError as error:
+            self._error(error.message, error.advice)
 
     async def _say(self, text: str) -> None:
         """Run a turn with what was typed, after what waits; an empty text sends what waits."""

@@ -33,7 +33,7 @@ from agentcli.domain.events import (
     TurnStart,
     TurnSummary,
 )
-from agentcli.domain.messages import ResultStatus
+from agentcli.domain.messages import ResultStatus, TextPart
 from agentcli.repl.calls_view import CallsView
 from agentcli.ui import render, wording
 from agentcli.ui.sanitize import clean_line
@@ -129,6 +129,11 @@ class TurnView:
             self._asking = ""
             self._changed()
 
+    def forget_calls(self) -> None:
+        """What ran was shown in another way."""
+        self._calls.clear()
+        self._summaries.clear()
+
     def cancelling(self) -> None:
         """The person asked to stop."""
         if self._doing:
@@ -156,9 +161,10 @@ class TurnView:
 
     def _recorded(self, event: PromptRecorded) -> None:
         echoed, self._echoed = self._echoed, None
-        if echoed is None or echoed.strip() != event.message.text.strip():
-            lines = render.prompt_lines(event.message.text, self._theme)
-            self._screen.print_block(lines)
+        first = event.message.parts[0] if event.message.parts else None
+        typed = first.text.strip() if isinstance(first, TextPart) else event.message.typed
+        if echoed is None or echoed.strip() != typed:
+            self._screen.print_block(render.prompt_lines(typed, self._theme))
 
     def _announced(self, event: ToolAnnounced) -> None:
         self._summaries[event.call.id] = event.summary

@@ -55,7 +55,7 @@ from agentcli.domain.ports import (
 )
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus, StoredMessage
 from agentcli.domain.settings import PermissionMode
-from agentcli.domain.tools import Asker
+from agentcli.domain.tools import Asker, ToolOutput
 from agentcli.repl.host import Preferences
 from agentcli.repl.loop import run_chat
 
@@ -126,6 +126,22 @@ class PlaySession:
         item = self._queue.pop(0)
         return await self.run(Prompt(user_text(item.text)))
 
+    async def run_command(
+        self,
+        command: str,
+        token: CancelToken,
+        on_output: Callable[[str], None],
+        /,
+        *,
+        tell: bool = True,
+    ) -> ToolOutput:
+        on_output("live line\n")
+        if command == "wait":
+            await token.wait()
+            return ToolOutput.cancelled("live line")
+        told = "told" if tell else "untold"
+        return ToolOutput.text(f"out of {command}, {told}\n" + "line\n" * 150, summary="exit 0")
+
     def add_listener(self, listener: Callable[[AgentEvent], None], /) -> Callable[[], None]:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
@@ -195,6 +211,18 @@ class PlaySession:
             self._say(f"word{number} ")
             if number % 100 == 0:
                 await asyncio.sleep(0)
+
+    async def do_flood(self, rest: str, token: CancelToken) -> None:
+        """That many chunks, a thousand a second, in paragraphs."""
+        loop = asyncio.get_running_loop()
+        begun, sent, wanted = loop.time(), 0, int(rest)
+        while sent < wanted:
+            due = min(wanted, int((loop.time() - begun) * 1000) + 1)
+            for number in range(sent, due):
+                self._say("\n\n" if number % 90 == 89 else f"word{number % 7} ")
+            sent = due
+            await asyncio.sleep(0.001)
+        self._say("\n\nThe end.\n")
 
     async def do_hang(self, rest: str, token: CancelToken) -> None:
         self._say("thinking about it")
