@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import field
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from agentcli.domain.errors import AgentError
 from agentcli.domain.messages import AssistantMessage, ToolCall, ToolResult, Usage, UserMessage
@@ -69,10 +69,14 @@ class ThinkingChunk:
 
 @frozen
 class CallForming:
-    """The model has begun to write a tool call; nothing runs yet."""
+    """The model has begun to write a tool call; nothing runs yet.
+
+    ``id`` is the provider's, maybe empty; the recorded call may get another one.
+    """
 
     type: ClassVar[str] = "call_forming"
     name: str
+    id: str = ""
 
 
 @frozen
@@ -264,7 +268,8 @@ class TurnSummary:
 
     ``limit`` is ``steps``, ``budget`` or ``time`` when the outcome is ``MAX_STEPS``. ``cost_usd``
     is ``None`` where a price or a count is unknown. ``compaction`` is the part of ``usage`` that
-    was spent on summaries (LOOP-6).
+    was spent on summaries (LOOP-6). ``structured`` is the result in the shape that was asked for,
+    any JSON value; ``text`` is then the same as JSON text (CTRL-5).
     """
 
     outcome: Outcome
@@ -276,6 +281,7 @@ class TurnSummary:
     cost_usd: float | None = None
     limit: str = ""
     compaction: Usage = field(default_factory=Usage)
+    structured: Any = None
 
 
 @frozen

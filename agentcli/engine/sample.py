@@ -277,7 +277,7 @@ class Sampler:
         elif isinstance(event, ToolCallStart) and (
             self._replay is None or self._replay.is_new_call(event.name)
         ):
-            self._emit(CallForming(event.name))
+            self._emit(CallForming(event.name, event.id))
 
     def _new_part(self, replayed: Replay, text: str) -> str:
         piece: Piece = replayed.text(text)

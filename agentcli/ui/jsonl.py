@@ -20,6 +20,7 @@ from agentcli.domain.events import (
     CallForming,
     Cancelled,
     Compacted,
+    CompactionStarted,
     CompactionTrigger,
     Done,
     Failed,
@@ -34,16 +35,16 @@ from agentcli.domain.events import (
     ToolRefused,
     TurnSummary,
 )
-from agentcli.domain.messages import AssistantMessage, Usage
+from agentcli.domain.messages import AssistantMessage, UserMessage
+from agentcli.ui.partial_messages import PartialMessages
 from agentcli.ui.stream_objects import (
     assistant_message,
     denial,
     dumps,
-    message_object,
     new_uuid,
-    stop_reason,
     tool_result,
     usage_object,
+    user_blocks,
 )
 
 __all__ = ["InitInfo", "JsonlWriter", "RunFacts", "build_result", "denial", "dumps"]
@@ -73,19 +74,18 @@ class JsonlWriter:
 
     def __init__(self, write: Callable[[str], None], include_partial: bool = False) -> None:  # noqa: FBT001, FBT002 - a setting
         self._write = write
-        self._partial = include_partial
+        self._partial = PartialMessages(self._stream_event) if include_partial else None
         self._session_id = ""
-        self._model = ""
-        self._block = ""
-        self._index = -1
-        self._message_open = False
+        self._is_compacting = False
         self._ended = False
+        self.ends_with_result = False
         self.denials: list[dict[str, Any]] = []
 
     def init(self, info: InitInfo) -> None:
         """The first line."""
         self._session_id = info.session_id
-        self._model = info.model
+        if self._partial is not None:
+            self._partial.model = info.model
         self._emit(
             {
                 "type": "system",
@@ -100,23 +100,20 @@ class JsonlWriter:
             }
         )
 
-    def on_event(self, event: AgentEvent) -> None:  # noqa: C901 - one arm per event
+    def on_event(self, event: AgentEvent) -> None:
         """Write what ``event`` amounts to; most events amount to nothing."""
         match event:
-            case TextChunk():
-                self._delta("text", "text_delta", "text", event.text)
-            case ThinkingChunk():
-                self._delta("thinking", "thinking_delta", "thinking", event.text)
-            case CallForming():
-                self._call_forming(event)
+            case TextChunk() | ThinkingChunk() | CallForming():
+                self._piece(event)
             case StepStart() | Done() | Cancelled() | Failed():
-                self._close_message(None)
+                self._set_compacting(to=False)
+                self._end_partial(None)
             case AssistantRecorded():
-                self._close_message(event.message)
+                message_id = self._end_partial(event.message) or f"msg_{event.seq}"
                 self._emit(
                     {
                         "type": "assistant",
-                        "message": assistant_message(event.message, f"msg_{event.seq}"),
+                        "message": assistant_message(event.message, message_id),
                         "parent_tool_use_id": None,
                         "session_id": self._session_id,
                     }
@@ -136,17 +133,58 @@ class JsonlWriter:
                 self._retry(event)
             case OutputCapRaised():
                 self._cap_raised(event)
+            case CompactionStarted():
+                self._set_compacting(to=True)
             case Compacted():
+                self._set_compacting(to=False)
                 self._compacted(event)
             case _:
                 pass
 
-    def result(self, result: Mapping[str, Any]) -> None:
-        """The last line; a second one is not written."""
+    def result(self, result: Mapping[str, Any], *, more: bool = False) -> None:
+        """The last line of the run, or of a turn when there may be ``more``; nothing follows."""
         if not self._ended:
-            self._close_message(None)
+            self._end_partial(None)
             self._write(dumps(result) + "\n")
-            self._ended = True
+            self._ended = not more
+            self.ends_with_result = True
+
+    def replay(self, message: UserMessage, uuid: str) -> None:
+        """What was said on stdin, now that it is recorded; ``uuid`` as its sender named it."""
+        value = {
+            "type": "user",
+            "message": {"role": "user", "content": user_blocks(message)},
+            "parent_tool_use_id": None,
+            "session_id": self._session_id,
+            "isReplay": True,
+        }
+        self._emit(value | {"uuid": uuid} if uuid else value)
+
+    def input_error(self, line: int, reason: str) -> None:
+        """A line of stdin was skipped."""
+        self._emit(
+            {
+                "type": "system",
+                "subtype": "input_error",
+                "line": line,
+                "error": reason,
+                "session_id": self._session_id,
+            }
+        )
+
+    def control(self, value: Mapping[str, Any]) -> None:
+        """A message of the control channel, as it is."""
+        if not self._ended:
+            self._write(dumps(value) + "\n")
+            self.ends_with_result = False
+
+    def _set_compacting(self, *, to: bool) -> None:
+        if to == self._is_compacting:
+            return
+        self._is_compacting = to
+        status = "compacting" if to else None
+        value = {"type": "system", "subtype": "status", "status": status}
+        self._emit({**value, "session_id": self._session_id})
 
     def _retry(self, event: RetryWait) -> None:
         error = event.error
@@ -197,62 +235,27 @@ class JsonlWriter:
 
     def _emit(self, value: dict[str, Any]) -> None:
         if not self._ended:
-            value["uuid"] = new_uuid()
+            value.setdefault("uuid", new_uuid())
             self._write(dumps(value) + "\n")
+            self.ends_with_result = False
 
     # --- partial messages ------------------------------------------------------------------
 
-    def _delta(self, block: str, delta: str, key: str, text: str) -> None:
-        if not self._partial or not text:
+    def _piece(self, event: TextChunk | ThinkingChunk | CallForming) -> None:
+        if self._partial is None:
             return
-        if self._block != block:
-            self._open_block(block, {"type": block, key: ""})
-        self._event(
-            {
-                "type": "content_block_delta",
-                "index": self._index,
-                "delta": {"type": delta, key: text},
-            }
-        )
+        match event:
+            case TextChunk(text=text):
+                self._partial.piece("text", text)
+            case ThinkingChunk(text=text):
+                self._partial.piece("thinking", text)
+            case CallForming():
+                self._partial.call(event.id, event.name)
 
-    def _call_forming(self, event: CallForming) -> None:
-        if self._partial:
-            start = {"type": "tool_use", "id": "", "name": event.name, "input": {}}
-            self._open_block("tool_use", start)
+    def _end_partial(self, message: AssistantMessage | None) -> str:
+        return self._partial.end(message) if self._partial is not None else ""
 
-    def _open_block(self, block: str, start: dict[str, Any]) -> None:
-        if not self._message_open:
-            self._message_open = True
-            message = message_object(f"msg_{new_uuid()}", self._model, [], None, Usage())
-            self._event({"type": "message_start", "message": message})
-        self._close_block()
-        self._block = block
-        self._index += 1
-        self._event({"type": "content_block_start", "index": self._index, "content_block": start})
-
-    def _close_block(self) -> None:
-        if self._block:
-            self._event({"type": "content_block_stop", "index": self._index})
-            self._block = ""
-
-    def _close_message(self, message: AssistantMessage | None) -> None:
-        """End the partial message; without ``message`` it was cut off."""
-        if self._message_open:
-            self._close_block()
-            if message is not None:
-                reason = stop_reason(message)
-                self._event(
-                    {
-                        "type": "message_delta",
-                        "delta": {"stop_reason": reason, "stop_sequence": None},
-                        "usage": usage_object(message.usage),
-                    }
-                )
-            self._event({"type": "message_stop"})
-        self._message_open = False
-        self._index = -1
-
-    def _event(self, event: dict[str, Any]) -> None:
+    def _stream_event(self, event: dict[str, Any]) -> None:
         self._emit(
             {
                 "type": "stream_event",

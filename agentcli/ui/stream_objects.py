@@ -22,6 +22,7 @@ from agentcli.domain.messages import (
     ToolCall,
     ToolResult,
     Usage,
+    UserMessage,
 )
 
 _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -91,23 +92,27 @@ def message_object(
 
 def tool_result(result: ToolResult) -> dict[str, Any]:
     """A tool's result as a content block; ``content`` is always a list of blocks."""
-    content: list[dict[str, Any]] = []
-    for part in result.parts:
-        match part:
-            case TextPart():
-                content.append({"type": "text", "text": part.text})
-            case ImagePart():
-                import base64
-
-                data = base64.b64encode(part.data).decode("ascii")
-                source = {"type": "base64", "media_type": part.media_type, "data": data}
-                content.append({"type": "image", "source": source})
     return {
         "type": "tool_result",
         "tool_use_id": result.call_id,
-        "content": content,
+        "content": [_block(part) for part in result.parts],
         "is_error": result.is_error,
     }
+
+
+def user_blocks(message: UserMessage) -> list[dict[str, Any]]:
+    """The parts of a user message as content blocks."""
+    return [_block(part) for part in message.parts]
+
+
+def _block(part: TextPart | ImagePart) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    import base64
+
+    data = base64.b64encode(part.data).decode("ascii")
+    source = {"type": "base64", "media_type": part.media_type, "data": data}
+    return {"type": "image", "source": source}
 
 
 def usage_object(usage: Usage) -> dict[str, int | None]:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentcli.cli.ending import Subtype
 from agentcli.domain.errors import AgentError, ErrorKind, ProviderError
 from agentcli.domain.events import (
     AgentEvent,
@@ -19,6 +20,7 @@ from agentcli.domain.events import (
     CallForming,
     Cancelled,
     Compacted,
+    CompactionStarted,
     CompactionTrigger,
     Done,
     Failed,
@@ -45,8 +47,10 @@ from agentcli.domain.messages import (
     ToolCall,
     ToolResult,
     Usage,
+    UserMessage,
 )
 from agentcli.ui.jsonl import InitInfo, JsonlWriter, RunFacts, build_result, dumps
+from agentcli.ui.stream_schema import SCHEMA_FILE, SUBTYPES, schema_text
 from tests.ui.schema_check import problems
 
 SCHEMA = json.loads(
@@ -118,7 +122,7 @@ RUN: list[AgentEvent] = [
     ThinkingChunk("m"),
     TextChunk("te"),
     TextChunk("xt"),
-    CallForming("bash"),
+    CallForming("bash", "c1"),
     AssistantRecorded(MESSAGE, 2),
     ToolRefused(CALL, "not allowed", unattended=True),
     ToolFinished(CALL, RESULT, "failed", 0.1),
@@ -166,6 +170,7 @@ def test_partial_messages_come_only_on_request_and_form_whole_blocks() -> None:
         *["content_block_start", "content_block_delta", "content_block_delta", "content_block_stop"]
         * 2,
         "content_block_start",
+        "content_block_delta",
         "content_block_stop",
         "message_delta",
         "message_stop",
@@ -178,6 +183,128 @@ def test_partial_messages_come_only_on_request_and_form_whole_blocks() -> None:
     deltas = [event["delta"] for event in events if event["type"] == "content_block_delta"]
     assert "".join(delta.get("text", "") for delta in deltas) == "textcut"
     assert [e["index"] for e in events if e["type"] == "content_block_start"] == [0, 1, 2, 0]
+
+
+def folded(events: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Content and last state of one message, as a client of the Messages API would fold them."""
+    assert events[0]["type"] == "message_start" and events[-1]["type"] == "message_stop"
+    message = events[0]["message"]
+    content: list[dict[str, Any]] = message["content"]
+    open_blocks: dict[int, str] = {}
+    for event in events[1:-1]:
+        match event["type"]:
+            case "content_block_start":
+                assert event["index"] == len(content)
+                content.append(event["content_block"])
+                open_blocks[event["index"]] = ""
+            case "content_block_delta":
+                block, delta = content[event["index"]], event["delta"]
+                assert event["index"] in open_blocks
+                if delta["type"] == "input_json_delta":
+                    open_blocks[event["index"]] += delta["partial_json"]
+                else:
+                    block[block["type"]] += delta[block["type"]]
+            case "content_block_stop":
+                if json_text := open_blocks.pop(event["index"]):
+                    content[event["index"]]["input"] = json.loads(json_text)
+            case "message_delta":
+                message |= {**event["delta"], "usage": event["usage"]}
+    assert not open_blocks
+    return content, message
+
+
+OTHER = ToolCall("c2", "read_file", {"path": "b"})
+
+
+@pytest.mark.spec("CLI-5")
+@pytest.mark.parametrize(
+    "forming",
+    [
+        [CallForming("bash", "c1"), CallForming("read_file", "c2")],
+        [CallForming("bash"), CallForming("read_file")],
+        [CallForming("bash", "c1"), CallForming("read_file", "gone"), TextChunk("more")],
+        [],
+    ],
+    ids=["ids", "no-ids", "another-id", "untold"],
+)
+def test_partial_messages_fold_to_the_message_that_is_recorded(forming: list[AgentEvent]) -> None:
+    text = "text" + "".join(event.text for event in forming if isinstance(event, TextChunk))
+    message = AssistantMessage(
+        (TextPart(text), CALL, OTHER), "anthropic", "m", StopReason.TOOL_USE, Usage(10, 5)
+    )
+    values = play(
+        [StepStart(1), TextChunk("te"), TextChunk("xt"), *forming, AssistantRecorded(message, 2)],
+        partial=True,
+    )
+    content, last = folded([v["event"] for v in values if v["type"] == "stream_event"])
+    (told,) = [v["message"] for v in values if v["type"] == "assistant"]
+    assert "".join(block["text"] for block in content if block["type"] == "text") == text
+    found = [block for block in content if block["type"] == "tool_use" and block["id"] != "gone"]
+    assert found == [block for block in told["content"] if block["type"] == "tool_use"]
+    assert (last["id"], last["stop_reason"], last["usage"]) == (
+        told["id"],
+        told["stop_reason"],
+        told["usage"],
+    )
+
+
+@pytest.mark.spec("CLI-5", "LOOP-9")
+def test_a_partial_call_that_is_no_object_comes_as_the_model_wrote_it() -> None:
+    broken = ToolCall("c1", "bash", {}, malformed='{"command": "ech')
+    events = [
+        v["event"]
+        for v in play([AssistantRecorded(AssistantMessage((broken,)), 2)], partial=True)
+        if v["type"] == "stream_event"
+    ]
+    deltas = [event["delta"] for event in events if event["type"] == "content_block_delta"]
+    assert deltas == [{"type": "input_json_delta", "partial_json": '{"command": "ech'}]
+
+
+@pytest.mark.spec("CLI-5", "CMP-2")
+def test_a_compaction_shows_as_a_status_until_it_is_over() -> None:
+    started = CompactionStarted(CompactionTrigger.WINDOW)
+    told = [
+        v["status"] for v in play([started, StepStart(1), started, Done(SUMMARY)]) if "status" in v
+    ]
+    assert told == ["compacting", None, "compacting", None]
+
+
+@pytest.mark.spec("CLI-4", "CLI-5")
+def test_one_writer_tells_several_turns_and_what_is_said_between_them() -> None:
+    lines: list[str] = []
+    writer = JsonlWriter(lines.append)
+    writer.init(INIT)
+    writer.replay(UserMessage((TextPart("hi"), ImagePart("image/png", b"x"))), "from-the-client")
+    writer.result(build_result(Done(SUMMARY), RunFacts("s1")), more=True)
+    assert writer.ends_with_result
+    writer.control(
+        {
+            "type": "control_response",
+            "response": {"subtype": "error", "request_id": "1", "error": "no"},
+        }
+    )
+    assert not writer.ends_with_result
+    writer.input_error(3, "it is not JSON")
+    writer.result(build_result(Done(SUMMARY), RunFacts("s1")))
+    writer.control({"type": "control_response"})
+    values = [json.loads(line) for line in lines]
+    assert [value["type"] for value in values] == [
+        "system", "user", "result", "control_response", "system", "result",
+    ]  # fmt: skip
+    assert values[1]["uuid"] == "from-the-client"
+    for value in values:
+        assert problems(value, SCHEMA, SCHEMA) == []
+
+
+@pytest.mark.spec("CLI-5")
+def test_the_schema_file_is_what_the_code_says_and_is_in_the_package() -> None:
+    packaged = importlib.resources.files("agentcli.ui").joinpath(SCHEMA_FILE.name).read_text()
+    assert packaged == schema_text(), "run .ci/generate_schema.py"
+
+
+@pytest.mark.spec("CLI-5")
+def test_the_schema_knows_every_way_a_run_may_end() -> None:
+    assert set(SUBTYPES) >= {str(subtype) for subtype in Subtype}
 
 
 @pytest.mark.spec("CLI-5")
