@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -63,6 +63,7 @@ class SessionOptions:
     fork: bool = False
     new: bool = False
     interactive: bool = False
+    one_turn_each: bool = False
 
 
 async def open_session(
@@ -230,7 +231,7 @@ async def _assemble(
         choose=models.choose,
         after_turn=_catalogue_update(files, store, options),
         on_close=_closers(store, options, loaded.info.id),
-        queue=await DurableQueue.load(store),
+        queue=await DurableQueue.load(store, turns_of_their_own=options.one_turn_each),
         resumed=loaded if resumed else None,
         notices=(
             *notices,
@@ -255,6 +256,13 @@ def session_files(settings: Settings) -> SessionFiles:
 async def list_sessions(settings: Settings) -> Sequence[SessionInfo]:
     """All sessions, the most recently used first."""
     return await session_files(settings).list()
+
+
+def project_files(root: Path, stopped: Callable[[], bool]) -> Iterator[str]:
+    """What is below a directory without git, for completing names; see ``walk_project``."""
+    from agentcli.tools._project_files import walk_project
+
+    return walk_project(str(root), stopped)
 
 
 def _system_prompt(settings: Settings, options: SessionOptions, created_at: float) -> str:

@@ -31,19 +31,33 @@ class QueueFile(Protocol):
 
 
 class DurableQueue:
-    """The queue of one session; satisfies ``domain.ports.InputQueue``."""
+    """The queue of one session; satisfies ``domain.ports.InputQueue``.
 
-    def __init__(self, file: QueueFile, waiting: Sequence[QueuedInput] = ()) -> None:
+    With ``turns_of_their_own`` nothing is delivered within a turn: each text waits for whoever
+    begins a turn with it (CLI-4, stream-json input: one result for each message).
+    """
+
+    def __init__(
+        self,
+        file: QueueFile,
+        waiting: Sequence[QueuedInput] = (),
+        *,
+        turns_of_their_own: bool = False,
+    ) -> None:
         self._file = file
         self._items = list(waiting)
+        self._turns_of_their_own = turns_of_their_own
 
     @classmethod
-    async def load(cls, file: QueueFile) -> DurableQueue:
+    async def load(cls, file: QueueFile, *, turns_of_their_own: bool = False) -> DurableQueue:
         """The queue as an earlier process has left it."""
-        return cls(file, await file.queue_waiting())
+        waiting = await file.queue_waiting()
+        return cls(file, waiting, turns_of_their_own=turns_of_their_own)
 
     def waiting(self, kind: QueueKind | None = None) -> Sequence[QueuedInput]:
-        """What waits, oldest first; of one kind or all."""
+        """What waits, oldest first; all, or what a turn may take up of one kind."""
+        if kind is not None and self._turns_of_their_own:
+            return ()
         return tuple(item for item in self._items if kind is None or item.kind is kind)
 
     def delivered(self, ids: Sequence[int]) -> None:

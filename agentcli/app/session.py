@@ -211,14 +211,16 @@ class Session:
         token: CancelToken | None = None,
         *,
         deadline: float | None = None,
+        queued: Sequence[int] = (),
     ) -> TurnSummary:
         """Run one turn to its end. Raises ``UsageError`` while another one is running.
 
         ``deadline`` is a time of ``time.monotonic``: near it the agent is told to finish, after
-        it no request is begun; what runs is not cut (CTRL-7).
+        it no request is begun; what runs is not cut (CTRL-7). ``queued`` are rows of the queue
+        that the message was made of.
         """
         message = op.message if isinstance(op, Prompt) else None
-        return await self._turn(message, (), token, deadline)
+        return await self._turn(message, queued, token, deadline)
 
     async def run_queued(self, token: CancelToken | None = None) -> TurnSummary | None:
         """Run a turn with what waits in the queue; ``None`` when nothing does."""
