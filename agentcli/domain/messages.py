@@ -118,6 +118,10 @@ AssistantPart = TextPart | ThinkingPart | ToolCall
 ResultPart = TextPart | ImagePart
 
 
+ATTACHED = "<attached "
+"""How a text part begins that holds an attached file, not words of the user (UI-4)."""
+
+
 @frozen
 class UserMessage:
     """What the user (or a program in the user's place) said.
@@ -132,6 +136,12 @@ class UserMessage:
     def text(self) -> str:
         """The text parts, one after another on lines of their own."""
         return "\n".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+    @property
+    def typed(self) -> str:
+        """The text without what is attached to it, for showing."""
+        first, *others = [part.text for part in self.parts if isinstance(part, TextPart)] or [""]
+        return "\n".join([first, *(text for text in others if not text.startswith(ATTACHED))])
 
 
 @frozen

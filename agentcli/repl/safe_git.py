@@ -1,0 +1,123 @@
+"""Asking git about a directory without running any of the repository's code (SEC-2).
+
+Law: git is a program outside the workspace; no file-system monitor, hook, pager, external diff,
+text conversion, content filter or transport of the repository runs, and nothing is written to it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentcli.domain.tools import real_path
+
+TIMEOUT_S = 10.0
+_OPTIONS = (
+    *("--no-optional-locks", "--no-pager"),
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "core.hooksPath=/dev/null"),
+    *("-c", "core.untrackedCache=false"),
+    *("-c", "core.quotePath=false"),
+    *("-c", "protocol.allow=never"),
+)
+_KEPT = ("HOME", "XDG_CONFIG_HOME", "TMPDIR")
+_FILTERS = ("clean", "smudge", "process")
+
+
+@dataclass(frozen=True, slots=True)
+class SafeGit:
+    """Git for one directory."""
+
+    program: str
+    cwd: Path
+    env: dict[str, str]
+    options: tuple[str, ...] = _OPTIONS
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start it with its output in a pipe. Raises ``OSError``."""
+        return subprocess.Popen(  # noqa: S603 - a program outside the workspace
+            [self.program, *self.options, *arguments],
+            cwd=self.cwd,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def output(self, *arguments: str, limit: int, ok: tuple[int, ...] = (0,)) -> bytes | None:
+        """What it prints, at most ``limit`` bytes of it; ``None`` when it fails or takes long."""
+        try:
+            process = self.start(*arguments)
+        except OSError:
+            return None
+        with process:
+            data = read_bounded(process, limit)
+        return data if process.returncode in ok or len(data) == limit else None
+
+    def without_filters(self) -> SafeGit | None:
+        """The same with the repository's content filters off; ``None`` when git fails."""
+        listed = self.output(
+            *("config", "--null", "--name-only", "--get-regexp", r"^filter\."),
+            limit=1_000_000,
+            ok=(0, 1),
+        )
+        if listed is None:
+            return None
+        names = {
+            key.split(".", 1)[1].rpartition(".")[0]
+            for key in os.fsdecode(listed).split("\0")
+            if key.count(".") > 1
+        }
+        if any("=" in name for name in names):  # cannot be named on the command line
+            return None
+        off = [f"filter.{name}.{what}=" for name in sorted(names) for what in _FILTERS]
+        off += [f"filter.{name}.required=false" for name in sorted(names)]
+        more = (word for setting in off for word in ("-c", setting))
+        return SafeGit(self.program, self.cwd, self.env, (*self.options, *more))
+
+
+def read_bounded(
+    process: subprocess.Popen[bytes], limit: int, stop: threading.Event | None = None
+) -> bytes:
+    """What ``process`` prints, at most ``limit`` bytes; it has ended when this returns."""
+    timer = threading.Timer(TIMEOUT_S, process.kill)
+    timer.daemon = True
+    timer.start()
+    data = bytearray()
+    try:
+        while process.stdout is not None and not (stop is not None and stop.is_set()):
+            chunk = os.read(process.stdout.fileno(), 1 << 16)
+            data += chunk
+            if not chunk:
+                break
+            if len(data) >= limit:
+                process.kill()
+                break
+        else:
+            process.kill()
+        return bytes(data[:limit])
+    finally:
+        process.wait()
+        timer.cancel()
+
+
+def find_git(cwd: Path) -> SafeGit | None:
+    """Git on PATH, unless it lies in the workspace ``cwd``."""
+    root = real_path(cwd)
+    places = [
+        place
+        for place in os.environ.get("PATH", os.defpath).split(os.pathsep)
+        if Path(place).is_absolute() and not real_path(Path(place)).is_relative_to(root)
+    ]
+    path = os.pathsep.join(places)
+    program = shutil.which("git", path=path)
+    if program is None or real_path(Path(program)).is_relative_to(root):
+        return None
+    env = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    env |= {"PATH": path, "LC_ALL": "C", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
+    return SafeGit(program, cwd, env)

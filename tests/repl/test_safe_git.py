@@ -1,0 +1,61 @@
+"""Git is asked without running the repository's code, within bounds."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agentcli.repl.safe_git import find_git
+
+
+def git(cwd: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=t", "-c", "user.email=t@t")
+    subprocess.run(["git", *identity, *arguments], cwd=cwd, check=True, capture_output=True)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    root.mkdir()
+    git(root, "init", "-q")
+    (root / "a.txt").write_text("one\n")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "first")
+    (root / "a.txt").write_text("two\n")
+    return root
+
+
+@pytest.mark.spec("SEC-2")
+def test_content_filters_are_off(project: Path) -> None:
+    witness = project.parent / "witness"
+    (project / ".gitattributes").write_text("*.txt filter=evil diff=evil\n")
+    command = f"sh -c 'touch {witness}; cat'"
+    for key in ("filter.evil.clean", "filter.evil.process", "filter.a.b c.clean"):
+        git(project, "config", key, command)
+    git(project, "config", "filter.evil.required", "true")
+    git(project, "config", "diff.evil.textconv", command)
+    git(project, "config", "diff.external", command)
+    witness.unlink(missing_ok=True)
+    found = find_git(project)
+    assert found is not None
+    safe = found.without_filters()
+    assert safe is not None
+    shown = safe.output("diff", "--no-ext-diff", "--no-textconv", limit=10_000)
+    assert shown is not None
+    assert b"-one\n+two" in shown
+    assert not witness.exists()
+    git(project, "config", "filter.x=y.clean", command)
+    assert found.without_filters() is None
+
+
+@pytest.mark.spec("SEC-2", "SEC-13")
+def test_output_is_bounded_and_failure_is_none(project: Path, tmp_path: Path) -> None:
+    found = find_git(project)
+    assert found is not None
+    assert found.output("log", "--format=%s", limit=3) == b"fir"
+    assert found.output("no-such-command", limit=10) is None
+    outside = find_git(tmp_path)
+    assert outside is not None
+    assert outside.output("rev-parse", "HEAD", limit=100) is None
