@@ -16,7 +16,7 @@ STDLIB_ONLY: set[str] = set()
 ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "domain": (set(), STDLIB_ONLY),
     "providers": ({"domain"}, {"httpx"}),
-    "tools": ({"domain"}, {"PIL", "pydantic", "pydantic_core"}),
+    "tools": ({"domain"}, {"PIL", "jsonschema", "pydantic", "pydantic_core", "referencing"}),
     "store": ({"domain"}, {"pydantic", "aiosqlite"}),
     "engine": ({"domain"}, {"json_repair"}),
     "config": ({"domain"}, {"pydantic", "tomlkit"}),
@@ -33,6 +33,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
 EXTRA = {
     "app/compose.py": {"config", "tools", "store"},
     "app/models.py": {"config", "providers"},
+    "app/toolset.py": {"tools"},
 }
 
 

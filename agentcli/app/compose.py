@@ -16,10 +16,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentcli.app.models import SessionModels, fallbacks, model_info
 from agentcli.app.queue import DurableQueue
 from agentcli.app.session import Session, Surroundings
+from agentcli.app.toolset import Wishes, make_toolbox
 from agentcli.config.redaction import Redactor
 from agentcli.config.settings import Settings
 from agentcli.domain.cost import cost_usd
@@ -38,7 +40,9 @@ from agentcli.engine.tool_calls import Toolkit
 from agentcli.store.files import SessionFiles
 from agentcli.store.recovery import recover
 from agentcli.store.sqlite import SqliteStore
-from agentcli.tools._registry import Registry
+
+if TYPE_CHECKING:
+    from agentcli.tools._result_schema import ResultSchema
 
 
 @frozen
@@ -63,6 +67,7 @@ class SessionOptions:
     fork: bool = False
     new: bool = False
     interactive: bool = False
+    result: ResultSchema | None = None
     one_turn_each: bool = False
 
 
@@ -191,9 +196,11 @@ async def _assemble(
     fallback_ids, fallback_notices = fallbacks(settings, model)
     if loaded.info.model != model.id:
         await store.set_model(model.id)
-    toolbox = Registry.builtin(options.tools, settings.tools_off)
+    mode = options.mode or settings.permission_mode
+    wishes = Wishes(mode, options.tools, settings.tools_off, options.interactive, options.result)
+    toolbox, answer_check = make_toolbox(wishes)
     policy = Policy.from_texts(
-        options.mode or settings.permission_mode,
+        mode,
         (*settings.allow, *options.allow),
         (*settings.deny, *options.deny),
         settings.ask,
@@ -219,6 +226,8 @@ async def _assemble(
         kit=kit,
         effort=options.effort or settings.effort,
         max_output_tokens=settings.max_output_tokens,
+        answer_check=answer_check,
+        max_answers_without_tools=settings.max_answers_without_tools,
         max_steps=settings.max_steps if options.max_steps is None else options.max_steps,
         max_budget_usd=options.max_budget_usd,
         turns=loaded.info.turns,

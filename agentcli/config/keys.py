@@ -124,6 +124,9 @@ KEYS: Mapping[str, Key] = {
     ),
     "max_steps": Key(Kind.WHOLE, "Model requests in one turn; 0 means no limit", 200),
     "max_output_tokens": Key(Kind.WHOLE, "Longest reply of the model, in tokens", minimum=1),
+    "max_answers_without_tools": Key(
+        Kind.WHOLE, "Answers in a row without a tool call, in a turn that must use tools", minimum=1
+    ),
     "theme": Key(Kind.TEXT, "Colours", "auto", ("auto", "dark", "light", "high-contrast", "none")),
     "notifications": Key(
         Kind.TEXT, "How a long turn says that it has ended", "bell", ("bell", "desktop", "off")

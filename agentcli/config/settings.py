@@ -43,6 +43,7 @@ class Settings:
     permission_mode: PermissionMode = PermissionMode.DEFAULT
     max_steps: int = 200
     max_output_tokens: int | None = None
+    max_answers_without_tools: int | None = None
     theme: str = "auto"
     notifications: str = "bell"
     editing_mode: str = "emacs"
@@ -215,6 +216,7 @@ def _build(paths: Paths, layers: _Layers, env: Mapping[str, str]) -> Settings:
         permission_mode=PermissionMode(values["permission_mode"]),
         max_steps=values["max_steps"],
         max_output_tokens=values["max_output_tokens"],
+        max_answers_without_tools=values["max_answers_without_tools"],
         theme=values["theme"],
         notifications=values["notifications"],
         editing_mode=values["editing_mode"],

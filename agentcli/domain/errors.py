@@ -13,6 +13,7 @@
     │   ├── SessionDamaged         not a database, truncated, fails its checks
     │   └── SessionTooNew          written by a newer version of this program
     ├── CannotContinue             nothing to continue from (REC-5)
+    ├── NoStructuredOutput         no result in the shape that was asked for (exit 3)
     └── HistoryViolation           our own bug: a history a provider would reject
 
     TurnCancelled                  control flow inside the engine, never seen outside it
@@ -135,6 +136,10 @@ class SessionTooNew(StoreError):
 
 class CannotContinue(AgentError):
     """There is nothing to continue without new input (REC-5)."""
+
+
+class NoStructuredOutput(AgentError):
+    """The model gave no result that fits the schema (CTRL-5)."""
 
 
 class HistoryViolation(AgentError):

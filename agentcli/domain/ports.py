@@ -27,13 +27,18 @@ from agentcli.domain.values import frozen
 
 @frozen
 class ApprovalRequest:
-    """A call that needs a yes. ``session_rule`` is what "for this session" would allow."""
+    """A call that needs a yes. ``session_rule`` is what "for this session" would allow.
+
+    ``is_plan``: ``detail`` is a plan in Markdown; a yes ends plan mode, and one "for this
+    session" lets edits in the workspace run without asking.
+    """
 
     call: ToolCall
     summary: str
     detail: str
     reason: str
     session_rule: str
+    is_plan: bool = False
 
 
 class Verdict(StrEnum):

@@ -68,7 +68,8 @@ class ToolOutput:
 
     ``raw`` is kept in the session, shown on demand and never sent to the model (TOOL-3).
     ``display`` is for the person, for example a unified diff. ``cause`` goes to the log.
-    ``ends_turn``: the model is not asked again in this turn (CTRL-2).
+    ``ends_turn``: the model is not asked again in this turn (CTRL-2); ``answer`` is then what
+    the turn answers with, if it is not what the model has said.
     """
 
     kind: OutputKind
@@ -78,6 +79,7 @@ class ToolOutput:
     summary: str = ""
     cause: BaseException | None = None
     ends_turn: bool = False
+    answer: str = ""
 
     @classmethod
     def text(
@@ -170,6 +172,13 @@ class Asker(Protocol):
         """The person's answer."""
 
 
+class Plans(Protocol):
+    """Puts a plan before the person who may approve it."""
+
+    async def present(self, call_id: str, plan: str, cancel: CancelToken) -> ToolOutput:
+        """The answer, for the model; approval ends plan mode."""
+
+
 @dataclass(slots=True)
 class FileLedger:
     """What each file looked like when this session last read or wrote it (TOOL-8)."""
@@ -193,6 +202,7 @@ class ToolContext:
     outputs: RawOutputs
     ask: Asker | None = None
     session_id: str = ""
+    plans: Plans | None = None
 
 
 class Tool(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from agentcli.domain.events import AgentEvent
 from agentcli.domain.history import History, RepairReason
@@ -21,6 +22,9 @@ from agentcli.engine.context import Context
 from agentcli.engine.sample import RetryPolicy
 from agentcli.engine.tool_calls import Toolkit
 
+if TYPE_CHECKING:
+    from agentcli.domain.finishing import AnswerCheck
+
 Emit = Callable[[AgentEvent], None]
 Choose = Callable[[str], tuple[Provider, ModelInfo]]
 
@@ -33,6 +37,9 @@ class Conversation:
     ``fallbacks`` are models (``provider/model``) that ``choose`` can bring in when the present
     one stays overloaded. ``max_budget_usd`` bounds one turn (COST-2). ``long_wait`` asks a
     person whether to wait for a rate limit beyond the cap; without it such a wait is an error.
+    ``answer_check`` makes the check of one turn's answers (CTRL-5). With
+    ``max_answers_without_tools`` a turn must use tools: so many answers in a row without a call
+    are met with a reminder, one more ends the turn with an error (CTRL-6).
     """
 
     history: History
@@ -53,5 +60,7 @@ class Conversation:
     choose: Choose | None = None
     long_wait: LongWait | None = None
     gates: Sequence[ToolGate] = ()
+    answer_check: Callable[[], AnswerCheck] | None = None
+    max_answers_without_tools: int | None = None
     transforms: Sequence[ContextTransform] = ()
     context: Context = field(default_factory=Context)

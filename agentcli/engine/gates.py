@@ -24,6 +24,20 @@ class Passage:
 
 
 OPEN = Passage()
+_NEW_WORK = frozenset({"task", "spawn_background"})
+
+
+class WrapUpGate:
+    """Near a limit nothing big is begun any more (CTRL-7)."""
+
+    name = "wrap-up"
+    priority = 90
+
+    def allow(self, facts: StepFacts) -> GateAnswer | None:
+        """Everything but what starts new work; ``None`` while no limit is near."""
+        if not facts.wrapping_up or not facts.tools & _NEW_WORK:
+            return None
+        return GateAnswer(facts.tools - _NEW_WORK, required=True)
 
 
 def resolve(gates: Sequence[ToolGate], facts: StepFacts) -> Passage:

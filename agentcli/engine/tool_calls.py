@@ -56,6 +56,7 @@ from agentcli.engine import arguments as wording
 from agentcli.engine.approval import Answer, CallFacts, Policy, decide, effect_of, session_rule
 from agentcli.engine.gates import OPEN
 from agentcli.engine.jobs import Job, Recorder
+from agentcli.engine.plan_mode import PlanTable
 from agentcli.engine.race import Reaper, cancel_future, first_of, race, stop
 
 GRACE_S = 0.15
@@ -92,7 +93,8 @@ class _Shell:
 class ToolCalls:
     """Runs the batches of one turn. ``ended_turn``: a result asked for the turn's end (CTRL-2).
 
-    ``passage`` says which tools the step may call (CTRL-4).
+    ``answer`` is what the turn then answers with, if the result said so. ``passage`` says which
+    tools the step may call (CTRL-4).
     """
 
     def __init__(
@@ -110,6 +112,7 @@ class ToolCalls:
         self._emit = emit
         self.details: dict[str, RunDetail] = {}
         self.ended_turn = False
+        self.answer = ""
         self.passage = OPEN
 
     async def run_batch(self, calls: Sequence[ToolCall], stop_reason: StopReason) -> None:
@@ -127,7 +130,9 @@ class ToolCalls:
             await uninterruptible(
                 self._run_together(batch), lambda: self._token.cancel(CancelReason.OUTER)
             )
-            self.ended_turn |= any(job.output and job.output.ends_turn for job in batch)
+            for output in (job.output for job in batch if job.output and job.output.ends_turn):
+                self.ended_turn = True
+                self.answer = output.answer or self.answer
             if left and not reads:
                 await self._judge_again(left)
         if self._token.cancelled:
@@ -320,6 +325,7 @@ class ToolCalls:
             outputs=kit.outputs,
             ask=kit.ask,
             session_id=kit.session_id,
+            plans=PlanTable(kit.policy, kit.approver, kit.state, kit.reaper),
         )
 
     async def _execute(self, job: Job, tool: Tool, ctx: ToolContext) -> ToolOutput | None:

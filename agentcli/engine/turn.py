@@ -18,10 +18,11 @@ again after the repair.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
 from agentcli.domain.errors import AgentError, TurnCancelled, UsageError
@@ -50,14 +51,18 @@ from agentcli.domain.messages import (
     UserMessage,
     user_text,
 )
-from agentcli.domain.ports import QueuedInput, QueueKind, StepFacts
+from agentcli.domain.ports import QueuedInput, QueueKind, StepFacts, ToolGate
 from agentcli.engine.ask import Requests
 from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.ending import Ending, unwrapped
-from agentcli.engine.gates import resolve
+from agentcli.engine.gates import WrapUpGate, resolve
 from agentcli.engine.limits import Limits, Spending, near, reached, wrap_up_note
+from agentcli.engine.plan_mode import PlanGate, plan_note
 from agentcli.engine.repeats import Repeats
 from agentcli.engine.tool_calls import ToolCalls
+
+if TYPE_CHECKING:
+    from agentcli.engine.finishing import Finishing
 
 
 class Turn:
@@ -88,6 +93,13 @@ class Turn:
         self._answer = ""
         self._wrapping_up = ""
         self._repeats = Repeats()
+        self._finishing = _finishing(conversation)
+        self._gates: tuple[ToolGate, ...] = (
+            PlanGate(conversation.kit.policy, conversation.kit.toolbox),
+            WrapUpGate(),
+            *(self._finishing.gates if self._finishing is not None else ()),
+            *conversation.gates,
+        )
         self._reminder = ""
         self._terminal: TerminalEvent | None = None
         self._cancels_before = 0
@@ -161,6 +173,8 @@ class Turn:
             self._checkpoint()
             await self._deliver(self._waiting(QueueKind.STEERING))
             if limit := reached(self._limits, self._spent, self._it.model):
+                if self._finishing is not None and self._finishing.last_resort():
+                    return await self._protected(self._finish())
                 return await self._protected(self._stop_at_limit(*limit))
             notes = self._notes()
             self._spent.steps += 1
@@ -170,11 +184,13 @@ class Turn:
             await self._protected(self._record(message))
             if message.tool_calls:
                 await self._calls.run_batch(message.tool_calls, message.stop_reason)
-                if self._calls.ended_turn:
+                if self._has_finished(message.tool_calls):
                     return await self._protected(self._finish())
                 self._look_for_repeats(message.tool_calls)
             elif self._terminal is not None:
                 return None
+            elif self._finishing is not None and (text := self._finishing.objection()):
+                await self._protected(self._record_reminder(user_text(text)))
             elif waiting := self._next_input():
                 await self._deliver(waiting)
             else:  # it was taken back at the last moment
@@ -187,7 +203,8 @@ class Turn:
 
     def _notes(self) -> list[str]:
         """What the next request says beside the history."""
-        notes, self._reminder = [self._reminder] if self._reminder else [], ""
+        kit, reminder, self._reminder = self._it.kit, self._reminder, ""
+        notes = [note for note in (plan_note(kit.policy, kit.toolbox), reminder) if note]
         reason = near(self._limits, self._spent, self._it.model)
         if reason is None:
             return notes
@@ -198,30 +215,50 @@ class Turn:
 
     def _look_for_repeats(self, calls: Sequence[ToolCall]) -> None:
         """A model that goes in circles is told so, then stopped (OPS-2)."""
-        results = self._it.history.messages[-len(calls) :]
-        found = self._repeats.observe(calls, [m for m in results if isinstance(m, ToolResult)])
+        found = self._repeats.observe(calls, self._results(calls))
         if found is None:
             return
         if found.stop:
             raise AgentError(found.stop, "say what it should do instead")
         self._reminder = found.reminder
 
+    def _results(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        """The results of the batch that has just run."""
+        newest = self._it.history.messages[-len(calls) :]
+        return [message for message in newest if isinstance(message, ToolResult)]
+
+    def _has_finished(self, calls: Sequence[ToolCall]) -> bool:
+        """Whether the batch that has just run ends the turn (CTRL-2, CTRL-5)."""
+        has_result = self._finishing is not None and self._finishing.called(
+            calls, self._results(calls)
+        )
+        return has_result or self._calls.ended_turn
+
     def _pass_gates(self) -> None:
         """Which tools the coming step may call (CTRL-4)."""
-        it = self._it
-        if not it.gates:
-            return
-        names = frozenset(tool.name for tool in it.kit.toolbox.definitions)
-        facts = StepFacts(self._spent.steps, names, bool(self._wrapping_up))
-        self._calls.passage = resolve(it.gates, facts)
+        facts = StepFacts(self._spent.steps, self._tool_names(), bool(self._wrapping_up))
+        self._calls.passage = resolve(self._gates, facts)
         if self._calls.passage.conflict is not None:
             self._emit(self._calls.passage.conflict)
+
+    def _tool_names(self) -> frozenset[str]:
+        return frozenset(tool.name for tool in self._it.kit.toolbox.definitions)
+
+    def _ends_with(self, text: str) -> bool:
+        """Whether an answer without calls is the end: not when somebody has more to say."""
+        if self._finishing is not None and not self._waiting(QueueKind.STEERING):
+            names = self._tool_names()
+            allowed = self._calls.passage.allowed
+            ends = self._finishing.answered(text, names if allowed is None else names & allowed)
+            if ends is not None:
+                return ends
+        return not self._next_input()
 
     async def _record(self, message: AssistantMessage) -> None:
         """W1; a message without calls is also the turn's end, unless something waits."""
         it = self._it
         calls = message.tool_calls
-        final = None if calls or self._next_input() else self._complete
+        final = self._complete if not calls and self._ends_with(message.text) else None
         wasted = self._requests.sampler.wasted if self._requests.sampler.wasted.is_known else None
         seq = await it.store.record_assistant(message, calls, final=final, wasted=wasted)
         it.history.append(message)
@@ -252,6 +289,10 @@ class Turn:
         for item in waiting:
             if item in self._waiting(item.kind):
                 await self._protected(self._record_input(item))
+
+    async def _record_reminder(self, message: UserMessage) -> None:
+        seq = await self._it.store.record_prompt(message, begins_turn=False)
+        self._recorded(message, seq, ())
 
     async def _record_input(self, item: QueuedInput) -> None:
         message, ids = user_text(item.text), (item.id,)
@@ -305,17 +346,33 @@ class Turn:
         if self._ending.spent.is_known:
             spent = replace(spent)
             spent.add(self._it.model, self._ending.spent)
+        structured, text = None, self._calls.answer or self._answer
+        is_complete = outcome in {Outcome.DONE, Outcome.WRAPPED_UP}
+        if is_complete and self._finishing is not None and self._finishing.has_value:
+            structured = self._finishing.value
+            text = json.dumps(structured, ensure_ascii=False)
         return TurnSummary(
             outcome=outcome,
             steps=spent.steps,
             usage=spent.usage,
             duration_s=time.monotonic() - self._started_at,
             api_duration_s=self._requests.api_s,
-            text=self._answer,
+            text=text,
             cost_usd=spent.cost_usd if spent.usage.is_known else None,
             limit=limit,
             compaction=spent.compaction,
+            structured=structured,
         )
+
+
+def _finishing(conversation: Conversation) -> Finishing | None:
+    """The rules of how the turn has to end; ``None`` when any answer ends it."""
+    check, budget = conversation.answer_check, conversation.max_answers_without_tools
+    if check is None and budget is None:
+        return None
+    from agentcli.engine.finishing import Finishing
+
+    return Finishing(None if check is None else check(), budget)
 
 
 def _cancels() -> int:

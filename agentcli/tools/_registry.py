@@ -36,6 +36,7 @@ _ORDER = (
     "ask_user",
     "report_progress",
     "get_current_time",
+    "present_plan",
 )
 _NEAR = 3
 # what other programs call the same thing

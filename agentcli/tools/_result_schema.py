@@ -1,0 +1,214 @@
+"""The schema of a run's result: checked itself, then the judge of what the model delivers (CTRL-5).
+
+Validation is that of JSON Schema, whole, by the ``jsonschema`` library; the draft is what
+``$schema`` names, else 2020-12 (https://json-schema.org/draft/2020-12). Formats are asserted.
+Law: nothing is ever fetched (a reference that leads outside of the schema is an error at the
+start), and a text about a wrong value never holds that value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]  # its stubs are a package of their own
+from jsonschema.exceptions import SchemaError, best_match  # type: ignore[import-untyped]  # as above
+from jsonschema.validators import validator_for  # type: ignore[import-untyped]  # as above
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from agentcli.domain.errors import ArgumentProblem, UsageError
+
+WRAPPER = "result"
+_MAX_PROBLEMS = 20
+_MAX_SHOWN = 160
+_WHOLE = "(all)"
+_ADVICE = "correct the schema, see https://json-schema.org/learn"
+# providers take an object at the top, and none of these beside it
+_NOT_AT_THE_TOP = frozenset(
+    {"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "enum", "const"}
+)
+_DEFINITIONS = ("$defs", "definitions")
+# what holds schemas by name
+_BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas", *_DEFINITIONS})
+# what holds values, not schemas
+_DATA = frozenset({"enum", "const", "default", "examples"})
+# their messages name fields of the schema or of the value, nothing that a field holds
+_TELLING = frozenset(
+    {"required", "dependentRequired", "additionalProperties", "unevaluatedProperties"}
+)
+
+Json = dict[str, Any]
+Schema = Mapping[str, Any] | bool
+
+
+class ResultSchema:
+    """One schema. ``parameters`` is how it is given to the model; see ``of_arguments``.
+
+    Raises ``UsageError`` for what is no JSON schema.
+    """
+
+    def __init__(self, schema: object) -> None:
+        if not isinstance(schema, Mapping | bool):
+            raise UsageError(f"a JSON schema is an object, not {_kind(schema)}", _ADVICE)
+        self._validator = _validator(schema)
+        self._is_wrapped = isinstance(schema, bool) or not _is_object(schema)
+        self.parameters: Json = (
+            _wrapped(schema) if self._is_wrapped else {"type": "object", **_mapping(schema)}
+        )
+
+    def problems(self, value: Any) -> tuple[ArgumentProblem, ...]:
+        """What is wrong with a result, field by field; empty when it satisfies the schema."""
+        try:
+            errors = islice(self._validator.iter_errors(value), _MAX_PROBLEMS)
+            return tuple(self._problem(best_match([error])) for error in errors)
+        except RecursionError:
+            return (ArgumentProblem(_WHOLE, "nested too deeply to be checked"),)
+
+    def refusal(self, value: Any) -> str:
+        """The same in words."""
+        return "; ".join(
+            problem.problem if problem.field == _WHOLE else f"{problem.field}: {problem.problem}"
+            for problem in self.problems(value)
+        )
+
+    def of_arguments(self, arguments: Mapping[str, Any]) -> Any:
+        """The result in a call's arguments: a schema that is no object's is wrapped in one."""
+        if self._is_wrapped and set(arguments) == {WRAPPER}:
+            return arguments[WRAPPER]
+        return dict(arguments)
+
+    def argument_problems(self, arguments: Mapping[str, Any]) -> tuple[ArgumentProblem, ...]:
+        """What is wrong with the arguments of a call."""
+        if not self._is_wrapped:
+            return self.problems(dict(arguments))
+        if set(arguments) != {WRAPPER}:
+            return (ArgumentProblem(WRAPPER, "the one field there is, and it is required"),)
+        return tuple(
+            ArgumentProblem(
+                WRAPPER if problem.field == _WHOLE else f"{WRAPPER}.{problem.field}",
+                problem.problem,
+            )
+            for problem in self.problems(arguments[WRAPPER])
+        )
+
+    @staticmethod
+    def _problem(error: Any) -> ArgumentProblem:
+        field = ".".join(str(part) for part in error.absolute_path) or _WHOLE
+        if error.validator in _TELLING:
+            return ArgumentProblem(field, _cut(error.message))
+        if error.validator is None:
+            return ArgumentProblem(field, "nothing is allowed here")
+        rule = json.dumps(error.validator_value, ensure_ascii=False, default=str)
+        return ArgumentProblem(field, _cut(f"does not satisfy {error.validator}: {rule}"))
+
+
+def _validator(schema: Schema) -> Any:
+    if isinstance(schema, Mapping) and not isinstance(schema.get("$schema", ""), str):
+        raise UsageError('the schema is not valid: "$schema" is not a text', _ADVICE)
+    kind = validator_for(schema, default=jsonschema.Draft202012Validator)
+    try:
+        kind.check_schema(schema)
+        validator = kind(schema, registry=Registry(), format_checker=kind.FORMAT_CHECKER)
+        _check_references(schema, validator)
+        next(validator.iter_errors({}), None)
+    except SchemaError as error:
+        where = ".".join(str(part) for part in error.absolute_path)
+        what = f"{where}: {error.message}" if where else error.message
+        raise UsageError(f"the schema is not valid: {_cut(what)}", _ADVICE) from None
+    except Unresolvable as error:
+        raise UsageError(
+            f"the schema refers to {_cut(str(error.ref))}, which is not in it",
+            "put what it refers to under $defs; nothing is fetched",
+        ) from None
+    except RecursionError:
+        raise UsageError("the schema refers to itself without end", _ADVICE) from None
+    return validator
+
+
+def _check_references(schema: Any, validator: Any) -> None:
+    """Raise ``Unresolvable`` for the first reference that leads nowhere."""
+    resolver = validator._resolver  # noqa: SLF001 - the library's own, with its base address
+    for reference, has_own_address in _references(schema):
+        if not has_own_address:
+            resolver.lookup(reference)
+
+
+def _references(node: Any, *, has_own_address: bool = False) -> Iterator[tuple[str, bool]]:
+    """Every ``$ref``, and whether a part of the schema has an address that it starts from."""
+    if isinstance(node, list):
+        for item in node:
+            yield from _references(item, has_own_address=has_own_address)
+    elif isinstance(node, Mapping):
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"], has_own_address
+        for part in _parts(node):
+            inner = has_own_address or (isinstance(part, Mapping) and "$id" in part)
+            yield from _references(part, has_own_address=inner)
+
+
+def _parts(node: Mapping[str, Any]) -> Iterator[Any]:
+    """What in ``node`` is a schema, or a list of schemas."""
+    for key, value in node.items():
+        if key in _BY_NAME and isinstance(value, Mapping):
+            yield from value.values()
+        elif key not in _DATA:
+            yield value
+
+
+def _is_object(schema: Mapping[str, Any]) -> bool:
+    if _NOT_AT_THE_TOP & set(schema):
+        return False
+    return schema.get("type") == "object" or ("type" not in schema and "properties" in schema)
+
+
+def _wrapped(schema: Schema) -> Json:
+    """An object with the one field ``result``; definitions stay at the top, where they were."""
+    inner: Json = {} if schema is True else {"not": {}} if schema is False else _mapping(schema)
+    top = {key: inner.pop(key) for key in ("$schema", *_DEFINITIONS) if key in inner}
+    return {
+        "type": "object",
+        "properties": {WRAPPER: _moved(inner)},
+        "required": [WRAPPER],
+        "additionalProperties": False,
+        **_moved(top),
+    }
+
+
+def _moved(node: Any) -> Any:
+    """``node`` with the references that led to the root, or to a part of it, led after it."""
+    if isinstance(node, list):
+        return [_moved(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    found: Json = {}
+    for key, value in node.items():
+        if key == "$ref" and isinstance(value, str):
+            found[key] = _led_after(value)
+        elif key in _BY_NAME and isinstance(value, dict):
+            found[key] = {name: _moved(each) for name, each in value.items()}
+        else:
+            found[key] = value if key in _DATA else _moved(value)
+    return found
+
+
+def _led_after(reference: str) -> str:
+    kept = tuple(f"#/{name}/" for name in _DEFINITIONS)
+    if reference != "#" and (not reference.startswith("#/") or reference.startswith(kept)):
+        return reference
+    return f"#/properties/{WRAPPER}{reference[1:]}"
+
+
+def _mapping(schema: Schema) -> Json:
+    return dict(schema) if isinstance(schema, Mapping) else {}
+
+
+def _kind(value: object) -> str:
+    return {list: "an array", str: "a text", type(None): "null"}.get(type(value), "a number")
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _MAX_SHOWN else line[:_MAX_SHOWN] + "…"
