@@ -30,6 +30,7 @@ from agentcli.domain.messages import (
 from agentcli.domain.ports import ModelRequest
 from agentcli.domain.values import frozen
 from agentcli.engine.suspects import (
+    WHY,
     Block,
     How,
     Kind,
@@ -52,10 +53,12 @@ Encode = Callable[[ModelRequest], Mapping[str, Any]]
 class _Ward:
     """What one model has refused. ``met`` are refusals to which an answer was tried already.
 
-    ``is_flat``: calls and results go out as text. ``hopeless`` refusals have other causes.
+    ``because`` says which refusal put a block among ``blocks``. ``is_flat``: calls and results go
+    out as text. ``hopeless`` refusals have other causes.
     """
 
     blocks: dict[str, str] = field(default_factory=dict)
+    because: dict[str, str] = field(default_factory=dict)
     met: set[str] = field(default_factory=set)
     hopeless: set[str] = field(default_factory=set)
     is_flat: bool = False
@@ -65,7 +68,14 @@ class _Ward:
         """Leave ``found`` out from now on, because of the refusal ``mark``."""
         self.met.add(mark)
         self.blocks |= {block.key: how_to(block).value for block in found}
+        self.because |= {block.key: mark for block in found}
         self.refresh()
+
+    def release(self, mark: str) -> None:
+        """Give back what was left out because of ``mark``: it was not the cause."""
+        self.blocks = {
+            key: how for key, how in self.blocks.items() if self.because.get(key) != mark
+        }
 
     def refresh(self) -> None:
         """Another function for another quarantine; see ``Preparer``."""
@@ -77,6 +87,7 @@ class _Ward:
         """For ``_ward_of``."""
         return {
             "blocks": self.blocks,
+            "because": self.because,
             "met": sorted(self.met),
             "hopeless": sorted(self.hopeless),
             "flat": self.is_flat,
@@ -155,12 +166,12 @@ def _prepare_next_turn(ward: _Ward, mark: str, topic: Topic, request: ModelReque
 
 
 def _last_resort(ward: _Ward, mark: str, request: ModelRequest) -> Answer:
+    ward.release(mark)
     if not ward.is_flat and _has_answers(request):
         ward.is_flat = True
         ward.add(mark, ())
         notice = "earlier tool calls are sent as plain text from now on, kept in the session"
         return Answer(ask_again=True, notice=f"{request.model.provider} refused: {notice}")
-    ward.blocks.clear()
     ward.is_flat = False
     ward.hopeless.add(mark)
     ward.add(mark, ())
@@ -168,17 +179,21 @@ def _last_resort(ward: _Ward, mark: str, request: ModelRequest) -> Answer:
 
 
 def _ward_of(value: Mapping[str, Any]) -> _Ward:
-    blocks = value.get("blocks")
+    blocks, because = value.get("blocks"), value.get("because")
     ward = _Ward(
-        {key: how for key, how in blocks.items() if how in set(How)}
-        if isinstance(blocks, dict)
-        else {},
+        {key: how for key, how in _texts(blocks).items() if how in set(How)},
+        _texts(because),
         _marks(value.get("met")),
         _marks(value.get("hopeless")),
         value.get("flat") is True,
     )
     ward.refresh()
     return ward
+
+
+def _texts(value: object) -> dict[str, str]:
+    known = value if isinstance(value, dict) else {}
+    return {key: text for key, text in known.items() if isinstance(text, str)}
 
 
 def _marks(value: object) -> set[str]:
@@ -202,8 +217,7 @@ def _counted(blocks: Sequence[Block]) -> str:
 
 # --- what is sent instead ------------------------------------------------------------------
 
-_MAX_STUBS = 3
-_WHY = "the model's provider refused it"
+_MAX_STUBS = 2
 
 
 @frozen
@@ -244,22 +258,23 @@ class _Substitute:
 
 def _stub(part: TextPart | ImagePart | ToolCall, how: str) -> TextPart | ToolCall:
     if isinstance(part, ToolCall):
-        return replace(part, arguments={"left_out": f"the arguments; {_WHY}"})
+        return replace(part, arguments={"left_out": f"the arguments; {WHY}"})
     if isinstance(part, ImagePart):
         from agentcli.domain.images import stub
 
-        return stub(part, _WHY)
+        return stub(part, WHY)
     if how == How.PLAIN:
         return TextPart(plain_text(part.text))
-    return TextPart(f"[text of {len(part.text):,} characters left out; {_WHY}]")
+    return TextPart(f"[text of {len(part.text):,} characters left out; {WHY}]")
 
 
 def _flat(message: Message) -> Message:
     """The same told in texts: no call, no result, no reasoning, no image."""
     if isinstance(message, UserMessage):
-        return message
+        text = plain_text(message.text) or "(an image)"
+        return replace(message, parts=(TextPart(text),))
     if isinstance(message, ToolResult):
-        text = cut_text(message.text, _MAX_FLAT_BYTES) or "(an image)"
+        text = cut_text(plain_text(message.text), _MAX_FLAT_BYTES) or "(an image)"
         return UserMessage((TextPart(f"[what {message.name} returned]\n{text}"),))
     texts = [part.text for part in message.parts if isinstance(part, TextPart)]
     texts += [

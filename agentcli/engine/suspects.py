@@ -37,6 +37,9 @@ _MIN_JOINED = 20
 _MAX_DEPTH = 40
 _BIG_ARGUMENTS = 20_000
 
+WHY = "the model's provider refused it"
+"""Part of every stub."""
+
 Json = Mapping[str, Any]
 
 
@@ -87,7 +90,7 @@ _NOT_THE_HISTORY = (
     r"|\btools?[.\[]\d|input_schema|function_?declarations|invalid schema|api.?key|api.version"
     r"|prompt_cache|service_tier|billing|credit|quota|permission|must be verified|no such model"
     r"|\bmodels?\b.{0,60}(not (exist|found|available|supported)|deprecat|unknown|invalid)"
-    r"|(unknown|invalid|unsupported|missing) (model|parameter|argument)|unrecognized"
+    r"|(unknown|unsupported|missing) (model|parameter)|invalid model|unrecognized request"
     r"|not supported (with|by) this model|does not support (tool|func|stream|think|reason|para)"
 )
 _TOPICS = (
@@ -121,6 +124,8 @@ def blocks_of(messages: Sequence[Message]) -> Iterator[Block]:
         for part in message.parts:
             if isinstance(part, ToolCall) and not part.arguments:
                 continue
+            if isinstance(part, TextPart) and WHY in part.text:
+                continue  # a stub: what it stands for is left out already
             yield Block(key_of(part), _kind(message, part), part, index)
 
 
@@ -176,17 +181,18 @@ def suspects(text: str, topic: Topic, request: ModelRequest, body: Json | None) 
 def all_suspects(topic: Topic, request: ModelRequest) -> list[Block]:
     """Everything that may be meant: for the next turn, when the one guess was wrong."""
     first = _first_new(request)
-    found = []
-    for block in blocks_of(request.messages):
-        is_new = block.message >= first
-        always = block.kind in {Kind.IMAGE, Kind.THINKING} or how_to(block) is How.PLAIN
-        if topic is Topic.IMAGE:
-            wanted = block.kind is Kind.IMAGE
-        else:
-            wanted = always or is_new or _is_big(block)
-        if wanted:
-            found.append(block)
-    return found
+    blocks = blocks_of(request.messages)
+    if topic is Topic.IMAGE:
+        return _of(Kind.IMAGE, list(blocks))
+    by_reasoning = topic in {Topic.THINKING, Topic.VAGUE}
+    return [
+        block
+        for block in blocks
+        if (by_reasoning if block.kind is Kind.THINKING else block.message >= first)
+        or block.kind is Kind.IMAGE
+        or how_to(block) is How.PLAIN
+        or _is_big(block)
+    ]
 
 
 def _first_new(request: ModelRequest) -> int:
@@ -212,7 +218,7 @@ def _is_big(block: Block) -> bool:
 
 
 def _unnamed(topic: Topic, request: ModelRequest, everything: Sequence[Block]) -> list[Block]:
-    """Images, reasoning, odd characters and huge arguments; what tools have returned lately."""
+    """Images, huge arguments, odd characters, what tools have returned lately; else reasoning."""
     first = _first_new(request)
     images = _of(Kind.IMAGE, everything)
     if topic is Topic.IMAGE:
@@ -220,15 +226,14 @@ def _unnamed(topic: Topic, request: ModelRequest, everything: Sequence[Block]) -
     odd = [block for block in everything if how_to(block) is How.PLAIN]
     if topic is Topic.TEXT and odd:
         return odd
-    poisons = [*images, *_of(Kind.THINKING, everything)]
-    found = [block for block in poisons if block.message >= first]
+    found = [block for block in images if block.message >= first]
     found += [block for block in everything if _is_big(block)]
     found += [block for block in odd if block not in found]
     if first or not found:  # without an answer of this model everything is new
         latest = first or _last_question(request.messages)
         results = [b for b in _of(Kind.RESULT, everything) if b.message >= latest]
         found += [block for block in results if block not in found]
-    return found or poisons
+    return found or images or _of(Kind.THINKING, everything)
 
 
 def _last_question(messages: Sequence[Message]) -> int:
