@@ -108,7 +108,7 @@ def get(options: KeyArgument) -> int:
     as_json = options.as_json
     path = split_key(options.key)
     settings = _settings()
-    if find_key(path) is None:
+    if find_key(path) is None and dotted(path) not in settings.values:
         raise unknown_key(options.key)
     value = settings.values.get(dotted(path))
     if as_json:

@@ -50,6 +50,8 @@ def set_value(paths: Paths, name: str, text: str) -> object:
 
 def unknown_key(name: str) -> UsageError:
     """The error for a key that does not exist: near names, else all of them."""
+    if split_key(name)[:1] == ("hooks",):
+        return UsageError("hooks are not set one by one", 'write them with "agent config edit"')
     near = near_names(split_key(name))
     advice = f"did you mean {' or '.join(near)}?" if near else "keys: " + ", ".join(all_names())
     return UsageError(f"unknown key {name}", advice)

@@ -136,6 +136,7 @@ KEYS: Mapping[str, Key] = {
     "permissions.ask": Key(Kind.LIST, "Rules for calls that always ask", ()),
     "permissions.deny": Key(Kind.LIST, "Rules for calls that never run", ()),
     "tools.off": Key(Kind.LIST, "Tools or groups of tools that are switched off", ()),
+    "plugins": Key(Kind.LIST, "Python plugins to load, by the name of their entry point", ()),
 }
 
 PROVIDER_KEYS: Mapping[str, Key] = {

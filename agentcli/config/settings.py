@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentcli.config.keys import KEYS, TABLES, Key, all_names, find_key, near_names
 from agentcli.config.paths import Paths
@@ -19,6 +19,12 @@ from agentcli.domain.errors import ConfigError
 from agentcli.domain.ports import Effort
 from agentcli.domain.settings import PermissionMode, ProviderConfig
 from agentcli.domain.values import frozen
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agentcli.config.hooks import Refuse
+    from agentcli.domain.hooks import HookConfig
 
 ENVIRONMENT: Mapping[str, str] = {"AGENTCLI_MODEL": "model"}
 _SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_CREDENTIALS")
@@ -51,6 +57,8 @@ class Settings:
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     tools_off: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
+    hooks: tuple[HookConfig, ...] = ()
     providers: Mapping[str, ProviderConfig] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     models: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -76,6 +84,7 @@ class _Layers:
         self.values: dict[str, Any] = {name: key.default for name, key in KEYS.items()}
         self.sources: dict[str, str] = dict.fromkeys(KEYS, "default")
         self.tables: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in TABLES}
+        self.hooks: list[HookConfig] = []
         self.warnings: list[str] = []
 
     def put(self, path: tuple[str, ...], value: object, source: str) -> None:
@@ -133,7 +142,10 @@ def _read_file(layers: _Layers, text: str, paths: Paths) -> None:
         line, column = locate(text, path)
         return ConfigError(f"{where}:{line}:{column}: {dotted(path)}: {problem}", advice)
 
-    for path, value in _flatten(parse(text, where)):
+    document = parse(text, where)
+    if "hooks" in document:
+        _put_hooks(layers, text, document.pop("hooks"), (where, refuse))
+    for path, value in _flatten(document):
         key = find_key(path)
         if key is None:
             if _holds_keys(path):
@@ -154,6 +166,19 @@ def _read_file(layers: _Layers, text: str, paths: Paths) -> None:
         if not _PROVIDER_NAME.fullmatch(name):
             problem = "a provider's name is made of small letters, digits, - and _"
             raise refuse(("providers", name), problem)
+
+
+def _put_hooks(layers: _Layers, text: str, value: object, file: tuple[Path, Refuse]) -> None:
+    """The tables of hooks; shown as one line each."""
+    from agentcli.config.hooks import as_line, read_hooks
+
+    hooks, warnings = read_hooks(text, value, *file)
+    layers.warnings += warnings
+    layers.hooks += hooks
+    for hook in hooks:
+        name = f"hooks.{hook.event}"
+        layers.values[name] = (*layers.values.get(name, ()), as_line(hook))
+        layers.sources.setdefault(name, hook.source)
 
 
 def _flatten(
@@ -224,6 +249,8 @@ def _build(paths: Paths, layers: _Layers, env: Mapping[str, str]) -> Settings:
         ask=values["permissions.ask"],
         deny=values["permissions.deny"],
         tools_off=values["tools.off"],
+        plugins=values["plugins"],
+        hooks=tuple(layers.hooks),
         providers=_providers(env, layers.tables["providers"]),
         env=env,
         models=layers.tables["models"],

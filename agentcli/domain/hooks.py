@@ -1,0 +1,146 @@
+"""Hooks: programs of the person that are told what happens and may have a say in it.
+
+Law: a hook never weakens a rule of the person's policy and never fails a turn: what it does wrong
+is a line for the person. The shape (event names, JSON on stdin, exit code 2, the JSON answer) is
+the one of https://code.claude.com/docs/en/hooks, https://developers.openai.com/codex/hooks and
+https://moonshotai.github.io/kimi-cli/en/customization/hooks.html.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol
+
+from agentcli.domain.cancel import CancelToken
+from agentcli.domain.messages import ToolCall, ToolResult
+from agentcli.domain.values import frozen
+
+DEFAULT_TIMEOUT_S = 60.0
+END_TIMEOUT_S = 5.0
+"""Seconds for a ``SessionEnd`` hook that sets no time-out: somebody waits to leave."""
+
+
+class HookEvent(StrEnum):
+    """The moments at which hooks are called."""
+
+    SESSION_START = "SessionStart"
+    USER_PROMPT_SUBMIT = "UserPromptSubmit"
+    PRE_TOOL_USE = "PreToolUse"
+    POST_TOOL_USE = "PostToolUse"
+    PRE_COMPACT = "PreCompact"
+    STOP = "Stop"
+    SESSION_END = "SessionEnd"
+    NOTIFICATION = "Notification"
+
+
+@frozen
+class HookConfig:
+    """One hook as it is configured. ``matcher`` is a name, ``a|b`` or a regular expression."""
+
+    event: HookEvent
+    command: str
+    matcher: str = ""
+    timeout_s: float | None = None
+    source: str = ""
+
+    @property
+    def limit_s(self) -> float:
+        """Seconds after which it is stopped."""
+        if self.timeout_s is not None:
+            return self.timeout_s
+        return END_TIMEOUT_S if self.event is HookEvent.SESSION_END else DEFAULT_TIMEOUT_S
+
+
+class Permission(StrEnum):
+    """What a hook says of a call that it does not refuse."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+
+
+@frozen
+class HookVerdict:
+    """What all hooks of one moment have said, made one.
+
+    ``blocked`` is why the moment is refused, ``stopped`` why the turn should end; both are empty
+    where nobody says so. ``context`` is for the model, ``notices`` are lines for the person.
+    ``updated_input`` replaces the arguments of a call; ``reason`` belongs to ``permission``.
+    """
+
+    blocked: str = ""
+    stopped: str = ""
+    context: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+    permission: Permission | None = None
+    reason: str = ""
+    updated_input: Mapping[str, Any] | None = None
+
+
+SILENT = HookVerdict()
+
+
+class Hooks(Protocol):
+    """The person's hooks, as the engine calls them.
+
+    Each call returns when every matching hook has ended; nothing raises but a cancellation of the
+    calling task. When ``cancel`` is set the hooks are stopped with everything they started.
+    """
+
+    async def prompt_submitted(self, prompt: str, cancel: CancelToken) -> HookVerdict:
+        """Before a prompt is recorded; ``context`` goes with it, that of SessionStart too."""
+
+    async def before_tool(self, call: ToolCall, cancel: CancelToken) -> HookVerdict:
+        """Before a call is judged by the policy."""
+
+    async def after_tool(
+        self, call: ToolCall, result: ToolResult, cancel: CancelToken
+    ) -> HookVerdict:
+        """After a call has run and its result is durable."""
+
+    async def before_compaction(
+        self, trigger: str, instructions: str, cancel: CancelToken
+    ) -> HookVerdict:
+        """Before the history is summarised: ``manual`` or ``auto``."""
+
+    async def stopping(self, answer: str, cancel: CancelToken, *, active: bool) -> HookVerdict:
+        """Before a turn ends by itself; ``active`` when a hook has already kept it going."""
+
+    def listens(self, event: HookEvent) -> bool:
+        """Whether there is any hook for ``event``."""
+
+
+@frozen
+class ProgramResult:
+    """How a program ended. ``code`` is ``None`` unless it ended by itself; output is bounded.
+
+    ``problem`` says in words why there is no ``code``.
+    """
+
+    code: int | None
+    stdout: bytes = b""
+    stderr: bytes = b""
+    problem: str = ""
+
+
+@frozen
+class Program:
+    """A command line for the person's shell, with what it reads from its standard input."""
+
+    command: str
+    cwd: Path
+    stdin: bytes
+    timeout_s: float
+    env: Mapping[str, str]
+    owner: str = ""
+
+
+class RunProgram(Protocol):
+    """Runs a program so that nothing of it survives a cancel, its time-out or the app."""
+
+    async def __call__(self, program: Program, cancel: CancelToken) -> ProgramResult:
+        """The result; never raises but for a cancellation of the calling task.
+
+        ``env`` is added to the environment that every command gets (SEC-8).
+        """

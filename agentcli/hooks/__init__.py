@@ -1,0 +1,1 @@
+"""Hooks: the person's own programs at the moments of a session."""

@@ -1,0 +1,110 @@
+"""Hooks in the user's file: every spelling that people bring along, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentcli.config.hooks import hooks_of_project
+from agentcli.config.paths import Paths
+from agentcli.config.settings import Settings, load_settings
+from agentcli.domain.errors import ConfigError
+from agentcli.domain.hooks import HookEvent
+
+
+def load(home: Path, text: str) -> Settings:
+    paths = Paths(home, home, home)
+    paths.config_file.write_text(text)
+    return load_settings(paths, {})
+
+
+FLAT = """
+[[hooks.PreToolUse]]
+matcher = "bash"
+command = "check"
+timeout_s = 10
+"""
+GROUPED = """
+[[hooks.PreToolUse]]
+matcher = "bash"
+[[hooks.PreToolUse.hooks]]
+type = "command"
+command = "check"
+timeout = 10
+"""
+LISTED = """
+[[hooks]]
+event = "PreToolUse"
+matcher = "bash"
+command = "check"
+timeout = 10
+"""
+
+
+@pytest.mark.parametrize("text", [FLAT, GROUPED, LISTED], ids=["flat", "grouped", "listed"])
+def test_three_spellings_mean_the_same_hook(tmp_path: Path, text: str) -> None:
+    settings = load(tmp_path, text)
+    (hook,) = settings.hooks
+    assert (hook.event, hook.matcher, hook.command) == (HookEvent.PRE_TOOL_USE, "bash", "check")
+    assert hook.limit_s == 10
+    assert not settings.warnings
+    assert settings.values["hooks.PreToolUse"] == ("bash: check (10 s)",)
+    assert settings.sources["hooks.PreToolUse"].startswith(f"{tmp_path / 'config.toml'}:")
+
+
+def test_hooks_of_one_event_keep_their_order(tmp_path: Path) -> None:
+    text = "".join(f'[[hooks.Stop]]\ncommand = "{name}"\n' for name in "abc")
+    assert [hook.command for hook in load(tmp_path, text).hooks] == ["a", "b", "c"]
+
+
+def test_a_hook_has_a_minute_and_one_that_ends_a_session_less(tmp_path: Path) -> None:
+    text = '[[hooks.Stop]]\ncommand = "a"\n[[hooks.SessionEnd]]\ncommand = "b"\n'
+    assert [hook.limit_s for hook in load(tmp_path, text).hooks] == [60, 5]
+
+
+@pytest.mark.spec("CLI-11")
+def test_an_event_that_does_not_exist_is_a_warning_with_its_place(tmp_path: Path) -> None:
+    settings = load(tmp_path, '[[hooks.PreToolUsed]]\ncommand = "a"\n')
+    (warning,) = settings.warnings
+    assert settings.hooks == ()
+    assert "config.toml:1:" in warning and "'PreToolUsed'" in warning and "PreToolUse," in warning
+
+
+@pytest.mark.spec("CLI-11")
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("hooks = 3", "expected tables"),
+        ('hooks.Stop = "run"', "expected tables"),
+        ("[[hooks.Stop]]\nmatcher = 'x'", "needs a command"),
+        ("[[hooks.Stop]]\ncommand = ''", "needs a command"),
+        ("[[hooks.Stop]]\ncommand = ['a']", "needs a command"),
+        ("[[hooks.PreToolUse]]\ncommand = 'a'\nmatcher = '('", "matcher"),
+        ("[[hooks.PreToolUse]]\ncommand = 'a'\nmatcher = 3", "matcher"),
+        ("[[hooks.Stop]]\ncommand = 'a'\ntimeout_s = 0", "timeout_s"),
+        ("[[hooks.Stop]]\ncommand = 'a'\ntimeout_s = true", "timeout_s"),
+        ("[[hooks.Stop]]\ncommand = 'a'\ntimeout_s = inf", "timeout_s"),
+        ("[[hooks.Stop]]\ncommand = 'a'\ntimeuot_s = 3", "timeuot_s"),
+        ("[[hooks.Stop]]\ncommand = 'a'\ntype = 'prompt'", "only command"),
+        ("[[hooks.Stop]]\nhooks = ['a']", "expected tables"),
+    ],
+)
+def test_a_guard_that_is_written_wrongly_is_refused_not_left_out(
+    tmp_path: Path, text: str, part: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+    assert part in str(caught.value) and "config.toml:" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.spec("SEC-1")
+def test_a_project_brings_no_hooks_before_it_is_trusted(tmp_path: Path) -> None:
+    (tmp_path / ".agents").mkdir()
+    (tmp_path / ".agents/config.toml").write_text(FLAT)
+
+    def refuse(path: tuple[str, ...], problem: str) -> Exception:
+        raise AssertionError((path, problem))
+
+    assert hooks_of_project(tmp_path, refuse) == ([], [])
