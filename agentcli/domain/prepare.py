@@ -83,7 +83,7 @@ class Preparer:
     wanted: list[ImagePart] = field(default_factory=list)
     _model: ModelInfo | None = None
     _quarantined: Quarantined | None = None
-    _known: dict[int, _Prepared] = field(default_factory=dict)
+    _entries: list[_Prepared] = field(default_factory=list)
 
     def prepare(
         self,
@@ -98,30 +98,34 @@ class Preparer:
         """
         if model != self._model or quarantined is not self._quarantined:
             self._model, self._quarantined = model, quarantined
-            self._known = {}
-        before, known = self._known, {}
-        prepared: list[_Prepared] = []
-        for message in messages:
-            entry = before.get(id(message))
-            if entry is None or entry.source is not message:
-                entry = self._one(message, model)
-            known[id(message)] = entry
-            prepared.append(entry)
-        self._known = known
-        kept = _within_limits(prepared)
-        if any(entry.is_wide for entry in prepared):
+            self._entries = []
+        self._entries = entries = self._begun(messages)
+        entries += [self._one(message, model) for message in messages[len(entries) :]]
+        kept = _within_limits(entries)
+        if any(entry.is_wide for entry in entries):
             kept = _narrowed(kept)
         return tuple(_begun_by_user(_without_trailing_space(kept)))
+
+    def _begun(self, messages: Sequence[Message]) -> list[_Prepared]:
+        """The entries of the first of ``messages``, or of all, as far as they are known."""
+        entries = self._entries
+        if len(entries) <= len(messages) and all(
+            entry.source is message for entry, message in zip(entries, messages, strict=False)
+        ):
+            return entries
+        known = {id(entry.source): entry for entry in entries}
+        model = self._model or ModelInfo("", "")
+        return [known.get(id(message)) or self._one(message, model) for message in messages]
 
     def mend(self, better: Mapping[ImagePart, ImagePart | None]) -> None:
         """Send these in the place of those from now on, or a text where there is ``None``."""
         self.mended |= better
         self.wanted = [image for image in self.wanted if image not in better]
-        self._known = {
-            key: entry
-            for key, entry in self._known.items()
+        self._entries = [
+            entry
+            for entry in self._entries
             if not any(part in better for part in entry.source.parts if isinstance(part, ImagePart))
-        }
+        ]
 
     # --- one message -----------------------------------------------------------------------
 

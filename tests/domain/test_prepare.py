@@ -424,7 +424,7 @@ def test_a_message_of_a_long_history_is_prepared_once_and_stays_the_same_object(
     assert Counted.count == len(messages)
     assert all(one is other for one, other in zip(first, second[:-1], strict=True))
     preparer.prepare(messages[-3:], SEES)
-    assert len(preparer._known) == 3
+    assert len(preparer._entries) == 3
     preparer.prepare(messages, BLIND)
     assert preparer.prepare(messages, SEES) == second
 
