@@ -114,7 +114,7 @@ class CallsView:
             took = wording.duration(call.finished.duration_s)
             head = render.call_line(call.summary, self._theme, call.finished.result.status)
             return [f"{head} {paint(f'{dot} finished {dot} {took}', DIM)}"]
-        took = wording.duration(now - (call.since or now))
+        took = wording.elapsed(now - (call.since or now))
         head = f"{render.call_line(call.summary, self._theme)} {paint(f'{dot} {took}', DIM)}"
         return [head, *(paint(f"  {line}", DIM) for line in _last_lines(call.tail, tail))]
 

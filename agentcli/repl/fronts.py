@@ -29,5 +29,6 @@ def make_front(
         history=prompt_history(host.history_file),
         vi=host.preferences.editing_mode == "vi",
         cwd=host.cwd,
+        keys=host.preferences.keys,
     )
     return LiveFront(terminal, view, actions, Shown(facts.status, facts.queue), typing)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -19,12 +19,16 @@ from agentcli.domain.tools import Asker, ToolOutput
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """How a person likes the chat: values of the settings of the same names."""
+    """How a person likes the chat: values of the settings of the same names.
+
+    ``keys``: action -> key, as people write it (see ``key_names``).
+    """
 
     theme: str = "auto"
     notifications: str = "bell"
     editing_mode: str = "emacs"
     screen_reader: bool = False
+    keys: Mapping[str, str] = field(default_factory=dict)
 
 
 class ChatSession(Protocol):

@@ -22,12 +22,14 @@ from prompt_toolkit.completion import Completer
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER, SEARCH_BUFFER, EditingMode
 from prompt_toolkit.history import History
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import BufferControl, HSplit, Layout, SearchBufferControl, Window
 from prompt_toolkit.styles import DummyStyle
 
 from agentcli.domain.errors import AgentError
 from agentcli.repl.answers import Answers
 from agentcli.repl.front import Actions, Left
+from agentcli.repl.key_names import key_table
 from agentcli.repl.live_keys import key_bindings
 from agentcli.repl.live_region import Region, Shown
 from agentcli.repl.live_renderer import LiveRenderer
@@ -36,6 +38,7 @@ from agentcli.repl.paste import Pastes
 from agentcli.repl.terminal import Terminal
 from agentcli.repl.turn_view import TurnView
 from agentcli.ui.live_screen import LiveScreen
+from agentcli.ui.sanitize import clean_line
 
 ESCAPE_S = 0.05
 ASKING = "Waiting for your answer."
@@ -50,6 +53,7 @@ class Typing:
     history: History
     vi: bool
     cwd: Path
+    keys: Mapping[str, str]
 
 
 class LiveFront:
@@ -67,6 +71,10 @@ class LiveFront:
             raise TypeError("a live front needs a live screen")
         self.actions = actions
         self.pastes = Pastes()
+        table, problems = key_table(typing.keys)
+        self.keys: Mapping[str, tuple[Keys | str, ...]] = table
+        for problem in problems:
+            terminal.screen.print_block([f"! {clean_line(problem)}"], gap=False)
         self.answers = Answers()
         self._terminal = terminal
         self._view = view

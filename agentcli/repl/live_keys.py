@@ -55,6 +55,7 @@ def _bind_writing(bindings: KeyBindings, front: LiveInput) -> None:
         else:
             front.submit()
 
+    @bindings.add(*front.keys["newline"], filter=focused)
     @bindings.add("c-j", filter=focused)
     @bindings.add("escape", "enter", filter=focused)
     def _new_line(event: KeyPressEvent) -> None:
@@ -145,25 +146,25 @@ def _bind_interrupts(bindings: KeyBindings, front: LiveInput) -> None:
 
 
 def _bind_actions(bindings: KeyBindings, front: LiveInput) -> None:
-    @bindings.add("c-z")
+    @bindings.add(*front.keys["suspend"])
     def _suspend(event: KeyPressEvent) -> None:
         event.app.suspend_to_background()
 
-    @bindings.add("s-tab", filter=~has_completions & ~completion_is_selected)
+    @bindings.add(*front.keys["mode"], filter=~has_completions & ~completion_is_selected)
     def _mode(event: KeyPressEvent) -> None:
         del event
         front.actions.cycle_mode()
 
-    @bindings.add("c-t", eager=True)
+    @bindings.add(*front.keys["todos"], eager=True)
     def _todos(event: KeyPressEvent) -> None:
         del event
         front.actions.toggle_todos()
 
-    @bindings.add("c-o", eager=True)
+    @bindings.add(*front.keys["output"], eager=True)
     def _output(event: KeyPressEvent) -> None:
         del event
         front.actions.open_output()
 
-    @bindings.add("c-g", filter=~is_searching, eager=True)
+    @bindings.add(*front.keys["editor"], filter=~is_searching, eager=True)
     def _editor(event: KeyPressEvent) -> None:
         event.app.create_background_task(front.edit_outside())

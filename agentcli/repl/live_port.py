@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import BufferControl, SearchBufferControl
 
 from agentcli.repl.answers import Answers
@@ -19,6 +21,7 @@ class LiveInput(Protocol):
     actions: Actions
     answers: Answers
     pastes: Pastes
+    keys: Mapping[str, tuple[Keys | str, ...]]
     app: Application[None]
     buffer: Buffer
     control: BufferControl

@@ -153,7 +153,7 @@ class TurnView:
             event, until = self._retry
             return [*lines, render.retry_line(event, theme, until - now)]
         dot = f" {theme.symbols.dot} "
-        took = wording.duration(int(now - self._since)) if now - self._since >= 1 else ""
+        took = wording.elapsed(now - self._since) if now - self._since >= 1 else ""
         parts = (self._doing, took, "Esc or Ctrl-C stops")
         return [*lines, theme.paint(dot.join(filter(None, parts)), DIM)]
 

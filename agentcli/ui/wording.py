@@ -46,6 +46,12 @@ def duration(seconds: float) -> str:
     return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
 
 
+def elapsed(seconds: float) -> str:
+    """How long something runs already, in whole seconds: ``3 s``, ``2 min 1 s``."""
+    whole = int(max(0, seconds))
+    return f"{whole} s" if whole < _MINUTE else duration(whole)
+
+
 def age(seconds: float) -> str:
     """How long ago: ``just now``, ``5 min ago``, ``3 h ago``, ``2 d ago``.
 

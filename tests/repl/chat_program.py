@@ -212,6 +212,10 @@ class PlaySession:
             if number % 100 == 0:
                 await asyncio.sleep(0)
 
+    async def do_count(self, rest: str, token: CancelToken) -> None:
+        lines = rest.split("\n")
+        self._say(f"{len(lines)} lines, the last is {lines[-1]}\n")
+
     async def do_flood(self, rest: str, token: CancelToken) -> None:
         """That many chunks, a thousand a second, in paragraphs."""
         loop = asyncio.get_running_loop()
@@ -309,6 +313,7 @@ class PlayHost:
         notifications=os.environ.get("PLAY_NOTIFICATIONS", "bell"),
         editing_mode=os.environ.get("PLAY_EDITING_MODE", "emacs"),
         screen_reader="PLAY_SCREEN_READER" in os.environ,
+        keys={"todos": os.environ["PLAY_TODOS_KEY"]} if "PLAY_TODOS_KEY" in os.environ else {},
     )
 
     def __init__(self) -> None:

@@ -2,59 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.pty_driver import Terminal
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-PLACEHOLDER = "Ask or tell it"
-Start = Callable[..., Terminal]
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts the playing chat in an empty directory and waits for its prompt."""
-    started: list[Terminal] = []
-
-    def run(*arguments: str, ready: str = PLACEHOLDER, **env: str) -> Terminal:
-        size = {"rows": int(env.pop("ROWS", "30")), "cols": int(env.pop("COLS", "100"))}
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(tmp_path),
-            "LANG": "C.UTF-8",
-            "PYTHONPATH": str(REPOSITORY),
-            **env,
-        }
-        command = [sys.executable, "-m", "tests.repl.chat_program", *arguments]
-        terminal = Terminal(command, env=environment, cwd=tmp_path, **size)
-        started.append(terminal)
-        terminal.wait_for(ready)
-        return terminal
-
-    yield run
-    for terminal in started:
-        terminal.close()
-
-
-def at_prompt(terminal: Terminal) -> None:
-    """Wait for an empty prompt that waits: the cursor is in it, below it only the status line."""
-    terminal.wait_until(
-        lambda: (
-            terminal.screen()[terminal.cursor[0]] == f"> {PLACEHOLDER_LINE}"[: terminal.columns]
-        ),
-        what="the prompt",
-    )
-
-
-PLACEHOLDER_LINE = "Ask or tell it what to do. / for commands, @ for files"
+from tests.repl.chat import Start, at_prompt
 
 
 @pytest.mark.spec("UI-1")
@@ -605,14 +560,16 @@ def context_switches(pid: int) -> int:
 
 
 @pytest.mark.spec("UI-1")
-def test_an_idle_chat_has_no_timer(start: Start) -> None:
+def test_an_idle_chat_writes_nothing_and_never_wakes(start: Start) -> None:
     terminal = start()
     terminal.line("say x")
     terminal.wait_for("You said x.")
     at_prompt(terminal)
+    terminal.send("half a thought")
+    terminal.wait_for("> half a thought")
     pid = terminal.process.pid
     counts = []
     for _ in range(6):
         time.sleep(0.5)  # the measurement itself: how often the program wakes up in that time
-        counts.append(context_switches(pid))
+        counts.append((context_switches(pid), len(terminal.raw)))
     assert counts[-1] == counts[2]
