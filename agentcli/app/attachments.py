@@ -14,12 +14,15 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from agentcli.app.mentions import Mention, find_mentions
 from agentcli.domain.images import facts_of
 from agentcli.domain.messages import ATTACHED, ImagePart, TextPart, UserMessage, UserPart
 from agentcli.domain.tools import Workspace
 from agentcli.domain.values import frozen
+
+if TYPE_CHECKING:
+    from agentcli.app.mentions import Mention
 
 MAX_FILES = 50
 MAX_FILE_CHARS = 60_000
@@ -58,6 +61,8 @@ def attached_names(text: str, workspace: Workspace) -> list[str]:
 
 def _named(text: str, workspace: Workspace) -> Iterator[tuple[Path, Mention]]:
     """Files and directories that ``text`` names, each once."""
+    from agentcli.app.mentions import find_mentions
+
     seen: set[tuple[Path, int, int]] = set()
     looked_at = 0
     for readings in find_mentions(text):

@@ -15,9 +15,11 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentcli.app.attachments import attach
 from agentcli.app.models import SessionModels, fallbacks, model_info
 from agentcli.app.queue import DurableQueue
 from agentcli.app.session import Session, Surroundings
@@ -235,6 +237,7 @@ async def _assemble(
         choose=models.choose,
         long_wait=people[2],
         mend_image=_mend_image,
+        attach=partial(attach, workspace=workspace),
     )
     around = Surroundings(
         choose=models.choose,

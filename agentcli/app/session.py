@@ -36,7 +36,7 @@ from agentcli.domain.events import (
     TurnSummary,
 )
 from agentcli.domain.history import History
-from agentcli.domain.messages import Usage, UserMessage, user_text
+from agentcli.domain.messages import Usage, UserMessage
 from agentcli.domain.ports import ModelInfo, Provider, QueuedInput, QueueKind
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.settings import PermissionMode
@@ -224,11 +224,11 @@ class Session:
 
     async def run_queued(self, token: CancelToken | None = None) -> TurnSummary | None:
         """Run a turn with what waits in the queue; ``None`` when nothing does."""
-        waiting = self.queued()
-        if not waiting:
+        first = next(iter(self.queued()), None)
+        if first is None:
             return None
-        first = waiting[0]
-        return await self._turn(user_text(first.text), (first.id,), token, None)
+        message = await self._conversation.message_of(first.text)
+        return await self._turn(message, (first.id,), token, None)
 
     async def _turn(
         self,

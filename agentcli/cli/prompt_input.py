@@ -11,10 +11,12 @@ import select
 import stat
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from agentcli.cli.streams import is_terminal, write_error_line
 from agentcli.domain.errors import UsageError
 from agentcli.domain.messages import TextPart, UserMessage
+from agentcli.domain.tools import Workspace
 
 MAX_STDIN_BYTES = 10_000_000
 IDLE_S = 3.0
@@ -31,6 +33,20 @@ def read_prompt(words: Sequence[str] | None) -> UserMessage | None:
     piped = read_stdin(patient=not typed)
     parts = tuple(TextPart(text) for text in (typed, piped) if text.strip())
     return UserMessage(parts) if parts else None
+
+
+async def with_attachments(message: UserMessage, words: Sequence[str], cwd: Path) -> UserMessage:
+    """``message`` with the files that the words of the command line name (UI-4).
+
+    What came on stdin names none: a program wrote it, not a person.
+    """
+    typed = " ".join(words).strip()
+    if "@" not in typed or message.parts[0] != TextPart(typed):
+        return message
+    from agentcli.app.attachments import attach
+
+    attached = await attach(typed, Workspace(cwd, cwd))
+    return UserMessage((*message.parts, *attached.parts[1:]))
 
 
 def read_stdin(*, patient: bool) -> str:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agentcli.domain.events import AgentEvent
 from agentcli.domain.history import History, RepairReason
+from agentcli.domain.messages import UserMessage, user_text
 from agentcli.domain.ports import (
     ContextTransform,
     Effort,
     InputQueue,
     LongWait,
+    MendImage,
     ModelInfo,
     Provider,
     SessionStore,
     ToolGate,
 )
 from agentcli.engine.context import Context
+from agentcli.engine.outgoing import Outgoing
 from agentcli.engine.sample import RetryPolicy
 from agentcli.engine.tool_calls import Toolkit
 
@@ -39,7 +42,8 @@ class Conversation:
     person whether to wait for a rate limit beyond the cap; without it such a wait is an error.
     ``answer_check`` makes the check of one turn's answers (CTRL-5). With
     ``max_answers_without_tools`` a turn must use tools: so many answers in a row without a call
-    are met with a reminder, one more ends the turn with an error (CTRL-6).
+    are met with a reminder, one more ends the turn with an error (CTRL-6). ``attach`` adds the
+    files that a typed text names.
     """
 
     history: History
@@ -64,3 +68,13 @@ class Conversation:
     max_answers_without_tools: int | None = None
     transforms: Sequence[ContextTransform] = ()
     context: Context = field(default_factory=Context)
+    mend_image: MendImage | None = None
+    attach: Callable[[str], Awaitable[UserMessage]] | None = None
+    outgoing: Outgoing = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.outgoing = Outgoing(self.kit.state, self.mend_image)
+
+    async def message_of(self, text: str) -> UserMessage:
+        """What was typed, as a message, with the files that it names (UI-4)."""
+        return await self.attach(text) if self.attach is not None else user_text(text)

@@ -56,6 +56,7 @@ from agentcli.engine.ask import Requests
 from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.ending import Ending, unwrapped
 from agentcli.engine.gates import WrapUpGate, resolve
+from agentcli.engine.hooked_turn import TurnHooks
 from agentcli.engine.limits import Limits, Spending, near, reached, wrap_up_note
 from agentcli.engine.plan_mode import PlanGate, plan_note
 from agentcli.engine.repeats import Repeats
@@ -101,6 +102,8 @@ class Turn:
             *conversation.gates,
         )
         self._reminder = ""
+        self._hooks = TurnHooks(conversation, token, self._emit)
+        self._at_end = False
         self._terminal: TerminalEvent | None = None
         self._cancels_before = 0
 
@@ -112,12 +115,15 @@ class Turn:
     async def run(self, prompt: UserMessage | None, queued: Sequence[int] = ()) -> TurnSummary:
         """Run to the terminal event; ``None`` continues without new input (REC-5).
 
-        ``queued`` are the rows of the input queue that ``prompt`` was made of.
+        ``queued`` are the rows of the input queue that ``prompt`` was made of. Raises
+        ``PromptBlocked`` when a hook of the person refuses the prompt: then there is no turn.
         """
-        self._it.turns += 1
         self._cancels_before = _cancels()
+        prompt = await self._hooks.admitted(prompt, queued)
+        self._it.turns += 1
         try:
             self._emit(TurnStart(self._it.turns))
+            self._hooks.tell_notices()
             await self._protected(self._begin(prompt, queued))
             await self._loop()
         except GeneratorExit:
@@ -185,10 +191,14 @@ class Turn:
             if message.tool_calls:
                 await self._calls.run_batch(message.tool_calls, message.stop_reason)
                 if self._has_finished(message.tool_calls):
-                    return await self._protected(self._finish())
+                    return await self._finish_with_hooks()
                 self._look_for_repeats(message.tool_calls)
+                await self._hooks.tell_model(self._calls.hooks.take_feedback())
             elif self._terminal is not None:
                 return None
+            elif self._at_end:
+                if not await self._hooks.holds_back(self._answer):
+                    return await self._protected(self._finish())
             elif self._finishing is not None and (text := self._finishing.objection()):
                 await self._protected(self._record_reminder(user_text(text)))
             elif waiting := self._next_input():
@@ -258,7 +268,8 @@ class Turn:
         """W1; a message without calls is also the turn's end, unless something waits."""
         it = self._it
         calls = message.tool_calls
-        final = self._complete if not calls and self._ends_with(message.text) else None
+        self._at_end = not calls and self._ends_with(message.text)
+        final = self._complete if self._at_end and not self._hooks.guard_the_end else None
         wasted = self._requests.sampler.wasted if self._requests.sampler.wasted.is_known else None
         seq = await it.store.record_assistant(message, calls, final=final, wasted=wasted)
         it.history.append(message)
@@ -287,15 +298,18 @@ class Turn:
     async def _deliver(self, waiting: Sequence[QueuedInput]) -> None:
         """Each text becomes a message, in order, each in one commit."""
         for item in waiting:
-            if item in self._waiting(item.kind):
-                await self._protected(self._record_input(item))
+            message = await self._it.message_of(item.text)
+            if item not in self._waiting(item.kind):
+                continue
+            if (admitted := await self._hooks.admitted_later(item, message)) is not None:
+                await self._protected(self._record_input(item, admitted))
 
     async def _record_reminder(self, message: UserMessage) -> None:
         seq = await self._it.store.record_prompt(message, begins_turn=False)
         self._recorded(message, seq, ())
 
-    async def _record_input(self, item: QueuedInput) -> None:
-        message, ids = user_text(item.text), (item.id,)
+    async def _record_input(self, item: QueuedInput, message: UserMessage) -> None:
+        ids = (item.id,)
         seq = await self._it.store.record_prompt(message, queued=ids, begins_turn=False)
         self._recorded(message, seq, ids)
 
@@ -314,10 +328,19 @@ class Turn:
         await self._it.store.record_end((), self._complete, "", "")
         self._end(Done(self._summary(self._complete)))
 
+    async def _finish_with_hooks(self) -> None:
+        """A tool or a hook has ended the turn: hooks are told, and cannot hold it back."""
+        await self._hooks.tell_model(self._calls.hooks.take_feedback())
+        if not self._calls.hooks.stopped:
+            await self._hooks.holds_back(self._calls.answer or self._answer, final=True)
+        await self._protected(self._finish())
+
     async def _stop_at_limit(self, limit: str, reason: str) -> None:
         """What was to follow is recorded and not run (CTRL-3)."""
         for item in self._waiting(QueueKind.FOLLOW_UP):
-            await self._record_input(item)
+            message = await self._hooks.admitted_later(item, user_text(item.text))
+            if message is not None:
+                await self._record_input(item, message)
         await self._it.store.record_end((), Outcome.MAX_STEPS, reason, "")
         self._emit(Notice(reason))
         self._end(Done(self._summary(Outcome.MAX_STEPS, limit)))

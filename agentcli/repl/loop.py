@@ -13,10 +13,11 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
+from agentcli.app.attachments import attach
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import AgentError, TurnCancelled
 from agentcli.domain.events import Outcome, Prompt, TurnSummary
-from agentcli.domain.messages import user_text
+from agentcli.domain.tools import Workspace
 from agentcli.repl import _slash_registry as registry
 from agentcli.repl.approve import Questions
 from agentcli.repl.attention import Attention
@@ -264,7 +265,8 @@ class _Chat:
                 summary = await self._turn(self.session.run_queued)
             elif text.strip():
                 self._view.echo(text)
-                summary = await self._turn(lambda: self.session.run(Prompt(user_text(text))))
+                message = await attach(text, Workspace(self.host.cwd, self.host.cwd))
+                summary = await self._turn(lambda: self.session.run(Prompt(message)))
             else:
                 return
             while summary and summary.outcome in _COMPLETE and self.session.queued():

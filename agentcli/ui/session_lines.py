@@ -65,7 +65,7 @@ def _last_exchange(loaded: LoadedSession, theme: Theme) -> list[str]:
         if isinstance(message, UserMessage):
             if message.is_summary:
                 continue
-            user, answer = message.text, ""
+            user, answer = message.typed, ""
         elif isinstance(message, AssistantMessage) and message.text.strip():
             answer = message.text
     lines = []

@@ -10,7 +10,7 @@ import pytest
 
 from agentcli.app.queue import DurableQueue
 from agentcli.domain.events import Outcome, PromptRecorded, QueueChanged
-from agentcli.domain.messages import UserMessage
+from agentcli.domain.messages import ATTACHED, TextPart, UserMessage
 from agentcli.domain.ports import QueuedInput, QueueKind
 from agentcli.domain.tools import ToolContext, ToolOutput
 from tests.support.turns import FakeTool, PlayedProvider, World, calls, says
@@ -167,5 +167,28 @@ def test_what_is_taken_back_at_the_last_moment_ends_the_turn_all_the_same() -> N
         summary = await world.run("go")
         assert summary.outcome is Outcome.DONE and world.store.status is Outcome.DONE
         assert said(world) == ["go"]
+
+    asyncio.run(body())
+
+
+@pytest.mark.spec("UI-4", "CTRL-1")
+def test_what_waits_attaches_the_files_that_it_names_when_it_is_delivered() -> None:
+    async def body() -> None:
+        async def look(args: Any, ctx: ToolContext) -> ToolOutput:
+            await queue.add(QueueKind.STEERING, "see @a.py")
+            return ToolOutput.text("seen")
+
+        async def attach(text: str) -> UserMessage:
+            return UserMessage((TextPart(text), TextPart(f"{ATTACHED}file>x</attached>")))
+
+        world = World(
+            PlayedProvider(calls(("a", "look", "{}")), says("done")), [FakeTool("look", look)]
+        )
+        world.conversation.attach = attach
+        queue = with_queue(world)
+        await world.run("go")
+        message = [m for m in world.history.messages if isinstance(m, UserMessage)][-1]
+        assert message.typed == "see @a.py"
+        assert message.text.endswith("x</attached>")
 
     asyncio.run(body())
