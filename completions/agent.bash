@@ -8,7 +8,7 @@ _agentcli_complete() {
     if ((skip)); then skip=0; continue; fi
     case "$word" in
       --) COMPREPLY=($(compgen -f -- "$current")); return ;;
-      --add-dir|--allow-tool|--append-system-prompt|--cd|--debug|--deny-tool|--effort|--fallback-model|--format|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--sandbox|--session|--system-prompt|--timeout|--tools|-C|-m|-o) skip=1 ;;
+      --add-dir|--allow-tool|--append-system-prompt|--cd|--debug|--deny-tool|--effort|--fallback-model|--format|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--sandbox|--session|--system-prompt|--timeout|--tools|-C|-m|-o) skip=1 ;;
       -*) ;;
       *)
         case "${where:+$where/}$word" in
@@ -69,7 +69,8 @@ _agentcli_complete() {
     'run --sandbox') COMPREPLY=($(compgen -W "off" -- "$current")); return ;;
     'run --debug') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'run -o'|'run --output-format') COMPREPLY=($(compgen -W "text json stream-json" -- "$current")); return ;;
-    'run --input-format') COMPREPLY=($(compgen -W "text" -- "$current")); return ;;
+    'run --input-format') COMPREPLY=($(compgen -W "text stream-json" -- "$current")); return ;;
+    'run --permission-prompt-tool') COMPREPLY=($(compgen -W "stdio" -- "$current")); return ;;
     'run --json-schema'|'run --output-schema') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'run --max-turns') COMPREPLY=(); return ;;
     'run --max-budget-usd') COMPREPLY=(); return ;;
@@ -109,7 +110,7 @@ _agentcli_complete() {
       options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
       commands='run resume sessions models config doctor completions' ;;
     'run')
-      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --include-partial-messages --json-schema --output-schema --max-turns --max-budget-usd --timeout --quiet --help -h'
+      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --json-schema --output-schema --max-turns --max-budget-usd --timeout --quiet --help -h'
       commands='' ;;
     'resume')
       options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'

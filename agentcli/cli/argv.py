@@ -7,11 +7,14 @@ two options whose value may be missing. So the line is sorted first:
 - ``-p`` makes it one shot: what follows is a prompt, whatever it is called
 - ``--`` ends options: all that follows is the prompt
 - ``-r`` and ``--resume`` without a value become ``--resume=`` (the picker)
+- ``--input-format`` makes it one shot too: a program speaks, which cannot be a chat
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from agentcli.cli.claude_flags import WITH_VALUE, translated
 
 PROMPT_COMMANDS = frozenset({"chat", "run", "resume"})
 # name -> one line of help; cli.main knows where each one lives
@@ -49,10 +52,12 @@ LONG_WITH_VALUE = frozenset(
         "--max-turns",
         "--max-budget-usd",
         "--timeout",
+        "--permission-prompt-tool",
     }
 )
 SHORT_WITH_VALUE = frozenset("mCo")
 _ONE_SHOT = frozenset({"-p", "--print"})
+_INPUT_FORMAT = "--input-format"
 _OPTIONAL_VALUE = frozenset({"-r", "--resume"})
 
 
@@ -72,11 +77,10 @@ def sort_arguments(argv: list[str]) -> Invocation:
         front, rest = argv[:position], argv[position + 1 :]
         if command not in PROMPT_COMMANDS:
             return Invocation(command, rest, front)
-        return Invocation(
-            command, [*_normalised(front, command=command), *_normalised(rest, command=command)], []
-        )
+        args = [*_normalised(front, command=command), *_normalised(rest, command=command)]
+        return Invocation(command, translated(args), [])
     command = "run" if one_shot else "chat"
-    return Invocation(command, _normalised(argv, command=command), [])
+    return Invocation(command, translated(_normalised(argv, command=command)), [])
 
 
 def first_word(argv: list[str]) -> str | None:
@@ -100,7 +104,12 @@ def _find_command(argv: list[str]) -> tuple[int | None, bool]:
                 if item in COMMANDS and not one_shot:
                     return word, False
         else:
-            one_shot = one_shot or item in _ONE_SHOT or "p" in _cluster(item)
+            one_shot = (
+                one_shot
+                or item in _ONE_SHOT
+                or item.partition("=")[0] == _INPUT_FORMAT
+                or "p" in _cluster(item)
+            )
             index += _takes_next(argv, index)
         index += 1
     return word, one_shot
@@ -122,7 +131,7 @@ def _takes_next(argv: list[str], index: int) -> int:
     """1 when the next item is the value of the option at ``index``, else 0."""
     item = argv[index]
     if item.startswith("--"):
-        if item in LONG_WITH_VALUE:
+        if item in LONG_WITH_VALUE or item in WITH_VALUE:
             return 1
     elif len(item) == len(_cluster(item)) + 2:
         if item[-1] in SHORT_WITH_VALUE:

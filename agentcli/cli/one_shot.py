@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,9 @@ from agentcli.cli.ending import Ending, Subtype, ended_by, failed, signalled, ti
 from agentcli.cli.errors import as_agent_error, log_error, one_line
 from agentcli.cli.exit_codes import ExitCode
 from agentcli.cli.options import RunOptions, number
+from agentcli.cli.output_schema import read_output_schema
 from agentcli.cli.outputs import SessionFacts, make_output
-from agentcli.cli.prompt_input import read_prompt
+from agentcli.cli.prompt_input import read_prompt, with_attachments
 from agentcli.cli.session_request import prepare_settings, session_options
 from agentcli.cli.stalled import StalledWrites
 from agentcli.cli.streams import silence, write_error_line
@@ -43,6 +45,9 @@ from agentcli.domain.messages import UserMessage
 if TYPE_CHECKING:
     from agentcli.app.session import Session
     from agentcli.config.settings import Settings
+    from agentcli.domain.ports import Approver
+    from agentcli.domain.tools import Asker
+    from agentcli.tools._result_schema import ResultSchema
 
 _LONGEST_ALARM_S = 1e6
 SIGNALS = {
@@ -74,8 +79,11 @@ class OneShot:
             options.output_format,
             partial=options.include_partial_messages,
             quiet=options.quiet,
+            only_result=options.json_schema is not None,
         )
+        self._result: ResultSchema | None = None
         self._facts = SessionFacts()
+        self._cwd = Path()
         self._token = CancelToken()
         self._timeout_s: float | None = None
         self._code_of_signal: ExitCode | None = None
@@ -108,6 +116,7 @@ class OneShot:
             self._options.check()
             self._timeout_s = number("--timeout", self._options.timeout, float) or None
             with _alarm(self._timeout_s):
+                self._result = read_output_schema(self._options.json_schema)
                 message = self._message()
             settings = prepare_settings(self._options, quiet=self._options.quiet)
             return asyncio.run(self._main(settings, message))
@@ -137,8 +146,9 @@ class OneShot:
                 session = await self._open(settings)
             except asyncio.CancelledError:
                 return self._stopped_ending()
+            session.add_listener(self._on_event)
             try:
-                ending = await self._turn(session, message)
+                ending = await self._work(session, message)
                 # before the session closes: nobody waits for processes that are being ended
                 self._end(ending)
             finally:
@@ -147,10 +157,10 @@ class OneShot:
 
     async def _open(self, settings: Settings) -> Session:
         from agentcli.app.compose import open_session
-        from agentcli.cli.approvals import make_approver
 
-        request = session_options(self._options, interactive=False)
-        approver, asker = make_approver()
+        request = session_options(self._options, interactive=False, result=self._result)
+        self._cwd = request.cwd
+        approver, asker = self._people()
         self._opening = asyncio.ensure_future(open_session(settings, request, approver, asker))
         try:
             if self._token.cancelled:
@@ -172,11 +182,28 @@ class OneShot:
             write_error_line(f"session {facts.session_id}: {facts.model}, {facts.permission_mode}")
         return session
 
-    async def _turn(self, session: Session, message: UserMessage | None) -> Ending:
-        session.add_listener(self._on_event)
+    def _people(self) -> tuple[Approver, Asker | None]:
+        """Who approves calls and who answers questions."""
+        from agentcli.cli.approvals import make_approver
+
+        return make_approver()
+
+    async def _work(self, session: Session, message: UserMessage | None) -> Ending:
+        """What the session was opened for: one turn."""
+        if message is not None:
+            message = await with_attachments(message, self._words, self._cwd)
+        return await self._turn(session, message, self._token)
+
+    async def _turn(
+        self,
+        session: Session,
+        message: UserMessage | None,
+        token: CancelToken,
+        queued: Sequence[int] = (),
+    ) -> Ending:
         op = Continue() if message is None else Prompt(message)
         deadline = self._started_at + self._timeout_s if self._timeout_s else None
-        summary = await session.run(op, self._token, deadline=deadline)
+        summary = await session.run(op, token, deadline=deadline, queued=queued)
         if self._token.cancelled and summary.outcome is Outcome.CANCELLED:
             return self._stopped_ending(summary)
         if self._terminal is None:
@@ -264,8 +291,14 @@ class OneShot:
         if self._has_ended:
             return
         self._has_ended = True
+        self._tell(ending)
+
+    def _tell(self, ending: Ending, *, more: bool = False) -> None:
         self._facts.duration_s = time.monotonic() - self._started_at
-        self._guarded(lambda: self._output.ended(ending, self._facts))
+        self._guarded(lambda: self._output.ended(ending, self._facts, more=more))
+        self._tell_person(ending)
+
+    def _tell_person(self, ending: Ending) -> None:
         if self._reader_left:
             return
         if self._options.verbose:

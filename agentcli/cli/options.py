@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 N = TypeVar("N", int, float)
 
 FORMATS = ("text", "json", "stream-json")
+INPUT_FORMATS = ("text", "stream-json")
 MODES = ("default", "accept-edits", "plan", "yolo")
 EFFORTS = ("none", "minimal", "low", "medium", "high")
 
@@ -206,9 +207,26 @@ class RunOptions(SharedOptions):
     input_format: Annotated[
         str,
         typer.Option(
-            "--input-format", metavar="text", help="What stdin holds (only text in this version)."
+            "--input-format",
+            metavar="|".join(INPUT_FORMATS),
+            help="What stdin holds: the prompt, or one JSON message per line.",
         ),
     ] = "text"
+    replay_user_messages: Annotated[
+        bool,
+        typer.Option(
+            "--replay-user-messages",
+            help="With stream-json input: say each message again when it is recorded.",
+        ),
+    ] = False
+    permission_prompt_tool: Annotated[
+        str | None,
+        typer.Option(
+            "--permission-prompt-tool",
+            metavar="stdio",
+            help="With stream-json input: ask the program on stdin for approvals.",
+        ),
+    ] = None
     include_partial_messages: Annotated[
         bool,
         typer.Option(
@@ -222,7 +240,7 @@ class RunOptions(SharedOptions):
             "--json-schema",
             "--output-schema",
             metavar="FILE",
-            help="Shape of the answer (not in this version).",
+            help="JSON schema of the answer: a file, or the schema itself.",
         ),
     ] = None
     max_turns: Annotated[
@@ -244,11 +262,7 @@ class RunOptions(SharedOptions):
     def check(self) -> None:
         """Raise ``UsageError`` for values that are wrong or exclude each other."""
         choice("--output-format", self.output_format, FORMATS)
-        if self.input_format == "stream-json":
-            raise not_supported("--input-format stream-json")
-        choice("--input-format", self.input_format, ("text",))
-        if self.json_schema is not None:
-            raise not_supported("--json-schema")
+        self._check_input()
         if self.include_partial_messages and self.output_format != "stream-json":
             raise UsageError(
                 "--include-partial-messages needs stream-json", "add --output-format stream-json"
@@ -262,6 +276,29 @@ class RunOptions(SharedOptions):
                 "--resume needs a session here",
                 "agent sessions list shows them; --continue takes the newest",
             )
+
+    @property
+    def speaks_json(self) -> bool:
+        """Whether stdin holds messages, one JSON object per line."""
+        return self.input_format == "stream-json"
+
+    def _check_input(self) -> None:
+        choice("--input-format", self.input_format, INPUT_FORMATS)
+        choice("--permission-prompt-tool", self.permission_prompt_tool, ("stdio",))
+        if self.speaks_json and self.output_format != "stream-json":
+            raise UsageError(
+                "--input-format stream-json needs stream-json output",
+                "add --output-format stream-json",
+            )
+        wanted = {
+            "--replay-user-messages": self.replay_user_messages,
+            "--permission-prompt-tool": self.permission_prompt_tool is not None,
+        }
+        for name, is_given in wanted.items():
+            if is_given and not self.speaks_json:
+                raise UsageError(
+                    f"{name} needs stream-json input", "add --input-format stream-json"
+                )
 
 
 def not_supported(option: str) -> UsageError:

@@ -42,6 +42,7 @@ _SILENT = (
     Cancelled,
     Failed,
 )
+_COMPLETE = {Outcome.DONE, Outcome.WRAPPED_UP}
 _ANSWERED = {Outcome.DONE, Outcome.WRAPPED_UP, Outcome.MAX_STEPS}
 
 
@@ -67,8 +68,8 @@ class Output(Protocol):
     def on_event(self, event: AgentEvent) -> None:
         """Something happened."""
 
-    def ended(self, ending: Ending, facts: SessionFacts) -> None:
-        """The last thing: the answer or the result object."""
+    def ended(self, ending: Ending, facts: SessionFacts, *, more: bool = False) -> None:
+        """The answer or the result object: of a turn when there may be ``more``, else the last."""
 
 
 class Progress:
@@ -98,10 +99,14 @@ class Progress:
 
 
 class TextOutput:
-    """The final answer on stdout. On a terminal it is shown as it comes."""
+    """The final answer on stdout. On a terminal it is shown as it comes.
 
-    def __init__(self, *, quiet: bool) -> None:
-        self._live = is_terminal(sys.stdout)
+    With ``only_result`` nothing goes there but a result in the shape that was asked for (CTRL-5).
+    """
+
+    def __init__(self, *, quiet: bool, only_result: bool = False) -> None:
+        self._only_result = only_result
+        self._live = is_terminal(sys.stdout) and not only_result
         self._progress = Progress(tools=not quiet, quiet=quiet)
         self._sanitizer: Any = None
         self._open_line = False
@@ -133,14 +138,20 @@ class TextOutput:
             write_out(self._sanitizer.finish() + "\n")
             self._open_line = False
 
-    def ended(self, ending: Ending, facts: SessionFacts) -> None:
+    def ended(self, ending: Ending, facts: SessionFacts, *, more: bool = False) -> None:
         """The answer, unless it stands on the terminal already."""
-        del facts
+        del facts, more
         if self._live:
             self._end_line()
             return
         text = ending.summary.text
-        if ending.summary.outcome in _ANSWERED and text:
+        if self._only_result:
+            from agentcli.ui.stream_objects import dumps
+
+            if ending.summary.outcome in _COMPLETE:
+                use_utf8()
+                write_out(dumps(ending.summary.structured) + "\n")
+        elif ending.summary.outcome in _ANSWERED and text:
             write_out(text if text.endswith("\n") else text + "\n")
 
 
@@ -152,7 +163,7 @@ class JsonOutput:
 
         use_utf8()
         self._stream = stream
-        self._writer = JsonlWriter(write_out, partial)
+        self.writer = JsonlWriter(write_out, partial)
         self._progress = Progress(tools=False, quiet=quiet)
 
     def opened(self, facts: SessionFacts) -> None:
@@ -162,7 +173,7 @@ class JsonOutput:
         from agentcli import __version__
         from agentcli.ui.jsonl import InitInfo
 
-        self._writer.init(
+        self.writer.init(
             InitInfo(
                 session_id=facts.session_id,
                 cwd=facts.cwd,
@@ -176,10 +187,10 @@ class JsonOutput:
     def on_event(self, event: AgentEvent) -> None:
         """One or more lines, and warnings to stderr."""
         if self._stream:
-            self._writer.on_event(event)
+            self.writer.on_event(event)
         self._progress.on_event(event)
 
-    def ended(self, ending: Ending, facts: SessionFacts) -> None:
+    def ended(self, ending: Ending, facts: SessionFacts, *, more: bool = False) -> None:
         """The result object."""
         from agentcli.ui.jsonl import RunFacts, build_result, denial
 
@@ -191,13 +202,16 @@ class JsonOutput:
             error=ending.message if ending.is_error else "",
             duration_ms=round(facts.duration_s * 1000),
             retry_after_s=ending.retry_after_s,
+            structured_output=ending.summary.structured,
             summary=ending.summary,
         )
-        self._writer.result(build_result(None, run))
+        self.writer.result(build_result(None, run), more=more)
 
 
-def make_output(output_format: str, *, partial: bool, quiet: bool) -> Output:
+def make_output(
+    output_format: str, *, partial: bool, quiet: bool, only_result: bool = False
+) -> Output:
     """The output for ``--output-format``; text for a format that is none, which is an error."""
     if output_format in {"json", "stream-json"}:
         return JsonOutput(stream=output_format == "stream-json", partial=partial, quiet=quiet)
-    return TextOutput(quiet=quiet)
+    return TextOutput(quiet=quiet, only_result=only_result)

@@ -16,6 +16,10 @@ def run(options: RunCommand) -> int:
     """Answer one prompt; returns the exit code of CLI-6."""
     if options.version:
         return print_version()
+    if options.speaks_json and options.output_format == "stream-json":
+        from agentcli.cli.stream_shot import StreamShot
+
+        return StreamShot(options, options.prompt or ()).run()
     from agentcli.cli.one_shot import OneShot
 
     return OneShot(options, options.prompt or ()).run()

@@ -19,6 +19,7 @@ from agentcli.domain.ports import Effort
 
 if TYPE_CHECKING:
     from agentcli.app.compose import SessionOptions
+    from agentcli.tools._result_schema import ResultSchema
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +45,9 @@ def prepare_settings(options: SharedOptions, *, quiet: bool = False) -> Settings
     return settings
 
 
-def session_options(options: SharedOptions, *, interactive: bool) -> SessionOptions:
+def session_options(
+    options: SharedOptions, *, interactive: bool, result: ResultSchema | None = None
+) -> SessionOptions:
     """What ``compose.open_session`` is asked for."""
     from agentcli.app.compose import SessionOptions
 
@@ -69,6 +72,8 @@ def session_options(options: SharedOptions, *, interactive: bool) -> SessionOpti
         fork=options.fork,
         new=options.new,
         interactive=interactive,
+        result=result,
+        one_turn_each=limits.speaks_json,
     )
 
 

@@ -83,9 +83,6 @@ def test_a_wrong_command_line_is_one_line_with_advice_and_exit_code_2(
     [
         ("--mcp-config", "x.json"),
         ("--sandbox", "bwrap"),
-        ("--json-schema", "x.json"),
-        ("--output-schema", "x.json"),
-        ("--input-format", "stream-json"),
     ],
     ids=" ".join,
 )
