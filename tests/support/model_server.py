@@ -111,14 +111,20 @@ class ModelServer:
     async def _main(self, ready: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        server = await asyncio.start_server(self._connected, "127.0.0.1", self.port, limit=2**20)
-        self.port = server.sockets[0].getsockname()[1]
+        await self._listen()
         ready.set()
         await self._stop.wait()
-        server.close()
+        self._server.close()
         for task in tuple(self._connections):
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _listen(self) -> None:
+        """Accept connections, at the same port as before if there was one."""
+        self._server = await asyncio.start_server(
+            self._connected, "127.0.0.1", self.port, limit=2**20
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
 
     @property
     def url(self) -> str:
