@@ -50,6 +50,7 @@ LIMIT_S = 300.0
 _MOST_OUTPUT = 16_000
 _LEAST_OUTPUT = 1_000
 _SPARE_TOKENS = 500
+_SHORT_TOKENS = 2_000
 _NARROWER = (1.0, 0.5, 0.2)  # of the window: what else is tried when even that is too long
 log = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ def plan(messages: Sequence[Message], sizes: Sequence[int], budget: int) -> Plan
     folded = tuple(index for index in range(start) if index not in kept)
     if not any(not _is_summary(messages[index]) for index in folded):
         return None
-    return Plan(folded, sum(index not in set(folded) for index in prompts))
+    return Plan(folded, sum(index >= start or index in kept for index in prompts))
 
 
 def _is_summary(message: Message) -> bool:
@@ -162,8 +163,8 @@ class Compactor:
         todos = await self._todos()
         text = await self._summary(folded, focus)
         record = writing.record(text, folded, _stands_for(folded), todos)
-        saved = sum(sizes[index] for index in chosen.folded) - of_message(record)
-        if saved <= 0 and trigger is not CompactionTrigger.MANUAL:
+        replaced = max(sum(sizes[index] for index in chosen.folded), _SHORT_TOKENS)
+        if of_message(record) > replaced and trigger is not CompactionTrigger.MANUAL:
             raise AgentError("the summary is longer than what it stands for")
         if self._token.cancelled:
             raise TurnCancelled

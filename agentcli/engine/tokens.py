@@ -33,7 +33,6 @@ MOST_IMAGE_TOKENS = 1_600
 _FEWEST_IMAGE_TOKENS = 85
 # a report further off than this from the estimate is not about the same messages
 _LEAST_RATIO, _MOST_RATIO = 0.5, 2.0
-_BELIEVED = 1.6
 
 
 def of_text(text: str) -> int:
@@ -187,8 +186,7 @@ class Gauge:
             then -= self.sizes[index]
             message = messages[index]
             if isinstance(message, AssistantMessage) and (sent := sent_tokens(message.usage)):
-                # the usage of a reply that took two attempts is that of both
-                return min(sent, int(then * _BELIEVED)), then
+                return sent, then
         return None
 
 

@@ -6,13 +6,21 @@ import os
 import platform
 import sys
 
-from tests.bench import bench_idle, bench_interrupt, bench_startup, bench_store, bench_stream
+from tests.bench import (
+    bench_context,
+    bench_idle,
+    bench_interrupt,
+    bench_startup,
+    bench_store,
+    bench_stream,
+)
 from tests.bench.table import markdown, show
 
 runs = int(sys.argv[1]) if len(sys.argv) > 1 else 10
 found = []
 for rows in (bench_startup.rows, bench_stream.rows, bench_interrupt.rows, bench_store.rows):
     found += show(rows(runs))
+found += show(bench_context.rows(runs))
 found += show(bench_idle.rows())
 print(f"\n{platform.system()}, Python {platform.python_version()}, {os.cpu_count()} processors")
 print(f"medians of {runs}, load average before the end {os.getloadavg()[0]:.1f}\n")

@@ -26,6 +26,7 @@ from agentcli.domain.messages import (
     TextPart,
     ToolCall,
     ToolResult,
+    UserMessage,
     user_text,
 )
 from agentcli.domain.ports import RunStatus, ToolRun
@@ -163,3 +164,59 @@ def test_going_on_needs_a_last_message_that_is_not_the_assistants() -> None:
     with pytest.raises(CannotContinue, match="assistant"):
         History([user_text("x"), AssistantMessage((TextPart("y"),))]).require_continuable()
     History([user_text("x")]).require_continuable()
+
+
+# --- folding -------------------------------------------------------------------------------
+
+
+def _summary() -> UserMessage:
+    return UserMessage((TextPart("what came before"),), is_summary=True)
+
+
+@pytest.mark.spec("CMP-3", "CMP-4")
+def test_a_fold_puts_the_summary_first_and_keeps_the_ids_taken() -> None:
+    call = ToolCall("a", "bash", {})
+    history = History(
+        [
+            user_text("one"),
+            AssistantMessage((call,)),
+            ToolResult("a", "bash", (TextPart("x"),)),
+            user_text("two"),
+        ]
+    )
+    history.fold(_summary(), [0, 1, 2])
+    assert history.messages == (_summary(), user_text("two"))
+    assert history.call_ids == {"a"}
+    assert (history.folds, history.unlike_before) == (1, 2)
+    with pytest.raises(HistoryViolation):
+        history.append(AssistantMessage((call,)))
+
+
+@pytest.mark.spec("CMP-4", "HIS-1")
+@pytest.mark.parametrize("folded", [[1], [2], [0, 1], [0, 2]])
+def test_a_fold_that_parts_a_call_from_its_result_is_refused_and_changes_nothing(
+    folded: list[int],
+) -> None:
+    messages = (
+        user_text("one"),
+        AssistantMessage((ToolCall("a", "bash", {}),)),
+        ToolResult("a", "bash", (TextPart("x"),)),
+        user_text("two"),
+    )
+    history = History(messages)
+    with pytest.raises(HistoryViolation):
+        history.fold(_summary(), folded)
+    assert (history.messages, history.folds) == (messages, 0)
+
+
+@pytest.mark.spec("CMP-4")
+def test_nothing_is_folded_while_a_call_waits_for_its_result() -> None:
+    history = History([user_text("one"), AssistantMessage((ToolCall("a", "bash", {}),))])
+    with pytest.raises(HistoryViolation):
+        history.fold(_summary(), [0])
+
+
+def test_ids_of_messages_that_were_folded_earlier_stay_taken() -> None:
+    history = History([user_text("one")], used_ids=["a"])
+    with pytest.raises(HistoryViolation):
+        history.append(AssistantMessage((ToolCall("a", "bash", {}),)))
