@@ -13,6 +13,7 @@
     │   ├── SessionDamaged         not a database, truncated, fails its checks
     │   └── SessionTooNew          written by a newer version of this program
     ├── CannotContinue             nothing to continue from (REC-5)
+    ├── PromptBlocked              a hook refused the prompt; nothing was stored or sent
     ├── NoStructuredOutput         no result in the shape that was asked for (exit 3)
     └── HistoryViolation           our own bug: a history a provider would reject
 
@@ -136,6 +137,10 @@ class SessionTooNew(StoreError):
 
 class CannotContinue(AgentError):
     """There is nothing to continue without new input (REC-5)."""
+
+
+class PromptBlocked(AgentError):
+    """A hook of the person refused the prompt: it was neither stored nor sent."""
 
 
 class NoStructuredOutput(AgentError):

@@ -221,6 +221,9 @@ class InputQueue(Protocol):
     def delivered(self, ids: Sequence[int]) -> None:
         """The store has committed these as messages: they wait no longer."""
 
+    async def drop(self, row_id: int) -> bool:
+        """Take back what waits; false when it waits no longer."""
+
 
 # --- store ---------------------------------------------------------------------------------
 

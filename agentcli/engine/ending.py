@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import TYPE_CHECKING
 
 from agentcli.domain.errors import AgentError, StoreError, TurnCancelled
 from agentcli.domain.events import Notice, Outcome, ToolFinished
@@ -16,6 +17,9 @@ from agentcli.domain.messages import Usage
 from agentcli.engine.ask import Requests
 from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.tool_calls import ToolCalls
+
+if TYPE_CHECKING:
+    from agentcli.engine.finishing import Finishing
 
 log = logging.getLogger(__name__)
 
@@ -118,3 +122,19 @@ def as_agent_error(error: BaseException) -> AgentError:
     return AgentError(
         f"internal error: {type(error).__name__}: {error}", "this is a bug of agentcli; see the log"
     )
+
+
+def finishing_of(conversation: Conversation) -> Finishing | None:
+    """The rules of how the turn has to end; ``None`` when any answer ends it."""
+    check, budget = conversation.answer_check, conversation.max_answers_without_tools
+    if check is None and budget is None:
+        return None
+    from agentcli.engine.finishing import Finishing
+
+    return Finishing(None if check is None else check(), budget)
+
+
+def cancels() -> int:
+    """How often somebody has cancelled the task that runs the turn."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()

@@ -7,23 +7,33 @@ follows disk; an event that announces a result comes after its commit (CAN-8, LO
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.events import AgentEvent, ToolFinished
 from agentcli.domain.history import History
-from agentcli.domain.messages import ResultStatus, ToolCall, ToolResult
+from agentcli.domain.messages import ResultStatus, TextPart, ToolCall, ToolResult
 from agentcli.domain.ports import RecordedResult, SessionStore
-from agentcli.domain.tools import Effect, Tool, ToolOutput, status_of
+from agentcli.domain.tools import Effect, Tool, ToolContext, ToolOutput, status_of
 from agentcli.engine.approval import CallFacts
+
+if TYPE_CHECKING:
+    from agentcli.domain.hooks import HookVerdict
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Job:
-    """One call on its way. ``output`` is set when there is an answer to record."""
+    """One call on its way. ``output`` is set when there is an answer to record.
+
+    ``hook`` is what the person's hooks have said of it; ``None`` before they were asked.
+    """
 
     call: ToolCall
     tool: Tool | None = None
@@ -36,6 +46,7 @@ class Job:
     started_at: float | None = None
     tail: str = ""
     is_heard: bool = True
+    hook: HookVerdict | None = None
 
     @property
     def elapsed_s(self) -> float:
@@ -94,3 +105,32 @@ class Recorder:
         if job.output is not None:
             summary, display = job.output.summary, job.output.display
         self._emit(ToolFinished(job.call, result, summary, duration_s, display))
+
+
+async def guarded(tool: Tool, args: Any, ctx: ToolContext) -> ToolOutput:
+    """Run the tool; anything it raises, or returns that is no output, is a fault of ours."""
+    try:
+        output: object = await tool.run(args, ctx)
+    except (asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - the tools' border: not even an exit passes
+        return ToolOutput.internal_error(error)
+    if isinstance(output, ToolOutput) and output.parts:
+        return output
+    return ToolOutput.internal_error(TypeError(f"not a tool's output: {type(output).__name__}"))
+
+
+async def preview_of(tool: Tool, args: Any, ctx: ToolContext) -> str:
+    """What a person sees before saying yes; without it the question is asked all the same."""
+    try:
+        return await tool.preview(args, ctx)
+    except Exception as error:
+        log.warning("no preview of %s", tool.definition.name, exc_info=error)
+        return f"(no preview: {error})"
+
+
+def text_of(output: ToolOutput) -> str:
+    """The first text of an output."""
+    with contextlib.suppress(StopIteration):
+        return next(part.text for part in output.parts if isinstance(part, TextPart))
+    return ""

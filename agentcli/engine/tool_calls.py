@@ -9,14 +9,14 @@ the turn's one repair answers it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
 import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
 from agentcli.domain.errors import InvalidArguments, TurnCancelled
@@ -30,7 +30,7 @@ from agentcli.domain.events import (
     ToolStarted,
 )
 from agentcli.domain.history import History, RunDetail
-from agentcli.domain.messages import ResultStatus, StopReason, TextPart, ToolCall
+from agentcli.domain.messages import ResultStatus, StopReason, ToolCall
 from agentcli.domain.ports import (
     ApprovalAnswer,
     ApprovalRequest,
@@ -53,11 +53,15 @@ from agentcli.domain.tools import (
 )
 from agentcli.domain.values import frozen
 from agentcli.engine import arguments as wording
-from agentcli.engine.approval import Answer, CallFacts, Policy, decide, effect_of, session_rule
+from agentcli.engine.approval import Answer, CallFacts, Policy, effect_of, session_rule
 from agentcli.engine.gates import OPEN
-from agentcli.engine.jobs import Job, Recorder
+from agentcli.engine.hooked_calls import CallHooks, decided
+from agentcli.engine.jobs import Job, Recorder, guarded, preview_of, text_of
 from agentcli.engine.plan_mode import PlanTable
 from agentcli.engine.race import Reaper, cancel_future, first_of, race, stop
+
+if TYPE_CHECKING:
+    from agentcli.domain.hooks import Hooks
 
 GRACE_S = 0.15
 KILL_PATIENCE_S = 3.0
@@ -78,6 +82,7 @@ class Toolkit:
     files: FileLedger = field(default_factory=FileLedger)
     ask: Asker | None = None
     session_id: str = ""
+    hooks: Hooks | None = None
     reaper: Reaper = field(default_factory=Reaper)
     approval_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -114,6 +119,7 @@ class ToolCalls:
         self.ended_turn = False
         self.answer = ""
         self.passage = OPEN
+        self.hooks = CallHooks(kit.hooks, token, kit.reaper, emit)
 
     async def run_batch(self, calls: Sequence[ToolCall], stop_reason: StopReason) -> None:
         """Run the calls; raises ``TurnCancelled`` when the token was set on the way."""
@@ -127,14 +133,16 @@ class ToolCalls:
             await self._settle()
             if self._token.cancelled:
                 raise TurnCancelled
+            batch, left = await self._past_hooks(batch, left)
             await uninterruptible(
                 self._run_together(batch), lambda: self._token.cancel(CancelReason.OUTER)
             )
             for output in (job.output for job in batch if job.output and job.output.ends_turn):
                 self.ended_turn = True
                 self.answer = output.answer or self.answer
-            if left and not reads:
+            if left and batch[0].effect is not Effect.READ:
                 await self._judge_again(left)
+        self.ended_turn |= bool(self.hooks.stopped)
         if self._token.cancelled:
             raise TurnCancelled
 
@@ -157,6 +165,23 @@ class ToolCalls:
         if stuck:
             what = "one earlier call has" if stuck == 1 else f"{stuck} earlier calls have"
             self._emit(Notice(f"{what} not ended although told to stop; going on without waiting"))
+
+    async def _past_hooks(self, batch: list[Job], left: list[Job]) -> tuple[list[Job], list[Job]]:
+        """The calls that run next, after the hooks' say, and those that are left."""
+        if self._kit.hooks is None:
+            return batch, left
+        if not self.hooks.stopped:
+            refuse = functools.partial(self._refuse, unattended=False)
+            if changed := await self.hooks.before(batch, refuse):
+                shell = await self._shell()
+                for job in changed:
+                    self._read(job, shell, StopReason.TOOL_USE)
+                    self.hooks.changed(job)
+                reads = len(list(takewhile(lambda job: job.effect is Effect.READ, batch)))
+                batch, left = batch[: reads or 1], [*batch[reads or 1 :], *left]
+        if self.hooks.stopped:
+            self.hooks.skip((*batch, *left))
+        return batch, left
 
     async def _judge_again(self, left: Sequence[Job]) -> None:
         """A call may have moved the shell or a link: what it left behind is what counts (SEC-5)."""
@@ -181,13 +206,16 @@ class ToolCalls:
     def _prepare(self, call: ToolCall, shell: _Shell, stop_reason: StopReason) -> Job:
         """Find the tool and read the arguments; what is wrong with them is already an answer."""
         job = Job(call, summary=call.name)
+        self._read(job, shell, stop_reason)
+        return job
+
+    def _read(self, job: Job, shell: _Shell, stop_reason: StopReason) -> None:
         try:
             self._read_call(job, stop_reason)
         except Exception as error:  # noqa: BLE001 - a tool's own code: its faults are values
             job.output = self._reported(job, ToolOutput.internal_error(error))
         if job.output is None and job.tool is not None:
             self._judged(job, job.tool, shell)
-        return job
 
     def _read_call(self, job: Job, stop_reason: StopReason) -> None:
         call = job.call
@@ -232,13 +260,13 @@ class ToolCalls:
         if job.facts is None or job.tool is None:
             return False
         try:
-            decision = decide(job.facts, self._kit.policy)
+            decision = decided(job.facts, self._kit.policy, job.hook)
         except Exception as error:  # noqa: BLE001 - what cannot be judged is not run
             job.output = self._reported(job, ToolOutput.internal_error(error))
             return False
         if decision.answer is Answer.ASK:
             async with self._kit.approval_lock:
-                decision = decide(job.facts, self._kit.policy)
+                decision = decided(job.facts, self._kit.policy, job.hook)
                 if decision.answer is Answer.ASK:
                     return await self._asked(job, ctx, decision.reason)
         if decision.answer is Answer.DENY:
@@ -251,7 +279,7 @@ class ToolCalls:
             return False
         rule = session_rule(job.facts, self._kit.policy)
         self._emit(ApprovalWaiting(job.call, job.summary, reason))
-        detail = await _preview(job.tool, job.args, ctx)
+        detail = await preview_of(job.tool, job.args, ctx)
         request = ApprovalRequest(job.call, job.summary, detail, reason, str(rule))
         answer = await self._answer(request)
         if self._token.cancelled:
@@ -303,9 +331,10 @@ class ToolCalls:
         if job.output is None:
             return
         if job.output.kind is OutputKind.CANCELLED:
-            self.details[job.call.id] = RunDetail(job.elapsed_s, _text(job.output))
+            self.details[job.call.id] = RunDetail(job.elapsed_s, text_of(job.output))
             return
         await recorder.finish(index, job.elapsed_s)
+        await self.hooks.after(job)
 
     def _context(self, job: Job) -> ToolContext:
         kit, call_id = self._kit, job.call.id
@@ -331,7 +360,7 @@ class ToolCalls:
     async def _execute(self, job: Job, tool: Tool, ctx: ToolContext) -> ToolOutput | None:
         """The tool's output; a ``CANCELLED`` one when the cancel overtook it (CAN-6)."""
         job.started_at = time.monotonic()
-        task = asyncio.create_task(_guarded(tool, job.args, ctx))
+        task = asyncio.create_task(guarded(tool, job.args, ctx))
         try:
             with cancel_future(self._token) as cancelled:
                 await first_of(task, cancelled, timeout_s=tool.definition.timeout_s)
@@ -358,32 +387,5 @@ class ToolCalls:
             cause = f"{type(output.cause).__name__}: {output.cause}"
             self._emit(Notice(f"{job.call.name} failed inside agentcli: {cause} (see the log)"))
         if output.kind is OutputKind.CANCELLED and not self._token.cancelled:
-            return ToolOutput.error(_text(output))
+            return ToolOutput.error(text_of(output))
         return output
-
-
-async def _guarded(tool: Tool, args: Any, ctx: ToolContext) -> ToolOutput:
-    """Run the tool; anything it raises, or returns that is no output, is a fault of ours."""
-    try:
-        output: object = await tool.run(args, ctx)
-    except (asyncio.CancelledError, GeneratorExit):
-        raise
-    except BaseException as error:  # noqa: BLE001 - the tools' border: not even an exit passes
-        return ToolOutput.internal_error(error)
-    if isinstance(output, ToolOutput) and output.parts:
-        return output
-    return ToolOutput.internal_error(TypeError(f"not a tool's output: {type(output).__name__}"))
-
-
-async def _preview(tool: Tool, args: Any, ctx: ToolContext) -> str:
-    try:
-        return await tool.preview(args, ctx)
-    except Exception as error:
-        log.warning("no preview of %s", tool.definition.name, exc_info=error)
-        return f"(no preview: {error})"
-
-
-def _text(output: ToolOutput) -> str:
-    with contextlib.suppress(StopIteration):
-        return next(part.text for part in output.parts if isinstance(part, TextPart))
-    return ""

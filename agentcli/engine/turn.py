@@ -22,7 +22,7 @@ import json
 import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
 from agentcli.domain.errors import AgentError, TurnCancelled, UsageError
@@ -54,16 +54,13 @@ from agentcli.domain.messages import (
 from agentcli.domain.ports import QueuedInput, QueueKind, StepFacts, ToolGate
 from agentcli.engine.ask import Requests
 from agentcli.engine.conversation import Conversation, Emit
-from agentcli.engine.ending import Ending, unwrapped
+from agentcli.engine.ending import Ending, cancels, finishing_of, unwrapped
 from agentcli.engine.gates import WrapUpGate, resolve
 from agentcli.engine.hooked_turn import TurnHooks
 from agentcli.engine.limits import Limits, Spending, near, reached, wrap_up_note
 from agentcli.engine.plan_mode import PlanGate, plan_note
 from agentcli.engine.repeats import Repeats
 from agentcli.engine.tool_calls import ToolCalls
-
-if TYPE_CHECKING:
-    from agentcli.engine.finishing import Finishing
 
 
 class Turn:
@@ -94,7 +91,7 @@ class Turn:
         self._answer = ""
         self._wrapping_up = ""
         self._repeats = Repeats()
-        self._finishing = _finishing(conversation)
+        self._finishing = finishing_of(conversation)
         self._gates: tuple[ToolGate, ...] = (
             PlanGate(conversation.kit.policy, conversation.kit.toolbox),
             WrapUpGate(),
@@ -118,7 +115,7 @@ class Turn:
         ``queued`` are the rows of the input queue that ``prompt`` was made of. Raises
         ``PromptBlocked`` when a hook of the person refuses the prompt: then there is no turn.
         """
-        self._cancels_before = _cancels()
+        self._cancels_before = cancels()
         prompt = await self._hooks.admitted(prompt, queued)
         self._it.turns += 1
         try:
@@ -133,7 +130,7 @@ class Turn:
                 await uninterruptible(self._conclude(error))
             if isinstance(error, asyncio.CancelledError) or not isinstance(error, Exception):
                 raise
-            if _cancels() > self._cancels_before:
+            if cancels() > self._cancels_before:
                 raise asyncio.CancelledError from error
         if self._terminal is None:
             raise RuntimeError("a turn ended without a terminal event")
@@ -196,15 +193,19 @@ class Turn:
                 await self._hooks.tell_model(self._calls.hooks.take_feedback())
             elif self._terminal is not None:
                 return None
-            elif self._at_end:
-                if not await self._hooks.holds_back(self._answer):
-                    return await self._protected(self._finish())
-            elif self._finishing is not None and (text := self._finishing.objection()):
-                await self._protected(self._record_reminder(user_text(text)))
-            elif waiting := self._next_input():
-                await self._deliver(waiting)
-            else:  # it was taken back at the last moment
+            elif not await self._goes_on():
                 return await self._protected(self._finish())
+
+    async def _goes_on(self) -> bool:
+        """Record what keeps the turn going after an answer without calls, if anything does."""
+        if self._at_end:
+            return await self._hooks.holds_back(self._answer)
+        if self._finishing is not None and (text := self._finishing.objection()):
+            await self._protected(self._record_reminder(user_text(text)))
+            return True
+        waiting = self._next_input()
+        await self._deliver(waiting)
+        return bool(waiting)  # it may have been taken back at the last moment
 
     def _checkpoint(self) -> None:
         """Before each step: here even a swallowed ``CancelledError`` is seen (CAN-9)."""
@@ -386,19 +387,3 @@ class Turn:
             compaction=spent.compaction,
             structured=structured,
         )
-
-
-def _finishing(conversation: Conversation) -> Finishing | None:
-    """The rules of how the turn has to end; ``None`` when any answer ends it."""
-    check, budget = conversation.answer_check, conversation.max_answers_without_tools
-    if check is None and budget is None:
-        return None
-    from agentcli.engine.finishing import Finishing
-
-    return Finishing(None if check is None else check(), budget)
-
-
-def _cancels() -> int:
-    """How often somebody has cancelled the task that runs the turn."""
-    task = asyncio.current_task()
-    return 0 if task is None else task.cancelling()

@@ -1,0 +1,157 @@
+"""What the person's hooks say of tool calls: before they are judged and after they have run.
+
+Laws. A call is stored as the model made it (W1) before any hook hears of it; arguments that a hook
+changes are validated and judged anew, are what the person is asked about and what runs, and the
+model is told of them: the record says both what was asked for and what was done. A hook's "allow"
+is worth one call in yolo mode: it passes no deny rule, no ask rule, no protected place and not
+plan mode (SEC-3). A result is durable before its hook hears of it: what a hook then says is a
+message of its own, so that nothing that has happened is lost while a hook runs (CAN-6, CAN-8).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from agentcli.domain.cancel import CancelToken
+from agentcli.domain.errors import TurnCancelled
+from agentcli.domain.events import AgentEvent, Notice
+from agentcli.domain.messages import ResultStatus, ToolResult
+from agentcli.domain.settings import PermissionMode
+from agentcli.domain.tools import ToolOutput, status_of
+from agentcli.engine.approval import Answer, CallFacts, Decision, Policy, decide
+from agentcli.engine.jobs import Job, text_of
+from agentcli.engine.race import Reaper, race
+
+if TYPE_CHECKING:
+    from agentcli.domain.hooks import Hooks, HookVerdict
+
+MAX_SHOWN = 300
+
+
+def decided(facts: CallFacts, policy: Policy, said: HookVerdict | None) -> Decision:
+    """The policy's decision on a call about which hooks have ``said`` something."""
+    if said is None or said.permission is None:
+        return decide(facts, policy)
+    from agentcli.domain.hooks import Permission
+
+    if said.permission is Permission.ALLOW:
+        if policy.mode is not PermissionMode.PLAN:
+            policy = replace(policy, mode=PermissionMode.YOLO)
+        return decide(facts, policy)
+    decision = decide(facts, policy)
+    if decision.answer is not Answer.ALLOW:
+        return decision
+    return replace(decision, answer=Answer.ASK, reason=f"a hook asks: {said.reason}")
+
+
+class CallHooks:
+    """The hooks of one turn's calls. ``stopped`` says why the turn is to end, if it is.
+
+    ``feedback`` is what the model is to be told after the batch, in the order of the calls.
+    """
+
+    def __init__(
+        self,
+        hooks: Hooks | None,
+        token: CancelToken,
+        reaper: Reaper,
+        emit: Callable[[AgentEvent], None],
+    ) -> None:
+        self._hooks = hooks
+        self._token = token
+        self._reaper = reaper
+        self._emit = emit
+        self.feedback: list[str] = []
+        self.stopped = ""
+
+    async def before(
+        self, jobs: Sequence[Job], refuse: Callable[[Job, str], None]
+    ) -> Sequence[Job]:
+        """Ask about calls that are next; those whose arguments were changed.
+
+        ``refuse`` is called for those that must not run. Raises ``TurnCancelled``.
+        """
+        asked = [job for job in jobs if job.output is None and job.hook is None]
+        if self._hooks is None or not asked:
+            return ()
+        verdicts = await race(self._ask(self._hooks, asked), self._token, self._reaper)
+        changed = []
+        for job, said in zip(asked, verdicts, strict=True):
+            job.hook = said
+            self._hear(said)
+            name = job.call.name
+            self.feedback += [f"A hook says before {name}: {text}" for text in said.context]
+            if said.blocked or said.stopped:
+                refuse(job, f"by a hook: {said.blocked or said.stopped}")
+            elif said.updated_input is not None:
+                self._change(job, said)
+                changed.append(job)
+        return changed
+
+    async def _ask(self, hooks: Hooks, jobs: Sequence[Job]) -> list[HookVerdict]:
+        async with asyncio.TaskGroup() as group:
+            asking = [group.create_task(hooks.before_tool(job.call, self._token)) for job in jobs]
+        return [task.result() for task in asking]
+
+    def _change(self, job: Job, said: HookVerdict) -> None:
+        job.call = replace(job.call, arguments=dict(said.updated_input or {}))
+        shown = json.dumps(job.call.arguments, ensure_ascii=False)
+        cut = shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"
+        self._emit(Notice(f"a hook changed the arguments of {job.call.name}: {cut}"))
+        self.feedback.append(
+            f"A hook changed the arguments of the call {job.call.id} ({job.call.name}); it was"
+            f" run with these: {shown if len(shown) <= 10 * MAX_SHOWN else cut}"
+        )
+
+    def changed(self, job: Job) -> None:
+        """Its new arguments have been read; those that the tool does not take do not run."""
+        if job.output is None:
+            return
+        why = text_of(job.output)
+        name = job.call.name
+        self._emit(Notice(f"a hook changed the arguments of {name} to something invalid"))
+        text = f"{name} was not run: a hook changed its arguments to something invalid. {why}"
+        job.output = ToolOutput.error(text)
+        job.status = ResultStatus.REFUSED
+
+    async def after(self, job: Job) -> None:
+        """Tell of a call that has run; its result is durable. A cancel only ends the telling."""
+        if self._hooks is None or job.started_at is None or job.output is None:
+            return
+        result = ToolResult(
+            job.call.id, job.call.name, job.output.parts, job.status or status_of(job.output)
+        )
+        telling = self._hooks.after_tool(job.call, result, self._token)
+        try:
+            said = await race(telling, self._token, self._reaper)
+        except TurnCancelled:
+            return
+        self._hear(said)
+        texts = (said.blocked, *said.context) if said.blocked else said.context
+        self.feedback += [f"A hook says after {job.call.name}: {text}" for text in texts]
+        if said.blocked:
+            self._emit(Notice(f"a hook says after {job.call.name}: {said.blocked}"))
+
+    def skip(self, jobs: Sequence[Job]) -> None:
+        """A hook has ended the turn: these are not run any more."""
+        for job in jobs:
+            if job.output is None:
+                text = f"{job.call.name} was not run: a hook ended the turn ({self.stopped})."
+                job.output = ToolOutput.error(text)
+                job.status = ResultStatus.REFUSED
+
+    def take_feedback(self) -> str:
+        """What the model is to be told now, once."""
+        texts, self.feedback = self.feedback, []
+        return "\n".join(texts)
+
+    def _hear(self, said: HookVerdict) -> None:
+        for text in said.notices:
+            self._emit(Notice(text))
+        if said.stopped and not self.stopped:
+            self.stopped = said.stopped
+            self._emit(Notice(f"a hook ends the turn: {said.stopped}"))
