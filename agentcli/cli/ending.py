@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from agentcli.cli.exit_codes import ExitCode, exit_code_for
 from agentcli.cli.logging_setup import REDACTOR
-from agentcli.domain.errors import AgentError, ProviderError
+from agentcli.domain.errors import AgentError, NoStructuredOutput, ProviderError
 from agentcli.domain.events import Cancelled, Done, Failed, Outcome, TerminalEvent, TurnSummary
 from agentcli.domain.values import frozen
 
@@ -23,6 +23,7 @@ class Subtype(StrEnum):
     MAX_TURNS = "error_max_turns"
     MAX_BUDGET = "error_max_budget_usd"
     TIMEOUT = "error_timeout"
+    OUTPUT_SCHEMA = "error_max_structured_output_retries"
     CANCELLED = "cancelled"
 
 
@@ -56,10 +57,11 @@ def ended_by(terminal: TerminalEvent, *, unattended: int) -> Ending:
     summary = terminal.summary
     match terminal:
         case Failed(error=error):
+            is_about_shape = isinstance(error, NoStructuredOutput)
             return Ending(
-                Subtype.ERROR,
+                Subtype.OUTPUT_SCHEMA if is_about_shape else Subtype.ERROR,
                 exit_code_for(error),
-                _kind(error),
+                "max_structured_output_retries" if is_about_shape else _kind(error),
                 summary,
                 _said(error),
                 terminal.unsaved,

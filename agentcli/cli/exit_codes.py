@@ -8,6 +8,7 @@ from agentcli.domain.errors import (
     CannotContinue,
     ConfigError,
     ErrorKind,
+    NoStructuredOutput,
     ProviderError,
     SessionNotFound,
     StoreError,
@@ -54,6 +55,8 @@ def exit_code_for(error: BaseException) -> ExitCode:
             code = ExitCode.USAGE
         case ConfigError() | ProviderError(kind=ErrorKind.AUTH):
             code = ExitCode.CONFIG
+        case NoStructuredOutput():
+            code = ExitCode.LIMIT
         case StoreError():
             code = ExitCode.STORE
         case ProviderError(retryable=True):

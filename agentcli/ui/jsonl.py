@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentcli.domain.errors import NoStructuredOutput
 from agentcli.domain.events import (
     AgentEvent,
     AssistantRecorded,
@@ -331,6 +332,8 @@ def _subtype(end: TerminalEvent | None) -> str:
             return "success"
         case Cancelled():
             return _LIMITS.get(end.summary.limit, "cancelled")
+        case Failed() if isinstance(end.error, NoStructuredOutput):
+            return _LIMITS["schema"]
         case _:
             return "error_during_execution"
 

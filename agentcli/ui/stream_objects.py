@@ -28,7 +28,7 @@ from agentcli.domain.messages import (
 _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-def dumps(value: Mapping[str, Any]) -> str:
+def dumps(value: Any) -> str:
     """``value`` as one line of JSON that every reader takes for one line."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
     return _UNSAFE.sub(_escaped, text) if _UNSAFE.search(text) else text
