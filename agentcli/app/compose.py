@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 from agentcli.app.attachments import attach
 from agentcli.app.models import SessionModels, fallbacks, model_info
 from agentcli.app.queue import DurableQueue
-from agentcli.app.session import Session, Surroundings
+from agentcli.app.session import Session
+from agentcli.app.surroundings import Surroundings
 from agentcli.app.toolset import Wishes, make_toolbox
 from agentcli.config.redaction import Redactor
 from agentcli.config.settings import Settings

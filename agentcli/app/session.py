@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from agentcli.app import context, shell_line
-from agentcli.app.queue import DurableQueue, QueueFile
+from agentcli.app.queue import DurableQueue
+from agentcli.app.surroundings import SessionFile, Surroundings
 from agentcli.app.totals import Totals
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import AgentError, UsageError
@@ -37,10 +37,11 @@ from agentcli.domain.events import (
 )
 from agentcli.domain.history import History
 from agentcli.domain.messages import Usage, UserMessage
-from agentcli.domain.ports import ModelInfo, Provider, QueuedInput, QueueKind
+from agentcli.domain.ports import Effort, ModelInfo, QueuedInput, QueueKind
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import ToolOutput
+from agentcli.engine.approval import Policy
 from agentcli.engine.conversation import Conversation
 from agentcli.engine.turn import Turn
 
@@ -53,41 +54,6 @@ Listener = Callable[[AgentEvent], None]
 REAP_S = 3.0
 # too many, and somebody's text: not for a log
 _PIECES = (TextChunk, ThinkingChunk, ToolProgress)
-
-
-class SessionFile(QueueFile, Protocol):
-    """What a session needs of its file beside what the engine needs."""
-
-    async def load(self, *, hidden: bool = False) -> LoadedSession:
-        """All of it."""
-
-    async def undo_compaction(self) -> bool:
-        """Bring back what the newest summary stands for."""
-
-    async def set_title(self, title: str) -> None:
-        """Name the session."""
-
-    async def set_model(self, model: str) -> None:
-        """Remember who answers from now on."""
-
-    async def aclose(self) -> None:
-        """Close the file and give up the lock."""
-
-
-@dataclass(slots=True)
-class Surroundings:
-    """What compose lends to a session.
-
-    ``choose`` turns a model's name into a provider; ``after_turn`` updates the catalogue and
-    may fail; ``on_close`` ends what the session's tools have left running.
-    """
-
-    choose: Callable[[str], tuple[Provider, ModelInfo]]
-    after_turn: Callable[[], Awaitable[None]]
-    on_close: Sequence[Callable[[], Awaitable[None]]] = ()
-    resumed: LoadedSession | None = None
-    notices: Sequence[str] = ()
-    queue: DurableQueue | None = None
 
 
 class Session:
@@ -331,6 +297,20 @@ class Session:
             yield self._token
         finally:
             self._token = None
+
+    @property
+    def effort(self) -> Effort | None:
+        """How much the model is asked to reason; ``None`` leaves it to the model."""
+        return self._conversation.effort
+
+    def set_effort(self, effort: Effort | None) -> None:
+        """How much the model is asked to reason from the next request on."""
+        self._conversation.effort = effort
+
+    @property
+    def policy(self) -> Policy:
+        """The rules that decide what runs (SEC-3)."""
+        return self._conversation.kit.policy
 
     def set_mode(self, mode: PermissionMode) -> None:
         """What runs without asking from the next judgement on (SEC-3)."""

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from agentcli.app.session import Session, Surroundings
+from agentcli.app.session import Session
+from agentcli.app.surroundings import Surroundings
 from agentcli.domain.cancel import CancelReason
 from agentcli.domain.errors import PersistenceError, ProviderError, UsageError
 from agentcli.domain.events import AgentEvent, Interrupt, Outcome, Prompt, TextChunk

@@ -1,0 +1,46 @@
+"""What a session stands on: its file and what compose lends to it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from agentcli.app.queue import DurableQueue, QueueFile
+from agentcli.domain.ports import ModelInfo, Provider
+from agentcli.domain.session import LoadedSession
+
+
+class SessionFile(QueueFile, Protocol):
+    """What a session needs of its file beside what the engine needs."""
+
+    async def load(self, *, hidden: bool = False) -> LoadedSession:
+        """All of it."""
+
+    async def undo_compaction(self) -> bool:
+        """Bring back what the newest summary stands for."""
+
+    async def set_title(self, title: str) -> None:
+        """Name the session."""
+
+    async def set_model(self, model: str) -> None:
+        """Remember who answers from now on."""
+
+    async def aclose(self) -> None:
+        """Close the file and give up the lock."""
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What compose lends to a session.
+
+    ``choose`` turns a model's name into a provider; ``after_turn`` updates the catalogue and
+    may fail; ``on_close`` ends what the session's tools have left running.
+    """
+
+    choose: Callable[[str], tuple[Provider, ModelInfo]]
+    after_turn: Callable[[], Awaitable[None]]
+    on_close: Sequence[Callable[[], Awaitable[None]]] = ()
+    resumed: LoadedSession | None = None
+    notices: Sequence[str] = ()
+    queue: DurableQueue | None = None
