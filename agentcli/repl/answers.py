@@ -53,6 +53,11 @@ class Answers:
         """Whether a question waits."""
         return self._future is not None and not self._future.done()
 
+    @property
+    def letters(self) -> str:
+        """The keys that answer: ``y, s, n, r``."""
+        return ", ".join(self._answers)
+
     def are_taken(self, now: float) -> bool:
         """Whether a key at ``now`` would answer."""
         idle = now - self._last_key_at >= FLOW_S

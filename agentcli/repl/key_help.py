@@ -8,7 +8,7 @@ from agentcli.ui.theme import DIM, Theme
 
 KEYS: Sequence[tuple[str, str]] = (
     ("Enter", "send; while it works: queue"),
-    ("Alt-Enter, Ctrl-J, \\ Enter", "new line"),
+    ("Alt-Enter, Ctrl-J", "new line; also \\ Enter"),
     ("Esc, Ctrl-C", "stop the agent; again: at once"),
     ("Ctrl-C, Ctrl-D", "when empty: leave"),
     ("Up, Down, Ctrl-R", "queued and earlier prompts"),

@@ -115,6 +115,8 @@ class Region:
         placeholder = PLACEHOLDER if front.is_idle else ""
         if front.is_working:
             placeholder = WORKING_PLACEHOLDER
+        if front.answers.is_waiting:
+            placeholder = f"{front.answers.letters} answers; other text is queued with Enter"
         label = front.label
         if label is not None:
             placeholder = ""

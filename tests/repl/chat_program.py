@@ -66,6 +66,35 @@ def stored(session_id: str, title: str, status: SessionStatus) -> SessionInfo:
     )
 
 
+MARKDOWN = """# Two things
+
+The parser reads **one line** too many, so that a paragraph that is longer than the window wraps
+and goes on below:
+
+- `parse()` asks for the *next* line before it knows
+- the caller does so too
+
+```python
+def parse(lines):
+    for line in lines:  # once
+        yield line
+```
+
+| file | lines |
+|---|---|
+| parser.py | 120 |
+
+That is all.
+"""
+DIFF = """--- a/src/greet.py
++++ b/src/greet.py
+@@ -1,3 +1,3 @@
+ def greet(name):
+-    print("hello")
++    print(f"hello {name}")
+     return name
+"""
+
 EARLIER = [
     stored("0190aaaa-first", "mend the parser", SessionStatus.CANCELLED),
     stored("0190bbbb-second", "write the docs", SessionStatus.DONE),
@@ -212,6 +241,17 @@ class PlaySession:
             if number % 100 == 0:
                 await asyncio.sleep(0)
 
+    async def do_markdown(self, rest: str, token: CancelToken) -> None:
+        for at in range(0, len(MARKDOWN), 9):
+            self._say(MARKDOWN[at : at + 9])
+            await asyncio.sleep(0)
+
+    async def do_edit(self, rest: str, token: CancelToken) -> None:
+        call = ToolCall("e1", "edit_file", {"path": "src/greet.py"})
+        request = ApprovalRequest(call, "Edit src/greet.py", DIFF, "it changes a file", "")
+        answer = await self._approver.approve(request)
+        self._say(f"verdict {answer.verdict}\n")
+
     async def do_count(self, rest: str, token: CancelToken) -> None:
         lines = rest.split("\n")
         self._say(f"{len(lines)} lines, the last is {lines[-1]}\n")
@@ -306,7 +346,7 @@ class PlaySession:
 
 
 class PlayHost:
-    cwd = Path.cwd()
+    cwd = Path(os.environ.get("PLAY_CWD") or Path.cwd())
     history_file = Path("history")
     preferences = Preferences(
         theme=os.environ.get("PLAY_THEME", "auto"),

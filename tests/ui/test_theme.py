@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from agentcli.ui.theme import ADDED, BOLD, Theme, theme_for
+from agentcli.ui.theme import ADDED, BOLD, DIM, OK, REMOVED, THEMES, Theme, theme_for
 
 
 class Stream(io.TextIOWrapper):
@@ -45,3 +45,25 @@ def test_without_colour_bold_stays() -> None:
     theme = Theme(color=False, attributes=True, live=True)
     assert theme.paint("x", BOLD | ADDED) == "\x1b[1mx\x1b[0m"
     assert theme.paint("x", ADDED) == "x"
+
+
+@pytest.mark.spec("UI-10")
+@pytest.mark.parametrize("name", THEMES)
+def test_every_theme_tells_added_from_removed_or_uses_no_colour(name: str) -> None:
+    theme = theme_for(Stream(terminal=True), {"TERM": "xterm"}, name)
+    assert theme.name == name
+    added, removed = theme.start(ADDED), theme.start(REMOVED)
+    assert (added != removed) or name == "none"
+    assert ("3" in theme.start(OK)) is (name != "none") or name == "high-contrast"
+
+
+@pytest.mark.spec("UI-10")
+def test_a_theme_changes_what_is_painted_later_and_no_color_still_wins() -> None:
+    theme = theme_for(Stream(terminal=True), {"TERM": "xterm", "NO_COLOR": "1"}, "daltonized")
+    assert theme.paint("x", ADDED) == "x"
+    theme = theme_for(Stream(terminal=True), {"TERM": "xterm"})
+    assert theme.paint("x", DIM) != "x"
+    theme.use("high-contrast")
+    assert theme.paint("x", DIM) == "x"
+    with pytest.raises(ValueError, match="no theme"):
+        theme.use("nosuch")

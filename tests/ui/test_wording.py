@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from agentcli.domain.errors import ErrorKind, ProviderError
+from agentcli.domain.events import (
+    AgentEvent,
+    Compacted,
+    CompactionStarted,
+    CompactionTrigger,
+    ContextTransformed,
+    GatesConflicted,
+    ModelFellBack,
+    OutputCapRaised,
+    RetryWait,
+    StepStart,
+    WrappingUp,
+)
 from agentcli.domain.messages import Usage
 from agentcli.ui import wording
 from agentcli.ui.width import columns_of, fit
@@ -55,3 +71,44 @@ def test_unknown_is_not_nought() -> None:
 def test_text_is_cut_to_columns(text: str, columns: int, shown: str) -> None:
     assert fit(text, columns) == shown
     assert columns_of(shown) <= max(columns, 0)
+
+
+LIMITED = ProviderError("rate limited", kind=ErrorKind.RATE_LIMIT)
+BUSY = ProviderError("overloaded", kind=ErrorKind.OVERLOADED)
+
+
+@pytest.mark.spec("STR-2", "STR-9")
+def test_a_wait_counts_down_and_a_long_one_says_until_when() -> None:
+    assert wording.retry(RetryWait(BUSY, 2, 3, 4.0)) == "Retrying in 4 s (2/3) · overloaded"
+    assert wording.retry(RetryWait(BUSY, 2, 3, 4.0), 1.2) == "Retrying in 1 s (2/3) · overloaded"
+    assert wording.retry(RetryWait(BUSY, 2, 3, 4.0), -1).startswith("Retrying in 0 s")
+    long = wording.retry(RetryWait(LIMITED, 1, 3, 3600.0))
+    assert re.fullmatch(r"Waiting until \d\d:\d\d for the rate limit \(1/3\) · rate limited", long)
+
+
+@pytest.mark.parametrize(
+    ("event", "part"),
+    [
+        (OutputCapRaised(8192, 32_768), "cut at 8.2k tokens; asking again with 32.8k"),
+        (ModelFellBack("a/b", "c/d", BUSY), "c/d answers from now on"),
+        (CompactionStarted(CompactionTrigger.OVERFLOW), "the context is full"),
+        (
+            Compacted(CompactionTrigger.WINDOW, 40, 6, 160_000, 9000, "", ""),
+            "40 messages became 6, about 160.0k tokens became 9.0k",
+        ),
+        (WrappingUp("steps"), "told to finish"),
+        (GatesConflicted("plan", ("plan", "user"), ()), "plan decides"),
+    ],
+)
+def test_what_the_engine_does_by_itself_is_told(event: AgentEvent, part: str) -> None:
+    assert part in (wording.news(event) or "")
+
+
+def test_what_is_no_news_is_not_told() -> None:
+    assert wording.news(StepStart(1)) is None
+    assert wording.news(ContextTransformed("prune", 1, 1, 2, 1)) is None
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(-1, "0 s"), (9.9, "9 s"), (61, "1 min 1 s")])
+def test_what_runs_is_told_in_whole_seconds(seconds: float, text: str) -> None:
+    assert wording.elapsed(seconds) == text

@@ -1,0 +1,81 @@
+"""Tool calls keep their places."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentcli.domain.events import ToolAnnounced, ToolFinished, ToolProgress, ToolStarted
+from agentcli.domain.messages import ResultStatus, TextPart, ToolCall, ToolResult
+from agentcli.repl.calls_view import MAX_CALLS, CallsView
+from agentcli.ui.theme import PLAIN
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def call(number: int) -> ToolCall:
+    return ToolCall(f"c{number}", "read_file", {})
+
+
+def finished(number: int) -> ToolFinished:
+    result = ToolResult(f"c{number}", "read_file", (TextPart("x"),), ResultStatus.OK)
+    return ToolFinished(call(number), result, "1 line", 0.5)
+
+
+def running(*numbers: int) -> tuple[CallsView, Clock]:
+    clock = Clock()
+    view = CallsView(PLAIN, clock)
+    for number in numbers:
+        view.announced(ToolAnnounced(call(number), f"Read {number}"))
+    for number in numbers:
+        view.started(ToolStarted(call(number), f"Read {number}"))
+    return view, clock
+
+
+@pytest.mark.spec("UI-2")
+def test_calls_that_run_together_are_printed_in_the_order_of_the_model() -> None:
+    view, _ = running(1, 2, 3)
+    assert list(view.finished(finished(2))) == []
+    assert list(view.finished(finished(3))) == []
+    blocks = list(view.finished(finished(1)))
+    assert [block[0] for block in blocks] == ["● Read 1", "● Read 2", "● Read 3"]
+    assert list(view.rest()) == []
+
+
+@pytest.mark.spec("UI-2")
+def test_a_running_call_shows_after_a_second_with_its_last_lines() -> None:
+    view, clock = running(1)
+    view.progress(ToolProgress("c1", "a\nb\nc\nd\n"))
+    assert view.lines() == []
+    assert view.next_change() == 101.0
+    clock.now = 103.4
+    assert view.lines() == ["● Read 1 · 3 s", "  b", "  c", "  d"]
+    assert view.next_change() is None
+    assert view.are_running
+
+
+@pytest.mark.spec("UI-2")
+def test_a_finished_call_keeps_its_place_among_those_that_run() -> None:
+    view, clock = running(1, 2)
+    clock.now = 102.0
+    list(view.finished(finished(2)))
+    assert view.lines() == ["● Read 1 · 2 s", "● Read 2 · finished · 0.5 s"]
+
+
+@pytest.mark.spec("UI-2")
+def test_many_calls_take_few_rows() -> None:
+    view, clock = running(*range(20))
+    clock.now = 110.0
+    assert len(view.lines()) == MAX_CALLS + 1
+    assert view.lines()[-1] == "… 14 more calls"
+
+
+def test_what_never_had_its_turn_is_printed_at_the_end() -> None:
+    view, _ = running(1, 2)
+    list(view.finished(finished(2)))
+    assert [block[0] for block in view.rest()] == ["● Read 2"]
+    assert not view.are_running

@@ -1,0 +1,38 @@
+"""Keys as people write them."""
+
+from __future__ import annotations
+
+import pytest
+from prompt_toolkit.keys import Keys
+
+from agentcli.domain.errors import ConfigError
+from agentcli.repl.key_names import DEFAULTS, key_table, parse_keys
+
+
+@pytest.mark.spec("UI-3")
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("ctrl-g", (Keys.ControlG,)),
+        ("Alt-x", (Keys.Escape, "x")),
+        ("shift-tab", (Keys.BackTab,)),
+        ("ctrl-x ctrl-e", (Keys.ControlX, Keys.ControlE)),
+        ("f5", (Keys.F5,)),
+    ],
+)
+def test_keys_are_read_as_they_are_written(text: str, keys: tuple[object, ...]) -> None:
+    assert parse_keys(text) == keys
+
+
+@pytest.mark.parametrize("text", ["", "ctrl-nothing", "enter", "ctrl-c", "escape"])
+def test_what_is_no_key_or_taken_is_an_error(text: str) -> None:
+    with pytest.raises(ConfigError):
+        parse_keys(text)
+
+
+@pytest.mark.spec("UI-3")
+def test_a_wish_that_cannot_be_granted_is_told_and_the_default_stays() -> None:
+    table, problems = key_table({"editor": "ctrl-x", "todos": "enter", "nosuch": "f1"})
+    assert table["editor"] == (Keys.ControlX,)
+    assert table["todos"] == parse_keys(DEFAULTS["todos"])
+    assert [problem.partition(":")[0] for problem in problems] == ["keys.todos", "keys.nosuch"]

@@ -1,0 +1,70 @@
+"""Editors and pagers are looked up outside the workspace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentcli.domain.errors import AgentError
+from agentcli.repl.outside import command_for, edit_text, find_program, page_text
+
+
+def script(directory: Path, name: str, body: str = "exit 0") -> Path:
+    directory.mkdir(exist_ok=True)
+    path = directory / name
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.spec("SEC-2")
+def test_a_program_of_the_workspace_is_not_found(tmp_path: Path) -> None:
+    work, outside = tmp_path / "work", tmp_path / "bin"
+    script(work, "less")
+    good = script(outside, "less")
+    env = {"PATH": f"{work}:.:{outside}"}
+    assert find_program("less", work, env) == str(good)
+    assert find_program("less", work, {"PATH": str(work)}) is None
+    assert find_program(str(work / "less"), work, env) is None
+    assert find_program("./less", work, env) is None
+    assert find_program(str(good), work, env) == str(good)
+
+
+def test_the_persons_wish_comes_first_with_its_options(tmp_path: Path) -> None:
+    work, outside = tmp_path / "work", tmp_path / "bin"
+    script(outside, "code")
+    nano = script(outside, "nano")
+    env = {"PATH": str(outside), "EDITOR": "code --wait"}
+    known = ("nano",)
+    assert command_for(("VISUAL", "EDITOR"), known, work, env) == [f"{outside}/code", "--wait"]
+    broken = {**env, "EDITOR": "code 'unclosed"}
+    assert command_for(("VISUAL", "EDITOR"), known, work, broken) == [str(nano)]
+    assert command_for(("EDITOR",), (), work, {"PATH": ""}) is None
+
+
+@pytest.mark.spec("UI-3", "SEC-9")
+def test_the_edited_text_comes_back_and_the_file_was_private(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    seen = tmp_path / "seen"
+    editor = script(tmp_path / "bin", "ed", f'stat -c %a "$1" > {seen}; echo more >> "$1"')
+    env = {"PATH": "/usr/bin:/bin", "EDITOR": str(editor)}
+    assert edit_text("text\n", work, env) == "text\nmore"
+    assert seen.read_text().strip() == "600"
+
+
+def test_an_editor_that_fails_leaves_the_text(tmp_path: Path) -> None:
+    editor = script(tmp_path / "bin", "ed", "exit 3")
+    with pytest.raises(AgentError, match="ended with 3"):
+        edit_text("text", tmp_path / "work", {"PATH": "/bin", "EDITOR": str(editor)})
+
+
+def test_without_a_pager_it_says_so_and_lessopen_is_not_passed_on(tmp_path: Path) -> None:
+    work, seen = tmp_path / "work", tmp_path / "seen"
+    assert not page_text("x", work, {"PATH": ""})
+    pager = script(tmp_path / "bin", "pager", f"env > {seen}; cat > {seen}.text")
+    env = {"PATH": "/usr/bin:/bin", "PAGER": str(pager), "LESSOPEN": "|evil %s"}
+    assert page_text("the text", work, env)
+    assert "evil" not in seen.read_text()
+    assert "LESSSECURE=1" in seen.read_text()
+    assert Path(f"{seen}.text").read_text() == "the text"

@@ -1,0 +1,45 @@
+"""The line at the bottom."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentcli.domain.messages import Usage
+from agentcli.ui.rows import plain
+from agentcli.ui.status_line import Status, context_of, status_row
+from agentcli.ui.theme import PLAIN
+
+FULL = Status(
+    "anthropic/claude-sonnet-4-5", "plan", 84_000, 200_000, 0.1234, 3, "mend\nthe parser", 0, 2
+)
+
+
+@pytest.mark.spec("UI-6")
+def test_it_tells_all_there_is_and_leaves_out_the_least_first() -> None:
+    assert plain(status_row(FULL, 120, PLAIN).text) == (
+        "anthropic/claude-sonnet-4-5 · plan mode · 42% of 200.0k context · $0.12"
+        " · 2 in the background · mend the parser"
+    )
+    assert plain(status_row(FULL, 72, PLAIN).text).endswith("context · $0.12")
+    assert plain(status_row(FULL, 40, PLAIN).text) == "anthropic/claude-sonnet-4-5 · plan mode"
+    assert plain(status_row(FULL, 10, PLAIN).text) == "anthropi…"
+
+
+@pytest.mark.spec("UI-6", "COST-1")
+def test_the_unknown_is_not_nought() -> None:
+    assert "context" not in status_row(Status("m", "default"), 80, PLAIN).text
+    assert "unknown" in status_row(Status("m", cost_usd=None, turns=1), 80, PLAIN).text
+    assert context_of(Usage()) is None
+    assert context_of(Usage(10, 5, 100, 20)) == 135
+
+
+@pytest.mark.spec("SEC-10", "CLI-12")
+@settings(max_examples=50)
+@given(st.text(max_size=40), st.integers(1, 200))
+def test_it_is_one_row_whatever_the_title_and_the_width(title: str, columns: int) -> None:
+    row = status_row(Status("m/日本", "yolo", 1, 2, None, 1, title), columns, PLAIN)
+    assert row.width <= columns
+    assert "\n" not in row.text
+    assert "\x1b" not in row.text
