@@ -10,6 +10,7 @@ from tests.bench import (
     bench_context,
     bench_idle,
     bench_interrupt,
+    bench_resilience,
     bench_startup,
     bench_store,
     bench_stream,
@@ -18,8 +19,8 @@ from tests.bench.table import markdown, show
 
 runs = int(sys.argv[1]) if len(sys.argv) > 1 else 10
 found = []
-for rows in (bench_startup.rows, bench_stream.rows, bench_interrupt.rows, bench_store.rows):
-    found += show(rows(runs))
+for bench in (bench_startup, bench_stream, bench_resilience, bench_interrupt, bench_store):
+    found += show(bench.rows(runs))
 found += show(bench_context.rows(runs))
 found += show(bench_idle.rows())
 print(f"\n{platform.system()}, Python {platform.python_version()}, {os.cpu_count()} processors")
