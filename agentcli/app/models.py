@@ -195,6 +195,10 @@ class _Measured:
         events = self._inner.stream(request, cancel)
         return events if self._is_settled else self._watched(events, request.model)
 
+    def encode(self, request: ModelRequest) -> Any:
+        """The body of the request; what a refusal's places are looked up in (HIS-8)."""
+        return getattr(self._inner, "encode")(request)  # noqa: B009 - not of every provider
+
     async def aclose(self) -> None:
         """Release connections."""
         await self._inner.aclose()

@@ -76,11 +76,13 @@ class Preparer:
     """Prepares the requests of one conversation.
 
     ``mended`` holds for an image what is sent in its place: a better one, or ``None`` when there
-    is none. ``wanted`` are the images that a decoder should look at before the next request.
+    is none. ``wanted`` are the images that a decoder should look at before the next request,
+    ``stubs`` the texts that are sent instead of images, as of now.
     """
 
     mended: dict[ImagePart, ImagePart | None] = field(default_factory=dict)
     wanted: list[ImagePart] = field(default_factory=list)
+    stubs: dict[ImagePart, TextPart] = field(default_factory=dict)
     _model: ModelInfo | None = None
     _quarantined: Quarantined | None = None
     _entries: list[_Prepared] = field(default_factory=list)
@@ -169,16 +171,21 @@ class Preparer:
     def _image(self, image: ImagePart, model: ModelInfo) -> TextPart | ImagePart:
         from agentcli.domain import images
 
+        self.stubs.pop(image, None)
         if not model.supports_images:
-            return images.stub(image, "this model takes no images")
-        if image in self.mended:
-            better = self.mended[image]
-            if better is not None:
-                return better
+            return self._stub(image, "this model takes no images")
+        if (better := self.mended.get(image)) is not None:
+            return better
         judgement = images.judge(image)
         if judgement.mendable and image not in self.mended and image not in self.wanted:
             self.wanted.append(image)
-        return judgement.image or images.stub(image, judgement.why)
+        return judgement.image or self._stub(image, judgement.why)
+
+    def _stub(self, image: ImagePart, why: str) -> TextPart:
+        from agentcli.domain import images
+
+        self.stubs[image] = images.stub(image, why)
+        return self.stubs[image]
 
 
 def _share(texts: Sequence[str], room: int) -> int:

@@ -13,10 +13,9 @@ from dataclasses import replace
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.cost import cost_usd
 from agentcli.domain.errors import AgentError, ErrorKind, ProviderError
-from agentcli.domain.events import CompactionTrigger, ContextTransformed, ModelFellBack
+from agentcli.domain.events import CompactionTrigger, ContextTransformed, ModelFellBack, Notice
 from agentcli.domain.messages import AssistantMessage, Message, Usage, user_text
 from agentcli.domain.ports import ModelInfo, ModelRequest, Provider
-from agentcli.domain.prepare import check_request, prepare
 from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.limits import Limits, Spending, output_cap, reached
 from agentcli.engine.race import race
@@ -41,28 +40,31 @@ class Requests:
         self.sampler = self._new_sampler()
         self.api_s = 0.0
         self._overflows = 0
+        self._refused = False
 
     async def ask(self, limits: Limits, spent: Spending, notes: Sequence[str]) -> AssistantMessage:
         """The reply to the history and to ``notes``, which are sent and never stored."""
         await self._make_room(limits, spent)
         self._overflows = 0
+        self._refused = False
         while True:
-            request = self._request(limits, spent, notes)
+            request = await self._request(limits, spent, notes)
             try:
                 message = await self._timed(request, self._higher_cap(limits, spent))
             except ProviderError as error:
-                if not await self._remedied(error, spent):
+                if not await self._remedied(error, spent, request):
                     raise
             else:
                 self._it.context.measured(message.usage)
                 return repaired(message, self._it.kit.toolbox)
 
-    def _request(self, limits: Limits, spent: Spending, notes: Sequence[str]) -> ModelRequest:
+    async def _request(self, limits: Limits, spent: Spending, notes: Sequence[str]) -> ModelRequest:
         it = self._it
         messages = it.context.pruner.apply(self._transformed(it.history.messages))
-        messages = prepare(messages, it.model.provider, it.model.name)
-        messages = (*messages, *(user_text(note) for note in notes))
-        check_request(messages)
+        prepared = await race(it.outgoing.messages(messages, it.model), self._token, it.kit.reaper)
+        for line in it.outgoing.news:
+            self._emit(Notice(line))
+        messages = (*prepared, *(user_text(note) for note in notes))
         cap = output_cap(limits, spent, it.model, it.max_output_tokens)
         return ModelRequest(
             model=it.model,
@@ -163,13 +165,24 @@ class Requests:
 
     # --- remedies --------------------------------------------------------------------------
 
-    async def _remedied(self, error: ProviderError, spent: Spending) -> bool:
+    async def _remedied(self, error: ProviderError, spent: Spending, request: ModelRequest) -> bool:
         """Whether something was changed that makes it worth asking again."""
         if self.sampler.has_output:  # what was shown is never shown twice (STR-4)
             return False
         if error.kind is ErrorKind.CONTEXT_OVERFLOW:
             return await self._make_it_fit(error, spent)
+        if error.kind is ErrorKind.BAD_REQUEST:
+            return await self._leave_out(error, request)
         return error.kind in _OUT_OF_REACH and await self._fall_back(error)
+
+    async def _leave_out(self, error: ProviderError, request: ModelRequest) -> bool:
+        """What the provider has refused of the history is quarantined (HIS-8)."""
+        it = self._it
+        answer = await it.outgoing.refused(error, request, it.provider, again=self._refused)
+        self._refused = True
+        if answer.notice:
+            self._emit(Notice(answer.notice))
+        return answer.ask_again
 
     async def _fall_back(self, error: ProviderError) -> bool:
         """Another model answers from now on, in this session, when one can be chosen."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from agentcli.domain.errors import ProviderError, StoreError
-from agentcli.domain.messages import Message
+from agentcli.domain.messages import AssistantMessage, ImagePart, Message
 from agentcli.domain.ports import MendImage, ModelInfo, ModelRequest, Provider
 from agentcli.domain.prepare import Preparer, check_request
 from agentcli.domain.tools import SessionState
@@ -32,6 +32,9 @@ class Outgoing:
         self._quarantine: Quarantine | None = None
         self._is_loaded = False
         self._mend_image = mend_image
+        self._told: set[ImagePart] = set()
+        self.news: list[str] = []
+        """Lines for the person about images that the last request went without."""
 
     async def messages(self, messages: Sequence[Message], model: ModelInfo) -> tuple[Message, ...]:
         """``messages`` as they may be sent to ``model``. Raises ``HistoryViolation``: our bug."""
@@ -45,7 +48,21 @@ class Outgoing:
             if not self._preparer.wanted:
                 prepared = self._prepared(messages, model)
         check_request(prepared)
+        self.news = self._new_stubs(messages)
         return prepared
+
+    def _new_stubs(self, messages: Sequence[Message]) -> list[str]:
+        """What was left out of what the model has not answered yet, told once."""
+        found = []
+        stubs = self._preparer.stubs
+        for message in reversed(messages) if stubs else ():
+            if isinstance(message, AssistantMessage):
+                break
+            for image in message.parts:
+                if isinstance(image, ImagePart) and image in stubs and image not in self._told:
+                    self._told.add(image)
+                    found.append(stubs[image].text.strip("[]"))
+        return found
 
     def _prepared(self, messages: Sequence[Message], model: ModelInfo) -> tuple[Message, ...]:
         replaced = None if self._quarantine is None else self._quarantine.replaced(model.id)

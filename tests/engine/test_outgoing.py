@@ -69,6 +69,24 @@ def test_without_a_decoder_such_images_are_texts() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.spec("HIS-8")
+def test_the_person_is_told_once_of_an_image_that_cannot_be_sent() -> None:
+    async def main() -> None:
+        outgoing = Outgoing(MemoryStore(), Mender())
+        bad = ImagePart("image/png", b"")
+        messages = [UserMessage((TextPart("see"), bad, SOUND, WIDE[0]))]
+        await outgoing.messages(messages, MODEL)
+        assert outgoing.news == ["image left out: image/png, 0 bytes; it is empty (0 bytes)"]
+        await outgoing.messages(messages, MODEL)
+        assert not outgoing.news
+        later = Outgoing(MemoryStore())
+        answered = [*messages, AssistantMessage((TextPart("I see."),), *HOME), user_text("more")]
+        await later.messages(answered, MODEL)
+        assert not later.news
+
+    asyncio.run(main())
+
+
 def request(outgoing_messages: Any) -> ModelRequest:
     return ModelRequest(MODEL, "", outgoing_messages)
 
