@@ -255,6 +255,11 @@ async def _assemble(
     )
     session = Session(replace(loaded.info, model=model.id), store, conversation, around)
     models.listener = session.learn_model
+    if settings.hooks or settings.plugins:
+        from agentcli.app.extensions import Opened, extend
+
+        opened_as = Opened(store.path, toolbox, options.tools is None)
+        extend(settings, session, conversation, around, opened_as)
     return session
 
 

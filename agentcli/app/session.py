@@ -245,6 +245,10 @@ class Session:
         if warning:
             self._emit(Notice(warning.removeprefix("warning: ")))
 
+    def tell(self, text: str) -> None:
+        """One line for the person."""
+        self._emit(Notice(text))
+
     async def run_command(
         self,
         command: str,

@@ -39,6 +39,7 @@ from agentcli.domain.prepare import check_request, prepare
 from agentcli.domain.values import frozen
 from agentcli.engine import summary as writing
 from agentcli.engine.conversation import Conversation, Emit
+from agentcli.engine.hooked_turn import before_compaction
 from agentcli.engine.pruning import is_prompt
 from agentcli.engine.race import race
 from agentcli.engine.sample import Sampler
@@ -156,6 +157,7 @@ class Compactor:
             raise
         return await uninterruptible(self._store(done), self._on_cancel)
 
+        focus = await before_compaction(it, self._token, self._emit, trigger, focus)
     async def _written(self, trigger: CompactionTrigger, focus: str, chosen: Plan) -> _Done:
         """The summary, ready to be stored."""
         messages, sizes = self._it.history.messages, self._it.context.gauge.sizes

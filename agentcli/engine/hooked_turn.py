@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
-from agentcli.domain.errors import PromptBlocked, TurnCancelled
-from agentcli.domain.events import Notice, QueueChanged
+from agentcli.domain.errors import AgentError, PromptBlocked, TurnCancelled
+from agentcli.domain.events import CompactionTrigger, Notice, QueueChanged
 from agentcli.domain.messages import TextPart, UserMessage, user_text
 from agentcli.engine.race import race
 
@@ -142,6 +142,25 @@ class TurnHooks:
     def _tell(self, notices: Sequence[str]) -> None:
         for text in notices:
             self._emit(Notice(text))
+
+
+async def before_compaction(
+    it: Conversation, token: CancelToken, emit: Emit, trigger: CompactionTrigger, focus: str
+) -> str:
+    """What the summary should mind: ``focus`` and what hooks add to it.
+
+    Raises ``AgentError`` when a hook refuses it, and ``TurnCancelled``.
+    """
+    hooks = it.kit.hooks
+    if hooks is None:
+        return focus
+    kind = "manual" if trigger is CompactionTrigger.MANUAL else "auto"
+    said = await race(hooks.before_compaction(kind, focus, token), token, it.kit.reaper)
+    for text in said.notices:
+        emit(Notice(text))
+    if refused := said.blocked or said.stopped:
+        raise AgentError(f"a hook refused it: {refused}")
+    return "\n".join(filter(None, (focus, *said.context)))
 
 
 def _with_context(message: UserMessage, said: HookVerdict) -> UserMessage:

@@ -1,0 +1,162 @@
+"""Python plugins: objects of other distributions that the person's configuration names.
+
+A distribution offers an object in the entry point group ``agentcli.plugins``; what it may have is
+``gates`` (``ToolGate``), ``transforms`` (``ContextTransform``), ``tools`` (``Tool``) and
+``observers`` (called with every ``AgentEvent``), each a sequence. Laws: nothing is looked for
+unless it is named; a plugin that is broken is one line for the person, at the start or the first
+time it fails, and the session works without it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from agentcli.domain.events import AgentEvent
+from agentcli.domain.messages import Message
+from agentcli.domain.ports import ContextTransform, GateAnswer, StepFacts, ToolGate
+from agentcli.domain.tools import Tool
+
+GROUP = "agentcli.plugins"
+T = TypeVar("T")
+Say = Callable[[str], None]
+log = logging.getLogger(__name__)
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what providers take
+_KINDS = {
+    "gates": ("name", "priority", "allow"),
+    "transforms": ("name", "apply"),
+    "tools": ("definition", "parse", "summary", "paths", "preview", "run"),
+    "observers": ("__call__",),
+}
+
+
+@dataclass(slots=True)
+class Plugins:
+    """All that the named plugins bring, in their order; ``warnings`` are lines for the person."""
+
+    gates: list[ToolGate] = field(default_factory=list)
+    transforms: list[ContextTransform] = field(default_factory=list)
+    tools: list[Tool] = field(default_factory=list)
+    observers: list[Callable[[AgentEvent], None]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def load_plugins(names: Sequence[str], say: Say) -> Plugins:
+    """The plugins called ``names``; ``say`` tells the person of one that fails later."""
+    from importlib.metadata import entry_points
+
+    plugins = Plugins()
+    found = {point.name: point for point in entry_points(group=GROUP)}
+    for name in dict.fromkeys(names):
+        point = found.get(name)
+        if point is None:
+            there = ", ".join(sorted(found)) or "none is installed"
+            plugins.warnings.append(f"warning: there is no plugin {name!r} - there are: {there}")
+            continue
+        try:
+            loaded = point.load()
+            _add(plugins, name, loaded() if isinstance(loaded, type) else loaded, say)
+        except (Exception, SystemExit) as error:
+            log.exception("the plugin %s was not loaded", name)
+            plugins.warnings.append(f"warning: the plugin {name} was not loaded: {_line(error)}")
+    return plugins
+
+
+def _add(plugins: Plugins, name: str, plugin: Any, say: Say) -> None:
+    """All of one plugin or nothing of it. Raises ``TypeError`` for what is no part of one."""
+    parts = {kind: _parts(plugin, kind, needed) for kind, needed in _KINDS.items()}
+    for tool in parts["tools"]:
+        if not _TOOL_NAME.fullmatch(tool.definition.name):
+            raise TypeError(f"{tool.definition.name!r} is no name for a tool")
+    if not any(parts.values()):
+        raise TypeError(f"it has none of {', '.join(_KINDS)}")
+    once = _Once(name, say)
+    plugins.gates += [_SafeGate(gate, once) for gate in parts["gates"]]
+    plugins.transforms += [_SafeTransform(item, once) for item in parts["transforms"]]
+    plugins.tools += parts["tools"]
+    plugins.observers += [_safe_observer(observer, once) for observer in parts["observers"]]
+
+
+def _parts(plugin: Any, kind: str, needed: Sequence[str]) -> list[Any]:
+    parts = list(getattr(plugin, kind, ()))
+    for part in parts:
+        missing = [attribute for attribute in needed if not hasattr(part, attribute)]
+        if missing:
+            raise TypeError(f"one of its {kind} has no {missing[0]}")
+    return parts
+
+
+class _Once:
+    """Tells the person of a plugin's first failure; all of them go to the log."""
+
+    def __init__(self, name: str, say: Say) -> None:
+        self._name = name
+        self._say = say
+        self._said = False
+
+    def failed(self, error: Exception) -> None:
+        log.error("the plugin %s failed", self._name, exc_info=error)
+        if not self._said:
+            self._said = True
+            self._say(f"the plugin {self._name} failed: {_line(error)} (see the log)")
+
+
+class _SafeGate:
+    """A gate that has no opinion where the plugin's fails."""
+
+    def __init__(self, gate: ToolGate, once: _Once) -> None:
+        self._gate = gate
+        self._once = once
+        self.name = str(gate.name)
+        self.priority = int(gate.priority)
+
+    def allow(self, facts: StepFacts) -> GateAnswer | None:
+        """What the plugin's gate lets through."""
+        try:
+            answer = self._gate.allow(facts)
+            return None if answer is None else _checked(answer, GateAnswer)
+        except Exception as error:  # noqa: BLE001 - somebody else's code: its faults are reported
+            self._once.failed(error)
+            return None
+
+
+class _SafeTransform:
+    """A transform that changes nothing where the plugin's fails."""
+
+    def __init__(self, transform: ContextTransform, once: _Once) -> None:
+        self._transform = transform
+        self._once = once
+        self.name = str(transform.name)
+
+    def apply(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """What the plugin's transform makes of ``messages``."""
+        try:
+            return _checked(self._transform.apply(messages), Sequence)
+        except Exception as error:  # noqa: BLE001 - somebody else's code: its faults are reported
+            self._once.failed(error)
+            return messages
+
+
+def _safe_observer(
+    observer: Callable[[AgentEvent], None], once: _Once
+) -> Callable[[AgentEvent], None]:
+    def observe(event: AgentEvent) -> None:
+        try:
+            observer(event)
+        except Exception as error:  # noqa: BLE001 - somebody else's code: its faults are reported
+            once.failed(error)
+
+    return observe
+
+
+def _checked(value: T, kind: type) -> T:
+    if not isinstance(value, kind):
+        raise TypeError(f"expected {kind.__name__}, not {type(value).__name__}")
+    return value
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
