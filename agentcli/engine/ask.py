@@ -92,7 +92,7 @@ class Requests:
         return Sampler(it.provider, self._emit, it.retry, long_wait)
 
     def _higher_cap(self, limits: Limits, spent: Spending) -> HigherCap:
-        """Raise a cut reply's output limit (STR-7) as far as money and time allow another try."""
+        """Raise a cut reply's output limit (STR-7) as far as money, time and window allow."""
 
         def higher(request: ModelRequest, wasted: Usage) -> int | None:
             cap, after = doubled_cap(request, wasted), replace(spent)
@@ -100,7 +100,9 @@ class Requests:
                 after.add(request.model, wasted)
             if cap is None or reached(replace(limits, max_steps=0), after, request.model):
                 return None
-            return cap if output_cap(limits, after, request.model, cap) == cap else None
+            if output_cap(limits, after, request.model, cap) != cap:
+                return None
+            return self._it.context.room_for_output(request.model, cap)
 
         return higher
 

@@ -100,6 +100,9 @@ class Witness:
         """The laws that hold after every turn."""
         (end,) = self._ends
         if isinstance(end, Done):
+            last = session.history.messages[-1]
+            if not isinstance(last, AssistantMessage) or not last.text.strip():
+                self.faults.append(f"turn {turn}: done without an answer")
             if end.summary.outcome is not Outcome.DONE:
                 self.faults.append(f"turn {turn}: {end.summary.outcome}")
         elif not isinstance(end, Failed) or not isinstance(end.error, ProviderError):

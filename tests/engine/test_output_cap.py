@@ -173,3 +173,16 @@ def test_another_model_that_can_answer_comes_before_the_question() -> None:
     summary = play(world, long_wait=person, fallbacks=("other",), choose=choose)
     assert (summary.text, person.asked) == ("from the other", 0)
     assert any(isinstance(e, ModelFellBack) for e in world.events)
+
+
+@pytest.mark.spec("STR-7")
+def test_a_limit_is_raised_only_as_far_as_the_window_has_room() -> None:
+    small = replace(MODEL, context_tokens=2_000, max_output_tokens=4_000)
+    world = World(PlayedProvider(*[cut_call("{")] * 9))
+    play(world, model=small, max_output_tokens=1_000, max_steps=1)
+    (raised,) = [e for e in world.events if isinstance(e, OutputCapRaised)]
+    assert 1_000 < raised.new_tokens < 2_000
+    world = World(PlayedProvider(*[cut_call("{")] * 9))
+    play(world, model=small, max_steps=1)
+    assert (world.provider.requests[0].max_output_tokens or 0) < 2_000
+    assert not any(isinstance(e, OutputCapRaised) for e in world.events)
