@@ -64,11 +64,14 @@ class Plan:
     turns: int
 
 
-def plan(messages: Sequence[Message], sizes: Sequence[int], budget: int) -> Plan | None:
+def plan(
+    messages: Sequence[Message], sizes: Sequence[int], budget: int, newest_step: int = 0
+) -> Plan | None:
     """What to fold so that about ``budget`` tokens stay word for word; ``None``: nothing.
 
     The last turns stay where they fit. Of a turn that does not fit its prompt and its newest
-    steps stay; a ``budget`` of 0 leaves the prompt alone.
+    steps stay, the very last one also where it takes up to ``newest_step`` tokens; with 0 for
+    both the prompt stays alone.
     """
     count = len(messages)
     left = [0] * (count + 1)  # tokens from an index to the end
@@ -85,12 +88,15 @@ def plan(messages: Sequence[Message], sizes: Sequence[int], budget: int) -> Plan
         newest = prompts[-1]
         kept.add(newest)
         room = max(budget - sizes[newest], budget // 2)
-        start = next(
+        steps = [
             index
-            for index in range(newest + 1, count + 1)
-            if index == count
-            or (left[index] <= room and not isinstance(messages[index], ToolResult))
-        )
+            for index in range(newest + 1, count)
+            if not isinstance(messages[index], ToolResult)
+        ]
+        fitting = [index for index in steps if left[index] <= room]
+        if not fitting and steps and left[steps[-1]] <= newest_step:
+            fitting = steps[-1:]
+        start = fitting[0] if fitting else count
     folded = tuple(index for index in range(start) if index not in kept)
     if not any(not _is_summary(messages[index]) for index in folded):
         return None
@@ -145,9 +151,13 @@ class Compactor:
         if history.pending:
             raise AgentError("calls are without results", "send a message first")
         context.look(history, it.system, it.kit.toolbox.definitions)
-        chosen = plan(history.messages, context.gauge.sizes, 0 if harder else self._budget())
+        share = int(KEPT_SHARE * context.window(it.model) / context.gauge.scale)
+        sizes = context.gauge.sizes
+        budgets = (0, 0) if harder else (min(share, sum(sizes) // 2), share)
+        chosen = plan(history.messages, sizes, *budgets)
         if chosen is None:
             return None
+        focus = await before_compaction(it, self._token, self._emit, trigger, focus)
         self._emit(CompactionStarted(trigger))
         try:
             done = await self._written(trigger, focus, chosen)
@@ -157,7 +167,6 @@ class Compactor:
             raise
         return await uninterruptible(self._store(done), self._on_cancel)
 
-        focus = await before_compaction(it, self._token, self._emit, trigger, focus)
     async def _written(self, trigger: CompactionTrigger, focus: str, chosen: Plan) -> _Done:
         """The summary, ready to be stored."""
         messages, sizes = self._it.history.messages, self._it.context.gauge.sizes
@@ -174,12 +183,6 @@ class Compactor:
 
     def _on_cancel(self) -> None:
         self._token.cancel(CancelReason.OUTER)
-
-    def _budget(self) -> int:
-        """Tokens, by our own estimate, that may stay word for word."""
-        context = self._it.context
-        share = KEPT_SHARE * context.window(self._it.model) / context.gauge.scale
-        return int(min(share, sum(context.gauge.sizes) / 2))
 
     # --- the summary -----------------------------------------------------------------------
 

@@ -120,15 +120,15 @@ shapes = st.lists(
 
 @pytest.mark.spec("CMP-4", "HIS-1")
 @settings(max_examples=200, deadline=None)
-@given(shapes, st.integers(0, 20_000), st.booleans())
+@given(shapes, st.integers(0, 20_000), st.integers(0, 20_000), st.booleans())
 def test_any_fold_keeps_calls_with_results_the_last_turns_and_the_newest_prompt(
-    shape: list[tuple[str, int]], budget: int, has_summary: bool
+    shape: list[tuple[str, int]], budget: int, newest_step: int, has_summary: bool
 ) -> None:
     before = history_of(shape)
     if has_summary:
         before.insert(0, UserMessage((TextPart("earlier"),), is_summary=True))
     sizes = [of_message(message) for message in before]
-    chosen = plan(before, sizes, budget)
+    chosen = plan(before, sizes, budget, newest_step)
     if chosen is None:
         return
     away = set(chosen.folded)
@@ -140,9 +140,9 @@ def test_any_fold_keeps_calls_with_results_the_last_turns_and_the_newest_prompt(
     prompts = [message for message in before if is_prompt(message)]
     assert not prompts or prompts[-1] in kept
     assert not any(isinstance(m, UserMessage) and m.is_summary for m in kept)
-    assert sum(map(of_message, kept)) <= max(
-        budget, of_message(prompts[-1]) + budget // 2 if prompts else 0
-    )
+    prompt = of_message(prompts[-1]) if prompts else 0
+    most = max(budget, prompt + max(budget // 2, newest_step))
+    assert sum(map(of_message, kept)) <= most
     assert chosen.turns == sum(map(is_prompt, kept))
     assert any(not is_summary_of(before[at]) for at in away)
 
@@ -165,6 +165,15 @@ def test_the_last_two_turns_stay_where_they_fit() -> None:
 def test_of_a_turn_that_does_not_fit_the_prompt_and_the_newest_steps_stay() -> None:
     assert chosen_of("uaussss", 400, 399) == [0, 1, 3, 4, 5, 6]
     assert chosen_of("uaussss", 0, 399) == [0, 1, *range(3, 11)]
+
+
+def test_the_newest_step_stays_where_it_is_not_too_large() -> None:
+    messages = history_of([("u", 10), ("s", 3_000), ("s", 3_000)])
+    sizes = [of_message(message) for message in messages]
+    alone = plan(messages, sizes, 100)
+    assert alone is not None and alone.folded == (1, 2, 3, 4)
+    kept = plan(messages, sizes, 100, 1_000)
+    assert kept is not None and kept.folded == (1, 2)
 
 
 @pytest.mark.parametrize("shape", ["u", "ua", "uaua", ""])
