@@ -61,7 +61,7 @@ def ended_by(terminal: TerminalEvent, *, unattended: int) -> Ending:
             return Ending(
                 Subtype.OUTPUT_SCHEMA if is_about_shape else Subtype.ERROR,
                 exit_code_for(error),
-                "max_structured_output_retries" if is_about_shape else _kind(error),
+                "max_structured_output_retries" if is_about_shape else kind_of(error),
                 summary,
                 _said(error),
                 terminal.unsaved,
@@ -100,7 +100,7 @@ def signalled(summary: TurnSummary, code: ExitCode) -> Ending:
 def failed(error: AgentError) -> Ending:
     """The run ended before or outside a turn."""
     summary = TurnSummary(Outcome.ERROR)
-    return Ending(Subtype.ERROR, exit_code_for(error), _kind(error), summary, _said(error))
+    return Ending(Subtype.ERROR, exit_code_for(error), kind_of(error), summary, _said(error))
 
 
 def _retry_after_s(error: AgentError) -> float | None:
@@ -113,8 +113,8 @@ def _said(error: AgentError) -> str:
     return REDACTOR.redact(str(error))
 
 
-def _kind(error: AgentError) -> str:
-    """``ProviderError`` -> its kind, others -> the name of their class in snake case."""
+def kind_of(error: AgentError) -> str:
+    """A word for programs: the kind of a ``ProviderError``, else the class's name in snake case."""
     kind = getattr(error, "kind", None)
     if kind is not None:
         return str(kind)

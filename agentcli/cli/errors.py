@@ -15,12 +15,19 @@ _log = logging.getLogger("agentcli")
 
 def report(error: Exception) -> ExitCode:
     """Say ``error`` on stderr, log its traceback, and return the exit code."""
+    known = as_agent_error(error)
+    log_error(known, error)
+    write_error_line(f"error: {said(known)[0]}")
+    return exit_code_for(known)
+
+
+def said(error: Exception) -> tuple[str, str]:
+    """The error as one line without keys, and its kind as a word for programs."""
+    from agentcli.cli.ending import kind_of
     from agentcli.cli.logging_setup import REDACTOR
 
     known = as_agent_error(error)
-    log_error(known, error)
-    write_error_line(f"error: {REDACTOR.redact(one_line(str(known)))}")
-    return exit_code_for(known)
+    return REDACTOR.redact(one_line(str(known))), kind_of(known)
 
 
 def log_error(known: AgentError, error: Exception) -> None:

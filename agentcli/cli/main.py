@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from agentcli.cli.argv import COMMANDS, PROMPT_COMMANDS, first_word, sort_arguments
+from agentcli.cli.owed import Stopped, early_signals, wants_result, write_failure
 from agentcli.cli.streams import argument_text, prepare_standard_streams, silence
 
 if TYPE_CHECKING:
@@ -47,7 +48,10 @@ def run_app() -> NoReturn:
 def main(argv: list[str]) -> int:
     """Run the command in ``argv``; returns the exit code."""
     try:
-        return _dispatch(argv)
+        with early_signals(argv):
+            return _dispatch(argv)
+    except Stopped as stop:
+        return _stopped(argv, stop)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -56,9 +60,25 @@ def main(argv: list[str]) -> int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 1
     except Exception as error:  # noqa: BLE001 - the one place where every error ends
-        from agentcli.cli.errors import report
+        return _failed(argv, error)
 
-        return report(error)
+
+def _failed(argv: list[str], error: Exception) -> int:
+    from agentcli.cli.errors import report, said
+
+    if wants_result(argv):
+        message, reason = said(error)
+        write_failure(message, reason=reason)
+    return report(error)
+
+
+def _stopped(argv: list[str], stop: Stopped) -> int:
+    from agentcli.cli.streams import write_error_line
+
+    if wants_result(argv):
+        write_failure("cancelled", reason=stop.name.lower(), subtype="cancelled")
+    write_error_line("error: cancelled")
+    return stop.code
 
 
 def _dispatch(argv: list[str]) -> int:

@@ -17,11 +17,12 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from agentcli.cli.ending import Ending, Subtype, ended_by, failed, signalled, timed_out
-from agentcli.cli.errors import as_agent_error, log_error, one_line
+from agentcli.cli.errors import as_agent_error, log_error, one_line, report, said
 from agentcli.cli.exit_codes import ExitCode
 from agentcli.cli.options import RunOptions, number
 from agentcli.cli.output_schema import read_output_schema
 from agentcli.cli.outputs import SessionFacts, make_output
+from agentcli.cli.owed import write_failure
 from agentcli.cli.prompt_input import read_prompt, with_attachments
 from agentcli.cli.session_request import prepare_settings, session_options
 from agentcli.cli.stalled import StalledWrites
@@ -110,6 +111,15 @@ class OneShot:
         except BrokenPipeError:
             silence(sys.stdout)
             return ExitCode.OK
+        except Exception as error:  # noqa: BLE001 - even the ending has failed
+            return self._last_words(error)
+
+    def _last_words(self, error: Exception) -> int:
+        """The ending could not be told: what little can still be said."""
+        if self._options.output_format != "text" and not isinstance(error, OSError):
+            message, reason = said(error)
+            write_failure(message, reason=reason)
+        return report(error)
 
     def _ending(self) -> Ending:
         try:

@@ -1,0 +1,81 @@
+"""What is owed to whoever reads our output, also where a run never begins (CLI-5, CLI-6).
+
+``-o json`` and ``-o stream-json`` promise a result on every path. The run itself keeps the
+promise from its options on; this keeps it before (a wrong flag, a signal while modules are
+imported) and behind (the ending itself fails). Law: nothing heavy is imported before a failure.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from agentcli.cli.argv import sort_arguments
+
+_FORMATS = frozenset({"json", "stream-json"})
+_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+_OF_SIGNAL = 128
+
+
+class Stopped(BaseException):
+    """A signal came before the run could take it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.code = _OF_SIGNAL + number
+        self.name = signal.Signals(number).name
+
+
+@contextmanager
+def early_signals(argv: Sequence[str]) -> Iterator[None]:
+    """Turn signals into ``Stopped`` while a one-shot run is being started."""
+    if sort_arguments(list(argv)).command != "run":
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del frame
+        raise Stopped(number)
+
+    for number in _SIGNALS:
+        # what was ignored from the start (nohup, a background job) stays ignored; and only the
+        # main thread may set a handler
+        with suppress(ValueError):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, stop)
+    yield
+
+
+def wants_result(argv: Sequence[str]) -> bool:
+    """Whether ``argv`` asks for a run whose output ends with a result object."""
+    invocation = sort_arguments(list(argv))
+    return invocation.command == "run" and output_format(invocation.args) in _FORMATS
+
+
+def output_format(arguments: Sequence[str]) -> str:
+    """The value of ``--output-format`` in what may be a wrong command line; maybe empty."""
+    found = ""
+    rest = iter(arguments)
+    for item in rest:
+        if item == "--":
+            break
+        if item in {"-o", "--output-format"}:
+            found = next(rest, "")
+        elif item.startswith("--output-format="):
+            found = item.partition("=")[2]
+        elif item.startswith("-o"):
+            found = item[2:]
+    return found
+
+
+def write_failure(message: str, *, reason: str, subtype: str = "error_during_execution") -> None:
+    """The result of a run that has no other; a reader that has gone misses it."""
+    from agentcli.cli.streams import use_utf8, write_out
+    from agentcli.ui.jsonl import RunFacts, build_result, dumps
+
+    facts = RunFacts(error=message, subtype=subtype, terminal_reason=reason, duration_ms=0)
+    use_utf8()
+    with suppress(OSError):
+        write_out(dumps(build_result(None, facts)) + "\n")
