@@ -57,7 +57,7 @@ def judge(image: ImagePart) -> Judgement:
     """Whether ``image`` can be sent as it is, perhaps under its true media type."""
     data = image.data
     if not data:
-        return Judgement(None, "it is empty (0 bytes)")
+        return Judgement(None, "it is empty")
     facts = facts_of(data)
     if not facts.media_type:
         mendable = data.startswith(_DECODABLE) or data[4:8] == b"ftyp"

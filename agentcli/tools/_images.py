@@ -45,12 +45,25 @@ def _mended(image: ImagePart) -> ImagePart | None:
     Image.MAX_IMAGE_PIXELS = None  # judged here, by bytes, before anything is decoded
     with Image.open(io.BytesIO(image.data), formats=_available(Image)) as opened:
         is_photo = opened.format in {"JPEG", "AVIF", "WEBP"} and opened.mode != "RGBA"
+        cost = _held_bytes(opened)
         if opened.format == "JPEG":
             opened.draft(None, (MAX_EDGE_PX, MAX_EDGE_PX))
-        width, height = opened.size
-        if width * height * _PIXEL_BYTES.get(opened.mode, 4) > MAX_DECODED_BYTES:
+        if max(cost, _decoded_bytes(opened)) > MAX_DECODED_BYTES:
             return None
         return _encoded(_upright(_reduced(opened)), is_photo=is_photo)
+
+
+def _decoded_bytes(opened: Any) -> int:
+    width, height = opened.size
+    return int(width * height * _PIXEL_BYTES.get(opened.mode, 4))
+
+
+def _held_bytes(opened: Any) -> int:
+    """What is held whatever the size that is asked for: all coefficients of a progressive JPEG."""
+    if not opened.info.get("progressive"):
+        return 0
+    width, height = opened.size
+    return int(width * height * len(opened.getbands()) * 2)
 
 
 def _available(pillow: Any) -> tuple[str, ...]:

@@ -76,7 +76,7 @@ def test_the_person_is_told_once_of_an_image_that_cannot_be_sent() -> None:
         bad = ImagePart("image/png", b"")
         messages = [UserMessage((TextPart("see"), bad, SOUND, WIDE[0]))]
         await outgoing.messages(messages, MODEL)
-        assert outgoing.news == ["image left out: image/png, 0 bytes; it is empty (0 bytes)"]
+        assert outgoing.news == ["image left out: image/png, 0 bytes; it is empty"]
         await outgoing.messages(messages, MODEL)
         assert not outgoing.news
         later = Outgoing(MemoryStore())

@@ -75,6 +75,14 @@ def test_a_bomb_is_judged_by_its_header_and_never_unpacked() -> None:
     assert grown < MAX_DECODED_BYTES
 
 
+@pytest.mark.spec("SEC-13")
+def test_a_progressive_photo_costs_what_its_whole_size_costs() -> None:
+    small = saved(Image.new("RGB", (4_000, 3_000)), "JPEG", progressive=True)
+    assert mended(ImagePart("image/jpeg", small)) is not None
+    large = saved(Image.new("RGB", (7_000, 6_000)), "JPEG", progressive=True)
+    assert mended(ImagePart("image/jpeg", large)) is None
+
+
 def test_16_bit_greys_are_scaled() -> None:
     better = mended(ImagePart("image/png", saved(Image.new("I;16", (2_500, 10), 65_535), "PNG")))
     assert better is not None
