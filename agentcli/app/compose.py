@@ -37,6 +37,7 @@ from agentcli.domain.tools import Asker, Workspace
 from agentcli.domain.values import frozen
 from agentcli.engine.approval import Policy
 from agentcli.engine.conversation import Conversation
+from agentcli.engine.plan_mode import plan_notice
 from agentcli.engine.project_docs import find_docs, project_root
 from agentcli.engine.system_prompt import PromptParts, build_system_prompt
 from agentcli.engine.tool_calls import Toolkit
@@ -251,6 +252,7 @@ async def _assemble(
             *model_notices,
             *fallback_notices,
             *_budget_notice(options.max_budget_usd, model),
+            *(await plan_notice(store) if resumed and options.interactive else ()),
         ),
     )
     session = Session(replace(loaded.info, model=model.id), store, conversation, around)

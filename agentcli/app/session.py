@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentcli.app import context, shell_line
 from agentcli.app.queue import DurableQueue
@@ -43,6 +43,7 @@ from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import ToolOutput
 from agentcli.engine.approval import Policy
 from agentcli.engine.conversation import Conversation
+from agentcli.engine.plan_mode import PLAN_KEY
 from agentcli.engine.turn import Turn
 
 if TYPE_CHECKING:
@@ -363,6 +364,11 @@ class Session:
         """The agent's list of things to do."""
         found = await self._conversation.kit.state.get("todos")
         return found if isinstance(found, list) else []
+
+    async def plan(self) -> Mapping[str, Any]:
+        """The newest plan: text, status, reason; empty when there is none."""
+        found = await self._conversation.kit.state.get(PLAN_KEY)
+        return found if isinstance(found, dict) else {}
 
     async def aclose(self) -> None:
         """End what runs, let it clean up, close the file. May be called again."""

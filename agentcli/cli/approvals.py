@@ -56,9 +56,13 @@ class AtTerminal:
         write_error_line(f"\n{clean_line(reveal(request.summary))} - {clean_line(request.reason)}")
         if request.detail:
             write_error_line(clean(reveal(request.detail)))
+        rule = clean_line(reveal(request.session_rule))
         write_error_line(
-            f"Allow? y = once, s = this session ({clean_line(reveal(request.session_rule))}),"
-            " anything else = no, and is told to the model"
+            f"Carry it out? y = yes, s = yes, and {rule}, anything else = no, and is told to the"
+            " model"
+            if request.is_plan
+            else f"Allow? y = once, s = this session ({rule}), anything else = no, and is told to"
+            " the model"
         )
         answer = await _read_line()
         match answer.strip().lower():

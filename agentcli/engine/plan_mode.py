@@ -23,8 +23,19 @@ PLAN_KEY = "plan"
 PRESENT_PLAN = "present_plan"
 # what a yes turns on, by the answer
 _MODES = {Verdict.ONCE: PermissionMode.DEFAULT, Verdict.SESSION: PermissionMode.ACCEPT_EDITS}
+_MAX_TITLE = 60
 # judged call by call: a command that only reads is let through
 _JUDGED_LATER = frozenset({"bash"})
+
+
+async def plan_notice(state: SessionState) -> tuple[str, ...]:
+    """What a person who takes up the session is told of its plan; nothing when there is none."""
+    kept = await state.get(PLAN_KEY)
+    if not isinstance(kept, dict) or not str(kept.get("text", "")).strip():
+        return ()
+    was = "an approved" if kept.get("status") == "approved" else "a"
+    title = str(kept["text"]).strip().splitlines()[0].lstrip("# ")[:_MAX_TITLE]
+    return (f'the session has {was} plan, "{title}": /plan show',)
 
 
 class PlanGate:

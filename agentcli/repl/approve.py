@@ -15,6 +15,7 @@ from typing import TypeVar
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
 from agentcli.repl.front import Front
 from agentcli.ui.diff import diff_lines, is_diff
+from agentcli.ui.plan_lines import plan_lines
 from agentcli.ui.sanitize import clean, reveal
 from agentcli.ui.screen import Screen
 from agentcli.ui.theme import BOLD, DIM, WARNING, Theme
@@ -22,11 +23,16 @@ from agentcli.ui.theme import BOLD, DIM, WARNING, Theme
 _T = TypeVar("_T")
 
 _ANSWERS = {"y": "y", "s": "s", "n": "n", "r": "r"}
+_SAID = {"y": "Yes, once.", "s": "Yes, for this session.", "n": "No."}
+_SAID_TO_PLAN = {"y": "Yes.", "s": "Yes, edits do not ask.", "n": "No, keep planning."}
+_PLAN_COLUMNS = 80
 _LETTERS = {"y": Verdict.ONCE, "s": Verdict.SESSION, "n": Verdict.NO}
 
 
 def approval_lines(request: ApprovalRequest, theme: Theme) -> list[str]:
     """The question: what, in detail, why, and the answers."""
+    if request.is_plan:
+        return _plan_question(request, theme)
     title = f"? Allow this? {reveal(request.summary)}"
     lines = [theme.paint(title, BOLD | WARNING)]
     if is_diff(request.detail):
@@ -42,6 +48,16 @@ def approval_lines(request: ApprovalRequest, theme: Theme) -> list[str]:
         "  n  no     r  no, with a reason     Ctrl-C  cancel",
     ]
     return lines
+
+
+def _plan_question(request: ApprovalRequest, theme: Theme) -> list[str]:
+    return [
+        theme.paint("? Carry out this plan?", BOLD | WARNING),
+        *plan_lines(request.detail, theme, _PLAN_COLUMNS),
+        "  y  yes; what changes something asks",
+        f"  s  yes, and {reveal(request.session_rule)}",
+        "  n  no, keep planning     r  no, with a reason     Ctrl-C  cancel",
+    ]
 
 
 def _detail(request: ApprovalRequest) -> str:
@@ -88,7 +104,7 @@ class Questions:
         )
         if letter != "r":
             verdict = _LETTERS[letter]
-            said = {"y": "Yes, once.", "s": "Yes, for this session.", "n": "No."}[letter]
+            said = (_SAID_TO_PLAN if request.is_plan else _SAID)[letter]
             screen.print_block([theme.paint(f"  {said}", DIM)], gap=False)
             return ApprovalAnswer(verdict)
         reason = await self._front().line("  No, because: ")

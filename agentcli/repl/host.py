@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.context import ContextReport
@@ -130,6 +130,9 @@ class ChatSession(Protocol):
 
     async def todos(self) -> list[dict[str, str]]:
         """The agent's list of things to do."""
+
+    async def plan(self) -> Mapping[str, Any]:
+        """The newest plan, what became of it and why; empty when there is none."""
 
     async def aclose(self) -> None:
         """End what runs and close the file."""

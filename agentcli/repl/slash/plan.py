@@ -1,0 +1,37 @@
+"""``/plan``: plan mode on or off, and the plan that the session keeps."""
+
+from __future__ import annotations
+
+from agentcli.domain.errors import UsageError
+from agentcli.domain.settings import PermissionMode
+from agentcli.repl.commands import Chat, SlashCommand
+from agentcli.ui.plan_lines import kept_plan_lines
+
+_COLUMNS = 80
+_ON = "Plan mode is on: the agent reads and plans, and changes nothing before you approve its plan."
+
+
+async def _run(chat: Chat, arguments: str) -> None:
+    session, wish = chat.session, arguments.strip().lower()
+    if wish not in {"", "on", "off", "show"}:
+        raise UsageError(f"/plan does not know {wish!r}", "/plan, /plan off or /plan show")
+    is_on = session.mode is PermissionMode.PLAN
+    if wish == "off":
+        if is_on:
+            session.set_mode(PermissionMode.DEFAULT)
+        chat.show(["Plan mode is off: what changes something asks."])
+        return
+    lines: list[str] = []
+    if wish != "show":
+        session.set_mode(PermissionMode.PLAN)
+        lines.append(_ON)
+    if kept := await session.plan():
+        lines += kept_plan_lines(kept, chat.theme, _COLUMNS)
+    elif wish == "show":
+        lines.append("No plan was made in this session.")
+    chat.show(lines)
+
+
+COMMAND = SlashCommand(
+    "plan", "plan first, change nothing; show the plan", _run, "[off|show]", while_working=True
+)
