@@ -20,7 +20,6 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,7 +37,7 @@ from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
 from agentcli.domain.settings import PermissionMode
 from agentcli.repl.approve import approval_lines
 from agentcli.repl.turn_view import TurnView
-from agentcli.ui.screen import Screen
+from agentcli.ui.screen import Screen, Size
 from agentcli.ui.session_lines import Farewell, farewell_lines, resume_lines
 from agentcli.ui.theme import BOLD, DIM, Theme
 
@@ -129,13 +128,6 @@ SVG = """\
 """
 
 
-class _Still(Screen):
-    """The chat's screen without its moving part: a picture shows what stays."""
-
-    def set_status(self, lines: Sequence[str]) -> None:
-        """Nothing stands below the last line."""
-
-
 class _TimelessView(TurnView):
     """The chat's view, told that everything took as long as the picture says."""
 
@@ -165,7 +157,7 @@ class _Demo:
         self.stream = io.StringIO()
         self._workspace = workspace
         self._theme = Theme(color=True, attributes=True, live=True)
-        self._screen = _Still(self.stream, self._theme, lambda: COLUMNS)
+        self._screen = Screen(self.stream, self._theme, lambda: Size(COLUMNS, 40))
         self._settings = self._prepare()
 
     def _prepare(self) -> Settings:
@@ -190,14 +182,14 @@ class _Demo:
         session.add_listener(view.on_event)
         return session
 
-    def _typed(self, text: str, sign: str = "> ") -> None:
+    def _at_the_shell(self, text: str) -> None:
         self._screen.gap()
-        self._screen.print_block([f"{self._theme.paint(sign, BOLD)}{text}"], gap=False)
+        self._screen.print_block([f"{self._theme.paint('$ ', BOLD)}{text}"], gap=False)
 
     async def play(self) -> None:
         """Ask, cancel the command that hangs, leave, come back, go on."""
         session = await self._open()
-        self._typed("agent --permission-mode accept-edits", "$ ")
+        self._at_the_shell("agent --permission-mode accept-edits")
         heading = self._theme.paint("agentcli", BOLD)
         self._screen.print_block([f"{heading}  {session.model.id}  {self._workspace}"])
 
@@ -213,7 +205,7 @@ class _Demo:
         await session.aclose()
 
         session = await self._open(RULE)
-        self._typed(f"agent --permission-mode accept-edits --allow-tool '{RULE}'", "$ ")
+        self._at_the_shell(f"agent --permission-mode accept-edits --allow-tool '{RULE}'")
         if session.resumed is None:
             raise RuntimeError("the session was not resumed")
         now = time.time() + RESUMED_AFTER_S
@@ -222,7 +214,6 @@ class _Demo:
         await session.aclose()
 
     async def _turn(self, session: Session, text: str) -> None:
-        self._typed(text)
         await session.run(Prompt(user_text(text)))
         self._screen.end_text()
 

@@ -48,7 +48,13 @@ class Host:
     def preferences(self) -> Preferences:
         """How the person likes the chat."""
         settings = self._settings
-        return Preferences(settings.theme, settings.notifications, settings.editing_mode)
+        return Preferences(
+            theme=settings.theme,
+            notifications=settings.notifications,
+            editing_mode=settings.editing_mode,
+            screen_reader=settings.screen_reader,
+            keys=settings.chat_keys,
+        )
 
     @property
     def history_file(self) -> Path | None:

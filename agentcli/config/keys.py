@@ -30,7 +30,7 @@ class Kind(StrEnum):
     URL = "an http:// or https:// address"
 
 
-WITHOUT_EFFECT = frozenset({"theme", "notifications", "editing_mode"})
+WITHOUT_EFFECT: frozenset[str] = frozenset()
 """Keys that are checked and kept, and that nothing in this version acts on."""
 
 
@@ -108,6 +108,17 @@ def _shown(value: object) -> str:
     return json.dumps(value, default=str, ensure_ascii=False)[:80]
 
 
+THEMES = ("auto", "dark", "light", "high-contrast", "daltonized", "none")
+ACTION_KEYS: Mapping[str, tuple[str, str]] = {
+    "editor": ("ctrl-g", "write in the editor"),
+    "mode": ("shift-tab", "next permission mode"),
+    "newline": ("ctrl-j", "new line"),
+    "output": ("ctrl-o", "the whole output of the last tool call"),
+    "suspend": ("ctrl-z", "suspend"),
+    "todos": ("ctrl-t", "show or hide the list of things to do"),
+}
+"""What can be given another key in the chat: its key and what it does."""
+
 KEYS: Mapping[str, Key] = {
     "model": Key(Kind.TEXT, "The model to use, as provider/model"),
     "fallback_models": Key(
@@ -127,11 +138,16 @@ KEYS: Mapping[str, Key] = {
     "max_answers_without_tools": Key(
         Kind.WHOLE, "Answers in a row without a tool call, in a turn that must use tools", minimum=1
     ),
-    "theme": Key(Kind.TEXT, "Colours", "auto", ("auto", "dark", "light", "high-contrast", "none")),
+    "theme": Key(Kind.TEXT, "Colours", "auto", THEMES),
     "notifications": Key(
         Kind.TEXT, "How a long turn says that it has ended", "bell", ("bell", "desktop", "off")
     ),
     "editing_mode": Key(Kind.TEXT, "Keys of the input line", "emacs", ("emacs", "vi")),
+    "screen_reader": Key(Kind.FLAG, "Line by line, nothing is ever redrawn", default=False),
+    **{
+        f"keys.{action}": Key(Kind.TEXT, f"Key for: {what}", key)
+        for action, (key, what) in ACTION_KEYS.items()
+    },
     "permissions.allow": Key(Kind.LIST, "Rules for calls that run without asking", ()),
     "permissions.ask": Key(Kind.LIST, "Rules for calls that always ask", ()),
     "permissions.deny": Key(Kind.LIST, "Rules for calls that never run", ()),

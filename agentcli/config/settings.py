@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from agentcli.config.keys import KEYS, TABLES, Key, all_names, find_key, near_names
+from agentcli.config.keys import ACTION_KEYS, KEYS, TABLES, Key, all_names, find_key, near_names
 from agentcli.config.paths import Paths
 from agentcli.config.toml_file import MEND, locate, parse, read_text
 from agentcli.domain.errors import ConfigError
@@ -53,6 +53,8 @@ class Settings:
     theme: str = "auto"
     notifications: str = "bell"
     editing_mode: str = "emacs"
+    screen_reader: bool = False
+    chat_keys: Mapping[str, str] = field(default_factory=dict)
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
@@ -245,6 +247,8 @@ def _build(paths: Paths, layers: _Layers, env: Mapping[str, str]) -> Settings:
         theme=values["theme"],
         notifications=values["notifications"],
         editing_mode=values["editing_mode"],
+        screen_reader=values["screen_reader"],
+        chat_keys={action: values[f"keys.{action}"] for action in ACTION_KEYS},
         allow=values["permissions.allow"],
         ask=values["permissions.ask"],
         deny=values["permissions.deny"],

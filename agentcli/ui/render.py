@@ -113,13 +113,14 @@ def retry_line(event: RetryWait, theme: Theme, left_s: float | None = None) -> s
 
 def prompt_lines(text: str, theme: Theme) -> list[str]:
     """A message of the person, as it stands in the scrollback."""
+    sign = theme.paint("> ", BOLD)
     first, *others = clean(text).strip().split("\n")
     hidden = len(others) + 1 - PROMPT_LINES
     if hidden > 0:
         more = f"  {theme.symbols.more} {wording.plural(hidden, 'more line')}"
         others = [*others[: PROMPT_LINES - 1], theme.paint(more, DIM)]
-        return [f"> {first}", *(f"  {line}" for line in others[:-1]), others[-1]]
-    return [f"> {first}", *(f"  {line}" for line in others)]
+        return [f"{sign}{first}", *(f"  {line}" for line in others[:-1]), others[-1]]
+    return [f"{sign}{first}", *(f"  {line}" for line in others)]
 
 
 def news_line(event: AgentEvent, theme: Theme) -> str | None:

@@ -94,10 +94,20 @@ def test_a_broken_file_is_one_line_for_every_command(file: Path) -> None:
         assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.spec("CLI-9")
-def test_set_says_when_a_key_has_no_effect_yet() -> None:
-    assert "no effect in this version" in run_agent("config", "set", "theme", "dark").stderr
-    assert "no effect" not in run_agent("config", "set", "max_steps", "7").stderr
+@pytest.mark.spec("CLI-9", "UI-10")
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("theme", "daltonized"),
+        ("screen_reader", "true"),
+        ("keys.todos", "alt-l"),
+        ("max_steps", "7"),
+    ],
+)
+def test_what_is_set_has_an_effect(key: str, value: str) -> None:
+    done = run_agent("config", "set", key, value)
+    assert done.code == 0
+    assert "no effect" not in done.stderr
 
 
 @pytest.mark.spec("CLI-9")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from prompt_toolkit.keys import Keys
 
+from agentcli.config.keys import ACTION_KEYS
 from agentcli.domain.errors import ConfigError
 from agentcli.repl.key_names import DEFAULTS, key_table, parse_keys
 
@@ -36,3 +37,7 @@ def test_a_wish_that_cannot_be_granted_is_told_and_the_default_stays() -> None:
     assert table["editor"] == (Keys.ControlX,)
     assert table["todos"] == parse_keys(DEFAULTS["todos"])
     assert [problem.partition(":")[0] for problem in problems] == ["keys.todos", "keys.nosuch"]
+
+
+def test_the_settings_know_the_same_actions_and_keys() -> None:
+    assert {action: key for action, (key, _) in ACTION_KEYS.items()} == dict(DEFAULTS)

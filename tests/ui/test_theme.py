@@ -6,6 +6,7 @@ import io
 
 import pytest
 
+from agentcli.config import keys
 from agentcli.ui.theme import ADDED, BOLD, DIM, OK, REMOVED, THEMES, Theme, theme_for
 
 
@@ -67,3 +68,7 @@ def test_a_theme_changes_what_is_painted_later_and_no_color_still_wins() -> None
     assert theme.paint("x", DIM) == "x"
     with pytest.raises(ValueError, match="no theme"):
         theme.use("nosuch")
+
+
+def test_the_settings_know_the_same_themes() -> None:
+    assert keys.THEMES == THEMES
