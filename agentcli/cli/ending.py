@@ -7,6 +7,7 @@ and nowhere else (CLI-6).
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
 from agentcli.cli.exit_codes import ExitCode, exit_code_for
 from agentcli.cli.logging_setup import REDACTOR
@@ -70,8 +71,8 @@ def ended_by(terminal: TerminalEvent, *, unattended: int) -> Ending:
         case Cancelled(reason=reason):
             return Ending(Subtype.CANCELLED, ExitCode.FAILED, f"cancelled_{reason}", summary)
         case Done() if summary.outcome is Outcome.MAX_STEPS:
-            subtype, reason = _LIMITS.get(summary.limit, _LIMITS["steps"])
-            return Ending(subtype, ExitCode.LIMIT, reason, summary)
+            limit = _LIMITS.get(summary.limit, _LIMITS["steps"])
+            return Ending(limit.subtype, ExitCode.LIMIT, limit.reason, summary, limit.message)
         case Done():
             if unattended:
                 return Ending(Subtype.SUCCESS, ExitCode.APPROVAL, "approval_needed", summary)
@@ -79,10 +80,28 @@ def ended_by(terminal: TerminalEvent, *, unattended: int) -> Ending:
             return Ending(Subtype.SUCCESS, ExitCode.OK, reason, summary)
 
 
+class _Limit(NamedTuple):
+    subtype: Subtype
+    reason: str
+    message: str
+
+
 _LIMITS = {
-    "steps": (Subtype.MAX_TURNS, "max_turns"),
-    "budget": (Subtype.MAX_BUDGET, "max_budget_usd"),
-    "time": (Subtype.TIMEOUT, "timeout"),
+    "steps": _Limit(
+        Subtype.MAX_TURNS,
+        "max_turns",
+        "stopped at the limit of model requests - give --max-turns more, or go on with --continue",
+    ),
+    "budget": _Limit(
+        Subtype.MAX_BUDGET,
+        "max_budget_usd",
+        "stopped at the budget - give --max-budget-usd more, or go on with --continue",
+    ),
+    "time": _Limit(
+        Subtype.TIMEOUT,
+        "timeout",
+        "stopped at the time limit - give --timeout more seconds, or go on with --continue",
+    ),
 }
 
 

@@ -90,6 +90,7 @@ class OneShot:
         self._code_of_signal: ExitCode | None = None
         self._is_late = False
         self._reader_left = False
+        self._fault: Exception | None = None
         self._unattended = 0
         self._terminal: TerminalEvent | None = None
         self._writes = StalledWrites()
@@ -118,7 +119,7 @@ class OneShot:
         """The ending could not be told: what little can still be said."""
         if self._options.output_format != "text" and not isinstance(error, OSError):
             message, reason = said(error)
-            write_failure(message, reason=reason)
+            write_failure(message, reason=reason, session_id=self._facts.session_id)
         return report(error)
 
     def _ending(self) -> Ending:
@@ -214,6 +215,8 @@ class OneShot:
         op = Continue() if message is None else Prompt(message)
         deadline = self._started_at + self._timeout_s if self._timeout_s else None
         summary = await session.run(op, token, deadline=deadline, queued=queued)
+        if self._fault is not None:
+            raise self._fault
         if self._token.cancelled and summary.outcome is Outcome.CANCELLED:
             return self._stopped_ending(summary)
         if self._terminal is None:
@@ -228,7 +231,11 @@ class OneShot:
             self._facts.refused.append(event)
         elif isinstance(event, Done | Cancelled | Failed):
             self._terminal = event
-        self._guarded(lambda: self._output.on_event(event))
+        try:
+            self._guarded(lambda: self._output.on_event(event))
+        except Exception as error:  # noqa: BLE001 - a listener must not raise; the turn ends with it
+            self._fault = self._fault or error
+            self._stop(CancelReason.OUTER)
 
     def _guarded(self, write: object) -> None:
         """Write; when the reader has left, stop working for it (CLI-12)."""

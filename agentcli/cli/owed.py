@@ -70,12 +70,16 @@ def output_format(arguments: Sequence[str]) -> str:
     return found
 
 
-def write_failure(message: str, *, reason: str, subtype: str = "error_during_execution") -> None:
+def write_failure(
+    message: str, *, reason: str, subtype: str = "error_during_execution", session_id: str = ""
+) -> None:
     """The result of a run that has no other; a reader that has gone misses it."""
     from agentcli.cli.streams import use_utf8, write_out
     from agentcli.ui.jsonl import RunFacts, build_result, dumps
 
-    facts = RunFacts(error=message, subtype=subtype, terminal_reason=reason, duration_ms=0)
+    facts = RunFacts(
+        session_id, error=message, subtype=subtype, terminal_reason=reason, duration_ms=0
+    )
     use_utf8()
     with suppress(OSError):
         write_out(dumps(build_result(None, facts)) + "\n")
