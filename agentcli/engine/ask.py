@@ -14,7 +14,7 @@ from agentcli.domain.cancel import CancelToken
 from agentcli.domain.cost import cost_usd
 from agentcli.domain.errors import AgentError, ErrorKind, ProviderError
 from agentcli.domain.events import CompactionTrigger, ContextTransformed, ModelFellBack, Notice
-from agentcli.domain.messages import AssistantMessage, Message, Usage, user_text
+from agentcli.domain.messages import AssistantMessage, Usage, user_text
 from agentcli.domain.ports import ModelInfo, ModelRequest, Provider
 from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.limits import Limits, Spending, output_cap, reached
@@ -60,7 +60,9 @@ class Requests:
 
     async def _request(self, limits: Limits, spent: Spending, notes: Sequence[str]) -> ModelRequest:
         it = self._it
-        messages = it.context.pruner.apply(self._transformed(it.history.messages))
+        messages = it.context.pruner.apply(
+            it.chain.apply(it.transforms, it.history.messages, self._emit)
+        )
         prepared = await race(it.outgoing.messages(messages, it.model), self._token, it.kit.reaper)
         for line in it.outgoing.news:
             self._emit(Notice(line))
@@ -74,16 +76,6 @@ class Requests:
             max_output_tokens=it.context.room_for_output(it.model, cap),
             effort=it.effort,
         )
-
-    def _transformed(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """A copy for this request, through all transforms in order (CTRL-8)."""
-        for transform in self._it.transforms:
-            before, messages = messages, transform.apply(messages)
-            if messages is not before:
-                sizes = (_characters(before), _characters(messages))
-                counts = (len(before), len(messages))
-                self._emit(ContextTransformed(transform.name, *counts, *sizes))
-        return messages
 
     def _new_sampler(self) -> Sampler:
         """A person is asked to wait only where no other model can answer instead."""
@@ -208,8 +200,3 @@ class Requests:
         self.sampler = self._new_sampler()
         self._emit(ModelFellBack(old.id, model.id, error))
         await before.aclose()
-
-
-def _characters(messages: Sequence[Message]) -> int:
-    """The visible text of ``messages``, in characters."""
-    return sum(len(message.text) for message in messages)

@@ -24,6 +24,7 @@ from agentcli.engine.context import Context
 from agentcli.engine.outgoing import Outgoing
 from agentcli.engine.sample import RetryPolicy
 from agentcli.engine.tool_calls import Toolkit
+from agentcli.engine.transforms import TransformChain
 
 if TYPE_CHECKING:
     from agentcli.domain.finishing import AnswerCheck
@@ -67,6 +68,7 @@ class Conversation:
     answer_check: Callable[[], AnswerCheck] | None = None
     max_answers_without_tools: int | None = None
     transforms: Sequence[ContextTransform] = ()
+    chain: TransformChain = field(default_factory=TransformChain)
     context: Context = field(default_factory=Context)
     mend_image: MendImage | None = None
     attach: Callable[[str], Awaitable[UserMessage]] | None = None

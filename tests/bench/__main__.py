@@ -8,6 +8,7 @@ import sys
 
 from tests.bench import (
     bench_context,
+    bench_gates,
     bench_idle,
     bench_interrupt,
     bench_resilience,
@@ -22,6 +23,7 @@ found = []
 for bench in (bench_startup, bench_stream, bench_resilience, bench_interrupt, bench_store):
     found += show(bench.rows(runs))
 found += show(bench_context.rows(runs))
+found += show(bench_gates.rows(runs))
 found += show(bench_idle.rows())
 print(f"\n{platform.system()}, Python {platform.python_version()}, {os.cpu_count()} processors")
 print(f"medians of {runs}, load average before the end {os.getloadavg()[0]:.1f}\n")
