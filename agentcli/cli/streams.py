@@ -52,7 +52,12 @@ def is_terminal(stream: IO[str] | None) -> bool:
 
 def write_out(text: str) -> None:
     """Write to stdout and flush; raises ``BrokenPipeError`` when the reader is gone."""
-    _write(sys.stdout, text)
+    try:
+        _write(sys.stdout, text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from error
 
 
 def write_error_line(text: str) -> None:

@@ -12,6 +12,7 @@ import difflib
 import errno
 import os
 import re
+import sys
 from itertools import islice
 from pathlib import Path
 
@@ -109,6 +110,22 @@ def os_problem(error: OSError, action: str, name: str) -> FileProblem:
     return FileProblem(f"Cannot {action} {name}: {reason}.")
 
 
+def _require_encodable(path: str) -> None:
+    """A name that the system, or this process in its locale (LC_ALL=C), has no bytes for."""
+    try:
+        path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise FileProblem("The path contains characters that no file name can have.") from None
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        encoding = sys.getfilesystemencoding()
+        raise FileProblem(
+            f"{one_line(path)} cannot be named here: the locale's encoding is {encoding}. The user"
+            " can start agentcli with PYTHONUTF8=1, or use bash."
+        ) from None
+
+
 def _absolute(workspace: Workspace, path: str) -> Path:
     if not path.strip():
         raise FileProblem("The path is empty.")
@@ -116,11 +133,9 @@ def _absolute(workspace: Workspace, path: str) -> Path:
         raise FileProblem("The path contains a NUL character.")
     if path.startswith("file://"):
         raise FileProblem(f"{one_line(path)} is a URL: give the plain path, without file://.")
+    _require_encodable(path)
     try:
-        path.encode("utf-8", "surrogateescape")
         absolute = workspace.resolve(path)
-    except UnicodeEncodeError:
-        raise FileProblem("The path contains characters that no file name can have.") from None
     except RuntimeError:
         raise FileProblem(f"{one_line(path)}: there is no such home directory.") from None
     # only a path that hangs on the working directory needs it to be there
