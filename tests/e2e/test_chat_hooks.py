@@ -1,0 +1,82 @@
+"""Hooks in the chat: what a hook refuses comes back to the person; what waits is asked about too."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.chat import Chat, leave
+from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
+from tests.support.processes import wait_until
+from tests.support.replies import say
+from tests.support.wire_facts import facts_of
+
+
+def configure(home: Path, text: str) -> None:
+    file = home / "agentcli" / "config.toml"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text)
+
+
+GUARD = """
+[[hooks.UserPromptSubmit]]
+command = 'grep -q secret && { echo "keep that to yourself" >&2; exit 2; }; exit 0'
+"""
+
+
+@pytest.mark.spec("UI-3")
+@pytest.mark.parametrize("protocol", [ANTHROPIC, OPENAI])
+def test_a_refused_prompt_comes_back_to_be_edited(
+    model_server: ModelServer, chat: Chat, home: Path, protocol: str
+) -> None:
+    configure(home, GUARD)
+    model_server.add("Hello.")
+    terminal = chat(protocol=protocol)
+    terminal.line("my secret is 42")
+    terminal.wait_for("keep that to yourself")
+    terminal.wait_for("> my secret is 42")
+    assert model_server.requests == []
+    terminal.key("ctrl-c")
+    terminal.line("good morning")
+    terminal.wait_for("Hello.")
+    assert facts_of(model_server.requests[0]).prompts == ["good morning"]
+    leave(terminal)
+
+
+@pytest.mark.spec("CTRL-1")
+def test_a_refused_text_that_was_queued_is_shown_and_not_sent(
+    model_server: ModelServer, chat: Chat, home: Path
+) -> None:
+    configure(home, GUARD)
+    gate = threading.Event()
+    model_server.add(say("The first answer.", hold=gate, hold_at="text"), "The second answer.")
+    terminal = chat()
+    terminal.line("go")
+    model_server.wait_until_waiting()
+    terminal.line("my secret is 42")
+    terminal.line("and then this")
+    terminal.wait_for("and then this")
+    gate.set()
+    terminal.wait_for("The second answer.")
+    assert "a hook refused what waited (my secret is 42)" in terminal.text().replace("\n", " ")
+    assert "secret" not in "".join(facts_of(model_server.requests[1]).prompts)
+    leave(terminal)
+
+
+@pytest.mark.spec("UI-6")
+def test_the_end_of_the_chat_is_told_and_so_is_its_beginning(
+    model_server: ModelServer, chat: Chat, home: Path, tmp_path: Path
+) -> None:
+    start, end = tmp_path / "start", tmp_path / "end"
+    configure(
+        home,
+        f'[[hooks.SessionStart]]\ncommand = "touch {start}"\n'
+        f'[[hooks.SessionEnd]]\ncommand = "touch {end}"\n',
+    )
+    terminal = chat()
+    wait_until(start.exists, "the beginning was not told")
+    assert not end.exists()
+    leave(terminal)
+    assert end.exists()

@@ -1,0 +1,63 @@
+"""The plugin of the README, installed and used by a real ``agent run``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.one_shot import one_shot
+from tests.support.cli import agent_env, run_agent
+from tests.support.model_server import ModelServer
+from tests.support.replies import Call, calls
+from tests.support.wire_facts import facts_of
+from tests.test_readme import blocks
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """Where the README's example is installed."""
+    path = tmp_path / "site"
+    info = path / "careful-1.0.dist-info"
+    info.mkdir(parents=True)
+    (code,) = blocks("python", "plugin")
+    assert len(code.strip().splitlines()) <= 20
+    (path / "careful.py").write_text(code)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: careful\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[agentcli.plugins]\ncareful = careful:Plugin\n")
+    return path
+
+
+@pytest.mark.spec("CTRL-4")
+def test_the_example_of_the_readme_works(
+    model_server: ModelServer, site: Path, tmp_path: Path, home: Path
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "a.txt").write_text("content")
+    done = run_agent("config", "set", "plugins", "careful", env=agent_env())
+    assert done.code == 0, done.stderr
+    model_server.add(
+        calls(
+            Call("read_file", {"path": "a.txt"}, id="read"),
+            Call("delete_file", {"path": "a.txt"}, id="delete"),
+        ),
+        "Done.",
+    )
+    ran = one_shot(model_server, "--yolo", "go", cwd=work, PYTHONPATH=str(site))
+    assert (ran.code, ran.stdout) == (0, "Done.\n"), ran.stderr
+    assert (work / "a.txt").exists()
+    told = facts_of(model_server.requests[1]).results
+    assert "not allowed in this step (no-deleting)" in told["delete"]
+    assert "content" in told["read"]
+    assert (home / "calls.log").read_text().splitlines() == ["Read a.txt"]
+
+
+def test_a_plugin_that_is_not_installed_is_one_line(model_server: ModelServer) -> None:
+    assert run_agent("config", "set", "plugins", "gone", env=agent_env()).code == 0
+    model_server.add("Done.")
+    done = one_shot(model_server, "go")
+    assert (done.code, done.stdout) == (0, "Done.\n")
+    assert [line for line in done.stderr.splitlines() if "plugin" in line] == [
+        "warning: there is no plugin 'gone' - there are: none is installed"
+    ]
