@@ -148,7 +148,7 @@ class TextOutput:
         if self._only_result:
             from agentcli.ui.stream_objects import dumps
 
-            if ending.summary.outcome in _COMPLETE:
+            if ending.summary.outcome in _COMPLETE and not ending.is_error:
                 use_utf8()
                 write_out(dumps(ending.summary.structured) + "\n")
         elif ending.summary.outcome in _ANSWERED and text:

@@ -277,6 +277,14 @@ class Finishing:
         verdict = self._check.last_resort() if self._check is not None else None
         return verdict is not None and self._accept(verdict)
 
+    def cut_short(self) -> None:
+        """Something else ends the turn: raises where a result is missing."""
+        if self._check is not None and not self.has_value and not self.last_resort():
+            raise NoStructuredOutput(
+                "the turn was ended before the model had given its result",
+                "see what has ended it: a hook, or another tool",
+            )
+
     def _accept(self, verdict: Accept) -> bool:
         self.has_value, self.value = True, verdict.value
         return True

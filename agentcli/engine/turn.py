@@ -243,6 +243,8 @@ class Turn:
         has_result = self._finishing is not None and self._finishing.called(
             calls, self._results(calls)
         )
+        if self._calls.ended_turn and not has_result and self._finishing is not None:
+            self._finishing.cut_short()
         return has_result or self._calls.ended_turn
 
     def _pass_gates(self) -> None:

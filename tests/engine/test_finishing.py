@@ -200,6 +200,20 @@ def test_at_a_limit_the_first_answer_in_the_right_shape_is_used() -> None:
     assert (summary.outcome, summary.structured) == (Outcome.MAX_STEPS, None)
 
 
+@pytest.mark.spec("CTRL-5", "CTRL-2")
+def test_a_turn_that_something_else_ends_has_failed_without_its_result() -> None:
+    async def ends(args: Any, ctx: ToolContext) -> ToolOutput:
+        output = ToolOutput.text("over")
+        return ToolOutput(output.kind, output.parts, ends_turn=True)
+
+    world = world_with(Fallback.NARROWED, calls(("1", "stop", "{}")), stop=ends)
+    assert run(world.run()).outcome is Outcome.ERROR
+    assert isinstance(failure(world), NoStructuredOutput) and len(world.results) == 1
+    both = calls(("1", "stop", "{}"), ("2", "deliver", RIGHT))
+    world = world_with(Fallback.NARROWED, both, stop=ends)
+    assert run(world.run()).structured == {"n": 1}
+
+
 @pytest.mark.spec("CTRL-5")
 def test_each_turn_is_judged_anew() -> None:
     async def body() -> None:
