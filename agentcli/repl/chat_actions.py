@@ -68,6 +68,7 @@ class ChatActions:
         self._cancelling = False
         self._token: CancelToken | None = None
         self._todos_shown = False
+        view.on_todos = self._todos_changed
 
     @property
     def is_working(self) -> bool:
@@ -164,6 +165,10 @@ class ChatActions:
         """Show or hide the agent's list."""
         self._todos_shown = not self._todos_shown
         self._chat.jobs.add(self.refresh_todos)
+
+    def _todos_changed(self) -> None:
+        if self._todos_shown:
+            self._chat.jobs.add(self.refresh_todos)
 
     async def refresh_todos(self) -> None:
         """Show the list as it is now, where it is shown."""

@@ -41,8 +41,6 @@ from agentcli.ui.live_screen import LiveScreen
 from agentcli.ui.sanitize import clean_line
 
 ESCAPE_S = 0.05
-ASKING = "Waiting for your answer."
-TYPING = "Waiting for your answer: send or empty your text first (Ctrl-U)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,6 @@ class LiveFront:
             terminal.screen.print_block([f"! {clean_line(problem)}"], gap=False)
         self.answers = Answers()
         self._terminal = terminal
-        self._view = view
         self._screen = terminal.screen
         self._inbox: deque[str] = deque()
         self._news = asyncio.Event()
@@ -205,11 +202,11 @@ class LiveFront:
         future = self.answers.ask(answers, asyncio.get_running_loop().time())
         show()
         self._screen.paint()
-        with self._view.asking(TYPING if self.buffer.text else ASKING):
-            try:
-                return await future
-            finally:
-                self.answers.forget(future)
+        try:
+            return await future
+        finally:
+            self.answers.forget(future)
+            self.refresh()
 
     async def line(self, label: str) -> str | None:
         """One line from the person."""
@@ -274,6 +271,7 @@ class LiveFront:
                 self.send("")
             return
         self.buffer.history.append_string(text)
+        self.pastes.forget()
         self.buffer.reset()
         self.load_history()
         self.answers.flow_ended()

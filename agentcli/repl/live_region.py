@@ -26,10 +26,12 @@ from agentcli.ui.rows import Row, fit_row
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.screen import Size
 from agentcli.ui.status_line import Status, status_row
-from agentcli.ui.theme import DIM, RESET, Theme
+from agentcli.ui.theme import DIM, RESET, WARNING, Theme
 
 PLACEHOLDER = "Ask or tell it what to do. / for commands, @ for files"
 WORKING_PLACEHOLDER = "Enter queues what you type"
+ASKING = "Waiting for your answer."
+TYPING = "Waiting for your answer: send or empty your text first (Ctrl-U)."
 MENU_ROWS = 6
 INPUT_ROWS = 10
 QUEUE_ROWS = 3
@@ -91,7 +93,11 @@ class Region:
     # --- above the input -------------------------------------------------------------------
 
     def _over(self, theme: Theme) -> list[str]:
-        return [*self.todos, *self._view.lines(), *self._queued(theme)]
+        doing = self._view.lines()
+        if self._front.answers.is_waiting:
+            hint = TYPING if self._front.buffer.text else ASKING
+            doing = [theme.paint(hint, WARNING)]
+        return [*self.todos, *doing, *self._queued(theme)]
 
     def _queued(self, theme: Theme) -> list[str]:
         waiting = self._shown.queue()

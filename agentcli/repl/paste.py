@@ -18,13 +18,14 @@ class Pastes:
 
     def __init__(self) -> None:
         self._texts: dict[int, str] = {}
+        self._last = 0
 
     def fold(self, text: str) -> str:
         """``text`` itself when it is short, else a sign for it."""
         lines = text.count("\n")
         if lines < FOLD_LINES and len(text) <= FOLD_CHARS:
             return text
-        number = len(self._texts) + 1
+        number = self._last = self._last + 1
         self._texts[number] = text
         size = f"{lines:,} lines" if lines else f"{len(text):,} characters"
         return f"[Pasted text #{number} +{size}]"
@@ -32,6 +33,10 @@ class Pastes:
     def expand(self, text: str) -> str:
         """``text`` with the signs replaced by what they stand for."""
         return _SIGN.sub(lambda found: self._texts.get(int(found[1]), found[0]), text)
+
+    def forget(self) -> None:
+        """What was typed is sent: its signs stand for nothing any more."""
+        self._texts.clear()
 
     def sign_before(self, text: str) -> int:
         """The length of the sign that ``text`` ends with; 0 when there is none."""

@@ -24,13 +24,10 @@ from prompt_toolkit.styles import Style
 from agentcli.repl.front import Actions, Left
 from agentcli.repl.terminal import Terminal
 
-PLACEHOLDER = "Ask or tell it what to do. / for commands, @ for files"
-MENU_LINES = 6
 
 _STYLE = Style.from_dict(
     {
         "prompt": "bold",
-        "placeholder": "ansibrightblack",
         "completion-menu": "noreverse",
         "completion-menu.completion": "bg:default fg:default",
         "completion-menu.completion.current": "reverse",
@@ -58,11 +55,10 @@ class ChatPrompt:
             multiline=True,
             prompt_continuation=_continuation,
             completer=completer,
-            complete_while_typing=not terminal.is_dumb,
-            reserve_space_for_menu=MENU_LINES,
+            complete_while_typing=False,
+            reserve_space_for_menu=0,
             history=prompt_history(history_file),
             key_bindings=self._bindings(),
-            placeholder=FormattedText([("class:placeholder", PLACEHOLDER)]),
             style=_STYLE,
             color_depth=terminal.color_depth,
             include_default_pygments_style=False,

@@ -38,7 +38,7 @@ from agentcli.repl.calls_view import CallsView
 from agentcli.ui import render, wording
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.screen import Screen
-from agentcli.ui.theme import DIM, WARNING
+from agentcli.ui.theme import DIM
 
 TICK_S = 1.0
 LONG_TURN_S = 10.0
@@ -54,12 +54,12 @@ class TurnView:
         self._summaries: dict[str, str] = {}
         self._begun: set[str] = set()  # calls whose first line is printed (not live)
         self._doing = ""
-        self._asking = ""
         self._since = 0.0
         self._retry: tuple[RetryWait, float] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._echoed: str | None = None
         self.last_output: ToolFinished | None = None
+        self.on_todos: Callable[[], None] = lambda: None
         self.on_long_turn: Callable[[TurnSummary], None] = lambda _: None
 
     def echo(self, text: str) -> None:
@@ -118,17 +118,6 @@ class TurnView:
         finally:
             self._stop()
 
-    @contextmanager
-    def asking(self, hint: str) -> Iterator[None]:
-        """A question waits for the person until the block ends."""
-        self._asking = hint
-        self._changed()
-        try:
-            yield
-        finally:
-            self._asking = ""
-            self._changed()
-
     def forget_calls(self) -> None:
         """What ran was shown in another way."""
         self._calls.clear()
@@ -145,8 +134,6 @@ class TurnView:
         if not self._doing:
             return []
         theme = self._theme
-        if self._asking:
-            return [theme.paint(self._asking, WARNING)]
         now = time.monotonic()
         lines = self._calls.lines()
         if self._retry is not None:
@@ -182,6 +169,8 @@ class TurnView:
 
     def _finished(self, event: ToolFinished) -> None:
         self.last_output = event
+        if event.call.name == "write_todos":
+            self.on_todos()
         if self._theme.live:
             for block in self._calls.finished(event):
                 self._screen.print_block(block)

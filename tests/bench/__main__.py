@@ -12,6 +12,7 @@ from tests.bench import (
     bench_idle,
     bench_interrupt,
     bench_resilience,
+    bench_screen,
     bench_startup,
     bench_store,
     bench_stream,
@@ -24,6 +25,7 @@ for bench in (bench_startup, bench_stream, bench_resilience, bench_interrupt, be
     found += show(bench.rows(runs))
 found += show(bench_context.rows(runs))
 found += show(bench_gates.rows(runs))
+found += show(bench_screen.rows())
 found += show(bench_idle.rows())
 print(f"\n{platform.system()}, Python {platform.python_version()}, {os.cpu_count()} processors")
 print(f"medians of {runs}, load average before the end {os.getloadavg()[0]:.1f}\n")

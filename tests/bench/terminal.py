@@ -22,6 +22,7 @@ class FastTerminal:
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> None:
         self.seen = bytearray()
+        self.received = 0  # bytes, since the beginning
         self.began = time.perf_counter()
         self.pid, self._handle = pty.fork()
         if self.pid == 0:
@@ -43,16 +44,26 @@ class FastTerminal:
             left = deadline - time.perf_counter()
             if left <= 0 or not select.select([self._handle], [], [], left)[0]:
                 raise AssertionError(f"{wanted!r} did not come: {bytes(self.seen[-400:])!r}")
-            self.seen += os.read(self._handle, 1 << 16)
+            self.seen += self._read()
         now = time.perf_counter()
         del self.seen[: self.seen.rindex(wanted) + len(wanted)]
         return now
 
+    def drain(self, timeout_s: float) -> None:
+        """Read what has come, or comes in that time first."""
+        if select.select([self._handle], [], [], timeout_s)[0]:
+            self.seen += self._read()
+
     def settle(self, quiet_s: float = HOLD_OFF_S) -> None:
         """Read until nothing has come for a while, and forget it."""
         while select.select([self._handle], [], [], quiet_s)[0]:
-            os.read(self._handle, 1 << 16)
+            self._read()
         self.seen.clear()
+
+    def _read(self) -> bytes:
+        data = os.read(self._handle, 1 << 16)
+        self.received += len(data)
+        return data
 
     def send(self, keys: bytes) -> float:
         """Press keys; when that was."""
