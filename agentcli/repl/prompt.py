@@ -24,7 +24,6 @@ from prompt_toolkit.styles import Style
 from agentcli.repl.front import Actions, Left
 from agentcli.repl.terminal import Terminal
 
-
 _STYLE = Style.from_dict(
     {
         "prompt": "bold",
