@@ -80,6 +80,12 @@ def _all_rows(settings: Settings) -> list[tuple[str, object, str]]:
     return [*own, *providers]
 
 
+def setting_rows() -> list[tuple[str, str, str]]:
+    """Every key, its value as text, and where it comes from, as they are now."""
+    settings = load_settings(_paths(), os.environ)
+    return [(key, _shown(value), source) for key, value, source in _all_rows(settings)]
+
+
 def show(options: FormatOption) -> int:
     """Every key, its value and its source."""
     as_json = options.as_json

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.app.compose import SessionOptions, list_sessions, open_session
+from agentcli.cli.desk import ChatDesk
 from agentcli.cli.session_request import prepare_settings, session_options
 from agentcli.config.settings import Settings
 from agentcli.domain.ports import Approver
@@ -38,11 +39,17 @@ class Host:
         self._settings = settings
         self._request = request
         self._may_fork = request.fork
+        self._desk = ChatDesk(settings)
 
     @property
     def cwd(self) -> Path:
         """The directory the chat works in."""
         return self._request.cwd
+
+    @property
+    def desk(self) -> ChatDesk:
+        """What commands look up outside of a session."""
+        return self._desk
 
     @property
     def preferences(self) -> Preferences:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pkgutil
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -16,12 +16,24 @@ from importlib import import_module
 from agentcli.repl import slash
 from agentcli.repl.commands import SlashCommand
 
-_LINE = re.compile(r"/([a-z][a-z0-9-]*)(?:\s+(.*))?\Z", re.DOTALL | re.IGNORECASE)
+_LINE = re.compile(r"/([a-z][a-z0-9:-]*)(?:\s+(.*))?\Z", re.DOTALL | re.IGNORECASE)
+_custom: dict[str, SlashCommand] = {}
+
+
+def all_commands() -> tuple[SlashCommand, ...]:
+    """Every command, by name; then the person's own."""
+    return (*_own_commands(), *_custom.values())
+
+
+def use_custom(commands: Iterable[SlashCommand]) -> None:
+    """Have these as well, in place of those before; a name that is taken stays as it is."""
+    _custom.clear()
+    taken = _own_names()
+    _custom.update({c.name: c for c in commands if c.name not in taken})
 
 
 @cache
-def all_commands() -> tuple[SlashCommand, ...]:
-    """Every command, by name."""
+def _own_commands() -> tuple[SlashCommand, ...]:
     names = sorted(module.name for module in pkgutil.iter_modules(slash.__path__))
     found: list[SlashCommand] = []
     for name in names:
@@ -31,10 +43,14 @@ def all_commands() -> tuple[SlashCommand, ...]:
 
 
 @cache
-def _by_name() -> Mapping[str, SlashCommand]:
+def _own_names() -> Mapping[str, SlashCommand]:
     return {
-        name: command for command in all_commands() for name in (command.name, *command.aliases)
+        name: command for command in _own_commands() for name in (command.name, *command.aliases)
     }
+
+
+def _by_name() -> Mapping[str, SlashCommand]:
+    return {**_own_names(), **_custom}
 
 
 def helps() -> dict[str, str]:

@@ -43,6 +43,12 @@ class Chat(Protocol):
     def commands(self) -> Sequence[SlashCommand]:
         """All commands, by name."""
 
+    async def say(self, text: str) -> None:
+        """Say ``text`` to the agent: a turn, or what waits for the next one."""
+
+    def send_to_terminal(self, sequence: str) -> bool:
+        """A control sequence of our own that moves nothing; false where there is no terminal."""
+
     async def work(self, run: Callable[[CancelToken], Awaitable[T]], label: str) -> T | None:
         """Do something that takes time as the agent's work, shown as ``label``.
 

@@ -27,7 +27,7 @@ MAX_SHOWN = 50
 MAX_ENTRIES = 10_000
 
 _AT_PATH = re.compile(rf'{START}@("(?:[^"\\]|\\.)*|(?:\\ |[^\s"])*)$')
-_COMMAND = re.compile(r"^/([a-z-]*)$")
+_COMMAND = re.compile(r"^/([a-z0-9:-]*)$")
 _ELSEWHERE = ("/", "~", "./", "../")
 
 

@@ -11,10 +11,11 @@ from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.context import ContextReport
 from agentcli.domain.events import AgentEvent, Compacted, Continue, Prompt, TurnSummary
 from agentcli.domain.messages import Usage
-from agentcli.domain.ports import Approver, ModelInfo, QueuedInput, QueueKind
+from agentcli.domain.ports import Approver, Effort, ModelInfo, QueuedInput, QueueKind
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import Asker, ToolOutput
+from agentcli.repl.desk import Desk
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,26 @@ class Preferences:
     editing_mode: str = "emacs"
     screen_reader: bool = False
     keys: Mapping[str, str] = field(default_factory=dict)
+
+
+class Rules(Protocol):
+    """Permission rules, each readable as text, as ``engine.approval.Policy`` has them."""
+
+    @property
+    def allow(self) -> Sequence[object]:
+        """What runs without asking."""
+
+    @property
+    def deny(self) -> Sequence[object]:
+        """What never runs."""
+
+    @property
+    def ask(self) -> Sequence[object]:
+        """What always asks."""
+
+    @property
+    def granted(self) -> Sequence[object]:
+        """What was allowed for this session."""
 
 
 class ChatSession(Protocol):
@@ -81,6 +102,17 @@ class ChatSession(Protocol):
 
     async def switch_model(self, name: str, /) -> ModelInfo:
         """Let another model answer; raises ``ConfigError``."""
+
+    @property
+    def policy(self) -> Rules:
+        """The rules that decide what runs."""
+
+    @property
+    def effort(self) -> Effort | None:
+        """How much the model is asked to reason; ``None`` leaves it to the model."""
+
+    def set_effort(self, effort: Effort | None, /) -> None:
+        """How much the model is asked to reason from now on."""
 
     def set_mode(self, mode: PermissionMode, /) -> None:
         """What runs without asking from now on."""
@@ -144,6 +176,10 @@ class ChatHost(Protocol):
     @property
     def cwd(self) -> Path:
         """The directory the chat works in."""
+
+    @property
+    def desk(self) -> Desk:
+        """What commands look up outside of a session."""
 
     @property
     def preferences(self) -> Preferences:

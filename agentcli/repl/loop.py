@@ -23,6 +23,7 @@ from agentcli.repl.approve import Questions
 from agentcli.repl.attention import Attention
 from agentcli.repl.chat_actions import ChatActions
 from agentcli.repl.commands import SlashCommand
+from agentcli.repl.custom_commands import load_commands
 from agentcli.repl.front import Front, Left
 from agentcli.repl.fronts import make_front
 from agentcli.repl.host import ChatHost, ChatSession
@@ -99,6 +100,15 @@ class _Chat:
             self._screen.print_aside(lines)
         else:
             self._screen.print_block(lines)
+
+    async def say(self, text: str) -> None:
+        """Say ``text`` to the agent."""
+        await self._say(text)
+
+    def send_to_terminal(self, sequence: str) -> bool:
+        """A control sequence of our own that moves nothing."""
+        self._screen.send(sequence)
+        return self.theme.live
 
     def leave(self) -> None:
         """End the chat."""
@@ -199,6 +209,9 @@ class _Chat:
         """Until the person leaves."""
         with chat_signals(self._on_sigint, self._on_end_signal):
             try:
+                registry.use_custom(
+                    await asyncio.to_thread(load_commands, self.host.desk.command_directories)
+                )
                 await self._open_first(pick_first=pick_first)
                 async with self._jobs.running(), self._front.running():
                     await self._converse(first_prompt)

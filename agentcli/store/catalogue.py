@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 VERSION = 1
 MAX_INDEXED_CHARACTERS = 100_000
 MESSAGES_PER_INSERT = 200
+MAX_RANKED = 2_000
 
 _TABLES = (
     """
@@ -144,7 +146,7 @@ class Catalogue(Cache):
 
         async def read(db: Connection) -> list[SearchHit]:
             if await _has_index(db):
-                query = " ".join('"' + word.replace('"', '""') + '"' for word in words) + "*"
+                query = _query(words)
                 rows = await db.execute_fetchall(
                     "SELECT session_id, seq, snippet(words, 0, '[', ']', '…', 12)"
                     " FROM words JOIN place ON place.id = words.rowid"
@@ -161,6 +163,60 @@ class Catalogue(Cache):
             return [SearchHit(*row) for row in rows]
 
         return await self.read(read, [])
+
+    async def search_sessions(self, text: str, limit: int = 50) -> Sequence[SearchHit]:
+        """The sessions that ``text`` is found in, each with its best hit, best first."""
+        words = text.replace("\0", " ").split()
+        if not words:
+            return ()
+
+        async def read(db: Connection) -> list[SearchHit] | None:
+            if not await _has_index(db):
+                return None
+            query = _query(words)
+            best = dict(islice((await _best_places(db, query)).items(), limit))
+            marks = ", ".join("?" * len(best))
+            rows = await db.execute_fetchall(
+                "SELECT rowid, snippet(words, 0, '[', ']', '…', 12) FROM words"  # noqa: S608 - marks
+                f" WHERE words MATCH ? AND rowid IN ({marks})",
+                (query, *(row for row, _ in best.values())),
+            )
+            excerpts = dict(tuple(row) for row in rows)
+            return [
+                SearchHit(session_id, seq, excerpts.get(row, ""))
+                for session_id, (row, seq) in best.items()
+            ]
+
+        nothing: list[SearchHit] | None = []
+        found = await self.read(read, nothing)
+        if found is not None:
+            return found
+        return _one_each(await self.search(text, limit * 4))[:limit]
+
+
+def _one_each(hits: Sequence[SearchHit]) -> list[SearchHit]:
+    first: dict[str, SearchHit] = {}
+    for hit in hits:
+        first.setdefault(hit.session_id, hit)
+    return list(first.values())
+
+
+async def _best_places(db: Connection, query: str) -> dict[str, tuple[int, int]]:
+    """Of each session that ``query`` finds the best row and its message, best session first."""
+    rows = await db.execute_fetchall(
+        "SELECT words.rowid, session_id, seq FROM words JOIN place ON place.id = words.rowid"
+        " WHERE words MATCH ? ORDER BY rank LIMIT ?",
+        (query, MAX_RANKED),
+    )
+    best: dict[str, tuple[int, int]] = {}
+    for row, session_id, seq in rows:
+        best.setdefault(session_id, (row, seq))
+    return best
+
+
+def _query(words: Sequence[str]) -> str:
+    """All of ``words``, the last one possibly unfinished, in the language of FTS5."""
+    return " ".join('"' + word.replace('"', '""') + '"' for word in words) + "*"
 
 
 async def _create_tables(db: Connection) -> None:

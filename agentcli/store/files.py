@@ -141,6 +141,14 @@ class SessionFiles:
         await self._index()
         return await self.catalogue.search(text, limit)
 
+    async def search_sessions(self, text: str, limit: int = 50) -> Sequence[SearchHit]:
+        """The sessions that hold ``text``, each once; of what ``refresh_index`` has seen."""
+        return await self.catalogue.search_sessions(text, limit)
+
+    async def refresh_index(self) -> None:
+        """Let the full-text index know of what is new; may be cancelled at any moment."""
+        await self._index()
+
     async def reindex(self) -> int:
         """Make the catalogue anew from the session files; how many sessions it now holds.
 

@@ -56,6 +56,7 @@ from agentcli.domain.ports import (
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus, StoredMessage
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import Asker, ToolOutput
+from agentcli.repl.desk import Hit
 from agentcli.repl.host import Preferences
 from agentcli.repl.loop import run_chat
 
@@ -345,7 +346,24 @@ class PlaySession:
         Path("closed").touch()
 
 
+class PlayDesk:
+    config_file = Path("config.toml")
+    command_directories = (Path("own"),)
+
+    async def refresh_search(self) -> None:
+        pass
+
+    async def search(self, text: str, limit: int = 50) -> Sequence[Hit]:
+        return [Hit(EARLIER[1].id, f"where [{text}] stands")] if "zebra" in text else []
+
+    async def load(self, session_id: str) -> LoadedSession:
+        info = next(info for info in EARLIER if info.id == session_id)
+        said = (StoredMessage(1, 0, user_text(f"about {info.title}")),)
+        return LoadedSession(info, said)
+
+
 class PlayHost:
+    desk = PlayDesk()
     cwd = Path(os.environ.get("PLAY_CWD") or Path.cwd())
     history_file = Path("history")
     preferences = Preferences(

@@ -317,3 +317,27 @@ def test_listing_a_session_by_its_id_does_not_need_the_catalogue(files: SessionF
     session_id = make(files, "first")
     assert now(files.resolve(session_id)) == session_id
     assert not files.catalogue.path.exists()
+
+
+@pytest.mark.spec("UI-8")
+def test_each_session_is_found_once_by_its_best_text(files: SessionFiles) -> None:
+    often = make(files, "heron heron heron")
+    for _ in range(5):
+        change(
+            files.path_of(often),
+            "INSERT INTO message (seq, created_at, role, body) SELECT"
+            " (SELECT max(seq) + 1 FROM message), 0, role, body FROM message"
+            " WHERE role = 'user' ORDER BY seq LIMIT 1",
+        )
+    once = make(files, "a heron by the lake")
+    make(files, "nothing of the kind")
+    assert now(files.search_sessions("heron")) == []  # not known to the index yet
+    now(files.refresh_index())
+    found = now(files.search_sessions("hero"))
+    assert {hit.session_id for hit in found} == {often, once}
+    assert len(found) == 2
+    assert all("[heron" in hit.excerpt for hit in found)
+    assert len(now(files.search_sessions("heron", 1))) == 1
+    assert now(files.search_sessions("")) == ()
+    for odd in ('"', "*", "NEAR(", "a AND", "\0", "col:x"):
+        now(files.search_sessions(odd))

@@ -1,0 +1,69 @@
+"""What the chat's commands look up and change outside of a session; satisfies ``repl.desk``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentcli.app.compose import session_files
+from agentcli.config.settings import Settings
+from agentcli.domain.session import LoadedSession
+from agentcli.repl.desk import Check, Hit, SettingRow
+
+
+class ChatDesk:
+    """For one run of the chat."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._files = session_files(settings)
+
+    @property
+    def config_file(self) -> Path:
+        """The person's own settings."""
+        return self._settings.paths.config_file
+
+    @property
+    def command_directories(self) -> Sequence[Path]:
+        """Where the person's own ``commands`` and ``skills`` are."""
+        return (self._settings.paths.config_dir, Path.home() / ".agents")
+
+    async def refresh_search(self) -> None:
+        """Let ``search`` know of what is new."""
+        await self._files.refresh_index()
+
+    async def search(self, text: str, limit: int = 50) -> Sequence[Hit]:
+        """Sessions in which every word of ``text`` stands, best first, each once."""
+        found = await self._files.search_sessions(text, limit)
+        return [Hit(hit.session_id, hit.excerpt) for hit in found]
+
+    async def load(self, session_id: str) -> LoadedSession:
+        """An earlier session, to look at."""
+        from agentcli.store.files import read_session
+
+        return await asyncio.to_thread(read_session, self._files.path_of(session_id))
+
+    async def fork(self, session_id: str) -> str:
+        """Copy a session; the id of the copy."""
+        return await asyncio.to_thread(self._files.fork, session_id)
+
+    async def settings(self) -> Sequence[SettingRow]:
+        """Every setting, read anew."""
+        from agentcli.cli.config import setting_rows
+
+        return [SettingRow(*row) for row in await asyncio.to_thread(setting_rows)]
+
+    async def set(self, key: str, value: str) -> str:
+        """Change a setting in the person's file."""
+        from agentcli.config.edit import set_value
+
+        written = await asyncio.to_thread(set_value, self._settings.paths, key, value)
+        return f"{key} = {written} ({self.config_file})"
+
+    async def checks(self) -> Sequence[Check]:
+        """What the doctor finds."""
+        from agentcli.cli.doctor import all_findings
+
+        found = await asyncio.to_thread(all_findings)
+        return [Check(f.name, str(f.status), f.detail, f.advice) for f in found]

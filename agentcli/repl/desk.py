@@ -1,0 +1,73 @@
+"""What slash commands need of the program beside the open session: one small port.
+
+``cli`` satisfies it. All errors are ``AgentError``; nothing here waits on the event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from agentcli.domain.session import LoadedSession
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A session in which a text was found; the words stand between ``[`` and ``]``."""
+
+    session_id: str
+    excerpt: str
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """A setting, its value as text, and where it comes from."""
+
+    key: str
+    value: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One result of the doctor; ``status`` is ``ok``, ``warn`` or ``FAIL``."""
+
+    name: str
+    status: str
+    detail: str
+    advice: str = ""
+
+
+class Desk(Protocol):
+    """What there is to look up and to change outside of a session."""
+
+    @property
+    def config_file(self) -> Path:
+        """The person's own settings."""
+
+    @property
+    def command_directories(self) -> Sequence[Path]:
+        """Where the person's own ``commands`` and ``skills`` are, the ones that win first."""
+
+    async def refresh_search(self) -> None:
+        """Let ``search`` know of what is new; may take long and be cancelled."""
+
+    async def search(self, text: str, limit: int = 50) -> Sequence[Hit]:
+        """Sessions in which every word of ``text`` stands, best first, each once."""
+
+    async def load(self, session_id: str) -> LoadedSession:
+        """An earlier session, to look at."""
+
+    async def fork(self, session_id: str) -> str:
+        """Copy a session; the id of the copy."""
+
+    async def settings(self) -> Sequence[SettingRow]:
+        """Every setting."""
+
+    async def set(self, key: str, value: str) -> str:
+        """Change a setting in the person's file; what was written, as a line."""
+
+    async def checks(self) -> Sequence[Check]:
+        """What the doctor finds."""

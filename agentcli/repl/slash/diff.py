@@ -1,0 +1,73 @@
+"""``/diff``: what has changed in the workspace since the last commit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentcli.domain.errors import AgentError
+from agentcli.repl.commands import Chat, SlashCommand
+from agentcli.repl.safe_git import SafeGit, find_git
+from agentcli.ui.diff import diff_lines
+from agentcli.ui.sanitize import clean_line
+from agentcli.ui.theme import ADDED, DIM, Theme
+
+MAX_BYTES = 2_000_000
+MAX_LINES = 1_000
+MAX_NEW = 50
+_DIFF = (
+    *("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all"),
+    *("--find-renames", "--relative", "--src-prefix=a/", "--dst-prefix=b/"),
+)
+
+
+def changes(cwd: Path, paths: Sequence[str]) -> tuple[str, list[str]]:
+    """The diff to the last commit, and new files. Blocks. Raises ``AgentError``."""
+    git = find_git(cwd)
+    if git is None:
+        raise AgentError("git was not found", "install it to see what has changed")
+    if git.output("rev-parse", "--is-inside-work-tree", limit=100) is None:
+        raise AgentError(f"{cwd} is in no git repository", "/export shows what was done")
+    plain = git.without_filters()
+    if plain is None:
+        raise AgentError("the repository's content filters cannot be switched off safely")
+    diff = plain.output(*_DIFF, _base(git), "--", *paths, limit=MAX_BYTES)
+    if diff is None:
+        raise AgentError("git could not tell what has changed", "try: git diff")
+    new = git.output(
+        "ls-files", "-z", "--others", "--exclude-standard", "--", *paths, limit=MAX_BYTES
+    )
+    names = [name.decode("utf-8", "replace") for name in (new or b"").split(b"\0") if name]
+    return diff.decode("utf-8", "replace"), names
+
+
+def _base(git: SafeGit) -> str:
+    """The last commit, or nothing at all where there is none."""
+    if git.output("rev-parse", "--verify", "--quiet", "HEAD", limit=100):
+        return "HEAD"
+    nothing = git.output("hash-object", "-t", "tree", "/dev/null", limit=100) or b""
+    return nothing.decode().strip()
+
+
+def shown(diff: str, new: Sequence[str], theme: Theme) -> list[str]:
+    """The diff and the new files, painted, so many lines as a person looks at."""
+    lines = diff_lines(diff, theme) if diff else []
+    if len(lines) > MAX_LINES:
+        rest = f"{theme.symbols.more} {len(lines) - MAX_LINES} more lines: git diff"
+        lines = [*lines[:MAX_LINES], theme.paint(rest, DIM)]
+    lines += [theme.paint(f"+ {clean_line(name)} (new)", ADDED) for name in new[:MAX_NEW]]
+    if len(new) > MAX_NEW:
+        lines.append(theme.paint(f"{theme.symbols.more} {len(new) - MAX_NEW} more new files", DIM))
+    return lines or ["Nothing has changed since the last commit."]
+
+
+async def _run(chat: Chat, arguments: str) -> None:
+    paths = [arguments] if arguments else []
+    diff, new = await asyncio.to_thread(changes, chat.host.cwd, paths)
+    chat.show(shown(diff, new, chat.theme))
+
+
+COMMAND = SlashCommand(
+    "diff", "what has changed since the last commit", _run, "[PATH]", while_working=True
+)

@@ -1,0 +1,79 @@
+"""``/usage``: tokens and money by session, day and week."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+from agentcli.domain.messages import Usage
+from agentcli.domain.session import SessionInfo
+from agentcli.repl.commands import Chat, SlashCommand
+from agentcli.ui import wording
+from agentcli.ui.sanitize import clean_line
+from agentcli.ui.theme import BOLD, DIM
+
+_DAY_S = 86_400
+_WEEK = 7
+SHOWN = 5
+
+
+def midnight(now: float) -> float:
+    """When the day of ``now`` began here."""
+    today = time.localtime(now)
+    return time.mktime((*today[:3], 0, 0, 0, 0, 0, -1))
+
+
+def total(infos: Iterable[SessionInfo]) -> tuple[int, Usage, float | None]:
+    """Turns, tokens and money; money is unknown when that of any session is (COST-1)."""
+    turns, usage, cost = 0, Usage(), 0.0
+    known = True
+    for info in infos:
+        turns += info.turns
+        usage += info.usage
+        known = known and (info.cost_usd is not None or not info.usage.is_known)
+        cost += info.cost_usd or 0.0
+    return turns, usage, cost if known else None
+
+
+def usage_lines(infos: Sequence[SessionInfo], now: float) -> list[str]:
+    """A row each for today, the last seven days and all time."""
+    today = midnight(now)
+    spans = (("today", today), ("7 days", today - (_WEEK - 1) * _DAY_S), ("all", 0.0))
+    lines = []
+    for name, begin in spans:
+        within = [info for info in infos if info.updated_at >= begin]
+        turns, usage, cost = total(within)
+        figures = (
+            wording.plural(len(within), "session"),
+            wording.plural(turns, "turn"),
+            wording.tokens(usage) if usage.is_known else "no tokens",
+            f"cost {wording.cost(cost)}",
+        )
+        lines.append(f"{name:<10} {', '.join(figures)}")
+    return lines
+
+
+async def _run(chat: Chat, arguments: str) -> None:
+    del arguments
+    session = chat.session
+    infos = await chat.host.list_sessions()
+    paint = chat.theme.paint
+    here = (wording.plural(session.turns, "turn"), wording.tokens(session.usage))
+    lines = [
+        f"{'this one':<10} {', '.join(here)}, cost {wording.cost(session.cost_usd)}",
+        *usage_lines(infos, time.time()),
+        paint("A session counts on the day when it was last used.", DIM),
+    ]
+    dearest = sorted((i for i in infos if i.cost_usd), key=lambda i: -(i.cost_usd or 0.0))[:SHOWN]
+    if dearest:
+        lines += ["", paint("The dearest sessions", BOLD)]
+        lines += [
+            f"  {wording.cost(info.cost_usd):>8}  {clean_line(info.title) or 'untitled'}"
+            for info in dearest
+        ]
+    chat.show(lines)
+
+
+COMMAND = SlashCommand(
+    "usage", "tokens and money today, this week and in all", _run, while_working=True
+)

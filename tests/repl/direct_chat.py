@@ -1,0 +1,101 @@
+"""A chat without a terminal, made of the real parts: what commands show is collected."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from agentcli.app.compose import SessionOptions
+from agentcli.cli.interactive import Host
+from agentcli.config.paths import Paths
+from agentcli.config.settings import load_settings
+from agentcli.domain.cancel import CancelToken
+from agentcli.domain.events import Prompt
+from agentcli.domain.messages import user_text
+from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
+from agentcli.repl import _slash_registry as registry
+from agentcli.repl.commands import SlashCommand
+from agentcli.ui.theme import PLAIN
+from tests.support.cli import agent_env
+from tests.support.model_server import ModelServer
+
+
+class Nobody:
+    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+        return ApprovalAnswer(Verdict.UNATTENDED)
+
+    async def ask(self, question: str, options: Sequence[str]) -> str:
+        return ""
+
+
+class DirectChat:
+    """Satisfies ``commands.Chat``; ``do`` runs a line as the chat would."""
+
+    theme = PLAIN
+
+    def __init__(self, cwd: Path, server: ModelServer | None = None, **env: str) -> None:
+        environment = agent_env(server, **env)
+        settings = load_settings(Paths.from_env(environment), environment)
+        self.host = Host(settings, SessionOptions(cwd, interactive=True))
+        self.session: Any = None
+        self.shown: list[str] = []
+        self.sent: list[str] = []
+        self.has_terminal = True
+
+    async def open(self) -> None:
+        self.session = await self.host.open_first(Nobody(), Nobody())
+
+    def show(self, lines: Sequence[str]) -> None:
+        self.shown += lines
+
+    def leave(self) -> None:
+        self.shown.append("left")
+
+    async def switch_to(self, session_id: str | None) -> None:
+        old = self.session
+        if session_id is None:
+            self.session = await self.host.open_new(Nobody(), Nobody(), old.model.id)
+        else:
+            self.session = await self.host.open_existing(session_id, Nobody(), Nobody())
+        await old.aclose()
+
+    async def pick_session(self) -> str | None:
+        return None
+
+    def commands(self) -> Sequence[SlashCommand]:
+        return registry.all_commands()
+
+    async def say(self, text: str) -> None:
+        await self.session.run(Prompt(user_text(text)))
+
+    def send_to_terminal(self, sequence: str) -> bool:
+        self.sent.append(sequence)
+        return self.has_terminal
+
+    async def work(self, run: Callable[[CancelToken], Awaitable[Any]], label: str) -> Any:
+        return await run(CancelToken())
+
+    async def do(self, line: str) -> list[str]:
+        """What the command shows."""
+        self.shown.clear()
+        parsed = registry.parse(line)
+        assert parsed is not None
+        command = registry.find(parsed[0])
+        assert command is not None, line
+        await command.run(self, parsed[1])
+        return list(self.shown)
+
+
+def talk(chat: DirectChat, body: Callable[[DirectChat], Awaitable[None]]) -> None:
+    """Open, do ``body``, close."""
+
+    async def main() -> None:
+        await chat.open()
+        try:
+            await body(chat)
+        finally:
+            await chat.session.aclose()
+
+    asyncio.run(main())
