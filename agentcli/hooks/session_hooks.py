@@ -39,7 +39,9 @@ from agentcli.hooks._matching import matching
 
 LONG_TURN_S = 10.0
 MOST_NOTIFICATIONS = 8
-CLOSE_S = 3.0
+CLOSE_S = 1.0
+"""Seconds that what nobody waits for has to end by itself when the session ends."""
+STOP_S = 3.0
 log = logging.getLogger(__name__)
 
 # as the programs know them from other agents
@@ -174,7 +176,7 @@ class SessionHooks:
             await asyncio.wait(running, timeout=CLOSE_S)
         self._token.cancel(CancelReason.PARENT, force=True)
         if left := {task for task in running if not task.done()}:
-            await asyncio.wait(left, timeout=CLOSE_S)
+            await asyncio.wait(left, timeout=STOP_S)
         await self._fire(HookEvent.SESSION_END, {"reason": reason}, reason, CancelToken())
 
     # --- running them ----------------------------------------------------------------------

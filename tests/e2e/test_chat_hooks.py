@@ -80,3 +80,19 @@ def test_the_end_of_the_chat_is_told_and_so_is_its_beginning(
     assert not end.exists()
     leave(terminal)
     assert end.exists()
+
+
+@pytest.mark.spec("CMP-4")
+def test_a_summary_can_be_refused(model_server: ModelServer, chat: Chat, home: Path) -> None:
+    configure(
+        home, '[[hooks.PreCompact]]\nmatcher = "manual"\ncommand = "echo not now >&2; exit 2"\n'
+    )
+    model_server.add(*(f"Answer {n}." for n in range(4)))
+    terminal = chat()
+    for n in range(4):
+        terminal.line(f"question {n}")
+        terminal.wait_for(f"Answer {n}.")
+    terminal.line("/compact")
+    terminal.wait_for("a hook refused it: not now")
+    assert len(model_server.requests) == 4
+    leave(terminal)
