@@ -30,7 +30,7 @@ def test_ctrl_c_while_the_program_is_still_loading_is_130_without_a_traceback(
     ("redirection", "code", "told"),
     [
         (">&-", 0, ""),
-        ("> /dev/full", 1, "error: No space left on device"),
+        ("> /dev/full", 1, "error: standard output: No space left on device"),
         ("| true", 0, ""),
     ],
 )

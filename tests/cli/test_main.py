@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -298,3 +300,63 @@ def test_python_files_of_the_working_directory_are_never_imported(tmp_path: Path
     )
     assert done.returncode == 0, done.stderr
     assert os.listdir(tmp_path)
+
+
+@pytest.mark.spec("CLI-5", "CLI-6", "CAN-13")
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_while_the_run_is_being_imported_has_its_result_too(
+    number: signal.Signals, code: int
+) -> None:
+    program = (
+        "import builtins, os, sys\n"
+        "real = builtins.__import__\n"
+        "def signalled(name, *rest, **named):\n"
+        "    if name == 'agentcli.cli.one_shot':\n"
+        f"        os.kill(os.getpid(), {int(number)})\n"
+        "    return real(name, *rest, **named)\n"
+        "builtins.__import__ = signalled\n"
+        "from agentcli.cli.entry import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "run", "-o", "stream-json", "hi"],
+        env=agent_env(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert done.returncode == code, done
+    (line,) = done.stdout.splitlines()
+    result = json.loads(line)
+    assert (result["type"], result["subtype"]) == ("result", "cancelled")
+    assert done.stderr == "error: cancelled\n"
+
+
+@pytest.mark.spec("CLI-5", "CLI-6", "CLI-11")
+@pytest.mark.parametrize(
+    ("args", "has_result"),
+    [
+        (("-o", "json"), True),
+        (("-ojson",), True),
+        (("--output-format=stream-json",), True),
+        (("--output-format", "json"), True),
+        (("-o", "text"), False),
+        (("-o", "text", "--", "-o", "json"), False),
+        (("-o",), False),
+    ],
+)
+def test_a_wrong_flag_has_a_result_where_one_was_asked_for(
+    args: tuple[str, ...], has_result: bool
+) -> None:
+    done = run_agent("run", "--bogus", *args, env=agent_env())
+    assert done.code == 2
+    assert len(done.stderr.splitlines()) == 1
+    if has_result:
+        (line,) = done.lines
+        assert line["terminal_reason"] == "usage_error" and "--bogus" in line["result"]
+    else:
+        assert done.stdout == ""
