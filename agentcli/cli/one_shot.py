@@ -28,7 +28,7 @@ from agentcli.cli.session_request import prepare_settings, session_options
 from agentcli.cli.stalled import StalledWrites
 from agentcli.cli.streams import silence, write_error_line
 from agentcli.domain.cancel import CancelReason, CancelToken
-from agentcli.domain.errors import AgentError, UsageError
+from agentcli.domain.errors import AgentError, PromptBlocked, UsageError
 from agentcli.domain.events import (
     AgentEvent,
     Cancelled,
@@ -214,7 +214,10 @@ class OneShot:
     ) -> Ending:
         op = Continue() if message is None else Prompt(message)
         deadline = self._started_at + self._timeout_s if self._timeout_s else None
-        summary = await session.run(op, token, deadline=deadline, queued=queued)
+        try:
+            summary = await session.run(op, token, deadline=deadline, queued=queued)
+        except PromptBlocked as error:  # a hook's word on this message, and not on the next
+            return failed(error)
         if self._fault is not None:
             raise self._fault
         if self._token.cancelled and summary.outcome is Outcome.CANCELLED:

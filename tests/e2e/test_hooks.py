@@ -549,3 +549,24 @@ def test_a_long_answer_and_a_long_error_are_no_harm(
     assert one_shot(model_server, "go", cwd=setup.work).code == 0
     assert len(prompts(model_server, 0)) < 12_000
     assert len(results(model_server, 1)["one"]) < 12_000
+
+
+@pytest.mark.spec("CLI-5")
+def test_a_refused_message_of_a_stream_gets_its_result_and_the_next_one_runs(
+    model_server: ModelServer, setup: Setup
+) -> None:
+    setup.write(
+        "[[hooks.UserPromptSubmit]]\ncommand = 'grep -q secret && { echo no >&2; exit 2; }; exit 0'\n"
+    )
+    model_server.add("Hello.")
+    lines = [
+        {"type": "user", "message": {"role": "user", "content": text}}
+        for text in ("my secret", "good morning")
+    ]
+    done = one_shot(
+        model_server, "--input-format", "stream-json", "-o", "stream-json", cwd=setup.work,
+        input="".join(json.dumps(line) + "\n" for line in lines),
+    )  # fmt: skip
+    results_ = [line for line in done.lines if line["type"] == "result"]
+    assert [line["is_error"] for line in results_] == [True, False], done.stdout + done.stderr
+    assert facts_of(model_server.requests[0]).prompts == ["good morning"]
