@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import shlex
 import signal
+import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agentcli.cli.stream_input import MAX_LINE_BYTES
+from agentcli.cli.stream_run import MAX_WAITING
 from agentcli.ui.stream_schema import build_schema
 from tests.e2e.one_shot import RESULT_FIELDS
 from tests.e2e.stream_client import ARGS, Client, control, message
-from tests.support.cli import Finished, agent_env, run_agent
+from tests.support.cli import AGENT, Finished, agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.replies import call, fails, say
 from tests.support.wire_facts import facts_of
@@ -60,9 +66,6 @@ def test_what_comes_while_a_turn_runs_waits_durably_and_is_answered_next(
     model_server: ModelServer, tmp_path: Path
 ) -> None:
     model_server.add(call("bash", {"command": "cat fifo"}), "One.", "Two.")
-    (tmp_path / "fifo").unlink(missing_ok=True)
-    import os
-
     os.mkfifo(tmp_path / "fifo")
     with Client(model_server, tmp_path, "--yolo") as client:
         client.say("first")
@@ -82,9 +85,6 @@ def test_what_comes_while_a_turn_runs_waits_durably_and_is_answered_next(
 
 def queued(work: Path, session_id: str) -> list[str]:
     """What waits in the session's file, read from outside."""
-    import os
-    import sqlite3
-
     path = Path(os.environ["AGENTCLI_HOME"]) / "sessions" / f"{session_id}.db"
     with sqlite3.connect(path) as db:
         rows = db.execute("SELECT body FROM input_queue WHERE state = 'queued'").fetchall()
@@ -252,6 +252,63 @@ def test_mode_and_model_can_be_changed_and_wrong_requests_are_refused(
     told(done, "success", "success")
     assert model_server.requests[0].body["model"] == "gpt-4.1"
     assert (tmp_path / "made").exists()
+
+
+@pytest.mark.spec("CLI-4", "SEC-13")
+def test_more_messages_than_may_wait_are_all_answered_and_a_reader_may_leave(
+    tmp_path: Path,
+) -> None:
+    env = agent_env(None, AGENTCLI_MODEL="offline")
+    lines = "\n".join(json.dumps(message("hello")) for _ in range(MAX_WAITING + 20))
+    done = run_agent(*ARGS, input=lines, env=env, cwd=tmp_path)
+    assert done.code == 0, done.stderr
+    told(done, *["success"] * (MAX_WAITING + 20))
+    first = subprocess.run(
+        ["/bin/bash", "-c", f"{shlex.join((*AGENT, *ARGS))} | head -1; exit ${{PIPESTATUS[0]}}"],
+        input=lines.encode(),
+        env=env,
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=20,
+        check=False,
+    )
+    assert (first.returncode, first.stdout.count(b"\n"), first.stderr) == (0, 1, b"")
+
+
+@pytest.mark.spec("CLI-5", "CLI-6")
+@pytest.mark.parametrize(
+    ("broken", "subtypes"),
+    [
+        ("import agentcli.cli.stream_run as m; m.StreamRun._said = crash", ["error_during_execution"]),
+        ("import agentcli.cli.stream_run as m; m.StreamRun._turn = crash", ["error_during_execution"]),
+        ("import agentcli.engine.ask as m; m.Requests.ask = crash", ["error_during_execution"] * 2),
+    ],
+)  # fmt: skip
+def test_a_bug_of_ours_ends_with_a_result_too(
+    broken: str, subtypes: list[str], tmp_path: Path
+) -> None:
+    program = (
+        "import sys\n"
+        "async def crash(*given): raise RuntimeError('a bug of ours')\n"
+        f"{broken}\n"
+        "from agentcli.cli.entry import main\n"
+        "main()\n"
+    )
+    lines = "\n".join(json.dumps(message(text)) for text in ("a", "b"))
+    done = subprocess.run(
+        [sys.executable, "-c", program, *ARGS],
+        input=lines,
+        env=agent_env(None, AGENTCLI_MODEL="offline"),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    found = told(Finished((), done.returncode, done.stdout, done.stderr), *subtypes)
+    assert done.returncode == 1
+    assert "a bug of ours" in found[-1]["result"]
+    assert len(done.stderr.splitlines()) == len(subtypes)
 
 
 # --- approvals (CLI-7) --------------------------------------------------------------------------
