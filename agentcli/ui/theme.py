@@ -29,6 +29,7 @@ WARNING = 16384
 ADDED = 32768
 REMOVED = 65536
 ACCENT = 131072
+CHANGED = 262144
 
 # style bit -> (attribute code, colour code); an empty one is left out
 _CODES: Mapping[int, tuple[str, str]] = {
@@ -50,6 +51,7 @@ _CODES: Mapping[int, tuple[str, str]] = {
     ADDED: ("", "32"),
     REMOVED: ("", "31"),
     ACCENT: ("", "36"),
+    CHANGED: ("7", ""),
 }
 # what a theme changes; the rest are the terminal's own sixteen colours
 _PALETTES: Mapping[str, Mapping[int, str]] = {
