@@ -42,6 +42,7 @@ class Frame:
         self._at = Place(0, 0)  # where the cursor is while a frame is written
         self._columns = 0
         self._out: list[str] = []
+        self.line_above = 0  # columns of the line that the first row goes on with, if it does
 
     @property
     def height(self) -> int:
@@ -118,11 +119,14 @@ class Frame:
 
     def _to_top(self, columns: int) -> None:
         """To the region's first column, wherever a new width has put that."""
-        up = self._cursor.row
+        up, column = self._cursor.row, 0
         if self._shown and columns != self._columns and self._reflows:
             above = self._shown[: self._cursor.row]
-            up = sum(_reflowed(above, columns)) + self._cursor.column // max(1, columns)
+            up = _reflowed(above, columns, self.line_above) + self._cursor.column // columns
+            column = self.line_above % columns
         self._out.append(f"\x1b[{up}A\r" if up else "\r")
+        if column:
+            self._out.append(f"\x1b[{column + 1}G{_TO_END}\n")
         self._at = Place(0, 0)
         self.forget()
 
@@ -142,20 +146,21 @@ class Frame:
 
     def _draw(self, at: int, rows: Sequence[Row], old: Row | None) -> None:
         row = rows[at]
-        if old is None:
-            above = rows[at - 1] if at else None
-            if above is not None and _flows(above, row, self._columns) and row.text:
-                if self._at != Place(at - 1, above.width):
-                    self._rewrite_end(at - 1, above)
-            else:
-                self._move(Place(at, 0))
+        above = rows[at - 1] if at else None
+        begins = old is None or (row.soft and not old.soft)
+        if above is not None and begins and row.text and _flows(above, row, self._columns):
+            if self._at != Place(at - 1, above.width):
+                self._rewrite_end(at - 1, above)
+            self._out.append(row.text)
+        elif old is None:
+            self._move(Place(at, 0))
             self._out.append(row.text)
         else:
             same = shared_start(old, row)
             self._move(Place(at, same.columns))
             self._out.append(same.style + row.text[same.length :])
-            if row.width < old.width:
-                self._out.append("\x1b[K")
+        if old is not None and row.width < old.width:
+            self._out.append("\x1b[K")
         self._at = Place(at, row.width)
 
     def _rewrite_end(self, at: int, row: Row) -> None:
@@ -222,15 +227,23 @@ def _flows(above: Row, row: Row, columns: int) -> bool:
     return row.soft and above.certain and above.width == columns and bool(above.text)
 
 
-def _reflowed(rows: Sequence[Row], columns: int) -> list[int]:
-    """How many rows each line of ``rows`` takes in ``columns``."""
-    heights: list[int] = []
-    width = 0
+def _reflowed(rows: Sequence[Row], columns: int, line_above: int) -> int:
+    """How many rows ``rows`` take when their lines are broken anew at ``columns``.
+
+    The first row goes on with a line of which ``line_above`` columns stand above it.
+    """
+    height = 0
+    start = width = line_above
     for at, row in enumerate(rows):
-        width = width + row.width if row.soft and at else row.width
-        height = max(1, -(-width // max(1, columns)))
-        if row.soft and at:
-            heights[-1] = height
-        else:
-            heights.append(height)
-    return heights
+        if row.soft and (at or line_above):
+            width += row.width
+            continue
+        if at:
+            height += _rows_between(start, width, columns)
+        start, width = 0, row.width
+    return height + (_rows_between(start, width, columns) if rows else 0)
+
+
+def _rows_between(start: int, end: int, columns: int) -> int:
+    """The rows from the one where column ``start`` of a line stands to that of its end."""
+    return max(1, -(-end // columns) - start // columns)

@@ -151,6 +151,8 @@ class LiveScreen(Screen):
         self._tail.drop(finished)
         if finished:
             self._anchor = _anchor(rows, finished, size.columns)
+        before = self._frame.line_above if rows and rows[0].soft else 0
+        self._frame.line_above = _line_above(rows, finished, before) if finished else before
         self._settled = False
         return out
 
@@ -198,6 +200,16 @@ class LiveScreen(Screen):
 
 def _lower(cursor: Place, rows: int) -> Place:
     return Place(cursor.row + rows, cursor.column)
+
+
+def _line_above(rows: list[Row], finished: int, before: int) -> int:
+    """The columns of the line that goes on after the first ``finished`` rows; 0 when it ends."""
+    if finished == len(rows) or not rows[finished].soft:
+        return 0
+    width = before
+    for at, row in enumerate(rows[:finished]):
+        width = width + row.width if row.soft or not at else row.width
+    return width
 
 
 def _anchor(rows: list[Row], finished: int, columns: int) -> str:

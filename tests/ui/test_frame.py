@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.ui.frame import SYNC_BEGIN, SYNC_END, Frame, Place
+from agentcli.ui.frame import SYNC_BEGIN, SYNC_END, Frame, Place, _reflowed
 from agentcli.ui.rows import Row, Rows, fit_row, lines_to_rows, plain, text_of
 from agentcli.ui.theme import RESET
 
@@ -118,6 +118,30 @@ def test_a_line_that_wraps_is_written_through_the_margin() -> None:
     assert "9x" in out
     emulator.feed(out)
     assert emulator.text() == ["0123456789", "x", "", ">"]
+
+
+@pytest.mark.spec("UI-1")
+def test_a_line_that_wraps_over_what_stood_below_is_written_through_the_margin_too() -> None:
+    """The rows below change in the same frame, so that the new row takes an old one's place."""
+    frame, emulator = Frame(), Emulator(columns=10)
+    emulator.feed(frame.update([*rows("01234", "", "1 s", columns=10)], Place(2, 3), 10))
+    out = frame.update([*rows("0123456789abc", "", "2 s", columns=10)], Place(3, 3), 10)
+    assert "56789abc" in out
+    emulator.feed(out)
+    assert emulator.text() == ["0123456789", "abc", "", "2 s"]
+
+
+@pytest.mark.parametrize(
+    ("line_above", "widths", "columns", "height"),
+    [(0, [80, 80, 30], 60, 4), (80, [80, 30], 60, 3), (120, [40], 60, 1), (0, [10, 10], 5, 4)],
+)
+def test_rows_that_a_terminal_breaks_anew_are_counted(
+    line_above: int, widths: list[int], columns: int, height: int
+) -> None:
+    soft = line_above > 0 or widths[0] == 80
+    laid_out = [Row("x" * width, width, soft=soft) for width in widths]
+    laid_out[0] = laid_out[0]._replace(soft=line_above > 0)
+    assert _reflowed(laid_out, columns, line_above) == height
 
 
 def test_text_printed_after_a_released_row_of_the_same_line_goes_on_with_it() -> None:

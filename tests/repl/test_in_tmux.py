@@ -1,0 +1,87 @@
+"""The chat in a terminal that breaks lines anew when it is resized: tmux, where there is one."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TMUX = shutil.which("tmux")
+pytestmark = pytest.mark.skipif(TMUX is None, reason="there is no tmux")
+
+
+class Pane:
+    """One pane of a tmux server of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self._tmux = [str(TMUX), "-S", str(directory / "socket"), "-f", "/dev/null"]
+        self._env = {"PATH": os.environ["PATH"], "HOME": str(directory), "LANG": "C.UTF-8"}
+        program = f"{sys.executable} -m tests.repl.chat_program"
+        command = f"env PYTHONPATH={REPOSITORY} {program}"
+        size = ["-x", "80", "-y", "24"]
+        self.run("new-session", "-d", "-c", str(directory), *size, command)
+
+    def run(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [*self._tmux, *arguments], env=self._env, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    def text(self) -> str:
+        """Scrollback and screen; a line that the terminal has wrapped is one line."""
+        return self.run("capture-pane", "-p", "-J", "-S", "-2000")
+
+    def wait_for(self, wanted: str) -> None:
+        deadline = time.monotonic() + 15
+        while wanted not in self.text():
+            assert time.monotonic() < deadline, f"no {wanted!r}:\n{self.text()}"
+            time.sleep(0.02)
+
+
+@pytest.fixture
+def pane(tmp_path: Path) -> Iterator[Pane]:
+    found = Pane(tmp_path)
+    try:
+        found.wait_for("Ask or tell")
+        yield found
+    finally:
+        found.run("kill-server")
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"word(\d)", re.sub(r" *\n", "", text))
+
+
+EXPECTED = [str(n % 7) for n in range(1500) if n % 90 != 89]
+
+
+@pytest.mark.spec("UI-1")
+def test_what_is_copied_is_the_logical_text(pane: Pane) -> None:
+    pane.run("send-keys", "flood 1500", "Enter")
+    pane.wait_for("The end.")
+    lines = [line for line in pane.text().split("\n") if line.startswith("word")]
+    assert len(lines) == 1500 // 90 + 1
+    assert words(pane.text()) == EXPECTED
+
+
+@pytest.mark.spec("UI-1", "OPS-1")
+def test_resizing_in_mid_stream_loses_no_word_and_leaves_nothing_behind(pane: Pane) -> None:
+    pane.run("send-keys", "flood 1500", "Enter")
+    for columns, lines, seen in ((60, 20, 200), (100, 30, 600), (71, 12, 1000)):
+        while len(words(pane.text())) < seen:
+            time.sleep(0.02)
+        pane.run("resize-window", "-x", str(columns), "-y", str(lines))
+    pane.wait_for("The end.")
+    pane.wait_for("Ask or tell")
+    text = pane.text()
+    assert words(text) == EXPECTED
+    assert text.count("Ask or tell") == 1
+    assert "Working" not in text
