@@ -30,10 +30,17 @@ from agentcli.config.settings import Settings
 from agentcli.domain.cost import cost_usd
 from agentcli.domain.errors import SessionNotFound, StoreError
 from agentcli.domain.messages import AssistantMessage, ImagePart, ToolResult
-from agentcli.domain.ports import Approver, Effort, LongWait, ModelInfo
+from agentcli.domain.ports import (
+    Approver,
+    ContextTransform,
+    Effort,
+    LongWait,
+    ModelInfo,
+    ToolGate,
+)
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.domain.settings import PermissionMode
-from agentcli.domain.tools import Asker, Workspace
+from agentcli.domain.tools import Asker, Tool, Workspace
 from agentcli.domain.values import frozen
 from agentcli.engine.approval import Policy
 from agentcli.engine.conversation import Conversation
@@ -73,6 +80,9 @@ class SessionOptions:
     interactive: bool = False
     result: ResultSchema | None = None
     one_turn_each: bool = False
+    own_tools: tuple[Tool, ...] = ()
+    gates: tuple[ToolGate, ...] = ()
+    transforms: tuple[ContextTransform, ...] = ()
 
 
 async def open_session(
@@ -203,6 +213,8 @@ async def _assemble(
     mode = options.mode or settings.permission_mode
     wishes = Wishes(mode, options.tools, settings.tools_off, options.interactive, options.result)
     toolbox, answer_check = make_toolbox(wishes)
+    for tool in options.own_tools:
+        toolbox.register(tool)
     policy = Policy.from_texts(
         mode,
         (*settings.allow, *options.allow),
@@ -238,6 +250,8 @@ async def _assemble(
         fallbacks=fallback_ids,
         choose=models.choose,
         long_wait=people[2],
+        gates=options.gates,
+        transforms=options.transforms,
         mend_image=_mend_image,
         attach=partial(attach, workspace=workspace),
     )

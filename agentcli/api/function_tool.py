@@ -1,0 +1,143 @@
+"""A typed function as a tool of the model.
+
+Law: the signature is the schema (types, defaults, required fields), the docstring's first
+paragraph the description. Arguments are validated before the function sees them; what it raises
+as ``ValueError`` or ``OSError`` is a result for the model, anything else is a bug of its author
+that goes to the log (LOOP-5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, get_type_hints, overload
+
+from pydantic import BaseModel, TypeAdapter, create_model
+
+from agentcli.domain.errors import UsageError
+from agentcli.domain.tools import Effect, ToolContext, ToolOutput
+from agentcli.tools._base import Arguments, BaseTool
+from agentcli.tools._output import bounded
+
+F = TypeVar("F", bound=Callable[..., Any])
+_MARK = "__agentcli_tool__"
+
+
+class FunctionTool(BaseTool[Arguments]):
+    """A function of the embedding program. Coroutines run on the loop, the rest in a thread."""
+
+    def __init__(self, function: Callable[..., Any], wishes: dict[str, Any]) -> None:
+        name = wishes.get("name") or function.__name__
+        if not name.isidentifier():
+            raise UsageError(f"{name!r} is no name for a tool", 'give one: @tool(name="…")')
+        self.name = name
+        self.display_name = name.replace("_", " ").capitalize()
+        self.description = wishes.get("description") or _first_paragraph(function)
+        if not self.description:
+            raise UsageError(
+                f"the tool {name} has no description", "write a docstring that says what it does"
+            )
+        self.effect = Effect(wishes.get("effect", Effect.WRITE))
+        self.group = "custom"
+        self.timeout_s = wishes.get("timeout_s", 60.0)
+        self.always_ask = bool(wishes.get("ask", False))
+        self.params, self._context = _params_of(function, name)
+        self._function = function
+
+    async def run(self, args: Arguments, ctx: ToolContext) -> ToolOutput:
+        """Call the function; what it returns is text, or becomes JSON."""
+        values: dict[str, Any] = {field: getattr(args, field) for field in type(args).model_fields}
+        if self._context:
+            values[self._context] = ctx
+        try:
+            if inspect.iscoroutinefunction(self._function):
+                value = await self._function(**values)
+            else:
+                value = await asyncio.to_thread(self._function, **values)
+                if isinstance(value, Awaitable):
+                    value = await value
+        except (ValueError, OSError) as error:
+            return ToolOutput.error(f"{type(error).__name__}: {error}")
+        return _output(value, ctx.call_id)
+
+
+def _output(value: Any, call_id: str) -> ToolOutput:
+    if isinstance(value, ToolOutput):
+        return value
+    if value is None:
+        return ToolOutput.text("done")
+    if isinstance(value, str):
+        text = value
+    elif isinstance(value, BaseModel):
+        text = value.model_dump_json()
+    else:
+        text = json.dumps(TypeAdapter(Any).dump_python(value, mode="json"), ensure_ascii=False)
+    short, raw = bounded(text, call_id)
+    return ToolOutput.text(short, raw=raw)
+
+
+@overload
+def tool(function: F) -> F: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: str = "write",
+    timeout_s: float | None = 60.0,
+    ask: bool = False,
+) -> Callable[[F], F]: ...
+
+
+def tool(function: F | None = None, **wishes: Any) -> F | Callable[[F], F]:
+    """Say how a function is offered to the model; the function itself stays as it is.
+
+    ``effect`` is "read" (may run beside others), "write" or "exec" (run alone); ``timeout_s`` in
+    seconds, ``None`` for no limit; ``ask``: every call needs an approval.
+    """
+
+    def mark(marked: F) -> F:
+        setattr(marked, _MARK, wishes)
+        return marked
+
+    return mark if function is None else mark(function)
+
+
+def as_tool(function: Callable[..., Any]) -> FunctionTool:
+    """``function`` as a tool. Raises ``UsageError`` when its signature cannot be one."""
+    return FunctionTool(function, dict(getattr(function, _MARK, {})))
+
+
+def _params_of(function: Callable[..., Any], name: str) -> tuple[type[Arguments], str]:
+    """The model of the arguments, and the parameter that wants the ``ToolContext``."""
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise UsageError(f"the types of tool {name} cannot be read: {error}") from None
+    fields: dict[str, Any] = {}
+    context = ""
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
+            raise UsageError(f"tool {name} takes *{parameter.name}", "name each argument")
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise UsageError(f"tool {name} takes {parameter.name} only by position")
+        if parameter.name not in hints:
+            raise UsageError(f"argument {parameter.name} of tool {name} has no type")
+        if hints[parameter.name] is ToolContext:
+            context = parameter.name
+            continue
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[parameter.name] = (hints[parameter.name], default)
+    try:
+        return create_model(f"{name}_arguments", __base__=Arguments, **fields), context
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"tool {name} cannot be offered to a model: {error}") from None
+
+
+def _first_paragraph(function: Callable[..., Any]) -> str:
+    text = inspect.getdoc(function) or ""
+    return " ".join(text.split("\n\n", 1)[0].split())
