@@ -254,7 +254,7 @@ def test_the_example_of_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
         Reply(blocks=(Text("two"),)),
     ]
     with ModelServer(replies) as server:
-        done = subprocess.run(  # noqa: S603 - our own interpreter
+        done = subprocess.run(
             [sys.executable, str(program)],
             capture_output=True,
             text=True,
