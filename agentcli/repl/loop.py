@@ -135,7 +135,8 @@ class _Chat:
             self.show(["There is no session yet."])
             return None
         async with self._front.aside():
-            self._picking = asyncio.ensure_future(pick_session(self._terminal, infos))
+            choosing = pick_session(self._terminal, infos, self.host.desk)
+            self._picking = asyncio.ensure_future(choosing)
             try:
                 await asyncio.wait({self._picking})
                 return None if self._picking.cancelled() else self._picking.result()

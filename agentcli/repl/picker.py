@@ -1,9 +1,15 @@
-"""Choosing a session: a list to move in with the arrow keys, to search by typing (UI-8)."""
+"""Choosing a session: search as one types, move with the arrows, look before opening (UI-8).
+
+Law: a key press never waits for a disk: titles are searched at once, texts and previews come when
+they are there, the newest wish first; Esc, Ctrl-C and Ctrl-D leave without a choice.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -11,52 +17,22 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 
+from agentcli.domain.errors import AgentError
 from agentcli.domain.session import SessionInfo
+from agentcli.repl.desk import Desk
 from agentcli.repl.prompt import ask_line
+from agentcli.repl.selection import Match, Selection
 from agentcli.repl.terminal import Terminal
-from agentcli.ui.sanitize import clean_line
-from agentcli.ui.session_lines import session_row, session_rows
-from agentcli.ui.width import fit
+from agentcli.ui.session_lines import session_rows
+from agentcli.ui.session_picker import View, listed_rows, picker_rows, preview_lines
 
-SHOWN = 10
-_MOVES = {"up": -1, "c-p": -1, "down": 1, "c-n": 1, "pageup": -SHOWN, "pagedown": SHOWN}
-
-
-class Selection:
-    """The state of the list: what was typed, what matches, where the cursor is. Pure."""
-
-    def __init__(self, infos: Sequence[SessionInfo], now: float) -> None:
-        self._all = [(info, session_row(info, now)) for info in infos]
-        self.query = ""
-        self.cursor = 0
-
-    def matches(self) -> list[tuple[SessionInfo, str]]:
-        """The sessions whose row or id holds every typed word."""
-        words = self.query.lower().split()
-        return [
-            (info, row)
-            for info, row in self._all
-            if all(word in row.lower() or info.id.startswith(word) for word in words)
-        ]
-
-    def move(self, by: int) -> None:
-        """Up or down, not beyond the ends."""
-        self.cursor = max(0, min(self.cursor + by, len(self.matches()) - 1))
-
-    def type(self, text: str) -> None:
-        """Narrow the list."""
-        self.query += text
-        self.cursor = 0
-
-    def erase(self) -> None:
-        """Take back one letter."""
-        self.query = self.query[:-1]
-        self.cursor = 0
-
-    def chosen(self) -> str | None:
-        """The id of the session that the cursor is on."""
-        found = self.matches()
-        return found[self.cursor][0].id if found else None
+SHOWN_AT_ONCE = 30
+MAX_HITS = 50
+LEAST_LETTERS = 2
+MAX_PREVIEWS = 200
+MAX_TYPED = 200
+_MOVES = {"up": -1, "c-p": -1, "down": 1, "c-n": 1}
+_PAGES = {"pageup": -1, "pagedown": 1}
 
 
 def by_number(answer: str, infos: Sequence[SessionInfo]) -> str | None:
@@ -68,71 +44,188 @@ def by_number(answer: str, infos: Sequence[SessionInfo]) -> str | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
-async def pick_session(terminal: Terminal, infos: Sequence[SessionInfo]) -> str | None:
+async def pick_session(terminal: Terminal, infos: Sequence[SessionInfo], desk: Desk) -> str | None:
     """The id of the session the person chooses; ``None`` when none was chosen."""
     if terminal.is_dumb:
-        terminal.screen.print_block(session_rows(infos, time.time(), terminal.theme))
+        newest = infos[:SHOWN_AT_ONCE]
+        lines = session_rows(newest, time.time(), terminal.theme)
+        if len(infos) > len(newest):
+            lines.append(f"{len(infos) - len(newest)} more: find them with /search")
+        terminal.screen.print_block(lines)
         answer = await ask_line(terminal, "Number of the session: ")
         return by_number(answer or "", infos)
-    selection = Selection(infos, time.time())
-    application: Application[str | None] = Application(
-        layout=Layout(Window(FormattedTextControl(lambda: _shown(selection, terminal)))),
-        key_bindings=_bindings(selection),
-        color_depth=terminal.color_depth,
-        input=terminal.input,
-        output=terminal.output,
-        erase_when_done=True,
-        terminal_size_polling_interval=None,
-    )
-    return await application.run_async(handle_sigint=False, set_exception_handler=False)
+    return await _Picker(terminal, infos, desk).run()
 
 
-def _shown(selection: Selection, terminal: Terminal) -> StyleAndTextTuples:
-    matches = selection.matches()
-    first = max(0, min(selection.cursor - SHOWN // 2, len(matches) - SHOWN))
-    room = terminal.screen.columns - 3
-    lines: StyleAndTextTuples = [
-        ("bold", fit(f"Resume which session? {clean_line(selection.query)}", room)),
-        ("", "\n"),
-    ]
-    for at, (_, row) in enumerate(matches[first : first + SHOWN], first):
-        here = at == selection.cursor
-        lines.append(("reverse" if here else "", f"{'>' if here else ' '} {fit(row, room)}\n"))
-    if not matches:
-        lines.append(("", "  No session matches.\n"))
-    hint = f"{len(matches)} found. Type to search, arrows to move, Enter opens, Esc leaves."
-    lines.append(("italic", fit(hint, room)))
-    return lines
+class _Picker:
+    """The list while it is open."""
+
+    def __init__(self, terminal: Terminal, infos: Sequence[SessionInfo], desk: Desk) -> None:
+        self._terminal = terminal
+        self._selection = Selection(infos)
+        self._desk = desk
+        self._previews: dict[tuple[str, str], list[str]] = {}
+        self._searched = ""
+        self._moved = asyncio.Event()
+        self._typed = asyncio.Event()
+        self._now = time.time()
+        self._application: Application[str | None] = Application(
+            layout=Layout(Window(FormattedTextControl(self._shown))),
+            key_bindings=self._bindings(),
+            color_depth=terminal.color_depth,
+            input=terminal.input,
+            output=terminal.output,
+            erase_when_done=True,
+            terminal_size_polling_interval=None,
+        )
+
+    async def run(self) -> str | None:
+        """Until something is chosen or the person leaves."""
+        bodies = (self._look_up(), self._search_texts(), self._refresh())
+        work = [asyncio.ensure_future(body) for body in bodies]
+        try:
+            return await self._application.run_async(
+                handle_sigint=False, set_exception_handler=False
+            )
+        finally:
+            for task in work:
+                task.cancel()
+            await asyncio.gather(*work, return_exceptions=True)
+
+    # --- what comes later ------------------------------------------------------------------
+
+    async def _look_up(self) -> None:
+        """Fetch the preview of whatever is chosen, one at a time."""
+        while True:
+            chosen = self._selection.chosen()
+            if chosen is None or _key(chosen) in self._previews:
+                self._moved.clear()
+                await self._moved.wait()
+                continue
+            try:
+                loaded = await self._desk.load(chosen.info.id)
+                lines = await asyncio.to_thread(preview_lines, loaded, chosen.excerpt)
+            except (AgentError, OSError) as error:
+                lines = [str(error)]
+            if len(self._previews) >= MAX_PREVIEWS:
+                self._previews.clear()
+            self._previews[_key(chosen)] = lines
+            self._application.invalidate()
+
+    async def _search_texts(self) -> None:
+        """Search all that was said for what is typed, the newest wish first."""
+        while True:
+            query = self._selection.query
+            if query == self._searched or len(query.strip()) < LEAST_LETTERS:
+                self._typed.clear()
+                await self._typed.wait()
+                continue
+            self._searched = query
+            with suppress(AgentError, OSError):
+                self._selection.add_hits(query, await self._desk.search(query, MAX_HITS))
+                self._changed()
+
+    async def _refresh(self) -> None:
+        """Let the search know of what is new, then search again."""
+        with suppress(AgentError, OSError):
+            await self._desk.refresh_search()
+            self._searched = ""
+            self._typed.set()
+
+    def _changed(self) -> None:
+        """Something else is to be seen, or to be fetched."""
+        self._moved.set()
+        self._application.invalidate()
+
+    # --- what is seen ----------------------------------------------------------------------
+
+    def _shown(self) -> StyleAndTextTuples:
+        size = self._terminal.screen.size
+        selection = self._selection
+        matches = selection.matches()
+        most = listed_rows(size.lines)
+        first = max(0, min(selection.cursor - most // 2, len(matches) - most))
+        chosen = selection.chosen()
+        view = View(
+            query=selection.query,
+            listed=[match.info for match in matches[first : first + most]],
+            above=first,
+            total=len(matches),
+            cursor=selection.cursor,
+            preview=self._previews.get(_key(chosen)) if chosen else None,
+            now=self._now,
+        )
+        rows = picker_rows(view, size.columns, size.lines)
+        tuples: StyleAndTextTuples = []
+        for style, text in rows:
+            tuples += [(style, text), ("", "\n")]
+        return tuples[:-1]
+
+    # --- keys ------------------------------------------------------------------------------
+
+    def _bindings(self) -> KeyBindings:
+        bindings = KeyBindings()
+        self._bind_moves(bindings)
+        self._bind_typing(bindings)
+        self._bind_ends(bindings)
+        return bindings
+
+    def _bind_moves(self, bindings: KeyBindings) -> None:
+        def move(by: int) -> None:
+            self._selection.move(by)
+            self._changed()
+
+        for key, by in _MOVES.items():
+            bindings.add(key)(lambda _, by=by: move(by))
+        for key, by in _PAGES.items():
+            bindings.add(key)(
+                lambda _, by=by: move(by * listed_rows(self._terminal.screen.size.lines))
+            )
+        bindings.add("home")(lambda _: move(-len(self._selection)))
+        bindings.add("end")(lambda _: move(len(self._selection)))
+
+    def _bind_typing(self, bindings: KeyBindings) -> None:
+        def erase(letters: int) -> None:
+            self._selection.erase(letters)
+            self._typed.set()
+            self._changed()
+
+        bindings.add("backspace")(lambda _: erase(1))
+        bindings.add("c-u")(lambda _: erase(len(self._selection.query)))
+        bindings.add("c-w")(lambda _: erase(_last_word(self._selection.query)))
+
+        @bindings.add(Keys.BracketedPaste)
+        @bindings.add(Keys.Any)
+        def _type(event: KeyPressEvent) -> None:
+            text = " ".join(event.data.split("\n"))[:MAX_TYPED]
+            if text.isprintable():
+                self._selection.type(text)
+                self._typed.set()
+                self._changed()
+
+    def _bind_ends(self, bindings: KeyBindings) -> None:
+        @bindings.add("enter")
+        def _enter(event: KeyPressEvent) -> None:
+            chosen = self._selection.chosen()
+            if chosen is not None:
+                event.app.exit(result=chosen.info.id)
+
+        @bindings.add("c-z")
+        def _suspend(event: KeyPressEvent) -> None:
+            event.app.suspend_to_background()
+
+        @bindings.add("escape", eager=True)
+        @bindings.add("c-c")
+        @bindings.add("c-d")
+        @bindings.add("<sigint>")
+        def _leave(event: KeyPressEvent) -> None:
+            event.app.exit(result=None)
 
 
-def _bindings(selection: Selection) -> KeyBindings:
-    bindings = KeyBindings()
+def _key(match: Match) -> tuple[str, str]:
+    return match.info.id, match.excerpt
 
-    for key, by in _MOVES.items():
-        bindings.add(key)(lambda _, by=by: selection.move(by))
 
-    @bindings.add("backspace")
-    def _erase(_: KeyPressEvent) -> None:
-        selection.erase()
-
-    @bindings.add("enter")
-    def _enter(event: KeyPressEvent) -> None:
-        event.app.exit(result=selection.chosen())
-
-    @bindings.add("c-z")
-    def _suspend(event: KeyPressEvent) -> None:
-        event.app.suspend_to_background()
-
-    @bindings.add("escape", eager=True)
-    @bindings.add("c-c")
-    @bindings.add("c-d")
-    @bindings.add("<sigint>")
-    def _leave(event: KeyPressEvent) -> None:
-        event.app.exit(result=None)
-
-    @bindings.add(Keys.Any)
-    def _type(event: KeyPressEvent) -> None:
-        if event.data.isprintable():
-            selection.type(event.data)
-
-    return bindings
+def _last_word(query: str) -> int:
+    """How many letters the last word has, with the blanks after it."""
+    return len(query) - len(query.rstrip().rpartition(" ")[0])

@@ -67,3 +67,26 @@ def test_fork_and_own_commands(
     terminal.wait_for("Forked.")
     assert facts_of(model_server.requests[1]).prompts[-1] == "go on"
     leave(terminal)
+
+
+@pytest.mark.spec("UI-8")
+def test_a_session_is_found_by_its_text_and_resumed(model_server: ModelServer, chat: Chat) -> None:
+    model_server.add("The heron eats fish.", "Nothing.")
+    terminal = chat()
+    terminal.line("about birds")
+    terminal.wait_for("The heron eats fish.")
+    terminal.wait_for(IDLE)
+    terminal.line("/new")
+    terminal.wait_for("A new session.")
+    terminal.line("something else")
+    terminal.wait_for("Nothing.")
+    terminal.wait_for(IDLE)
+    terminal.line("/resume")
+    terminal.wait_for("2 found")
+    terminal.send("hero fish")
+    terminal.wait_for("No session matches.")
+    terminal.send("\x15heron fi")
+    terminal.wait_for("Found: The [heron]")
+    terminal.key("enter")
+    terminal.wait_for("Resumed: about birds")
+    leave(terminal)

@@ -1,11 +1,14 @@
-"""Choosing a session: narrowing, moving, numbers."""
+"""Choosing a session at a terminal: search in titles and texts, preview, narrow windows."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 
 from agentcli.domain.session import SessionInfo, SessionStatus
-from agentcli.repl.picker import Selection, by_number
+from agentcli.repl.picker import by_number
+from tests.repl.chat import Start, at_prompt
 
 
 def info(number: int, title: str) -> SessionInfo:
@@ -13,26 +16,6 @@ def info(number: int, title: str) -> SessionInfo:
 
 
 INFOS = [info(1, "mend parser"), info(2, "write docs"), info(12, "parser docs")]
-
-
-@pytest.mark.spec("UI-8")
-def test_typing_narrows_and_moving_stays_inside() -> None:
-    selection = Selection(INFOS, 10)
-    assert selection.chosen() == "id1"
-    selection.move(-5)
-    assert selection.chosen() == "id1"
-    selection.move(50)
-    assert selection.chosen() == "id12"
-    for letter in "docs par":
-        selection.type(letter)
-    assert selection.chosen() == "id12"
-    selection.type("zz")
-    assert selection.chosen() is None
-    selection.move(1)
-    assert selection.chosen() is None
-    for _ in range(6):
-        selection.erase()
-    assert [found.id for found, _ in selection.matches()] == ["id2", "id12"]
 
 
 @pytest.mark.spec("UI-8")
@@ -50,3 +33,39 @@ def test_typing_narrows_and_moving_stays_inside() -> None:
 )
 def test_a_number_or_an_id_names_a_session(answer: str, chosen: str | None) -> None:
     assert by_number(answer, INFOS) == chosen
+
+
+@pytest.mark.spec("UI-8")
+def test_texts_are_searched_and_the_chosen_one_is_previewed(start: Start) -> None:
+    terminal = start()
+    terminal.line("/resume")
+    terminal.wait_for("> about mend the parser")
+    terminal.key("down")
+    terminal.wait_for("> about write the docs")
+    terminal.send("zebra")
+    terminal.wait_for("Found: where [zebra] stands")
+    terminal.wait_for("1 found")
+    terminal.send("\x15")
+    terminal.wait_for("2 found")
+    terminal.key("end")
+    terminal.send("\x17")
+    terminal.key("home")
+    terminal.wait_for("> about mend the parser")
+    terminal.key("enter")
+    terminal.wait_for("Resumed: mend the parser")
+    at_prompt(terminal)
+
+
+@pytest.mark.spec("UI-8", "OPS-1")
+@pytest.mark.parametrize(("rows", "cols"), [("12", "20"), ("6", "30"), ("40", "120")])
+def test_every_window_has_room_for_the_choice(start: Start, rows: str, cols: str) -> None:
+    terminal = start(ROWS=rows, COLS=cols, ready="> Ask")
+    terminal.line("/resume")
+    terminal.wait_for("2 found")
+    terminal.wait_for(re.compile("> mend the pa"))
+    assert all(len(line.rstrip()) <= int(cols) for line in terminal.screen())
+    terminal.key("down")
+    terminal.wait_for(re.compile("> write the d"))
+    terminal.key("esc")
+    terminal.wait_gone("found.")
+    terminal.wait_for("> Ask")
