@@ -6,13 +6,14 @@ that has a remedy is met with it once; every other fault is the turn's.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agentcli.domain.cancel import CancelToken
+from agentcli.domain.cancel import CancelToken, uninterruptible
 from agentcli.domain.cost import cost_usd
-from agentcli.domain.errors import AgentError, ErrorKind, ProviderError
+from agentcli.domain.errors import AgentError, ErrorKind, ProviderError, StoreError
 from agentcli.domain.events import CompactionTrigger, ContextTransformed, ModelFellBack, Notice
 from agentcli.domain.messages import AssistantMessage, Usage, user_text
 from agentcli.domain.ports import ModelInfo, ModelRequest, Provider
@@ -27,6 +28,7 @@ _TOO_MANY_BYTES = 413
 _PART_OF_BUDGET = 0.25
 # what another model may be able to answer
 _OUT_OF_REACH = frozenset({ErrorKind.OVERLOADED, ErrorKind.RATE_LIMIT, ErrorKind.SERVER})
+log = logging.getLogger(__name__)
 
 
 class Requests:
@@ -44,7 +46,6 @@ class Requests:
 
     async def ask(self, limits: Limits, spent: Spending, notes: Sequence[str]) -> AssistantMessage:
         """The reply to the history and to ``notes``, which are sent and never stored."""
-        await self._make_room(limits, spent)
         self._overflows = 0
         self._refused = False
         while True:
@@ -111,7 +112,7 @@ class Requests:
 
     # --- room in the window ----------------------------------------------------------------
 
-    async def _make_room(self, limits: Limits, spent: Spending) -> None:
+    async def make_room(self, limits: Limits, spent: Spending) -> None:
         """Before each step: leave old output out, fold old messages where it is time (CMP-4)."""
         it = self._it
         it.context.look(it.history, it.system, it.kit.toolbox.definitions)
@@ -167,7 +168,7 @@ class Requests:
             return await self._make_it_fit(error, spent)
         if error.kind is ErrorKind.BAD_REQUEST:
             return await self._leave_out(error, request)
-        return error.kind in _OUT_OF_REACH and await self._fall_back(error)
+        return error.kind in _OUT_OF_REACH and await self._fall_back(error, spent)
 
     async def _leave_out(self, error: ProviderError, request: ModelRequest) -> bool:
         """What the provider has refused of the history is quarantined (HIS-8)."""
@@ -178,7 +179,7 @@ class Requests:
             self._emit(Notice(answer.notice))
         return answer.ask_again
 
-    async def _fall_back(self, error: ProviderError) -> bool:
+    async def _fall_back(self, error: ProviderError, spent: Spending) -> bool:
         """Another model answers from now on, in this session, when one can be chosen."""
         it = self._it
         while self._fallbacks and it.choose is not None:
@@ -190,9 +191,23 @@ class Requests:
             if model.id == it.model.id:
                 await provider.aclose()
                 continue
+            await uninterruptible(self._note_cost(spent))
             await self._switch(provider, model, error)
             return True
         return False
+
+    async def _note_cost(self, spent: Spending) -> None:
+        """What the present model was paid for nothing, at its own prices (COST-1)."""
+        it, wasted = self._it, self.sampler.partial_usage
+        if not wasted.is_known:
+            return
+        spent.add_wasted(it.model, wasted)
+        self.sampler.forget()
+        try:
+            cost = cost_usd(it.model, wasted)
+            await it.store.add_usage(it.model.id, wasted, cost, kind="partial")
+        except StoreError:  # the next write of the history says whether the store works (FAIL-2)
+            log.warning("the cost of a failed request could not be stored", exc_info=True)
 
     async def _switch(self, provider: Provider, model: ModelInfo, error: ProviderError) -> None:
         it, old = self._it, self._it.model

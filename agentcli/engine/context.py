@@ -16,6 +16,7 @@ from agentcli.engine.pruning import Pruner
 from agentcli.engine.tokens import Gauge
 
 FULL = 0.8
+NEAR = 0.9
 _NEXT_SHARE = 0.1
 _SURELY_LESS = 0.95
 _MOST_SKIPS = 32
@@ -63,6 +64,13 @@ class Context:
             self._skips -= 1
             return False
         return True
+
+    def near_end(self, model: ModelInfo) -> str | None:
+        """In words that the window is nearly used up, where no compaction has helped (CTRL-7)."""
+        used, window = self.used, self.window(model)
+        if used < NEAR * window:
+            return None
+        return f"about {used:,} of the {window:,} tokens of the context window are used"
 
     def overflowed(self, model: ModelInfo) -> None:
         """A request had too many tokens: the window, or our estimate, was wrong."""

@@ -53,6 +53,12 @@ class Spending:
         elif cost is None:
             self.cost_usd = None
 
+    def add_wasted(self, model: ModelInfo, usage: Usage) -> None:
+        """What attempts have cost that came to nothing."""
+        last = self.last
+        self.add(model, usage)
+        self.last = last
+
     def add_compaction(self, model: ModelInfo, usage: Usage) -> None:
         """What a summary cost; the next request is smaller, nobody knows by how much."""
         self.add(model, usage)

@@ -82,10 +82,14 @@ class Turn:
         )
         self._ending = Ending(conversation, self._requests, self._calls, self._emit)
         self._started_at = time.monotonic()
-        self._limits = Limits(
-            conversation.max_steps, conversation.max_budget_usd, deadline, self._started_at
+        self._limits = conversation.limits = Limits(
+            conversation.max_steps,
+            conversation.max_budget_usd,
+            deadline,
+            self._started_at,
+            conversation.outside_usd,
         )
-        self._spent = Spending()
+        self._spent = conversation.spent = Spending()
         self._prompt_text = ""
         self._begun = False
         self._answer = ""
@@ -179,6 +183,7 @@ class Turn:
                 if self._finishing is not None and self._finishing.last_resort():
                     return await self._protected(self._finish())
                 return await self._protected(self._stop_at_limit(*limit))
+            await self._requests.make_room(self._limits, self._spent)
             notes = self._notes()
             self._spent.steps += 1
             self._pass_gates()
@@ -214,15 +219,15 @@ class Turn:
 
     def _notes(self) -> list[str]:
         """What the next request says beside the history."""
-        kit, reminder, self._reminder = self._it.kit, self._reminder, ""
-        notes = [note for note in (plan_note(kit.policy, kit.toolbox), reminder) if note]
-        reason = near(self._limits, self._spent, self._it.model)
-        if reason is None:
-            return notes
-        if not self._wrapping_up:
+        it, reminder, self._reminder = self._it, self._reminder, ""
+        notes = [note for note in (plan_note(it.kit.policy, it.kit.toolbox), reminder) if note]
+        reason = near(self._limits, self._spent, it.model)
+        if reason is None and self._spent.steps:
+            reason = it.context.near_end(it.model)
+        if reason and not self._wrapping_up:
             self._emit(WrappingUp(reason))
-        self._wrapping_up = reason
-        return [*notes, wrap_up_note(reason)]
+        self._wrapping_up = reason or ""
+        return [*notes, wrap_up_note(reason)] if reason else notes
 
     def _look_for_repeats(self, calls: Sequence[ToolCall]) -> None:
         """A model that goes in circles is told so, then stopped (OPS-2)."""
@@ -278,7 +283,7 @@ class Turn:
         it.history.append(message)
         self._requests.sampler.forget()
         if wasted is not None:
-            self._spent.add(it.model, wasted)
+            self._spent.add_wasted(it.model, wasted)
         self._spent.add(it.model, message.usage)
         self._answer = message.text or self._answer
         self._emit(AssistantRecorded(message, seq))

@@ -22,6 +22,7 @@ from agentcli.domain.events import (
     Notice,
     Outcome,
     TextChunk,
+    WrappingUp,
 )
 from agentcli.domain.history import History
 from agentcli.domain.messages import (
@@ -361,6 +362,59 @@ def test_a_summary_that_failed_is_not_asked_for_again_at_every_step() -> None:
         await world.next_turn("go")
         asked = sum(is_asking_for_summary(request) for request in world.provider.requests)
         assert 2 <= asked <= 5
+
+    asyncio.run(body())
+
+
+@pytest.mark.spec("CTRL-7", "CMP-1", "LOOP-2")
+def test_where_no_summary_makes_room_the_agent_is_told_to_finish() -> None:
+    async def body() -> None:
+        told: list[bool] = []
+
+        def answer(request: ModelRequest) -> list[Any]:
+            if is_asking_for_summary(request):
+                return [ProviderError("no", kind=ErrorKind.BAD_REQUEST)]
+            told.append("context window" in request.messages[-1].text)
+            size = [8_500, 8_900, 9_200][len(told) - 1 : len(told)]
+            if not size:
+                return says("this is done, that is left")
+            return used(size[0], calls((f"k{len(told)}", "look", f'{{"n": {len(told)}}}')))
+
+        world = await talked()
+        world.provider._replies += [answer] * 20
+        fill(world, 9_500)  # the first step of a turn is never its last one
+        summary = await world.next_turn("go")
+        assert told == [False, False, True, True]
+        assert summary.outcome is Outcome.WRAPPED_UP
+        (wrapping,) = of_kind(world, WrappingUp)
+        assert "of the 10,000 tokens of the context window" in wrapping.reason
+        assert not any("Limit ahead" in m.text for m in world.history.messages)
+
+    asyncio.run(body())
+
+
+@pytest.mark.spec("CTRL-7", "CMP-4")
+def test_a_summary_that_makes_room_takes_the_end_back() -> None:
+    async def body() -> None:
+        asked = 0
+
+        def answer(request: ModelRequest) -> list[Any]:
+            nonlocal asked
+            if is_asking_for_summary(request):
+                fails = [ProviderError("no", kind=ErrorKind.BAD_REQUEST)]
+                return fails if len(of_kind(world, WrappingUp)) == 0 else says("short")
+            asked += 1
+            if asked == 12:
+                return says("done")
+            one_more = calls((f"k{asked}", "look", f'{{"n": {asked}}}'))
+            return used(9_500, one_more) if not of_kind(world, Compacted) else one_more
+
+        world = await talked()
+        world.provider._replies += [answer] * 40
+        fill(world, 9_500)
+        summary = await world.next_turn("go")
+        assert len(of_kind(world, WrappingUp)) == len(of_kind(world, Compacted)) == 1
+        assert summary.outcome is Outcome.DONE
 
     asyncio.run(body())
 

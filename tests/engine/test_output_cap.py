@@ -175,6 +175,25 @@ def test_another_model_that_can_answer_comes_before_the_question() -> None:
     assert any(isinstance(e, ModelFellBack) for e in world.events)
 
 
+@pytest.mark.spec("COST-1", "LOOP-6")
+def test_what_the_first_model_was_paid_for_nothing_counts_at_its_own_prices() -> None:
+    overloaded = ProviderError("busy", kind=ErrorKind.OVERLOADED)
+    broken: list[Any] = [UsageReport(Usage(1_000, 0)), overloaded]
+    other = PlayedProvider([UsageReport(Usage(10, 10)), *says("from the other")])
+
+    def choose(name: str) -> tuple[Provider, ModelInfo]:
+        return other, replace(MODEL, name=name, input_price=100.0, output_price=100.0)
+
+    world = World(PlayedProvider(*[broken] * 9))
+    summary = play(world, fallbacks=("other",), choose=choose)
+    attempts = len(world.provider.requests)
+    assert attempts == RetryPolicy().max_retries + 1
+    assert summary.usage == Usage(1_000 * attempts + 10, 10)
+    assert summary.cost_usd == pytest.approx(0.001 * attempts + 0.002)
+    assert world.store.other_usages == [("test/model", Usage(1_000 * attempts, 0))]
+    assert world.store.partial_usages == []
+
+
 @pytest.mark.spec("STR-7")
 def test_a_limit_is_raised_only_as_far_as_the_window_has_room() -> None:
     small = replace(MODEL, context_tokens=2_000, max_output_tokens=4_000)
