@@ -186,11 +186,11 @@ class ChatActions:
         if event is None:
             self._chat.show(["No tool was called yet."])
             return
-        text = clean(event.display or event.result.text)
+        text = clean(event.display or event.result.text).rstrip("\n") + "\n"
         async with self._chat.front.aside():
             paged = await asyncio.to_thread(page_text, text, self._chat.host.cwd, os.environ)
         if not paged:
-            self._chat.show(text.rstrip("\n").split("\n"))
+            self._chat.show(text.removesuffix("\n").split("\n"))
 
     def rewind(self) -> None:
         """Esc Esc on an empty line."""

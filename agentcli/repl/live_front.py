@@ -80,6 +80,7 @@ class LiveFront:
         self._news = asyncio.Event()
         self._is_working = False
         self._is_idle = False
+        self._leaves = False
         self._label: str | None = None  # of a line that is asked for
         self._line: asyncio.Future[str | None] | None = None
         self._closed = False
@@ -170,7 +171,8 @@ class LiveFront:
     async def next_text(self) -> str:
         """What was typed and sent."""
         while not self._inbox:
-            if self._closed:
+            if self._closed or self._leaves:
+                self.close()
                 raise Left
             self._is_idle = True
             self.refresh()
@@ -303,6 +305,15 @@ class LiveFront:
             if hint is not None:
                 self._screen.print_block([hint])
 
+    @property
+    def leaves(self) -> bool:
+        """Whether the chat ends when the agent is done."""
+        return self._leaves
+
+    def leave_when_done(self) -> None:
+        """Ctrl-D while the agent works."""
+        self._leaves = True
+
     def toggle_keys(self) -> None:
         """``?``: the keys."""
         self.region.toggle_keys()
@@ -338,6 +349,7 @@ class LiveFront:
         self._news.set()
 
     def _key_comes(self) -> None:
+        self._leaves = False
         self.answers.key_comes(asyncio.get_running_loop().time())
         self.region.key_comes()
 

@@ -141,7 +141,9 @@ def _bind_interrupts(bindings: KeyBindings, front: LiveInput) -> None:
         del event
         if front.label is not None:
             front.answer_line(None)
-        elif not front.is_working:
+        elif front.is_working:
+            front.leave_when_done()
+        else:
             front.close()
 
 

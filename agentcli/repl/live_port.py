@@ -52,6 +52,13 @@ class LiveInput(Protocol):
     def ctrl_c(self) -> None:
         """Ctrl-C, wherever."""
 
+    @property
+    def leaves(self) -> bool:
+        """Whether the chat ends when the agent is done."""
+
+    def leave_when_done(self) -> None:
+        """Ctrl-D while the agent works; any other key takes it back."""
+
     def close(self) -> None:
         """End the input."""
 

@@ -86,6 +86,8 @@ class Region:
 
     def _told(self) -> Status:
         status = self._shown.status()
+        if self._front.leaves:
+            return replace(status, hint="leaving when the agent is done, any key stays")
         if vi_navigation_mode():
             return replace(status, hint="vi: normal")
         return status

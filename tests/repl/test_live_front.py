@@ -381,6 +381,21 @@ def test_any_window_is_survived(start: Start, size: tuple[int, int]) -> None:
     assert terminal.restored
 
 
+@pytest.mark.spec("CAN-13")
+def test_ctrl_d_while_the_agent_works_leaves_when_it_is_done(start: Start, tmp_path: Path) -> None:
+    terminal = busy(start, tmp_path)
+    terminal.key("ctrl-d")
+    terminal.wait_for("leaving when the agent is done")
+    terminal.send("x")
+    terminal.wait_gone("leaving when the agent is done")
+    terminal.key("ctrl-u")
+    terminal.key("ctrl-d")
+    terminal.wait_for("leaving when the agent is done")
+    (tmp_path / "go").touch()
+    assert terminal.wait_exit() == 0
+    assert terminal.restored
+
+
 @pytest.mark.spec("UI-3")
 def test_ctrl_l_redraws_and_keeps_what_was_there_in_the_scrollback(start: Start) -> None:
     terminal = start()
