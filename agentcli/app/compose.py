@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.app.attachments import attach
+from agentcli.app.delegation import delegate
 from agentcli.app.models import SessionModels, fallbacks, model_info
 from agentcli.app.queue import DurableQueue
 from agentcli.app.session import Session
@@ -109,7 +110,7 @@ async def open_session(
             settings, options, (store, loaded, notices), (approver, asker, long_wait), files
         )
     except BaseException:
-        for close in (*_closers(store, options, loaded.info.id), store.aclose):
+        for close in (*_closers(options, store, loaded.info.id), store.aclose):
             await close()
         if options.fork and store.created:  # a copy that nobody will find a use for
             await files.delete(loaded.info.id)
@@ -255,16 +256,20 @@ async def _assemble(
         mend_image=_mend_image,
         attach=partial(attach, workspace=workspace),
     )
+    closers = partial(_closers, replace(options, no_session=False))
+    kept = None if options.no_session else files
+    agent_notices = delegate(settings, conversation, toolbox, store, kept, closers)
     around = Surroundings(
         choose=models.choose,
         after_turn=_catalogue_update(files, store, options),
-        on_close=_closers(store, options, loaded.info.id),
+        on_close=_closers(options, store, loaded.info.id),
         queue=await DurableQueue.load(store, turns_of_their_own=options.one_turn_each),
         resumed=loaded if resumed else None,
         notices=(
             *notices,
             *model_notices,
             *fallback_notices,
+            *agent_notices,
             *_budget_notice(options.max_budget_usd, model),
             *(await plan_notice(store) if resumed and options.interactive else ()),
         ),
@@ -331,7 +336,7 @@ def _catalogue_update(
 
 
 def _closers(
-    store: SqliteStore, options: SessionOptions, session_id: str
+    options: SessionOptions, store: SqliteStore, session_id: str
 ) -> tuple[Callable[[], Awaitable[None]], ...]:
     async def end_processes() -> None:
         keeper = sys.modules.get("agentcli.tools._keeper")

@@ -254,6 +254,18 @@ class ToolFinished:
 
 
 @frozen
+class SubAgentEvent:
+    """Something became durable in the session of a sub-agent that works for the call ``call_id``.
+
+    For those who tell of it apart: the turn's own messages and results are other events.
+    """
+
+    type: ClassVar[str] = "sub_agent_event"
+    call_id: str
+    event: AssistantRecorded | ToolFinished
+
+
+@frozen
 class Notice:
     """One line for the person: a warning or a piece of news. Nothing was stopped by it."""
 
@@ -339,6 +351,7 @@ AgentEvent = (
     | ToolStarted
     | ToolProgress
     | ToolFinished
+    | SubAgentEvent
     | Notice
     | Done
     | Cancelled

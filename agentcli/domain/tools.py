@@ -8,11 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.messages import ImagePart, ResultPart, ResultStatus, TextPart
 from agentcli.domain.values import frozen
+
+if TYPE_CHECKING:
+    from agentcli.domain.subagents import SubAgents
 
 
 class Effect(StrEnum):
@@ -203,6 +206,7 @@ class ToolContext:
     ask: Asker | None = None
     session_id: str = ""
     plans: Plans | None = None
+    agents: SubAgents | None = None
 
 
 class Tool(Protocol):

@@ -21,6 +21,7 @@ from agentcli.domain.ports import (
     ToolGate,
 )
 from agentcli.engine.context import Context
+from agentcli.engine.limits import Limits, Spending
 from agentcli.engine.outgoing import Outgoing
 from agentcli.engine.sample import RetryPolicy
 from agentcli.engine.tool_calls import Toolkit
@@ -44,7 +45,8 @@ class Conversation:
     ``answer_check`` makes the check of one turn's answers (CTRL-5). With
     ``max_answers_without_tools`` a turn must use tools: so many answers in a row without a call
     are met with a reminder, one more ends the turn with an error (CTRL-6). ``attach`` adds the
-    files that a typed text names.
+    files that a typed text names. ``limits`` and ``spent`` are those of the newest turn;
+    ``outside_usd`` is what others have spent of its budget.
     """
 
     history: History
@@ -72,6 +74,9 @@ class Conversation:
     context: Context = field(default_factory=Context)
     mend_image: MendImage | None = None
     attach: Callable[[str], Awaitable[UserMessage]] | None = None
+    outside_usd: Callable[[], float | None] | None = None
+    limits: Limits = field(default_factory=Limits)
+    spent: Spending = field(default_factory=Spending)
     outgoing: Outgoing = field(init=False)
 
     def __post_init__(self) -> None:

@@ -7,6 +7,7 @@ limit the model is told so in the request; a turn that then ends by itself was `
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from agentcli.domain.cost import cost_usd
@@ -22,12 +23,16 @@ _NEAR_STEPS = 20
 
 @frozen
 class Limits:
-    """``0`` steps and ``None`` are no limit. ``deadline`` is a time of ``time.monotonic``."""
+    """``0`` steps and ``None`` are no limit. ``deadline`` is a time of ``time.monotonic``.
+
+    ``outside_usd`` is what others have spent of the same budget by now.
+    """
 
     max_steps: int = 0
     max_budget_usd: float | None = None
     deadline: float | None = None
     began: float = 0.0
+    outside_usd: Callable[[], float | None] | None = None
 
 
 @dataclass(slots=True)
@@ -65,6 +70,12 @@ class Spending:
         self.compaction += usage
         self.last = Usage()
 
+    def add_elsewhere(self, usage: Usage, cost_usd: float | None) -> None:
+        """What a sub-agent has used (COST-1): not a request of this turn's."""
+        self.usage += usage
+        known = self.cost_usd is not None and cost_usd is not None
+        self.cost_usd = (self.cost_usd or 0.0) + (cost_usd or 0.0) if known else None
+
 
 def reached(limits: Limits, spent: Spending, model: ModelInfo) -> tuple[str, str] | None:
     """The name of a limit that forbids another request and the reason in words, or ``None``."""
@@ -72,7 +83,7 @@ def reached(limits: Limits, spent: Spending, model: ModelInfo) -> tuple[str, str
         return "steps", f"the limit of {limits.max_steps} steps was reached"
     if limits.deadline is not None and time.monotonic() >= limits.deadline:
         return "time", f"the time limit of {limits.deadline - limits.began:g} s was reached"
-    budget, cost = limits.max_budget_usd, spent.cost_usd
+    budget, cost = limits.max_budget_usd, _cost(limits, spent)
     if budget is None or cost is None:
         return None
     if cost >= budget:
@@ -90,7 +101,7 @@ def near(limits: Limits, spent: Spending, model: ModelInfo) -> str | None:
         return f"{left} of {limits.max_steps} requests are left, this one included"
     if not spent.steps:
         return None
-    budget, cost = limits.max_budget_usd, spent.cost_usd
+    budget, cost = limits.max_budget_usd, _cost(limits, spent)
     # this request and one like it: after that there is no money for another
     after_next = (cost or 0.0) + 2 * _coming(model, spent.last)
     if budget is not None and cost is not None and max(after_next, cost / NEAR) >= budget:
@@ -104,7 +115,7 @@ def near(limits: Limits, spent: Spending, model: ModelInfo) -> str | None:
 
 def output_cap(limits: Limits, spent: Spending, model: ModelInfo, cap: int | None) -> int | None:
     """The output limit of the next request: ``cap``, lowered to what the budget still pays for."""
-    budget, cost = limits.max_budget_usd, spent.cost_usd
+    budget, cost = limits.max_budget_usd, _cost(limits, spent)
     if budget is None or cost is None or not model.output_price:
         return cap
     left_usd = budget - cost - _coming(model, spent.last)
@@ -118,6 +129,14 @@ def wrap_up_note(reason: str) -> str:
         f"(Limit ahead: {reason}. Finish now: start nothing new, bring what you are doing to a"
         " clean state, and answer with what is done and what is left.)"
     )
+
+
+def _cost(limits: Limits, spent: Spending) -> float | None:
+    """What is gone of the budget, in USD."""
+    if limits.outside_usd is None or spent.cost_usd is None:
+        return spent.cost_usd
+    outside = limits.outside_usd()
+    return None if outside is None else spent.cost_usd + outside
 
 
 def _coming(model: ModelInfo, last: Usage) -> float:

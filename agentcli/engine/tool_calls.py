@@ -62,6 +62,7 @@ from agentcli.engine.race import Reaper, cancel_future, first_of, race, stop
 
 if TYPE_CHECKING:
     from agentcli.domain.hooks import Hooks
+    from agentcli.domain.subagents import SubAgentsFor
 
 GRACE_S = 0.15
 KILL_PATIENCE_S = 3.0
@@ -83,6 +84,7 @@ class Toolkit:
     ask: Asker | None = None
     session_id: str = ""
     hooks: Hooks | None = None
+    agents: SubAgentsFor | None = None
     reaper: Reaper = field(default_factory=Reaper)
     approval_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -355,6 +357,7 @@ class ToolCalls:
             ask=kit.ask,
             session_id=kit.session_id,
             plans=PlanTable(kit.policy, kit.approver, kit.state, kit.reaper),
+            agents=kit.agents(self._emit) if kit.agents is not None else None,
         )
 
     async def _execute(self, job: Job, tool: Tool, ctx: ToolContext) -> ToolOutput | None:

@@ -82,10 +82,14 @@ class Turn:
         )
         self._ending = Ending(conversation, self._requests, self._calls, self._emit)
         self._started_at = time.monotonic()
-        self._limits = Limits(
-            conversation.max_steps, conversation.max_budget_usd, deadline, self._started_at
+        self._limits = conversation.limits = Limits(
+            conversation.max_steps,
+            conversation.max_budget_usd,
+            deadline,
+            self._started_at,
+            conversation.outside_usd,
         )
-        self._spent = Spending()
+        self._spent = conversation.spent = Spending()
         self._prompt_text = ""
         self._begun = False
         self._answer = ""

@@ -90,6 +90,11 @@ class SqliteStore:
             raise
         return store
 
+    def beside(self, info: SessionInfo) -> SqliteStore:
+        """A new session in the same directory, with the same prices and redaction."""
+        path = self.path.with_name(f"{info.id}{self.path.suffix}")
+        return SqliteStore(SessionFile(path, writable=True), self._recorder, info)
+
     @property
     def path(self) -> Path:
         """The session's file."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Collection, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -37,6 +37,7 @@ _ORDER = (
     "report_progress",
     "get_current_time",
     "present_plan",
+    "task",
 )
 _NEAR = 3
 # what other programs call the same thing
@@ -72,6 +73,9 @@ _ALIASES = {
     "todo_write": "write_todos",
     "todowrite": "write_todos",
     "fetch": "web_fetch",
+    "agent": "task",
+    "subagent": "task",
+    "spawn_agent": "task",
 }
 
 
@@ -136,6 +140,11 @@ class Registry:
         self._definitions[name] = tool.definition
         self._loaded[name] = tool
 
+    def describe(self, name: str, more: str) -> None:
+        """Add ``more`` to a tool's description; nothing happens when it is not there."""
+        if known := self._definitions.get(name):
+            self._definitions[name] = replace(known, description=f"{known.description}\n{more}")
+
     def unregister(self, name: str) -> None:
         """Take a tool out; nothing happens when it is not there."""
         self._definitions.pop(name, None)
@@ -161,6 +170,12 @@ class Registry:
         ]
         found += difflib.get_close_matches(wanted, list(self._definitions), n=_NEAR, cutoff=0.5)
         return tuple(dict.fromkeys(found))[:_NEAR]
+
+
+def standard_name(name: str) -> str:
+    """What a tool is called here that other programs call ``name``."""
+    wanted = name.strip().casefold().replace("-", "_")
+    return _ALIASES.get(wanted, wanted)
 
 
 def build_definitions() -> str:

@@ -29,6 +29,7 @@ from agentcli.domain.events import (
     OutputCapRaised,
     RetryWait,
     StepStart,
+    SubAgentEvent,
     TerminalEvent,
     TextChunk,
     ThinkingChunk,
@@ -111,23 +112,15 @@ class JsonlWriter:
                 self._end_partial(None)
             case AssistantRecorded():
                 message_id = self._end_partial(event.message) or f"msg_{event.seq}"
-                self._emit(
-                    {
-                        "type": "assistant",
-                        "message": assistant_message(event.message, message_id),
-                        "parent_tool_use_id": None,
-                        "session_id": self._session_id,
-                    }
-                )
+                self._message("assistant", assistant_message(event.message, message_id))
             case ToolFinished():
-                self._emit(
-                    {
-                        "type": "user",
-                        "message": {"role": "user", "content": [tool_result(event.result)]},
-                        "parent_tool_use_id": None,
-                        "session_id": self._session_id,
-                    }
-                )
+                self._message("user", {"role": "user", "content": [tool_result(event.result)]})
+            case SubAgentEvent(call_id=call_id, event=AssistantRecorded() as inner):
+                message_id = f"msg_{call_id}_{inner.seq}"
+                self._message("assistant", assistant_message(inner.message, message_id), call_id)
+            case SubAgentEvent(call_id=call_id, event=ToolFinished() as inner):
+                content = [tool_result(inner.result)]
+                self._message("user", {"role": "user", "content": content}, call_id)
             case ToolRefused():
                 self.denials.append(denial(event))
             case RetryWait():
@@ -141,6 +134,17 @@ class JsonlWriter:
                 self._compacted(event)
             case _:
                 pass
+
+    def _message(self, kind: str, message: Mapping[str, Any], parent: str | None = None) -> None:
+        """A message; ``parent`` is the call that the sub-agent works for whose message it is."""
+        self._emit(
+            {
+                "type": kind,
+                "message": message,
+                "parent_tool_use_id": parent,
+                "session_id": self._session_id,
+            }
+        )
 
     def result(self, result: Mapping[str, Any], *, more: bool = False) -> None:
         """The last line of the run, or of a turn when there may be ``more``; nothing follows."""

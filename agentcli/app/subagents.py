@@ -1,0 +1,307 @@
+"""Sub-agents of a session: each is a session of its own, with its own file and its own history.
+
+Laws. A sub-agent never has more than its parent: the parent's policy itself (mode, rules and what
+was granted), a part of its tools, its gates, transforms and hooks, what is left of its budget and
+time. It starts no sub-agents and puts no questions; its approvals are the parent's to give. It
+ends with the parent's turn, balanced, and what it has spent counts as the parent's (COST-1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agentcli.app.lending import ChildHooks, Meter, NamedApprover, Narrowed
+from agentcli.app.session import Session
+from agentcli.app.surroundings import Surroundings
+from agentcli.config.agents import AgentDefinition
+from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
+from agentcli.domain.errors import AgentError, ConfigError
+from agentcli.domain.events import (
+    AgentEvent,
+    ApprovalWaiting,
+    AssistantRecorded,
+    Failed,
+    Notice,
+    Outcome,
+    Prompt,
+    RetryWait,
+    SubAgentEvent,
+    ToolFinished,
+    ToolRefused,
+    ToolStarted,
+    TurnSummary,
+)
+from agentcli.domain.history import History
+from agentcli.domain.messages import user_text
+from agentcli.domain.ports import ModelInfo, Provider
+from agentcli.domain.session import SessionInfo, SessionStatus
+from agentcli.domain.subagents import SubTask, SubTaskReport
+from agentcli.engine.conversation import Conversation
+from agentcli.engine.tool_calls import Toolkit
+from agentcli.store.files import SessionFiles, new_session_id
+from agentcli.store.sqlite import SqliteStore
+from agentcli.tools._registry import standard_name
+
+log = logging.getLogger(__name__)
+
+MAX_AT_ONCE = 5
+MAX_STEPS = 100
+TIME_LIMIT_S = 1800.0
+STATE_KEY = "subagent"
+_NOTE = (
+    "You are a sub-agent: another agent gave you the task below and sees nothing of your work but"
+    " your final message. Nobody can be asked. Do the task and nothing beside it, then answer with"
+    " everything that was asked for: findings with file and line, what you changed, what is left."
+)
+
+Emit = Callable[[AgentEvent], None]
+Progress = Callable[[str], None]
+Close = Callable[[], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Lent:
+    """What a session lends to its sub-agents.
+
+    ``closers`` gives what ends the processes of a session; ``files`` is ``None`` where nothing is
+    kept.
+    """
+
+    conversation: Conversation
+    store: SqliteStore
+    definitions: Mapping[str, AgentDefinition]
+    closers: Callable[[SqliteStore, str], Sequence[Close]]
+    files: SessionFiles | None
+    places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_AT_ONCE))
+
+
+@dataclass(slots=True)
+class Runner:
+    """Satisfies ``SubAgents`` for one turn, whose events go to ``emit``."""
+
+    lent: Lent
+    emit: Emit
+
+    async def run(
+        self, task: SubTask, call_id: str, cancel: CancelToken, progress: Progress
+    ) -> SubTaskReport:
+        """Do ``task`` to its end; ends soon after ``cancel`` is set."""
+        async with self.lent.places:
+            if cancel.cancelled:
+                return SubTaskReport(is_cancelled=True)
+            try:
+                session, parts = await self._session(task, call_id)
+            except AgentError as error:
+                return SubTaskReport(problem=f"The agent could not start: {error}")
+            work = _Work(session, parts, self.lent.conversation, call_id, progress, self.emit)
+            try:
+                return await work.run(task, cancel)
+            finally:
+                await uninterruptible(self._close(work))
+
+    async def _session(self, task: SubTask, call_id: str) -> tuple[Session, Conversation]:
+        """A session for ``task``, whose file does not exist yet. Raises ``AgentError``."""
+        lent, parent, kit = self.lent, self.lent.conversation, self.lent.conversation.kit
+        definition = self._definition(task.agent)
+        provider, model = self._model(task, definition)
+        now = time.time()
+        info = SessionInfo(
+            id=new_session_id(),
+            title=" ".join(task.description.split()),
+            cwd=str(kit.workspace.cwd),
+            created_at=now,
+            updated_at=now,
+            status=SessionStatus.NEW,
+            turns=0,
+            model=model.id,
+            parent_id=kit.session_id,
+        )
+        store = lent.store.beside(info)
+        mark = {"agent": definition.name if definition else "task", "call_id": call_id}
+        await store.set(STATE_KEY, mark)
+        system = (parent.system, _NOTE, definition.prompt if definition else "")
+        parts = Conversation(
+            history=History(),
+            store=store,
+            provider=provider,
+            model=model,
+            system="\n\n".join(filter(None, system)),
+            kit=Toolkit(
+                toolbox=Narrowed(
+                    kit.toolbox, definition.tools if definition else None, standard_name
+                ),
+                policy=kit.policy,
+                approver=NamedApprover(kit.approver, f"{mark['agent']} ({info.title})"),
+                workspace=kit.workspace,
+                state=store,
+                outputs=store,
+                session_id=info.id,
+                hooks=ChildHooks(kit.hooks) if kit.hooks is not None else None,
+                approval_lock=kit.approval_lock,
+            ),
+            effort=(definition.effort if definition else None) or parent.effort,
+            max_output_tokens=parent.max_output_tokens,
+            max_steps=min(parent.max_steps or MAX_STEPS, MAX_STEPS),
+            max_budget_usd=parent.limits.max_budget_usd,
+            retry=parent.retry,
+            fallbacks=parent.fallbacks,
+            choose=parent.choose,
+            gates=parent.gates,
+            transforms=parent.transforms,
+            mend_image=parent.mend_image,
+        )
+        around = Surroundings(
+            choose=self._choose,
+            after_turn=self._catalogue_update(store),
+            on_close=lent.closers(store, info.id),
+        )
+        return Session(info, store, parts, around), parts
+
+    def _definition(self, name: str) -> AgentDefinition | None:
+        if not name.strip():
+            return None
+        known = self.lent.definitions
+        if found := known.get(name.strip().lower()):
+            return found
+        there = f"there are: {', '.join(sorted(known))}" if known else "leave the field out"
+        raise ConfigError(f"there is no agent {name!r}", there)
+
+    def _model(
+        self, task: SubTask, definition: AgentDefinition | None
+    ) -> tuple[Provider, ModelInfo]:
+        """The call's model, else the definition's, else the one that answers the parent."""
+        if task.model.strip():
+            return self._choose(task.model.strip())
+        if definition is not None and definition.model:
+            try:
+                return self._choose(definition.model)
+            except ConfigError as error:
+                text = f"the model of the agent {definition.name} cannot be used: {error}"
+                self.emit(Notice(text))
+        return self._choose(self.lent.conversation.model.id)
+
+    def _choose(self, name: str) -> tuple[Provider, ModelInfo]:
+        choose = self.lent.conversation.choose
+        if choose is None:
+            raise ConfigError("no model can be chosen in this session")
+        return choose(name)
+
+    def _catalogue_update(self, store: SqliteStore) -> Close:
+        async def update() -> None:
+            if self.lent.files is not None and store.created:
+                await self.lent.files.touch(await store.info())
+
+        return update
+
+    async def _close(self, work: _Work) -> None:
+        """End what it has left running; its sums go into the parent's file (COST-1)."""
+        try:
+            await work.session.aclose()
+        except (AgentError, OSError):
+            log.warning("a sub-agent's session was not closed", exc_info=True)
+        work.count()
+        meter = work.meter
+        if not meter.usage.is_known:
+            return
+        try:
+            await self.lent.store.add_usage(
+                work.parts.model.id, meter.usage, meter.cost_usd, kind="subagent"
+            )
+        except AgentError:
+            log.warning("a sub-agent's tokens were not stored", exc_info=True)
+
+
+class _Work:
+    """One sub-agent's turn, told to the parent."""
+
+    def __init__(
+        self,
+        session: Session,
+        parts: Conversation,
+        parent: Conversation,
+        call_id: str,
+        progress: Progress,
+        emit: Emit,
+    ) -> None:
+        self.session = session
+        self.parts = parts
+        self._call_id = call_id
+        self._progress = progress
+        self._emit = emit
+        self._deadline = parent.limits.deadline
+        self._error: AgentError | None = None
+        self._summary: TurnSummary | None = None
+        self.meter = Meter(parent.spent)
+        parts.outside_usd = self.meter.outside
+
+    async def run(self, task: SubTask, cancel: CancelToken) -> SubTaskReport:
+        """From the prompt to the end."""
+        token = CancelToken()
+
+        def pass_on() -> None:
+            token.cancel(CancelReason.PARENT, force=cancel.forced)
+
+        remove = cancel.add_callback(pass_on)
+        self.session.add_listener(self._heard)
+        self._progress(f"session {self.session.id}\n")
+        limit = time.monotonic() + TIME_LIMIT_S
+        deadline = limit if self._deadline is None else min(self._deadline, limit)
+        try:
+            prompt = Prompt(user_text(task.prompt))
+            self._summary = await self.session.run(prompt, token, deadline=deadline)
+        except AgentError as error:
+            return self._report(f"The agent could not work: {error}")
+        finally:
+            remove()
+        return self._ended(self._summary)
+
+    def count(self) -> None:
+        """Bring the parent's sums up to date."""
+        spent = self._summary or self.parts.spent
+        self.meter.read(spent.usage, spent.cost_usd)
+
+    def _ended(self, summary: TurnSummary) -> SubTaskReport:
+        match summary.outcome:
+            case Outcome.CANCELLED:
+                return self._report("", is_cancelled=True)
+            case Outcome.ERROR:
+                return self._report(f"The agent failed: {self._error or 'the reason is unknown'}")
+            case Outcome.MAX_STEPS:
+                return self._report(f"The agent was stopped at its limit of {summary.limit}.")
+            case _ if not summary.text.strip():
+                return self._report("The agent ended without an answer.")
+            case _:
+                return self._report("")
+
+    def _report(self, problem: str, *, is_cancelled: bool = False) -> SubTaskReport:
+        summary = self._summary or TurnSummary(Outcome.ERROR)
+        return SubTaskReport(
+            text=summary.text,
+            problem=problem,
+            session_id=self.session.id,
+            is_cancelled=is_cancelled,
+            steps=summary.steps,
+        )
+
+    def _heard(self, event: AgentEvent) -> None:
+        """A listener of the sub-agent's session."""
+        match event:
+            case AssistantRecorded() | ToolFinished():
+                self.count()
+                self._emit(SubAgentEvent(self._call_id, event))
+            case ToolStarted():
+                self._progress(f"{event.summary}\n")
+            case ApprovalWaiting() | ToolRefused():
+                self._emit(event)
+            case RetryWait():
+                self._progress(f"{event.error.message}: again in {event.delay_s:.0f} s\n")
+            case Notice():
+                self._emit(Notice(f"sub-agent: {event.text}", event.is_warning))
+            case Failed():
+                self._error = event.error
+            case _:
+                pass
