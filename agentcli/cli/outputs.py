@@ -14,19 +14,22 @@ from agentcli.cli.ending import Ending
 from agentcli.cli.streams import is_terminal, use_utf8, write_error_line, write_out
 from agentcli.domain.events import (
     AgentEvent,
+    ApprovalWaiting,
     AssistantRecorded,
     CallForming,
     Cancelled,
     Done,
     Failed,
-    Notice,
     Outcome,
     PromptRecorded,
-    RetryWait,
     StepStart,
     TextChunk,
     ThinkingChunk,
+    ToolAnnounced,
+    ToolFinished,
+    ToolProgress,
     ToolRefused,
+    ToolStarted,
     TurnStart,
 )
 
@@ -41,6 +44,15 @@ _SILENT = (
     Done,
     Cancelled,
     Failed,
+)
+_OF_TOOLS = (
+    AssistantRecorded,
+    ToolAnnounced,
+    ApprovalWaiting,
+    ToolRefused,
+    ToolStarted,
+    ToolProgress,
+    ToolFinished,
 )
 _COMPLETE = {Outcome.DONE, Outcome.WRAPPED_UP}
 _ANSWERED = {Outcome.DONE, Outcome.WRAPPED_UP, Outcome.MAX_STEPS}
@@ -84,7 +96,7 @@ class Progress:
         """Say it, if it is worth a line."""
         if self._quiet or isinstance(event, _SILENT):
             return
-        if not self._tools and not isinstance(event, Notice | RetryWait):
+        if not self._tools and isinstance(event, _OF_TOOLS):
             return
         if self._renderer is None:
             from agentcli.ui.plain import PlainRenderer

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentcli.domain.errors import NoStructuredOutput
+from agentcli.domain.errors import AgentError, NoStructuredOutput
 from agentcli.domain.events import (
     AgentEvent,
     AssistantRecorded,
@@ -25,6 +25,8 @@ from agentcli.domain.events import (
     CompactionTrigger,
     Done,
     Failed,
+    GatesConflicted,
+    ModelFellBack,
     Outcome,
     OutputCapRaised,
     RetryWait,
@@ -36,6 +38,7 @@ from agentcli.domain.events import (
     ToolFinished,
     ToolRefused,
     TurnSummary,
+    WrappingUp,
 )
 from agentcli.domain.messages import AssistantMessage, UserMessage
 from agentcli.ui.partial_messages import PartialMessages
@@ -88,18 +91,14 @@ class JsonlWriter:
         self._session_id = info.session_id
         if self._partial is not None:
             self._partial.model = info.model
-        self._emit(
-            {
-                "type": "system",
-                "subtype": "init",
-                "cwd": info.cwd,
-                "session_id": info.session_id,
-                "tools": list(info.tools),
-                "mcp_servers": [],
-                "model": info.model,
-                "permissionMode": info.permission_mode,
-                "agentcli_version": info.version,
-            }
+        self._system(
+            "init",
+            cwd=info.cwd,
+            tools=list(info.tools),
+            mcp_servers=[],
+            model=info.model,
+            permissionMode=info.permission_mode,
+            agentcli_version=info.version,
         )
 
     def on_event(self, event: AgentEvent) -> None:
@@ -123,17 +122,8 @@ class JsonlWriter:
                 self._message("user", {"role": "user", "content": content}, call_id)
             case ToolRefused():
                 self.denials.append(denial(event))
-            case RetryWait():
-                self._retry(event)
-            case OutputCapRaised():
-                self._cap_raised(event)
-            case CompactionStarted():
-                self._set_compacting(to=True)
-            case Compacted():
-                self._set_compacting(to=False)
-                self._compacted(event)
             case _:
-                pass
+                self._news(event)
 
     def _message(self, kind: str, message: Mapping[str, Any], parent: str | None = None) -> None:
         """A message; ``parent`` is the call that the sub-agent works for whose message it is."""
@@ -167,15 +157,7 @@ class JsonlWriter:
 
     def input_error(self, line: int, reason: str) -> None:
         """A line of stdin was skipped."""
-        self._emit(
-            {
-                "type": "system",
-                "subtype": "input_error",
-                "line": line,
-                "error": reason,
-                "session_id": self._session_id,
-            }
-        )
+        self._system("input_error", line=line, error=reason)
 
     def control(self, value: Mapping[str, Any]) -> None:
         """A message of the control channel, as it is."""
@@ -187,56 +169,61 @@ class JsonlWriter:
         if to == self._is_compacting:
             return
         self._is_compacting = to
-        status = "compacting" if to else None
-        value = {"type": "system", "subtype": "status", "status": status}
-        self._emit({**value, "session_id": self._session_id})
+        self._system("status", status="compacting" if to else None)
+
+    def _news(self, event: AgentEvent) -> None:
+        """What the engine did by itself: a line of its own for each."""
+        match event:
+            case RetryWait():
+                self._retry(event)
+            case OutputCapRaised():
+                # the message stays open: what follows goes on where the cut reply ended (STR-7)
+                tokens = {"old_tokens": event.old_tokens, "new_tokens": event.new_tokens}
+                self._system("output_cap_raised", **tokens)
+            case ModelFellBack():
+                models = {"old_model": event.old, "new_model": event.new}
+                self._system("model_fallback", **models, **_error_fields(event.error))
+            case WrappingUp():
+                self._system("wrapping_up", reason=event.reason)
+            case GatesConflicted():
+                gates = {"winner": event.winner, "gates": list(event.gates)}
+                self._system("gates_conflicted", **gates, allowed_tools=list(event.allowed))
+            case CompactionStarted():
+                self._set_compacting(to=True)
+            case Compacted():
+                self._set_compacting(to=False)
+                self._compacted(event)
+            case _:
+                pass
 
     def _retry(self, event: RetryWait) -> None:
-        error = event.error
-        self._emit(
-            {
-                "type": "system",
-                "subtype": "api_retry",
-                "attempt": event.attempt,
-                "max_retries": event.max_attempts,
-                "retry_delay_ms": round(event.delay_s * 1000),
-                "error_status": getattr(error, "status", None),
-                "error": str(getattr(error, "kind", "other")),
-                "message": error.message,
-                "session_id": self._session_id,
-            }
-        )
-
-    def _cap_raised(self, event: OutputCapRaised) -> None:
-        """The message stays open: what follows goes on where the cut reply ended (STR-7)."""
-        self._emit(
-            {
-                "type": "system",
-                "subtype": "output_cap_raised",
-                "old_tokens": event.old_tokens,
-                "new_tokens": event.new_tokens,
-                "session_id": self._session_id,
-            }
+        self._system(
+            "api_retry",
+            attempt=event.attempt,
+            max_retries=event.max_attempts,
+            retry_delay_ms=round(event.delay_s * 1000),
+            error_status=getattr(event.error, "status", None),
+            **_error_fields(event.error),
         )
 
     def _compacted(self, event: Compacted) -> None:
         """In the shape of Claude Code, with what it does not tell beside it (CMP-2)."""
         is_manual = event.trigger is CompactionTrigger.MANUAL
-        self._emit(
-            {
-                "type": "system",
-                "subtype": "compact_boundary",
-                "compact_metadata": {
-                    "trigger": "manual" if is_manual else "auto",
-                    "pre_tokens": event.tokens_before,
-                    "post_tokens": event.tokens_after,
-                    "pre_messages": event.messages_before,
-                    "post_messages": event.messages_after,
-                    "usage": usage_object(event.usage),
-                },
-                "session_id": self._session_id,
-            }
-        )
+        metadata = {
+            "trigger": "manual" if is_manual else "auto",
+            "pre_tokens": event.tokens_before,
+            "post_tokens": event.tokens_after,
+            "pre_messages": event.messages_before,
+            "post_messages": event.messages_after,
+            "kept": event.kept,
+            "folded": event.folded,
+            "usage": usage_object(event.usage),
+        }
+        self._system("compact_boundary", compact_metadata=metadata)
+
+    def _system(self, subtype: str, **fields: Any) -> None:
+        named = {"type": "system", "subtype": subtype, **fields}
+        self._emit({**named, "session_id": self._session_id})
 
     def _emit(self, value: dict[str, Any]) -> None:
         if not self._ended:
@@ -353,6 +340,10 @@ def _terminal_reason(end: TerminalEvent | None, subtype: str) -> str:
             return str(getattr(end.error, "kind", type(end.error).__name__))
         case _:
             return subtype.removeprefix("error_")
+
+
+def _error_fields(error: AgentError) -> dict[str, str]:
+    return {"error": str(getattr(error, "kind", "other")), "message": error.message}
 
 
 def _error_text(end: TerminalEvent | None) -> str:

@@ -195,6 +195,23 @@ def test_a_reply_cut_at_the_configured_limit_is_asked_again_with_a_higher_one(
     assert result_of(done)["usage"]["output_tokens"] == 40
 
 
+@pytest.mark.spec("STR-2", "CLI-5")
+@pytest.mark.parametrize("output", ["text", "json", "stream-json"])
+def test_another_model_that_answers_instead_is_told_in_every_format(
+    model_server: ModelServer, tmp_path: Path, output: str
+) -> None:
+    model_server.add(rate_limited("7200"), "From the other.")
+    done = one_shot(
+        model_server, "-o", output, "--fallback-model", "openai/gpt-4.1", "go", cwd=tmp_path
+    )
+    assert done.code == 0, done.stderr
+    (said,) = [line for line in done.stderr.splitlines() if "answers from now on" in line]
+    assert "openai/gpt-4.1" in said
+    if output == "stream-json":
+        (told,) = [line for line in done.lines if line.get("subtype") == "model_fallback"]
+        assert told["new_model"] == "openai/gpt-4.1"
+
+
 @pytest.mark.spec("CLI-5")
 @pytest.mark.parametrize("wait_s", [0.02, 0.05, 0.08, 0.12, 0.18])
 def test_a_signal_while_starting_ends_without_a_traceback(

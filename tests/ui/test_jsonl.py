@@ -24,6 +24,8 @@ from agentcli.domain.events import (
     CompactionTrigger,
     Done,
     Failed,
+    GatesConflicted,
+    ModelFellBack,
     Notice,
     Outcome,
     OutputCapRaised,
@@ -36,6 +38,7 @@ from agentcli.domain.events import (
     ToolRefused,
     TurnStart,
     TurnSummary,
+    WrappingUp,
 )
 from agentcli.domain.messages import (
     AssistantMessage,
@@ -335,6 +338,22 @@ def test_a_raised_output_limit_is_told_and_the_message_goes_on() -> None:
     assert len(starts) == 1
 
 
+@pytest.mark.spec("STR-2", "CTRL-7", "CLI-5")
+def test_another_model_and_a_limit_that_is_near_are_lines_of_their_own() -> None:
+    busy = ProviderError("it is overloaded", kind=ErrorKind.OVERLOADED)
+    fell, near = ModelFellBack("a/one", "b/two", busy), WrappingUp("2 of 9 requests are left")
+    conflict = GatesConflicted("plan", ("plan", "limit"), ("read_file",))
+    lines = play([StepStart(1), fell, near, conflict, Done(SUMMARY)])
+    by_kind = {line.get("subtype"): line for line in lines if line["type"] == "system"}
+    told = by_kind["model_fallback"]
+    assert (told["old_model"], told["new_model"]) == ("a/one", "b/two")
+    assert (told["error"], told["message"]) == ("overloaded", "it is overloaded")
+    assert by_kind["wrapping_up"]["reason"] == "2 of 9 requests are left"
+    told = by_kind["gates_conflicted"]
+    assert (told["winner"], told["allowed_tools"]) == ("plan", ["read_file"])
+    assert all(problems(line, SCHEMA, SCHEMA) == [] for line in lines)
+
+
 @pytest.mark.spec("STR-9", "CLI-5")
 def test_the_result_says_when_to_try_again_where_that_is_known() -> None:
     result = build_result(None, RunFacts("s", retry_after_s=2520.0))
@@ -416,6 +435,7 @@ def test_a_compaction_is_a_line_with_tokens_and_messages_before_and_after(
     )
     assert (metadata["pre_messages"], metadata["post_messages"]) == (40, 6)
     assert metadata["usage"]["input_tokens"] == 100
+    assert (metadata["kept"], metadata["folded"]) == ("kept", "folded")
 
 
 @pytest.mark.spec("LOOP-6")
