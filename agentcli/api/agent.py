@@ -10,6 +10,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 from agentcli.app.compose import SessionOptions, open_session
 from agentcli.config.paths import Paths
 from agentcli.config.settings import load_settings
-from agentcli.domain.cancel import CancelReason, CancelToken
+from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.events import (
     AgentEvent,
@@ -42,7 +43,7 @@ from agentcli.domain.settings import PermissionMode
 from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:
-    from agentcli.app.session import Session
+    from agentcli.app.session import Listener, Session
 
 Approve = Callable[[ApprovalRequest], bool | Awaitable[bool]]
 
@@ -77,7 +78,10 @@ class Agent:
     ``builtin_tools`` names those (or their groups) that the agent has: ``None`` for all, ``()`` for
     none. ``approve`` is asked before what the permission mode does not allow; without it such a
     call is refused and the model told so. ``output`` is a JSON schema or a pydantic model: the turn
-    then ends with a result of that shape. ``session`` takes up an earlier one by its id;
+    then ends with a result of that shape. ``terminal`` names tools whose success ends the turn,
+    their arguments the result; ``fallback`` is what an answer in words is worth then: "off"
+    nothing, "narrowed" it counts after a reminder if it has the right shape, "eager" it counts at
+    once (CTRL-5). ``session`` takes up an earlier one by its id;
     ``keep`` is whether the session's file stays. ``home`` is where files go (``AGENTCLI_HOME``);
     ``env`` replaces the environment for settings and keys.
     """
@@ -96,6 +100,8 @@ class Agent:
     max_steps: int | None = None
     max_budget_usd: float | None = None
     output: Any = None
+    terminal: Sequence[str] = ()
+    fallback: str = "narrowed"
     gates: Sequence[ToolGate] = ()
     transforms: Sequence[ContextTransform] = ()
     session: str | None = None
@@ -103,8 +109,7 @@ class Agent:
     home: Path | str | None = None
     env: Mapping[str, str] | None = None
     _session: Session | None = field(default=None, init=False, repr=False)
-    _turn: asyncio.Task[TurnSummary] | None = field(default=None, init=False, repr=False)
-    _is_left: bool = field(default=False, init=False, repr=False)
+    _turn: RunningTurn | None = field(default=None, init=False, repr=False)
 
     async def __aenter__(self) -> Self:
         """Open the session. Raises ``ConfigError``, ``UsageError`` or a ``StoreError``."""
@@ -125,21 +130,23 @@ class Agent:
     ) -> None:
         """Cancel what runs, join it and close the session."""
         session, self._session = self._session, None
+        turn, self._turn = self._turn, None
         if session is None:
             return
         try:
-            await self._stop(session)
+            if turn is not None:
+                turn.leave()
+                await uninterruptible(turn.join())
         finally:
             await session.aclose()
 
     # --- turns -----------------------------------------------------------------------------
 
-    def run(
-        self, prompt: str | UserMessage, *, timeout_s: float | None = None
-    ) -> AsyncIterator[AgentEvent]:
+    def run(self, prompt: str | UserMessage, *, timeout_s: float | None = None) -> TurnEvents:
         """One turn as its events; the last is ``Done``, ``Cancelled`` or ``Failed`` (CAN-12).
 
-        Leaving the loop early cancels the turn. Near ``timeout_s`` seconds the agent is told to
+        Leaving the loop early cancels the turn, and so does cancelling the task that waits in it
+        (``asyncio.timeout``). Near ``timeout_s`` seconds the agent is told to
         finish, after them the turn is cancelled. Raises ``UsageError`` while a turn runs.
         """
         message = user_text(prompt) if isinstance(prompt, str) else prompt
@@ -170,7 +177,11 @@ class Agent:
 
     def interrupt(self) -> bool:
         """Cancel the running turn; false when there is none."""
-        return self._open().interrupt()
+        self._open()
+        if self._turn is None or self._turn.task.done():
+            return False
+        self._turn.token.cancel()
+        return True
 
     async def enqueue(self, text: str, *, when_done: bool = False) -> None:
         """Say something to the agent while it works: after this step's tools, or when done."""
@@ -207,37 +218,20 @@ class Agent:
         return self._session
 
     async def begin(
-        self, message: UserMessage, timeout_s: float | None
-    ) -> tuple[Session, asyncio.Task[TurnSummary]]:
+        self, message: UserMessage, timeout_s: float | None, listen: Listener
+    ) -> RunningTurn:
         """Start the turn of ``run``; one that was left before its end is joined first."""
         session = self._open()
-        if self._is_left:
-            await self._stop(session)
-        if session.is_running or self._turn is not None:
+        if self._turn is not None and self._turn.is_left:
+            await self._turn.join()
+        if session.is_running or (self._turn is not None and not self._turn.task.done()):
             raise UsageError("a turn is already running", "wait for it, or use enqueue")
-        self._turn = asyncio.create_task(_bounded(session, message, timeout_s))
-        return session, self._turn
-
-    def leave(self) -> None:
-        """Nobody listens to the running turn any more: cancel it; it is joined later."""
-        self._is_left = self._turn is not None
-        if self._session is not None and self._turn is not None and not self._turn.done():
-            self._session.interrupt(CancelReason.OUTER)
-
-    def finish(self) -> None:
-        """The turn of ``run`` is over."""
-        self._turn = None
-
-    async def _stop(self, session: Session) -> None:
-        """Cancel a turn that nobody listens to any more, and join it."""
-        turn, self._turn, self._is_left = self._turn, None, False
-        if turn is None:
-            return
-        if not turn.done():
-            session.interrupt(CancelReason.OUTER)
-        await asyncio.wait({turn})
-        if not turn.cancelled():
-            turn.exception()
+        token = CancelToken()
+        task = asyncio.create_task(_bounded(session, message, timeout_s, token))
+        remove = session.add_listener(listen)
+        task.add_done_callback(lambda _: remove())
+        self._turn = RunningTurn(task, token)
+        return self._turn
 
     def _options(self) -> SessionOptions:
         from agentcli.api.function_tool import as_tool
@@ -260,16 +254,41 @@ class Agent:
             resume=self.session,
             result=_result_schema(self.output),
             own_tools=own,
+            terminal=tuple(self.terminal),
+            fallback=self.fallback,
             gates=tuple(self.gates),
             transforms=tuple(self.transforms),
         )
 
 
-class TurnEvents:
+@dataclass(slots=True)
+class RunningTurn:
+    """The task of one turn; ``is_left``: nobody listens to it any more."""
+
+    task: asyncio.Task[TurnSummary]
+    token: CancelToken
+    is_left: bool = False
+
+    def leave(self) -> None:
+        """Cancel the turn, from whatever thread; somebody joins it later."""
+        self.is_left = True
+        with suppress(RuntimeError):  # the loop is closed, and the turn over
+            self.task.get_loop().call_soon_threadsafe(self.token.cancel, CancelReason.OUTER)
+
+    async def join(self) -> None:
+        """Wait for the turn's end, however it ends."""
+        await asyncio.wait({self.task})
+        if not self.task.cancelled():
+            self.task.exception()
+
+
+class TurnEvents(AsyncIterator[AgentEvent]):
     """The events of one turn; the turn begins with the first ``__anext__``.
 
-    An iterator that is dropped before its end cancels the turn, at once and not when an
-    asynchronous generator happens to be closed.
+    Law: when the terminal event is given out the turn is over and another may begin. Whoever
+    waits for an event and is cancelled cancels the turn, and goes on when it has ended; an
+    iterator that is dropped before its end cancels the turn at once, not when an asynchronous
+    generator happens to be closed.
     """
 
     def __init__(self, agent: Agent, message: UserMessage, timeout_s: float | None) -> None:
@@ -277,7 +296,7 @@ class TurnEvents:
         self._message = message
         self._timeout_s = timeout_s
         self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
-        self._task: asyncio.Task[TurnSummary] | None = None
+        self._turn: RunningTurn | None = None
         self._is_over = False
 
     def __aiter__(self) -> Self:
@@ -286,39 +305,42 @@ class TurnEvents:
     async def __anext__(self) -> AgentEvent:
         if self._is_over:
             raise StopAsyncIteration
-        if self._task is None:
-            session, self._task = await self._agent.begin(self._message, self._timeout_s)
-            events = self._events
-            remove = session.add_listener(events.put_nowait)
-
-            def over(_: object) -> None:
-                remove()
-                events.put_nowait(None)
-
-            self._task.add_done_callback(over)
-        event = await self._events.get()
+        turn = self._turn or await self._begin()
+        try:
+            event = await self._events.get()
+            if isinstance(event, TerminalEvent):
+                await turn.join()
+        except asyncio.CancelledError:
+            await self.aclose()
+            raise
         if event is not None:
             return event
         self._is_over = True
-        self._agent.finish()
-        self._task.result()
+        turn.task.result()
         raise StopAsyncIteration
+
+    async def _begin(self) -> RunningTurn:
+        events = self._events
+        self._turn = await self._agent.begin(self._message, self._timeout_s, events.put_nowait)
+        self._turn.task.add_done_callback(lambda _: events.put_nowait(None))
+        return self._turn
 
     async def aclose(self) -> None:
         """Cancel the turn if it is not over, and join it."""
-        if self._task is not None and not self._is_over:
-            self._is_over = True
-            self._agent.leave()
-            await asyncio.wait({self._task})
+        turn, was_over, self._is_over = self._turn, self._is_over, True
+        if turn is not None and not was_over:
+            turn.leave()
+            await turn.join()
 
     def __del__(self) -> None:
-        if self._task is not None and not self._is_over:
-            self._agent.leave()
+        if self._turn is not None and not self._is_over:
+            self._turn.leave()
 
 
-async def _bounded(session: Session, message: UserMessage, timeout_s: float | None) -> TurnSummary:
+async def _bounded(
+    session: Session, message: UserMessage, timeout_s: float | None, token: CancelToken
+) -> TurnSummary:
     """The turn, cancelled when the time is over (CTRL-7: told to finish before that)."""
-    token = CancelToken()
     if timeout_s is None:
         return await session.run(Prompt(message), token)
     timer = asyncio.get_running_loop().call_later(timeout_s, token.cancel, CancelReason.LIMIT)
@@ -339,7 +361,7 @@ class _Approver:
         if self._approve is None:
             return ApprovalAnswer(Verdict.UNATTENDED)
         answer = self._approve(request)
-        said = answer if isinstance(answer, bool) else await answer
+        said = await answer if isinstance(answer, Awaitable) else answer
         return ApprovalAnswer(Verdict.ONCE if said else Verdict.NO)
 
 

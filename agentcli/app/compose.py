@@ -82,6 +82,8 @@ class SessionOptions:
     result: ResultSchema | None = None
     one_turn_each: bool = False
     own_tools: tuple[Tool, ...] = ()
+    terminal: tuple[str, ...] = ()
+    fallback: str = "narrowed"
     gates: tuple[ToolGate, ...] = ()
     transforms: tuple[ContextTransform, ...] = ()
 
@@ -212,10 +214,18 @@ async def _assemble(
     if loaded.info.model != model.id:
         await store.set_model(model.id)
     mode = options.mode or settings.permission_mode
-    wishes = Wishes(mode, options.tools, settings.tools_off, options.interactive, options.result)
-    toolbox, answer_check = make_toolbox(wishes)
-    for tool in options.own_tools:
-        toolbox.register(tool)
+    toolbox, answer_check = make_toolbox(
+        Wishes(
+            mode,
+            options.tools,
+            settings.tools_off,
+            options.interactive,
+            options.result,
+            options.own_tools,
+            options.terminal,
+            options.fallback,
+        )
+    )
     policy = Policy.from_texts(
         mode,
         (*settings.allow, *options.allow),

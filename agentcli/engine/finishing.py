@@ -70,13 +70,20 @@ class TerminalTools:
 
 
 class ParametersShape:
-    """The shape that a tool's own JSON schema gives: its arguments are the result."""
+    """The shape that a tool's own JSON schema gives: its arguments are the result.
 
-    def __init__(self, parameters: Mapping[str, Any]) -> None:
+    ``takes_words``: plain text is a result too, which is what ``EAGER`` means where nobody asked
+    for a schema of the result.
+    """
+
+    def __init__(self, parameters: Mapping[str, Any], *, takes_words: bool = False) -> None:
         self._schema = Schema(parameters)
+        self._takes_words = takes_words
 
     def refusal(self, value: Any) -> str:
         """Why ``value`` is no arguments of the tool."""
+        if self._takes_words and isinstance(value, str):
+            return ""
         fits = isinstance(value, dict) and self._schema.satisfied_by(value)
         return "" if fits else "it does not satisfy the tool's schema"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 import agentcli
 from agentcli import Agent, AgentResult, tool
-from agentcli.domain.errors import AgentError, ProviderError, UsageError
+from agentcli.domain.errors import AgentError, NoStructuredOutput, ProviderError, UsageError
 from agentcli.domain.events import Cancelled, Done, Outcome, TextChunk, ToolFinished
 from agentcli.domain.messages import ResultStatus, ToolResult
 from agentcli.domain.ports import ApprovalRequest
@@ -28,8 +28,20 @@ class Weather(BaseModel):
     degrees: int
 
 
+def read_file(path: str) -> str:
+    """Has the name of a tool of ours."""
+    return path
+
+
+def final_result(path: str) -> str:
+    """Has the name of another."""
+    return path
+
+
 def served(
-    replies: list[Any], body: Callable[[ModelServer, dict[str, str]], Awaitable[None]], **how: Any
+    replies: list[Any],
+    body: Callable[[ModelServer, dict[str, str]], Coroutine[Any, Any, None]],
+    **how: Any,
 ) -> None:
     with ModelServer(replies) as server:
         asyncio.run(body(server, agent_env(server, how.get("protocol", ANTHROPIC))))
@@ -140,7 +152,7 @@ def test_leaving_the_block_in_mid_turn_joins_everything(tmp_path: Path) -> None:
             async for event in events:
                 if event.type == "tool_started":
                     break
-        await events.aclose()  # type: ignore[attr-defined]  # an async generator
+        await events.aclose()
         assert asyncio.all_tasks() == before
         async with Agent(cwd=tmp_path, env=env, session=session_id) as again:
             assert _results(again)[-1].is_error
@@ -148,6 +160,111 @@ def test_leaving_the_block_in_mid_turn_joins_everything(tmp_path: Path) -> None:
 
     sleeping = Reply(blocks=(Call("bash", {"command": "sleep 600"}),))
     served([sleeping, Reply(blocks=(Text("on"),))], body)
+
+
+@pytest.mark.spec("CAN-4", "CAN-7")
+@pytest.mark.parametrize("how", ["timeout", "wait_for", "before_it_began"])
+def test_cancelling_the_task_that_waits_cancels_the_turn_and_the_agent_goes_on(
+    tmp_path: Path, how: str
+) -> None:
+    async def waiting(agent: Agent) -> None:
+        if how == "timeout":
+            async with asyncio.timeout(None) as limit:
+                async for event in agent.run("go"):
+                    if event.type == "tool_started":
+                        limit.reschedule(0)
+        elif how == "wait_for":
+            await asyncio.wait_for(agent.run_to_end("go"), 0.3)
+        else:
+            first = asyncio.create_task(anext(agent.run("go")))
+            await asyncio.sleep(0)
+            first.cancel()
+            await asyncio.wait({first})
+            raise TimeoutError
+
+    async def body(server: ModelServer, env: dict[str, str]) -> None:
+        async with Agent(cwd=tmp_path, env=env, permission_mode="yolo") as agent:
+            try:
+                await waiting(agent)
+            except TimeoutError:
+                # within the handler: what was raised still holds the iterator
+                assert all(result.is_error for result in _results(agent))
+                assert (await agent.run_to_end("go on")).text == "on"
+
+    sleeping = Reply(blocks=(Call("bash", {"command": "sleep 600"}),))
+    on = Reply(blocks=(Text("on"),))
+    served([on] if how == "before_it_began" else [sleeping, on], body)
+
+
+def test_with_its_terminal_event_a_turn_is_over_although_somebody_holds_the_iterator(
+    tmp_path: Path,
+) -> None:
+    async def body(server: ModelServer, env: dict[str, str]) -> None:
+        agent = Agent(cwd=tmp_path, env=env, keep=False)
+        async with agent:
+            events = agent.run("one")
+            async for event in events:
+                if isinstance(event, Done):
+                    break
+            assert (await agent.run_to_end("two")).text == "2"
+            assert [event async for event in events] == []
+            left = agent.run("three")
+            await anext(left)
+        async with agent:  # opened again: an iterator of before does not touch the new turn
+            begun = agent.run("four")
+            await anext(begun)
+            del left
+            assert isinstance([event async for event in begun][-1], Done)
+
+    served([Reply(blocks=(Text(str(number)),)) for number in (1, 2, 3, 4)], body)
+
+
+@pytest.mark.spec("CAN-11")
+def test_two_agents_at_once_share_nothing(tmp_path: Path) -> None:
+    async def body(server: ModelServer, env: dict[str, str]) -> None:
+        how: dict[str, Any] = {"cwd": tmp_path, "env": env, "permission_mode": "yolo"}
+        async with Agent(**how) as one, Agent(**how) as two:
+            async for event in one.run("first"):
+                if event.type == "tool_started":
+                    answer = await two.run_to_end("second")
+                    assert one.interrupt() and not two.interrupt()
+            assert isinstance(event, Cancelled)
+            assert (answer.text, len(two.messages)) == ("on", 2)
+            assert one.session_id != two.session_id
+
+    sleeping = Reply(blocks=(Call("bash", {"command": "sleep 600"}),))
+    served([sleeping, Reply(blocks=(Text("on"),))], body)
+
+
+@pytest.mark.spec("CTRL-5", "CTRL-2")
+@pytest.mark.parametrize(
+    ("fallback", "replies", "expected"),
+    [
+        ("narrowed", [Call("deliver", {"count": 7})], {"count": 7}),
+        ("narrowed", [Text("seven"), Text('{"count": 7}')], {"count": 7}),
+        ("eager", [Text("seven")], "seven"),
+        ("eager", [Text("Shall I count?"), Text("seven")], "seven"),
+        ("off", [Text("{}")] * 3, NoStructuredOutput),
+    ],
+)
+def test_any_tool_may_be_named_terminal(
+    tmp_path: Path, fallback: str, replies: list[Any], expected: Any
+) -> None:
+    def deliver(count: int) -> None:
+        """Deliver the count."""
+
+    async def body(server: ModelServer, env: dict[str, str]) -> None:
+        async with Agent(
+            cwd=tmp_path, env=env, tools=[deliver], terminal=["deliver"], fallback=fallback
+        ) as agent:
+            if expected is NoStructuredOutput:
+                with pytest.raises(NoStructuredOutput):
+                    await agent.run_to_end("count")
+            else:
+                assert (await agent.run_to_end("count")).structured == expected
+        assert len(server.requests) == len(replies)
+
+    served([Reply(blocks=(block,)) for block in replies], body)
 
 
 def test_interrupt_enqueue_and_a_second_turn(tmp_path: Path) -> None:
@@ -222,6 +339,10 @@ def test_what_a_function_raises_is_for_the_model_and_bad_arguments_never_reach_i
         {"tools": [lambda x: x]},
         {"output": 7},
         {"model": "nobody/nothing"},
+        {"tools": [read_file]},
+        {"tools": [final_result], "output": Weather},
+        {"terminal": ["nothing"]},
+        {"terminal": ["read_file"], "fallback": "sometimes"},
     ],
 )
 def test_bad_input_is_one_clear_error(tmp_path: Path, wrong: dict[str, Any]) -> None:
