@@ -295,8 +295,13 @@ def _without_nul(value: Any) -> Any:
     return [_without_nul(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+def received_json(arguments: Mapping[str, Any]) -> str:
+    """Arguments that came as an object, as the text they would have come as: nothing is mended."""
+    return _JSON_ENCODER.encode(arguments)
+
+
 def arguments_json(arguments: Mapping[str, Any]) -> str:
-    """Tool arguments as the JSON text of an object (HIS-5)."""
+    """Tool arguments as the JSON text of an object, fit to be sent (HIS-5, HIS-8)."""
     text = _JSON_ENCODER.encode(dict(arguments))
     return _JSON_ENCODER.encode(_without_nul(arguments)) if "\\u0000" in text else text
 

@@ -19,7 +19,7 @@ from agentcli.domain.stream import (
     ToolCallStart,
     UsageReport,
 )
-from agentcli.providers._base import StreamDecoder, arguments_json, token_count
+from agentcli.providers._base import StreamDecoder, received_json, token_count
 
 _STOP_REASONS = {
     "stop": StopReason.END_TURN,
@@ -142,7 +142,7 @@ class Decoder(StreamDecoder):
         name = name if isinstance(name, str) else ""
         arguments = function.get("arguments")
         if isinstance(arguments, dict):
-            arguments = arguments_json(arguments)
+            arguments = received_json(arguments)
         elif not isinstance(arguments, str):
             arguments = ""
         call = self._match(piece.get("index"), call_id, name, arguments)

@@ -24,7 +24,7 @@ from agentcli.domain.stream import (
     ToolCallStart,
     UsageReport,
 )
-from agentcli.providers._base import StreamDecoder, arguments_json, token_count
+from agentcli.providers._base import StreamDecoder, received_json, token_count
 
 _STOP_REASONS = {
     "STOP": StopReason.END_TURN,
@@ -177,7 +177,7 @@ class Decoder(StreamDecoder):
         arguments = call.get("args")
         self.out.add(ToolCallStart(block, call_id, name))
         if isinstance(arguments, dict):
-            self.out.delta(ToolCallDelta, block, arguments_json(arguments))
+            self.out.delta(ToolCallDelta, block, received_json(arguments))
         elif isinstance(arguments, str):
             self.out.delta(ToolCallDelta, block, arguments)
 

@@ -21,7 +21,7 @@ from agentcli.domain.stream import (
     ToolCallStart,
     UsageReport,
 )
-from agentcli.providers._base import StreamDecoder, arguments_json, token_count
+from agentcli.providers._base import StreamDecoder, received_json, token_count
 from agentcli.providers._errors import event_error
 from agentcli.providers._responses_items import seal
 
@@ -132,7 +132,7 @@ class Decoder(StreamDecoder):
         if item.type == "function_call":
             arguments = value.get("arguments")
             if isinstance(arguments, dict):
-                arguments = arguments_json(arguments)
+                arguments = received_json(arguments)
             self._whole(index, ("arguments", 0), arguments)
         elif item.type == "message":
             for number, part in enumerate(_list(value.get("content"))):

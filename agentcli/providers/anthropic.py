@@ -35,8 +35,8 @@ from agentcli.domain.stream import (
 from agentcli.providers._base import (
     HttpProvider,
     StreamDecoder,
-    arguments_json,
     base64_text,
+    received_json,
     token_count,
     wire_id,
     wire_name,
@@ -260,7 +260,7 @@ class Decoder(StreamDecoder):
     def _flush_input(self, index: int) -> None:
         """Some servers put a call's whole input into its start."""
         if index in self._whole_inputs:
-            self.out.delta(ToolCallDelta, index, arguments_json(self._whole_inputs.pop(index)))
+            self.out.delta(ToolCallDelta, index, received_json(self._whole_inputs.pop(index)))
 
     def _usage(self, usage: object, *, final: bool = False) -> None:
         if not isinstance(usage, dict):

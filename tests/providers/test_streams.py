@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 
 from agentcli.domain.messages import AssistantMessage, StopReason, TextPart
-from agentcli.providers import anthropic, openai
+from agentcli.providers import (
+    _gemini_decoder,
+    _responses_decoder,
+    anthropic,
+    openai,
+)
 from agentcli.providers._base import StreamDecoder
 from agentcli.providers._errors import Endpoint
 from tests.providers.streams import SUITES, cuts, decode, fold
@@ -125,3 +130,41 @@ def test_a_refusal_is_text_with_its_own_stop_reason() -> None:
     assert message is not None
     assert message.stop_reason is StopReason.REFUSAL
     assert isinstance(message.parts[0], TextPart)
+
+
+ARGUMENTS = {"command": "echo a\0b \ud800 \ufeff"}
+_CALL = {"index": 0, "id": "c", "function": {"name": "bash", "arguments": ARGUMENTS}}
+_BLOCK = {"type": "tool_use", "id": "c", "name": "bash", "input": ARGUMENTS}
+_ITEM = {"type": "function_call", "call_id": "c", "name": "bash", "arguments": ARGUMENTS}
+_PART = {"functionCall": {"id": "c", "name": "bash", "args": ARGUMENTS}}
+WHOLE_CALLS: dict[type[StreamDecoder], list[dict[str, Any]]] = {
+    anthropic.Decoder: [
+        {"type": "message_start", "message": {}},
+        {"type": "content_block_start", "index": 0, "content_block": _BLOCK},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
+        {"type": "message_stop"},
+    ],
+    openai.Decoder: [
+        {"choices": [{"index": 0, "delta": {"tool_calls": [_CALL]}}]},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
+    ],
+    _responses_decoder.Decoder: [
+        {"type": "response.output_item.done", "output_index": 0, "item": _ITEM},
+        {"type": "response.completed", "response": {"status": "completed"}},
+    ],
+    _gemini_decoder.Decoder: [
+        {"candidates": [{"content": {"parts": [_PART]}, "finishReason": "STOP"}]},
+    ],
+}
+
+
+@pytest.mark.spec("LOOP-9", "LOOP-10")
+@pytest.mark.parametrize("kind", WHOLE_CALLS, ids=lambda kind: kind.__module__.split(".")[-1])
+def test_arguments_that_come_as_an_object_are_not_altered_on_the_way_to_the_tool(
+    kind: type[StreamDecoder],
+) -> None:
+    sent = b"".join(f"data: {json.dumps(event)}\n\n".encode() for event in WHOLE_CALLS[kind])
+    message = fold(decode(kind(Endpoint("p", "http://host")), [sent]))
+    assert message is not None
+    assert [call.arguments for call in message.tool_calls] == [ARGUMENTS]
