@@ -211,7 +211,7 @@ def check_other_agents(env: Mapping[str, str]) -> list[Finding]:
             found.append(candidate)
     if not found:
         detail = "no agent on PATH"
-        return [Finding("agent", Status.OK, detail, "start it as: python -m agentcli")]
+        return [Finding("agent", Status.OK, detail, "start it as: python -P -m agentcli")]
     ours = [path for path in found if _is_ours(path)]
     listed = ", ".join(f"{path}{' (ours)' if path in ours else ''}" for path in found)
     if ours and found[0] not in ours:

@@ -1,4 +1,7 @@
-"""The program's entry point. ``--version`` answers without importing the command line."""
+"""The program's entry point. ``--version`` answers without importing the command line.
+
+Law: nothing is imported from the working directory, which belongs to others (SEC-2).
+"""
 
 import os
 import sys
@@ -6,6 +9,7 @@ import sys
 
 def main() -> None:
     """Run the program with ``sys.argv``; ends by ``SystemExit`` with a code of CLI-6."""
+    _leave_out_working_directory()
     if sys.argv[1:] in (["--version"], ["-v"]) and sys.stdout is not None:
         from agentcli import __version__
 
@@ -21,3 +25,15 @@ def main() -> None:
         run_app()
     except KeyboardInterrupt:  # while that was being imported
         sys.exit(130)
+
+
+def _leave_out_working_directory() -> None:
+    """``python -m`` and an empty part of ``PYTHONPATH`` put it before the standard library."""
+    path = os.path  # not pathlib: it would be the slowest import of --version
+    try:
+        here = os.getcwd()  # noqa: PTH109 - as above
+    except OSError:
+        here = ""
+    library = path.dirname(os.__file__)
+    first = sys.path.index(library) if library in sys.path else len(sys.path)
+    sys.path[:first] = [item for item in sys.path[:first] if path.isabs(item) and item != here]

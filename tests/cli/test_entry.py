@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from agentcli.cli.entry import main
+from tests.support.cli import agent_env
 
 
 @pytest.mark.spec("CLI-6", "OPS-1")
@@ -51,3 +54,34 @@ def test_a_version_that_nobody_can_read_is_no_traceback(
         check=False,
     )
     assert (done.returncode, done.stderr.partition(" - ")[0].rstrip("\n")) == (code, told)
+
+
+@pytest.mark.spec("SEC-2")
+@pytest.mark.parametrize("part", ["module", "path"])
+def test_nothing_is_imported_from_the_working_directory(tmp_path: Path, part: str) -> None:
+    for name in ("typer", "httpx", "evil"):
+        (tmp_path / f"{name}.py").write_text("print('from the repository')\nraise SystemExit(9)\n")
+    info = tmp_path / "evil-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[agentcli.plugins]\nevil = evil\n")
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.toml").write_text('plugins = ["evil"]\n')
+    env = agent_env(AGENTCLI_HOME=str(home), AGENTCLI_MODEL="offline")
+    start = ["-m", "agentcli"]
+    if part == "path":  # as PYTHONPATH="$PYTHONPATH:more" has it where it was empty
+        env["PYTHONPATH"] = os.pathsep
+        start = ["-P", "-c", "from agentcli.cli.entry import main; main()"]
+    done = subprocess.run(
+        [sys.executable, *start, "run", "list files"],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "from the repository" not in done.stdout + done.stderr
+    assert "there is no plugin 'evil'" in done.stderr
