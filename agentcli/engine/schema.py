@@ -27,7 +27,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 }
 _NUMBER = re.compile(r"\s*\+?(-?[0-9][0-9.eE+-]{0,40})\s*")
 _WORDS: dict[str, dict[str, Any]] = {
-    "boolean": {"true": True, "false": False},
+    "boolean": {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False},
     "null": {"null": None, "none": None},
 }
 _STARTS = {"array": ("[", "```"), "object": ("{", "```")}

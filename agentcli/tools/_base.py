@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from agentcli.domain.errors import ArgumentProblem, InvalidArguments
 from agentcli.domain.tools import (
@@ -21,9 +21,18 @@ from agentcli.domain.tools import (
 
 
 class Arguments(BaseModel):
-    """Base of a tool's arguments: unknown fields are an error, values are frozen."""
+    """Base of a tool's arguments: unknown fields are an error, values are frozen.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    Nothing is converted here but ``30.0`` to the integer it is: what was meant has been found
+    out before the call was recorded, and what runs is what the history says (LOOP-10).
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _whole(cls, value: Any) -> Any:
+        return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 A = TypeVar("A", bound=Arguments)

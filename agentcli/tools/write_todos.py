@@ -33,7 +33,7 @@ class Todo(Arguments):
     """One item of the list."""
 
     content: str = Field(min_length=1, max_length=MAX_CONTENT_CHARS)
-    status: TodoStatus
+    status: TodoStatus = Field(strict=False)
 
 
 class TodosArguments(Arguments):

@@ -23,6 +23,7 @@ from agentcli.engine.assemble import read_arguments
 from agentcli.engine.repair_args import repaired
 from agentcli.providers._errors import Endpoint
 from agentcli.providers.anthropic import Decoder
+from agentcli.tools._base import BaseTool
 from agentcli.tools._registry import Registry
 from tests.providers.streams import decode, fold, suite
 from tests.support.turns import Box, FakeTool, PlayedProvider, World, calls, says
@@ -125,6 +126,26 @@ def test_text_for_a_text_field_is_never_anything_else(name: str, field: str) -> 
     for text in ["true", "30", "null", "[]", '{"a": 1}', "x\n ", "'x'"]:
         wanted = {**arguments_of(name), field: text}
         assert mended(name, wanted).arguments == wanted
+
+
+@pytest.mark.spec("LOOP-10")
+@every_field
+def test_what_runs_is_what_the_history_says(name: str, field: str) -> None:
+    tool = TOOLS.get(name)
+    assert isinstance(tool, BaseTool)
+    ran = 0
+    odd = [True, False, 0, 1, 1.0, 2.5, "yes", "off", "1_0", "1", "1.0", "t", "inf", [1], None]
+    for value in [*odd, arguments_of(name)[field]]:
+        call = mended(name, {**arguments_of(name), field: value})
+        try:
+            args = tool.parse(call.arguments)
+        except InvalidArguments:
+            continue
+        ran += 1
+        run = args.model_dump(mode="json", exclude_unset=True)
+        assert run == call.arguments
+        assert isinstance(run.get(field), bool) == isinstance(call.arguments.get(field), bool)
+    assert ran
 
 
 @pytest.mark.spec("LOOP-10")

@@ -42,6 +42,7 @@ TREE = {
     ("schema", "value", "wanted"),
     [
         ({"type": "boolean"}, "true", True), ({"type": "boolean"}, " False ", False),
+        ({"type": "boolean"}, "Yes", True), ({"type": "boolean"}, "off", False),
         ({"type": "integer"}, "30", 30), ({"type": "integer"}, "-7", -7), ({"type": "integer"}, "+5", 5),
         ({"type": "integer"}, "30.0", 30), ({"type": "integer", "maximum": 20}, "30", 30),
         ({"type": "number"}, "1.5", 1.5), ({"type": "number"}, "30", 30), ({"type": "number"}, "-2e3", -2000.0),
