@@ -190,6 +190,11 @@ class _Measured:
         """The part before the slash in ``provider/model``."""
         return self._inner.name
 
+    @property
+    def host(self) -> str:
+        """Where it is, for texts (STR-9)."""
+        return str(getattr(self._inner, "host", ""))
+
     def stream(self, request: ModelRequest, cancel: CancelToken) -> AsyncIterator[StreamEvent]:
         """The reply of the provider itself."""
         events = self._inner.stream(request, cancel)

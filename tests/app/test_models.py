@@ -15,12 +15,12 @@ from agentcli.app.session import Session
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import ConfigError
-from agentcli.domain.events import AgentEvent, ModelFellBack, Notice, Outcome, Prompt
+from agentcli.domain.events import AgentEvent, Failed, ModelFellBack, Notice, Outcome, Prompt
 from agentcli.domain.messages import user_text
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
 from tests.support.cli import agent_env
 from tests.support.model_server import OPENAI, ModelServer, Recorded
-from tests.support.replies import fails
+from tests.support.replies import Reply, fails
 
 QWEN = {"model_info": {"qwen3.context_length": 40960}, "parameters": ""}
 
@@ -141,6 +141,27 @@ def test_a_server_that_tells_nothing_is_asked_once_more_and_then_left_alone(tmp_
         settings = settings_for(VLLM_BASE_URL=server.openai_url)
         options = SessionOptions(tmp_path, model="vllm/unlisted")
         assert in_session(settings, options, talk) == (32_768, 2)
+
+
+@pytest.mark.spec("STR-9", "CTX-3")
+def test_a_local_server_that_says_nothing_is_named_with_its_address(tmp_path: Path) -> None:
+    heard: list[AgentEvent] = []
+    with ModelServer(default=Reply(status=200, body=b"")) as server:
+        server.routes["POST", "/api/show"] = (200, QWEN)
+
+        async def talk(session: Session) -> None:
+            session.add_listener(heard.append)
+            await session.run(Prompt(user_text("hi")))
+
+        in_session(
+            settings_for(OLLAMA_HOST=server.url),
+            SessionOptions(tmp_path, model="ollama/qwen3"),
+            talk,
+        )
+        address = f"ollama at 127.0.0.1:{server.port} "
+    failed = heard[-1]
+    assert isinstance(failed, Failed)
+    assert failed.error.message.startswith(address)
 
 
 @pytest.mark.spec("CTX-3")
