@@ -1,6 +1,7 @@
 """How long a server asks us to wait: in headers, or only in the text of its refusal (STR-2).
 
-Pure. Law: what cannot be understood is no wait at all; a wait is never negative.
+Pure. Law: what cannot be understood, and a moment that has passed, is no wait that was asked for;
+a wait is never negative.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _LONGEST_S = 1e9
 def parse_retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds to wait as the server asks: ``retry-after-ms``, seconds or an HTTP date.
 
-    ``None`` when absent or absurd; never negative. The caller caps it.
+    ``None`` when absent, absurd or, by our clock, in the past: where a clock is wrong nobody shall
+    be asked without a pause. Never negative. The caller caps it.
     """
     milliseconds = _finite(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
@@ -33,9 +35,10 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
     from time import time
 
     try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time())
+        seconds = parsedate_to_datetime(value).timestamp() - time()
     except (ValueError, TypeError, OverflowError, IndexError):
         return None
+    return seconds if seconds > 0 else None
 
 
 def wait_in_text(text: str) -> float | None:
@@ -55,8 +58,6 @@ def _unit_s(unit: str) -> float:
 
 
 def _finite(value: str) -> float | None:
-    try:
-        number = float(value)
-    except ValueError:
-        return None
-    return max(0.0, number) if abs(number) < float("inf") else None
+    """A number of at least 0 in plain digits, else ``None``: a negative wait is no wait either."""
+    number = float(value) if re.fullmatch(r"\s*\+?[0-9]+(\.[0-9]*)?\s*", value) else float("inf")
+    return number if number < float("inf") else None
