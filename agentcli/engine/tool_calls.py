@@ -126,7 +126,8 @@ class ToolCalls:
     async def run_batch(self, calls: Sequence[ToolCall], stop_reason: StopReason) -> None:
         """Run the calls; raises ``TurnCancelled`` when the token was set on the way."""
         shell = await self._shell()
-        left = [self._prepare(call, shell, stop_reason) for call in calls]
+        cut = calls[-1] if stop_reason is StopReason.MAX_TOKENS else None
+        left = [self._prepare(call, shell, may_be_cut=call is cut) for call in calls]
         for job in left:
             self._emit(ToolAnnounced(job.call, job.summary))
         while left:
@@ -153,7 +154,7 @@ class ToolCalls:
 
         Raises ``TurnCancelled`` when the token is set before it starts.
         """
-        job = self._prepare(call, await self._shell(), StopReason.TOOL_USE)
+        job = self._prepare(call, await self._shell(), may_be_cut=False)
         await self._settle()
         if self._token.cancelled:
             raise TurnCancelled
@@ -177,7 +178,7 @@ class ToolCalls:
             if changed := await self.hooks.before(batch, refuse):
                 shell = await self._shell()
                 for job in changed:
-                    self._read(job, shell, StopReason.TOOL_USE)
+                    self._read(job, shell, may_be_cut=False)
                     self.hooks.changed(job)
                 reads = len(list(takewhile(lambda job: job.effect is Effect.READ, batch)))
                 batch, left = batch[: reads or 1], [*batch[reads or 1 :], *left]
@@ -205,21 +206,21 @@ class ToolCalls:
 
     # --- judge -----------------------------------------------------------------------------
 
-    def _prepare(self, call: ToolCall, shell: _Shell, stop_reason: StopReason) -> Job:
+    def _prepare(self, call: ToolCall, shell: _Shell, *, may_be_cut: bool) -> Job:
         """Find the tool and read the arguments; what is wrong with them is already an answer."""
         job = Job(call, summary=call.name)
-        self._read(job, shell, stop_reason)
+        self._read(job, shell, may_be_cut=may_be_cut)
         return job
 
-    def _read(self, job: Job, shell: _Shell, stop_reason: StopReason) -> None:
+    def _read(self, job: Job, shell: _Shell, *, may_be_cut: bool) -> None:
         try:
-            self._read_call(job, stop_reason)
+            self._read_call(job, may_be_cut=may_be_cut)
         except Exception as error:  # noqa: BLE001 - a tool's own code: its faults are values
             job.output = self._reported(job, ToolOutput.internal_error(error))
         if job.output is None and job.tool is not None:
             self._judged(job, job.tool, shell)
 
-    def _read_call(self, job: Job, stop_reason: StopReason) -> None:
+    def _read_call(self, job: Job, *, may_be_cut: bool) -> None:
         call = job.call
         job.tool = self._kit.toolbox.get(call.name)
         if job.tool is None:
@@ -234,8 +235,7 @@ class ToolCalls:
             job.status = ResultStatus.REFUSED
             return
         if call.malformed is not None:
-            cut = stop_reason is StopReason.MAX_TOKENS
-            job.output = ToolOutput.error(wording.malformed(call, definition, cut=cut))
+            job.output = ToolOutput.error(wording.malformed(call, definition, cut=may_be_cut))
             return
         try:
             job.args = job.tool.parse(call.arguments)

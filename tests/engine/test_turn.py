@@ -246,6 +246,23 @@ def test_a_call_cut_by_max_tokens_is_never_executed(arguments: str) -> None:
     assert "cut off by the output limit" in world.results[0].text
 
 
+@pytest.mark.spec("LOOP-12", "LOOP-11")
+def test_a_broken_call_before_the_cut_one_is_not_told_that_it_was_cut() -> None:
+    async def ok(args: Any, ctx: ToolContext) -> ToolOutput:
+        return ToolOutput.text("x")
+
+    cut = [
+        ToolCallStart(0, "a", "look"), ToolCallDelta(0, "{]["),
+        ToolCallStart(1, "b", "look"), ToolCallDelta(1, '{"path": "a'),
+        StreamEnd(StopReason.MAX_TOKENS),
+    ]  # fmt: skip
+    world = World(PlayedProvider(cut, says("x")), [FakeTool("look", ok)])
+    assert run(world.run()).outcome is Outcome.DONE
+    broken, last = world.results
+    assert "not a JSON object" in broken.text and "output limit" not in broken.text
+    assert "cut off by the output limit" in last.text
+
+
 @pytest.mark.spec("CLI-7")
 def test_an_unattended_refusal_is_told_and_the_turn_goes_on() -> None:
     tool = FakeTool("change", ok, Effect.WRITE)
