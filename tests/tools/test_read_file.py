@@ -13,13 +13,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agentcli.domain import images
 from agentcli.domain.cancel import CancelReason
 from agentcli.domain.errors import InvalidArguments
 from agentcli.domain.messages import ImagePart
 from agentcli.domain.tools import Effect, OutputKind
+from agentcli.tools._images import mend_image
 from agentcli.tools._output import MAX_CHARS
 from agentcli.tools.read_file import TOOL, _read
 from agentcli.tools.write_file import TOOL as WRITE_FILE
+from tests.support.histories import png
 from tests.tools.files import Room, failed, ok, room, text_of
 
 __all__ = ["room"]
@@ -227,8 +230,22 @@ def test_images_come_as_images(room: Room, data: bytes, media_type: str) -> None
 @pytest.mark.spec("TOOL-7", "SEC-13")
 def test_an_image_that_is_too_large_is_refused(room: Room) -> None:
     path = room.write("a.png", b"\x89PNG\r\n\x1a\n")
-    os.truncate(path, 4_000_000)
+    os.truncate(path, 20_000_001)
     assert "smaller" in failed(room.run(TOOL, path="a.png"))
+
+
+@pytest.mark.spec("TOOL-7", "HIS-8")
+def test_an_image_that_has_to_be_made_smaller_for_the_model_is_read_all_the_same(
+    room: Room,
+) -> None:
+    data = png(2_400, 1_700, noise=True)
+    assert len(data) > images.MAX_IMAGE_BYTES
+    room.write("photo.png", data)
+    output = room.run(TOOL, path="photo.png")
+    (image,) = [part for part in output.parts if isinstance(part, ImagePart)]
+    assert image == ImagePart("image/png", data)
+    sent = asyncio.run(mend_image(image))
+    assert sent is not None and images.judge(sent).image == sent
 
 
 @pytest.mark.spec("TOOL-7")
