@@ -119,7 +119,7 @@ _agentcli_complete() {
       options='--help -h'
       commands='list show search export fork rename delete check repair reindex' ;;
     'sessions/list')
-      options='--format --limit --here --help -h'
+      options='--format --limit --here --all --help -h'
       commands='' ;;
     'sessions/show')
       options='--format --help -h'

@@ -78,6 +78,7 @@ class SessionOptions:
     continue_latest: bool = False
     fork: bool = False
     new: bool = False
+    began: str = "startup"
     interactive: bool = False
     result: ResultSchema | None = None
     one_turn_each: bool = False
@@ -289,7 +290,7 @@ async def _assemble(
     if settings.hooks or settings.plugins:
         from agentcli.app.extensions import Opened, extend
 
-        opened_as = Opened(store.path, toolbox, options.tools is None)
+        opened_as = Opened(store.path, toolbox, options.tools is None, options.began)
         extend(settings, session, conversation, around, opened_as)
     return session
 
@@ -303,8 +304,8 @@ def session_files(settings: Settings) -> SessionFiles:
 
 
 async def list_sessions(settings: Settings) -> Sequence[SessionInfo]:
-    """All sessions, the most recently used first."""
-    return await session_files(settings).list()
+    """A person's sessions, the most recently used first; not those of sub-agents."""
+    return [info for info in await session_files(settings).list() if not info.agent]
 
 
 def project_files(root: Path, stopped: Callable[[], bool]) -> Iterator[str]:

@@ -42,6 +42,7 @@ from agentcli.domain.session import SessionInfo, SessionStatus
 from agentcli.domain.subagents import SubTask, SubTaskReport
 from agentcli.engine.conversation import Conversation
 from agentcli.engine.tool_calls import Toolkit
+from agentcli.store._rows import SUBAGENT_KEY
 from agentcli.store.files import SessionFiles, new_session_id
 from agentcli.store.sqlite import SqliteStore
 from agentcli.tools._registry import standard_name
@@ -51,7 +52,6 @@ log = logging.getLogger(__name__)
 MAX_AT_ONCE = 5
 MAX_STEPS = 100
 TIME_LIMIT_S = 1800.0
-STATE_KEY = "subagent"
 _NOTE = (
     "You are a sub-agent: another agent gave you the task below and sees nothing of your work but"
     " your final message. Nobody can be asked. Do the task and nothing beside it, then answer with"
@@ -122,7 +122,7 @@ class Runner:
         )
         store = lent.store.beside(info)
         mark = {"agent": definition.name if definition else "task", "call_id": call_id}
-        await store.set(STATE_KEY, mark)
+        await store.set(SUBAGENT_KEY, mark)
         system = (parent.system, _NOTE, definition.prompt if definition else "")
         parts = Conversation(
             history=History(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -34,6 +34,7 @@ class ListOptions(FormatOption):
         str | None, typer.Option("--limit", metavar="N", help="At most N, the newest.")
     ] = None
     here: Annotated[bool, typer.Option("--here", help="Only those of this directory.")] = False
+    all: Annotated[bool, typer.Option("--all", help="Also those of sub-agents.")] = False
 
 
 class IdArgument(OptionSet):
@@ -110,7 +111,7 @@ def list_(options: ListOptions) -> int:
 
     as_json = options.as_json
     limit = number("--limit", options.limit, int)
-    infos = list(_wait(_files().list()))
+    infos = [info for info in _wait(_files().list()) if options.all or not info.agent]
     if options.here:
         here = {str(Path.cwd()), os.environ.get("PWD", "")}
         infos = [info for info in infos if info.cwd in here]
@@ -129,7 +130,7 @@ def list_(options: ListOptions) -> int:
             str(info.turns),
             info.model or "-",
             info.cwd or "-",
-            info.title or info.detail or "-",
+            f"{f'[{info.agent}] ' if info.agent else ''}{info.title or info.detail or '-'}",
         )
         for info in infos
     ]
@@ -236,10 +237,16 @@ def delete(options: DeleteOptions) -> int:
             f"nobody can be asked whether to delete {', '.join(ids)}",
             "give the whole id, or add --yes",
         )
-    for session_id in ids:
+    for session_id in (*ids, *_agents_of(files, ids)):
         _wait(files.delete(session_id))
         write_error_line(f"deleted: {session_id}")
     return 0
+
+
+def _agents_of(files: SessionFiles, ids: Sequence[str]) -> list[str]:
+    """The sessions of their sub-agents, which go with them."""
+    infos = _wait(files.list())
+    return [i.id for i in infos if i.agent and i.parent_id in ids and i.id not in ids]
 
 
 def check(options: SomeIds) -> int:

@@ -35,7 +35,11 @@ class SessionStatus(StrEnum):
 
 @frozen
 class SessionInfo:
-    """One line of a list of sessions. Times are seconds since 1970, UTC."""
+    """One line of a list of sessions. Times are seconds since 1970, UTC.
+
+    ``agent`` is empty but for a sub-agent's session: the name of the agent, which works for the
+    session ``parent_id``.
+    """
 
     id: str
     title: str
@@ -49,6 +53,7 @@ class SessionInfo:
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = None
     parent_id: str | None = None
+    agent: str = ""
 
 
 @frozen

@@ -95,6 +95,7 @@ def _make_own(path: Path, source: Path, target: Path, *, is_live: bool) -> None:
         status, detail = loaded.info.status, loaded.info.detail
         if is_live and status is SessionStatus.RUNNING:
             status, detail = SessionStatus.CRASHED, CUT_DETAIL
+        db.execute("DELETE FROM kv WHERE key = ?", (_rows.SUBAGENT_KEY,))  # a person's from now on
         db.execute(
             "UPDATE session SET id = ?, parent_id = ?, created_at = ?, updated_at = ?,"
             " status = ?, detail = ?",

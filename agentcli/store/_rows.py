@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Mapping
 from typing import Any
@@ -20,6 +21,7 @@ from agentcli.store._codec import GetBlob, MalformedBody, decode, from_column
 SESSION_COLUMNS = "id, title, cwd, created_at, updated_at, status, detail, turns, model, parent_id"
 # a summary comes before the message whose seq is its place
 SENT_ORDER = "coalesce(place, seq), place IS NULL, seq"
+SUBAGENT_KEY = "subagent"
 _LAST_MOMENT = 253_370_764_800.0  # the year 9999, in every time zone
 _RUN_COLUMNS = "call_id, name, status, started_at, finished_at, result, display"
 
@@ -55,7 +57,20 @@ def read_info(db: sqlite3.Connection) -> SessionInfo:
         parent_id=None if row[9] is None else from_column(row[9]),
         usage=usage,
         cost_usd=cost_usd,
+        agent=_agent(db),
     )
+
+
+def _agent(db: sqlite3.Connection) -> str:
+    """The name of the sub-agent whose session it is; empty for a person's."""
+    row = db.execute("SELECT value FROM kv WHERE key = ?", (SUBAGENT_KEY,)).fetchone()
+    if row is None:
+        return ""
+    try:
+        mark = json.loads(row[0])
+    except ValueError as error:
+        raise MalformedBody(f"{SUBAGENT_KEY}: {error}") from error
+    return str(mark.get("agent") or "task") if isinstance(mark, dict) else "task"
 
 
 def number(value: Any) -> float:

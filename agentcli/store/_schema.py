@@ -11,7 +11,8 @@ tool_run   one row per tool call, written with the message that asked for it; ``
            is a result that waits for its turn, ``result_seq`` the message it became
 blob       bytes by SHA-256: images, whole outputs, file snapshots
 usage      tokens and cost per request; ``kind`` is "step", "partial" (its reply was cut
-           by a cancel or a fault) or what else they were spent on, such as "compaction"
+           by a cancel or a fault) or what else they were spent on: "compaction", or
+           "subagent" (the sum of a session of its own, whose file has the rows too)
 note       what is shown and never sent: partial answers, warnings
 kv         small JSON values of the tools
 ========== ==========================================================================

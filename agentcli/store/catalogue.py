@@ -22,7 +22,7 @@ from agentcli.store._codec import from_column, to_column
 if TYPE_CHECKING:
     from aiosqlite import Connection
 
-VERSION = 1
+VERSION = 2
 MAX_INDEXED_CHARACTERS = 100_000
 MESSAGES_PER_INSERT = 200
 MAX_RANKED = 2_000
@@ -34,7 +34,7 @@ CREATE TABLE session (
   created_at REAL NOT NULL, updated_at REAL NOT NULL, status TEXT NOT NULL,
   detail TEXT NOT NULL, turns INTEGER NOT NULL, model TEXT NOT NULL, parent_id TEXT,
   input_tokens INTEGER, output_tokens INTEGER, cache_read_tokens INTEGER,
-  cache_write_tokens INTEGER, reasoning_tokens INTEGER, cost_usd REAL
+  cache_write_tokens INTEGER, reasoning_tokens INTEGER, cost_usd REAL, agent TEXT NOT NULL
 )""",
     "CREATE TABLE indexed (id TEXT PRIMARY KEY, seq INTEGER NOT NULL, stamp TEXT NOT NULL)",
     "CREATE TABLE place (id INTEGER PRIMARY KEY, session_id TEXT NOT NULL, seq INTEGER NOT NULL)",
@@ -43,7 +43,7 @@ CREATE TABLE session (
 _COLUMNS = (
     "id, stamp, title, cwd, created_at, updated_at, status, detail, turns, model, parent_id,"
     " input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens,"
-    " cost_usd"
+    " cost_usd, agent"
 )
 _FORGET = (
     "DELETE FROM session WHERE id = ?",
@@ -267,6 +267,7 @@ def _row(entry: Entry) -> tuple[object, ...]:
         usage.cache_write_tokens,
         usage.reasoning_tokens,
         info.cost_usd,
+        to_column(info.agent),
     )
 
 
@@ -280,7 +281,7 @@ def _entries(rows: Iterable[Any]) -> dict[str, Entry]:
 def _entry(row: Sequence[Any]) -> Entry:
     (
         session_id, stamp, title, cwd, created_at, updated_at, status, detail, turns, model,
-        parent_id, *usage, cost_usd,
+        parent_id, *usage, cost_usd, agent,
     ) = row  # fmt: skip
     return Entry(
         str(stamp),
@@ -297,5 +298,6 @@ def _entry(row: Sequence[Any]) -> Entry:
             usage=Usage(*usage),
             cost_usd=cost_usd,
             parent_id=None if parent_id is None else str(parent_id),
+            agent=from_column(agent),
         ),
     )

@@ -86,10 +86,10 @@ class SessionFiles:
         return await asyncio.to_thread(self._in_order, {**entries, **changed})
 
     async def latest(self, cwd: str) -> SessionInfo | None:
-        """The session last used in the directory ``cwd``; damaged ones do not count."""
+        """The session last used in ``cwd``; damaged ones and those of sub-agents do not count."""
         names = {cwd, await asyncio.to_thread(os.path.realpath, cwd)}
         for info in await self.list():
-            if info.cwd in names and info.status is not SessionStatus.DAMAGED:
+            if info.cwd in names and info.status is not SessionStatus.DAMAGED and not info.agent:
                 return info
         return None
 

@@ -61,7 +61,7 @@ def export_json_text(session: LoadedSession) -> str:
 
 def session_object(info: SessionInfo) -> dict[str, Any]:
     """A session as ``sessions list --format json`` shows it; times are ISO 8601, UTC."""
-    return {
+    value = {
         "id": info.id,
         "title": info.title,
         "cwd": info.cwd,
@@ -71,6 +71,7 @@ def session_object(info: SessionInfo) -> dict[str, Any]:
         "turns": info.turns,
         "model": info.model,
     }
+    return value | {"agent": info.agent, "parent_id": info.parent_id} if info.agent else value
 
 
 def iso_time(seconds: float) -> str:
