@@ -35,7 +35,15 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.ports import ModelInfo
 
-__all__ = ["Preparer", "check_request", "clean_name", "clean_text", "clean_value", "prepare"]
+__all__ = [
+    "Preparer",
+    "check_request",
+    "clean_name",
+    "clean_text",
+    "clean_value",
+    "prepare",
+    "text_room",
+]
 
 # The strictest limits on a whole request: 100 images (Anthropic, models of 200,000 tokens), 20 MB
 # (Gemini, inline data), 128 calls in a message (Chat Completions).
@@ -139,10 +147,11 @@ class Preparer:
             is_empty = all(isinstance(part, ThinkingPart) for part in parts)
             message = None if is_empty else replace(source, parts=parts)
         elif isinstance(source, UserMessage):
-            user_parts = self._shown(source.parts, model, 2 * model.context_tokens)
+            room = text_room(source, model.context_tokens)
+            user_parts = self._shown(source.parts, model, room)
             message = replace(source, parts=user_parts or (TextPart("(empty message)"),))
         else:
-            room = max(model.context_tokens, _MIN_RESULT_BYTES)
+            room = text_room(source, model.context_tokens)
             result_parts = self._shown(source.parts, model, room)
             message = ToolResult(
                 clean_id(source.call_id),
@@ -159,7 +168,7 @@ class Preparer:
     ) -> tuple[TextPart | ImagePart, ...]:
         """Text and images of a user or a tool; ``room`` is how much text, in bytes."""
         texts = [clean_text(part.text) if isinstance(part, TextPart) else "" for part in parts]
-        share = _share(texts, min(room, MAX_TEXT_BYTES))
+        share = _share(texts, room)
         return tuple(
             self._image(part, model)
             if isinstance(part, ImagePart)
@@ -186,6 +195,13 @@ class Preparer:
 
         self.stubs[image] = images.stub(image, why)
         return self.stubs[image]
+
+
+def text_room(message: UserMessage | ToolResult, context_tokens: int) -> int:
+    """The most that is sent of a message's text to a model of that window, in bytes."""
+    is_result = isinstance(message, ToolResult)
+    room = max(context_tokens, _MIN_RESULT_BYTES) if is_result else 2 * context_tokens
+    return min(room, MAX_TEXT_BYTES)
 
 
 def _share(texts: Sequence[str], room: int) -> int:

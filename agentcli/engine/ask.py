@@ -115,7 +115,7 @@ class Requests:
     async def make_room(self, limits: Limits, spent: Spending) -> None:
         """Before each step: leave old output out, fold old messages where it is time (CMP-4)."""
         it = self._it
-        it.context.look(it.history, it.system, it.kit.toolbox.definitions)
+        it.context.look(it.history, it.system, it.kit.toolbox.definitions, it.model)
         used = it.context.used
         if count := it.context.prune(it.history.messages, it.model):
             left, total = it.context.used, len(it.history)

@@ -150,7 +150,7 @@ class Compactor:
         context, history = it.context, it.history
         if history.pending:
             raise AgentError("calls are without results", "send a message first")
-        context.look(history, it.system, it.kit.toolbox.definitions)
+        context.look(history, it.system, it.kit.toolbox.definitions, it.model)
         share = int(KEPT_SHARE * context.window(it.model) / context.gauge.scale)
         sizes = context.gauge.sizes
         budgets = (0, 0) if harder else (min(share, sum(sizes) // 2), share)

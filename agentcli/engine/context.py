@@ -47,9 +47,16 @@ class Context:
         """The model's window in tokens, or what it turned out to be."""
         return min(model.context_tokens, self._windows.get(model.id, model.context_tokens))
 
-    def look(self, history: History, system: str, tools: Sequence[ToolDefinition]) -> None:
-        """Take in what is new; before anything else is asked."""
-        if self.gauge.look(history, system, tools):
+    def look(
+        self,
+        history: History,
+        system: str,
+        tools: Sequence[ToolDefinition],
+        model: ModelInfo | None = None,
+    ) -> None:
+        """Take in what is new, as ``model`` (or the last one) gets it; before all else is asked."""
+        window = None if model is None else model.context_tokens
+        if self.gauge.look(history, system, tools, window):
             self.pruner.resize(history.messages, self.gauge)
 
     def prune(self, messages: Sequence[Message], model: ModelInfo) -> int:

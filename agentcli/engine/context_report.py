@@ -34,7 +34,7 @@ RESULTS = "tool results"
 def report(it: Conversation) -> ContextReport:
     """The context as the next request would have it."""
     tools = it.kit.toolbox.definitions
-    it.context.look(it.history, it.system, tools)
+    it.context.look(it.history, it.system, tools, it.model)
     messages, sizes = it.history.messages, it.context.gauge.sizes
     documents = _DOCUMENT.findall(it.system)
     in_documents = sum(map(of_text, documents))

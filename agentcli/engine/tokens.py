@@ -20,6 +20,7 @@ from agentcli.domain.messages import (
     ToolCall,
     Usage,
 )
+from agentcli.domain.prepare import text_room
 from agentcli.domain.tools import ToolDefinition
 
 CHARACTERS_PER_TOKEN = 4.0
@@ -63,19 +64,31 @@ def of_call(call: ToolCall) -> int:
     return CALL_TOKENS + of_text(call.name) + of_text(written)
 
 
-def of_message(message: Message) -> int:
-    """Tokens of a message, by its parts."""
-    tokens = MESSAGE_TOKENS
+def of_message(message: Message, context_tokens: int | None = None) -> int:
+    """Tokens of a message, by its parts; of a text too long for that window what is sent of it."""
+    tokens = MESSAGE_TOKENS + _of_texts(message, context_tokens)
     for part in message.parts:
         if isinstance(part, TextPart):
-            tokens += of_text(part.text)
-        elif isinstance(part, ToolCall):
+            continue
+        if isinstance(part, ToolCall):
             tokens += of_call(part)
         elif isinstance(part, ImagePart):
             tokens += of_image(part)
         else:
             tokens += _of_thinking(part)
     return tokens
+
+
+def _of_texts(message: Message, context_tokens: int | None) -> int:
+    texts = [part.text for part in message.parts if isinstance(part, TextPart)]
+    tokens = sum(map(of_text, texts))
+    if context_tokens is None or isinstance(message, AssistantMessage):
+        return tokens
+    room = text_room(message, context_tokens)
+    if tokens <= room / CHARACTERS_PER_TOKEN:  # no text has more bytes to a token
+        return tokens
+    size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+    return tokens if size <= room else tokens * room // size
 
 
 def _of_thinking(part: ThinkingPart) -> int:
@@ -96,12 +109,22 @@ def of_tools(tools: Sequence[ToolDefinition]) -> int:
 class Gauge:
     """The tokens of one history and of what is sent with it. Call ``look`` before the rest."""
 
-    __slots__ = ("_fixed", "_fixed_for", "_history", "_report", "_scale", "_total", "sizes")
+    __slots__ = (
+        "_context_tokens",
+        "_fixed",
+        "_fixed_for",
+        "_history",
+        "_report",
+        "_scale",
+        "_total",
+        "sizes",
+    )
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
         self._total = 0
-        self._history: tuple[History, int] | None = None
+        self._history: tuple[History, int, int | None] | None = None
+        self._context_tokens: int | None = None
         self._fixed = 0
         self._fixed_for: tuple[str, tuple[str, ...]] | None = None
         self._report: tuple[int, int] | None = None  # what was reported, what was estimated then
@@ -134,10 +157,21 @@ class Gauge:
         reported, then = self._report
         return min(max(reported / max(then, 1), _LEAST_RATIO), _MOST_RATIO)
 
-    def look(self, history: History, system: str, tools: Sequence[ToolDefinition]) -> bool:
-        """Take in what is new; true when everything had to be counted anew."""
+    def look(
+        self,
+        history: History,
+        system: str,
+        tools: Sequence[ToolDefinition],
+        context_tokens: int | None = None,
+    ) -> bool:
+        """Take in what is new; true when everything had to be counted anew.
+
+        ``context_tokens`` is the model's window, by which huge outputs are cut; by default the
+        last one.
+        """
         self._look_at_fixed(system, tools)
-        known = (history, history.folds)
+        self._context_tokens = context_tokens or self._context_tokens
+        known = (history, history.folds, self._context_tokens)
         if self._history != known:
             is_other = self._history is None or self._history[0] is not history
             self._history = known
@@ -174,7 +208,7 @@ class Gauge:
             self._fixed = of_text(system) + of_tools(tools)
 
     def _add(self, messages: Sequence[Message]) -> None:
-        new = [of_message(message) for message in messages]
+        new = [of_message(message, self._context_tokens) for message in messages]
         self.sizes += new
         self._total += sum(new)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from dataclasses import replace
 
 import pytest
 
@@ -20,9 +21,12 @@ from agentcli.domain.messages import (
     UserMessage,
     user_text,
 )
+from agentcli.domain.ports import ModelInfo
+from agentcli.domain.prepare import Preparer
 from agentcli.domain.tools import Effect, ToolDefinition
 from agentcli.engine import tokens
-from agentcli.engine.tokens import Gauge
+from agentcli.engine.context import Context
+from agentcli.engine.tokens import Gauge, of_message
 
 TOOL = ToolDefinition("look", "Look", "looks", {"type": "object"}, Effect.READ, "test")
 
@@ -127,9 +131,9 @@ def test_a_look_at_an_unchanged_history_counts_nothing_again(
     counted: list[Message] = []
     real = tokens.of_message
 
-    def counting(message: Message) -> int:
+    def counting(message: Message, context_tokens: int | None = None) -> int:
         counted.append(message)
-        return real(message)
+        return real(message, context_tokens)
 
     monkeypatch.setattr(tokens, "of_message", counting)
     assert not gauge.look(history, "", ())
@@ -152,3 +156,17 @@ def test_an_overflow_says_that_the_estimate_was_too_low() -> None:
     assert gauge.used == pytest.approx(15_000, rel=0.01)
     gauge.at_least(100)
     assert gauge.used == pytest.approx(15_000, rel=0.01)
+
+
+@pytest.mark.spec("CMP-4", "HIS-8")
+@pytest.mark.parametrize("text", ["x" * 6_000_000, "\u4f60" * 2_000_000])
+def test_an_output_of_an_older_version_counts_as_much_as_is_sent_of_it(text: str) -> None:
+    asked = AssistantMessage((ToolCall("c", "look", {}),))
+    history = History([user_text("go"), asked, ToolResult("c", "look", (TextPart(text),))])
+    context = Context()
+    model = ModelInfo("test", "model", 100_000)
+    for info in (model, replace(model, context_tokens=500_000)):
+        sent = Preparer().prepare(history.messages, info)
+        context.look(history, "", (), info)
+        assert context.gauge.sizes[2] == pytest.approx(of_message(sent[2]), rel=0.1)
+        assert not context.is_full(info)
