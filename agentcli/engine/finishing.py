@@ -35,9 +35,8 @@ STATUS_TOOLS = frozenset({"write_todos", "report_progress"})
 
 _MAX_REASON = 500
 _LONGEST_QUESTION = 600
-_FENCED = re.compile(
-    r"^[ \t]*(`{3,}|~{3,})[ \t]*[\w-]*[ \t]*\n(.*?)^[ \t]*\1[`~]*[ \t]*$", re.MULTILINE | re.DOTALL
-)
+_MAX_BLOCKS = 8
+_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([\w-]*)[ \t]*")
 _ASKS = ("?", "\uff1f", "\u061f")  # also as Chinese, Japanese, Arabic and Persian write it
 
 
@@ -306,9 +305,26 @@ def is_question(text: str) -> bool:
 def _json_values(text: str) -> list[Any]:
     """The JSON that ``text`` is, or that stands in its fenced blocks, the last block first."""
     found = []
-    for part in (text, *(match[2] for match in reversed(list(_FENCED.finditer(text))))):
+    for part in (text, *reversed(_fenced(text)[-_MAX_BLOCKS:])):
         try:
             found.append(loads(part.strip()))
         except ValueError:
             continue
     return found
+
+
+def _fenced(text: str) -> list[str]:
+    """What stands in the fenced blocks of ``text``; a block without an end is none."""
+    blocks: list[str] = []
+    lines: list[str] = []
+    opened = ""
+    for line in text.split("\n"):
+        fence = _FENCE.fullmatch(line.rstrip("\r"))
+        if not opened:
+            opened, lines = fence[1] if fence else "", []
+        elif fence and not fence[2] and fence[1].startswith(opened):
+            blocks.append("\n".join(lines))
+            opened = ""
+        else:
+            lines.append(line)
+    return blocks

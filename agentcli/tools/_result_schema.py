@@ -3,12 +3,14 @@
 Validation is that of JSON Schema, whole, by the ``jsonschema`` library; the draft is what
 ``$schema`` names, else 2020-12 (https://json-schema.org/draft/2020-12). Formats are asserted.
 Law: nothing is ever fetched (a reference that leads outside of the schema is an error at the
-start), and a text about a wrong value never holds that value.
+start), every check ends (``_bounded_check``), and a text about a wrong value never holds that
+value.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -20,11 +22,14 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from agentcli.domain.errors import ArgumentProblem, UsageError
+from agentcli.tools._bounded_check import CheckFailed, Cost, checked_apart, cost_of
 
 WRAPPER = "result"
 _MAX_PROBLEMS = 20
 _MAX_SHOWN = 160
 _WHOLE = "(all)"
+_TOO_DEEP = "nested too deeply to be checked"
+_NOT_FOUND = "the schema refers to {}, which is not in it"
 _ADVICE = "correct the schema, see https://json-schema.org/learn"
 # providers take an object at the top, and none of these beside it
 _NOT_AT_THE_TOP = frozenset(
@@ -47,13 +52,19 @@ Schema = Mapping[str, Any] | bool
 class ResultSchema:
     """One schema. ``parameters`` is how it is given to the model; see ``of_arguments``.
 
-    Raises ``UsageError`` for what is no JSON schema.
+    ``apart`` is whether a check that may take long is made by a process of its own. Raises
+    ``UsageError`` for what is no JSON schema.
     """
 
-    def __init__(self, schema: object) -> None:
+    def __init__(self, schema: object, *, apart: bool = True) -> None:
         if not isinstance(schema, Mapping | bool):
             raise UsageError(f"a JSON schema is an object, not {_kind(schema)}", _ADVICE)
+        self._schema = _of_json(schema)
         self._validator = _validator(schema)
+        cost = cost_of(schema) if apart else Cost.PLAIN
+        self._apart = cost is not Cost.PLAIN
+        if apart:
+            _try_out(schema, self._validator, cost)
         self._is_wrapped = isinstance(schema, bool) or not _is_object(schema)
         self.parameters: Json = (
             _wrapped(schema) if self._is_wrapped else {"type": "object", **_mapping(schema)}
@@ -61,11 +72,20 @@ class ResultSchema:
 
     def problems(self, value: Any) -> tuple[ArgumentProblem, ...]:
         """What is wrong with a result, field by field; empty when it satisfies the schema."""
+        if self._apart:
+            try:
+                return tuple(
+                    ArgumentProblem(*found) for found in checked_apart(self._schema, value)
+                )
+            except CheckFailed as failure:
+                return (ArgumentProblem(_WHOLE, str(failure)),)
         try:
             errors = islice(self._validator.iter_errors(value), _MAX_PROBLEMS)
             return tuple(self._problem(best_match([error])) for error in errors)
         except RecursionError:
-            return (ArgumentProblem(_WHOLE, "nested too deeply to be checked"),)
+            return (ArgumentProblem(_WHOLE, _TOO_DEEP),)
+        except Unresolvable as error:
+            return (ArgumentProblem(_WHOLE, _NOT_FOUND.format(_cut(str(error.ref)))),)
 
     def refusal(self, value: Any) -> str:
         """The same in words."""
@@ -105,6 +125,17 @@ class ResultSchema:
         return ArgumentProblem(field, _cut(f"does not satisfy {error.validator}: {rule}"))
 
 
+def _of_json(schema: Schema) -> Schema:
+    """``schema``; raises ``UsageError`` when it cannot be sent, for example for a NaN."""
+    try:
+        json.dumps(schema, allow_nan=False)
+    except RecursionError:
+        raise UsageError("the schema is nested too deeply", "write a simpler schema") from None
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"the schema is not JSON: {_cut(str(error))}", _ADVICE) from None
+    return schema
+
+
 def _validator(schema: Schema) -> Any:
     if isinstance(schema, Mapping) and not isinstance(schema.get("$schema", ""), str):
         raise UsageError('the schema is not valid: "$schema" is not a text', _ADVICE)
@@ -113,19 +144,36 @@ def _validator(schema: Schema) -> Any:
         kind.check_schema(schema)
         validator = kind(schema, registry=Registry(), format_checker=kind.FORMAT_CHECKER)
         _check_references(schema, validator)
-        next(validator.iter_errors({}), None)
     except SchemaError as error:
         where = ".".join(str(part) for part in error.absolute_path)
         what = f"{where}: {error.message}" if where else error.message
         raise UsageError(f"the schema is not valid: {_cut(what)}", _ADVICE) from None
     except Unresolvable as error:
-        raise UsageError(
-            f"the schema refers to {_cut(str(error.ref))}, which is not in it",
-            "put what it refers to under $defs; nothing is fetched",
-        ) from None
+        raise _not_found(error) from None
     except RecursionError:
-        raise UsageError("the schema refers to itself without end", _ADVICE) from None
+        raise UsageError("the schema is nested too deeply", "write a simpler schema") from None
     return validator
+
+
+def _try_out(schema: Schema, validator: Any, cost: Cost) -> None:
+    """Raise ``UsageError`` when not even an empty object can be checked."""
+    try:
+        if cost is not Cost.ENDLESS:
+            next(validator.iter_errors({}), None)
+        is_endless = cost is Cost.ENDLESS and (_WHOLE, _TOO_DEEP) in checked_apart(schema, {})
+    except Unresolvable as error:
+        raise _not_found(error) from None
+    except (RecursionError, CheckFailed):
+        is_endless = True
+    if is_endless:
+        raise UsageError("the schema refers to itself without end", _ADVICE)
+
+
+def _not_found(error: Any) -> UsageError:
+    return UsageError(
+        _NOT_FOUND.format(_cut(str(error.ref))),
+        "put what it refers to under $defs; nothing is fetched",
+    )
 
 
 def _check_references(schema: Any, validator: Any) -> None:
@@ -137,13 +185,14 @@ def _check_references(schema: Any, validator: Any) -> None:
 
 
 def _references(node: Any, *, has_own_address: bool = False) -> Iterator[tuple[str, bool]]:
-    """Every ``$ref``, and whether a part of the schema has an address that it starts from."""
+    """Every reference, and whether a part of the schema has an address that it starts from."""
     if isinstance(node, list):
         for item in node:
             yield from _references(item, has_own_address=has_own_address)
     elif isinstance(node, Mapping):
-        if isinstance(node.get("$ref"), str):
-            yield node["$ref"], has_own_address
+        for key in ("$ref", "$dynamicRef"):
+            if isinstance(node.get(key), str):
+                yield node[key], has_own_address
         for part in _parts(node):
             inner = has_own_address or (isinstance(part, Mapping) and "$id" in part)
             yield from _references(part, has_own_address=inner)
@@ -212,3 +261,10 @@ def _kind(value: object) -> str:
 def _cut(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _MAX_SHOWN else line[:_MAX_SHOWN] + "…"
+
+
+def main() -> None:
+    """Check the value on standard input, for ``checked_apart``, and print what is wrong."""
+    schema, value = json.load(sys.stdin)
+    problems = ResultSchema(schema, apart=False).problems(value)
+    sys.stdout.write(json.dumps([(problem.field, problem.problem) for problem in problems]))

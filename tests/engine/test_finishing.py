@@ -17,6 +17,7 @@ from agentcli.domain.errors import (
     NoStructuredOutput,
 )
 from agentcli.domain.events import Failed, Outcome, PromptRecorded, TurnSummary
+from agentcli.domain.finishing import Accept, Remind
 from agentcli.domain.messages import ToolResult, UserMessage
 from agentcli.domain.ports import QueueKind
 from agentcli.domain.tools import ToolContext, ToolDefinition, ToolOutput
@@ -296,3 +297,13 @@ def test_what_waits_is_recorded_or_still_waits_however_the_turn_ends(ending: str
         assert queued + len(queue.waiting()) == len(steps)
 
     asyncio.run(body())
+
+
+@pytest.mark.spec("SEC-13", "CTRL-5")
+def test_an_answer_of_fences_without_end_is_read_in_one_pass() -> None:
+    shape = ParametersShape(SCHEMA)
+    check = TerminalTools({"deliver": shape}, Fallback.EAGER).begin()
+    fences = "```a\n" * 60_000
+    assert isinstance(check.answered(fences, frozenset()), Remind)
+    block = f"```json\n{RIGHT}\n````\nSo it is.\n~~~\nno JSON\n~~~\n"
+    assert check.answered(block, frozenset()) == Accept({"n": 1})

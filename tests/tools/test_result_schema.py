@@ -161,3 +161,64 @@ def test_a_result_comes_out_of_its_arguments_as_it_was(schema: Any, value: Any) 
     sent = json.loads(json.dumps(arguments))
     assert shape.of_arguments(sent) == value
     assert (shape.argument_problems(sent) == ()) == (shape.refusal(value) == "")
+
+
+def _doubling(levels: int) -> dict[str, Any]:
+    """A schema whose references multiply: 2 to the power of ``levels`` ways."""
+    both = {
+        f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}, {"$ref": f"#/$defs/a{n + 1}"}]}
+        for n in range(levels)
+    }
+    return {"$ref": "#/$defs/a0", "$defs": {**both, f"a{levels}": {"type": "integer"}}}
+
+
+@pytest.mark.spec("SEC-13", "CTRL-5")
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "string", "pattern": "^(a+)+$"}, "a" * 60 + "!"),
+        ({"patternProperties": {"^(a+)+$": True}}, {"a" * 60 + "!": 1}),
+        ({"unevaluatedProperties": False, "patternProperties": {"(x+x+)+y": {}}}, {"x" * 60: 1}),
+        (
+            {
+                "type": "object",
+                "properties": {"n": {"$ref": "#/$defs/a0"}},
+                "$defs": _doubling(40)["$defs"],
+            },
+            {"n": "x"},
+        ),
+    ],
+)
+def test_a_check_that_would_take_for_ever_ends_and_says_so(schema: Any, value: Any) -> None:
+    assert "could not be checked within" in ResultSchema(schema).refusal(value)
+
+
+@pytest.mark.spec("SEC-13", "CTRL-5")
+def test_references_that_multiply_without_end_are_refused_at_the_start() -> None:
+    with pytest.raises(UsageError, match="without end"):
+        ResultSchema(_doubling(40))
+
+
+@pytest.mark.spec("CTRL-5")
+def test_a_schema_with_patterns_or_circles_says_the_same_as_any() -> None:
+    dated = ResultSchema({"type": "object", "properties": {"day": {"pattern": r"^\d{4}-\d\d$"}}})
+    assert dated.refusal({"day": "2026-01"}) == ""
+    assert dated.refusal({"day": "soon \ud800"}).startswith("day: does not satisfy pattern: ")
+    assert ResultSchema(TREE).refusal({"next": {"next": 3}})
+    assert ResultSchema(_doubling(3)).refusal(1) == ""
+
+
+@pytest.mark.spec("CTRL-5")
+@pytest.mark.parametrize(
+    ("schema", "part"),
+    [
+        ({"enum": [float("nan")]}, "not JSON"),
+        ({"maximum": float("inf")}, "not JSON"),
+        ({"properties": {"a": {"$dynamicRef": "http://127.0.0.1:9/z"}}}, "http://127.0.0.1:9/z"),
+    ],
+)
+def test_what_cannot_be_sent_or_is_not_in_the_schema_is_refused_at_the_start(
+    schema: Any, part: str
+) -> None:
+    with pytest.raises(UsageError, match=part):
+        ResultSchema(schema)
