@@ -53,8 +53,11 @@ def _placed(settings: Settings, name: str) -> tuple[ProviderConfig, ModelInfo]:
 
 
 def model_info(settings: Settings, provider: str, name: str) -> ModelInfo:
-    """What is known of a model; the user's own figures win."""
+    """What is known of a model; the user's own figures win, also over a guess of the limit."""
     info = _models.model_info(provider, name)
+    wanted = settings.max_output_tokens or 0
+    if wanted > info.max_output_tokens and not _models.is_in_table(provider, name):
+        info = replace(info, max_output_tokens=wanted)
     overrides: Mapping[str, Any] = settings.models.get(info.id, {})
     return replace(info, **overrides) if overrides else info
 

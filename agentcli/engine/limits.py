@@ -114,7 +114,9 @@ def near(limits: Limits, spent: Spending, model: ModelInfo) -> str | None:
 
 
 def output_cap(limits: Limits, spent: Spending, model: ModelInfo, cap: int | None) -> int | None:
-    """The output limit of the next request: ``cap``, lowered to what the budget still pays for."""
+    """The output limit of the next request: ``cap``, lowered to what model and budget allow."""
+    if cap is not None:
+        cap = min(cap, model.max_output_tokens)
     budget, cost = limits.max_budget_usd, _cost(limits, spent)
     if budget is None or cost is None or not model.output_price:
         return cap

@@ -190,6 +190,14 @@ def test_a_service_elsewhere_is_not_asked_about_windows(tmp_path: Path) -> None:
         assert not server.others
 
 
+@pytest.mark.spec("CTX-3")
+def test_a_configured_output_limit_counts_for_a_model_that_nobody_knows() -> None:
+    merged = agent_env()
+    settings = load_settings(Paths.from_env(merged), merged, {"max_output_tokens": 50_000})
+    assert model_info(settings, "openai", "not-yet-known").max_output_tokens == 50_000
+    assert model_info(settings, "openai", "gpt-4.1").max_output_tokens == 32_768
+
+
 # --- fallback models -----------------------------------------------------------------------
 
 

@@ -67,6 +67,14 @@ def test_a_reply_may_be_no_longer_than_the_rest_of_the_budget_pays_for() -> None
     assert limits.output_cap(Limits(max_budget_usd=9.0), Spending(), PRICED, None) is None
 
 
+@pytest.mark.spec("HIS-7", "CTX-3")
+def test_an_output_limit_is_never_higher_than_what_the_model_takes() -> None:
+    most = PRICED.max_output_tokens
+    for limit in (Limits(), Limits(max_budget_usd=100.0)):
+        assert limits.output_cap(limit, Spending(), PRICED, 10 * most) == most
+        assert limits.output_cap(limit, Spending(), PRICED, most - 1) == most - 1
+
+
 @pytest.mark.spec("CLI-4")
 def test_after_the_deadline_no_request_is_begun() -> None:
     now = time.monotonic()
