@@ -16,6 +16,7 @@ _ORDERED = re.compile(r"\d{1,9}[.)](?=[ \t]|$)")
 _ORDERED_BEGUN = re.compile(r"\d{1,9}[.)]?\Z")
 _FENCE = re.compile(r"(`{3,})([^`]*)$|(~{3,})(.*)$")
 _INDENT = re.compile(r"[ \t]*")
+_UNDERLINE = re.compile(r"=+[ \t]*\Z")
 CODE_INDENT = 4
 _MAX_LEVEL = 6
 _RULE_MARKS = 3
@@ -34,6 +35,7 @@ class Kind(Enum):
     ORDERED = auto()
     TABLE = auto()
     INDENTED = auto()
+    UNDERLINE = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +51,13 @@ class Start:
     marker: str = ""
 
 
-def classify(line: str, *, complete: bool, code_allowed: bool) -> Start | None:
+def classify(
+    line: str, *, complete: bool, code_from: int | None = None, in_paragraph: bool = False
+) -> Start | None:
     """The kind of ``line`` or of the line that begins so; holds no line feed.
 
-    ``code_allowed``: whether four columns of indentation make it code (not inside lists and
-    paragraphs).
+    ``code_from``: the columns of indentation that make it code, where any do. Only after a line
+    of a paragraph ``===`` makes that one a heading, and a number but 1 is no list.
     """
     match = _INDENT.match(line)
     skip = match.end() if match else 0
@@ -61,12 +65,20 @@ def classify(line: str, *, complete: bool, code_allowed: bool) -> Start | None:
     if not rest:
         return Start(Kind.BLANK) if complete else None
     indent = len(line[:skip].expandtabs(CODE_INDENT))
-    if indent >= CODE_INDENT and code_allowed:
+    if code_from is not None and indent >= code_from:
         return Start(Kind.INDENTED, skip, indent)
     judge = _JUDGES.get(rest[0])
-    if judge is None:
+    if judge is None or (rest[0] == "=" and not in_paragraph):
         return Start(Kind.TEXT, skip, indent)
-    return judge(rest, skip, indent, complete=complete)
+    found = judge(rest, skip, indent, complete=complete)
+    if found and in_paragraph and found.kind is Kind.ORDERED and found.marker[:-1] != "1":
+        return Start(Kind.TEXT, skip, indent)
+    return found
+
+
+def waits_for_end(rest: str) -> bool:
+    """Whether only the end of the line can tell the kind of one that begins so."""
+    return rest[:1] == "|" or rest[:3] in {"```", "~~~"}
 
 
 def _quote(rest: str, skip: int, indent: int, *, complete: bool) -> Start | None:
@@ -124,6 +136,12 @@ def _bullet_or_rule(rest: str, skip: int, indent: int, *, complete: bool) -> Sta
     return Start(Kind.BULLET, skip + min(2, len(rest)), indent, first)
 
 
+def _underline(rest: str, skip: int, indent: int, *, complete: bool) -> Start | None:
+    if not _UNDERLINE.match(rest):
+        return Start(Kind.TEXT, skip, indent)
+    return Start(Kind.UNDERLINE, skip, indent) if complete else None
+
+
 class _Judge(Protocol):
     def __call__(self, rest: str, skip: int, indent: int, /, *, complete: bool) -> Start | None: ...
 
@@ -135,4 +153,5 @@ _JUDGES: dict[str, _Judge] = {
     ">": _quote,
     "|": _table,
     "#": _heading,
+    "=": _underline,
 }

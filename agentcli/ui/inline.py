@@ -1,7 +1,7 @@
-"""Markdown within one line: emphasis, code, links, found while the line still grows.
+"""Markdown within a paragraph: emphasis, code, links, found while the text still grows.
 
 Law: ``Line.take`` hands out text as soon as its look is certain and never takes it back; what a
-delimiter opens is held until it is closed, the line ends or ``LOOK_AHEAD`` characters have come
+delimiter opens is held until it is closed, the text ends or ``LOOK_AHEAD`` characters have come
 without a close, so the outcome depends on the text and not on how it was cut. The rules follow
 https://spec.commonmark.org/0.31.2/#inlines where that can be decided within these bounds;
 link targets are shown (SEC-10), HTML tags stay text.
@@ -18,6 +18,9 @@ from agentcli.ui.theme import BOLD, CODE, DIM, ITALIC, LINK, STRIKE
 LOOK_AHEAD = 500
 _MAX_DEPTH = 6
 _MAX_RUN = 3
+
+SOFT_BREAK = "\r"
+"""Where a line of the source ends within a paragraph; sanitized text holds no such character."""
 
 Span = tuple[str, int]
 
@@ -55,7 +58,7 @@ class _Judge(Protocol):
 
 
 class Line:
-    """One line as it comes. ``style`` is the look of everything in it."""
+    """Text as it comes. ``style`` is the look of everything in it."""
 
     __slots__ = ("_base", "_depth", "_previous", "_style", "_text", "_unclosed")
 
@@ -68,8 +71,13 @@ class Line:
         self._unclosed: dict[str, int] = {}  # opener: no close stands before this place
 
     def add(self, text: str) -> None:
-        """More of the line; holds no line feed."""
+        """More of the text; holds no line feed."""
         self._text += text
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the look of some of the text is not certain yet."""
+        return bool(self._text)
 
     def take(self, *, final: bool = False) -> list[Span]:
         """The spans that are certain; all that is left when the line is complete."""
@@ -114,6 +122,8 @@ class Line:
     def _escape(self, text: str, at: int, *, final: bool) -> Found:
         if at + 1 == len(text):
             return _LITERAL if final else _HOLD
+        if text[at + 1] == SOFT_BREAK:  # a hard line break: every break is one here
+            return [("", self._style)], at + 1
         if text[at + 1] in _PUNCTUATION:
             return [(text[at + 1], self._style)], at + 2
         return _LITERAL

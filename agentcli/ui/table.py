@@ -27,6 +27,11 @@ def is_delimiter(line: str) -> bool:
     return "-" in line and _DELIMITER.match(line) is not None
 
 
+def begins(head: str, line: str) -> bool:
+    """Whether ``line`` under ``head`` makes a table of them: as many columns in both."""
+    return is_delimiter(line) and len(split_row(head)) == len(split_row(line))
+
+
 def split_row(line: str) -> list[str]:
     """The cells' source, without the outer bars."""
     body = line.strip()
@@ -67,8 +72,10 @@ def render(lines: Sequence[str], columns: int, theme: Theme) -> list[list[Span]]
 
 
 def _cells(line: str, size: int, *, head: bool) -> list[Cell]:
-    source = split_row(line)[:size]
+    source = split_row(line)
     source += [""] * (size - len(source))
+    # what is too much is shown in the last column rather than left out
+    source[size - 1 :] = [" | ".join(source[size - 1 :])]
     return [
         [(text.replace("\n", " "), style) for text, style in spans(cell, BOLD if head else 0)]
         for cell in source

@@ -11,6 +11,7 @@ from tests.bench import (
     bench_gates,
     bench_idle,
     bench_interrupt,
+    bench_rendering,
     bench_resilience,
     bench_screen,
     bench_startup,
@@ -21,7 +22,14 @@ from tests.bench.table import markdown, show
 
 runs = int(sys.argv[1]) if len(sys.argv) > 1 else 10
 found = []
-for bench in (bench_startup, bench_stream, bench_resilience, bench_interrupt, bench_store):
+for bench in (
+    bench_startup,
+    bench_stream,
+    bench_resilience,
+    bench_interrupt,
+    bench_store,
+    bench_rendering,
+):
     found += show(bench.rows(runs))
 found += show(bench_context.rows(runs))
 found += show(bench_gates.rows(runs))

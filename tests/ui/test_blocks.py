@@ -10,7 +10,7 @@ from agentcli.ui.blocks import Kind, classify
 
 
 def kind_of(line: str) -> Kind | None:
-    start = classify(line, complete=True, code_allowed=True)
+    start = classify(line, complete=True, code_from=4)
     return start.kind if start else None
 
 
