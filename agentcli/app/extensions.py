@@ -21,11 +21,15 @@ from agentcli.tools._program import run_program
 
 @frozen
 class Opened:
-    """The session's file, and its tools; ``takes_tools``: no list of tools was asked for."""
+    """The session's file, and its tools; ``takes_tools``: no list of tools was asked for.
+
+    ``began`` is how a new session came about: "startup", or "clear" after another one.
+    """
 
     file: Path
     tools: Tools
     takes_tools: bool
+    began: str
 
 
 class Tools(Protocol):
@@ -69,6 +73,6 @@ def _add_hooks(
     facts = HookFacts(kit.session_id, opened.file, kit.workspace.cwd, lambda: kit.policy.mode)
     hooks = SessionHooks(settings.hooks, facts, run_program)
     kit.hooks = hooks
-    around.on_close = (hooks.aclose, *around.on_close)
+    around.on_close = (lambda: hooks.aclose(around.ending), *around.on_close)
     session.add_listener(hooks.on_event)
-    hooks.start("startup" if around.resumed is None else "resume")
+    hooks.start("resume" if around.resumed is not None else opened.began)

@@ -370,8 +370,12 @@ class Session:
         found = await self._conversation.kit.state.get(PLAN_KEY)
         return found if isinstance(found, dict) else {}
 
-    async def aclose(self) -> None:
-        """End what runs, let it clean up, close the file. May be called again."""
+    async def aclose(self, reason: str = "other") -> None:
+        """End what runs, let it clean up, close the file. May be called again.
+
+        ``reason`` is for hooks: "clear", "resume", "prompt_input_exit" or "other".
+        """
+        self._around.ending = reason
         self.interrupt(force=True)
         reaper = self._conversation.kit.reaper
         closers = (*self._around.on_close, self._conversation.provider.aclose, self._file.aclose)

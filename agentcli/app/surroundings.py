@@ -35,7 +35,8 @@ class Surroundings:
     """What compose lends to a session.
 
     ``choose`` turns a model's name into a provider; ``after_turn`` updates the catalogue and
-    may fail; ``on_close`` ends what the session's tools have left running.
+    may fail; ``on_close`` ends what the session's tools have left running; ``ending`` is why the
+    session is closed, for hooks.
     """
 
     choose: Callable[[str], tuple[Provider, ModelInfo]]
@@ -43,4 +44,5 @@ class Surroundings:
     on_close: Sequence[Callable[[], Awaitable[None]]] = ()
     resumed: LoadedSession | None = None
     notices: Sequence[str] = ()
+    ending: str = "other"
     queue: DurableQueue | None = None

@@ -76,7 +76,13 @@ class Host:
     async def open_new(self, approver: Approver, asker: Asker, model: str) -> Session:
         """A new session that ``model`` answers: the one of the session before."""
         request = replace(
-            self._request, new=True, resume=None, continue_latest=False, fork=False, model=model
+            self._request,
+            new=True,
+            began="clear",
+            resume=None,
+            continue_latest=False,
+            fork=False,
+            model=model,
         )
         return await self._open(request, approver, asker)
 

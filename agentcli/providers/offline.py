@@ -17,6 +17,7 @@ from agentcli.domain.messages import (
     AssistantMessage,
     Message,
     StopReason,
+    TextPart,
     ToolCall,
     ToolResult,
     Usage,
@@ -51,6 +52,7 @@ To talk to a real model, set a key and start again:
 _MAX_SHOWN_LINES = 20
 _MAX_SHOWN_CHARACTERS = 1_500
 _SPECIAL = re.compile(r"[\\.^$*+?{}\[\]|()]")
+_REMARK = re.compile(r"(?:\(.*\))?", re.DOTALL)
 _WORD = re.compile(r"\s*\S+\s*")
 _POLITE = re.compile(
     r"^(?:(?:hi|hello|hey|ok|okay|now|then|and|so|please|kindly|can you|could you|would you|"
@@ -202,16 +204,25 @@ def understand(text: str) -> Found | None:
 
 def answer(messages: Sequence[Message], tool_names: Sequence[str]) -> str | Found:
     """What comes next in this conversation: a text, or a call."""
+    while messages and isinstance(messages[-1], UserMessage) and not _said(messages[-1]):
+        messages = messages[:-1]
     last = messages[-1] if messages else None
     if isinstance(last, ToolResult):
         return _summary(messages)
-    text = last.text if isinstance(last, UserMessage) else ""
-    found = understand(text)
+    found = understand(_said(last) if isinstance(last, UserMessage) else "")
     if found is None:
         return HELP
     if found[0] not in tool_names:
         return f"That needs the tool {found[0]}, which is not available here.\n\n{HELP}"
     return found
+
+
+def _said(message: UserMessage) -> str:
+    """What the person has said; the program's own remarks are in parentheses, and skipped."""
+    for part in message.parts:
+        if isinstance(part, TextPart) and not _REMARK.fullmatch(part.text.strip()):
+            return part.text
+    return ""
 
 
 def _summary(messages: Sequence[Message]) -> str:

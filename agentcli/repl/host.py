@@ -166,7 +166,7 @@ class ChatSession(Protocol):
     async def plan(self) -> Mapping[str, Any]:
         """The newest plan, what became of it and why; empty when there is none."""
 
-    async def aclose(self) -> None:
+    async def aclose(self, reason: str = "other") -> None:
         """End what runs and close the file."""
 
 

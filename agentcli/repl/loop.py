@@ -123,7 +123,7 @@ class _Chat:
             opened = await self.host.open_new(*people, self.session.model.id)
         else:
             opened = await self.host.open_existing(session_id, *people)
-        await self._close_session()
+        await self._close_session("clear" if session_id is None else "resume")
         self._adopt(opened)
         if session_id is None:
             self.show(["A new session. The one before can be resumed with /resume."])
@@ -218,7 +218,7 @@ class _Chat:
                     await self._converse(first_prompt)
             finally:
                 self._attention.give_title_back()
-                await self._close_session()
+                await self._close_session("other" if self._exit_code else "prompt_input_exit")
         return self._exit_code
 
     async def _open_first(self, *, pick_first: bool) -> None:
@@ -331,8 +331,8 @@ class _Chat:
         if self._facts.session is not None:
             self._attention.title(f"agentcli: {self.session.title or self.host.cwd.name}")
 
-    async def _close_session(self) -> None:
-        """Close the open session and say how to come back to it (UI-9)."""
+    async def _close_session(self, reason: str) -> None:
+        """Close the open session and say how to come back to it (UI-9); see ``Session.aclose``."""
         session = self._facts.session
         self._facts.adopt(None)
         if session is None:
@@ -345,7 +345,7 @@ class _Chat:
             duration_s=time.monotonic() - self._opened_at,
         )
         self.show(farewell_lines(end, self.theme))
-        await session.aclose()
+        await session.aclose(reason)
 
     def _error(self, message: str, advice: str = "") -> None:
         line = self.theme.paint(f"{self.theme.symbols.failed} {clean_line(message)}", ERROR)

@@ -82,6 +82,33 @@ def test_the_end_of_the_chat_is_told_and_so_is_its_beginning(
     assert end.exists()
 
 
+def test_hooks_are_told_how_each_session_begins_and_why_it_ends(
+    model_server: ModelServer, chat: Chat, home: Path, tmp_path: Path
+) -> None:
+    said = tmp_path / "said"
+    configure(
+        home,
+        f"""
+[[hooks.SessionStart]]
+command = "grep -o '\\"source\\": *\\"[a-z]*' >> {said}"
+[[hooks.SessionEnd]]
+command = "grep -o '\\"reason\\": *\\"[a-z_]*' >> {said}"
+""",
+    )
+
+    def told() -> list[str]:
+        lines = said.read_text().splitlines() if said.exists() else []
+        return [line.rpartition('"')[2] for line in lines]
+
+    terminal = chat()
+    wait_until(lambda: told() == ["startup"], "the beginning was not told")
+    terminal.line("/new")
+    wait_until(lambda: len(told()) == 3, "the new session was not told")
+    leave(terminal)
+    assert sorted(told()[1:3]) == ["clear", "clear"]
+    assert told()[3:] == ["prompt_input_exit"]
+
+
 @pytest.mark.spec("CMP-4")
 def test_a_summary_can_be_refused(model_server: ModelServer, chat: Chat, home: Path) -> None:
     configure(

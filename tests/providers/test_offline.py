@@ -15,6 +15,7 @@ from agentcli.domain.messages import (
     ToolCall,
     ToolResult,
     Usage,
+    UserMessage,
     user_text,
 )
 from agentcli.domain.stream import TextDelta
@@ -143,3 +144,20 @@ def test_a_set_token_stops_it() -> None:
         return [event async for event in provider.stream(request("hi"), token)]
 
     assert asyncio.run(run()) == []
+
+
+@pytest.mark.spec("CTRL-7")
+def test_what_the_program_remarks_is_not_taken_for_a_request() -> None:
+    note = user_text("(Plan mode: read and search; change nothing.)")
+    asked = user_text("read README.md")
+    [call] = reply_to([asked, note]).tool_calls
+    assert call.name == "read_file"
+    shell = UserMessage((*asked.parts, TextPart("(The user ran this command: ls\nIt printed:\nx)")))
+    assert reply_to([shell]).tool_calls
+    history = [
+        asked,
+        AssistantMessage((call,), "offline", "assistant"),
+        ToolResult(call.id, "read_file", (TextPart("1 # agentcli"),)),
+    ]
+    assert reply_to([*history, note]).text == reply_to(history).text
+    assert "not a language model" in reply_to([note]).text

@@ -342,7 +342,7 @@ class PlaySession:
     async def todos(self) -> list[dict[str, str]]:
         return [{"content": "first thing", "status": "completed"}]
 
-    async def aclose(self) -> None:
+    async def aclose(self, reason: str = "other") -> None:
         Path("closed").touch()
 
 
