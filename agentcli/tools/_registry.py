@@ -36,8 +36,8 @@ _ORDER = (
     "ask_user",
     "report_progress",
     "get_current_time",
-    "present_plan",
     "task",
+    "present_plan",
 )
 _NEAR = 3
 # what other programs call the same thing
