@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ LIMIT_S = 3.0
 MAX_NODES = 5_000
 """Parts of a plain schema at most, references replaced by what they lead to."""
 _PATTERNS = frozenset({"pattern", "patternProperties"})
+_DEFINITIONS = frozenset({"$defs", "definitions"})
 _OTHER_REFERENCES = frozenset({"$dynamicRef", "$recursiveRef"})
 # nothing is imported from the working directory (SEC-2)
 _PLACES = [str(Path(file).resolve().parents[up]) for file, up in ((__file__, 2), (library, 1))]
@@ -50,9 +51,10 @@ def cost_of(schema: Any) -> Cost:
     """What checks against ``schema`` take at most."""
     size = _Size(schema)
     try:
-        if size.of(schema) > MAX_NODES:
-            return Cost.ENDLESS
+        parts, returns = size.of(schema)
     except (_Endless, RecursionError):
+        return Cost.ENDLESS
+    if parts > MAX_NODES or returns > 1:
         return Cost.ENDLESS
     return Cost.PATTERNS if size.has_patterns else Cost.PLAIN
 
@@ -82,35 +84,46 @@ class _Endless(Exception):
 
 
 class _Size:
-    """Counts the parts of a schema with its references replaced."""
+    """Counts the parts of a schema with its references replaced, and how often it returns.
+
+    A reference that leads back multiplies nothing where it is the only one for its part of the
+    value: the value gets smaller each time. Two of them double the work at every level.
+    """
 
     def __init__(self, root: Any) -> None:
         self.has_patterns = False
         self._root = root
-        self._known: dict[str, int | None] = {}
+        self._known: dict[str, tuple[int, int] | None] = {"#": None}
 
-    def of(self, node: Any) -> int:
-        """Raises ``_Endless`` for circles and for references that are no plain path."""
+    def of(self, node: Any) -> tuple[int, int]:
+        """Parts, and references that lead back from one part of the value at most.
+
+        Raises ``_Endless`` for references that are no plain path.
+        """
         if isinstance(node, list):
-            return 1 + sum(map(self.of, node))
+            return _both(map(self.of, node))
         if not isinstance(node, Mapping):
-            return 1
+            return 1, 0
         if not _OTHER_REFERENCES.isdisjoint(node):
             raise _Endless
         self.has_patterns |= not _PATTERNS.isdisjoint(node)
+        found = [self._part(key, part) for key, part in node.items() if key not in _DEFINITIONS]
         reference = node.get("$ref")
-        led_to = self._target(reference) if isinstance(reference, str) else 0
-        parts = (part for key, part in node.items() if key not in {"$defs", "definitions"})
-        return 1 + led_to + sum(map(self.of, parts))
+        if isinstance(reference, str):
+            found.append(self._target(reference))
+        return _both(found)
 
-    def _target(self, reference: str) -> int:
+    def _part(self, key: str, part: Any) -> tuple[int, int]:
+        if key != "properties" or not isinstance(part, Mapping):
+            return self.of(part)
+        each = [self.of(field) for field in part.values()]  # each for a field of its own
+        return 1 + sum(size for size, _ in each), max((back for _, back in each), default=0)
+
+    def _target(self, reference: str) -> tuple[int, int]:
         if reference not in self._known:
             self._known[reference] = None
             self._known[reference] = self.of(self._found(reference))
-        size = self._known[reference]
-        if size is None or size > MAX_NODES:
-            raise _Endless
-        return size
+        return self._known[reference] or (0, 1)
 
     def _found(self, reference: str) -> Any:
         node = self._root
@@ -122,3 +135,12 @@ class _Size:
                 raise _Endless
             node = node[key]
         return node
+
+
+def _both(each: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    parts, returns = 1, 0
+    for more, back in each:
+        parts, returns = parts + more, returns + back
+        if parts > MAX_NODES or returns > 1:
+            raise _Endless
+    return parts, returns

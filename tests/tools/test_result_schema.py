@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentcli.domain.errors import UsageError
+from agentcli.tools._bounded_check import Cost, cost_of
 from agentcli.tools._result_schema import ResultSchema
 
 NAMED = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -197,6 +198,22 @@ def test_a_check_that_would_take_for_ever_ends_and_says_so(schema: Any, value: A
 def test_references_that_multiply_without_end_are_refused_at_the_start() -> None:
     with pytest.raises(UsageError, match="without end"):
         ResultSchema(_doubling(40))
+
+
+@pytest.mark.spec("SEC-13", "CTRL-5")
+def test_a_tree_is_checked_at_once_and_a_circle_that_doubles_is_not() -> None:
+    pair = {"type": "object", "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}}
+    assert cost_of(pair) is cost_of(TREE) is Cost.PLAIN
+    twice = {"properties": {"n": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}}}
+    through = {
+        "$ref": "#/$defs/a",
+        "$defs": {
+            "a": {"properties": {"n": {"anyOf": [{"$ref": "#/$defs/b"}, {"$ref": "#/$defs/b"}]}}},
+            "b": {"properties": {"n": {"$ref": "#/$defs/a"}}},
+        },
+    }
+    assert cost_of(twice) is cost_of(through) is cost_of(_doubling(20)) is Cost.ENDLESS
+    assert cost_of({"items": {"pattern": "a"}}) is Cost.PATTERNS
 
 
 @pytest.mark.spec("CTRL-5")
