@@ -107,7 +107,8 @@ def preview(event: ToolFinished, theme: Theme) -> list[str]:
 def retry_line(event: RetryWait, theme: Theme, left_s: float | None = None) -> str:
     """``Retrying in 4 s (2/3) · overloaded · Ctrl-C to stop``; ``left_s`` counts down."""
     dot = theme.symbols.dot
-    said = wording.retry(event, left_s).replace("·", dot)
+    said = wording.retry(event, left_s, short=True).replace("·", dot)
+    said = said.replace("…", theme.symbols.more)
     return theme.paint(f"{said} {dot} Ctrl-C to stop", WARNING)
 
 

@@ -103,22 +103,39 @@ def tokens(usage: Usage) -> str:
     return f"{sent} in{cached}, {count(usage.output_tokens)} out"
 
 
-def retry(event: RetryWait, left_s: float | None = None) -> str:
+def retry(event: RetryWait, left_s: float | None = None, *, short: bool = False) -> str:
     """``Retrying in 4 s (2/3) · overloaded``; a long wait says until when and for what.
 
-    ``left_s`` is what is left of the wait; all of it when not given.
+    ``left_s`` is what is left of the wait; all of it when not given. ``short``: what failed in a
+    few words instead of the error's own.
     """
     kind = str(getattr(event.error, "kind", "") or "").replace("_", " ")
     what = clean_line(event.error.message) or kind
+    if short:
+        what = _WHY_RETRY.get(kind) or _begun(what, _SHORT_CHARS)
     left = max(event.delay_s if left_s is None else left_s, 0)
     tries = f"({event.attempt}/{event.max_attempts})"
     if event.delay_s >= LONG_WAIT_S:
         until = time.strftime("%H:%M", time.localtime(time.time() + left))
         why = "for the rate limit" if kind == "rate limit" else "to try again"
         return f"Waiting until {until} {why} {tries} · {what}"
-    return f"Retrying in {left:.0f} s {tries} · {what}"
+    return f"Retrying in {left:.{0 if event.delay_s >= 1 else 1}f} s {tries} · {what}"
 
 
+def _begun(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+_WHY_RETRY = {
+    "rate limit": "rate limited",
+    "bad request": "rejected",
+    "server": "server error",
+    "overloaded": "overloaded",
+    "network": "connection lost",
+    "stalled": "no answer",
+    "empty": "empty reply",
+}
+_SHORT_CHARS = 36
 _WHY_COMPACT = {
     CompactionTrigger.WINDOW: "the context is nearly full",
     CompactionTrigger.OVERFLOW: "the context is full",

@@ -137,6 +137,26 @@ def test_a_retry_says_how_long_which_attempt_why_and_how_to_stop() -> None:
     assert render.retry_line(event, PLAIN) == "Retrying in 4 s (2/3) · overloaded · Ctrl-C to stop"
 
 
+@pytest.mark.spec("STR-2")
+@pytest.mark.parametrize(
+    "kind", ["rate_limit", "overloaded", "server", "network", "stalled", "empty"]
+)
+def test_how_to_stop_a_wait_is_seen_however_long_the_error_is(kind: str) -> None:
+    long = "anthropic at gateway.internal.example.com is overloaded (529): " + "words " * 40
+    event = RetryWait(ProviderError(long, kind=ErrorKind(kind)), 2, 3, 4.0)
+    line = render.retry_line(event, PLAIN)
+    assert line.startswith("Retrying in 4 s (2/3) · ") and line.endswith(" · Ctrl-C to stop")
+    assert len(line) <= 70 and "gateway" not in line
+    unknown = render.retry_line(RetryWait(AgentError(long), 2, 3, 4.0), PLAIN)
+    assert len(unknown) <= 79 and unknown.endswith("… · Ctrl-C to stop")
+
+
+@pytest.mark.spec("STR-2")
+def test_a_wait_of_less_than_a_second_is_not_told_as_none() -> None:
+    event = RetryWait(ProviderError("busy", kind=ErrorKind.EMPTY), 1, 2, 0.25)
+    assert render.retry_line(event, PLAIN).startswith("Retrying in 0.2 s (1/2)")
+
+
 @pytest.mark.spec("STR-9", "FAIL-1")
 def test_a_failure_shows_advice_and_what_could_not_be_saved() -> None:
     event = Failed(TurnSummary(Outcome.ERROR), AgentError("disk full", "free some"), "my prompt")
