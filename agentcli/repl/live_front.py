@@ -28,6 +28,7 @@ from prompt_toolkit.styles import DummyStyle
 
 from agentcli.domain.errors import AgentError
 from agentcli.repl.answers import Answers
+from agentcli.repl.completion import ChatCompleter
 from agentcli.repl.front import Actions, Left
 from agentcli.repl.key_names import key_table
 from agentcli.repl.live_keys import key_bindings
@@ -162,6 +163,8 @@ class LiveFront:
             yield
         finally:
             starting.cancel()
+            if isinstance(self.buffer.completer, ChatCompleter):
+                self.buffer.completer.close()
             self._exit()
             await asyncio.wait({task})
             error = None if task.cancelled() else task.exception()
@@ -273,6 +276,8 @@ class LiveFront:
                 self.send("")
             return
         self.buffer.history.append_string(text)
+        if isinstance(self.buffer.completer, ChatCompleter):
+            self.buffer.completer.used(text)
         self.pastes.forget()
         self.buffer.reset()
         self.load_history()
