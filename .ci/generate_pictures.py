@@ -1,51 +1,56 @@
 # ruff: noqa: INP001 - a script, not a package
-"""Write ``.github/chat.svg``: a chat of the real program, as its own renderer shows it.
+"""Write ``.github/*.svg``: one chat of the real program, as a terminal shows it.
 
-A real session (provider ``scripted``, real tools, a real file) runs through the chat's own view
-and screen; what they write is drawn as an SVG that needs no network. Only what differs from run
-to run (durations, temporary paths, the session's id) is set to fixed values.
+``agent`` runs in a real terminal of a fixed size against a model server on this machine that plays
+a script; real tools work on real files. Four moments of it are drawn as SVGs that need no network.
+Only what differs from run to run (seconds, the path of the temporary directory) is set to fixed
+values.
 
-With ``--check`` nothing is written; the exit code is 1 when the picture is not current. The
-picture carries a digest of what was drawn, so the check does not depend on the drawing library.
+With ``--check`` nothing is written; the exit code is 1 when a picture is not current. Each picture
+carries a digest of what was drawn, so the check does not depend on the drawing library.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import io
-import json
 import os
 import re
 import sys
 import tempfile
+import threading
 import time
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from itertools import groupby
 from pathlib import Path
 
+import pyte
 from rich.console import Console
+from rich.style import Style
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-from agentcli.app.compose import SessionOptions, open_session
-from agentcli.app.session import Session
-from agentcli.config.paths import Paths
-from agentcli.config.settings import Settings, load_settings
-from agentcli.domain.events import AgentEvent, Done, Prompt, ToolFinished, ToolProgress
-from agentcli.domain.messages import user_text
-from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
-from agentcli.domain.settings import PermissionMode
-from agentcli.repl.approve import approval_lines
-from agentcli.repl.turn_view import TurnView
-from agentcli.ui.screen import Screen, Size
-from agentcli.ui.session_lines import Farewell, farewell_lines, resume_lines
-from agentcli.ui.theme import BOLD, DIM, Theme
+REPOSITORY = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(REPOSITORY))
 
-PICTURE = Path(__file__).resolve().parent.parent / ".github" / "chat.svg"
-COLUMNS = 88
-SESSION_ID = "019aa1c4-7d21-7c3e-9f4b-2c6d8e0a1b57"
+from agentcli.repl.answers import FLOW_S  # noqa: E402 - found by the line above
+from tests.support.model_server import ModelServer  # noqa: E402
+from tests.support.pty_driver import Terminal  # noqa: E402
+from tests.support.replies import Call, Tokens, calls, say  # noqa: E402
+
+PICTURES = REPOSITORY / ".github"
+COLUMNS, ROWS = 72, 20
+WAIT_S = 20.0
+MODEL = "anthropic/claude-sonnet-4-5"
 RULE = "bash(./check.sh)"
-RESUMED_AFTER_S = 130
+ASKED = "the total of a cart is wrong: find out why and fix it"
+QUEUED = "then run ./check.sh"
+TITLES = {
+    "streaming": "An answer streams in; what is typed meanwhile is queued",
+    "approval": "The agent asks, with the diff, before it changes a file",
+    "cancel": "Ctrl-C in the middle of a command that hangs",
+    "resume": "The next start takes the session up where it stopped",
+}
 
 CART = '''def total(items):
     """The price of all items, in cents."""
@@ -56,38 +61,40 @@ CART = '''def total(items):
 '''
 # the first run hangs, as tests do at times; the second one does not
 CHECK = """#!/bin/sh
-if [ -e .hung ]; then seconds=0.1; else seconds=60; fi
-touch .hung
 echo "cart_test.py ....."
-sleep "$seconds"
-echo "5 passed in 0.3 s"
+if [ ! -e .hung ]; then touch .hung; sleep 600; fi
+echo "5 passed"
 """
-SCRIPT = [
-    [
-        {"text": "I will read the function first.\n", "chunk": 9},
-        {"tool": "read_file", "arguments": {"path": "cart.py"}},
-    ],
-    [
-        {"text": "It adds `price` once per item and **forgets the quantity**.\n", "chunk": 9},
-        {
-            "tool": "edit_file",
-            "arguments": {
-                "path": "cart.py",
-                "old_string": "amount += item.price",
-                "new_string": "amount += item.price * item.quantity",
-            },
-        },
-        {"tool": "bash", "arguments": {"command": "./check.sh"}},
-    ],
-    [{"tool": "bash", "arguments": {"command": "./check.sh"}}],
-    [
-        {
-            "text": "`total` counts quantities now, and **all 5 tests pass**.\n",
-            "chunk": 9,
-        }
-    ],
-]
-_DURATION = re.compile(r"\b\d+(?:\.\d)? s\b(?! ago)")
+EXPLAINED = """\
+`total` adds each price **once per item** and forgets how many
+were ordered. For a cart of
+
+| item  | price | quantity | counted |
+|-------|------:|---------:|--------:|
+| tea   |   450 |        3 |     450 |
+| bread |   320 |        1 |     320 |
+
+the loop has to be
+
+```python
+for item in items:
+    amount += item.price * item.quantity  # each of them
+```
+
+so I will change that one line.
+"""
+SO_FAR = "so I will"
+PIECE = 12
+EDIT = {
+    "path": "cart.py",
+    "old_string": "amount += item.price",
+    "new_string": "amount += item.price * item.quantity",
+}
+FIXED = "`total` counts quantities now, and **all 5 tests pass**.\n"
+_SECONDS = re.compile(r"\b\d+(?:\.\d)? s\b(?! ago)")
+# what the emulator does not know and would print
+_UNKNOWN = re.compile(rb"\x1b\[[<>=][0-9;]*[a-zA-Z]")
+_KNOWN = {2: [5], 22: [22, 25]}
 
 # the sixteen colours of a dark terminal
 THEME = TerminalTheme(
@@ -98,11 +105,13 @@ THEME = TerminalTheme(
     [(92, 99, 112), (240, 113, 120), (152, 195, 121), (229, 192, 123),
      (97, 175, 239), (198, 120, 221), (86, 182, 194), (255, 255, 255)],
 )  # fmt: skip
+# the emulator's names of the colours that rich has others for
+COLORS = {"brown": "yellow", "brightbrown": "bright_yellow"}
 
 # fonts that the reader's system has: nothing is fetched
 SVG = """\
 <svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
-<title>agentcli at work: an answer, an edit, a cancelled command, the resumed session</title>
+<title>CAPTION</title>
 <!-- shows DIGEST -->
 <style>
 .{unique_id}-matrix {{ font-family: ui-monospace, "SF Mono", Menlo, Consolas,
@@ -128,118 +137,162 @@ SVG = """\
 """
 
 
-class _TimelessView(TurnView):
-    """The chat's view, told that everything took as long as the picture says."""
+class _Screen(pyte.Screen):
+    """The emulator's screen; faint text, which it does not know, is kept as blinking text."""
 
-    def on_event(self, event: AgentEvent) -> None:
-        """Show ``event``."""
-        super().on_event(_timeless(event))
+    def select_graphic_rendition(self, *attributes: int, **options: bool) -> None:
+        """Attributes of what follows; the numbers of a colour are none."""
+        known: list[int] = []
+        numbers = iter(attributes)
+        for number in numbers:
+            if number in {38, 48}:
+                kind = next(numbers, 5)
+                count = 3 if kind == 2 else 1  # noqa: PLR2004 - red, green, blue
+                known += [number, kind, *(next(numbers, 0) for _ in range(count))]
+            else:
+                known += _KNOWN.get(number, [number])
+        super().select_graphic_rendition(*known, **options)
 
 
-class _Person:
-    """Says yes, and lets the question and the answer be seen, as the chat does."""
+def drawn(written: bytes) -> list[Text]:
+    """The screen of a terminal to which ``written`` was written, cursor included."""
+    screen = _Screen(COLUMNS, ROWS)
+    pyte.ByteStream(screen).feed(_UNKNOWN.sub(b"", written))
+    rows = [_row(screen, y) for y in range(ROWS)]
+    while rows and not rows[-1].plain:
+        rows.pop()
+    return rows
 
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
 
-    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        """Yes, for this session."""
-        theme = self._screen.theme
-        self._screen.print_block(approval_lines(request, theme))
-        self._screen.print_block([theme.paint("  Yes, for this session.", DIM)], gap=False)
-        return ApprovalAnswer(Verdict.SESSION)
+def _row(screen: pyte.Screen, y: int) -> Text:
+    row = Text()
+    cursor = screen.cursor.x if screen.cursor.y == y else -1
+    cells = [(screen.buffer[y][x], x == cursor) for x in range(COLUMNS)]
+    for (look, is_cursor), run in groupby(cells, lambda c: (c[0]._replace(data=""), c[1])):
+        style = Style(
+            color=_color(look.fg),
+            bgcolor=_color(look.bg),
+            bold=look.bold,
+            dim=look.blink,
+            italic=look.italics,
+            underline=look.underscore,
+            strike=look.strikethrough,
+            reverse=look.reverse or is_cursor,
+        )
+        text = _SECONDS.sub("2 s", "".join(cell.data for cell, _ in run))
+        # words are placed, not blanks: some programs that draw SVG leave out leading blanks
+        for word in re.findall(r"\S+|\s+", text):
+            row.append(word, style if word.strip() or style.bgcolor or style.reverse else None)
+    row.rstrip()
+    return row
+
+
+def _color(name: str) -> str | None:
+    if name == "default":
+        return None
+    if re.fullmatch(r"[0-9a-f]{6}", name):
+        return f"#{name}"
+    return COLORS.get(name, re.sub(r"^bright(?!_)", "bright_", name))
 
 
 class _Demo:
-    """The chat that is drawn."""
+    """The chat that is drawn, in the directory ``home``."""
 
-    def __init__(self, workspace: Path) -> None:
-        self.stream = io.StringIO()
-        self._workspace = workspace
-        self._theme = Theme(color=True, attributes=True, live=True)
-        self._screen = Screen(self.stream, self._theme, lambda: Size(COLUMNS, 40))
-        self._settings = self._prepare()
-
-    def _prepare(self) -> Settings:
-        script = self._workspace.parent / "script.json"
-        script.write_text(json.dumps(SCRIPT), encoding="utf-8")
-        (self._workspace / "cart.py").write_text(CART, encoding="utf-8")
-        check = self._workspace / "check.sh"
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._shop = home / "shop"
+        self._shop.mkdir()
+        (self._shop / "cart.py").write_text(CART, encoding="utf-8")
+        check = self._shop / "check.sh"
         check.write_text(CHECK, encoding="utf-8")
         check.chmod(0o755)
-        home = str(self._workspace.parent / "home")
-        for name in [name for name in os.environ if name not in {"PATH", "LANG", "LC_ALL"}]:
-            del os.environ[name]
-        os.environ.update(HOME=home, AGENTCLI_HOME=home, AGENTCLI_SCRIPT=str(script))
-        return load_settings(Paths.from_env(os.environ), os.environ)
+        self._go_on = threading.Event()
+        tokens = Tokens(input=5_310, output=214)
+        check_it = Call("bash", {"command": "./check.sh"})
+        place = (EXPLAINED.index(SO_FAR) + len(SO_FAR)) // PIECE + 2
+        explained = calls(
+            Call("edit_file", EDIT),
+            text=EXPLAINED,
+            piece=PIECE,
+            hold=self._go_on,
+            hold_at=f"text:{place}",
+            tokens=tokens,
+        )
+        self._server = ModelServer(
+            [
+                calls(
+                    Call("read_file", {"path": "cart.py"}), text="I read it first.", tokens=tokens
+                ),
+                explained,
+                calls(check_it, tokens=tokens),
+                calls(check_it, tokens=tokens),
+                say(FIXED, tokens=tokens),
+            ]
+        )
 
-    async def _open(self, *allowed: str) -> Session:
-        """As the chat opens it: an interrupted session of this directory is taken up."""
-        mode = PermissionMode.ACCEPT_EDITS
-        options = SessionOptions(self._workspace, mode=mode, allow=allowed, interactive=True)
-        session = await open_session(self._settings, options, _Person(self._screen))
-        view = _TimelessView(self._screen)
-        session.add_listener(view.on_event)
-        return session
+    def _environment(self) -> Mapping[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(REPOSITORY),
+            "HOME": str(self._home),
+            "AGENTCLI_HOME": str(self._home / "agentcli"),
+            "AGENTCLI_MODEL": MODEL,
+            "ANTHROPIC_API_KEY": "sk-test",
+            "ANTHROPIC_BASE_URL": self._server.base_url("anthropic"),
+            "LANG": "C.UTF-8",
+            "COLORTERM": "truecolor",
+        }
 
-    def _at_the_shell(self, text: str) -> None:
-        self._screen.gap()
-        self._screen.print_block([f"{self._theme.paint('$ ', BOLD)}{text}"], gap=False)
+    def _agent(self) -> Terminal:
+        command = [sys.executable, "-m", "agentcli", "--allow-tool", RULE]
+        size = {"rows": ROWS, "cols": COLUMNS}
+        return Terminal(command, env=self._environment(), cwd=self._shop, **size)
 
-    async def play(self) -> None:
-        """Ask, cancel the command that hangs, leave, come back, go on."""
-        session = await self._open()
-        self._at_the_shell("agent --permission-mode accept-edits")
-        heading = self._theme.paint("agentcli", BOLD)
-        self._screen.print_block([f"{heading}  {session.model.id}  {self._workspace}"])
+    def _seen(self, terminal: Terminal) -> list[Text]:
+        written = terminal.raw.replace(os.fsencode(self._shop), b"~/shop")
+        return drawn(written)
 
-        def press_ctrl_c(event: AgentEvent) -> None:
-            if isinstance(event, ToolProgress):
-                session.interrupt()
-
-        remove = session.add_listener(press_ctrl_c)
-        await self._turn(session, "the cart's total is wrong. fix it and run ./check.sh")
-        remove()
-        end = Farewell(SESSION_ID, session.turns, session.usage, session.cost_usd, 48)
-        self._screen.print_block(farewell_lines(end, self._theme)[1:])
-        await session.aclose()
-
-        session = await self._open(RULE)
-        self._at_the_shell(f"agent --permission-mode accept-edits --allow-tool '{RULE}'")
-        if session.resumed is None:
-            raise RuntimeError("the session was not resumed")
-        now = time.time() + RESUMED_AFTER_S
-        self._screen.print_block(resume_lines(session.resumed, now, self._theme))
-        await self._turn(session, "continue")
-        await session.aclose()
-
-    async def _turn(self, session: Session, text: str) -> None:
-        await session.run(Prompt(user_text(text)))
-        self._screen.end_text()
-
-
-def _timeless(event: AgentEvent) -> AgentEvent:
-    """``event`` as if it had taken the time that the picture shows."""
-    if isinstance(event, ToolFinished):
-        return replace(event, duration_s=0.0, summary=_DURATION.sub("1.4 s", event.summary))
-    if isinstance(event, Done):
-        return replace(event, summary=replace(event.summary, duration_s=3.2))
-    return event
-
-
-def output() -> str:
-    """What the program wrote in that chat, escape sequences included."""
-    with tempfile.TemporaryDirectory() as name:
-        workspace = Path(name).resolve() / "shop"
-        workspace.mkdir()
-        demo = _Demo(workspace)
-        asyncio.run(demo.play())
-        text = demo.stream.getvalue().replace(str(workspace), "~/shop")
-    return text.strip("\n")
+    def play(self) -> Iterator[tuple[str, list[Text]]]:
+        """Ask, queue, allow, cancel what hangs, leave, come back, go on: four screens of it."""
+        with self._server:
+            with self._agent() as terminal:
+                terminal.wait_for("Ask or tell", WAIT_S)
+                terminal.line(ASKED)
+                terminal.wait_for(SO_FAR, WAIT_S)
+                terminal.line(QUEUED)
+                terminal.wait_for(f"└ {QUEUED}", WAIT_S)
+                terminal.send("and add a test for")
+                terminal.wait_for("> and add a test for", WAIT_S)
+                terminal.wait_for(re.compile(r"Working · \d+ s"), WAIT_S)
+                yield "streaming", self._seen(terminal)
+                for _ in "and add a test for":
+                    terminal.key("backspace")
+                self._go_on.set()
+                terminal.wait_for("Waiting for your answer", WAIT_S)
+                terminal.wait_for("s, n, r answers", WAIT_S)
+                yield "approval", self._seen(terminal)
+                time.sleep(2 * FLOW_S)  # a key in the flow of other typing is no answer
+                terminal.send("y")
+                terminal.wait_for(re.compile(r"check\.sh` · \d+ s"), WAIT_S)
+                terminal.wait_for("cart_test.py", WAIT_S)
+                terminal.key("ctrl-c")
+                terminal.wait_for("Cancelled.", WAIT_S)
+                terminal.wait_for("Ask or tell", WAIT_S)
+                yield "cancel", self._seen(terminal)
+                terminal.key("ctrl-d")
+                terminal.wait_exit(WAIT_S)
+            with self._agent() as terminal:
+                terminal.wait_for("Ask or tell", WAIT_S)
+                terminal.line("continue")
+                terminal.wait_for("tests pass", WAIT_S)
+                terminal.wait_for("Ask or tell", WAIT_S)
+                yield "resume", self._seen(terminal)
+                terminal.key("ctrl-d")
+                terminal.wait_exit(WAIT_S)
 
 
-def draw(text: str) -> str:
-    """``text`` as an SVG."""
+def draw(name: str, rows: list[Text]) -> str:
+    """``rows`` as an SVG."""
     console = Console(
         record=True,
         width=COLUMNS,
@@ -249,31 +302,36 @@ def draw(text: str) -> str:
         legacy_windows=False,
         _environ={},
     )
-    for line in text.split("\n"):
-        console.print(Text.from_ansi(line), soft_wrap=True)
+    for row in [*rows, *[Text()] * (ROWS - len(rows))]:
+        console.print(row, soft_wrap=True)
+    template = SVG.replace("CAPTION", TITLES[name])
     svg = console.export_svg(
-        title="agent", theme=THEME, code_format=SVG, font_aspect_ratio=0.61, unique_id="chat"
+        title="agent", theme=THEME, code_format=template, font_aspect_ratio=0.61, unique_id=name
     )
-    lines = (line.rstrip() for line in svg.replace("DIGEST", digest(text)).splitlines())
+    lines = (line.rstrip() for line in svg.replace("DIGEST", digest(rows)).splitlines())
     return "\n".join(line for line in lines if line) + "\n"
 
 
-def digest(text: str) -> str:
+def digest(rows: list[Text]) -> str:
     """What the picture is made from, in short."""
-    return hashlib.sha256(f"{SVG}{COLUMNS}{text}".encode()).hexdigest()
+    spans = [(row.plain, [(s.start, s.end, str(s.style)) for s in row.spans]) for row in rows]
+    return hashlib.sha256(f"{SVG}{TITLES}{COLUMNS}{ROWS}{spans}".encode()).hexdigest()
 
 
 def main(arguments: list[str]) -> int:
     """Write or check."""
-    text = output()
-    if "--check" in arguments:
-        if PICTURE.exists() and digest(text) in PICTURE.read_text(encoding="utf-8"):
-            return 0
-        sys.stderr.write(".github/chat.svg is not current: run .ci/generate_pictures.py\n")
-        return 1
-    PICTURE.parent.mkdir(exist_ok=True)
-    PICTURE.write_text(draw(text), encoding="utf-8")
-    return 0
+    stale = []
+    with tempfile.TemporaryDirectory() as name:
+        for scene, rows in _Demo(Path(name).resolve()).play():
+            path = PICTURES / f"{scene}.svg"
+            if "--check" not in arguments:
+                path.write_text(draw(scene, rows), encoding="utf-8")
+            elif not path.exists() or digest(rows) not in path.read_text(encoding="utf-8"):
+                stale.append(path.name)
+    if stale:
+        names = ", ".join(stale)
+        sys.stderr.write(f"not current: {names}; run .ci/generate_pictures.py\n")
+    return 1 if stale else 0
 
 
 if __name__ == "__main__":
