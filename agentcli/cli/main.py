@@ -48,8 +48,8 @@ def run_app() -> NoReturn:
 def main(argv: list[str]) -> int:
     """Run the command in ``argv``; returns the exit code."""
     try:
-        with early_signals(argv):
-            return _dispatch(argv)
+        early_signals(argv)
+        return _dispatch(argv)
     except Stopped as stop:
         return _stopped(argv, stop)
     except KeyboardInterrupt:

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from agentcli.cli.exit_codes import ExitCode
 from agentcli.cli.options import RunOptions, number
 from agentcli.cli.output_schema import read_output_schema
 from agentcli.cli.outputs import SessionFacts, make_output
-from agentcli.cli.owed import write_failure
+from agentcli.cli.owed import Stopped, stop_on_signals, write_failure
 from agentcli.cli.prompt_input import read_prompt, with_attachments
 from agentcli.cli.session_request import prepare_settings, session_options
 from agentcli.cli.stalled import StalledWrites
@@ -56,14 +56,6 @@ SIGNALS = {
     signal.SIGTERM: (CancelReason.SIGTERM, ExitCode.SIGTERM),
     signal.SIGHUP: (CancelReason.SIGHUP, ExitCode.SIGHUP),
 }
-
-
-class _Stopped(BaseException):
-    """A signal came before the event loop could take it."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
 
 
 class _Late(BaseException):
@@ -103,10 +95,9 @@ class OneShot:
     def run(self) -> int:
         """The whole run; returns the exit code."""
         try:
-            with _early_signals():
-                ending = self._ending()
-                return self._finish(ending)
-        except _Stopped as stop:
+            stop_on_signals()  # until the event loop takes them over
+            return self._finish(self._ending())
+        except Stopped as stop:
             _, self._code_of_signal = SIGNALS[signal.Signals(stop.number)]
             return self._finish(signalled(self._summary(), self._code_of_signal))
         except BrokenPipeError:
@@ -362,19 +353,3 @@ def _alarm(timeout_s: float | None) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-@contextmanager
-def _early_signals() -> Iterator[None]:
-    """Turn signals into ``_Stopped`` until the event loop takes them over."""
-
-    def stop(number_: int, frame: FrameType | None) -> None:
-        del frame
-        raise _Stopped(number_)
-
-    for number_ in SIGNALS:
-        # what was ignored from the start (nohup, a background job) stays ignored
-        with suppress(ValueError):
-            if signal.getsignal(number_) is not signal.SIG_IGN:
-                signal.signal(number_, stop)
-    yield

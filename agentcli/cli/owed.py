@@ -8,8 +8,8 @@ imported) and behind (the ending itself fails). Law: nothing heavy is imported b
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from types import FrameType
 
 from agentcli.cli.argv import sort_arguments
@@ -24,16 +24,19 @@ class Stopped(BaseException):
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
+        self.number = number
         self.code = _OF_SIGNAL + number
         self.name = signal.Signals(number).name
 
 
-@contextmanager
-def early_signals(argv: Sequence[str]) -> Iterator[None]:
+def early_signals(argv: Sequence[str]) -> None:
     """Turn signals into ``Stopped`` while a one-shot run is being started."""
-    if sort_arguments(list(argv)).command != "run":
-        yield
-        return
+    if sort_arguments(list(argv)).command == "run":
+        stop_on_signals()
+
+
+def stop_on_signals() -> None:
+    """Raise ``Stopped`` for the signals that end a run, until somebody else takes them."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         del frame
@@ -45,7 +48,6 @@ def early_signals(argv: Sequence[str]) -> Iterator[None]:
         with suppress(ValueError):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, stop)
-    yield
 
 
 def wants_result(argv: Sequence[str]) -> bool:

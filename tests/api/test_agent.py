@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine
@@ -353,6 +354,28 @@ def test_bad_input_is_one_clear_error(tmp_path: Path, wrong: dict[str, Any]) -> 
         assert "\n" not in caught.value.message
 
     served([], body)
+
+
+@pytest.mark.spec("LOOP-5")
+def test_a_bug_in_a_function_goes_to_the_log_and_not_to_the_terminal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def boom() -> None:
+        """Fail."""
+        raise KeyError("of no concern to the model")
+
+    async def body(server: ModelServer, env: dict[str, str]) -> None:
+        async with Agent(cwd=tmp_path, env=env, tools=[boom]) as agent:
+            await agent.run_to_end("go")
+            assert "of no concern" not in str(agent.messages)
+
+    logger = logging.getLogger("agentcli")
+    before, logger.propagate = logger.propagate, False
+    try:
+        served([Reply(blocks=(Call("boom", {}),)), Reply(blocks=(Text("ok"),))], body)
+    finally:
+        logger.propagate = before
+    assert capfd.readouterr() == ("", "")
 
 
 def test_an_agent_that_is_not_open_says_so() -> None:
