@@ -84,10 +84,22 @@ def encode(request: ModelRequest) -> Json:
         ]
         tools[-1]["cache_control"] = dict(_CACHE_MARK)
         body["tools"] = tools
+    elif names := _called(request.messages):
+        # calls in the history need a declaration, also where nothing may be called any more
+        body["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in names]
+        body["tool_choice"] = {"type": "none"}
     messages = _encode_messages(request.messages)
     _mark_for_cache(messages)
     body["messages"] = messages
     return body
+
+
+def _called(messages: Sequence[Message]) -> list[str]:
+    """The names of the tools that the history calls, each once."""
+    made = (
+        call for one in messages if isinstance(one, AssistantMessage) for call in one.tool_calls
+    )
+    return list(dict.fromkeys(call.name for call in made))
 
 
 def _encode_messages(messages: Sequence[Message]) -> list[Json]:

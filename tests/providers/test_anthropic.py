@@ -28,6 +28,7 @@ from agentcli.domain.stream import TextDelta, ThinkingDelta, ThinkingSeal, Usage
 from agentcli.providers._errors import Endpoint
 from agentcli.providers.anthropic import AnthropicProvider, Decoder, encode, messages_url
 from tests.providers.streams import BASH, READ, decode, fold, request
+from tests.support.strict import check_anthropic
 
 IMAGE = ImagePart("image/png", b"\x89PNG")
 
@@ -416,3 +417,13 @@ def test_headers_carry_key_and_version() -> None:
     plain: ModelRequest = request()
     assert provider.headers(plain, {}) == {"anthropic-version": "2023-06-01", "x-api-key": "sk-x"}
     assert "anthropic-beta" in provider.headers(plain, {"thinking": {"type": "enabled"}})
+
+
+@pytest.mark.spec("HIS-7")
+def test_calls_of_the_history_are_declared_where_nothing_may_be_called_any_more() -> None:
+    history = (user_text("go"), assistant(call("a"), call("b")), result("a"), result("b"))
+    body = encode(request(history, tools=()))
+    assert body["tools"] == [{"name": "bash", "input_schema": {"type": "object"}}]
+    assert body["tool_choice"] == {"type": "none"}
+    assert check_anthropic(body) is None
+    assert not {"tools", "tool_choice"} & set(encode(request((user_text("go"),), tools=())))
