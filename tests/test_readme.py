@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -190,3 +191,14 @@ def test_the_two_commands_are_there() -> None:
     assert ".venv/bin/pip install -q . && .venv/bin/agent run" in README
     assert os.access(ROOT / ".ci" / "test", os.X_OK)
     assert shutil.which("bash")
+
+
+@pytest.mark.spec("CTRL-1", "CTRL-4", "CTRL-8")
+def test_the_seams_of_the_loop_are_there_under_the_names_that_the_readme_gives() -> None:
+    table = README.partition("| seam | port | ours |")[2].partition("\n\n")[0]
+    ports = re.findall(r"\| `([a-z]+)\.(\w+)` \|", table)
+    assert len(ports) == 6
+    for module, name in ports:
+        assert hasattr(importlib.import_module(f"agentcli.domain.{module}"), name)
+    for file in re.findall(r"`(\w+/\w+\.py)`", table):
+        assert (ROOT / "agentcli" / file).is_file()
