@@ -360,6 +360,10 @@ class Session:
         """The session as its file has it, for showing and exporting."""
         return await self._file.load(hidden=True)
 
+    async def raw_output(self, call_id: str) -> bytes | None:
+        """The whole output of a call where it is kept beside what the model got (TOOL-3)."""
+        return await self._conversation.kit.outputs.read(call_id)
+
     async def todos(self) -> list[dict[str, str]]:
         """The agent's list of things to do."""
         found = await self._conversation.kit.state.get("todos")

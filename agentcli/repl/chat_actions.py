@@ -21,7 +21,7 @@ from agentcli.repl.commands import Chat
 from agentcli.repl.front import Front, Left
 from agentcli.repl.interrupts import Action, Interrupts, Situation
 from agentcli.repl.jobs import Jobs
-from agentcli.repl.outside import page_text
+from agentcli.repl.outside import overwritten, page_text
 from agentcli.repl.session_facts import SessionFacts
 from agentcli.repl.slash.todos import todo_lines
 from agentcli.repl.turn_view import TurnView
@@ -186,7 +186,9 @@ class ChatActions:
         if event is None:
             self._chat.show(["No tool was called yet."])
             return
-        text = clean(event.display or event.result.text).rstrip("\n") + "\n"
+        whole = await self._chat.session.raw_output(event.call.id)
+        told = event.display or event.result.text
+        text = clean(overwritten(whole) if whole is not None else told).rstrip("\n") + "\n"
         async with self._chat.front.aside():
             paged = await asyncio.to_thread(page_text, text, self._chat.host.cwd, os.environ)
         if not paged:

@@ -160,6 +160,9 @@ class ChatSession(Protocol):
     async def load(self) -> LoadedSession:
         """The session as its file has it."""
 
+    async def raw_output(self, call_id: str, /) -> bytes | None:
+        """The whole output of a call, where more was kept than the model got (TOOL-3)."""
+
     async def todos(self) -> list[dict[str, str]]:
         """The agent's list of things to do."""
 

@@ -74,6 +74,12 @@ def edit_text(text: str, cwd: Path, env: Mapping[str, str]) -> str:
     return edited.removesuffix("\n")
 
 
+def overwritten(output: bytes) -> str:
+    """What a command printed, without what it overwrote in the same line, as progress bars do."""
+    lines = output.decode("utf-8", "replace").split("\n")
+    return "\n".join(line.rstrip("\r").rsplit("\r", 1)[-1] for line in lines)
+
+
 def page_text(text: str, cwd: Path, env: Mapping[str, str]) -> bool:
     """Show ``text`` in the person's pager; false when there is none. Blocks."""
     command = command_for(("PAGER",), _PAGERS, cwd, env)

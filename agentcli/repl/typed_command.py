@@ -14,6 +14,7 @@ from agentcli.domain.events import ToolAnnounced, ToolFinished, ToolProgress, To
 from agentcli.domain.messages import ResultStatus, TextPart, ToolCall, ToolResult
 from agentcli.domain.tools import ToolOutput, status_of
 from agentcli.repl.commands import Chat
+from agentcli.repl.outside import overwritten
 from agentcli.repl.turn_view import TurnView
 from agentcli.ui import render, wording
 from agentcli.ui.sanitize import clean, clean_line
@@ -57,7 +58,8 @@ async def run_typed(chat: Chat, view: TurnView, command: str, *, tell: bool) -> 
     status = status_of(output)
     result = ToolResult(call.id, call.name, (TextPart(text),), status)
     took = time.monotonic() - started
-    view.last_output = ToolFinished(call, result, output.summary, took)
+    whole = overwritten(output.raw) if output.raw is not None else ""
+    view.last_output = ToolFinished(call, result, output.summary, took, display=whole)
     chat.show(_lines(summary, text, status, chat.theme, tell=tell))
 
 

@@ -256,6 +256,25 @@ def test_a_closer_that_fails_keeps_nothing_open(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+@pytest.mark.spec("TOOL-3", "UI-2")
+def test_the_whole_output_of_a_call_can_be_had(tmp_path: Path) -> None:
+    async def play(_: Any, __: ToolContext) -> ToolOutput:
+        return ToolOutput.text("short", raw=b"the whole")
+
+    provider = PlayedProvider(calls(("c1", "big", "{}")), says("done"))
+    world = World(provider, [FakeTool("big", play)])
+    made = Made(tmp_path, world)
+    world.conversation.kit.outputs = made.store
+
+    async def scene() -> None:
+        await made.say()
+        assert await made.session.raw_output("c1") == b"the whole"
+        assert await made.session.raw_output("c2") is None
+        await made.session.aclose()
+
+    asyncio.run(scene())
+
+
 def test_another_model_answers_after_a_switch_and_the_file_knows(tmp_path: Path) -> None:
     async def body() -> None:
         made = Made(tmp_path, World(PlayedProvider(says("old"))))

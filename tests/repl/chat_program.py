@@ -124,6 +124,7 @@ class PlaySession:
         self._listeners: list[Callable[[AgentEvent], None]] = []
         self._token: CancelToken | None = None
         self._calls = 0
+        self._raw: dict[str, bytes] = {}
         self._queue: list[QueuedInput] = []
         self._row = 0
 
@@ -285,6 +286,8 @@ class PlaySession:
         self._emit(ToolProgress(call.id, "first line\nsecond line\n"))
         if rest == "wait":
             await asyncio.Event().wait()
+        if rest == "whole":
+            self._raw[call.id] = b"first line\n10 %\r100 %\r\nthe middle\nsecond line\n"
         result = ToolResult(
             call.id, "bash", (TextPart("first line\nsecond line"),), ResultStatus.OK
         )
@@ -338,6 +341,9 @@ class PlaySession:
     async def load(self) -> LoadedSession:
         info = stored(self.id, self.title, SessionStatus.DONE)
         return LoadedSession(info, (StoredMessage(1, 0, user_text("hello export")),))
+
+    async def raw_output(self, call_id: str, /) -> bytes | None:
+        return self._raw.get(call_id)
 
     async def todos(self) -> list[dict[str, str]]:
         return [{"content": "first thing", "status": "completed"}]

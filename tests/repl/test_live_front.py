@@ -201,6 +201,18 @@ def test_ctrl_o_opens_the_whole_output_in_the_pager(start: Start) -> None:
     terminal.wait_for("You said after.")
 
 
+@pytest.mark.spec("UI-2", "TOOL-3")
+def test_ctrl_o_shows_what_the_model_was_not_told(start: Start) -> None:
+    terminal = start(PAGER="/bin/cat")
+    terminal.line("tool whole")
+    terminal.wait_for("exit 0")
+    at_prompt(terminal)
+    terminal.key("ctrl-o")
+    terminal.wait_for("100 %\nthe middle\nsecond line")
+    at_prompt(terminal)
+    assert " 10 %" not in terminal.text()
+
+
 @pytest.mark.spec("UI-3")
 def test_ctrl_g_opens_the_editor_with_the_text(
     start: Start, tmp_path_factory: pytest.TempPathFactory
