@@ -17,6 +17,7 @@ from agentcli.ui.live_screen import Compose, LiveScreen
 
 _PASTE_ON = "\x1b[?2004h"
 _PASTE_OFF = "\x1b[?2004l"
+_PATIENCE_S = 0.5  # with a terminal that takes nothing, before others write to it
 
 
 class LiveRenderer(Renderer):
@@ -65,6 +66,7 @@ class LiveRenderer(Renderer):
         if self._screen.is_shown:
             self._screen.hide()
             self._screen.send(_PASTE_OFF)
+            self._screen.drain(_PATIENCE_S)
 
     def clear(self) -> None:
         """Ctrl-L."""

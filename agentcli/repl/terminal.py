@@ -7,6 +7,7 @@ hold up every prompt.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -25,6 +26,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from agentcli.repl.keys import KeyReader
 from agentcli.ui.live_screen import LiveScreen
 from agentcli.ui.screen import Screen
+from agentcli.ui.terminal_writer import TerminalWriter
 from agentcli.ui.theme import Theme, theme_for
 
 # Shift-Enter, where the terminal tells it from Enter (kitty's protocol, xterm's modifyOtherKeys)
@@ -37,6 +39,7 @@ _REFLOWING = (
     "VTE_VERSION", "KITTY_WINDOW_ID", "WEZTERM_PANE", "ITERM_SESSION_ID", "WT_SESSION",
     "KONSOLE_VERSION", "ALACRITTY_WINDOW_ID", "GHOSTTY_RESOURCES_DIR", "TMUX",
 )  # fmt: skip
+_PATIENCE_S = 2.0  # with a terminal that takes nothing, at the end
 _REFLOWING_PROGRAMS = frozenset({"vscode", "Apple_Terminal", "iTerm.app", "WezTerm", "ghostty"})
 
 
@@ -53,6 +56,7 @@ class Terminal:
     def __init__(self, theme_name: str = "auto", *, screen_reader: bool = False) -> None:
         self.theme: Theme = theme_for(sys.stdout, os.environ, theme_name)
         self.is_dumb = not self.theme.live
+        self._writer: TerminalWriter | None = None
         if screen_reader:
             self.theme.live = False
         self.input: Input = create_input(sys.stdin)
@@ -61,11 +65,10 @@ class Terminal:
         )
         if isinstance(self.output, Vt100_Output):
             self.output.enable_cpr = False
-        self.screen: Screen = (
-            LiveScreen(sys.stdout, self.theme, reflows=reflows(os.environ))
-            if self.theme.live
-            else Screen(sys.stdout, self.theme)
-        )
+        self.screen: Screen = Screen(sys.stdout, self.theme)
+        if self.theme.live:
+            self._writer = TerminalWriter(sys.stdout)
+            self.screen = LiveScreen(self._writer, self.theme, reflows=reflows(os.environ))
         self.keys = KeyReader(self.input, self.output)
 
     @contextmanager
@@ -76,7 +79,19 @@ class Terminal:
         """
         with create_app_session(self.input, self.output), self.input.raw_mode():
             self._keep_early_keys()
-            yield
+            if self._writer is None:
+                yield
+                return
+            loop = asyncio.get_running_loop()
+
+            def caught_up() -> None:
+                loop.call_soon_threadsafe(self.screen.request)
+
+            self._writer.on_ready = caught_up
+            try:
+                yield
+            finally:
+                self._writer.drain(_PATIENCE_S)
 
     def _keep_early_keys(self) -> None:
         """What was typed before the terminal was ours is for the first prompt.

@@ -17,6 +17,7 @@ from typing import NamedTuple, TextIO
 from agentcli.ui.frame import Frame, Place, last_character
 from agentcli.ui.rows import Row, Rows, text_of
 from agentcli.ui.screen import FLUSHES_PER_S, Screen, Size
+from agentcli.ui.terminal_writer import TerminalWriter
 from agentcli.ui.theme import Theme
 
 MAX_TAIL = 6
@@ -38,13 +39,14 @@ class LiveScreen(Screen):
 
     def __init__(
         self,
-        stream: TextIO,
+        stream: TextIO | TerminalWriter,
         theme: Theme,
         size: Callable[[], Size] | None = None,
         *,
         reflows: bool = False,
     ) -> None:
         super().__init__(stream, theme, size)
+        self._writer = stream if isinstance(stream, TerminalWriter) else None
         self._frame = Frame(reflows=reflows)
         self._compose: Compose | None = None
         self._tail = Rows(self.columns)
@@ -88,6 +90,11 @@ class LiveScreen(Screen):
         self._anchor = ""
         self.paint()
 
+    def drain(self, patience_s: float) -> None:
+        """Wait until all is written; ``patience_s`` for a terminal that takes nothing."""
+        if self._writer is not None:
+            self._writer.drain(patience_s)
+
     # --- frames ----------------------------------------------------------------------------
 
     def request(self) -> None:
@@ -115,8 +122,11 @@ class LiveScreen(Screen):
             self.paint()
 
     def paint(self) -> None:
-        """Draw a frame now."""
+        """Draw a frame now, or when a terminal that is behind has caught up."""
         if self._compose is None:
+            return
+        if self._writer is not None and self._writer.is_behind:
+            self._cancel_timer()
             return
         self._painting = True
         self._take_pending()

@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TextIO
 
+from agentcli.ui.terminal_writer import TerminalWriter
 from agentcli.ui.text_stream import TextStream
 from agentcli.ui.theme import Theme
 
@@ -28,7 +29,7 @@ class Size(NamedTuple):
     lines: int
 
 
-def size_of(stream: TextIO) -> Size:
+def size_of(stream: TextIO | TerminalWriter) -> Size:
     """The size of the terminal that ``stream`` writes to; 80 x 24 when it does not say."""
     try:
         columns, lines = os.get_terminal_size(stream.fileno())
@@ -41,7 +42,10 @@ class Screen:
     """Writes to ``stream``. Belongs to one event loop; without a running loop it never waits."""
 
     def __init__(
-        self, stream: TextIO, theme: Theme, size: Callable[[], Size] | None = None
+        self,
+        stream: TextIO | TerminalWriter,
+        theme: Theme,
+        size: Callable[[], Size] | None = None,
     ) -> None:
         self.theme = theme
         self.is_gone = False  # the terminal went away

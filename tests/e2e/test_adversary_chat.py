@@ -157,3 +157,35 @@ def test_a_second_window_begins_a_new_session_where_the_first_has_been_cancelled
     first.line("on")
     first.wait_for("There.")
     leave(first)
+
+
+@pytest.mark.spec("CAN-13", "OPS-1")
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["term", "hup"]
+)
+def test_a_terminal_that_takes_nothing_does_not_keep_the_chat_from_ending(
+    model_server: ModelServer, chat: Chat, number: int, code: int
+) -> None:
+    model_server.add(say("word " * 100_000, piece=100, stall_at="end"))
+    terminal = chat()
+    with terminal.not_reading():
+        terminal.line("go")
+        model_server.wait_until_waiting()
+        terminal.kill(number)
+        assert terminal.process.wait(10) == code
+    assert run_agent("sessions", "check", env=agent_env()).code == 0
+
+
+@pytest.mark.spec("CAN-13", "OPS-1")
+def test_ctrl_c_is_heard_while_the_terminal_takes_nothing(
+    model_server: ModelServer, chat: Chat
+) -> None:
+    model_server.add(say("word " * 100_000, piece=100, stall_at="end"))
+    terminal = chat()
+    with terminal.not_reading():
+        terminal.line("go")
+        request = model_server.wait_until_waiting()
+        terminal.key("ctrl-c")
+        assert request.finished.wait(10)
+    terminal.wait_for(re.compile(r"[Cc]ancelled"), 30, scrolled=True)
+    leave(terminal)

@@ -19,7 +19,7 @@ import subprocess
 import termios
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -174,6 +174,12 @@ class Terminal:
         os.close(self._slave)
         os.close(self._master)
         self._slave = self._master = -1
+
+    @contextlib.contextmanager
+    def not_reading(self) -> Iterator[None]:
+        """The terminal takes nothing more than one buffer full until the block ends."""
+        with self._lock:
+            yield
 
     # --- what a person sees ----------------------------------------------------------------
 
