@@ -9,14 +9,15 @@ time it fails, and the session works without it.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from agentcli.domain.events import AgentEvent
-from agentcli.domain.messages import Message
+from agentcli.domain.messages import AssistantMessage, Message, ToolResult, UserMessage
 from agentcli.domain.ports import ContextTransform, GateAnswer, StepFacts, ToolGate
 from agentcli.domain.tools import Tool
 
@@ -71,6 +72,11 @@ def _add(plugins: Plugins, name: str, plugin: Any, say: Say) -> None:
     for tool in parts["tools"]:
         if not _TOOL_NAME.fullmatch(tool.definition.name):
             raise TypeError(f"{tool.definition.name!r} is no name for a tool")
+        if not isinstance(tool.definition.description, str):
+            raise TypeError(f"the description of {tool.definition.name} is no text")
+        if not isinstance(tool.definition.parameters, Mapping):
+            raise TypeError(f"the parameters of {tool.definition.name} are no JSON schema")
+        json.dumps(dict(tool.definition.parameters), allow_nan=False)
     if not any(parts.values()):
         raise TypeError(f"it has none of {', '.join(_KINDS)}")
     once = _Once(name, say)
@@ -97,7 +103,7 @@ class _Once:
         self._say = say
         self._said = False
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         log.error("the plugin %s failed", self._name, exc_info=error)
         if not self._said:
             self._said = True
@@ -118,7 +124,7 @@ class _SafeGate:
         try:
             answer = self._gate.allow(facts)
             return None if answer is None else _checked(answer, GateAnswer)
-        except Exception as error:  # noqa: BLE001 - somebody else's code: its faults are reported
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - somebody else's code
             self._once.failed(error)
             return None
 
@@ -134,8 +140,9 @@ class _SafeTransform:
     def apply(self, messages: Sequence[Message]) -> Sequence[Message]:
         """What the plugin's transform makes of ``messages``."""
         try:
-            return _checked(self._transform.apply(messages), Sequence)
-        except Exception as error:  # noqa: BLE001 - somebody else's code: its faults are reported
+            made = _checked(self._transform.apply(messages), Sequence)
+            return made if made is messages else _sound(made)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - somebody else's code
             self._once.failed(error)
             return messages
 
@@ -146,10 +153,29 @@ def _safe_observer(
     def observe(event: AgentEvent) -> None:
         try:
             observer(event)
-        except Exception as error:  # noqa: BLE001 - somebody else's code: its faults are reported
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - somebody else's code
             once.failed(error)
 
     return observe
+
+
+def _sound(messages: Sequence[Message]) -> Sequence[Message]:
+    """``messages`` when they are a history: calls and results belong together (HIS-1)."""
+    calls: set[str] = set()
+    results: set[str] = set()
+    for message in messages:
+        match message:
+            case AssistantMessage():
+                calls |= {call.id for call in message.tool_calls}
+            case ToolResult():
+                results.add(message.call_id)
+            case UserMessage():
+                pass
+            case _:
+                raise TypeError(f"expected a message, not {type(message).__name__}")
+    if not messages or calls != results:
+        raise ValueError("what it made is no history: calls and results do not match")
+    return messages
 
 
 def _checked(value: T, kind: type) -> T:

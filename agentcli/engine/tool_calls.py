@@ -215,7 +215,7 @@ class ToolCalls:
     def _read(self, job: Job, shell: _Shell, *, may_be_cut: bool) -> None:
         try:
             self._read_call(job, may_be_cut=may_be_cut)
-        except Exception as error:  # noqa: BLE001 - a tool's own code: its faults are values
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a tool's own code
             job.output = self._reported(job, ToolOutput.internal_error(error))
         if job.output is None and job.tool is not None:
             self._judged(job, job.tool, shell)
@@ -253,7 +253,7 @@ class ToolCalls:
                 definition, job.call.arguments, paths, workspace, shell.search_path
             )
             job.effect = effect_of(job.facts)
-        except Exception as error:  # noqa: BLE001 - a tool's own code: its faults are values
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a tool's own code
             job.facts, job.effect = None, Effect.READ
             job.output = self._reported(job, ToolOutput.internal_error(error))
 

@@ -10,7 +10,14 @@ import pytest
 
 from agentcli.app.plugins import Plugins, load_plugins
 from agentcli.domain.events import Notice
-from agentcli.domain.messages import user_text
+from agentcli.domain.messages import (
+    AssistantMessage,
+    Message,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    user_text,
+)
 from agentcli.domain.ports import GateAnswer, StepFacts
 
 GOOD = """
@@ -143,3 +150,54 @@ def test_a_plugin_that_fails_later_changes_nothing_and_is_told_of_once(site: Sit
         said
         == "the plugin plugin_failing failed: TypeError: expected GateAnswer, not set (see the log)"
     )
+
+
+LEAVING = """
+class Gate:
+    name, priority = "g", 0
+    def allow(self, facts): raise SystemExit(2)
+def observe(event): raise SystemExit(2)
+class Plugin:
+    gates, observers = [Gate()], [observe]
+"""
+
+
+@pytest.mark.spec("CLI-5")
+def test_a_plugin_cannot_end_the_program(site: Site) -> None:
+    site.install("plugin_leaving", LEAVING)
+    found = site.load("plugin_leaving")
+    assert found.gates[0].allow(FACTS) is None
+    found.observers[0](Notice("x"))
+    assert len(site.said) == 1
+
+
+@pytest.mark.spec("CTRL-8", "HIS-1")
+@pytest.mark.parametrize("made", ["[]", "[1, 2]", "messages[:-1]", "messages[:1] + messages[2:]"])
+def test_a_transform_that_breaks_the_history_changes_nothing(site: Site, made: str) -> None:
+    name = f"plugin_breaking_{abs(hash(made))}"
+    code = f"class Transform:\n  name = 't'\n  def apply(self, messages): return {made}\n"
+    site.install(name, f"{code}class Plugin: transforms = [Transform()]\n")
+    found = site.load(name)
+    called = AssistantMessage((ToolCall("a", "bash", {}),), "p", "m")
+    messages: list[Message] = [user_text("go"), called, ToolResult("a", "bash", (TextPart("x"),))]
+    assert found.transforms[0].apply(messages) is messages and len(site.said) == 1
+
+
+@pytest.mark.spec("CTRL-4")
+@pytest.mark.parametrize(
+    "wrong", ["description=None", "parameters=5", "parameters={'type': object()}"]
+)
+def test_a_tool_that_no_provider_could_be_told_of_is_left_out(site: Site, wrong: str) -> None:
+    name = f"plugin_untold_{abs(hash(wrong))}"
+    right = "description='d', parameters={}"
+    key = wrong.partition("=")[0]
+    said = ", ".join([part for part in right.split(", ") if not part.startswith(key)] + [wrong])
+    code = (
+        "from agentcli.domain.tools import Effect, ToolDefinition\nclass T:\n"
+        f"  definition = ToolDefinition(name='t', display_name='T', effect=Effect.READ,"
+        f" group='g', {said})\n  parse = summary = paths = preview = run = print\n"
+        "class Plugin: tools = [T()]\n"
+    )
+    site.install(name, code)
+    found = site.load(name)
+    assert not found.tools and len(found.warnings) == 1

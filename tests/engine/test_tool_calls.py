@@ -537,6 +537,20 @@ def test_a_tool_that_cannot_be_loaded_is_an_internal_error() -> None:
 
 
 @pytest.mark.spec("LOOP-5")
+@pytest.mark.parametrize("method", ["get", "parse", "summary"])
+def test_a_tool_cannot_end_the_program_before_it_runs(method: str) -> None:
+    world = one_call(ok)
+
+    def leave(*_: Any) -> Any:
+        raise SystemExit(9)
+
+    toolbox = world.conversation.kit.toolbox
+    setattr(toolbox if method == "get" else toolbox.get("look"), method, leave)
+    assert play(world).outcome is Outcome.DONE
+    assert "internal error" in world.results[0].text
+
+
+@pytest.mark.spec("LOOP-5")
 @pytest.mark.parametrize(
     "fault",
     [
