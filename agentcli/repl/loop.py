@@ -28,6 +28,7 @@ from agentcli.repl.front import Front, Left
 from agentcli.repl.fronts import make_front
 from agentcli.repl.host import ChatHost, ChatSession
 from agentcli.repl.jobs import Jobs
+from agentcli.repl.outside import end_programs
 from agentcli.repl.picker import pick_session
 from agentcli.repl.session_facts import SessionFacts
 from agentcli.repl.signals import EXIT_CODES, chat_signals
@@ -200,6 +201,7 @@ class _Chat:
     def terminal_gone(self) -> None:
         """The window was closed: the same as SIGHUP, which may come later than the news."""
         self._exit_code = self._exit_code or EXIT_CODES[CancelReason.SIGHUP]
+        end_programs()
         self._leaving = True
         self._actions.interrupt(CancelReason.SIGHUP)
         self._front.close()
@@ -362,5 +364,6 @@ class _Chat:
     def _on_end_signal(self, reason: CancelReason) -> None:
         """SIGTERM, SIGHUP: stop what runs, then leave."""
         self._exit_code = self._exit_code or EXIT_CODES[reason]
+        end_programs()
         self._actions.interrupt(reason)
         self.leave()

@@ -1,7 +1,7 @@
 """Other programs that a person works with: the editor and the pager.
 
 Law: a program is looked up on PATH outside the workspace (SEC-2); temporary files are private
-(SEC-9) and gone afterwards.
+(SEC-9) and gone afterwards; none of them keeps the chat from ending (``end_programs``).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from agentcli.domain.tools import real_path
 
 _EDITORS = ("nano", "vim", "vi", "emacs")
 _PAGERS = ("less", "more")
+_GRACE_S = 1.0
+_running: set[subprocess.Popen[bytes]] = set()
 
 
 def find_program(name: str, cwd: Path, env: Mapping[str, str]) -> str | None:
@@ -65,12 +68,12 @@ def edit_text(text: str, cwd: Path, env: Mapping[str, str]) -> str:
         path.write_text(text, encoding="utf-8", errors="surrogatepass")
         path.chmod(0o600)
         try:
-            done = subprocess.run([*command, str(path)], check=False)  # noqa: S603 - the person's own editor
+            code = _run([*command, str(path)], None, env)
             edited = path.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             raise AgentError(f"cannot run {command[0]}: {error.strerror}", "set EDITOR") from error
-    if done.returncode != 0:
-        raise AgentError(f"{command[0]} ended with {done.returncode}", "the text is as it was")
+    if code != 0:
+        raise AgentError(f"{command[0]} ended with {code}", "the text is as it was")
     return edited.removesuffix("\n")
 
 
@@ -87,12 +90,28 @@ def page_text(text: str, cwd: Path, env: Mapping[str, str]) -> bool:
         return False
     kept = {name: value for name, value in env.items() if not name.startswith("LESS")}
     try:
-        subprocess.run(  # noqa: S603 - the person's own pager
-            command,
-            input=text.encode("utf-8", "replace"),
-            env={**kept, "LESSSECURE": "1"},
-            check=False,
-        )
+        _run(command, text.encode("utf-8", "replace"), {**kept, "LESSSECURE": "1"})
     except OSError:
         return False
     return True
+
+
+def end_programs() -> None:
+    """End what was started here and still runs, be it in the middle of something."""
+    for process in tuple(_running):
+        process.terminate()
+        killer = threading.Timer(_GRACE_S, process.kill)
+        killer.daemon = True
+        killer.start()
+
+
+def _run(command: Sequence[str], given: bytes | None, env: Mapping[str, str]) -> int:
+    """The exit code of a program that has the terminal."""
+    stdin = None if given is None else subprocess.PIPE
+    with subprocess.Popen(command, stdin=stdin, env=env) as process:  # noqa: S603 - the person's own program
+        _running.add(process)
+        try:
+            process.communicate(given)
+        finally:
+            _running.discard(process)
+        return process.returncode

@@ -189,3 +189,25 @@ def test_ctrl_c_is_heard_while_the_terminal_takes_nothing(
         assert request.finished.wait(10)
     terminal.wait_for(re.compile(r"[Cc]ancelled"), 30, scrolled=True)
     leave(terminal)
+
+
+@pytest.mark.spec("CAN-13", "OPS-1")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["term", "hup"])
+@pytest.mark.parametrize("program", ["editor", "pager"])
+def test_a_signal_ends_the_chat_while_a_program_has_the_terminal(
+    model_server: ModelServer, chat: Chat, tmp_path: Path, program: str, number: int
+) -> None:
+    patient = tmp_path / "patient"
+    patient.write_text("#!/bin/sh\necho it is open\nexec sleep 1000\n")
+    patient.chmod(0o755)
+    model_server.add(call("bash", {"command": "echo out"}), "Done.")
+    terminal = chat("--yolo", EDITOR=str(patient), PAGER=str(patient))
+    terminal.line("go")
+    terminal.wait_for("Done.")
+    terminal.wait_for(IDLE)
+    terminal.key("ctrl-g" if program == "editor" else "ctrl-o")
+    terminal.wait_for("it is open")
+    terminal.kill(number)
+    assert terminal.wait_exit() == 128 + number
+    assert terminal.restored
+    assert "Traceback" not in terminal.text()
