@@ -111,6 +111,7 @@ def _shown(value: object) -> str:
 THEMES = ("auto", "dark", "light", "high-contrast", "daltonized", "none")
 ACTION_KEYS: Mapping[str, tuple[str, str]] = {
     "editor": ("ctrl-g", "write in the editor"),
+    "image": ("ctrl-v", "take an image from the clipboard"),
     "mode": ("shift-tab", "next permission mode"),
     "newline": ("ctrl-j", "new line"),
     "output": ("ctrl-o", "the whole output of the last tool call"),

@@ -30,5 +30,6 @@ def make_front(
         vi=host.preferences.editing_mode == "vi",
         cwd=host.cwd,
         keys=host.preferences.keys,
+        images=None if host.history_file is None else host.history_file.parent / "images",
     )
     return LiveFront(terminal, view, actions, Shown(facts.status, facts.queue), typing)

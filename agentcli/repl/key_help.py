@@ -17,7 +17,7 @@ KEYS: Sequence[tuple[str, str]] = (
     ("Ctrl-T", "the agent's list of things to do"),
     ("Ctrl-G", "write in your editor"),
     ("Ctrl-L, Ctrl-Z", "redraw, suspend"),
-    ("@file", "complete a file's name"),
+    ("@file, Ctrl-V", "a file; the clipboard's image"),
     ("!command", "run it and tell the model; !! only run"),
     ("?", "on an empty line: these keys"),
 )

@@ -14,6 +14,7 @@ from agentcli.domain.errors import ConfigError
 
 DEFAULTS: Mapping[str, str] = {
     "editor": "ctrl-g",
+    "image": "ctrl-v",
     "mode": "shift-tab",
     "newline": "ctrl-j",
     "output": "ctrl-o",

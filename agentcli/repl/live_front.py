@@ -30,6 +30,7 @@ from agentcli.domain.errors import AgentError
 from agentcli.repl.answers import Answers
 from agentcli.repl.completion import ChatCompleter
 from agentcli.repl.front import Actions, Left
+from agentcli.repl.images import clipboard_image, named_images
 from agentcli.repl.key_names import key_table
 from agentcli.repl.live_keys import key_bindings
 from agentcli.repl.live_region import Region, Shown
@@ -46,13 +47,17 @@ ESCAPE_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Typing:
-    """What typing in the input needs; ``cwd`` is the workspace."""
+    """What typing in the input needs; ``cwd`` is the workspace.
+
+    Images from the clipboard are kept in ``images``.
+    """
 
     completer: Completer
     history: History
     vi: bool
     cwd: Path
     keys: Mapping[str, str]
+    images: Path | None
 
 
 class LiveFront:
@@ -87,7 +92,7 @@ class LiveFront:
         self._closed = False
         self._away = 0  # something else has the terminal
         self.region = Region(self, view, shown, self._screen.theme)
-        self._cwd = typing.cwd
+        self._cwd, self._images = typing.cwd, typing.images
 
         self.buffer = Buffer(
             name=DEFAULT_BUFFER,
@@ -333,6 +338,27 @@ class LiveFront:
             self._screen.print_aside([str(error)])
             return
         self.buffer.set_document(Document(edited), bypass_readonly=True)
+
+    async def take_dropped(self, text: str) -> None:
+        """What was pasted may be the paths of images: then signs stand in its place."""
+        images = await asyncio.to_thread(named_images, text)
+        typed = self.buffer.text
+        if not images or text not in typed:
+            return
+        before, _, after = typed.rpartition(text)
+        whole = before + " ".join(map(self.pastes.image, images)) + after
+        moved = len(whole) - len(typed) if self.buffer.cursor_position > len(before) else 0
+        cursor = max(len(before), self.buffer.cursor_position + moved)
+        self.buffer.set_document(Document(whole, cursor), bypass_readonly=True)
+
+    async def take_clipboard(self) -> None:
+        """The image in the clipboard, where a program can read it."""
+        try:
+            path = await asyncio.to_thread(clipboard_image, self._images, self._cwd, os.environ)
+        except AgentError as error:
+            self._screen.print_aside([f"{error.message}: {error.advice}"])
+            return
+        self.buffer.insert_text(self.pastes.image(path))
 
     def load_history(self) -> None:
         """Earlier prompts, in the background."""

@@ -21,6 +21,7 @@ from prompt_toolkit.filters import (
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
+from agentcli.repl.images import may_name_images
 from agentcli.repl.live_port import LiveInput
 
 
@@ -65,6 +66,13 @@ def _bind_writing(bindings: KeyBindings, front: LiveInput) -> None:
     def _paste(event: KeyPressEvent) -> None:
         text = event.data.replace("\r\n", "\n").replace("\r", "\n")
         event.current_buffer.insert_text(front.pastes.fold(text) if focused() else text)
+        if focused() and front.label is None and may_name_images(text):
+            event.app.create_background_task(front.take_dropped(text))
+
+    @bindings.add(*front.keys["image"], filter=focused & ~vi_navigation_mode, eager=True)
+    def _image(event: KeyPressEvent) -> None:
+        if front.label is None:
+            event.app.create_background_task(front.take_clipboard())
 
 
 def _bind_editing(bindings: KeyBindings, front: LiveInput) -> None:

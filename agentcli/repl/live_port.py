@@ -65,5 +65,11 @@ class LiveInput(Protocol):
     def toggle_keys(self) -> None:
         """``?``: the keys."""
 
+    async def take_dropped(self, text: str) -> Any:
+        """What was pasted may be the paths of images: then they are attached."""
+
+    async def take_clipboard(self) -> Any:
+        """The image in the clipboard."""
+
     async def edit_outside(self) -> Any:
         """Ctrl-G: the person's editor."""

@@ -440,3 +440,46 @@ def test_up_brings_back_earlier_prompts_and_ctrl_r_finds_them(start: Start) -> N
     terminal.key("enter")
     terminal.key("enter")
     terminal.wait_until(lambda: terminal.text().count("You said second.") == 2)
+
+
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\2\0\0\0\x90wS\xde"
+
+
+@pytest.mark.spec("UI-3", "UI-4")
+def test_a_dropped_image_is_a_sign_and_is_attached_when_it_is_sent(
+    start: Start, tmp_path: Path
+) -> None:
+    image = tmp_path / "a shot.png"
+    image.write_bytes(PNG)
+    terminal = start()
+    terminal.send("say see ")
+    terminal.paste(f"{image}".replace(" ", "\\ ") + " ")
+    terminal.wait_for("> say see [Image #1 a shot.png]")
+    terminal.send("x")
+    terminal.wait_for("> say see [Image #1 a shot.png]x")
+    terminal.key("backspace")
+    terminal.key("backspace")
+    terminal.wait_for(re.compile(r"> say see$", re.MULTILINE))
+    terminal.paste(image.as_uri())
+    terminal.wait_for("[Image #2 a shot.png]")
+    terminal.key("enter")
+    terminal.wait_for("the image that follows")
+
+
+@pytest.mark.spec("UI-3")
+def test_ctrl_v_takes_an_image_from_the_clipboard_or_says_why_not(
+    start: Start, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    bin_directory = tmp_path_factory.mktemp("bin")
+    terminal = start(PATH=f"{bin_directory}:/usr/bin:/bin")
+    terminal.key("ctrl-v")
+    terminal.wait_for("nothing here can read images")
+    (bin_directory / "image").write_bytes(PNG)
+    program = bin_directory / "pngpaste"
+    program.write_text(f"#!/bin/sh\ncat {bin_directory}/image\n")
+    program.chmod(0o755)
+    terminal.send("say ")
+    terminal.key("ctrl-v")
+    terminal.wait_for(re.compile(r"> say \[Image #1 clipboard-\w+\.png\]"))
+    terminal.key("enter")
+    terminal.wait_for("the image that follows")

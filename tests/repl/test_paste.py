@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentcli.app.mentions import find_mentions
 from agentcli.repl.paste import FOLD_CHARS, FOLD_LINES, Pastes
 
 
@@ -37,3 +40,18 @@ def test_a_sign_that_was_edited_or_never_given_is_text() -> None:
     assert pastes.sign_before(f"{sign} ") == 0
     assert pastes.sign_before("[Pasted text #7 +3 lines]") == 0
     assert pastes.sign_before("]") == 0
+
+
+@pytest.mark.spec("UI-3")
+def test_the_sign_of_an_image_names_its_file_when_it_is_sent() -> None:
+    pastes = Pastes()
+    sign = pastes.image(Path('/tmp/a "b" [c].png'))
+    assert sign == '[Image #1 a "b" _c_.png]'
+    expanded = pastes.expand(f"look at{sign}and say")
+    assert expanded == 'look at @"/tmp/a \\"b\\" [c].png" and say'
+    assert next(find_mentions(expanded))[0].path == '/tmp/a "b" [c].png'
+    assert pastes.sign_before(f"x {sign}") == len(sign)
+    assert pastes.expand(sign.replace("a", "o")) == sign.replace("a", "o")
+    assert pastes.image(Path("/tmp/2.png")) == "[Image #2 2.png]"
+    pastes.forget()
+    assert pastes.expand(sign) == sign
