@@ -47,10 +47,13 @@ class HookConfig:
 
     @property
     def limit_s(self) -> float:
-        """Seconds after which it is stopped."""
-        if self.timeout_s is not None:
-            return self.timeout_s
-        return END_TIMEOUT_S if self.event is HookEvent.SESSION_END else DEFAULT_TIMEOUT_S
+        """Seconds after which it is stopped.
+
+        At the end of a session the ending is decided and no key stops it any more: its hooks
+        are the only ones whose own time is bounded by ours.
+        """
+        wanted_s = DEFAULT_TIMEOUT_S if self.timeout_s is None else self.timeout_s
+        return min(wanted_s, END_TIMEOUT_S) if self.event is HookEvent.SESSION_END else wanted_s
 
 
 class Permission(StrEnum):
