@@ -72,4 +72,11 @@ def find(name: str) -> SlashCommand | None:
 def near(name: str) -> list[str]:
     """Names like ``name``, best first."""
     starts = [known for known in _by_name() if known.startswith(name)]
-    return list(dict.fromkeys([*starts, *get_close_matches(name, _by_name(), 3, 0.5)]))[:3]
+    return list(dict.fromkeys([*starts, *get_close_matches(name, _by_name(), 3, 0.6)]))[:3]
+
+
+def unknown(name: str) -> tuple[str, str]:
+    """What to tell of a name that is no command, and what may have been meant."""
+    like = " or ".join(f"/{other}" for other in near(name))
+    advice = f"Did you mean {like}?" if like else "/help lists the commands."
+    return f"There is no command /{name}.", advice

@@ -123,7 +123,10 @@ class ChatActions:
             self._chat.jobs.add(lambda: self._enqueue(text))
             return
         found = registry.find(parsed[0])
-        if found is not None and found.while_working:
+        if found is None:
+            self._chat.show([" ".join(registry.unknown(parsed[0]))])
+            self._chat.front.give_back(text)
+        elif found.while_working:
             self._chat.jobs.add(lambda: self._chat.run_command(text))
         else:
             self._chat.front.send(text)

@@ -19,7 +19,7 @@ def make_front(
     if not terminal.theme.live:
         from agentcli.repl.line_front import LineFront
 
-        return LineFront(terminal, actions, completer, host.history_file)
+        return LineFront(terminal, view, actions, completer, host.history_file)
     from agentcli.repl.live_front import LiveFront, Typing
     from agentcli.repl.live_region import Shown
     from agentcli.repl.prompt import prompt_history

@@ -16,6 +16,7 @@ from prompt_toolkit.completion import Completer
 from agentcli.repl.front import Actions, Left
 from agentcli.repl.prompt import ChatPrompt, ask_line
 from agentcli.repl.terminal import Terminal
+from agentcli.repl.turn_view import TurnView
 
 
 class LineFront:
@@ -24,11 +25,13 @@ class LineFront:
     def __init__(
         self,
         terminal: Terminal,
+        view: TurnView,
         actions: Actions,
         completer: Completer,
         history_file: Path | None,
     ) -> None:
         self._terminal = terminal
+        self._view = view
         self._actions = actions
         self._prompt = ChatPrompt(terminal, completer, history_file, actions)
         self._default = ""
@@ -50,7 +53,7 @@ class LineFront:
         self._terminal.screen.gap()
         default, self._default = self._default, ""
         try:
-            return await self._prompt.ask(default)
+            text = await self._prompt.ask(default)
         except Left:
             if self._terminal.input.closed:
                 self._actions.terminal_gone()
@@ -60,6 +63,8 @@ class LineFront:
             raise Left from None
         finally:
             self._terminal.screen.cursor_was_moved()
+        self._view.typed(text)
+        return text
 
     def send(self, text: str) -> None:
         """As if ``text`` had been typed and sent."""

@@ -256,8 +256,7 @@ class _Chat:
         name, arguments = command
         found = registry.find(name)
         if found is None:
-            like = " or ".join(f"/{other}" for other in registry.near(name)) or "/help"
-            self._error(f"There is no command /{name}.", f"Did you mean {like}?")
+            self._error(*registry.unknown(name))
             self._front.give_back(text)
             return
         try:

@@ -58,14 +58,21 @@ class TurnView:
         self._retry: tuple[RetryWait, float] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._echoed: str | None = None
+        self._typed: str | None = None
         self.last_output: ToolFinished | None = None
         self.on_todos: Callable[[], None] = lambda: None
         self.on_long_turn: Callable[[TurnSummary], None] = lambda _: None
 
+    def typed(self, text: str) -> None:
+        """``text`` stands on the screen as it was typed: ``echo`` prints it no more."""
+        self._typed = text
+
     def echo(self, text: str) -> None:
         """Print what the person has sent; the event that it is recorded prints it no more."""
         self._echoed = text
-        self._screen.print_block(render.prompt_lines(text, self._theme))
+        typed, self._typed = self._typed, None
+        if typed != text:
+            self._screen.print_block(render.prompt_lines(text, self._theme))
 
     def on_event(self, event: AgentEvent) -> None:  # noqa: C901, PLR0912 - one arm per event
         """Show ``event``."""

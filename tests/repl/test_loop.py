@@ -6,6 +6,7 @@ import re
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -394,6 +395,29 @@ def test_an_unknown_command_names_near_ones_and_keeps_the_text(start: Start) -> 
     terminal.line("/sesions now")
     terminal.wait_for("There is no command /sesions. Did you mean /sessions")
     terminal.wait_until(lambda: terminal.text().count("> /sesions now") == 2)
+
+
+@pytest.mark.spec("UI-10")
+@pytest.mark.parametrize("how", [{"TERM": "dumb"}, {"PLAY_SCREEN_READER": "1"}])
+def test_what_was_typed_line_by_line_is_not_printed_again(start: Start, how: Any) -> None:
+    terminal = start("--first", "say zero", ready="You said", **how)
+    terminal.wait_for("> say zero")
+    terminal.line("say one")
+    terminal.wait_for(re.compile(r"You said (\*\*)?one"))
+    terminal.line("/status")
+    terminal.wait_until(lambda: terminal.text().count("model-1") == 2)
+    assert terminal.text().count("> say one") == 1
+    assert terminal.text().count("> /status") == 1
+
+
+@pytest.mark.spec("UI-5")
+def test_an_unknown_command_is_refused_at_once_while_the_agent_works(start: Start) -> None:
+    terminal = start()
+    terminal.line("busy never")
+    terminal.wait_for(re.compile("^busy$", re.MULTILINE))
+    terminal.line("/xyzzy")
+    terminal.wait_for("There is no command /xyzzy. /help lists the commands.")
+    terminal.wait_for("> /xyzzy")
 
 
 @pytest.mark.spec("UI-5")
