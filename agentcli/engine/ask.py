@@ -20,7 +20,6 @@ from agentcli.domain.ports import ModelInfo, ModelRequest, Provider
 from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.limits import Limits, Spending, output_cap, reached
 from agentcli.engine.race import race
-from agentcli.engine.repair_args import repaired
 from agentcli.engine.sample import HigherCap, Sampler, doubled_cap
 
 _CHARACTERS_PER_TOKEN = 4
@@ -57,6 +56,10 @@ class Requests:
                     raise
             else:
                 self._it.context.measured(message.usage)
+                if not message.tool_calls:
+                    return message
+                from agentcli.engine.repair_args import repaired  # not before the first request
+
                 return repaired(message, self._it.kit.toolbox)
 
     async def _request(self, limits: Limits, spent: Spending, notes: Sequence[str]) -> ModelRequest:

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import ErrorKind, ProviderError, TurnCancelled
@@ -38,8 +39,10 @@ from agentcli.domain.stream import (
     ToolCallStart,
 )
 from agentcli.engine.assemble import Assembler
-from agentcli.engine.replay import Piece, Replay, Shown
 from agentcli.engine.retries import Budgets, RetryPolicy, long_wait_s, retry_later, sleep_long
+
+if TYPE_CHECKING:
+    from agentcli.engine.replay import Replay, Shown
 
 __all__ = ["HigherCap", "RetryPolicy", "Sampler", "doubled_cap"]
 
@@ -170,6 +173,8 @@ class Sampler:
         text = assembler.text if assembler is not None else reply.text
         thinking = "".join(part.text for part in reply.parts if isinstance(part, ThinkingPart))
         if self._shown is None:
+            from agentcli.engine.replay import Shown  # rare: not on the way to a first request
+
             self._shown = Shown(calls=[call.name for call in reply.tool_calls])
         self._shown.text.add(text, replayed.new_text if replayed else text)
         self._shown.thinking.add(thinking, replayed.new_thinking if replayed else thinking)
@@ -185,7 +190,11 @@ class Sampler:
                 raise TurnCancelled
             assembler = Assembler(request.model.provider, request.model.name, taken_ids)
             self._assembler = assembler
-            self._replay = None if self._shown is None else Replay(self._shown)
+            self._replay = None
+            if self._shown is not None:
+                from agentcli.engine.replay import Replay
+
+                self._replay = Replay(self._shown)
             try:
                 await self._attempt(request, assembler, cancel)
                 return assembler.message()
@@ -280,7 +289,7 @@ class Sampler:
             self._emit(CallForming(event.name, event.id))
 
     def _new_part(self, replayed: Replay, text: str) -> str:
-        piece: Piece = replayed.text(text)
+        piece = replayed.text(text)
         if piece.turns_off:
             self._emit(Notice("the new reply says something else from here on", is_warning=False))
         return piece.text
