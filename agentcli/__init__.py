@@ -4,7 +4,7 @@
 before it is used: the command line starts faster for that.
 """
 
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # the real one costs an import that ``--version`` has no use for
 
 if TYPE_CHECKING:
     from agentcli.api import Agent as Agent
@@ -15,9 +15,10 @@ __version__ = "0.1.0"
 __all__ = ["Agent", "AgentResult", "__version__", "tool"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in {"Agent", "AgentResult", "tool"}:
         from agentcli import api
 
-        return getattr(api, name)
+        found: object = getattr(api, name)
+        return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,7 +42,7 @@ from agentcli.domain.ports import (
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import Asker, Tool, Workspace
-from agentcli.domain.values import frozen
+from agentcli.domain.values import frozen, mutable
 from agentcli.engine.approval import Policy
 from agentcli.engine.conversation import Conversation
 from agentcli.engine.plan_mode import plan_notice
@@ -120,7 +120,7 @@ async def open_session(
         raise
 
 
-@dataclass(slots=True)
+@mutable
 class _Opener:
     """Finds or makes the session's file."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentcli.config.settings import Settings
@@ -19,6 +19,7 @@ from agentcli.domain.errors import ConfigError
 from agentcli.domain.ports import ModelInfo, ModelRequest, Provider
 from agentcli.domain.settings import ProviderConfig
 from agentcli.domain.stream import StreamEnd, StreamEvent
+from agentcli.domain.values import mutable
 from agentcli.providers import _models, _registry
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _local_model(settings: Settings) -> LocalModel | None:
 # --- for a session -------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@mutable
 class SessionModels:
     """The models of one session. ``listener`` is told when a server's window becomes known."""
 

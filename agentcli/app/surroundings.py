@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from agentcli.app.queue import DurableQueue, QueueFile
 from agentcli.domain.ports import ModelInfo, Provider
 from agentcli.domain.session import LoadedSession
+from agentcli.domain.values import mutable
 
 
 class SessionFile(QueueFile, Protocol):
@@ -30,7 +30,7 @@ class SessionFile(QueueFile, Protocol):
         """Close the file and give up the lock."""
 
 
-@dataclass(slots=True)
+@mutable
 class Surroundings:
     """What compose lends to a session.
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from agentcli.domain.events import TurnSummary
 from agentcli.domain.messages import Usage
 from agentcli.domain.session import SessionInfo
+from agentcli.domain.values import mutable
 
 _TITLE_LENGTH = 80
 
 
-@dataclass(slots=True)
+@mutable
 class Totals:
     """``cost_usd`` is ``None`` when a part of it is unknown."""
 

@@ -7,7 +7,7 @@ object per line. Law: the answer, or the result object, comes exactly once and l
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from agentcli.cli.ending import Ending
@@ -32,6 +32,7 @@ from agentcli.domain.events import (
     ToolStarted,
     TurnStart,
 )
+from agentcli.domain.values import mutable
 
 # worth no line: what is shown otherwise, and what comes before the request (import budget)
 _SILENT = (
@@ -58,7 +59,7 @@ _COMPLETE = {Outcome.DONE, Outcome.WRAPPED_UP}
 _ANSWERED = {Outcome.DONE, Outcome.WRAPPED_UP, Outcome.MAX_STEPS}
 
 
-@dataclass(slots=True)
+@mutable
 class SessionFacts:
     """What is known of the run beside its ending; filled as it becomes known."""
 

@@ -9,7 +9,7 @@ that a long history costs a step next to nothing and the beginning of a request 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from agentcli.domain.clean import (
     MAX_TEXT_BYTES,
@@ -34,6 +34,7 @@ from agentcli.domain.messages import (
     UserMessage,
 )
 from agentcli.domain.ports import ModelInfo
+from agentcli.domain.values import mutable
 
 __all__ = [
     "Preparer",
@@ -68,7 +69,7 @@ def prepare(messages: Sequence[Message], provider: str, model: str) -> tuple[Mes
     return Preparer().prepare(messages, info)
 
 
-@dataclass(slots=True)
+@mutable
 class _Prepared:
     """``source`` as it may be sent; ``None`` when nothing of it is left."""
 
@@ -79,7 +80,7 @@ class _Prepared:
     is_wide: bool = False
 
 
-@dataclass(slots=True)
+@mutable
 class Preparer:
     """Prepares the requests of one conversation.
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.messages import ImagePart, ResultPart, ResultStatus, TextPart
-from agentcli.domain.values import frozen
+from agentcli.domain.values import frozen, mutable
 
 if TYPE_CHECKING:
     from agentcli.domain.subagents import SubAgents
@@ -182,14 +182,14 @@ class Plans(Protocol):
         """The answer, for the model; approval ends plan mode."""
 
 
-@dataclass(slots=True)
+@mutable
 class FileLedger:
     """What each file looked like when this session last read or wrote it (TOOL-8)."""
 
     seen: dict[Path, str] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+@mutable
 class ToolContext:
     """What one call may use. ``ask`` is ``None`` where there is no person to ask.
 

@@ -7,14 +7,14 @@ session, what the mode makes free; everything else asks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import Effect, ToolDefinition, Workspace, real_path
-from agentcli.domain.values import frozen
+from agentcli.domain.values import frozen, mutable
 from agentcli.engine.read_only_commands import is_read_only
 from agentcli.engine.rules import Rule, Subject, first, host_of, parse_rule
 
@@ -50,7 +50,7 @@ class Decision:
     effect: Effect = Effect.EXEC
 
 
-@dataclass(slots=True)
+@mutable
 class Policy:
     """The mode and rules in force. ``granted`` grows with each "for this session"."""
 

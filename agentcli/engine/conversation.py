@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from agentcli.domain.events import AgentEvent
@@ -20,6 +20,7 @@ from agentcli.domain.ports import (
     SessionStore,
     ToolGate,
 )
+from agentcli.domain.values import mutable
 from agentcli.engine.context import Context
 from agentcli.engine.limits import Limits, Spending
 from agentcli.engine.outgoing import Outgoing
@@ -34,7 +35,7 @@ Emit = Callable[[AgentEvent], None]
 Choose = Callable[[str], tuple[Provider, ModelInfo]]
 
 
-@dataclass(slots=True)
+@mutable
 class Conversation:
     """``history`` mirrors ``store`` at every moment.
 

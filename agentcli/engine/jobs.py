@@ -11,7 +11,6 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.cancel import uninterruptible
@@ -20,6 +19,7 @@ from agentcli.domain.history import History
 from agentcli.domain.messages import ResultStatus, TextPart, ToolCall, ToolResult
 from agentcli.domain.ports import RecordedResult, SessionStore
 from agentcli.domain.tools import Effect, Tool, ToolContext, ToolOutput, status_of
+from agentcli.domain.values import mutable
 from agentcli.engine.approval import CallFacts
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+@mutable
 class Job:
     """One call on its way. ``output`` is set when there is an answer to record.
 

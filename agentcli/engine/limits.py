@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from agentcli.domain.cost import cost_usd
 from agentcli.domain.messages import Usage
 from agentcli.domain.ports import ModelInfo
-from agentcli.domain.values import frozen
+from agentcli.domain.values import frozen, mutable
 
 FEWEST_STEPS = 5
 NEAR = 0.85
@@ -35,7 +35,7 @@ class Limits:
     outside_usd: Callable[[], float | None] | None = None
 
 
-@dataclass(slots=True)
+@mutable
 class Spending:
     """What a turn has used. ``cost_usd`` is ``None`` as soon as a part of it is unknown.
 

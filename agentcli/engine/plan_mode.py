@@ -8,7 +8,6 @@ durable before anybody is asked about it.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import TurnCancelled
@@ -16,6 +15,7 @@ from agentcli.domain.messages import TextPart, ToolCall
 from agentcli.domain.ports import ApprovalRequest, Approver, GateAnswer, StepFacts, Verdict
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import Effect, OutputKind, SessionState, ToolBox, ToolOutput
+from agentcli.domain.values import mutable
 from agentcli.engine.approval import Policy
 from agentcli.engine.race import Reaper, race
 
@@ -69,7 +69,7 @@ def plan_note(policy: Policy, toolbox: ToolBox) -> str:
     )
 
 
-@dataclass(slots=True)
+@mutable
 class PlanTable:
     """``Plans``: asks the person, switches the mode, keeps the newest plan with the session."""
 

@@ -13,7 +13,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,7 +51,7 @@ from agentcli.domain.tools import (
     ToolOutput,
     Workspace,
 )
-from agentcli.domain.values import frozen
+from agentcli.domain.values import frozen, mutable
 from agentcli.engine import arguments as wording
 from agentcli.engine.approval import Answer, CallFacts, Policy, effect_of, session_rule
 from agentcli.engine.gates import OPEN
@@ -70,7 +70,7 @@ TAIL_CHARS = 4_000
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+@mutable
 class Toolkit:
     """What a session lends to its calls; the same for all turns of the session."""
 

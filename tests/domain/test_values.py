@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from agentcli.domain.values import frozen
+from agentcli.domain.values import frozen, mutable
 
 
 @frozen
@@ -114,3 +114,35 @@ def test_it_can_be_copied_pickled_and_matched() -> None:
             pytest.fail("no match")
     assert ours.double == 6
     assert Ours.kind == "ours"
+
+
+@mutable
+class OurState:
+    """State with an owner."""
+
+    x: int
+    seen: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class TheirState:
+    """A dataclass."""
+
+    x: int
+    seen: list[int] = field(default_factory=list)
+
+
+def test_state_changes_and_is_compared_as_a_dataclass_is() -> None:
+    ours, theirs = OurState(1), TheirState(1)
+    ours.x = theirs.x = 2
+    ours.seen.append(3)
+    theirs.seen.append(3)
+    assert repr(ours).removeprefix("OurState") == repr(theirs).removeprefix("TheirState")
+    assert asdict(ours) == asdict(theirs)
+    assert ours == OurState(2, [3]) and ours != theirs and OurState(1).seen is not ours.seen
+    assert replace(ours, x=9) == OurState(9, [3])
+    assert copy.deepcopy(ours) == ours and pickle.loads(pickle.dumps(ours)) == ours
+    with pytest.raises(TypeError):
+        hash(ours)
+    with pytest.raises(AttributeError):
+        ours.other = 1  # type: ignore[attr-defined]  # that it fails is the point
