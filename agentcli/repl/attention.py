@@ -13,7 +13,7 @@ from agentcli.ui.sanitize import clean_line
 from agentcli.ui.screen import Screen
 from agentcli.ui.width import fit
 
-MAX_TITLE = 80
+MAX_TITLE = 120
 _SAVE_TITLE = "\x1b[22;2t"
 _RESTORE_TITLE = "\x1b[23;2t"
 

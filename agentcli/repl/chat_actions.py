@@ -55,6 +55,9 @@ class ActingChat(Chat, Protocol):
     def terminal_gone(self) -> None:
         """The window was closed."""
 
+    def name_window(self) -> None:
+        """What the title tells has changed."""
+
 
 class ChatActions:
     """Satisfies ``front.Actions``."""
@@ -163,6 +166,7 @@ class ChatActions:
         following = _CYCLE[(_CYCLE.index(mode) + 1) % len(_CYCLE)] if mode in _CYCLE else _CYCLE[0]
         session.set_mode(following)
         self._chat.front.refresh()
+        self._chat.name_window()
 
     def toggle_todos(self) -> None:
         """Show or hide the agent's list."""

@@ -37,6 +37,7 @@ from agentcli.repl.turn_view import TurnView
 from agentcli.repl.typed_command import parse_command, run_typed
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.session_lines import Farewell, farewell_lines, resume_lines
+from agentcli.ui.status_line import title_of
 from agentcli.ui.theme import BOLD, DIM, ERROR, Theme
 
 T = TypeVar("T")
@@ -240,6 +241,7 @@ class _Chat:
                 await self._handle(text or await self._front.next_text())
             except Left:
                 return
+            self.name_window()
             text = ""
 
     async def _handle(self, text: str) -> None:
@@ -298,7 +300,7 @@ class _Chat:
                 return summary
         finally:
             self._screen.end_text()
-            self._name_window()
+            self.name_window()
 
     @contextmanager
     def _busy(self, token: CancelToken | None) -> Iterator[None]:
@@ -325,12 +327,14 @@ class _Chat:
                 [self.theme.paint(f"! {clean_line(line)}", DIM) for line in session.notices],
                 gap=False,
             )
-        self._name_window()
+        self.name_window()
         self._front.refresh()
 
-    def _name_window(self) -> None:
+    def name_window(self) -> None:
+        """Say in the window's title what the status line says (UI-6)."""
         if self._facts.session is not None:
-            self._attention.title(f"agentcli: {self.session.title or self.host.cwd.name}")
+            title = title_of(self._facts.status(), self.host.cwd.name, self.theme)
+            self._attention.title(title)
 
     async def _close_session(self, reason: str) -> None:
         """Close the open session and say how to come back to it (UI-9); see ``Session.aclose``."""

@@ -15,6 +15,7 @@ from agentcli.ui.theme import DIM, WARNING, Theme
 from agentcli.ui.width import columns_of, fit
 
 TITLE_COLUMNS = 30
+_MODEL = 7  # how much it matters who answers
 _FULL = 0.8
 
 
@@ -50,11 +51,25 @@ def status_row(status: Status, columns: int, theme: Theme) -> Row:
     """The line, at most ``columns`` wide."""
     parts = _parts(status)
     dot = f" {theme.symbols.dot} "
-    while len(parts) > 1 and columns_of(dot.join(text for _, text in parts)) > columns - 1:
-        parts.remove(min(parts))
+    while columns_of(dot.join(text for _, text in parts)) > columns - 1:
+        at = parts.index(min(parts))
+        rank, least = parts[at]
+        if rank == _MODEL and "/" in least:
+            parts[at] = (rank, least.rpartition("/")[2])
+        elif len(parts) > 1:
+            del parts[at]
+        else:
+            break
     text = fit(dot.join(text for _, text in parts), max(1, columns - 1), theme.symbols.more)
     style = WARNING if _is_full(status) else DIM
     return fit_row(theme.paint(text, style), columns, theme.symbols.more)
+
+
+def title_of(status: Status, place: str, theme: Theme) -> str:
+    """The same for the window's title: the session, or ``place``, first."""
+    name = fit(clean_line(status.title) or place, TITLE_COLUMNS)
+    told = [(rank, text) for rank, text in _parts(status) if rank > 2]  # noqa: PLR2004 - see there
+    return f" {theme.symbols.dot} ".join([f"agentcli: {name}", *(text for _, text in told)])
 
 
 def _parts(status: Status) -> list[tuple[int, str]]:
@@ -62,13 +77,13 @@ def _parts(status: Status) -> list[tuple[int, str]]:
     title = clean_line(status.title)
     found = [
         (9, status.hint),
-        (8, clean_line(status.model)),
-        (7, f"{status.mode} mode" if status.mode != "default" else status.mode),
-        (6, _context(status)),
-        (5, wording.cost(status.cost_usd) if status.turns else ""),
-        (4, f"{status.background} in the background" if status.background else ""),
-        (3, fit(title, TITLE_COLUMNS)),
-        (2, "? for keys"),
+        (_MODEL, clean_line(status.model)),
+        (8, f"{status.mode} mode") if status.mode != "default" else (6, status.mode),
+        (5, _context(status)),
+        (4, wording.cost(status.cost_usd) if status.turns else ""),
+        (3, f"{status.background} in the background" if status.background else ""),
+        (2, fit(title, TITLE_COLUMNS)),
+        (1, "? for keys"),
     ]
     return [(rank, text) for rank, text in found if text]
 

@@ -166,8 +166,11 @@ def test_the_status_line_tells_model_mode_context_cost_and_title(start: Start) -
     terminal.wait_until(lambda: "$0.01" in last_line(terminal))
     terminal.line("/rename my work")
     terminal.wait_until(lambda: "my work" in last_line(terminal))
-    terminal.line("say x")
-    terminal.wait_until(lambda: terminal.title == "agentcli: my work", what="the title")
+    named = "agentcli: my work · play/model-1 · default · $0.01"
+    terminal.wait_until(lambda: terminal.title == named, what="the title")
+    terminal.key("shift-tab")
+    changed = named.replace("default", "accept-edits mode")
+    terminal.wait_until(lambda: terminal.title == changed, what="the changed title")
 
 
 @pytest.mark.spec("UI-3")

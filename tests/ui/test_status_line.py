@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentcli.domain.messages import Usage
 from agentcli.ui.rows import plain
-from agentcli.ui.status_line import Status, context_of, status_row
+from agentcli.ui.status_line import Status, context_of, status_row, title_of
 from agentcli.ui.theme import PLAIN
 
 FULL = Status(
@@ -24,7 +26,22 @@ def test_it_tells_all_there_is_and_leaves_out_the_least_first() -> None:
     )
     assert plain(status_row(FULL, 72, PLAIN).text).endswith("context · $0.12")
     assert plain(status_row(FULL, 40, PLAIN).text) == "anthropic/claude-sonnet-4-5 · plan mode"
-    assert plain(status_row(FULL, 10, PLAIN).text) == "anthropi…"
+    assert plain(status_row(FULL, 32, PLAIN).text) == "claude-sonnet-4-5 · plan mode"
+
+
+@pytest.mark.spec("UI-6", "UI-10")
+def test_a_mode_that_asks_less_is_told_before_all_else() -> None:
+    assert plain(status_row(FULL, 20, PLAIN).text) == "plan mode"
+    assert plain(status_row(replace(FULL, mode="default"), 20, PLAIN).text) == "claude-sonnet-4-5"
+
+
+@pytest.mark.spec("UI-6")
+def test_the_title_tells_the_same_of_the_session() -> None:
+    assert title_of(FULL, "shop", PLAIN) == (
+        "agentcli: mend the parser · anthropic/claude-sonnet-4-5 · plan mode"
+        " · 42% of 200.0k context · $0.12 · 2 in the background"
+    )
+    assert title_of(Status("m", "default"), "shop", PLAIN) == "agentcli: shop · m · default"
 
 
 @pytest.mark.spec("UI-6", "COST-1")
