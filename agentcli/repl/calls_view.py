@@ -74,11 +74,6 @@ class CallsView:
                 yield render.tool_lines(call.finished, call.summary, self._theme)
         self._calls.clear()
 
-    @property
-    def are_running(self) -> bool:
-        """Whether a call runs."""
-        return any(call.since is not None and not call.finished for call in self._calls.values())
-
     def next_change(self) -> float | None:
         """When a running call is to be shown for the first time, if that is to come."""
         now = self._clock()

@@ -139,14 +139,6 @@ def text_of(rows: Sequence[Row]) -> str:
     return "".join(parts)
 
 
-def lines_to_rows(lines: Sequence[str], columns: int) -> list[Row]:
-    """Painted lines as rows, wrapped."""
-    layout = Rows(columns)
-    for line in lines:
-        layout.feed(f"{line}\n")
-    return layout.rows
-
-
 def fit_row(line: str, columns: int, more: str = "…") -> Row:
     """A painted line as one row; a cut shows."""
     layout = Rows(columns)

@@ -55,7 +55,6 @@ def test_a_running_call_shows_after_a_second_with_its_last_lines() -> None:
     clock.now = 103.4
     assert view.lines() == ["● Read 1 · 3 s", "  b", "  c", "  d"]
     assert view.next_change() is None
-    assert view.are_running
 
 
 @pytest.mark.spec("UI-2")
@@ -78,4 +77,3 @@ def test_what_never_had_its_turn_is_printed_at_the_end() -> None:
     view, _ = running(1, 2)
     list(view.finished(finished(2)))
     assert [block[0] for block in view.rest()] == ["● Read 2"]
-    assert not view.are_running

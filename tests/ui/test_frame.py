@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentcli.ui.frame import SYNC_BEGIN, SYNC_END, Frame, Place, _reflowed
-from agentcli.ui.rows import Row, Rows, fit_row, lines_to_rows, plain, text_of
+from agentcli.ui.rows import Row, Rows, fit_row, plain, text_of
 from agentcli.ui.theme import RESET
 
 
@@ -30,7 +30,10 @@ class Emulator:
 
 
 def rows(*lines: str, columns: int = 20) -> list[Row]:
-    return lines_to_rows(lines, columns)
+    layout = Rows(columns)
+    for line in lines:
+        layout.feed(f"{line}\n")
+    return layout.rows
 
 
 def test_rows_break_where_the_terminal_breaks_and_give_the_text_back() -> None:
@@ -180,7 +183,7 @@ def test_whatever_happens_the_screen_shows_what_was_printed_and_the_region(
     printed: list[Row] = []
     region: list[Row] = []
     for kind, lines in steps:
-        new = [*lines_to_rows(lines, columns), Row("> ", 2)]
+        new = [*rows(*lines, columns=columns), Row("> ", 2)]
         cursor = Place(len(new) - 1, 2)
         if kind == "release" and len(region) > 1:
             frame.release(len(region) - 1)
@@ -190,7 +193,7 @@ def test_whatever_happens_the_screen_shows_what_was_printed_and_the_region(
             text = "".join(f"{line}\n" for line in lines)
             region = region or new
             emulator.feed(frame.print_above(text, region, Place(len(region) - 1, 0), columns))
-            printed += lines_to_rows(lines, columns)
+            printed += rows(*lines, columns=columns)
         elif kind == "erase":
             emulator.feed(frame.erase(columns))
             region = []
