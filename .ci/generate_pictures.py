@@ -269,7 +269,7 @@ class _Demo:
                     terminal.key("backspace")
                 self._go_on.set()
                 terminal.wait_for("Waiting for your answer", WAIT_S)
-                terminal.wait_for("s, n, r answers", WAIT_S)
+                terminal.wait_for("n, r answers", WAIT_S)
                 yield "approval", self._seen(terminal)
                 time.sleep(2 * FLOW_S)  # a key in the flow of other typing is no answer
                 terminal.send("y")

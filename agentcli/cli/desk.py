@@ -48,6 +48,12 @@ class ChatDesk:
         """Copy a session; the id of the copy."""
         return await asyncio.to_thread(self._files.fork, session_id)
 
+    async def allow_always(self, rule: str) -> None:
+        """Write ``rule`` to the person's file."""
+        from agentcli.config.edit import add_allow_rule
+
+        await asyncio.to_thread(add_allow_rule, self._settings.paths, rule)
+
     async def settings(self) -> Sequence[SettingRow]:
         """Every setting, read anew."""
         from agentcli.cli.config import setting_rows

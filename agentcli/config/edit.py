@@ -48,6 +48,25 @@ def set_value(paths: Paths, name: str, text: str) -> object:
     return value
 
 
+def add_allow_rule(paths: Paths, rule: str) -> None:
+    """Let ``rule`` be allowed from now on, in every session (UI-7).
+
+    Raises ``ConfigError`` as ``set_value`` does; a rule that is there already stays one.
+    """
+    import tomlkit
+
+    before = read_text(paths.config_file) or ""
+    validate(before, paths)
+    known = parse(before, paths.config_file).get("permissions", {}).get("allow", [])
+    if rule in known:
+        return
+    rules = tomlkit.array()
+    rules.extend([*known, rule])
+    after = _with_value(before, ("permissions", "allow"), rules)
+    validate(after, paths)
+    write(paths.config_file, after)
+
+
 def unknown_key(name: str) -> UsageError:
     """The error for a key that does not exist: near names, else all of them."""
     if split_key(name)[:1] == ("hooks",):

@@ -27,7 +27,10 @@ from agentcli.domain.values import frozen
 
 @frozen
 class ApprovalRequest:
-    """A call that needs a yes. ``session_rule`` is what "for this session" would allow.
+    """A call that needs a yes.
+
+    ``session_rule`` is what "for this session" would allow,
+    ``lasting_rule`` the same as "always" may write it down; empty where it cannot be.
 
     ``is_plan``: ``detail`` is a plan in Markdown; a yes ends plan mode, and one "for this
     session" lets edits in the workspace run without asking.
@@ -38,6 +41,7 @@ class ApprovalRequest:
     detail: str
     reason: str
     session_rule: str
+    lasting_rule: str = ""
     is_plan: bool = False
 
 

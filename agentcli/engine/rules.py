@@ -28,6 +28,8 @@ _REDIRECTION = re.compile(r"[0-9]*(?:<<<|<<-?|>>|<>|>\||[<>])&?[ \t]*[^ \t<>]*")
 _QUOTING = re.compile(r"\\\n|\$(?=['\"])|['\"\\]")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=.*", re.DOTALL)
 _MAX_JUDGED = 100_000
+_LONGEST_WRITTEN = 500
+_ANY_PATTERN = re.compile(r"[*?\[\]]")
 _KEYWORDS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "!", "time", "coproc"})
 _RUNS_OTHERS = frozenset(
     {
@@ -78,6 +80,21 @@ def parse_rule(text: str) -> Rule:
             "write it like edit_file(src/**) or bash(git diff *)",
         )
     return Rule(match["tool"], match["pattern"])
+
+
+def lasting_rule(rule: Rule) -> str:
+    """``rule`` as it may be written down for ever; empty where that would cover more (UI-7).
+
+    A written rule is a pattern: one made of a text with pattern characters in it would not be
+    this very text any more.
+    """
+    text = str(rule)
+    literal = (rule.pattern or "").removesuffix("/**")
+    if rule.pattern is None or not literal or not text.isprintable():
+        return ""
+    if _ANY_PATTERN.search(literal) or len(text) > _LONGEST_WRITTEN:
+        return ""
+    return text if parse_rule(text) == Rule(rule.tool, rule.pattern) else ""
 
 
 def host_of(url: str) -> str:

@@ -59,6 +59,7 @@ from agentcli.engine.hooked_calls import CallHooks, decided
 from agentcli.engine.jobs import Job, Recorder, guarded, preview_of, text_of
 from agentcli.engine.plan_mode import PlanTable
 from agentcli.engine.race import Reaper, cancel_future, first_of, race, stop
+from agentcli.engine.rules import lasting_rule
 
 if TYPE_CHECKING:
     from agentcli.domain.hooks import Hooks
@@ -282,7 +283,8 @@ class ToolCalls:
         rule = session_rule(job.facts, self._kit.policy)
         self._emit(ApprovalWaiting(job.call, job.summary, reason))
         detail = await preview_of(job.tool, job.args, ctx)
-        request = ApprovalRequest(job.call, job.summary, detail, reason, str(rule))
+        rules = (str(rule), lasting_rule(rule))
+        request = ApprovalRequest(job.call, job.summary, detail, reason, *rules)
         answer = await self._answer(request)
         if self._token.cancelled:
             raise TurnCancelled

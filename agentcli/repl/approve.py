@@ -12,17 +12,20 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from agentcli.domain.errors import AgentError
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
+from agentcli.repl.desk import Desk
 from agentcli.repl.front import Front
 from agentcli.ui.diff import diff_lines, is_diff
 from agentcli.ui.plan_lines import plan_lines
-from agentcli.ui.sanitize import clean, reveal
+from agentcli.ui.sanitize import clean, clean_line, reveal
 from agentcli.ui.screen import Screen
 from agentcli.ui.theme import BOLD, DIM, WARNING, Theme
 
 _T = TypeVar("_T")
 
 _ANSWERS = {"y": "y", "s": "s", "n": "n", "r": "r"}
+_ALWAYS = {"y": "y", "s": "s", "a": "a", "n": "n", "r": "r"}
 _SAID = {"y": "Yes, once.", "s": "Yes, for this session.", "n": "No."}
 _SAID_TO_PLAN = {"y": "Yes.", "s": "Yes, edits do not ask.", "n": "No, keep planning."}
 _PLAN_COLUMNS = 80
@@ -45,6 +48,7 @@ def approval_lines(request: ApprovalRequest, theme: Theme) -> list[str]:
     lines += [
         "  y  yes, once",
         f"  s  yes, for this session ({rule})" if rule else "  s  yes, for this session",
+        *(["  a  yes, always: this rule goes to your settings"] if request.lasting_rule else []),
         "  n  no     r  no, with a reason     Ctrl-C  cancel",
     ]
     return lines
@@ -81,6 +85,7 @@ class Questions:
         self._front = front
         self._interrupt = interrupt
         self._one_at_a_time = asyncio.Lock()
+        self.desk: Desk | None = None
         self.on_waiting: Callable[[str], None] = lambda _: None
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
@@ -99,9 +104,14 @@ class Questions:
 
     async def _approve(self, request: ApprovalRequest) -> ApprovalAnswer:
         screen, theme = self._screen, self._screen.theme
+        answers = _ALWAYS if request.lasting_rule else _ANSWERS
         letter = await self._front().choose(
-            _ANSWERS, lambda: screen.print_block(approval_lines(request, theme))
+            answers, lambda: screen.print_block(approval_lines(request, theme))
         )
+        if letter == "a":
+            said = await self._write_down(request.lasting_rule)
+            screen.print_block([theme.paint(f"  {said}", DIM)], gap=False)
+            return ApprovalAnswer(Verdict.SESSION)
         if letter != "r":
             verdict = _LETTERS[letter]
             said = (_SAID_TO_PLAN if request.is_plan else _SAID)[letter]
@@ -112,6 +122,16 @@ class Questions:
             self._interrupt()
             return ApprovalAnswer(Verdict.NO)
         return ApprovalAnswer(Verdict.NO, reason.strip())
+
+    async def _write_down(self, rule: str) -> str:
+        """Keep ``rule`` for every session; what became of it, as a line."""
+        if self.desk is None:
+            return "Yes, for this session."
+        try:
+            await self.desk.allow_always(rule)
+        except (AgentError, OSError) as error:
+            return f"Yes, for this session; the rule could not be written: {clean_line(str(error))}"
+        return f"Yes, always: {reveal(rule)} is in {reveal(str(self.desk.config_file))}"
 
     async def _ask(self, question: str, options: Sequence[str]) -> str:
         screen, theme = self._screen, self._screen.theme

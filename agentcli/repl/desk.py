@@ -63,6 +63,9 @@ class Desk(Protocol):
     async def fork(self, session_id: str) -> str:
         """Copy a session; the id of the copy."""
 
+    async def allow_always(self, rule: str) -> None:
+        """Write ``rule`` to the person's file: allowed in every session from now on."""
+
     async def settings(self) -> Sequence[SettingRow]:
         """Every setting."""
 

@@ -75,6 +75,7 @@ class _Chat:
         self._actions = ChatActions(self, self._view, self._facts)
         self._front: Front = make_front(terminal, self._view, self._actions, self._facts, host)
         self._questions = Questions(self._screen, lambda: self._front, self._actions.interrupt)
+        self._questions.desk = host.desk
         self._questions.on_waiting = self._attention.call
         self._view.on_long_turn = lambda _: self._attention.call("the agent has finished")
         self._picking: asyncio.Task[str | None] | None = None

@@ -66,6 +66,27 @@ def test_yes_for_the_session_does_not_ask_for_the_same_again(
     leave(terminal)
 
 
+@pytest.mark.spec("UI-7")
+def test_yes_always_is_a_rule_in_the_settings_that_the_next_chat_keeps(
+    model_server: ModelServer, chat: Chat, work: Path
+) -> None:
+    again = {"command": "echo x >> marks"}
+    model_server.add(call("bash", again), "First.", call("bash", again), "Second.")
+    terminal = chat()
+    terminal.line("once")
+    terminal.wait_for("a  yes, always")
+    answer(terminal, "echo x", "a")
+    terminal.wait_for("First.")
+    assert "Yes, always: bash(echo x >> marks) is in" in terminal.text()
+    leave(terminal)
+    terminal = chat()
+    terminal.line("twice")
+    terminal.wait_for("Second.")
+    assert (work / "marks").read_text() == "x\nx\n"
+    assert "yes, once" not in terminal.text()
+    leave(terminal)
+
+
 @pytest.mark.spec("UI-7", "CAN-1")
 def test_no_is_told_to_the_model_as_a_refusal_and_the_turn_goes_on(
     model_server: ModelServer, chat: Chat, work: Path

@@ -9,7 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentcli.domain.errors import UsageError
-from agentcli.engine.rules import Rule, Subject, allows, first, host_of, parse_rule, touches
+from agentcli.engine.rules import (
+    Rule,
+    Subject,
+    allows,
+    first,
+    host_of,
+    lasting_rule,
+    parse_rule,
+    touches,
+)
 
 
 def bash(text: str) -> Subject:
@@ -213,3 +222,28 @@ def test_the_first_rule_that_covers_is_named() -> None:
     assert first(rules, bash("git status"), whole=True) == rules[1]
     assert first(rules, bash("pwd; ls x"), whole=False) == rules[0]
     assert first(rules[:2], bash("pwd"), whole=True) is None
+
+
+@pytest.mark.spec("UI-7", "SEC-4")
+@pytest.mark.parametrize(
+    ("rule", "written"),
+    [
+        (Rule("bash", "git status", exact=True), "bash(git status)"),
+        (Rule("bash", "git status; ls", exact=True), "bash(git status; ls)"),
+        (Rule("edit_file", "/w/src/**", exact=True), "edit_file(/w/src/**)"),
+        (Rule("bash", "rm *", exact=True), ""),
+        (Rule("bash", "ls a?", exact=True), ""),
+        (Rule("edit_file", "/w/[a]/**", exact=True), ""),
+        (Rule("edit_file", "/**", exact=True), ""),
+        (Rule("bash", "echo a\necho b", exact=True), ""),
+        (Rule("bash", "echo " + "a" * 600, exact=True), ""),
+        (Rule("report"), ""),
+    ],
+)
+def test_only_a_rule_that_stays_this_very_text_is_written_down(rule: Rule, written: str) -> None:
+    assert lasting_rule(rule) == written
+    if written and rule.tool == "bash":
+        again = parse_rule(written)
+        assert allows(again, Subject("bash", text=rule.pattern))
+        assert not allows(again, Subject("bash", text=f"{rule.pattern} -x"))
+        assert not allows(again, Subject("bash", text=f"{rule.pattern}; id"))

@@ -362,6 +362,9 @@ class PlayDesk:
     async def search(self, text: str, limit: int = 50) -> Sequence[Hit]:
         return [Hit(EARLIER[1].id, f"where [{text}] stands")] if "zebra" in text else []
 
+    async def allow_always(self, rule: str) -> None:
+        Path("allowed").write_text(rule)
+
     async def load(self, session_id: str) -> LoadedSession:
         info = next(info for info in EARLIER if info.id == session_id)
         said = (StoredMessage(1, 0, user_text(f"about {info.title}")),)

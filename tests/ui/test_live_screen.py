@@ -99,7 +99,19 @@ def test_a_region_that_is_hidden_leaves_no_trace_and_comes_back() -> None:
 
 
 def paragraphs(number: int, seed: int = 7) -> str:
-    words = ["the", "agent", "reads", "a", "file", "and", "mends", "whatever", "parser", "it", "finds"]
+    words = [
+        "the",
+        "agent",
+        "reads",
+        "a",
+        "file",
+        "and",
+        "mends",
+        "whatever",
+        "parser",
+        "it",
+        "finds",
+    ]
     out = []
     for at in range(number):
         out.append(" ".join(words[(seed * at + n * n) % len(words)] for n in range(30 + at % 60)))
@@ -153,9 +165,7 @@ def test_a_line_without_end_neither_fills_the_region_nor_the_memory() -> None:
     assert terminal.written < 4 * 3000 * 9
 
 
-CHUNKS = st.lists(
-    st.text("ab \n*`#-|é日🎉\x1b[1m", max_size=40), min_size=1, max_size=12
-)
+CHUNKS = st.lists(st.text("ab \n*`#-|é日🎉\x1b[1m", max_size=40), min_size=1, max_size=12)
 
 
 @pytest.mark.spec("UI-1", "OPS-1")
