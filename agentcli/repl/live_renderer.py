@@ -61,9 +61,13 @@ class LiveRenderer(Renderer):
         self,
         leave_alternate_screen: bool = True,  # noqa: FBT001, FBT002 - as in the base class
     ) -> None:
-        """Take the region away, for something else to be written there."""
-        del leave_alternate_screen
-        if self._screen.is_shown:
+        """Take the region away, for something else to be written there.
+
+        prompt-toolkit leaves the alternate screen but when the terminal was resized.
+        """
+        if not leave_alternate_screen:
+            self._screen.resized()
+        elif self._screen.is_shown:
             self._screen.hide()
             self._screen.send(_PASTE_OFF)
             self._screen.drain(_PATIENCE_S)

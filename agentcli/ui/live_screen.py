@@ -21,6 +21,7 @@ from agentcli.ui.terminal_writer import TerminalWriter
 from agentcli.ui.theme import Theme
 
 MAX_TAIL = 6
+SETTLE_S = 0.3
 HOME = "\x1b[H"
 
 
@@ -52,6 +53,7 @@ class LiveScreen(Screen):
         self._tail = Rows(self.columns)
         self._settled = False  # all that is complete in the tail is finished
         self._painting = False
+        self._settling: asyncio.TimerHandle | None = None
         self._anchor = ""  # the last character printed, where the tail goes on with its line
 
     @property
@@ -75,12 +77,35 @@ class LiveScreen(Screen):
         self._take_pending()
         self._compose = None
         self._cancel_timer()
+        if self._settling is not None:
+            self._settling.cancel()
+            self._settling = None
         rest = self._tail.rows
         out = self._frame.erase(self.columns) + (text_of(rest) + "\n" if rest else "")
         if rest and not self._tail.at_line_start:
             self._at_line_start = True
         self._tail = Rows(self.columns)
         self._write(out)
+
+    def resized(self) -> None:
+        """The terminal's size changes: nothing is drawn until it has kept one for a moment.
+
+        While a window is dragged the sizes that are told lag behind those that are (tmux tells
+        one every 250 ms): what is drawn meanwhile would stand in the wrong place.
+        """
+        if self._compose is None:
+            return
+        self._cancel_timer()
+        if self._settling is not None:
+            self._settling.cancel()
+        self._settling = asyncio.get_running_loop().call_later(SETTLE_S, self._settle_size)
+
+    def _settle_size(self) -> None:
+        self._settling = None
+        if self._compose is not None:
+            compose = self._compose
+            self.hide()
+            self.show(compose)
 
     def clear(self) -> None:
         """Scroll the screen away, into the scrollback, and draw the region anew at its top."""
@@ -123,7 +148,7 @@ class LiveScreen(Screen):
 
     def paint(self) -> None:
         """Draw a frame now, or when a terminal that is behind has caught up."""
-        if self._compose is None:
+        if self._compose is None or self._settling is not None:
             return
         if self._writer is not None and self._writer.is_behind:
             self._cancel_timer()

@@ -37,7 +37,7 @@ class Pane:
 
     def text(self) -> str:
         """Scrollback and screen; a line that the terminal has wrapped is one line."""
-        return self.run("capture-pane", "-p", "-J", "-S", "-2000")
+        return self.run("capture-pane", "-p", "-J", "-S", "-6000")
 
     def wait_for(self, wanted: str) -> None:
         deadline = time.monotonic() + 15
@@ -85,3 +85,18 @@ def test_resizing_in_mid_stream_loses_no_word_and_leaves_nothing_behind(pane: Pa
     assert words(text) == EXPECTED
     assert text.count("Ask or tell") == 1
     assert "Working" not in text
+
+
+@pytest.mark.spec("UI-1", "OPS-1")
+def test_a_window_that_is_dragged_in_mid_stream_loses_no_word(pane: Pane) -> None:
+    pane.run("send-keys", "flood 6000", "Enter")
+    pane.wait_for("word3")
+    for step in range(14):
+        columns = 50 + 7 * (step % 9)
+        pane.run("resize-window", "-x", str(columns), "-y", str(18 + step % 8))
+        time.sleep(0.12)  # how a hand drags: it is the rate of the changes that is tested
+    pane.wait_for("The end.")
+    pane.wait_for("Ask or tell")
+    expected = [str(n % 7) for n in range(6000) if n % 90 != 89]
+    assert words(pane.text()) == expected
+    assert pane.text().count("Ask or tell") == 1
