@@ -22,7 +22,7 @@ from agentcli.cli.exit_codes import ExitCode
 from agentcli.cli.options import RunOptions, number
 from agentcli.cli.output_schema import read_output_schema
 from agentcli.cli.outputs import SessionFacts, make_output
-from agentcli.cli.owed import Stopped, stop_on_signals, write_failure
+from agentcli.cli.owed import Stopped, dropped_signal, stop_on_signals, write_failure
 from agentcli.cli.prompt_input import read_prompt, with_attachments
 from agentcli.cli.session_request import prepare_settings, session_options
 from agentcli.cli.stalled import StalledWrites
@@ -264,6 +264,8 @@ class OneShot:
         for number_ in taken:
             loop.add_signal_handler(number_, self._on_signal, number_)
             self._writes.watch(number_)
+        if (dropped := dropped_signal()) is not None:
+            self._on_signal(dropped)
         timer = None
         if self._timeout_s:
             left_s = self._timeout_s - (time.monotonic() - self._started_at)

@@ -8,6 +8,7 @@ imported) and behind (the ending itself fails). Law: nothing heavy is imported b
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
@@ -17,6 +18,8 @@ from agentcli.cli.argv import sort_arguments
 _FORMATS = frozenset({"json", "stream-json"})
 _SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _OF_SIGNAL = 128
+# Python drops what is raised in a finalizer or in the callback of an import lock
+_caught: list[int] = []
 
 
 class Stopped(BaseException):
@@ -31,6 +34,7 @@ class Stopped(BaseException):
 
 def early_signals(argv: Sequence[str]) -> None:
     """Turn signals into ``Stopped`` while a one-shot run is being started."""
+    _caught.clear()
     if sort_arguments(list(argv)).command == "run":
         stop_on_signals()
 
@@ -40,14 +44,25 @@ def stop_on_signals() -> None:
 
     def stop(number: int, frame: FrameType | None) -> None:
         del frame
+        _caught.append(number)
         raise Stopped(number)
 
+    def unraisable(lost: sys.UnraisableHookArgs) -> None:
+        if not isinstance(lost.exc_value, Stopped):
+            sys.__unraisablehook__(lost)
+
+    sys.unraisablehook = unraisable
     for number in _SIGNALS:
         # what was ignored from the start (nohup, a background job) stays ignored; and only the
         # main thread may set a handler
         with suppress(ValueError):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, stop)
+
+
+def dropped_signal() -> signal.Signals | None:
+    """A signal that has come and whose ``Stopped`` reached nobody: who goes on has to stop."""
+    return signal.Signals(_caught[0]) if _caught else None
 
 
 def wants_result(argv: Sequence[str]) -> bool:
