@@ -48,7 +48,7 @@ from agentcli.engine.conversation import Conversation
 from agentcli.engine.plan_mode import plan_notice
 from agentcli.engine.project_docs import find_docs, project_root
 from agentcli.engine.system_prompt import PromptParts, build_system_prompt
-from agentcli.engine.tool_calls import Toolkit
+from agentcli.engine.toolkit import Toolkit
 from agentcli.store.files import SessionFiles
 from agentcli.store.recovery import recover
 from agentcli.store.sqlite import SqliteStore

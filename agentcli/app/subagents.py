@@ -41,7 +41,7 @@ from agentcli.domain.ports import ModelInfo, Provider
 from agentcli.domain.session import SessionInfo, SessionStatus
 from agentcli.domain.subagents import SubTask, SubTaskReport
 from agentcli.engine.conversation import Conversation
-from agentcli.engine.tool_calls import Toolkit
+from agentcli.engine.toolkit import Toolkit
 from agentcli.store._rows import SUBAGENT_KEY
 from agentcli.store.files import SessionFiles, new_session_id
 from agentcli.store.sqlite import SqliteStore

@@ -15,6 +15,8 @@ from agentcli.domain.messages import ImagePart, ResultPart, ResultStatus, TextPa
 from agentcli.domain.values import frozen, mutable
 
 if TYPE_CHECKING:
+    from agentcli.domain.background import Background
+    from agentcli.domain.sandbox import Sandbox
     from agentcli.domain.subagents import SubAgents
 
 
@@ -182,6 +184,16 @@ class Plans(Protocol):
         """The answer, for the model; approval ends plan mode."""
 
 
+class FileKeeper(Protocol):
+    """Remembers files before a tool changes them (TT-1)."""
+
+    async def before_change(self, call_id: str, paths: Sequence[Path]) -> None:
+        """Keep what stands at ``paths`` (which may be nothing) before the call touches it.
+
+        Never raises for a file that cannot be kept: the call goes on, the person is told once.
+        """
+
+
 @mutable
 class FileLedger:
     """What each file looked like when this session last read or wrote it (TOOL-8)."""
@@ -193,7 +205,9 @@ class FileLedger:
 class ToolContext:
     """What one call may use. ``ask`` is ``None`` where there is no person to ask.
 
-    ``session_id`` says whose processes a call starts (CAN-11).
+    ``session_id`` says whose processes a call starts (CAN-11). ``sandbox`` limits its commands
+    (SEC-7), ``background`` lets it start what outlives the turn (BG-1), ``keeper`` is told of files
+    before they are changed (TT-1).
     """
 
     call_id: str
@@ -207,6 +221,9 @@ class ToolContext:
     session_id: str = ""
     plans: Plans | None = None
     agents: SubAgents | None = None
+    sandbox: Sandbox | None = None
+    background: Background | None = None
+    keeper: FileKeeper | None = None
 
 
 class Tool(Protocol):

@@ -25,7 +25,7 @@ from agentcli.engine.context import Context
 from agentcli.engine.limits import Limits, Spending
 from agentcli.engine.outgoing import Outgoing
 from agentcli.engine.sample import RetryPolicy
-from agentcli.engine.tool_calls import Toolkit
+from agentcli.engine.toolkit import Toolkit
 from agentcli.engine.transforms import TransformChain
 
 if TYPE_CHECKING:

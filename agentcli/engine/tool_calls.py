@@ -13,10 +13,9 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
 from agentcli.domain.errors import InvalidArguments, TurnCancelled
@@ -34,60 +33,32 @@ from agentcli.domain.messages import ResultStatus, StopReason, ToolCall
 from agentcli.domain.ports import (
     ApprovalAnswer,
     ApprovalRequest,
-    Approver,
     SessionStore,
     Verdict,
 )
 from agentcli.domain.tools import (
-    Asker,
     Effect,
-    FileLedger,
     OutputKind,
-    RawOutputs,
-    SessionState,
     Tool,
-    ToolBox,
     ToolContext,
     ToolOutput,
     Workspace,
 )
-from agentcli.domain.values import frozen, mutable
+from agentcli.domain.values import frozen
 from agentcli.engine import arguments as wording
-from agentcli.engine.approval import Answer, CallFacts, Policy, effect_of, session_rule
+from agentcli.engine.approval import Answer, CallFacts, effect_of, session_rule
 from agentcli.engine.gates import OPEN
 from agentcli.engine.hooked_calls import CallHooks, decided
 from agentcli.engine.jobs import Job, Recorder, guarded, preview_of, text_of
 from agentcli.engine.plan_mode import PlanTable
-from agentcli.engine.race import Reaper, cancel_future, first_of, race, stop
+from agentcli.engine.race import cancel_future, first_of, race, stop
 from agentcli.engine.rules import lasting_rule
-
-if TYPE_CHECKING:
-    from agentcli.domain.hooks import Hooks
-    from agentcli.domain.subagents import SubAgentsFor
+from agentcli.engine.toolkit import Toolkit
 
 GRACE_S = 0.15
 KILL_PATIENCE_S = 3.0
 TAIL_CHARS = 4_000
 log = logging.getLogger(__name__)
-
-
-@mutable
-class Toolkit:
-    """What a session lends to its calls; the same for all turns of the session."""
-
-    toolbox: ToolBox
-    policy: Policy
-    approver: Approver
-    workspace: Workspace
-    state: SessionState
-    outputs: RawOutputs
-    files: FileLedger = field(default_factory=FileLedger)
-    ask: Asker | None = None
-    session_id: str = ""
-    hooks: Hooks | None = None
-    agents: SubAgentsFor | None = None
-    reaper: Reaper = field(default_factory=Reaper)
-    approval_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @frozen
@@ -360,6 +331,9 @@ class ToolCalls:
             session_id=kit.session_id,
             plans=PlanTable(kit.policy, kit.approver, kit.state, kit.reaper),
             agents=kit.agents(self._emit) if kit.agents is not None else None,
+            sandbox=kit.sandbox,
+            background=kit.background,
+            keeper=kit.keeper,
         )
 
     async def _execute(self, job: Job, tool: Tool, ctx: ToolContext) -> ToolOutput | None:

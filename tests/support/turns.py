@@ -51,7 +51,7 @@ from agentcli.domain.tools import (
 )
 from agentcli.engine.approval import Policy
 from agentcli.engine.conversation import Conversation
-from agentcli.engine.tool_calls import Toolkit
+from agentcli.engine.toolkit import Toolkit
 from agentcli.engine.turn import Turn
 
 MODEL = ModelInfo("test", "model", input_price=1.0, output_price=2.0)

@@ -1,0 +1,190 @@
+"""Background runs: what a call leaves going when it returns, and what outlives a turn (BG-1..8).
+
+Laws: the row in the session file is the truth; each update carries the attempt it belongs to, and
+one of a stale attempt changes nothing (BG-3); what is only watched may fail without failing the
+run (FAIL-2); nothing runs in the background that its tool would not have been allowed to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from agentcli.domain.cancel import CancelToken
+from agentcli.domain.tools import ToolContext, ToolOutput
+from agentcli.domain.values import frozen
+
+MAX_ACTIVE_PER_SESSION = 5
+MAX_ACTIVE_PER_PROCESS = 64
+MAX_LOG_CHARS = 262_144
+HEARTBEAT_S = 2.0
+MAX_SCHEDULES = 20
+
+
+class TaskState(StrEnum):
+    """How a background run stands; all but ``RUNNING`` are for ever."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+
+
+@frozen
+class TaskProgress:
+    """How far a run is; ``total`` is ``None`` where nobody knows."""
+
+    current: float
+    total: float | None = None
+    unit: str = ""
+    label: str = ""
+
+
+@frozen
+class BackgroundTask:
+    """A row of the task registry (BG-3). Times are seconds since 1970, UTC.
+
+    ``run_id`` is ``bg_`` and a UUIDv7 in hex. ``pid`` and ``pid_started`` (the kernel's start time
+    of that process) find what a crash has left (BG-7). ``announced_at``: when the session was told
+    of the end; ``signals``: whether it is to be told.
+    """
+
+    run_id: str
+    task_id: str
+    tool: str
+    arguments: Mapping[str, Any]
+    title: str
+    state: TaskState
+    created_at: float
+    updated_at: float
+    attempt: int = 1
+    detail: str = ""
+    progress: TaskProgress | None = None
+    summary: str = ""
+    log_path: str = ""
+    result_path: str = ""
+    error_kind: str = ""
+    error_message: str = ""
+    heartbeat_at: float | None = None
+    finished_at: float | None = None
+    cancel_requested_at: float | None = None
+    signals: bool = True
+    announced_at: float | None = None
+    schedule_id: str = ""
+    pid: int | None = None
+    pid_started: str = ""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it takes one of the places (BG-2)."""
+        return self.state is TaskState.RUNNING
+
+
+@frozen
+class Schedule:
+    """When a run starts (BG-8): one of ``cron_expression`` (5 fields) and ``scheduled_at``.
+
+    ``next_at`` is in seconds since 1970; ``None`` when it will not start again.
+    """
+
+    id: str
+    tool: str
+    arguments: Mapping[str, Any]
+    title: str
+    created_at: float
+    cron_expression: str | None = None
+    scheduled_at: str | None = None
+    time_zone: str = "UTC"
+    next_at: float | None = None
+    is_active: bool = True
+    signals: bool = True
+
+
+@frozen
+class SpawnWish:
+    """What ``spawn_background`` asks for. ``schedule`` is as the model gave it, unchecked."""
+
+    tool: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    title: str = ""
+    schedule: object = None
+    signals: bool = True
+
+
+@frozen
+class Spawned:
+    """What came of a wish: a run that is under way, or a schedule (then ``run_id`` is empty)."""
+
+    run_id: str = ""
+    task_id: str = ""
+    log_path: str = ""
+    result_path: str = ""
+    schedule: Schedule | None = None
+
+
+@frozen
+class TaskOutput:
+    """A page of a run's log. ``next_offset`` (characters) is ``None`` at the end of a finished one.
+
+    ``size`` is what the log has so far, in characters.
+    """
+
+    task: BackgroundTask
+    text: str
+    offset: int
+    next_offset: int | None
+    size: int
+
+
+class BackgroundRefused(Exception):
+    """The run cannot be started; the text is for the model: what is wrong and what to do."""
+
+
+class BackgroundSink(Protocol):
+    """Where a run puts what it has to tell; never raises, never blocks (FAIL-2)."""
+
+    def output(self, text: str) -> None:
+        """More for ``output.log``, which is bounded (BG-4)."""
+
+    def progress(self, progress: TaskProgress) -> None:
+        """How far it is."""
+
+    def detail(self, text: str) -> None:
+        """What it does now, in a line."""
+
+    def process(self, pid: int) -> None:
+        """The process that does the work, for finding it after a crash (BG-7)."""
+
+
+class BackgroundTool(Protocol):
+    """What a tool with ``hints.background`` has beside ``Tool``."""
+
+    async def run_background(self, args: Any, ctx: ToolContext, sink: BackgroundSink) -> ToolOutput:
+        """Do it to the end; ends within 2 s when ``ctx.cancel`` is set (BG-6)."""
+
+
+class Background(Protocol):
+    """The background runs of one session."""
+
+    async def spawn(self, wish: SpawnWish) -> Spawned:
+        """Start a run, or put down its schedule. Raises ``BackgroundRefused``."""
+
+    def tasks(self) -> Sequence[BackgroundTask]:
+        """All runs that the session knows of, oldest first."""
+
+    def schedules(self) -> Sequence[Schedule]:
+        """The schedules that can still start something."""
+
+    async def output(
+        self, run_id: str, offset: int, limit: int, wait_s: float, cancel: CancelToken
+    ) -> TaskOutput:
+        """A page of the log, waiting up to ``wait_s`` for more or for the end.
+
+        Raises ``BackgroundRefused`` for an unknown id.
+        """
+
+    async def cancel(self, run_id: str) -> BackgroundTask | Schedule:
+        """Ask a run to end, or end a schedule. Raises ``BackgroundRefused`` for an unknown id."""

@@ -1,0 +1,53 @@
+"""What a session lends to its calls: one value, the same for all turns of the session."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from agentcli.domain.ports import Approver
+from agentcli.domain.tools import (
+    Asker,
+    FileLedger,
+    RawOutputs,
+    SessionState,
+    ToolBox,
+    Workspace,
+)
+from agentcli.domain.values import mutable
+from agentcli.engine.approval import Policy
+from agentcli.engine.race import Reaper
+
+if TYPE_CHECKING:
+    from agentcli.domain.background import Background
+    from agentcli.domain.hooks import Hooks
+    from agentcli.domain.sandbox import Sandbox
+    from agentcli.domain.subagents import SubAgentsFor
+    from agentcli.domain.tools import FileKeeper
+
+
+@mutable
+class Toolkit:
+    """What a session lends to its calls; the same for all turns of the session.
+
+    ``sandbox`` limits what commands can do (SEC-7); ``background`` runs what outlives a turn
+    (BG-1); ``keeper`` remembers files before they are changed (TT-1).
+    """
+
+    toolbox: ToolBox
+    policy: Policy
+    approver: Approver
+    workspace: Workspace
+    state: SessionState
+    outputs: RawOutputs
+    files: FileLedger = field(default_factory=FileLedger)
+    ask: Asker | None = None
+    session_id: str = ""
+    hooks: Hooks | None = None
+    agents: SubAgentsFor | None = None
+    sandbox: Sandbox | None = None
+    background: Background | None = None
+    keeper: FileKeeper | None = None
+    reaper: Reaper = field(default_factory=Reaper)
+    approval_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
