@@ -38,6 +38,8 @@ EXTRA = {
     "app/compose.py": {"config", "tools", "store"},
     "app/extensions.py": {"config", "tools", "hooks"},
     "app/models.py": {"config", "providers"},
+    "app/opening.py": {"config", "store", "tools"},
+    "app/options.py": {"tools"},
     "app/delegation.py": {"config", "store", "tools"},
     "app/subagents.py": {"config", "store", "tools"},
     "app/toolset.py": {"tools"},

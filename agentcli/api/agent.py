@@ -16,7 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from agentcli.app.compose import SessionOptions, open_session
+from agentcli.app.compose import open_session
+from agentcli.app.options import SessionOptions
 from agentcli.config.paths import Paths
 from agentcli.config.settings import load_settings
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
@@ -21,28 +20,23 @@ from typing import TYPE_CHECKING
 
 from agentcli.app.attachments import attach
 from agentcli.app.delegation import delegate
-from agentcli.app.models import SessionModels, fallbacks, model_info
+from agentcli.app.models import SessionModels, fallbacks
+from agentcli.app.opening import Opener
+from agentcli.app.options import SessionOptions
 from agentcli.app.queue import DurableQueue
 from agentcli.app.session import Session
 from agentcli.app.surroundings import Surroundings
 from agentcli.app.toolset import Wishes, make_toolbox
 from agentcli.config.redaction import Redactor
 from agentcli.config.settings import Settings
-from agentcli.domain.cost import cost_usd
-from agentcli.domain.errors import SessionNotFound, StoreError
-from agentcli.domain.messages import AssistantMessage, ImagePart, ToolResult
+from agentcli.domain.messages import ImagePart
 from agentcli.domain.ports import (
     Approver,
-    ContextTransform,
-    Effort,
     LongWait,
     ModelInfo,
-    ToolGate,
 )
-from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
-from agentcli.domain.settings import PermissionMode
-from agentcli.domain.tools import Asker, Tool, Workspace
-from agentcli.domain.values import frozen, mutable
+from agentcli.domain.session import LoadedSession, SessionInfo
+from agentcli.domain.tools import Asker, Workspace
 from agentcli.engine.approval import Policy
 from agentcli.engine.conversation import Conversation
 from agentcli.engine.plan_mode import plan_notice
@@ -50,43 +44,10 @@ from agentcli.engine.project_docs import find_docs, project_root
 from agentcli.engine.system_prompt import PromptParts, build_system_prompt
 from agentcli.engine.toolkit import Toolkit
 from agentcli.store.files import SessionFiles
-from agentcli.store.recovery import recover
 from agentcli.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from agentcli.tools._result_schema import ResultSchema
-
-
-@frozen
-class SessionOptions:
-    """What the command line asks for; ``None`` leaves it to the settings (CLI-3)."""
-
-    cwd: Path
-    model: str | None = None
-    add_dirs: tuple[Path, ...] = ()
-    mode: PermissionMode | None = None
-    allow: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    tools: tuple[str, ...] | None = None
-    effort: Effort | None = None
-    system_prompt: str | None = None
-    append_system_prompt: str | None = None
-    no_session: bool = False
-    max_steps: int | None = None
-    max_budget_usd: float | None = None
-    resume: str | None = None
-    continue_latest: bool = False
-    fork: bool = False
-    new: bool = False
-    began: str = "startup"
-    interactive: bool = False
-    result: ResultSchema | None = None
-    one_turn_each: bool = False
-    own_tools: tuple[Tool, ...] = ()
-    terminal: tuple[str, ...] = ()
-    fallback: str = "narrowed"
-    gates: tuple[ToolGate, ...] = ()
-    transforms: tuple[ContextTransform, ...] = ()
+    pass
 
 
 async def open_session(
@@ -106,7 +67,7 @@ async def open_session(
     _hide_keys(settings)
     files = session_files(settings)
     redactor = Redactor(settings.secrets)
-    opener = _Opener(settings, options, files, redactor)
+    opener = Opener(settings, options, files, redactor)
     store, loaded, notices = await opener.open()
     try:
         return await _assemble(
@@ -118,84 +79,6 @@ async def open_session(
         if options.fork and store.created:  # a copy that nobody will find a use for
             await files.delete(loaded.info.id)
         raise
-
-
-@mutable
-class _Opener:
-    """Finds or makes the session's file."""
-
-    settings: Settings
-    options: SessionOptions
-    files: SessionFiles
-    redactor: Redactor
-
-    async def open(self) -> tuple[SqliteStore, LoadedSession, tuple[str, ...]]:
-        found = await self._wanted()
-        if found is None:
-            return await self._new()
-        try:
-            return await self._existing(found)
-        except StoreError as error:
-            if self.options.resume or self.options.continue_latest:
-                raise
-            # nobody has asked for that one: it must not stand in the way of a new one (REC-7)
-            store, loaded, notices = await self._new()
-            return store, loaded, (*notices, f"{error.message}; this is a new session")
-
-    async def _existing(self, found: str) -> tuple[SqliteStore, LoadedSession, tuple[str, ...]]:
-        session_id = found
-        if self.options.fork:
-            session_id = await asyncio.to_thread(self.files.fork, found)
-        store = await SqliteStore.open(
-            self.files.path_of(session_id), price=self._price, redact=self.redactor.redact_known
-        )
-        try:
-            loaded, repaired = await recover(store)
-            killed = await _end_leftovers(store)
-        except BaseException:
-            await store.aclose()
-            raise
-        return store, loaded, (*_repair_notices(repaired), *killed)
-
-    async def _wanted(self) -> str | None:
-        options = self.options
-        if options.resume:
-            return await self.files.resolve(options.resume)
-        if options.new or options.no_session:
-            return None
-        if options.continue_latest:
-            latest = await self.files.latest(str(options.cwd))
-            if latest is None:
-                raise SessionNotFound(
-                    f"there is no session in {options.cwd} to continue",
-                    "start one without --continue, or see: agent sessions list",
-                )
-            return latest.id
-        if options.interactive:
-            latest = await self.files.latest(str(options.cwd))
-            return latest.id if latest is not None and latest.status.interrupted else None
-        return None
-
-    async def _new(self) -> tuple[SqliteStore, LoadedSession, tuple[str, ...]]:
-        now = time.time()
-        info = SessionInfo(
-            id=self.files.new_id(),
-            title="",
-            cwd=str(self.options.cwd),
-            created_at=now,
-            updated_at=now,
-            status=SessionStatus.NEW,
-            turns=0,
-            model="",
-        )
-        path = self.files.path_of(info.id)
-        if self.options.no_session:
-            path = Path(tempfile.mkdtemp(prefix="agentcli-")) / path.name
-        store = SqliteStore.new(path, info, price=self._price, redact=self.redactor.redact_known)
-        return store, LoadedSession(info, ()), ()
-
-    def _price(self, message: AssistantMessage) -> float | None:
-        return cost_usd(model_info(self.settings, message.provider, message.model), message.usage)
 
 
 async def _assemble(
@@ -361,15 +244,6 @@ def _closers(
     return (end_processes, forget) if options.no_session else (end_processes,)
 
 
-async def _end_leftovers(store: SqliteStore) -> tuple[str, ...]:
-    """Where a killed app could not take its commands with it, this start ends them (REC-8)."""
-    if not await store.get("processes"):
-        return ()
-    from agentcli.tools._leftovers import kill_leftovers
-
-    return tuple(await kill_leftovers(store))
-
-
 def _hide_keys(settings: Settings) -> None:
     """No command sees the keys of the user's own providers either (SEC-8)."""
     names = [config.key_env for config in settings.providers.values() if config.key_env]
@@ -386,10 +260,3 @@ def _budget_notice(budget_usd: float | None, model: ModelInfo) -> tuple[str, ...
     what = f"warning: the price of {model.id} is unknown, so --max-budget-usd cannot be kept"
     key = f'models."{model.id}".input_price'
     return (f"{what} - set it: agent config set '{key}' USD, and output_price",)
-
-
-def _repair_notices(repaired: Sequence[ToolResult]) -> tuple[str, ...]:
-    if not repaired:
-        return ()
-    names = ", ".join(dict.fromkeys(result.name for result in repaired))
-    return (f"{len(repaired)} interrupted tool call(s) were closed: {names}",)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from agentcli.app import context, shell_line
 from agentcli.app.queue import DurableQueue
+from agentcli.app.session_view import SessionView
 from agentcli.app.surroundings import SessionFile, Surroundings
-from agentcli.app.totals import Totals
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.events import (
@@ -35,19 +35,17 @@ from agentcli.domain.events import (
     ToolProgress,
     TurnSummary,
 )
-from agentcli.domain.history import History
-from agentcli.domain.messages import Usage, UserMessage
+from agentcli.domain.messages import UserMessage
 from agentcli.domain.ports import Effort, ModelInfo, QueuedInput, QueueKind
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import ToolOutput
-from agentcli.engine.approval import Policy
 from agentcli.engine.conversation import Conversation
 from agentcli.engine.plan_mode import PLAN_KEY
 from agentcli.engine.turn import Turn
 
 if TYPE_CHECKING:
-    from agentcli.domain.context import ContextReport
+    pass
 
 log = logging.getLogger(__name__)
 
@@ -57,89 +55,18 @@ REAP_S = 3.0
 _PIECES = (TextChunk, ThinkingChunk, ToolProgress)
 
 
-class Session:
+class Session(SessionView):
     """A conversation in a file. End it with ``aclose``."""
 
     def __init__(
         self, info: SessionInfo, file: SessionFile, conversation: Conversation, around: Surroundings
     ) -> None:
-        self._info = info
+        super().__init__(info, conversation, around)
         self._file = file
-        self._conversation = conversation
-        self._around = around
         self._queue = around.queue or DurableQueue(file)
         conversation.queue = self._queue
         self._has_shell_lines = around.resumed is not None
         self._listeners: list[Listener] = []
-        self._token: CancelToken | None = None
-        self._totals = Totals.of(info)
-
-    # --- what it is ------------------------------------------------------------------------
-
-    @property
-    def id(self) -> str:
-        """The session's id (UUIDv7)."""
-        return self._info.id
-
-    @property
-    def info(self) -> SessionInfo:
-        """The session as it was when it was opened."""
-        return self._info
-
-    @property
-    def title(self) -> str:
-        """Its name, or the first line of its first prompt."""
-        return self._totals.title
-
-    @property
-    def model(self) -> ModelInfo:
-        """Who answers."""
-        return self._conversation.model
-
-    @property
-    def mode(self) -> PermissionMode:
-        """What runs without asking."""
-        return self._conversation.kit.policy.mode
-
-    @property
-    def history(self) -> History:
-        """The messages, as stored."""
-        return self._conversation.history
-
-    @property
-    def tool_names(self) -> tuple[str, ...]:
-        """The tools that the model has."""
-        return tuple(tool.name for tool in self._conversation.kit.toolbox.definitions)
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens of all turns."""
-        return self._totals.usage
-
-    @property
-    def cost_usd(self) -> float | None:
-        """Money of all turns; ``None`` when a part of it is unknown."""
-        return self._totals.cost_usd
-
-    @property
-    def turns(self) -> int:
-        """How many turns were begun."""
-        return self._totals.turns
-
-    @property
-    def resumed(self) -> LoadedSession | None:
-        """What was found in the file when an earlier session was opened again."""
-        return self._around.resumed
-
-    @property
-    def notices(self) -> Sequence[str]:
-        """Lines for the person from the opening of the session."""
-        return self._around.notices
-
-    @property
-    def is_running(self) -> bool:
-        """Whether a turn is under way."""
-        return self._token is not None
 
     # --- events ----------------------------------------------------------------------------
 
@@ -289,10 +216,6 @@ class Session:
         with self._busy(None):
             return await context.undo(self._conversation, self._file)
 
-    def context_report(self) -> ContextReport:
-        """Where the tokens of the next request go (CMP-5)."""
-        return context.report(self._conversation)
-
     @contextmanager
     def _busy(self, token: CancelToken | None) -> Iterator[CancelToken]:
         if self._token is not None:
@@ -303,19 +226,9 @@ class Session:
         finally:
             self._token = None
 
-    @property
-    def effort(self) -> Effort | None:
-        """How much the model is asked to reason; ``None`` leaves it to the model."""
-        return self._conversation.effort
-
     def set_effort(self, effort: Effort | None) -> None:
         """How much the model is asked to reason from the next request on."""
         self._conversation.effort = effort
-
-    @property
-    def policy(self) -> Policy:
-        """The rules that decide what runs (SEC-3)."""
-        return self._conversation.kit.policy
 
     def set_mode(self, mode: PermissionMode) -> None:
         """What runs without asking from the next judgement on (SEC-3)."""

@@ -137,6 +137,8 @@ class Runner:
                 policy=kit.policy,
                 approver=NamedApprover(kit.approver, f"{mark['agent']} ({info.title})"),
                 workspace=kit.workspace,
+                sandbox=kit.sandbox,
+                keeper=kit.keeper,
                 state=store,
                 outputs=store,
                 session_id=info.id,

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentcli.app.compose import SessionOptions, list_sessions, open_session
+from agentcli.app.compose import list_sessions, open_session
+from agentcli.app.options import SessionOptions
 from agentcli.cli.desk import ChatDesk
 from agentcli.cli.session_request import prepare_settings, session_options
 from agentcli.config.settings import Settings

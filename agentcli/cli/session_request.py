@@ -18,7 +18,7 @@ from agentcli.domain.errors import UsageError
 from agentcli.domain.ports import Effort
 
 if TYPE_CHECKING:
-    from agentcli.app.compose import SessionOptions
+    from agentcli.app.options import SessionOptions
     from agentcli.tools._result_schema import ResultSchema
 
 _log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def session_options(
     options: SharedOptions, *, interactive: bool, result: ResultSchema | None = None
 ) -> SessionOptions:
     """What ``compose.open_session`` is asked for."""
-    from agentcli.app.compose import SessionOptions
+    from agentcli.app.options import SessionOptions
 
     limits = options if isinstance(options, RunOptions) else RunOptions()
     tools = options.tools

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from agentcli.app.compose import SessionOptions, list_sessions, open_session
+from agentcli.app.compose import list_sessions, open_session
+from agentcli.app.options import SessionOptions
 from agentcli.app.session import Session
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings

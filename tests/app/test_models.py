@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from agentcli.app.compose import SessionOptions, open_session
+from agentcli.app.compose import open_session
 from agentcli.app.models import fallbacks, model_info
+from agentcli.app.options import SessionOptions
 from agentcli.app.session import Session
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.app.compose import SessionOptions, open_session
+from agentcli.app.compose import open_session
+from agentcli.app.options import SessionOptions
 from agentcli.app.session import Session
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentcli.app.compose import SessionOptions
+from agentcli.app.options import SessionOptions
 from agentcli.cli.interactive import Host
 from agentcli.config.paths import Paths
 from agentcli.config.settings import load_settings
