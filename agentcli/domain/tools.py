@@ -207,7 +207,8 @@ class ToolContext:
 
     ``session_id`` says whose processes a call starts (CAN-11). ``sandbox`` limits its commands
     (SEC-7), ``background`` lets it start what outlives the turn (BG-1), ``keeper`` is told of files
-    before they are changed (TT-1).
+    before they are changed (TT-1). ``judged`` are the paths that the policy has judged, as the
+    tool's ``paths`` told them: it opens no other (SEC-5); ``None`` where nothing was judged.
     """
 
     call_id: str
@@ -224,6 +225,7 @@ class ToolContext:
     sandbox: Sandbox | None = None
     background: Background | None = None
     keeper: FileKeeper | None = None
+    judged: tuple[Path, ...] | None = None
 
 
 class Tool(Protocol):

@@ -334,6 +334,7 @@ class ToolCalls:
             sandbox=kit.sandbox,
             background=kit.background,
             keeper=kit.keeper,
+            judged=job.facts.paths if job.facts is not None else None,
         )
 
     async def _execute(self, job: Job, tool: Tool, ctx: ToolContext) -> ToolOutput | None:
