@@ -13,7 +13,6 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.tools import ToolContext, ToolOutput
 from agentcli.domain.values import frozen
 
 MAX_ACTIVE_PER_SESSION = 5
@@ -157,13 +156,6 @@ class BackgroundSink(Protocol):
 
     def process(self, pid: int) -> None:
         """The process that does the work, for finding it after a crash (BG-7)."""
-
-
-class BackgroundTool(Protocol):
-    """What a tool with ``hints.background`` has beside ``Tool``."""
-
-    async def run_background(self, args: Any, ctx: ToolContext, sink: BackgroundSink) -> ToolOutput:
-        """Do it to the end; ends within 2 s when ``ctx.cancel`` is set (BG-6)."""
 
 
 class Background(Protocol):

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from agentcli.domain.tools import Workspace
 from agentcli.domain.values import frozen
 
 
@@ -40,11 +39,11 @@ class SandboxState:
 
 
 class Sandbox(Protocol):
-    """Limits the commands of one session."""
+    """Limits the commands of one session, whose workspace it knows."""
 
     @property
     def state(self) -> SandboxState:
         """What was found to work by a real run."""
 
-    def wrap(self, argv: Sequence[str], workspace: Workspace, access: Access) -> tuple[str, ...]:
+    def wrap(self, argv: Sequence[str], access: Access) -> tuple[str, ...]:
         """The command line that runs ``argv`` with no more than ``access``."""

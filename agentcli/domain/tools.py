@@ -15,7 +15,7 @@ from agentcli.domain.messages import ImagePart, ResultPart, ResultStatus, TextPa
 from agentcli.domain.values import frozen, mutable
 
 if TYPE_CHECKING:
-    from agentcli.domain.background import Background
+    from agentcli.domain.background import Background, BackgroundSink
     from agentcli.domain.sandbox import Sandbox
     from agentcli.domain.subagents import SubAgents
 
@@ -249,6 +249,13 @@ class Tool(Protocol):
 
     async def run(self, args: Any, ctx: ToolContext) -> ToolOutput:
         """Do it. Failures are values; an exception is taken for a fault of ours."""
+
+
+class BackgroundTool(Protocol):
+    """What a tool with ``hints.background`` has beside ``Tool``."""
+
+    async def run_background(self, args: Any, ctx: ToolContext, sink: BackgroundSink) -> ToolOutput:
+        """Do it to the end; ends within 2 s when ``ctx.cancel`` is set (BG-6)."""
 
 
 class ToolBox(Protocol):
