@@ -19,7 +19,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "tools": ({"domain"}, {"PIL", "jsonschema", "pydantic", "pydantic_core", "referencing"}),
     "store": ({"domain"}, {"pydantic", "aiosqlite"}),
     "hooks": ({"domain"}, STDLIB_ONLY),
-    "engine": ({"domain"}, {"json_repair"}),
+    "engine": ({"domain"}, {"json_repair", "tree_sitter", "tree_sitter_bash"}),
     "config": ({"domain"}, {"pydantic", "tomlkit"}),
     "ui": ({"domain"}, {"rich"}),
     "app": ({"domain", "engine"}, set()),
