@@ -2,7 +2,8 @@
 
 Law: ``preview`` and ``run`` make the same plan, so a person approves what will happen. A change
 runs in a thread and is joined even when the call is cancelled in the middle of it: a file
-is either as it was or as it should be, and no write goes on behind the turn's back.
+is either as it was or as it should be, and no write goes on behind the turn's back. What a
+change touches is what was judged, in the same place and of the same content (SEC-5, SEC-6).
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typing import TypeVar
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.tools import Effect, ToolContext, ToolOutput, Workspace
 from agentcli.tools._base import Arguments, BaseTool
-from agentcli.tools._files import MAX_WHOLE_BYTES, FileState, human_size
-from agentcli.tools._paths import FileProblem, shown
+from agentcli.tools._files import MAX_WHOLE_BYTES, FileState, human_size, note_seen
+from agentcli.tools._paths import FileProblem, changed_meanwhile, shown
 from agentcli.tools._text import UTF_8, Encoding, Text, decode
 from agentcli.tools._transaction import Transaction
 
@@ -84,19 +85,34 @@ class ChangeTool(FileTool[A]):
         """What the call amounts to now, nothing written; may raise ``FileProblem``. Blocking."""
 
     async def preview(self, args: A, ctx: ToolContext) -> str:
-        """The diff that the call would make, or why it would fail."""
+        """The diff that the call would make, or why it would fail.
+
+        What it was made from counts as seen: a file that changes before the answer comes is
+        not changed unseen (TOOL-8).
+        """
         try:
-            plan = await asyncio.to_thread(self.plan, args, ctx)
+            plan = await asyncio.to_thread(self._judged_plan, args, ctx)
         except FileProblem as problem:
             return f"This would fail: {problem}"
+        for change in plan.changes:
+            note_seen(change.path, change.before, ctx.files)
         return plan.diff
 
     async def work(self, args: A, ctx: ToolContext) -> ToolOutput:
         """Plan and commit in one thread, joined whatever happens."""
         return await uninterruptible(asyncio.to_thread(self._plan_and_commit, args, ctx))
 
+    def _judged_plan(self, args: A, ctx: ToolContext) -> Plan:
+        """The plan, for the very files that were judged, in the same order (SEC-5)."""
+        now = self.paths(args, ctx.workspace)
+        if now and ctx.judged is not None and now != ctx.judged:
+            real = next((path for path in now if path not in ctx.judged), now[0])
+            was = next((path for path in ctx.judged if path not in now), real)
+            raise changed_meanwhile(name_of(was, ctx), real, ctx.workspace)
+        return self.plan(args, ctx)
+
     def _plan_and_commit(self, args: A, ctx: ToolContext) -> ToolOutput:
-        plan = self.plan(args, ctx)
+        plan = self._judged_plan(args, ctx)
         try:
             notes = commit(plan.changes, ctx)
         except Stopped:

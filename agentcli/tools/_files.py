@@ -1,9 +1,8 @@
 """Reading files as they are now: regular ones only, bounded, never blocking (SEC-13).
 
-Law: a path is opened through its directories one by one, none of them a link, so that a link
-put in between the judgement of the path and its use is refused (SEC-5). A file is known by a
-fingerprint of its content; one that was read in this session and differs now is not changed
-unseen (TOOL-8).
+Law: a path is opened without following a link (``_no_follow``), so that one put in between the
+judgement of the path and its use is refused (SEC-5). A file is known by a fingerprint of its
+content; one that was read in this session and differs now is not changed unseen (TOOL-8).
 """
 
 from __future__ import annotations
@@ -13,18 +12,17 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.domain.tools import FileLedger, Workspace
+from agentcli.tools._no_follow import directory_of, lstat_at, lstat_of, open_at
 from agentcli.tools._paths import FileProblem, not_found, os_problem, shown
 
 MAX_WHOLE_BYTES = 16 * 1024 * 1024
 _CHUNK_BYTES = 1024 * 1024
-_O_PATH = getattr(os, "O_PATH", os.O_RDONLY)  # Linux; elsewhere the directory must be readable
-_OPEN_DIRECTORY = _O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_OPEN_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ABSENT = "absent"
 
 _KINDS = (
     (stat.S_ISDIR, "a directory"),
@@ -61,55 +59,17 @@ def human_size(size_bytes: int) -> str:
     return f"{size:.1f} TB"
 
 
-@contextmanager
-def directory_of(path: Path, made: list[Path] | None = None) -> Iterator[int]:
-    """A descriptor of ``path``'s directory, reached without following a link.
-
-    ``path`` is resolved. With ``made``, missing directories are created and added to it.
-    """
-    descriptor = os.open(path.anchor, _OPEN_DIRECTORY)
-    try:
-        here = Path(path.anchor)
-        for name in path.parent.parts[1:]:
-            here /= name
-            inner = _enter(name, descriptor, here, made)
-            os.close(descriptor)
-            descriptor = inner
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _enter(name: str, descriptor: int, here: Path, made: list[Path] | None) -> int:
-    try:
-        return os.open(name, _OPEN_DIRECTORY, dir_fd=descriptor)
-    except FileNotFoundError:
-        if made is None:
-            raise
-    with suppress(FileExistsError):
-        os.mkdir(name, dir_fd=descriptor)
-        made.append(here)
-    return os.open(name, _OPEN_DIRECTORY, dir_fd=descriptor)
-
-
 def look(path: Path, workspace: Workspace) -> os.stat_result | None:
     """What stands at the resolved ``path``, links not followed; ``None`` when there is nothing.
 
     Raises ``FileProblem`` when that cannot be told.
     """
     try:
-        if not path.name:
-            return path.lstat()
-        with directory_of(path) as directory:
-            return _lstat_at(path.name, directory)
+        return lstat_of(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise os_problem(error, "look at", shown(path, workspace)) from error
-
-
-def _lstat_at(name: str, directory: int) -> os.stat_result:
-    return os.stat(name, dir_fd=directory, follow_symlinks=False)
 
 
 @contextmanager
@@ -124,9 +84,9 @@ def opened(path: Path, workspace: Workspace) -> Iterator[int]:
         if not path.name:
             raise IsADirectoryError(errno.EISDIR, "")
         with directory_of(path) as directory:
-            before = _lstat_at(path.name, directory)
+            before = lstat_at(path.name, directory)
             _require_regular(before, name)
-            descriptor = os.open(path.name, _OPEN_FILE, dir_fd=directory)
+            descriptor = open_at(path.name, directory)
     except (FileNotFoundError, NotADirectoryError):
         raise not_found(path, workspace) from None
     except OSError as error:
@@ -199,9 +159,22 @@ def fingerprint(descriptor: int) -> str:
     return _stat_fingerprint(info) if size > MAX_WHOLE_BYTES else f"sha256:{digest.hexdigest()}"
 
 
+def note_seen(path: Path, state: FileState | None, ledger: FileLedger) -> None:
+    """What stands at ``path`` was shown to a person, or that nothing does (``None``)."""
+    mark = state.fingerprint if state is not None else _ABSENT
+    if mark:
+        ledger.seen.setdefault(path, mark)
+
+
 def require_unchanged(state: FileState, ledger: FileLedger, workspace: Workspace) -> None:
     """Raises ``FileProblem`` when the file was seen in this session and differs now (TOOL-8)."""
     seen = ledger.seen.get(state.path)
+    if seen == _ABSENT:
+        name = shown(state.path, workspace)
+        raise FileProblem(
+            f"{name} did not exist when it was to be written and does now. Nothing was written. "
+            "Read it with read_file first."
+        )
     if seen is not None and seen != state.fingerprint:
         name = shown(state.path, workspace)
         raise FileProblem(

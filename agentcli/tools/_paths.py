@@ -2,7 +2,8 @@ r"""Paths that a model gives: made absolute, judged resolved, shown so that they
 
 Law: what ``paths()`` tells the policy and what ``run`` opens come from the same functions
 here, ``resolve`` (every link followed) and ``resolve_entry`` (the last component is the entry
-itself, for deleting a link). Names that are no clean text are shown with ``\xNN`` escapes, and
+itself, for deleting a link). ``run`` gets them by ``located``, which refuses what is not the
+path that was judged (SEC-5). Names that are no clean text are shown with ``\xNN`` escapes, and
 such an escaped name is understood when no file of that literal name exists.
 """
 
@@ -16,7 +17,8 @@ import sys
 from itertools import islice
 from pathlib import Path
 
-from agentcli.domain.tools import Workspace
+from agentcli.domain.tools import ToolContext, Workspace
+from agentcli.tools._no_follow import is_directory, lstat_of, opened_directory
 
 _ESCAPE = re.compile(rb"\\x([0-9a-fA-F]{2})|\\([nrt\\])")
 _NAMED_ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"\\": b"\\"}
@@ -43,6 +45,31 @@ def resolve_entry(workspace: Workspace, path: str) -> Path:
     if absolute.name in {"", ".", ".."} or path.endswith("/"):
         return _real(absolute)
     return _real(absolute.parent) / absolute.name
+
+
+def located(path: str, ctx: ToolContext) -> Path:
+    """``resolve`` at the moment of use: the very path that the policy judged, or a problem."""
+    return require_judged(resolve(ctx.workspace, path), path, ctx)
+
+
+def located_entry(path: str, ctx: ToolContext) -> Path:
+    """``resolve_entry`` at the moment of use."""
+    return require_judged(resolve_entry(ctx.workspace, path), path, ctx)
+
+
+def require_judged(real: Path, path: str, ctx: ToolContext) -> Path:
+    """``real``, which ``path`` means now, if it was judged (SEC-5); raises ``FileProblem``."""
+    if ctx.judged is not None and real not in ctx.judged:
+        raise changed_meanwhile(one_line(path), real, ctx.workspace)
+    return real
+
+
+def changed_meanwhile(name: str, real: Path, workspace: Workspace) -> FileProblem:
+    """The problem that ``name`` has come to mean ``real`` since it was judged."""
+    return FileProblem(
+        f"{name} was changed while it was being judged: it now leads to {shown(real, workspace)}. "
+        "Nothing was done. Repeat the call if that is meant."
+    )
 
 
 def shown(path: Path, workspace: Workspace) -> str:
@@ -78,8 +105,8 @@ def not_found(path: Path, workspace: Workspace) -> FileProblem:
     """The problem that ``path`` does not exist, with near names."""
     name = shown(path, workspace)
     parent = path.parent
-    if not parent.is_dir():
-        if parent.exists():
+    if not is_directory(parent):
+        if _stands(parent):
             return FileProblem(f"{name}: {shown(parent, workspace)} is a file, not a directory.")
         return FileProblem(
             f"{name} does not exist, nor does its directory. Use list_directory or glob_files."
@@ -169,9 +196,17 @@ def _unescape(match: re.Match[bytes]) -> bytes:
     return _NAMED_ESCAPES[match[2]]
 
 
+def _stands(path: Path) -> bool:
+    try:
+        lstat_of(path)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 def _near_names(path: Path) -> list[str]:
     try:
-        with os.scandir(path.parent) as entries:
+        with opened_directory(path.parent) as directory, os.scandir(directory) as entries:
             names = [entry.name for entry in islice(entries, _MAX_NAMES_COMPARED)]
     except OSError:
         return []

@@ -26,7 +26,8 @@ from types import TracebackType
 from typing import Self
 
 from agentcli.domain.tools import FileLedger, Workspace
-from agentcli.tools._files import FileState, directory_of, fingerprint_of
+from agentcli.tools._files import FileState, fingerprint_of
+from agentcli.tools._no_follow import directory_of
 from agentcli.tools._paths import FileProblem, os_problem, shown
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -80,8 +81,8 @@ class Transaction:
                             os.unlink(name, dir_fd=directory)
         if not self._committed:
             for made in reversed(self._made):
-                with suppress(OSError):
-                    made.rmdir()
+                with suppress(OSError), directory_of(made) as directory:
+                    os.rmdir(made.name, dir_fd=directory)
 
     def write(
         self,

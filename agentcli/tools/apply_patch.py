@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,15 @@ from agentcli.tools._files import FileState, look, read_state, require_unchanged
 from agentcli.tools._patch_apply import apply_hunks
 from agentcli.tools._patch_model import AddFile, DeleteFile, Patch, PatchProblem, UpdateFile
 from agentcli.tools._patch_parse import parse_patch
-from agentcli.tools._paths import FileProblem, not_found, one_line, resolve, resolve_entry
+from agentcli.tools._paths import (
+    FileProblem,
+    located,
+    located_entry,
+    not_found,
+    one_line,
+    resolve,
+    resolve_entry,
+)
 from agentcli.tools._text import UTF_8, join_lines, split_lines
 
 _MAX_NAMES = 3
@@ -68,7 +77,7 @@ class ApplyPatch(ChangeTool[ApplyPatchArguments]):
             patch = parse_patch(args.patch)
         except PatchProblem:
             return []
-        deleted = {op.path for op in patch.operations if isinstance(op, DeleteFile)}
+        deleted = [op.path for op in patch.operations if isinstance(op, DeleteFile)]
         paths = [resolve(workspace, path) for path in patch.paths]
         return paths + [resolve_entry(workspace, path) for path in deleted]
 
@@ -145,7 +154,7 @@ class _Staging:
         return staged, FileState(path, info, staged.data, "")
 
     def _add(self, operation: AddFile) -> None:
-        path = resolve(self._ctx.workspace, operation.path)
+        path = located(operation.path, self._ctx)
         staged = self._look_at(path)
         if staged.exists or staged.before is not None:
             if not operation.overwrite and staged.exists:
@@ -156,7 +165,7 @@ class _Staging:
             staged.mode = _EXECUTABLE
 
     def _delete(self, operation: DeleteFile) -> None:
-        path = resolve_entry(self._ctx.workspace, operation.path)
+        path = located_entry(operation.path, self._ctx)
         staged = self._look_at_entry(path)
         self._require_unchanged(staged)
         if operation.hunks and staged.data is not None:
@@ -171,7 +180,7 @@ class _Staging:
             info = look(path, self._ctx.workspace)
             if info is None:
                 raise not_found(path, self._ctx.workspace)
-            if path.is_symlink():
+            if stat.S_ISLNK(info.st_mode):
                 self._files[path] = _Staged(FileState(path, info, None, ""), None)
             else:
                 state = read_state(path, self._ctx.workspace)
@@ -182,7 +191,7 @@ class _Staging:
 
     def _update(self, operation: UpdateFile) -> None:
         ctx = self._ctx
-        path = resolve(ctx.workspace, operation.path)
+        path = located(operation.path, ctx)
         name = name_of(path, ctx)
         staged, state = self._existing(path)
         data = staged.data
@@ -198,7 +207,7 @@ class _Staging:
         self._move(operation, path, staged, data)
 
     def _move(self, operation: UpdateFile, path: Path, staged: _Staged, data: bytes | None) -> None:
-        target = resolve(self._ctx.workspace, operation.new_path or "")
+        target = located(operation.new_path or "", self._ctx)
         if target == path:
             staged.data = data
             return

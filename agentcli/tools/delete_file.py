@@ -10,7 +10,7 @@ from agentcli.tools._base import Arguments
 from agentcli.tools._diff import diff_bytes
 from agentcli.tools._file_tool import Change, ChangeTool, Plan, name_of
 from agentcli.tools._files import FileState, kind_of, look, read_state, require_unchanged
-from agentcli.tools._paths import FileProblem, not_found, one_line, resolve_entry
+from agentcli.tools._paths import FileProblem, located_entry, not_found, one_line, resolve_entry
 
 
 class DeleteFileArguments(Arguments):
@@ -38,7 +38,7 @@ class DeleteFile(ChangeTool[DeleteFileArguments]):
 
     def plan(self, args: DeleteFileArguments, ctx: ToolContext) -> Plan:
         """The deletion, with the lost content as a diff."""
-        path = resolve_entry(ctx.workspace, args.path)
+        path = located_entry(args.path, ctx)
         name = name_of(path, ctx)
         info = look(path, ctx.workspace)
         if info is None:

@@ -21,7 +21,7 @@ from agentcli.tools._file_tool import (
 )
 from agentcli.tools._files import require_unchanged, state_if_any
 from agentcli.tools._match import Edit, NoMatch, find_edit, line_of
-from agentcli.tools._paths import FileProblem, not_found, one_line, resolve
+from agentcli.tools._paths import FileProblem, located, not_found, one_line, resolve
 from agentcli.tools._text import UTF_8, split_lines
 
 # a longer diff tells the model little that it did not write itself
@@ -61,7 +61,7 @@ class EditFile(ChangeTool[EditFileArguments]):
 
     def plan(self, args: EditFileArguments, ctx: ToolContext) -> Plan:
         """The edited content."""
-        path = resolve(ctx.workspace, args.path)
+        path = located(args.path, ctx)
         name = name_of(path, ctx)
         if args.old_string == args.new_string:
             raise FileProblem("old_string and new_string are identical: nothing to change.")

@@ -14,8 +14,17 @@ from agentcli.domain.tools import ToolContext, ToolHints, ToolOutput, Workspace
 from agentcli.tools._base import Arguments
 from agentcli.tools._file_tool import FileTool, name_of, plural
 from agentcli.tools._files import human_size, kind_of
+from agentcli.tools._no_follow import opened_directory
 from agentcli.tools._output import MAX_CHARS
-from agentcli.tools._paths import FileProblem, escaped, not_found, one_line, os_problem, resolve
+from agentcli.tools._paths import (
+    FileProblem,
+    escaped,
+    located,
+    not_found,
+    one_line,
+    os_problem,
+    resolve,
+)
 
 _MAX_SHOWN = 1_000
 _MAX_SCANNED = 100_000
@@ -50,14 +59,15 @@ class ListDirectory(FileTool[ListDirectoryArguments]):
 
     async def work(self, args: ListDirectoryArguments, ctx: ToolContext) -> ToolOutput:
         """The entries."""
-        return await asyncio.to_thread(_listed, resolve(ctx.workspace, args.path), ctx)
+        return await asyncio.to_thread(_listed, args, ctx)
 
 
-def _listed(path: Path, ctx: ToolContext) -> ToolOutput:
+def _listed(args: ListDirectoryArguments, ctx: ToolContext) -> ToolOutput:
+    path = located(args.path, ctx)
     name = name_of(path, ctx)
     try:
-        with os.scandir(path) as scan:
-            entries = list(islice(scan, _MAX_SCANNED + 1))
+        with opened_directory(path) as directory:
+            return _listing(name, directory)
     except FileNotFoundError:
         raise not_found(path, ctx.workspace) from None
     except NotADirectoryError:
@@ -66,6 +76,11 @@ def _listed(path: Path, ctx: ToolContext) -> ToolOutput:
         ) from None
     except OSError as error:
         raise os_problem(error, "list", name) from error
+
+
+def _listing(name: str, directory: int) -> ToolOutput:
+    with os.scandir(directory) as scan:
+        entries = list(islice(scan, _MAX_SCANNED + 1))
     more_unseen = len(entries) > _MAX_SCANNED
     entries = entries[:_MAX_SCANNED]
     if not entries:
@@ -74,7 +89,7 @@ def _listed(path: Path, ctx: ToolContext) -> ToolOutput:
     rows: list[str] = []
     room = MAX_CHARS - _NOTE_ROOM
     for entry in entries[:_MAX_SHOWN]:
-        row = _row(entry)
+        row = _row(entry, directory)
         room -= len(row) + 1
         if room < 0:
             break
@@ -88,11 +103,11 @@ def _listed(path: Path, ctx: ToolContext) -> ToolOutput:
     return ToolOutput.text(text, summary=count)
 
 
-def _row(entry: os.DirEntry[str]) -> str:
+def _row(entry: os.DirEntry[str], directory: int) -> str:
     name = escaped(entry.name)
     try:
         if entry.is_symlink():
-            return f"{name} -> {escaped(str(Path(entry.path).readlink()))}"
+            return f"{name} -> {escaped(os.readlink(entry.name, dir_fd=directory))}"
         info = entry.stat(follow_symlinks=False)
     except OSError:
         return f"{name} (not readable)"

@@ -20,7 +20,7 @@ from agentcli.tools._kinds import HEAD_BYTES, binary_kind, image_type
 from agentcli.tools._notebook import notebook_text
 from agentcli.tools._output import OUTPUT_SCHEME
 from agentcli.tools._pages import Page, decoded, folded, read_page
-from agentcli.tools._paths import FileProblem, one_line, resolve
+from agentcli.tools._paths import FileProblem, located, one_line, resolve
 from agentcli.tools._text import Encoding, decode, detect_head
 
 DEFAULT_LIMIT = 2_000
@@ -89,7 +89,7 @@ class ReadFile(FileTool[ReadFileArguments]):
 
 
 def _read(args: ReadFileArguments, ctx: ToolContext, stopped: Callable[[], bool]) -> ToolOutput:
-    path = resolve(ctx.workspace, args.path)
+    path = located(args.path, ctx)
     name = name_of(path, ctx)
     with opened(path, ctx.workspace) as descriptor:
         head = b"".join(chunks(descriptor, HEAD_BYTES))

@@ -11,7 +11,17 @@ from agentcli.domain.tools import ToolContext, ToolHints, ToolOutput, Workspace
 from agentcli.tools._base import Arguments
 from agentcli.tools._file_tool import FileTool, name_of
 from agentcli.tools._files import human_size, kind_of
-from agentcli.tools._paths import escaped, not_found, one_line, os_problem, resolve, resolve_entry
+from agentcli.tools._no_follow import lstat_of, readlink_of
+from agentcli.tools._paths import (
+    escaped,
+    located,
+    located_entry,
+    not_found,
+    one_line,
+    os_problem,
+    resolve,
+    resolve_entry,
+)
 
 
 class StatFileArguments(Arguments):
@@ -33,9 +43,9 @@ class StatFile(FileTool[StatFileArguments]):
         """How the call reads in one line."""
         return f"Stat {one_line(args.path)}"
 
-    def targets(self, args: StatFileArguments, workspace: Workspace) -> tuple[Path]:
-        """The path, links followed."""
-        return (resolve(workspace, args.path),)
+    def targets(self, args: StatFileArguments, workspace: Workspace) -> tuple[Path, Path]:
+        """The path with links followed, and the entry itself."""
+        return (resolve(workspace, args.path), resolve_entry(workspace, args.path))
 
     async def work(self, args: StatFileArguments, ctx: ToolContext) -> ToolOutput:
         """The facts, one on a line."""
@@ -43,19 +53,21 @@ class StatFile(FileTool[StatFileArguments]):
 
 
 def _facts(args: StatFileArguments, ctx: ToolContext) -> ToolOutput:
-    entry = resolve_entry(ctx.workspace, args.path)
-    target = resolve(ctx.workspace, args.path)
+    entry = located_entry(args.path, ctx)
+    target = located(args.path, ctx)
+    rows = [f"path: {escaped(str(entry))}"]
     try:
-        info = entry.lstat()
+        info = lstat_of(entry)
+        if stat.S_ISLNK(info.st_mode):
+            link = escaped(str(readlink_of(entry)))
+            rows.append(f"symbolic link to: {link} ({escaped(str(target))})")
     except (FileNotFoundError, NotADirectoryError):
         raise not_found(entry, ctx.workspace) from None
     except OSError as error:
         raise os_problem(error, "look at", name_of(entry, ctx)) from error
-    rows = [f"path: {escaped(str(entry))}"]
     if stat.S_ISLNK(info.st_mode):
-        rows.append(f"symbolic link to: {escaped(str(entry.readlink()))} ({escaped(str(target))})")
         try:
-            info = target.lstat()
+            info = lstat_of(target)
         except OSError:
             rows.append("the link is broken: its target cannot be reached")
             return ToolOutput.text("\n".join(rows), summary="a broken link")

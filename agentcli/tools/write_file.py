@@ -11,7 +11,7 @@ from agentcli.tools._base import Arguments
 from agentcli.tools._diff import diff_bytes
 from agentcli.tools._file_tool import Change, ChangeTool, Plan, encoded, name_of, plural
 from agentcli.tools._files import FileState, human_size, require_unchanged, state_if_any
-from agentcli.tools._paths import FileProblem, one_line, resolve
+from agentcli.tools._paths import FileProblem, located, one_line, resolve
 from agentcli.tools._text import UTF_8, Encoding, decode, line_end_label, split_lines
 
 
@@ -44,7 +44,7 @@ class WriteFile(ChangeTool[WriteFileArguments]):
 
     def plan(self, args: WriteFileArguments, ctx: ToolContext) -> Plan:
         """The new content, in the encoding that the file has."""
-        path = resolve(ctx.workspace, args.path)
+        path = located(args.path, ctx)
         name = name_of(path, ctx)
         if args.path.endswith("/"):
             raise FileProblem(f"{one_line(args.path)} names a directory. Give the file's name too.")
