@@ -6,11 +6,13 @@ the same form, which is read here as it comes: however much they find, only ``li
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,10 +20,11 @@ from agentcli.domain.cancel import CancelToken
 from agentcli.tools._environment import base_environment, find_program
 from agentcli.tools._globs import PathFilter
 from agentcli.tools._guarded_process import Command, Ended, Ending, StartFailed
+from agentcli.tools._no_follow import opened_directory
 from agentcli.tools._process import run
+from agentcli.tools._search_check import LINE_BYTES, Line, files_there, lines_there
 
 TIME_LIMIT_S = 30.0
-LINE_BYTES = 2_000
 _MAX_PATH_BYTES = 64 * 1024
 _NOISE_BYTES = 4_000
 _RG_TROUBLE = 2
@@ -41,8 +44,22 @@ _RG_OPTIONS = (
     "--color=never",
     "--null",
 )
-_RG_SEARCH = ("--no-heading", "--with-filename", "--line-number", "--crlf", "--no-search-zip")
-_TEXT = re.compile(rb"(\d+)([:-])", re.DOTALL)
+_RG_SEARCH = (
+    "--no-heading",
+    "--with-filename",
+    "--line-number",
+    "--byte-offset",
+    "--crlf",
+    "--no-search-zip",
+)
+_TEXT = re.compile(rb"(\d+)([:-])(\d+)\2")
+_MAX_KEPT_BYTES = 8 * 1024 * 1024
+# ripgrep holds whole lines: beyond this address space it gives up, and our own engine goes on
+_BOUNDED = (
+    "/bin/sh",
+    "-c",
+    'ulimit -c 0; ulimit -v 400000 2>/dev/null; exec "$0" "$@"',
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +79,16 @@ class Query:
         return self.path_filter is not None and self.path_filter.names_hidden
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line of a file, or (``number`` 0) a file. ``cut_bytes`` are missing at its end."""
-
-    path: str
-    number: int = 0
-    text: str = ""
-    matches: bool = True
-    cut_bytes: int = 0
-
-
 @dataclass(slots=True)
 class Found:
-    """What was found. ``more`` says that there is more than that."""
+    """What was found. ``more`` says that there is more than that.
+
+    ``changed`` are the lines or files that are not where the engine saw them.
+    """
 
     lines: list[Line] = field(default_factory=list)
     more: bool = False
+    changed: int = 0
     ending: Ending = Ending.EXITED
 
 
@@ -87,13 +97,32 @@ class SearchFailed(Exception):
 
 
 async def search(query: Query, limit: int, cancel: CancelToken, outside: Iterable[Path]) -> Found:
-    """At most ``limit`` matching lines (with context) or files; raises ``SearchFailed``."""
+    """At most ``limit`` matching lines (with context) or files; raises ``SearchFailed``.
+
+    Nothing is found outside of the directory that stands at ``query.root`` now (SEC-5).
+    """
+    with ExitStack() as stack:
+        try:
+            root = stack.enter_context(opened_directory(query.root))
+        except OSError as error:
+            raise SearchFailed(f"cannot open the directory: {error.strerror}") from None
+        found = await _found(query, limit, cancel, outside)
+        if query.pattern is None:
+            there = await asyncio.to_thread(lambda: list(files_there(found.lines, root)))
+        else:
+            there = await asyncio.to_thread(lambda: list(lines_there(found.lines, root)))
+    found.changed = len(found.lines) - len(there)
+    found.lines = there
+    return found
+
+
+async def _found(query: Query, limit: int, cancel: CancelToken, outside: Iterable[Path]) -> Found:
     rg = find_program("rg", outside)
     if rg is not None:
         try:
             return await _run(_rg_command(rg, query), query, limit, cancel)
         except SearchFailed:
-            pass  # too old or broken; ours can do it
+            pass  # too old, broken, or a line is larger than it may hold; ours can do it
     return await _run(_own_command(query), query, limit, cancel)
 
 
@@ -106,7 +135,7 @@ def _rg_command(rg: str, query: Query) -> tuple[str, ...]:
     else:
         options += [*_RG_SEARCH, "--ignore-case" if query.ignore_case else "--case-sensitive"]
         options += [f"--context={query.context}", f"--regexp={query.pattern}"]
-    return (rg, *options, "--", f"./{query.file}")
+    return (*_BOUNDED, rg, *options, "--", f"./{query.file}")
 
 
 def _own_command(query: Query) -> tuple[str, ...]:
@@ -150,11 +179,11 @@ def _failed(ended: Ended, found: Found, noise: bytearray) -> bool:
 
 def _keeper(found: Found, query: Query, limit: int) -> Callable[[Line], bool]:
     """Takes what is found; ``False`` when that is enough."""
-    wanted = 0
+    wanted = size = 0
     verdicts: dict[str, bool] = {}
 
     def keep(line: Line) -> bool:
-        nonlocal wanted
+        nonlocal wanted, size
         if query.path_filter is not None:
             if line.path not in verdicts:
                 verdicts.clear()
@@ -165,8 +194,10 @@ def _keeper(found: Found, query: Query, limit: int) -> Callable[[Line], bool]:
             found.more = True
             return False
         wanted += line.matches
+        size += len(line.raw)
         found.lines.append(line)
-        return True
+        found.more = size > _MAX_KEPT_BYTES
+        return not found.more
 
     return keep
 
@@ -199,7 +230,7 @@ class _FileReader(_Reader):
 
 
 class _LineReader(_Reader):
-    """Reads ``./path NUL number : text newline``; ``-`` for ``:`` marks a line of context."""
+    """Reads ``./path NUL number : offset : text newline``; ``-`` marks a line of context."""
 
     def __init__(self, keep: Callable[[Line], bool]) -> None:
         super().__init__(keep)
@@ -238,8 +269,9 @@ class _LineReader(_Reader):
         line = Line(
             self._path(raw_path),
             int(match[1]),
-            text[:LINE_BYTES].decode("utf-8", "ignore" if cut else "replace"),
+            text[:LINE_BYTES],
             matches=match[2] == b":",
             cut_bytes=cut,
+            offset=int(match[3]),
         )
         return self._keep(line)

@@ -6,6 +6,7 @@ pattern that takes for ever can be killed; it prints what ripgrep would. Only th
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import re
@@ -19,9 +20,9 @@ from agentcli.tools._ignore import walk
 
 BINARY_PROBE_BYTES = 65_536
 _PIECE_CHARS = 4 * 1024 * 1024
-_MAX_UTF16_BYTES = 64 * 1024 * 1024
-_UTF8_BOM = b"\xef\xbb\xbf"
-_UTF16_BOMS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+_READ_BYTES = 1024 * 1024
+_BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+_ERRORS = {"utf-8": "surrogateescape"}
 
 
 def main() -> None:
@@ -45,28 +46,33 @@ def main() -> None:
 def _search_file(
     regex: re.Pattern[str], full: str, shown: bytes, context: int, out: BinaryIO
 ) -> None:
-    before: deque[tuple[int, str]] = deque(maxlen=context)
-    after = 0
-    for number, line in enumerate(_lines(full), start=1):
+    before: deque[tuple[int, int, str]] = deque(maxlen=context)
+    after = offset = 0
+    for number, (line, size) in enumerate(_lines(full), start=1):
         if regex.search(line):
-            out.writelines(_record(shown, earlier, b"-", text) for earlier, text in before)
+            out.writelines(_record(shown, b"-", *earlier) for earlier in before)
             before.clear()
-            out.write(_record(shown, number, b":", line))
+            out.write(_record(shown, b":", number, offset, line))
             after = context
         elif after:
-            out.write(_record(shown, number, b"-", line))
+            out.write(_record(shown, b"-", number, offset, line))
             after -= 1
         elif context:
-            before.append((number, line))
+            before.append((number, offset, line))
+        offset += size
 
 
-def _record(path: bytes, number: int, mark: bytes, line: str) -> bytes:
-    return b"%s\0%d%s%s\n" % (path, number, mark, line.encode("utf-8", "surrogateescape"))
+def _record(path: bytes, mark: bytes, number: int, offset: int, line: str) -> bytes:
+    text = line.encode("utf-8", "surrogateescape")
+    return b"%s\0%d%s%d%s%s\n" % (path, number, mark, offset, mark, text)
 
 
-def _lines(path: str) -> Iterator[str]:
-    """The lines of a text file without their ends; none of what is binary or no plain file."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+def _lines(path: str) -> Iterator[tuple[str, int]]:
+    """The lines of a text file without their ends, and their bytes in UTF-8 with them.
+
+    None of what is binary or no plain file.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         handle = os.open(path, flags)
     except OSError:
@@ -76,37 +82,42 @@ def _lines(path: str) -> Iterator[str]:
             return
         try:
             head = file.read(BINARY_PROBE_BYTES)
-            encoding = _UTF16_BOMS.get(head[:2])
-            if encoding is not None:
-                data = head + file.read(_MAX_UTF16_BYTES)
-                yield from _split([data[2:].decode(encoding, "replace")])
-            elif b"\0" not in head:
-                yield from _split(_decoded(head.removeprefix(_UTF8_BOM), file))
+            bom, codec = next((each for each in _BOMS if head.startswith(each[0])), (b"", "utf-8"))
+            if codec != "utf-8" or b"\0" not in head:
+                yield from _split(_whole_lines(_decoded(head.removeprefix(bom), codec, file)))
         except OSError:
             return
 
 
-def _decoded(head: bytes, file: BinaryIO) -> Iterator[str]:
+def _decoded(head: bytes, codec: str, file: BinaryIO) -> Iterator[str]:
+    """The text until its end, or until it turns out to be none."""
+    decoder = codecs.getincrementaldecoder(codec)(_ERRORS.get(codec, "replace"))
+    yield decoder.decode(head)
+    while (more := file.read(_READ_BYTES)) and (codec != "utf-8" or b"\0" not in more):
+        yield decoder.decode(more)
+    yield decoder.decode(b"", final=True)
+
+
+def _whole_lines(pieces: Iterable[str]) -> Iterator[str]:
     """Pieces of text that end with a line, or are very long."""
-    rest = head
-    while True:
-        more = file.read(BINARY_PROBE_BYTES * 16)
-        if b"\0" in more:
-            more = b""
-        rest += more
-        end = rest.rfind(b"\n") + 1
-        if not more or (not end and len(rest) > _PIECE_CHARS):
-            end = len(rest)
-        yield rest[:end].decode("utf-8", "surrogateescape")
-        rest = rest[end:]
-        if not more:
-            return
-
-
-def _split(pieces: Iterable[str]) -> Iterator[str]:
+    rest = ""
     for piece in pieces:
+        end = piece.rfind("\n") + 1
+        if not end and len(rest) + len(piece) <= _PIECE_CHARS:
+            rest += piece
+            continue
+        yield rest + piece[: end or None]
+        rest = piece[end:] if end else ""
+    yield rest
+
+
+def _split(pieces: Iterable[str]) -> Iterator[tuple[str, int]]:
+    for piece in pieces:
+        is_ascii = piece.isascii()
         lines = piece.split("\n")
-        if not lines[-1]:
-            lines.pop()
+        last = lines.pop()
         for line in lines:
-            yield line.removesuffix("\r")
+            size = len(line) if is_ascii else len(line.encode("utf-8", "surrogateescape"))
+            yield line.removesuffix("\r"), size + 1
+        if last:
+            yield last.removesuffix("\r"), len(last.encode("utf-8", "surrogateescape"))

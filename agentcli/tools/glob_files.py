@@ -10,11 +10,21 @@ from pydantic import Field
 
 from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput, Workspace
 from agentcli.tools._base import Arguments, BaseTool
+from agentcli.tools._files import look
 from agentcli.tools._globs import BadGlob, PathFilter, split_base
 from agentcli.tools._guarded_process import Ending
+from agentcli.tools._no_follow import is_directory
 from agentcli.tools._output import bounded
-from agentcli.tools._paths import FileProblem, not_found, one_line, resolve, shown
+from agentcli.tools._paths import (
+    FileProblem,
+    not_found,
+    one_line,
+    require_judged,
+    resolve,
+    shown,
+)
 from agentcli.tools._search import TIME_LIMIT_S, Found, Query, SearchFailed, search
+from agentcli.tools._search_check import changed_note
 
 LIMIT = 1_000
 
@@ -63,7 +73,7 @@ class GlobTool(BaseTool[GlobArguments]):
     async def run(self, args: GlobArguments, ctx: ToolContext) -> ToolOutput:
         """List; a bad glob or place is an error with advice."""
         try:
-            place = await asyncio.to_thread(_checked_place, args, ctx.workspace)
+            place = await asyncio.to_thread(_checked_place, args, ctx)
             if place is None:
                 return ToolOutput.text(f"No files match {args.pattern}.", summary="no files")
             query = Query(place.directory, path_filter=place.path_filter)
@@ -88,15 +98,17 @@ def _place(args: GlobArguments, workspace: Workspace) -> _Place:
     return _Place(start, PathFilter(rest))
 
 
-def _checked_place(args: GlobArguments, workspace: Workspace) -> _Place | None:
+def _checked_place(args: GlobArguments, ctx: ToolContext) -> _Place | None:
     """``None`` when the pattern's own directory does not exist: nothing can match."""
+    workspace = ctx.workspace
     place = _place(args, workspace)
-    if place.directory.is_dir():
+    require_judged(place.directory, args.path or args.pattern, ctx)
+    if is_directory(place.directory):
         return place
     given = resolve(workspace, args.path or ".")
-    if given.is_dir():
+    if is_directory(given) or not (given == place.directory or workspace.contains(given)):
         return None
-    if given.exists():
+    if look(given, workspace) is not None:
         raise FileProblem(f"{shown(given, workspace)} is a file; give a directory, or read it.")
     raise not_found(given, workspace)
 
@@ -109,11 +121,13 @@ def _output(args: GlobArguments, ctx: ToolContext, place: _Place, found: Found) 
     if found.ending is Ending.TIMED_OUT:
         note = f"[stopped after {TIME_LIMIT_S:g} s; look in a smaller directory]"
         return ToolOutput.error(f"{text}\n{note}".strip(), raw=raw, summary="timed out")
+    changed = changed_note(found.changed, "file")
     if not rows:
-        return ToolOutput.text(f"No files match {args.pattern}.", summary="no files")
+        return ToolOutput.text(f"No files match {args.pattern}.{changed}", summary="no files")
     counted = f"{len(rows)} file" + ("" if len(rows) == 1 else "s")
     if found.more:
         text += f"\n[the first {counted}; there are more: narrow the pattern]"
+    text += changed
     return ToolOutput.text(text, raw=raw, summary=f"first {counted}" if found.more else counted)
 
 

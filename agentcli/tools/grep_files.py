@@ -13,13 +13,23 @@ from pydantic import Field
 
 from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput, Workspace
 from agentcli.tools._base import Arguments, BaseTool
+from agentcli.tools._files import look, opened
 from agentcli.tools._globs import BadGlob, PathFilter
 from agentcli.tools._guarded_process import Ending
-from agentcli.tools._ignore import read_regular
+from agentcli.tools._no_follow import opened_directory
 from agentcli.tools._output import bounded
-from agentcli.tools._paths import FileProblem, not_found, one_line, resolve, shown
+from agentcli.tools._paths import (
+    FileProblem,
+    located,
+    not_found,
+    one_line,
+    os_problem,
+    resolve,
+    shown,
+)
 from agentcli.tools._regex import BadPattern, normalized
-from agentcli.tools._search import TIME_LIMIT_S, Found, Line, Query, SearchFailed, search
+from agentcli.tools._search import TIME_LIMIT_S, Found, Query, SearchFailed, search
+from agentcli.tools._search_check import Line, changed_note
 from agentcli.tools._search_worker import BINARY_PROBE_BYTES
 
 DEFAULT_LIMIT = 200
@@ -69,7 +79,7 @@ class GrepTool(BaseTool[GrepArguments]):
     async def run(self, args: GrepArguments, ctx: ToolContext) -> ToolOutput:
         """Search; a bad pattern or place is an error with advice."""
         try:
-            query = await asyncio.to_thread(_query, args, ctx.workspace)
+            query = await asyncio.to_thread(_query, args, ctx)
             outside = (ctx.workspace.root, *ctx.workspace.extra)
             found = await search(query, args.limit, ctx.cancel, outside)
         except BadPattern as problem:
@@ -83,25 +93,32 @@ class GrepTool(BaseTool[GrepArguments]):
         return _output(args, ctx, query, found)
 
 
-def _query(args: GrepArguments, workspace: Workspace) -> Query:
+def _query(args: GrepArguments, ctx: ToolContext) -> Query:
     pattern = normalized(args.pattern)
     path_filter = PathFilter(args.glob) if args.glob else None
-    place = resolve(workspace, args.path or ".")
-    file = ""
+    place = located(args.path or ".", ctx)
+    name = shown(place, ctx.workspace)
+    info = look(place, ctx.workspace)
+    if info is None:
+        raise not_found(place, ctx.workspace)
+    if stat.S_ISDIR(info.st_mode):
+        _require_readable(place, name)
+        return Query(place, "", pattern, args.ignore_case, args.context, path_filter)
+    if not stat.S_ISREG(info.st_mode):
+        raise FileProblem(f"{name} is neither a file nor a directory.")
+    with opened(place, ctx.workspace) as descriptor:
+        head = os.pread(descriptor, BINARY_PROBE_BYTES, 0)
+    if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise FileProblem(f"{name} is a binary file; nothing was searched.")
+    return Query(place.parent, place.name, pattern, args.ignore_case, args.context)
+
+
+def _require_readable(directory: Path, name: str) -> None:
     try:
-        mode = place.stat().st_mode
-    except OSError:
-        raise not_found(place, workspace) from None
-    if not stat.S_ISDIR(mode):
-        if not stat.S_ISREG(mode):
-            raise FileProblem(f"{shown(place, workspace)} is neither a file nor a directory.")
-        head = read_regular(str(place), BINARY_PROBE_BYTES)
-        if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise FileProblem(f"{shown(place, workspace)} is a binary file; nothing was searched.")
-        place, file, path_filter = place.parent, place.name, None
-    elif not os.access(place, os.R_OK | os.X_OK):
-        raise FileProblem(f"Cannot read {shown(place, workspace)}: permission denied.")
-    return Query(place, file, pattern, args.ignore_case, args.context, path_filter)
+        with opened_directory(directory) as descriptor:
+            os.stat(".", dir_fd=descriptor)
+    except OSError as error:
+        raise os_problem(error, "read", name) from error
 
 
 def _output(args: GrepArguments, ctx: ToolContext, query: Query, found: Found) -> ToolOutput:
@@ -113,17 +130,18 @@ def _output(args: GrepArguments, ctx: ToolContext, query: Query, found: Found) -
     if found.ending is Ending.TIMED_OUT:
         note = f"[stopped after {TIME_LIMIT_S:g} s; search a smaller path or a simpler pattern]"
         return ToolOutput.error(f"{text}\n{note}".strip(), raw=raw, summary="timed out")
+    changed = changed_note(found.changed, "line")
     if not matches:
         where = f" in {args.path}" if args.path else ""
         only = f" (only files {args.glob})" if args.glob else ""
-        return ToolOutput.text(f"No matches{where}{only}.", summary="no matches")
+        return ToolOutput.text(f"No matches{where}{only}.{changed}", summary="no matches")
     counted = f"{matches} {'match' if matches == 1 else 'matches'} in {files} file"
     counted += "" if files == 1 else "s"
     note = f"[{counted}]"
     if found.more:
         counted = f"first {counted}"
         note = f"[{counted}; there are more: narrow the search or raise limit (max {MAX_LIMIT})]"
-    return ToolOutput.text(f"{text}\n{note}", raw=raw, summary=counted)
+    return ToolOutput.text(f"{text}\n{note}{changed}", raw=raw, summary=counted)
 
 
 def _rows(workspace: Workspace, query: Query, lines: list[Line]) -> Iterator[str]:

@@ -299,7 +299,9 @@ def test_a_configuration_file_for_rg_has_no_effect(
 def test_lines_that_come_in_pieces_are_put_together_and_bounded(size: int) -> None:
     seen: list[_search.Line] = []
     reader = _search._LineReader(lambda line: bool(seen.append(line)) or True)
-    data = b"rg: noise\n./p\x0012:" + b"x" * size + b"\n./p\x0013-after\n--\n./q\n1\x001:y\r\n"
+    data = (
+        b"rg: noise\n./p\x0012:4:" + b"x" * size + b"\n./p\x0013-9-after\n--\n./q\n1\x001:0:y\r\n"
+    )
     for at in range(0, len(data), 4096):
         assert reader.feed(data[at : at + 4096])
     shown = min(size, _search.LINE_BYTES)
