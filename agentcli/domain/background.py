@@ -48,7 +48,9 @@ class BackgroundTask:
 
     ``run_id`` is ``bg_`` and a UUIDv7 in hex. ``pid`` and ``pid_started`` (the kernel's start time
     of that process) find what a crash has left (BG-7). ``announced_at``: when the session was told
-    of the end; ``signals``: whether it is to be told.
+    of the end; ``signals``: whether it is to be told. ``is_repeatable``: doing it twice is doing it
+    once, and ``arguments`` are stored as they were given. ``task_id`` is the same for all runs of
+    one schedule.
     """
 
     run_id: str
@@ -75,6 +77,7 @@ class BackgroundTask:
     schedule_id: str = ""
     pid: int | None = None
     pid_started: str = ""
+    is_repeatable: bool = False
 
     @property
     def is_active(self) -> bool:
@@ -100,6 +103,31 @@ class Schedule:
     next_at: float | None = None
     is_active: bool = True
     signals: bool = True
+
+
+@frozen
+class Beat:
+    """What is known of a run at a heartbeat; it counts for ``attempt`` only (BG-3)."""
+
+    run_id: str
+    attempt: int
+    detail: str = ""
+    progress: TaskProgress | None = None
+    pid: int | None = None
+    pid_started: str = ""
+
+
+@frozen
+class TaskEnd:
+    """How a run has ended. ``message`` is what the session is told of it; empty for nothing."""
+
+    run_id: str
+    attempt: int
+    state: TaskState
+    summary: str = ""
+    error_kind: str = ""
+    error_message: str = ""
+    message: str = ""
 
 
 @frozen
@@ -145,8 +173,8 @@ class BackgroundRefused(Exception):
 class BackgroundSink(Protocol):
     """Where a run puts what it has to tell; never raises, never blocks (FAIL-2)."""
 
-    def output(self, text: str) -> None:
-        """More for ``output.log``, which is bounded (BG-4)."""
+    def output(self, text: str) -> bool:
+        """More for ``output.log``; false once that is full (BG-4): more is only counted."""
 
     def progress(self, progress: TaskProgress) -> None:
         """How far it is."""

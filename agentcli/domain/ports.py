@@ -206,6 +206,13 @@ class QueueKind(StrEnum):
     FOLLOW_UP = "follow_up"
 
 
+class QueueSource(StrEnum):
+    """Who says it: the person, or the program of its background runs (BG-5)."""
+
+    PERSON = "person"
+    BACKGROUND = "background"
+
+
 @frozen
 class QueuedInput:
     """Text that waits in the session file. ``created_at`` is in seconds since 1970, UTC."""
@@ -214,6 +221,7 @@ class QueuedInput:
     kind: QueueKind
     text: str
     created_at: float
+    source: QueueSource = QueueSource.PERSON
 
 
 class InputQueue(Protocol):

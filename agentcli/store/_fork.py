@@ -22,6 +22,7 @@ from agentcli.store._codec import MalformedBody, NewerBody, to_column
 from agentcli.store._faults import damaged, fault
 from agentcli.store._file import ROLLBACK_MARK, WAL_MARK, WAL_MARK_OFFSET, SessionFile
 from agentcli.store._lock import live_owner
+from agentcli.store._tasks import leave_to_the_original
 
 CUT_DETAIL = "it was copied in the middle of a turn, which went on in the original"
 
@@ -96,6 +97,7 @@ def _make_own(path: Path, source: Path, target: Path, *, is_live: bool) -> None:
         if is_live and status is SessionStatus.RUNNING:
             status, detail = SessionStatus.CRASHED, CUT_DETAIL
         db.execute("DELETE FROM kv WHERE key = ?", (_rows.SUBAGENT_KEY,))  # a person's from now on
+        leave_to_the_original(db, now)
         db.execute(
             "UPDATE session SET id = ?, parent_id = ?, created_at = ?, updated_at = ?,"
             " status = ?, detail = ?",

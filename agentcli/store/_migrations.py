@@ -51,7 +51,28 @@ def _give_summaries_a_place(db: sqlite3.Connection) -> Mapping[str, int]:
     return {}
 
 
-STEPS: Mapping[int, Step] = {1: _give_notes_their_table, 2: _give_summaries_a_place}
+def _give_background_runs_their_columns(db: sqlite3.Connection) -> Mapping[str, int]:
+    """3 to 4: what was reserved for background runs is used; what waits says who said it."""
+    for column in (
+        "task_id TEXT NOT NULL DEFAULT ''",
+        "finished_at REAL",
+        "signals INTEGER NOT NULL DEFAULT 1",
+        "announced_at REAL",
+        "schedule_id TEXT NOT NULL DEFAULT ''",
+        "pid INTEGER",
+        "pid_started TEXT NOT NULL DEFAULT ''",
+        "is_repeatable INTEGER NOT NULL DEFAULT 0",
+    ):
+        db.execute(f"ALTER TABLE task ADD COLUMN {column}")
+    db.execute("ALTER TABLE input_queue ADD COLUMN source TEXT NOT NULL DEFAULT 'person'")
+    return {}
+
+
+STEPS: Mapping[int, Step] = {
+    1: _give_notes_their_table,
+    2: _give_summaries_a_place,
+    3: _give_background_runs_their_columns,
+}
 
 
 def migrate(db: sqlite3.Connection) -> None:

@@ -12,29 +12,41 @@ import time
 from collections.abc import Callable, Sequence
 
 from agentcli.domain.errors import HistoryViolation
-from agentcli.domain.ports import QueuedInput, QueueKind
+from agentcli.domain.ports import QueuedInput, QueueKind, QueueSource
 from agentcli.store._codec import from_column, to_column
 
 
 def add(
-    db: sqlite3.Connection, kind: QueueKind, text: str, redact: Callable[[str], str]
+    db: sqlite3.Connection,
+    kind: QueueKind,
+    text: str,
+    redact: Callable[[str], str],
+    source: QueueSource = QueueSource.PERSON,
 ) -> QueuedInput:
     """Let ``text`` wait."""
     now, kept = time.time(), redact(text)
     cursor = db.execute(
-        "INSERT INTO input_queue (kind, body, created_at, updated_at) VALUES (?, ?, ?, ?)",
-        (kind.value, to_column(kept), now, now),
+        "INSERT INTO input_queue (kind, body, created_at, updated_at, source)"
+        " VALUES (?, ?, ?, ?, ?)",
+        (kind.value, to_column(kept), now, now, source.value),
     )
-    return QueuedInput(int(cursor.lastrowid or 0), kind, kept, now)
+    return QueuedInput(int(cursor.lastrowid or 0), kind, kept, now, source)
 
 
 def waiting(db: sqlite3.Connection) -> tuple[QueuedInput, ...]:
     """What waits, oldest first."""
     rows = db.execute(
-        "SELECT id, kind, body, created_at FROM input_queue WHERE state = 'queued' ORDER BY id"
+        "SELECT id, kind, body, created_at, source FROM input_queue"
+        " WHERE state = 'queued' ORDER BY id"
     )
     return tuple(
-        QueuedInput(int(row[0]), QueueKind(row[1]), from_column(row[2]), float(row[3]))
+        QueuedInput(
+            int(row[0]),
+            QueueKind(row[1]),
+            from_column(row[2]),
+            float(row[3]),
+            QueueSource(row[4]),
+        )
         for row in rows
     )
 

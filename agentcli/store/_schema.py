@@ -1,8 +1,8 @@
-"""The tables of a session file, version 3: a public API that anybody may query.
+"""The tables of a session file, version 4: a public API that anybody may query.
 
-========== ==========================================================================
+=========== =========================================================================
 table      holds
-========== ==========================================================================
+=========== =========================================================================
 session    one row: what lists and resume show
 message    the history; ``body`` is JSON (see ``_codec``); ``hidden_by`` is the seq of
            the summary that stands for the row (of itself: a summary taken back), ``place``
@@ -15,16 +15,19 @@ usage      tokens and cost per request; ``kind`` is "step", "partial" (its reply
            "subagent" (the sum of a session of its own, whose file has the rows too)
 note       what is shown and never sent: partial answers, warnings
 kv         small JSON values of the tools
-========== ==========================================================================
+input_queue what waits to be said to the model; ``source`` is "person", or "background"
+           for what the program says of its runs
+task       background runs; ``attempt`` fences: an update names the one it belongs to
+schedule   when a run starts; ``run`` is JSON: tool, arguments, title, signals
+=========== =========================================================================
 
-``input_queue``, ``task`` and ``schedule`` hold what waits: typed text and background runs.
 Times are seconds since 1970, UTC. Law: a row of ``tool_run`` gets one ``result_seq`` at most,
 so a call can have one result only.
 """
 
 from __future__ import annotations
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 APPLICATION_ID = 0x41474E54  # "AGNT", https://sqlite.org/pragma.html#pragma_application_id
 
 NOTE_TABLE = """
@@ -102,7 +105,8 @@ CREATE TABLE input_queue (
   body TEXT NOT NULL,
   state TEXT NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'delivered', 'done')),
   created_at REAL NOT NULL,
-  updated_at REAL NOT NULL
+  updated_at REAL NOT NULL,
+  source TEXT NOT NULL DEFAULT 'person'
 )""",
     """
 CREATE TABLE task (
@@ -122,7 +126,15 @@ CREATE TABLE task (
   created_at REAL NOT NULL,
   updated_at REAL NOT NULL,
   heartbeat_at REAL,
-  cancel_requested_at REAL
+  cancel_requested_at REAL,
+  task_id TEXT NOT NULL DEFAULT '',
+  finished_at REAL,
+  signals INTEGER NOT NULL DEFAULT 1,
+  announced_at REAL,
+  schedule_id TEXT NOT NULL DEFAULT '',
+  pid INTEGER,
+  pid_started TEXT NOT NULL DEFAULT '',
+  is_repeatable INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID""",
     """
 CREATE TABLE schedule (

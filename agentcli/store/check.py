@@ -15,7 +15,7 @@ from agentcli.domain.history import History
 from agentcli.domain.messages import AssistantMessage, Message, ToolResult
 from agentcli.domain.ports import RunStatus
 from agentcli.domain.session import SessionStatus
-from agentcli.store import _rows
+from agentcli.store import _rows, _tasks
 from agentcli.store._codec import MalformedBody, NewerBody, decode, from_column
 from agentcli.store._faults import fault
 from agentcli.store._file import SessionFile
@@ -79,6 +79,7 @@ def _problems(db: sqlite3.Connection) -> Iterator[str]:
             yield f"message {seq}: it is hidden by {hidden_by}, which is no summary"
     yield from _law_problems(db, visible)
     yield from _run_problems(db, messages)
+    yield from _tasks.problems(db)
 
 
 def _session_problems(db: sqlite3.Connection) -> Iterator[str]:

@@ -273,6 +273,7 @@ def _delete(path: Path) -> None:
     try:
         lock = WriterLock.acquire(path)
         try:
+            shutil.rmtree(runs_directory(path), ignore_errors=True)
             for name in _belongings(path):
                 name.unlink(missing_ok=True)
         finally:
@@ -308,6 +309,11 @@ def _ambiguous(text: str, found: Sequence[SessionInfo]) -> SessionNotFound:
         f"{text!r} fits {len(found)} sessions: {shown}" + (f" and {more} more" if more > 0 else ""),
         "give more of the id",
     )
+
+
+def runs_directory(path: Path) -> Path:
+    """Where the background runs of the session file ``path`` put what they make (BG-4)."""
+    return path.with_suffix(".runs")
 
 
 def _belongings(path: Path) -> Sequence[Path]:

@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from agentcli.domain.errors import PersistenceError
 from agentcli.domain.events import Outcome
@@ -33,6 +33,9 @@ from agentcli.store._file import SessionFile
 from agentcli.store._lock import live_owner
 from agentcli.store._recorder import STATUS_OF_OUTCOME, PriceOf, Recorder, Redact
 from agentcli.store._worker import Worker
+
+if TYPE_CHECKING:
+    from agentcli.store._tasks import TaskTable
 
 T = TypeVar("T")
 
@@ -344,6 +347,13 @@ class SqliteStore:
     async def queue_waiting(self) -> Sequence[QueuedInput]:
         """What waits, oldest first."""
         return () if self._draft is not None else await self._read(_queue.waiting)
+
+    @property
+    def tasks(self) -> TaskTable:
+        """The registry of background runs (BG-3)."""
+        from agentcli.store._tasks import TaskTable
+
+        return TaskTable(self._write, self._read, self._recorder.redact)
 
     # --- one thread, one transaction, one kind of error ----------------------------------
 

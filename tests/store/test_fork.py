@@ -248,6 +248,7 @@ def test_a_full_disk_leaves_no_copy_and_one_clear_error(files: SessionFiles, pat
         "import resource, sys\n"
         "from pathlib import Path\n"
         "from agentcli.domain.errors import PersistenceError\n"
+        "from agentcli.store import _fork  # compiled before the limit\n"
         "from agentcli.store.files import SessionFiles\n"
         "files = SessionFiles(Path(sys.argv[1]), Path(sys.argv[1]) / 'c.db')\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))\n"

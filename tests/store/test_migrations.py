@@ -45,7 +45,12 @@ CREATE TABLE message (
 
 
 def older(table: str, version: int) -> str:
-    """The statement that made ``table`` in that version."""
+    """The statement that made ``table`` in that version, up to 3."""
+    if "TABLE task" in table:
+        head, _, _ = table.partition(",\n  task_id")
+        return f"{head}) WITHOUT ROWID"
+    if "TABLE input_queue" in table:
+        return table.replace(",\n  source TEXT NOT NULL DEFAULT 'person'", "")
     if "TABLE message" in table:
         return VERSION_2_MESSAGES
     return VERSION_1_RUNS if version == 1 and "TABLE tool_run" in table else table

@@ -1,0 +1,49 @@
+"""The background runs of a session as another process sees them: reads them, asks them to end.
+
+Law: asking a run to end is the one write that needs no writer's lock (REC-6, BG-6): one row of
+one table, in one transaction, read by the session's owner. These functions block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentcli.domain.background import BackgroundTask, Schedule
+from agentcli.store import _tasks
+from agentcli.store._faults import fault
+from agentcli.store._file import BUSY_TIMEOUT_S, SessionFile
+
+
+def read_registry(path: Path) -> tuple[Sequence[BackgroundTask], Sequence[Schedule]]:
+    """All runs and schedules of a session file, oldest first; raises ``StoreError``."""
+    file = SessionFile(path, writable=False)
+    try:
+        file.open()
+        return file.read(lambda db: (_tasks.read_tasks(db), _tasks.read_schedules(db)))
+    except Exception as error:
+        known = fault(error, path, writing=False)
+        if known is error:
+            raise
+        raise known from error
+    finally:
+        file.close()
+
+
+def ask_to_cancel(path: Path, run_id: str) -> bool:
+    """Ask an active run to end, whoever has the session open; false when it is not active.
+
+    Nobody ends it where the session is not open. Raises ``StoreError``.
+    """
+    if all(task.run_id != run_id or not task.is_active for task in read_registry(path)[0]):
+        return False
+    try:
+        name = path.as_uri()
+        db = sqlite3.connect(f"{name}?mode=rw", uri=True, timeout=BUSY_TIMEOUT_S)
+        with contextlib.closing(db), db:
+            return _tasks.request_cancel(db, run_id, time.time())
+    except (sqlite3.Error, OSError) as error:
+        raise fault(error, path, writing=True) from error
