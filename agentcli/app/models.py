@@ -13,6 +13,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agentcli.app.stored_keys import create_with_key
 from agentcli.config.settings import Settings
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import ConfigError
@@ -44,7 +45,7 @@ class Chosen(NamedTuple):
 def choose_model(settings: Settings, name: str) -> tuple[Provider, ModelInfo]:
     """The provider and the model meant by ``provider/model`` or a bare name (``ConfigError``)."""
     config, model = _placed(settings, name)
-    return _registry.create(config), model
+    return create_with_key(config, _registry.create), model
 
 
 def _placed(settings: Settings, name: str) -> tuple[ProviderConfig, ModelInfo]:
@@ -90,7 +91,7 @@ def fallbacks(settings: Settings, present: ModelInfo) -> tuple[tuple[str, ...], 
         if model.id == present.id or model.id in ids:
             continue
         ids[model.id] = None
-        if config.needs_key and not config.api_key:
+        if config.needs_key and not config.api_key and config.stored is None:
             missing = f"{config.key_env} is not set" if config.key_env else "it has no key"
             warnings.append(f"warning: the fallback model {model.id} cannot be used: {missing}")
     return tuple(ids), tuple(warnings)
@@ -123,7 +124,7 @@ class SessionModels:
     def choose(self, name: str) -> tuple[Provider, ModelInfo]:
         """As ``choose_model``; a model of the person's own server learns its window by itself."""
         config, model = _placed(self.settings, name)
-        provider = _registry.create(config)
+        provider = create_with_key(config, _registry.create)
         if self._is_to_be_asked(config, model):
             return _Measured(provider, config, self._learnt), model
         return provider, model

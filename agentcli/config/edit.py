@@ -1,18 +1,17 @@
-"""Changing the user's file: comments and order stay, the write is atomic and 0600 (SEC-9)."""
+"""Changing the user's file: its comments and its order stay."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tempfile
-from pathlib import Path
 from typing import Any
 
 from agentcli.config.keys import all_names, find_key, near_names
-from agentcli.config.paths import Paths, ensure_dir
+from agentcli.config.paths import Paths
+from agentcli.config.private_file import write
 from agentcli.config.settings import validate
 from agentcli.config.toml_file import parse, read_text, split_key
 from agentcli.domain.errors import ConfigError, UsageError
+
+__all__ = ["TEMPLATE", "add_allow_rule", "set_value", "unknown_key", "write"]
 
 TEMPLATE = """\
 # Settings of agentcli. "agent config show" lists every key, its value and where it comes from.
@@ -93,26 +92,3 @@ def _with_value(text: str, path: tuple[str, ...], value: object) -> str:
     except (TOMLKitError, TypeError, AttributeError) as error:
         advice = 'run "agent config edit" and set it by hand'
         raise ConfigError(f"cannot set {'.'.join(path)} in this file: {error}", advice) from error
-
-
-def write(path: Path, text: str) -> None:
-    """Replace ``path`` by ``text`` at once: a reader sees the old file or the new, never a part.
-
-    A symbolic link is kept and its target replaced. Raises ``ConfigError``.
-    """
-    target = Path(os.path.realpath(path))
-    ensure_dir(target.parent)
-    temporary = ""
-    try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".config-", suffix=".tmp")
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(target)
-    except OSError as error:
-        if temporary:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
-        reason = error.strerror or str(error)
-        raise ConfigError(f"cannot write {path}: {reason}", "nothing was changed") from error

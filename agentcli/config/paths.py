@@ -43,6 +43,16 @@ class Paths:
         return self.config_dir / "config.toml"
 
     @property
+    def trust_file(self) -> Path:
+        """Which directories the person trusts."""
+        return self.config_dir / "trust.json"
+
+    @property
+    def credentials_file(self) -> Path:
+        """The keys that were stored with ``agent auth login``."""
+        return self.config_dir / "credentials.json"
+
+    @property
     def instructions_file(self) -> Path:
         """The user's own AGENTS.md, read in every project (CTX-1)."""
         return self.config_dir / "AGENTS.md"
@@ -77,6 +87,8 @@ class Paths:
         whole = [own for own in directories if not real.is_relative_to(os.path.realpath(own))]
         ours = (
             self.config_file,
+            self.trust_file,
+            self.credentials_file,
             self.instructions_file,
             self.sessions_dir,
             self.catalogue_file,

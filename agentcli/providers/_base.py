@@ -213,7 +213,10 @@ class HttpProvider:
         secrets = (config.api_key,) if config.api_key else ()
         row = BUILT_IN.get(config.name)
         base_env = row.base_env if row is not None else ""
-        return Endpoint(config.name, self.url(), config.key_env, base_env, model, secrets)
+        key_env = config.key_env
+        if config.stored is not None:
+            key_env = f"the key that was stored with: agent auth login {config.name}"
+        return Endpoint(config.name, self.url(), key_env, base_env, model, secrets)
 
     async def stream(
         self, request: ModelRequest, cancel: CancelToken

@@ -17,7 +17,7 @@ from agentcli.domain.settings import ProviderConfig
 from agentcli.providers._ask import Answers, Asker, ask_all
 from agentcli.providers._http import load_httpx
 from agentcli.providers._lists import FOR_KIND, FOR_NAME, MAX_MODELS, Figures, ListModels
-from agentcli.providers._registry import BUILT_IN, provider_config, provider_names
+from agentcli.providers._registry import BUILT_IN, provider_config, provider_names, with_stored_key
 from agentcli.providers._windows import local_window
 
 WITHIN_S = 3.0
@@ -43,7 +43,12 @@ def list_models(
     A local server that nobody configured and that does not run is no news; one that the file
     or ``named`` names is.
     """
-    asked = {config.name: config for config in _to_be_asked(env, custom)}
+    asked, warnings = {}, []
+    for config in _to_be_asked(env, custom):
+        try:
+            asked[config.name] = with_stored_key(config)
+        except ConfigError as error:
+            warnings.append(f"warning: {error}")
     load_httpx()  # once, before threads need it at the same time
     questions = {
         name: _question(config, hook, within_s)
@@ -51,8 +56,8 @@ def list_models(
         if (hook := _hook(config)) is not None
     }
     answers: Answers[tuple[Figures, ...]] = ask_all(questions, within_s)
-    expected = {*custom, *named}
-    warnings = [
+    expected = {*_set_up(custom), *named}
+    warnings += [
         f"warning: {error}"
         for name, error in answers.failed.items()
         if name in expected or not _is_local(name)
@@ -64,17 +69,25 @@ def _to_be_asked(
     env: Mapping[str, str], custom: Mapping[str, ProviderConfig]
 ) -> Iterable[ProviderConfig]:
     seen: set[tuple[str, str]] = set()
+    own = _set_up(custom)
     for name in provider_names(custom):
         try:
             config = provider_config(name, env, custom)
         except ConfigError:
             continue  # it is an error where it is used
         account = (config.base_url, config.api_key)
-        if config.needs_key and not config.api_key:
+        if config.stored is not None:
+            account = (config.base_url, str(id(config.stored)))
+        elif config.needs_key and not config.api_key:
             continue
-        if not config.base_url or name in custom or account not in seen:
+        if not config.base_url or name in own or account not in seen:
             yield config  # the same account by another name has the same list
         seen.add(account)
+
+
+def _set_up(custom: Mapping[str, ProviderConfig]) -> set[str]:
+    """The providers that the person's file is about; others are there for a stored key only."""
+    return {name for name, own in custom.items() if own.kind or own.base_url or own.key_env}
 
 
 def _hook(config: ProviderConfig) -> ListModels | None:

@@ -1,11 +1,11 @@
 """Which providers there are, as data, and how one is made ready.
 
-Law: only the chosen provider's module is imported; a key comes from the environment or the
-person's configuration and goes nowhere else. To add a provider: one file ``<name>.py`` here that
-exports ``PROVIDER`` (a function from ``ProviderConfig`` to ``Provider``) and ``SPEC``; it is found
-by its name (``-`` for ``_``). With a function ``list_models``, as in ``_lists``, it takes part in
-``agent models``. A server that speaks a known protocol needs no code: one row below, or
-``[providers.NAME]`` in the configuration.
+Law: only the chosen provider's module is imported; a key comes from the environment, the
+person's configuration or what they have stored, in this order, and goes nowhere else. To add a
+provider: one file ``<name>.py`` here that exports ``PROVIDER`` (a function from
+``ProviderConfig`` to ``Provider``) and ``SPEC``; it is found by its name (``-`` for ``_``). With a
+function ``list_models``, as in ``_lists``, it takes part in ``agent models``. A server that speaks
+a known protocol needs no code: one row below, or ``[providers.NAME]`` in the configuration.
 """
 
 from __future__ import annotations
@@ -189,8 +189,11 @@ def provider_config(
         _check_url(name, base_url, row.base_env)
     kind = _kind_for(kind, config, row, base_url)
     key_env, api_key = _key_from(config, row, env)
+    stored = None if api_key else config.stored
+    if stored is not None and stored.at_hand:
+        api_key = stored.get()
     if spec is None:
-        needs_key = config.needs_key and bool(key_env or api_key)
+        needs_key = config.needs_key and bool(key_env or api_key or stored)
     else:
         needs_key = config.needs_key and _asks_for_key(row, base_url)
     return replace(
@@ -201,7 +204,18 @@ def provider_config(
         key_env=key_env,
         api_key=api_key,
         needs_key=needs_key,
+        stored=stored,
     )
+
+
+def with_stored_key(config: ProviderConfig) -> ProviderConfig:
+    """``config`` with its stored key fetched, if that is the one to use.
+
+    May wait for the keyring: not for an event loop. Raises ``ConfigError``.
+    """
+    if config.stored is None or config.api_key:
+        return config
+    return replace(config, api_key=config.stored.get())
 
 
 def _kind_for(kind: str, config: ProviderConfig, row: ProviderSpec, base_url: str) -> str:
@@ -305,11 +319,11 @@ def _module(kind: str) -> ModuleType:
 
 
 def has_key(name: str, env: Mapping[str, str], custom: Mapping[str, ProviderConfig]) -> bool:
-    """Whether a key for the provider is at hand."""
+    """Whether there is a key for the provider."""
     row = spec_of(name) or ProviderSpec(name)
     own = custom.get(name)
     config = own or ProviderConfig(name, row.kind)
-    return bool(_key_from(config, row, env)[1])
+    return config.stored is not None or bool(_key_from(config, row, env)[1])
 
 
 def default_model(env: Mapping[str, str], custom: Mapping[str, ProviderConfig]) -> str:

@@ -1,0 +1,242 @@
+"""Keys stored with ``agent auth login`` (SEC-9): which, where, and how to get one.
+
+``credentials.json`` in the configuration directory (0600) lists them; a key itself stands in the
+OS keyring, or in that file where there is no keyring. Law: reading the list never asks the
+keyring; a stored key is lent only to an address that the person's own configuration or
+environment names (SEC-1), which is the business of ``settings``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Any
+
+from agentcli.config.keyring_access import READ_S, WRITE_S, KeyringCall, KeyringError
+from agentcli.config.paths import Paths
+from agentcli.domain.errors import ConfigError
+from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.values import frozen, mutable
+
+KEYRING, FILE = "keyring", "file"
+# two names of one account: a key stored for the second serves the first
+SAME_ACCOUNT: Mapping[str, str] = {"openai-responses": "openai"}
+_MAX_BYTES = 1_000_000
+_VERSION = 1
+
+Watcher = Callable[[Iterable[str]], None]
+
+
+@frozen
+class Entry:
+    """One stored key. ``key`` is empty where it stands in the keyring.
+
+    ``is_custom``: it is for a provider of the person's own configuration.
+    """
+
+    key: str = field(default="", repr=False)
+    is_custom: bool = False
+
+    @property
+    def place(self) -> str:
+        """``keyring`` or ``file``."""
+        return FILE if self.key else KEYRING
+
+
+@mutable
+class Credentials:
+    """The stored keys by provider. ``watchers`` are told of each key that becomes known."""
+
+    paths: Paths
+    entries: dict[str, Entry] = field(default_factory=dict, repr=False)
+    problem: str = ""
+    watchers: list[Watcher] = field(default_factory=list, repr=False)
+    known: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def learn(self, provider: str, key: str) -> None:
+        """The key of ``provider`` has been fetched."""
+        self.known[provider] = key
+        for watcher in self.watchers:
+            watcher((key,))
+
+
+class StoredKey:
+    """The key of one provider: at hand, or to be fetched (``domain.settings.StoredKey``)."""
+
+    def __init__(self, credentials: Credentials, provider: str) -> None:
+        self._credentials = credentials
+        self._provider = provider
+        self._call: KeyringCall | None = None
+
+    @property
+    def place(self) -> str:
+        """``keyring`` or ``file``."""
+        return self._credentials.entries[self._provider].place
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether ``get`` answers at once."""
+        return self._provider in self._credentials.known
+
+    def get(self) -> str:
+        """The key. May wait ``READ_S``, so not for an event loop; raises ``ConfigError``."""
+        if self.at_hand:
+            return self._credentials.known[self._provider]
+        login = f"agent auth login {self._provider}"
+        self._call = KeyringCall(_question(self._credentials.paths, self._provider, "get"), READ_S)
+        try:
+            key = self._call.result().strip()
+        except KeyringError as error:
+            raise ConfigError(
+                f"the key of {self._provider} cannot be read from the keyring: {error}",
+                f"unlock it, set the key's environment variable, or run: {login}",
+            ) from None
+        if not key:
+            raise ConfigError(f"the keyring has no key of {self._provider} any more", login)
+        self._credentials.learn(self._provider, key)
+        return key
+
+    def stop(self) -> None:
+        """End a ``get`` that waits in another thread."""
+        if self._call is not None:
+            self._call.stop()
+
+
+def read_credentials(paths: Paths) -> Credentials:
+    """The list of stored keys; what is wrong with its file is told in ``problem``."""
+    found = Credentials(paths)
+    path = paths.credentials_file
+    try:
+        text = _read_private(path)
+        entries = _entries(json.loads(text)) if text is not None else {}
+    except OSError as error:
+        found.problem = f"cannot read {path}: {error.strerror or error}"
+        return found
+    except (ValueError, TypeError, RecursionError):
+        found.problem = f"{path} is damaged: its keys are not used - run: agent auth login"
+        return found
+    found.entries = entries
+    found.known = {name: entry.key for name, entry in entries.items() if entry.key}
+    return found
+
+
+def lend(paths: Paths, providers: dict[str, ProviderConfig], moved: Collection[str]) -> Credentials:
+    """Give each provider its stored key; those in ``moved`` get none (SEC-1)."""
+    stored = read_credentials(paths)
+    for name, entry in stored.entries.items():
+        key = StoredKey(stored, name)
+        others = [n for n, of in SAME_ACCOUNT.items() if of == name and n not in stored.entries]
+        for each in (name, *others):
+            own = providers.get(each)
+            if each not in moved and (own is not None or not entry.is_custom):
+                providers[each] = replace(own or ProviderConfig(each, ""), stored=key)
+    return stored
+
+
+def store_key(paths: Paths, provider: str, entry: Entry, *, keyring: bool = True) -> str:
+    """Keep ``entry.key``, in the keyring where there is one; returns why it is not there.
+
+    An empty text means that the keyring has it. Raises ``ConfigError``.
+    """
+    why = "it was not asked"
+    kept = entry
+    if keyring:
+        try:
+            KeyringCall(_question(paths, provider, "set", entry.key), WRITE_S).result()
+        except KeyringError as error:
+            why = str(error)
+        else:
+            why, kept = "", Entry(is_custom=entry.is_custom)
+    _write(paths, {**_present(paths), provider: kept})
+    return why
+
+
+def remove_key(paths: Paths, provider: str) -> str:
+    """Forget the key; returns why it may still stand in the keyring, or an empty text."""
+    entries = _present(paths)
+    entry = entries.pop(provider, None)
+    why = ""
+    if entry is not None and entry.place == KEYRING:
+        try:
+            KeyringCall(_question(paths, provider, "delete"), WRITE_S).result()
+        except KeyringError as error:
+            why = str(error)
+    _write(paths, entries)
+    return why
+
+
+def _question(paths: Paths, provider: str, do: str, key: str = "") -> dict[str, str]:
+    service = f"agentcli {paths.config_dir}"  # two homes do not share their keys
+    return {"do": do, "service": service, "user": provider, "key": key}
+
+
+def _present(paths: Paths) -> dict[str, Entry]:
+    """What is stored, to be changed; a damaged file is not written over in silence."""
+    found = read_credentials(paths)
+    if found.problem:
+        advice = f"mend or remove {paths.credentials_file}, then try again"
+        raise ConfigError(found.problem.partition(" - ")[0], advice)
+    return dict(found.entries)
+
+
+def _read_private(path: Path) -> str | None:
+    """The file's text, its permissions tightened; ``None`` when there is no such file."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise ValueError
+        if mode & 0o077:
+            with contextlib.suppress(OSError):  # another's file is read as it is
+                os.fchmod(descriptor, 0o600)
+        return file.read(_MAX_BYTES).decode("utf-8")
+
+
+def _entries(document: Any) -> dict[str, Entry]:
+    """What the file says; raises ``TypeError`` for what it cannot say."""
+    found = {}
+    for name, row in _table(_table(document).get("providers")).items():
+        key = _table(row).get("key", "")
+        if not isinstance(key, str):
+            raise TypeError
+        found[name] = Entry(key.strip(), is_custom=row.get("custom") is True)
+    return found
+
+
+def _table(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError
+    return value
+
+
+def _write(paths: Paths, entries: Mapping[str, Entry]) -> None:
+    from agentcli.config.private_file import write
+
+    rows: dict[str, dict[str, Any]] = {}
+    for name, entry in sorted(entries.items()):
+        row: dict[str, Any] = {"in": entry.place}
+        if entry.key:
+            row["key"] = entry.key
+        if entry.is_custom:
+            row["custom"] = True
+        rows[name] = row
+    if not rows:
+        try:
+            paths.credentials_file.unlink(missing_ok=True)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ConfigError(
+                f"cannot remove {paths.credentials_file}: {reason}", "remove it yourself"
+            ) from error
+        return
+    document = {"version": _VERSION, "providers": rows}
+    write(paths.credentials_file, json.dumps(document, indent=2) + "\n")
