@@ -66,7 +66,8 @@ async def open_session(
     """
     _hide_keys(settings)
     files = session_files(settings)
-    redactor = Redactor(settings.secrets)
+    redactor = Redactor()
+    settings.watch_secrets(redactor.add)
     opener = Opener(settings, options, files, redactor)
     store, loaded, notices = await opener.open()
     try:

@@ -38,7 +38,7 @@ def prepare_settings(options: SharedOptions, *, quiet: bool = False) -> Settings
         "max_steps": number("--max-turns", max_turns, int),
     }
     settings = load_settings(paths, os.environ, flags)
-    REDACTOR.add(settings.secrets)
+    settings.watch_secrets(REDACTOR.add)
     if not quiet:
         for warning in settings.warnings:
             write_error_line(f"warning: {warning}")

@@ -7,13 +7,15 @@ plain frozen data; no validation library is imported on the way to the first req
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from agentcli.config.keys import ACTION_KEYS, KEYS, TABLES, Key, all_names, find_key, near_names
 from agentcli.config.paths import Paths
+from agentcli.config.redaction import address_secrets, environment_secrets
 from agentcli.config.toml_file import MEND, locate, parse, read_text
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.ports import Effort
@@ -23,11 +25,11 @@ from agentcli.domain.values import frozen
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agentcli.config.credentials import Credentials
     from agentcli.config.hooks import Refuse
     from agentcli.domain.hooks import HookConfig
 
 ENVIRONMENT: Mapping[str, str] = {"AGENTCLI_MODEL": "model"}
-_SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_CREDENTIALS")
 _PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 
 
@@ -39,7 +41,8 @@ class Settings:
     an empty ``kind``); ``env`` is the environment that all of this was read from, for keys and
     addresses of providers. ``models`` overrides what the model table says: field of
     ``ModelInfo`` -> value, by model id.
-    ``warnings`` are lines for the person: keys that mean nothing.
+    ``warnings`` are lines for the person: keys that mean nothing. ``stored`` are the keys of
+    ``agent auth login``.
     """
 
     paths: Paths
@@ -67,16 +70,22 @@ class Settings:
     values: Mapping[str, object] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    stored: Credentials | None = field(default=None, repr=False, compare=False)
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must never be shown or stored: keys, tokens, passwords (SEC-9)."""
-        named = {config.key_env for config in self.providers.values()}
-        return tuple(
-            value.strip()  # as it is sent
-            for name, value in self.env.items()
-            if value.strip() and (name in named or name.upper().endswith(_SECRET_NAMES))
-        )
+        configs = self.providers.values()
+        named = {config.key_env for config in configs if config.key_env}
+        kept = self.stored.known.values() if self.stored is not None else ()
+        in_addresses = [text for config in configs for text in address_secrets(config.base_url)]
+        return (*environment_secrets(self.env, named), *kept, *in_addresses)
+
+    def watch_secrets(self, watcher: Callable[[Iterable[str]], None]) -> None:
+        """Tell ``watcher`` all ``secrets``, and later each that becomes known."""
+        watcher(self.secrets)
+        if self.stored is not None:
+            self.stored.watchers.append(watcher)
 
 
 class _Layers:
@@ -232,9 +241,30 @@ def _providers(
     }
 
 
+def _lend_stored(
+    paths: Paths, layers: _Layers, providers: dict[str, ProviderConfig]
+) -> Credentials | None:
+    """Stored keys join ``providers``, save where another than the person set the address."""
+    if not os.path.lexists(paths.credentials_file):
+        return None
+    from agentcli.config.credentials import lend
+
+    own = f"{paths.config_file}:"
+    moved = {
+        name
+        for name, table in layers.tables["providers"].items()
+        if "base_url" in table
+        and not layers.sources[dotted(("providers", name, "base_url"))].startswith(own)
+    }
+    stored = lend(paths, providers, moved)
+    layers.warnings += [stored.problem] if stored.problem else []
+    return stored
+
+
 def _build(paths: Paths, layers: _Layers, env: Mapping[str, str]) -> Settings:
     values = layers.values
     effort = values["effort"]
+    providers = _providers(env, layers.tables["providers"])
     return Settings(
         paths=paths,
         model=values["model"],
@@ -255,7 +285,8 @@ def _build(paths: Paths, layers: _Layers, env: Mapping[str, str]) -> Settings:
         tools_off=values["tools.off"],
         plugins=values["plugins"],
         hooks=tuple(layers.hooks),
-        providers=_providers(env, layers.tables["providers"]),
+        providers=providers,
+        stored=_lend_stored(paths, layers, providers),
         env=env,
         models=layers.tables["models"],
         values=values,
