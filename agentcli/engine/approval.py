@@ -1,13 +1,14 @@
-"""The policy: may this call run, must a person be asked, or is it refused? Pure (SEC-3).
+"""The policy: may this call run, must a person be asked, or is it refused? Pure (SEC-3, SEC-4).
 
-Order: deny rules, plan mode, protected places, ask rules, ``yolo``, allow rules and grants of this
-session, what the mode makes free; everything else asks.
+Order: deny rules, plan mode, protected places and destructive commands, ask rules, ``yolo``, allow
+rules and grants of this session, what the mode makes free; everything else asks. Every decision
+names the rule or the reason that made it, and of a command the part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -15,21 +16,15 @@ from typing import Any
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import Effect, ToolDefinition, Workspace, real_path
 from agentcli.domain.values import frozen, mutable
+from agentcli.engine.bash_command import SimpleCommand
+from agentcli.engine.command_rules import writes_nowhere
+from agentcli.engine.protected import protected_place
 from agentcli.engine.read_only_commands import is_read_only
-from agentcli.engine.rules import Rule, Subject, first, host_of, parse_rule
+from agentcli.engine.rules import Rule, Subject, covering, first, host_of, might_touch, parse_rule
+from agentcli.engine.shell_places import moves, starts_of
 
-_SHELL_FILES = frozenset(
-    {
-        ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc",
-        ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login",
-        ".bash_aliases", ".xprofile", ".xinitrc", ".xsessionrc", ".pam_environment", ".inputrc",
-        "config.fish", ".netrc", ".npmrc", ".pypirc", ".gitconfig", ".git-credentials", ".envrc",
-        ".pgpass", ".my.cnf", ".vault-token",
-    }
-)  # fmt: skip
-_SECRET_DIRECTORIES = frozenset(
-    {".ssh", ".gnupg", ".aws", ".kube", ".docker", ".agentcli", ".agents"}
-)
+_SHELL = "bash"
+_LONGEST_PART = 200
 
 
 class Answer(StrEnum):
@@ -42,17 +37,27 @@ class Answer(StrEnum):
 
 @frozen
 class Decision:
-    """An answer with its reason; ``rule`` is the rule that made it, if one did."""
+    """An answer with its reason; ``rule`` is the rule that made it, if one did.
+
+    ``part`` is the command within a longer one that made it ask. ``lasts``: a "yes" may hold for
+    the session; what is protected asks every time.
+    """
 
     answer: Answer
     reason: str
     rule: Rule | None = None
     effect: Effect = Effect.EXEC
+    part: str = ""
+    lasts: bool = True
 
 
 @mutable
 class Policy:
-    """The mode and rules in force. ``granted`` grows with each "for this session"."""
+    """The mode and rules in force. ``granted`` grows with each "for this session".
+
+    ``contained``: a sandbox keeps commands from all but the workspace; ``yolo_twice``: the person
+    has asked twice for no questions, so that destructive commands run as well (SEC-14).
+    """
 
     mode: PermissionMode = PermissionMode.DEFAULT
     allow: tuple[Rule, ...] = ()
@@ -60,6 +65,8 @@ class Policy:
     ask: tuple[Rule, ...] = ()
     own_directories: tuple[Path, ...] = ()
     granted: list[Rule] = field(default_factory=list)
+    contained: bool = False
+    yolo_twice: bool = False
 
     @classmethod
     def from_texts(
@@ -68,10 +75,26 @@ class Policy:
         allow: Sequence[str],
         deny: Sequence[str],
         ask: Sequence[str] = (),
+        source: str = "",
     ) -> Policy:
         """A policy of rules as a person writes them; raises ``UsageError``."""
-        allowed, denied, asked = (tuple(map(parse_rule, texts)) for texts in (allow, deny, ask))
-        return cls(mode, allowed, denied, asked)
+        policy = cls(mode)
+        for kind, texts in (("allow", allow), ("deny", deny), ("ask", ask)):
+            policy.add_rules(kind, texts, source)
+        return policy
+
+    def add_rules(self, kind: str, texts: Sequence[str], source: str = "") -> None:
+        """More rules of ``kind`` ("allow", "deny" or "ask"); raises ``UsageError``."""
+        more = tuple(parse_rule(text, source) for text in texts)
+        setattr(self, kind, (*getattr(self, kind), *more))
+
+    def remove_rule(self, text: str) -> bool:
+        """Forget every rule that reads ``text``; false when there was none."""
+        known = (*self.allow, *self.deny, *self.ask, *self.granted)
+        for kind in ("allow", "deny", "ask"):
+            setattr(self, kind, tuple(rule for rule in getattr(self, kind) if str(rule) != text))
+        self.granted[:] = [rule for rule in self.granted if str(rule) != text]
+        return any(str(rule) == text for rule in known)
 
 
 @frozen
@@ -94,8 +117,9 @@ def decide(facts: CallFacts, policy: Policy) -> Decision:
     for check in _CHECKS:
         if decision := check(judged):
             return decision
-    reason = "it runs a command" if judged.effect is Effect.EXEC else "it changes files"
-    return judged.because(Answer.ASK, reason)
+    if judged.effect is not Effect.EXEC:
+        return judged.because(Answer.ASK, "it changes files")
+    return _asks_to_run(judged)
 
 
 @frozen
@@ -105,21 +129,35 @@ class _Judged:
     subject: Subject
     effect: Effect
 
+    @property
+    def is_command(self) -> bool:
+        return self.facts.definition.name == _SHELL and self.subject.text is not None
+
     def because(self, answer: Answer, reason: str, rule: Rule | None = None) -> Decision:
         return Decision(answer, reason, rule, self.effect)
 
 
 def _by_deny_rule(judged: _Judged) -> Decision | None:
-    rule = first(judged.policy.deny, judged.subject, whole=False)
+    rule = first(judged.policy.deny, judged.subject)
     return judged.because(Answer.DENY, f"denied by the rule {rule}", rule) if rule else None
 
 
 def _by_ask_rule(judged: _Judged) -> Decision | None:
     """Asks whatever the mode and the other rules allow, until this session was granted it."""
-    rule = first(judged.policy.ask, judged.subject, whole=False)
-    if rule is None or first(judged.policy.granted, judged.subject, whole=True):
+    policy, subject = judged.policy, judged.subject
+    rule = first(policy.ask, subject)
+    unsure = None if judged.effect is Effect.READ else _unsure(judged)
+    if (rule is None and unsure is None) or covering(policy.granted, subject)[0]:
         return None
-    return judged.because(Answer.ASK, f"asked for by the rule {rule}", rule)
+    if rule is not None:
+        return judged.because(Answer.ASK, f"asked for by the rule {rule}", rule)
+    reason = f"it cannot be told whether the rule {unsure} covers it"
+    return judged.because(Answer.ASK, reason, unsure)
+
+
+def _unsure(judged: _Judged) -> Rule | None:
+    rules = (*judged.policy.deny, *judged.policy.ask)
+    return next((rule for rule in rules if might_touch(rule, judged.subject)), None)
 
 
 def _by_plan_mode(judged: _Judged) -> Decision | None:
@@ -129,12 +167,32 @@ def _by_plan_mode(judged: _Judged) -> Decision | None:
 
 
 def _by_protection(judged: _Judged) -> Decision | None:
+    """What asks every time: no rule, no grant and no mode but a second ``--yolo`` frees it."""
     if judged.facts.definition.always_ask:
-        return judged.because(Answer.ASK, "this tool always asks")
+        return replace(judged.because(Answer.ASK, "this tool always asks"), lasts=False)
+    if judged.effect is Effect.READ:
+        return None
     paths = (*judged.facts.paths, *judged.subject.paths)
-    if judged.effect is Effect.WRITE and (place := _protected(paths, judged.policy)):
-        return judged.because(Answer.ASK, f"{place} is protected")
-    return None
+    if judged.effect is Effect.WRITE and (
+        place := protected_place(paths, judged.policy.own_directories)
+    ):
+        return replace(judged.because(Answer.ASK, f"{place} is protected"), lasts=False)
+    return _by_danger(judged) if judged.is_command else None
+
+
+def _by_danger(judged: _Judged) -> Decision | None:
+    from agentcli.engine.destructive import Ground, dangers_of
+
+    policy, subject = judged.policy, judged.subject
+    ground = Ground(judged.facts.workspace, policy.own_directories, policy.contained)
+    found = list(dangers_of(subject.text or "", subject.parsed, ground))
+    if policy.yolo_twice and policy.mode is PermissionMode.YOLO:
+        freed = {danger.part for danger in found if danger.is_destructive}
+        found = [danger for danger in found if danger.part not in freed]
+    if not found:
+        return None
+    decision = judged.because(Answer.ASK, found[0].what)
+    return replace(decision, part=_part_of(found[0].part, subject), lasts=False)
 
 
 def _by_yolo(judged: _Judged) -> Decision | None:
@@ -145,12 +203,20 @@ def _by_yolo(judged: _Judged) -> Decision | None:
 
 def _by_allow_rule(judged: _Judged) -> Decision | None:
     rules = (*judged.policy.allow, *judged.policy.granted)
-    rule = first(rules, judged.subject, whole=True)
-    return judged.because(Answer.ALLOW, f"allowed by the rule {rule}", rule) if rule else None
+    found, _ = covering(rules, judged.subject, _free_part(judged))
+    if not found:
+        return None
+    named = ", ".join(map(str, found))
+    reason = f"allowed by the rule{'s' if len(found) > 1 else ''} {named}"
+    return judged.because(Answer.ALLOW, reason, found[0])
 
 
 def _by_mode(judged: _Judged) -> Decision | None:
     facts = judged.facts
+    if facts.definition.effect is Effect.READ and facts.definition.hints.open_world:
+        host = judged.subject.host
+        reason = f"it fetches from {host}" if host else "it reaches beyond this machine"
+        return judged.because(Answer.ASK, reason)
     edits_are_free = judged.policy.mode is PermissionMode.ACCEPT_EDITS and bool(facts.paths)
     if judged.effect is Effect.EXEC or (judged.effect is Effect.WRITE and not edits_are_free):
         return None
@@ -159,6 +225,59 @@ def _by_mode(judged: _Judged) -> Decision | None:
             return judged.because(Answer.ASK, f"{path} is outside the workspace")
     what = "reads" if judged.effect is Effect.READ else "edits"
     return judged.because(Answer.ALLOW, f"{what} inside the workspace are free")
+
+
+def _asks_to_run(judged: _Judged) -> Decision:
+    decision = judged.because(Answer.ASK, "it runs a command")
+    if not judged.is_command:
+        return decision
+    parsed = judged.subject.parsed
+    if not parsed.understood:
+        return replace(
+            decision, reason=f"it runs a command that is not understood: {parsed.why_not}"
+        )
+    rules = (*judged.policy.allow, *judged.policy.granted)
+    is_free = _free_part(judged)
+    part = next(
+        (
+            command.text
+            for command in parsed.commands
+            if not is_free(command)
+            and not covering(rules, replace(judged.subject, text=command.text))[0]
+        ),
+        "",
+    )
+    return replace(decision, part=_part_of(part, judged.subject))
+
+
+def _part_of(part: str, subject: Subject) -> str:
+    """``part`` where it is not the whole anyway."""
+    if part.strip() == (subject.text or "").strip():
+        return ""
+    return part if len(part) <= _LONGEST_PART else f"{part[:_LONGEST_PART]}…"
+
+
+def _free_part(judged: _Judged) -> Callable[[SimpleCommand], bool]:
+    """Which of the commands of a longer one change nothing, wherever the others may lead."""
+    facts, commands = judged.facts, judged.subject.parsed.commands if judged.is_command else ()
+    starts = starts_of(commands, facts.workspace.cwd)
+    has_moved = moves(commands)
+
+    def is_free(command: SimpleCommand) -> bool:
+        if not command.words or command.assignments or not writes_nowhere(command):
+            return False
+        if any(
+            each.operator == "<" and each.target != "/dev/null" for each in command.redirections
+        ):
+            return False
+        if command.words[0] == "cd" and len(command.words) == len(("cd", "directory")):
+            return starts.is_sure and all(map(facts.workspace.contains, starts.directories))
+        return starts.is_sure and all(
+            is_read_only(command.text, replace(facts.workspace, cwd=each), facts.search_path)
+            for each in (starts.directories if has_moved else starts.directories[:1])
+        )
+
+    return is_free
 
 
 _CHECKS = (
@@ -175,7 +294,7 @@ _CHECKS = (
 def effect_of(facts: CallFacts) -> Effect:
     """The effect of this very call: a command known to be read-only is a READ (LOOP-4)."""
     command = facts.arguments.get("command")
-    if facts.definition.name == "bash" and isinstance(command, str):
+    if facts.definition.name == _SHELL and isinstance(command, str):
         known = is_read_only(command, facts.workspace, facts.search_path)
         return Effect.READ if known else Effect.EXEC
     return facts.definition.effect
@@ -207,19 +326,6 @@ def session_rule(facts: CallFacts, policy: Policy) -> Rule:
     if not subject.paths:
         return Rule(name)
     inside = all(facts.workspace.contains(path) for path in facts.paths)
-    if inside and not _protected((*facts.paths, *subject.paths), policy):
+    if inside and not protected_place((*facts.paths, *subject.paths), policy.own_directories):
         return Rule(name, f"{subject.root}/**", exact=True)
     return Rule(name, str(subject.paths[0]), exact=True)
-
-
-def _protected(paths: Sequence[Path], policy: Policy) -> str | None:
-    """Places that are never written without asking, whatever the mode."""
-    for path in paths:
-        parts = [part.casefold() for part in path.parts]
-        if ".git" in parts:
-            return "git's own directory"
-        if path.name.casefold() in _SHELL_FILES or not _SECRET_DIRECTORIES.isdisjoint(parts):
-            return path.name
-        if any(path.is_relative_to(real_path(own)) for own in policy.own_directories):
-            return "agentcli's own directory"
-    return None

@@ -10,35 +10,29 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from agentcli.domain.errors import UsageError
 from agentcli.domain.tools import real_path
 from agentcli.domain.values import frozen
+from agentcli.engine.bash_command import ParsedCommand, SimpleCommand
+from agentcli.engine.command_rules import (
+    covers,
+    covers_literally,
+    has_pattern,
+    is_transparent,
+    may_touch,
+    touches_command,
+)
 
 _RULE = re.compile(r"(?P<tool>[A-Za-z0-9_*?-]+)(?:\((?P<pattern>.+)\))?", re.DOTALL)
-_PLAIN_COMMAND = re.compile(r"[A-Za-z0-9_@%+=:,./ '\"-]*")
 _GLOB_CHARACTERS = re.compile(r"[*?]")
-
-# how a shell text falls apart into commands, for deny rules; generous on purpose
-_SEPARATORS = re.compile(r"[;&|\n\r(){}`]|\$\(")
-_REDIRECTION = re.compile(r"[0-9]*(?:<<<|<<-?|>>|<>|>\||[<>])&?[ \t]*[^ \t<>]*")
-_QUOTING = re.compile(r"\\\n|\$(?=['\"])|['\"\\]")
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=.*", re.DOTALL)
-_MAX_JUDGED = 100_000
 _LONGEST_WRITTEN = 500
 _ANY_PATTERN = re.compile(r"[*?\[\]]")
-_KEYWORDS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "!", "time", "coproc"})
-_RUNS_OTHERS = frozenset(
-    {
-        "bash", "builtin", "busybox", "chroot", "command", "dash", "doas", "env", "eval", "exec",
-        "find", "flock", "ionice", "ksh", "nice", "nohup", "nsenter", "parallel", "script",
-        "setsid", "sh", "ssh", "stdbuf", "strace", "su", "sudo", "systemd-run", "taskset",
-        "timeout", "unshare", "watch", "xargs", "zsh",
-    }
-)  # fmt: skip
 
 
 @frozen
@@ -46,12 +40,13 @@ class Rule:
     """A parsed rule. ``pattern`` of ``None`` covers every call of the tool.
 
     ``exact`` makes the pattern this very text, in which ``*`` and ``?`` are themselves; only a
-    final ``/**`` of a path then stands for all below it.
+    final ``/**`` of a path then stands for all below it. ``source`` says where it was written.
     """
 
     tool: str
     pattern: str | None = None
     exact: bool = False
+    source: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return self.tool if self.pattern is None else f"{self.tool}({self.pattern})"
@@ -70,8 +65,21 @@ class Subject:
     host: str | None = None
     root: Path = Path("/")
 
+    @property
+    def parsed(self) -> ParsedCommand:
+        """The commands that ``text`` would run."""
+        return parsed_command(self.text or "")
 
-def parse_rule(text: str) -> Rule:
+
+@lru_cache(maxsize=4)
+def parsed_command(text: str) -> ParsedCommand:
+    """``text`` by its syntax; the newest few are kept, since a call is judged more than once."""
+    from agentcli.engine.bash_syntax import parse_bash
+
+    return parse_bash(text)
+
+
+def parse_rule(text: str, source: str = "") -> Rule:
     """``text`` as a rule; raises ``UsageError`` with an example when it is none."""
     match = _RULE.fullmatch(text.strip())
     if match is None:
@@ -79,7 +87,7 @@ def parse_rule(text: str) -> Rule:
             f"not a permission rule: {text!r}",
             "write it like edit_file(src/**) or bash(git diff *)",
         )
-    return Rule(match["tool"], match["pattern"])
+    return Rule(match["tool"], match["pattern"], source=source)
 
 
 def lasting_rule(rule: Rule) -> str:
@@ -108,20 +116,54 @@ def host_of(url: str) -> str:
 
 
 def allows(rule: Rule, subject: Subject) -> bool:
-    """Whether ``rule`` covers the whole of the call, as an allow rule must."""
-    if not fnmatch.fnmatchcase(subject.tool, rule.tool):
-        return False
-    if rule.pattern is None:
-        return True
+    """Whether ``rule`` alone covers the whole of the call, as an allow rule must."""
+    return bool(covering((rule,), subject)[0])
+
+
+def covering(
+    rules: Sequence[Rule],
+    subject: Subject,
+    is_free: Callable[[SimpleCommand], bool] = lambda _: False,
+) -> tuple[tuple[Rule, ...], str]:
+    """The rules that cover the whole of the call between them; the part that none covers.
+
+    No rules and a part: it is not covered. ``is_free`` says which parts of a command need none.
+    """
+    of_tool = [rule for rule in rules if fnmatch.fnmatchcase(subject.tool, rule.tool)]
+    for rule in of_tool:
+        if rule.pattern is None or _covers_whole(rule, subject):
+            return (rule,), ""
+    patterns = [rule for rule in of_tool if rule.pattern is not None]
+    if subject.text is None or subject.host is not None:
+        return (), ""
+    parsed = subject.parsed
+    if not parsed.understood:
+        return (), parsed.why_not
+    found: list[Rule] = []
+    for command in parsed.commands:
+        by = next((rule for rule in patterns if _covers_part(rule, command, subject)), None)
+        if by is not None:
+            found.append(by)
+        elif not is_free(command) and not is_transparent(command, parsed):
+            return (), command.text
+    return tuple(dict.fromkeys(found)), ""
+
+
+def _covers_whole(rule: Rule, subject: Subject) -> bool:
     if subject.host is not None:
         return _matches_host(subject.host, rule)
     if subject.text is not None:
-        literal = rule.exact or "*" not in rule.pattern
-        covered = literal or _PLAIN_COMMAND.fullmatch(subject.text) is not None
-        return covered and _matches_text(subject.text, rule)
+        return subject.text == rule.pattern and (rule.exact or not has_pattern(rule.pattern))
     return bool(subject.paths) and all(
         _matches_path(path, rule, subject.root) for path in subject.paths
     )
+
+
+def _covers_part(rule: Rule, command: SimpleCommand, subject: Subject) -> bool:
+    pattern = rule.pattern or ""
+    if rule.exact or not has_pattern(pattern):
+        return covers_literally(pattern, command, subject.text or "", subject.parsed)
+    return covers(pattern, command)
 
 
 def touches(rule: Rule, subject: Subject) -> bool:
@@ -133,69 +175,21 @@ def touches(rule: Rule, subject: Subject) -> bool:
     if subject.host is not None:
         return not subject.host or _matches_host(subject.host, rule)
     if subject.text is not None:
-        return _touches_command(subject.text, rule)
+        return touches_command(rule.pattern, subject.text, subject.parsed)
     return any(_matches_path(path, rule, subject.root) for path in subject.paths)
 
 
-def first(rules: Sequence[Rule], subject: Subject, *, whole: bool) -> Rule | None:
-    """The first rule that covers the call (``whole``) or any part of it."""
-    covers = allows if whole else touches
-    return next((rule for rule in rules if covers(rule, subject)), None)
-
-
-# --- commands ------------------------------------------------------------------------------
-
-
-def _touches_command(text: str, rule: Rule) -> bool:
-    """Whether any part of ``text`` is covered; one too long to tell is, if it names the command."""
-    unquoted = _QUOTING.sub("", text)
-    start = re.split(r"[*?]", rule.pattern or "", maxsplit=1)[0].split()
-    if start and start[0] not in unquoted and start[0] not in text:
+def might_touch(rule: Rule, subject: Subject) -> bool:
+    """Whether ``rule`` may cover a part of the call that only the shell will know."""
+    if rule.pattern is None or subject.text is None or subject.host is not None:
         return False
-    if len(text) > _MAX_JUDGED:
-        return True
-    return any(_matches_text(part, rule) for part in _parts_of(text, unquoted))
+    is_meant = fnmatch.fnmatchcase(subject.tool, rule.tool)
+    return is_meant and may_touch(rule.pattern, subject.text, subject.parsed)
 
 
-def _parts_of(text: str, unquoted: str) -> Iterator[str]:
-    """The text and whatever in it may be run as a command, without quotes, spaces made one."""
-    yield text
-    for source in dict.fromkeys((text, unquoted)):
-        for piece in dict.fromkeys(_SEPARATORS.split(source)):
-            yield piece.strip()
-            words = _REDIRECTION.sub(" ", _QUOTING.sub("", piece)).split()
-            yield from _commands_in(words)
-
-
-def _commands_in(words: list[str]) -> Iterator[str]:
-    start = 0
-    while start < len(words) and (
-        words[start] in _KEYWORDS or _ASSIGNMENT.fullmatch(words[start]) is not None
-    ):
-        start += 1
-    if start == len(words):
-        return
-    yield from _named(words[start:])
-    if words[start].rpartition("/")[2] in _RUNS_OTHERS:
-        for inner in range(start + 1, min(len(words), start + 100)):
-            yield from _named(words[inner:])
-
-
-def _named(words: list[str]) -> Iterator[str]:
-    """A command as written, and by its program's bare name."""
-    yield " ".join(words)
-    yield " ".join([words[0].rpartition("/")[2], *words[1:]])
-
-
-def _matches_text(text: str, rule: Rule) -> bool:
-    pattern = rule.pattern or ""
-    if text == pattern:
-        return True
-    if rule.exact:
-        return False
-    if pattern.endswith(" *") and text == pattern[:-2]:
-        return True
-    return "*" in pattern and fnmatch.fnmatchcase(text, pattern.replace("[", "[[]"))
+def first(rules: Sequence[Rule], subject: Subject) -> Rule | None:
+    """The first rule that covers any part of the call."""
+    return next((rule for rule in rules if touches(rule, subject)), None)
 
 
 # --- hosts ---------------------------------------------------------------------------------

@@ -13,9 +13,11 @@ from agentcli.engine.rules import (
     Rule,
     Subject,
     allows,
+    covering,
     first,
     host_of,
     lasting_rule,
+    might_touch,
     parse_rule,
     touches,
 )
@@ -68,30 +70,67 @@ def test_an_allow_pattern_covers_plain_commands(command: str) -> None:
 
 
 HOOKS = [
-    ";", "&&", "||", "|", "&", "\n", "\r\n", "$(", "`", ">", ">>", "<", "<(", "${", "{", "(", "#",
-    "\\", "*", "?", "~", "!", "$", "\0", "[", "^", "\x0b", "\u2028", "\xa0", "é",
+    ";", "&&", "||", "|", "&", "\n", "\r\n", "$(", "`", ">", ">>", "<", "<(", "${", "{", "(",
+    "*", "?", "$", "\0", "[", "| cat >", "2>", ";a=b ", "&>",
 ]  # fmt: skip
 
 
 @pytest.mark.spec("SEC-3", "SEC-4")
 @pytest.mark.parametrize("hook", HOOKS)
-@pytest.mark.parametrize(
-    "shape", ["git diff {}rm x", "git diff {}", "git diff a{}b", "git{} diff x"]
-)
+@pytest.mark.parametrize("shape", ["git diff {}rm x", "git diff a{}b", "git{} diff x"])
 def test_an_allow_pattern_never_reaches_over_an_operator(hook: str, shape: str) -> None:
-    command = shape.replace("{}", hook)
-    assert not allows(parse_rule("bash(git diff *)"), bash(command))
-    assert not allows(parse_rule("bash(git *)"), bash(command))
-    assert not allows(parse_rule("bash(*)"), bash(command))
+    assert not allows(parse_rule("bash(git diff *)"), bash(shape.replace("{}", hook)))
+
+
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git diff $(rm x)", "git diff `rm x`", "git diff > f", "git diff >> ~/.bashrc",
+        "git diff <(rm x)", "git -c core.pager=x diff", "git diff $X", "git diff *", "PAGER=x git diff",
+        "git diff | tee f", "git diff &", "git diff\nrm x", "(git diff; rm x)", "git diff {a,b}",
+        "if git diff; then rm x; fi", "env A=b git diff", "sudo git diff", "xargs git diff",
+        "bash -c 'git diff'", "eval git diff", "./git diff", "/tmp/git diff", "git diff < ~/.netrc",
+        "git 'diff x'", "git() { rm x; }; git diff", "git diff \\", "git diff 'x", "git diff ~",
+    ],
+)  # fmt: skip
+def test_an_allow_pattern_covers_this_program_with_known_words_and_nothing_else(
+    command: str,
+) -> None:
+    rule = parse_rule("bash(git diff *)")
+    plain = command == "git diff &"
+    assert allows(rule, bash(command)) is plain
+
+
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git diff 2>&1",
+        "git diff x 2>/dev/null",
+        "git diff && git diff --stat",
+        "git diff é",
+        "(git diff)",
+        "git diff; git diff x",
+        "timeout 5 git diff x",
+        "nice git diff",
+    ],
+)
+def test_an_allow_pattern_covers_a_list_of_what_it_covers(command: str) -> None:
+    assert allows(parse_rule("bash(git diff *)"), bash(command))
 
 
 @pytest.mark.spec("SEC-4")
 @settings(max_examples=100)
 @given(st.text(st.characters(codec="utf-8"), max_size=20))
-def test_a_pattern_covers_only_words_and_quotes(tail: str) -> None:
+def test_a_pattern_covers_known_words_only(tail: str) -> None:
     command = f"git diff {tail}"
-    plain = all(c.isascii() and (c.isalnum() or c in "_@%+=:,./ '\"-") for c in command)
-    assert allows(parse_rule("bash(git diff *)"), bash(command)) is plain
+    if all(c.isascii() and (c.isalnum() or c in "_@%+,./-") for c in tail):
+        assert allows(parse_rule("bash(git diff *)"), bash(command))
+    if any(c in tail.rstrip(" \n\t;&") for c in "$`><;|\0"):
+        parsed = bash(command).parsed
+        covered = allows(parse_rule("bash(git diff *)"), bash(command))
+        assert not covered or all(c.words[:2] == ("git", "diff") for c in parsed.commands)
 
 
 @pytest.mark.spec("SEC-4")
@@ -107,6 +146,24 @@ def test_an_exact_rule_covers_this_very_command_and_no_other(command: str) -> No
 def test_a_rule_written_out_covers_the_text_it_is_even_with_operators() -> None:
     assert allows(parse_rule("bash(make && make test)"), bash("make && make test"))
     assert not allows(parse_rule("bash(make && make *)"), bash("make && make test"))
+
+
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize(
+    ("command", "covered"),
+    [
+        ("make", True), ("make && make", True), ("cd x && make", False), ("echo x | make", False),
+        ("make < x", False), ("bash -c make", False), ("{ make; }", False), ("make x", False),
+        ("A=b make", False), ("make > x", False), ("make\ncd x\nmake", False),
+    ],
+)  # fmt: skip
+def test_a_rule_for_one_command_covers_the_same_act_and_no_other(
+    command: str, covered: bool
+) -> None:
+    for rule in (parse_rule("bash(make)"), Rule("bash", "make", exact=True)):
+        rules, part = covering((rule,), bash(command), lambda part: part.text == "echo x")
+        assert bool(rules) is covered
+        assert covered or part
 
 
 @pytest.mark.spec("SEC-3", "SEC-4")
@@ -219,9 +276,27 @@ def test_hosts_match_by_whole_labels(pattern: str, url: str, covered: bool) -> N
 
 def test_the_first_rule_that_covers_is_named() -> None:
     rules = [parse_rule("bash(ls *)"), parse_rule("bash(git *)"), parse_rule("bash")]
-    assert first(rules, bash("git status"), whole=True) == rules[1]
-    assert first(rules, bash("pwd; ls x"), whole=False) == rules[0]
-    assert first(rules[:2], bash("pwd"), whole=True) is None
+    assert covering(rules, bash("git status"))[0] == (rules[2],)
+    assert covering(rules[:2], bash("git status && ls"))[0] == (rules[1], rules[0])
+    assert first(rules, bash("pwd; ls x")) == rules[0]
+    assert covering(rules[:2], bash("git status; pwd")) == ((), "pwd")
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize(
+    ("command", "unsure"),
+    [
+        ("$X -rf x", True), ("git $X", True), ("git push $X", False), ("git status $X", False),
+        ("rm $X", False), ("git push", False), ("make", False), ("git pu{s,l}h", True),
+        ("git push 'unclosed", True), ("make 'unclosed", False),
+    ],
+)  # fmt: skip
+def test_what_may_be_a_denied_command_is_told_apart_from_what_cannot(
+    command: str, unsure: bool
+) -> None:
+    rule = parse_rule("bash(git push *)")
+    found = might_touch(rule, bash(command))
+    assert found is unsure or touches(rule, bash(command))
 
 
 @pytest.mark.spec("UI-7", "SEC-4")

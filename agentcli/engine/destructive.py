@@ -1,0 +1,182 @@
+"""Commands that would destroy what cannot be brought back, or write a protected place.
+
+SEC-14: on the workspace root, home, ``/`` or ``.git``; SEC-3: by redirections and by well-known
+programs. Law: one whose target cannot be told is taken to destroy the worst it could.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from agentcli.domain.tools import Workspace, real_path
+from agentcli.domain.values import frozen
+from agentcli.engine.bash_command import ParsedCommand, SimpleCommand
+from agentcli.engine.command_texts import MAX_JUDGED, word_lists, written_names
+from agentcli.engine.protected import plain_name, protected_place
+from agentcli.engine.shell_operands import Operands, operands_of
+from agentcli.engine.shell_places import (
+    Starts,
+    expanded,
+    is_pattern,
+    places_of,
+    seen_words,
+    starts_of,
+)
+
+_ALL_OF_IT = re.compile(r"[*?.!^\[\]]*[*?][*?.!^\[\]]*")
+_GIVE_WORDS = frozenset({"xargs", "parallel"})
+_HARMLESS_DEVICES = re.compile(
+    r"/dev/(?:null|zero|full|random|urandom|tty|stdin|stdout|stderr|fd(?:/.*)?|shm(?:/.*)?|pts(?:/.*)?)"
+)
+_TOO_LONG = re.compile(r"\b(?:rm|shred|mkfs|dd|find|chmod|chown|mv)\b")
+
+
+@frozen
+class Danger:
+    """What a command would do, in words, and which of the commands it is.
+
+    ``is_destructive``: SEC-14; else it writes a protected place (SEC-3).
+    """
+
+    what: str
+    part: str
+    is_destructive: bool
+
+
+@frozen
+class Ground:
+    """What a session stands on. ``contained``: a sandbox limits the command to the workspace."""
+
+    workspace: Workspace
+    own_directories: tuple[Path, ...] = ()
+    contained: bool = False
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """The directories of the workspace, links followed."""
+        return tuple(map(real_path, (self.workspace.root, *self.workspace.extra)))
+
+
+def dangers_of(text: str, parsed: ParsedCommand, ground: Ground) -> Iterator[Danger]:
+    """What of ``text`` is destructive or writes a protected place, in its order."""
+    commands = parsed.commands
+    if not parsed.understood:
+        if len(text) > MAX_JUDGED and _TOO_LONG.search(text):
+            yield Danger("the command is too long to tell what it destroys", "", True)  # noqa: FBT003 - a value
+        else:
+            commands = (*commands, *_loose_commands(text))
+    starts = starts_of(commands, ground.workspace.cwd)
+    for command in dict.fromkeys(commands):
+        yield from _dangers(command, starts, ground)
+    if _has_unseen_target(parsed):
+        for name in written_names(text):
+            yield from _written((expanded(name),), text, starts, ground)
+
+
+def _loose_commands(text: str) -> Iterator[SimpleCommand]:
+    for words in word_lists(text[:MAX_JUDGED]):
+        yield SimpleCommand(tuple(map(expanded, words)), " ".join(words))
+
+
+def _has_unseen_target(parsed: ParsedCommand) -> bool:
+    return not parsed.understood or any(
+        redirection.writes and redirection.target is None
+        for command in parsed.commands
+        for redirection in command.redirections
+    )
+
+
+def _dangers(command: SimpleCommand, starts: Starts, ground: Ground) -> Iterator[Danger]:
+    words = seen_words(command)
+    operands = operands_of(words)
+    yield from _destroyed(operands, command, starts, ground)
+    redirected = tuple(each.target for each in command.redirections if each.writes)
+    yield from _written((*operands.written, *redirected), command.text, starts, ground)
+
+
+# --- SEC-14 ----------------------------------------------------------------------------------
+
+
+def _destroyed(
+    operands: Operands, command: SimpleCommand, starts: Starts, ground: Ground
+) -> Iterator[Danger]:
+    part = command.text
+    from_elsewhere = operands.is_recursive and not _GIVE_WORDS.isdisjoint(command.wrappers)
+    if operands.is_recursive and (None in operands.destroyed or from_elsewhere):
+        yield Danger("it cannot be told what it would destroy", part, is_destructive=True)
+    for name in operands.destroyed:
+        if name is None:
+            continue
+        if operands.is_recursive and not starts.is_sure and not name.startswith(("/", "~")):
+            yield Danger("it cannot be told where it would destroy", part, is_destructive=True)
+        for path in places_of(name, starts.directories):
+            if what := _lost_with(path, ground):
+                yield Danger(f"it would destroy {what}", part, is_destructive=True)
+                break
+
+
+def _lost_with(path: Path, ground: Ground) -> str | None:
+    """What would be lost with ``path`` (which may be a pattern) and all that is in it."""
+    lexical = Path(os.path.normpath(path))
+    while lexical.name and _ALL_OF_IT.fullmatch(lexical.name):
+        lexical = lexical.parent
+    roots = ground.roots
+    if is_pattern(str(lexical)):
+        names = [*(root / ".git" for root in roots), *_with_parents(roots)]
+        if not ground.contained:
+            names += _with_parents((real_path(Path.home()),))
+        hit = next((name for name in names if fnmatch.fnmatchcase(str(name), str(lexical))), None)
+        return str(hit) if hit is not None else None
+    return next(filter(None, (_named(each, roots, ground) for each in _both(lexical))), None)
+
+
+def _both(path: Path) -> tuple[Path, ...]:
+    return tuple(dict.fromkeys((path, real_path(path))))
+
+
+def _with_parents(paths: Sequence[Path]) -> list[Path]:
+    return [each for path in paths for each in (path, *path.parents)]
+
+
+def _named(path: Path, roots: Sequence[Path], ground: Ground) -> str | None:
+    is_inside = any(path.is_relative_to(root) for root in roots)
+    if ".git" in map(plain_name, path.parts) and (is_inside or not ground.contained):
+        return "git's own directory"
+    if path in roots:
+        return "the workspace itself"
+    if any(root.is_relative_to(path) for root in roots):
+        return f"{path} with the workspace in it"
+    if ground.contained:
+        return None
+    home = real_path(Path.home())
+    if home.is_relative_to(path):
+        return "your home directory" if path == home else f"{path} with your home directory in it"
+    return f"the system's {path}" if path.parent == Path("/") else None
+
+
+# --- SEC-3 -----------------------------------------------------------------------------------
+
+
+def _written(
+    names: Sequence[str | None], part: str, starts: Starts, ground: Ground
+) -> Iterator[Danger]:
+    for name in names:
+        if name is None:
+            continue
+        paths = tuple(places_of(name, starts.directories))
+        if device := next(filter(None, map(_device, paths)), None):
+            if not ground.contained:
+                yield Danger(f"it would write to {device}", part, is_destructive=True)
+        elif place := protected_place(paths, ground.own_directories):
+            yield Danger(f"{place} is protected", part, is_destructive=False)
+
+
+def _device(path: Path) -> str | None:
+    name = os.path.normpath(path)
+    if not name.startswith("/dev/") or _HARMLESS_DEVICES.fullmatch(name):
+        return None
+    return name
