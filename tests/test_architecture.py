@@ -16,7 +16,18 @@ STDLIB_ONLY: set[str] = set()
 ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "domain": (set(), STDLIB_ONLY),
     "providers": ({"domain"}, {"httpx"}),
-    "tools": ({"domain"}, {"PIL", "jsonschema", "pydantic", "pydantic_core", "referencing"}),
+    "tools": (
+        {"domain"},
+        {
+            "PIL",
+            "html_to_markdown",
+            "httpcore",
+            "jsonschema",
+            "pydantic",
+            "pydantic_core",
+            "referencing",
+        },
+    ),
     "store": ({"domain"}, {"pydantic", "aiosqlite"}),
     "hooks": ({"domain"}, STDLIB_ONLY),
     "engine": ({"domain"}, {"json_repair", "tree_sitter", "tree_sitter_bash"}),
