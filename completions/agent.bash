@@ -32,6 +32,10 @@ _agentcli_complete() {
           'config/set') where='config/set' ;;
           'config/edit') where='config/edit' ;;
           'config/path') where='config/path' ;;
+          'auth') where='auth' ;;
+          'auth/login') where='auth/login' ;;
+          'auth/logout') where='auth/logout' ;;
+          'auth/status') where='auth/status' ;;
           'doctor') where='doctor' ;;
           'completions') where='completions' ;;
         esac ;;
@@ -103,17 +107,18 @@ _agentcli_complete() {
     'config/show --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'config/get --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'config/set --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'auth/status --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'doctor --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
   esac
   case "$where" in
     '')
-      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
-      commands='run resume sessions models config doctor completions' ;;
+      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
+      commands='run resume sessions models config auth doctor completions' ;;
     'run')
-      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --json-schema --output-schema --max-turns --max-budget-usd --timeout --quiet --help -h'
+      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --json-schema --output-schema --max-turns --max-budget-usd --timeout --quiet --help -h'
       commands='' ;;
     'resume')
-      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
+      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
       commands='' ;;
     'sessions')
       options='--help -h'
@@ -168,6 +173,18 @@ _agentcli_complete() {
       commands='' ;;
     'config/path')
       options='--help -h'
+      commands='' ;;
+    'auth')
+      options='--help -h'
+      commands='login logout status' ;;
+    'auth/login')
+      options='--stdin --file --help -h'
+      commands='' ;;
+    'auth/logout')
+      options='--all --help -h'
+      commands='' ;;
+    'auth/status')
+      options='--format --help -h'
       commands='' ;;
     'doctor')
       options='--format --help -h'

@@ -42,7 +42,7 @@ def delegate(
     """
     if all(each.name != TASK for each in toolbox.definitions):
         return ()
-    definitions, warnings = _definitions(settings, parts.kit.workspace.root)
+    definitions, warnings = _definitions(settings)
     if definitions:
         toolbox.describe(TASK, listing(definitions))
     made: list[Lent] = []
@@ -58,18 +58,14 @@ def delegate(
     return warnings
 
 
-def _definitions(
-    settings: Settings, project: Path
-) -> tuple[Mapping[str, AgentDefinition], tuple[str, ...]]:
-    """Those of the person's files; nothing is imported where there are none."""
-    from agentcli.config.trust import is_trusted
-
+def _definitions(settings: Settings) -> tuple[Mapping[str, AgentDefinition], tuple[str, ...]]:
+    """Those of the person's files and of a trusted project's; nothing is imported without any."""
     directories = [settings.paths.config_dir / "agents"]
     home = settings.env.get("HOME", "")
     if home.startswith("/"):
         directories.append(Path(home) / ".agents" / "agents")
-    if is_trusted(project):
-        directories.append(project / ".agents" / "agents")
+    if settings.project is not None:
+        directories.append(settings.project / ".agents" / "agents")
     there = [each for each in directories if os.path.isdir(each)]  # noqa: PTH112 - never raises
     if not there:
         return {}, ()

@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,6 +16,7 @@ from agentcli.cli.commands import PlainGroup, Spec, add_command, new_app
 from agentcli.cli.listing import EmptyOptions, FormatOption, print_json, print_table
 from agentcli.cli.options import choice
 from agentcli.cli.streams import is_terminal, write_error_line, write_out
+from agentcli.cli.trusting import find_project, trusted_project
 from agentcli.config.edit import TEMPLATE, set_value, unknown_key
 from agentcli.config.keys import WITHOUT_EFFECT, find_key
 from agentcli.config.paths import Paths
@@ -43,8 +45,18 @@ def _paths() -> Paths:
     return Paths.from_env(os.environ)
 
 
+def _in_force() -> Settings:
+    """The settings here and now: those of a trusted project too."""
+    paths = _paths()
+    try:
+        project, _ = trusted_project(paths, find_project(Path.cwd(), os.environ))
+    except OSError:  # the directory is gone
+        project = None
+    return load_settings(paths, os.environ, project=project)
+
+
 def _settings() -> Settings:
-    settings = load_settings(_paths(), os.environ)
+    settings = _in_force()
     for warning in settings.warnings:
         write_error_line(f"warning: {warning}")
     return settings
@@ -83,7 +95,7 @@ def _all_rows(settings: Settings) -> list[tuple[str, object, str]]:
 
 def setting_rows() -> list[tuple[str, str, str]]:
     """Every key, its value as text, and where it comes from, as they are now."""
-    settings = load_settings(_paths(), os.environ)
+    settings = _in_force()
     return [(key, _shown(value), source) for key, value, source in _all_rows(settings)]
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from agentcli.app.compose import session_files
+from agentcli.cli.trusting import change_trust, find_project, trust_lines
 from agentcli.config.settings import Settings
 from agentcli.domain.session import LoadedSession
 from agentcli.repl.desk import Check, Hit, SettingRow
@@ -15,8 +17,9 @@ from agentcli.repl.desk import Check, Hit, SettingRow
 class ChatDesk:
     """For one run of the chat."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, cwd: Path) -> None:
         self._settings = settings
+        self._cwd = cwd
         self._files = session_files(settings)
 
     @property
@@ -26,8 +29,10 @@ class ChatDesk:
 
     @property
     def command_directories(self) -> Sequence[Path]:
-        """Where the person's own ``commands`` and ``skills`` are."""
-        return (self._settings.paths.config_dir, Path.home() / ".agents")
+        """The person's own ``commands`` and ``skills``, then those of a trusted project."""
+        project = self._settings.project
+        own = (self._settings.paths.config_dir, Path.home() / ".agents")
+        return own if project is None else (*own, project / ".agents")
 
     async def refresh_search(self) -> None:
         """Let ``search`` know of what is new."""
@@ -53,6 +58,19 @@ class ChatDesk:
         from agentcli.config.edit import add_allow_rule
 
         await asyncio.to_thread(add_allow_rule, self._settings.paths, rule)
+
+    async def trust(self) -> Sequence[str]:
+        """Whether the directory's own files take effect, and what they would do."""
+        return await asyncio.to_thread(
+            lambda: trust_lines(self._settings.paths, find_project(self._cwd, self._settings.env))
+        )
+
+    async def set_trust(self, *, trusted: bool) -> str:
+        """Trust the directory or not."""
+        project = await asyncio.to_thread(find_project, self._cwd, self._settings.env)
+        return await asyncio.to_thread(
+            partial(change_trust, self._settings.paths, project, trusted=trusted)
+        )
 
     async def settings(self) -> Sequence[SettingRow]:
         """Every setting, read anew."""

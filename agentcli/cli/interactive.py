@@ -12,6 +12,7 @@ from agentcli.app.compose import list_sessions, open_session
 from agentcli.app.options import SessionOptions
 from agentcli.cli.desk import ChatDesk
 from agentcli.cli.session_request import prepare_settings, session_options
+from agentcli.cli.trusting import ask_for_trust
 from agentcli.config.settings import Settings
 from agentcli.domain.ports import Approver
 from agentcli.domain.session import SessionInfo
@@ -27,7 +28,7 @@ def talk(options: SharedOptions, first_prompt: str) -> int:
     """Run the chat; returns the exit code."""
     from agentcli.repl.loop import run_chat
 
-    settings = prepare_settings(options)
+    settings = prepare_settings(options, ask=ask_for_trust)
     host = Host(settings, session_options(options, interactive=True))
     pick_first = options.resume == ""
     return asyncio.run(run_chat(host, first_prompt or None, pick_first=pick_first))
@@ -40,7 +41,7 @@ class Host:
         self._settings = settings
         self._request = request
         self._may_fork = request.fork
-        self._desk = ChatDesk(settings)
+        self._desk = ChatDesk(settings, request.cwd)
 
     @property
     def cwd(self) -> Path:

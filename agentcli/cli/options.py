@@ -103,6 +103,10 @@ class SharedOptions(OptionSet):
         list[str] | None,
         typer.Option("--deny-tool", metavar="RULE", help="Never run it; repeatable."),
     ] = None
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="Let the directory's own .agents take effect, this time."),
+    ] = False
     tools: Annotated[
         str | None,
         typer.Option("--tools", metavar="LIST", help="Only these tools or groups, with commas."),

@@ -12,6 +12,7 @@ from agentcli import __version__
 from agentcli.cli.logging_setup import REDACTOR, start_logging
 from agentcli.cli.options import RunOptions, SharedOptions, number
 from agentcli.cli.streams import write_error_line
+from agentcli.cli.trusting import Ask, find_project, trusted_project
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import UsageError
@@ -24,8 +25,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def prepare_settings(options: SharedOptions, *, quiet: bool = False) -> Settings:
-    """Settings in force for ``options``; starts the log. Raises ``ConfigError``, ``UsageError``."""
+def prepare_settings(
+    options: SharedOptions, *, quiet: bool = False, ask: Ask | None = None
+) -> Settings:
+    """Settings in force for ``options``; starts the log. Raises ``ConfigError``, ``UsageError``.
+
+    ``ask`` asks the person whether to trust the directory (SEC-1); without it nobody is asked.
+    """
     paths = Paths.from_env(os.environ)
     start_logging(log_file=paths.log_file, debug_file=options.debug, verbose=options.verbose)
     _log.debug("agentcli %s, Python %s, %s", __version__, sys.version, sys.platform)
@@ -37,10 +43,16 @@ def prepare_settings(options: SharedOptions, *, quiet: bool = False) -> Settings
         "permission_mode": str(mode) if (mode := options.mode()) else None,
         "max_steps": number("--max-turns", max_turns, int),
     }
-    settings = load_settings(paths, os.environ, flags)
+    project, notices = trusted_project(
+        paths,
+        find_project(working_directory(options.cd), os.environ),
+        ask=ask,
+        by_option=options.trust,
+    )
+    settings = load_settings(paths, os.environ, flags, project)
     settings.watch_secrets(REDACTOR.add)
     if not quiet:
-        for warning in settings.warnings:
+        for warning in (*notices, *settings.warnings):
             write_error_line(f"warning: {warning}")
     return settings
 

@@ -20,11 +20,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentcli.config.toml_file import locate, parse, read_text
-from agentcli.config.trust import is_trusted
+from agentcli.config.toml_file import locate
 from agentcli.domain.hooks import HookConfig, HookEvent
 
-PROJECT_FILE = Path(".agents/config.toml")
 MAX_TIMEOUT_S = 3600.0
 _FIELDS = frozenset(
     {"event", "matcher", "command", "timeout_s", "timeout", "type", "hooks", "statusMessage"}
@@ -51,15 +49,6 @@ def read_hooks(text: str, value: object, where: Path, refuse: Refuse) -> Found:
         source = f"{where}:{line}"
         hooks += [_hook(event, one, path, source, refuse) for one in _commands(path, table, refuse)]
     return hooks, warnings
-
-
-def hooks_of_project(directory: Path, refuse: Refuse) -> Found:
-    """The hooks that a project brings: none before its directory is trusted (SEC-1)."""
-    if not is_trusted(directory):
-        return [], []
-    file = directory / PROJECT_FILE
-    text = read_text(file)
-    return read_hooks(text, parse(text, file).get("hooks", {}), file, refuse) if text else ([], [])
 
 
 def as_line(hook: HookConfig) -> str:

@@ -1,8 +1,8 @@
 """``Settings``: what is set, and where each value comes from.
 
-Law: default < user file < environment < flags; a later one wins, key by key. Project files
-take no effect: a repository has no say before its directory is trusted (SEC-1). The result is
-plain frozen data; no validation library is imported on the way to the first request.
+Law: default < user file < file of a trusted project < environment < flags; a later one wins, key
+by key; rules of a project are added to the person's (SEC-1). The result is plain frozen data; no
+validation library is imported on the way to the first request.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentcli.config.keys import ACTION_KEYS, KEYS, TABLES, Key, all_names, find_key, near_names
 from agentcli.config.paths import Paths
+from agentcli.config.project import MERGED_KEYS, SHARED_KEYS
 from agentcli.config.redaction import address_secrets, environment_secrets
 from agentcli.config.toml_file import MEND, locate, parse, read_text
 from agentcli.domain.errors import ConfigError
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
 
     from agentcli.config.credentials import Credentials
     from agentcli.config.hooks import Refuse
+    from agentcli.config.project import Project
     from agentcli.domain.hooks import HookConfig
 
 ENVIRONMENT: Mapping[str, str] = {"AGENTCLI_MODEL": "model"}
+_YOURS = "only your own settings can say that"
 _PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 
 
@@ -41,8 +44,8 @@ class Settings:
     an empty ``kind``); ``env`` is the environment that all of this was read from, for keys and
     addresses of providers. ``models`` overrides what the model table says: field of
     ``ModelInfo`` -> value, by model id.
-    ``warnings`` are lines for the person: keys that mean nothing. ``stored`` are the keys of
-    ``agent auth login``.
+    ``warnings`` are lines for the person: keys that mean nothing. ``project`` is the root of the
+    project whose own files take effect (SEC-1). ``stored`` are the keys of ``agent auth login``.
     """
 
     paths: Paths
@@ -70,6 +73,7 @@ class Settings:
     values: Mapping[str, object] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    project: Path | None = None
     stored: Credentials | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -105,31 +109,51 @@ class _Layers:
         self.values[name] = tuple(value) if isinstance(value, list) else value
         self.sources[name] = source
 
+    def put_from_file(
+        self, path: tuple[str, ...], value: object, source: str, *, is_project: bool
+    ) -> None:
+        """Of a project only what it may say; what else it says is a warning."""
+        name = dotted(path)
+        if is_project and (name not in SHARED_KEYS or value == str(PermissionMode.YOLO)):
+            self.warnings.append(f"{source}: {name} is left out: {_YOURS}")
+            return
+        if is_project and name in MERGED_KEYS and isinstance(value, list) and self.values[name]:
+            source = f"{self.sources[name]}, {source}"
+            value = [*self.values[name], *value]
+        self.put(path, value, source)
+
 
 def load_settings(
-    paths: Paths, env: Mapping[str, str], flags: Mapping[str, object] | None = None
+    paths: Paths,
+    env: Mapping[str, str],
+    flags: Mapping[str, object] | None = None,
+    project: Project | None = None,
 ) -> Settings:
     """The settings in force; ``flags`` are values of the command line by key.
+
+    ``project`` is one that the person trusts.
 
     Raises ``ConfigError`` naming file, line and column of what is wrong.
     """
     layers = _Layers()
     text = read_text(paths.config_file)
     if text is not None:
-        _read_file(layers, text, paths)
+        _read_file(layers, text, paths.config_file)
+    if project is not None and project.text is not None:
+        _read_file(layers, project.text, project.file, is_project=True)
     for variable, name in ENVIRONMENT.items():
         if value := env.get(variable, ""):
             _put_checked(layers, name, value, f"{variable} (environment)")
     for name, flag in (flags or {}).items():
         if flag is not None:
             _put_checked(layers, name, flag, "command line")
-    return _build(paths, layers, env)
+    return _build(paths, layers, env, None if project is None else project.root)
 
 
 def validate(text: str, paths: Paths) -> tuple[str, ...]:
     """Check the user's file in ``text``; returns warnings, raises ``ConfigError``."""
     layers = _Layers()
-    _read_file(layers, text, paths)
+    _read_file(layers, text, paths.config_file)
     return tuple(layers.warnings)
 
 
@@ -146,9 +170,7 @@ def _put_checked(layers: _Layers, name: str, value: object, source: str) -> None
     layers.put(tuple(name.split(".")), listed, source)
 
 
-def _read_file(layers: _Layers, text: str, paths: Paths) -> None:
-    where = paths.config_file
-
+def _read_file(layers: _Layers, text: str, where: Path, *, is_project: bool = False) -> None:
     def refuse(path: tuple[str, ...], problem: str, advice: str = MEND) -> ConfigError:
         line, column = locate(text, path)
         return ConfigError(f"{where}:{line}:{column}: {dotted(path)}: {problem}", advice)
@@ -169,10 +191,9 @@ def _read_file(layers: _Layers, text: str, paths: Paths) -> None:
                 f"{where}:{line}:{column}: unknown key {dotted(path)}{_hint(path)}"
             )
             continue
-        problem = key.check(value)
-        if problem:
+        if problem := key.check(value):
             raise refuse(path, problem)
-        layers.put(path, value, f"{where}:{locate(text, path)[0]}")
+        layers.put_from_file(path, value, f"{where}:{locate(text, path)[0]}", is_project=is_project)
     for name in layers.tables["providers"]:
         if not _PROVIDER_NAME.fullmatch(name):
             problem = "a provider's name is made of small letters, digits, - and _"
@@ -261,7 +282,7 @@ def _lend_stored(
     return stored
 
 
-def _build(paths: Paths, layers: _Layers, env: Mapping[str, str]) -> Settings:
+def _build(paths: Paths, layers: _Layers, env: Mapping[str, str], project: Path | None) -> Settings:
     values = layers.values
     effort = values["effort"]
     providers = _providers(env, layers.tables["providers"])
@@ -292,7 +313,15 @@ def _build(paths: Paths, layers: _Layers, env: Mapping[str, str]) -> Settings:
         values=values,
         sources=layers.sources,
         warnings=tuple(layers.warnings),
+        project=project,
     )
 
 
-__all__ = ["Key", "Settings", "all_names", "dotted", "load_settings", "validate"]
+__all__ = [
+    "Key",
+    "Settings",
+    "all_names",
+    "dotted",
+    "load_settings",
+    "validate",
+]

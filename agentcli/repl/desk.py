@@ -66,6 +66,12 @@ class Desk(Protocol):
     async def allow_always(self, rule: str) -> None:
         """Write ``rule`` to the person's file: allowed in every session from now on."""
 
+    async def trust(self) -> Sequence[str]:
+        """Whether the directory's own files take effect, and what they would do (SEC-1)."""
+
+    async def set_trust(self, *, trusted: bool) -> str:
+        """Trust the directory or not, from the next start on; a line that says so."""
+
     async def settings(self) -> Sequence[SettingRow]:
         """Every setting."""
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.config.hooks import hooks_of_project
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import ConfigError
@@ -97,14 +96,3 @@ def test_a_guard_that_is_written_wrongly_is_refused_not_left_out(
         load(tmp_path, text)
     assert part in str(caught.value) and "config.toml:" in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.spec("SEC-1")
-def test_a_project_brings_no_hooks_before_it_is_trusted(tmp_path: Path) -> None:
-    (tmp_path / ".agents").mkdir()
-    (tmp_path / ".agents/config.toml").write_text(FLAT)
-
-    def refuse(path: tuple[str, ...], problem: str) -> Exception:
-        raise AssertionError((path, problem))
-
-    assert hooks_of_project(tmp_path, refuse) == ([], [])

@@ -1,0 +1,152 @@
+"""Whether the directory's own ``.agents`` takes effect: the answer of the book, or of the person.
+
+Laws (SEC-1): only the chat asks, before anything of the directory is used, and once: the answer is
+kept until what it was given for has changed. Without any terminal nothing is trusted, whatever the
+book says; ``--trust`` on the command line is the person's own word, for one run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from agentcli.config.paths import Paths
+from agentcli.config.project import Project, read_project
+from agentcli.config.trust import Standing, decide, standing
+from agentcli.domain.errors import ConfigError, UsageError
+from agentcli.engine.project_docs import project_root
+
+Ask = Callable[[Project, Standing], bool | None]
+_KEPT_SHORT = 8
+_WORDS = {
+    Standing.UNKNOWN: "Not decided yet, so .agents is ignored",
+    Standing.TRUSTED: "Trusted",
+    Standing.CHANGED: "Changed since it was trusted, so .agents is ignored",
+    Standing.REFUSED: "Not trusted, so .agents is ignored",
+}
+
+
+def find_project(cwd: Path, env: Mapping[str, str]) -> Project | None:
+    """What the project of ``cwd`` would bring; ``None`` when that is nothing."""
+    return read_project(project_root(cwd), env.get("HOME", ""))
+
+
+def trusted_project(
+    paths: Paths, project: Project | None, *, ask: Ask | None = None, by_option: bool = False
+) -> tuple[Project | None, tuple[str, ...]]:
+    """``project`` if it may take effect, and lines for the person; ``ask`` puts the question.
+
+    Raises ``ConfigError`` when the answer cannot be kept.
+    """
+    if project is None:
+        return None, ()
+    if project.problem:
+        return None, (f"{project.problem}: nothing in {project.root} takes effect",)
+    said = standing(paths, project.root, project.fingerprint)
+    has_terminal = any(os.isatty(stream) for stream in (0, 1, 2))
+    if by_option or (said is Standing.TRUSTED and has_terminal):
+        return project, ()
+    if said is Standing.REFUSED:
+        return None, ()
+    if ask is None:
+        return None, (_ignored(project, said),)
+    trusted = ask(project, said)
+    if trusted is not None:
+        decide(paths, project.root, project.fingerprint, trusted=trusted)
+    return (project if trusted else None), ()
+
+
+def trust_lines(paths: Paths, project: Project | None) -> tuple[str, ...]:
+    """How the directory stands and what it brings, for a person."""
+    if project is None:
+        return ("This directory has no .agents: there is nothing to trust.",)
+    if project.problem:
+        return (project.problem,)
+    said = standing(paths, project.root, project.fingerprint)
+    return (f"{_WORDS[said]}: {project.root}", *told(project))
+
+
+def change_trust(paths: Paths, project: Project | None, *, trusted: bool) -> str:
+    """Keep what the person says of the directory; the line that says so. Raises ``AgentError``."""
+    if project is None:
+        raise UsageError("this directory has no .agents", "there is nothing to trust")
+    if project.problem:
+        raise ConfigError(project.problem, "mend it first")
+    decide(paths, project.root, project.fingerprint, trusted=trusted)
+    what = "Trusted" if trusted else "Not trusted any more"
+    return f"{what}, from the next start of the chat on: {project.root}"
+
+
+def ask_for_trust(project: Project, said: Standing) -> bool | None:
+    """Show what the directory would bring and ask; ``None``: not answered, ask again next time."""
+    from agentcli.ui.sanitize import reveal
+
+    say = sys.stdout.write
+
+    changed = said is Standing.CHANGED
+    first = "has changed what it wants to do here" if changed else "brings files of its own"
+    lines = [f"This directory {first}: {project.root}", *told(project)]
+    for line in lines:
+        say(f"{reveal(line)}\n")
+    say("Without your trust they are ignored; AGENTS.md is read as text in any case.\n")
+    while True:
+        say("Do you trust this directory? [y]es / [n]o: ")
+        sys.stdout.flush()
+        answer = sys.stdin.readline()
+        word = answer.strip().lower()
+        if word in {"y", "yes"}:
+            return True
+        if word in {"n", "no"}:
+            return False
+        if not answer:
+            say("\n")
+            return None
+        say("Please answer y or n.\n")
+
+
+def told(project: Project) -> list[str]:
+    """What ``project`` would bring, in lines; each hook with its whole command (SEC-6)."""
+    lines = [f"  {line}" for line in _settings_lines(project)]
+    for kind, names in project.names:
+        if names:
+            more = f" and {len(names) - _KEPT_SHORT} more" if len(names) > _KEPT_SHORT else ""
+            lines.append(f"  {kind}: {', '.join(names[:_KEPT_SHORT])}{more}")
+    return lines
+
+
+def _settings_lines(project: Project) -> list[str]:
+    """Settings and hooks as they would be in force; raises nothing."""
+    from agentcli.config.hooks import as_line
+    from agentcli.config.settings import load_settings
+
+    nowhere = Path("/nonexistent")
+    try:
+        settings = load_settings(Paths(nowhere, nowhere, nowhere), {}, project=project)
+    except ConfigError as error:
+        return [f"its settings cannot be used: {error}"]
+    mark = str(project.file)
+    plain = [
+        f"setting {name} = {_value(settings.values[name])}"
+        for name, source in settings.sources.items()
+        if source.startswith(mark) and not name.startswith("hooks")
+    ]
+    hooks = [f"hook on {hook.event}: {as_line(hook)}" for hook in settings.hooks]
+    return [*plain, *hooks, *(f"left out: {_short(line, mark)}" for line in settings.warnings)]
+
+
+def _value(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _short(line: str, mark: str) -> str:
+    return line.removeprefix(mark).lstrip(":")
+
+
+def _ignored(project: Project, said: Standing) -> str:
+    why = "has changed since you trusted it" if said is Standing.CHANGED else "is not trusted"
+    if said is Standing.TRUSTED:
+        why = "is trusted where there is a terminal only"
+    how = 'start "agent" there to decide, or give --trust'
+    return f"{project.root / '.agents'} is ignored: the directory {why} ({how})"
