@@ -28,7 +28,8 @@ class SimpleCommand:
     ``words`` are the arguments as the program sees them (``None``: not statically known), empty
     for a bare assignment or redirection. ``text`` is its source without redirections.
     ``wrappers`` are the programs looked through to reach it, the outermost first; each of those
-    calls is listed as a command of its own.
+    calls is listed as a command of its own. ``sources`` are the words as they are written, and
+    ``fed`` is what here-documents give it to read, as far as that is known.
     """
 
     words: tuple[str | None, ...]
@@ -36,6 +37,8 @@ class SimpleCommand:
     assignments: tuple[str, ...] = ()
     redirections: tuple[Redirection, ...] = ()
     wrappers: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    fed: tuple[str, ...] = ()
 
 
 @frozen

@@ -1,104 +1,39 @@
 """Walks the syntax tree of a bash text and lists its simple commands (SEC-4).
 
-Law: node kinds are an allowlist. A kind, an operator or a gap in the text that is not in the
-tables below makes the whole text "not understood"; nothing is ever guessed to be harmless.
 The walk is iterative: ten thousand nested parentheses are a long list, not a deep recursion.
+Law: every call that the tree holds is listed, also where the text is not understood.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from agentcli.domain.values import frozen, mutable
 from agentcli.engine.bash_command import Redirection, SimpleCommand
+from agentcli.engine.bash_grammar import doubt, heredoc_doubt, is_plain
 from agentcli.engine.bash_words import unquote
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-_WORDS = frozenset(
-    {
-        "word", "number", "string", "raw_string", "concatenation", "simple_expansion",
-        "expansion", "command_substitution", "process_substitution", "arithmetic_expansion",
-        "ansi_c_string", "translated_string", "brace_expression", "extglob_pattern", "regex",
-        "array", "variable_name", "special_variable_name", "test_operator", "subscript",
-    }
-)  # fmt: skip
 _REDIRECTS = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirect"})
-# kind -> the anonymous tokens that it may hold; named kinds in no table are not understood
-_STRUCTURE: dict[str, frozenset[str]] = {
-    "program": frozenset({";", "&", "\n", "|", "|&"}),
-    "list": frozenset({"&&", "||"}),
-    "pipeline": frozenset({"|", "|&"}),
-    "command": frozenset(),
-    "command_name": frozenset(),
-    "redirected_statement": frozenset(),
-    "negated_command": frozenset({"!"}),
-    "subshell": frozenset({"(", ")", ";", "&", "\n"}),
-    "compound_statement": frozenset({"{", "}", ";", "&", "\n"}),
-    "if_statement": frozenset({"if", "then", "fi", ";", "&", "\n"}),
-    "elif_clause": frozenset({"elif", "then", ";", "&", "\n"}),
-    "else_clause": frozenset({"else", ";", "&", "\n"}),
-    "for_statement": frozenset({"for", "in", ";", "\n"}),
-    "while_statement": frozenset({"while", "until", ";", "&", "\n"}),
-    "do_group": frozenset({"do", "done", ";", "&", "\n"}),
-    "case_statement": frozenset({"case", "in", "esac", ";", "\n"}),
-    "case_item": frozenset({")", "(", "|", ";;", ";", "&", "\n"}),
-    "declaration_command": frozenset({"declare", "typeset", "export", "readonly", "local"}),
-    "variable_assignment": frozenset({"=", "+="}),
-    "variable_assignments": frozenset(),
-    "command_substitution": frozenset({"$(", ")", "`", "(", "<", ";", "&", "\n", "$`"}),
-    "process_substitution": frozenset({"<(", ">(", ")", ";", "&", "\n"}),
-    "test_command": frozenset({"[", "]", "[[", "]]"}),
-    "unary_expression": frozenset({"!"}),
-    "binary_expression": frozenset({"==", "=", "!=", "&&", "||", "-a", "-o", "=~", "<", ">"}),
-    "parenthesized_expression": frozenset({"(", ")"}),
-    "concatenation": frozenset(),
-    "string": frozenset({'"'}),
-    "simple_expansion": frozenset({"$"}),
-    "expansion": frozenset(
-        {"${", "}", ":-", "-", ":+", "+", ":?", "?", "#", "##", "%", "%%", "/", "//", "^", "^^",
-         ",", ",,"}
-    ),
-    "file_redirect": frozenset({">", ">>", "<", "&>", "&>>", ">&", "<&", ">|", ">&-", "<&-"}),
-    "heredoc_redirect": frozenset({"<<", "<<-", "&&", "||", "|", "|&"}),
-    "herestring_redirect": frozenset({"<<<"}),
-    "heredoc_body": frozenset(),
-    "array": frozenset({"(", ")"}),
-    "unset_command": frozenset({"unset", "unsetenv"}),
-}  # fmt: skip
-_LEAVES = frozenset(
-    {
-        "word", "number", "raw_string", "string_content", "variable_name", "comment",
-        "special_variable_name", "file_descriptor", "heredoc_start", "heredoc_content",
-        "heredoc_end", "test_operator", "regex", "extglob_pattern",
-    }
-)  # fmt: skip
-_PLAIN = frozenset(
-    {
-        "program", "list", "pipeline", "command", "command_name", "word", "number", "string",
-        "string_content", "raw_string", "concatenation", "redirected_statement", "file_redirect",
-        "file_descriptor", "comment",
-    }
-)  # fmt: skip
-_PLAIN_TOKENS = frozenset(
-    {";", "\n", "&&", "||", "|", '"', ">", ">>", "<", "&>", "&>>", ">&", "<&", ">|"}
-)
+_HEREDOC_PARTS = frozenset({"heredoc_start", "heredoc_body", "heredoc_end", "comment"})
 _COMMANDS = frozenset({"command", "declaration_command", "unset_command", "test_command"})
-_WRITING = frozenset({">", ">>", "&>", "&>>", ">|", "<>", ">&"})
-_INTEGER_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
+_NO_COMMAND_WITHIN = frozenset({"command", "declaration_command", "variable_assignments"})
+_FRESH = frozenset({"command_substitution", "process_substitution"})
+_WRITING = frozenset({">", ">>", "&>", "&>>", ">|", ">&"})
+_COPYING = frozenset({">&", "<&"})
+_CLOSING = frozenset({">&-", "<&-"})
 
 
 @frozen
 class Tree:
-    """What the walk found; ``bodies`` are static here-documents with their command's place."""
+    """What the walk found. ``why_not`` is empty when all of it is understood."""
 
     commands: tuple[SimpleCommand, ...]
     why_not: str
     plain: bool
-    fed: tuple[tuple[int, str | None], ...] = ()
 
 
 @lru_cache(maxsize=1)
@@ -110,10 +45,15 @@ def _parser() -> Parser:
 
 
 def read_tree(text: str) -> Tree:
-    """The commands of ``text`` by their order in it; ``why_not`` is empty when all is known."""
-    source = text.encode("utf-8", "surrogatepass")
-    walk = _Walk(source, [], [], "", plain=True)
-    walk.run(_parser().parse(source).root_node)
+    """The commands of ``text`` in their order. ``text`` has no surrogates."""
+    source = text.encode()
+    walk = _Walk(source, [], "", plain=True)
+    root = _parser().parse(source).root_node
+    if root.has_error:
+        walk.why_not = "it is not complete shell syntax"
+    if source[root.end_byte :].strip(b" \t\n") or source[: root.start_byte].strip(b" \t\n"):
+        walk.why_not = "the parser skips a part of it"
+    walk.run(root)
     found = sorted(walk.found, key=lambda item: item[0])
     commands = tuple(command for _, command in found)
     return Tree(commands, walk.why_not, walk.plain and not walk.why_not)
@@ -123,66 +63,36 @@ def read_tree(text: str) -> Tree:
 class _Walk:
     source: bytes
     found: list[tuple[int, SimpleCommand]]
-    inherited: list[Redirection]
     why_not: str
     plain: bool
 
     def run(self, root: Node) -> None:
+        """Visit every node; ``around`` are the redirections of what encloses it."""
         waiting: list[tuple[Node, tuple[Redirection, ...]]] = [(root, ())]
         while waiting:
             node, around = waiting.pop()
             children = node.children
-            self._check(node, children)
+            self.plain = self.plain and is_plain(node)
+            self.why_not = self.why_not or doubt(node, children, self.source)
             kind = node.type
             if kind == "redirected_statement":
                 around = self._redirected(node, children, around)
-            elif kind in _COMMANDS:
+            elif kind in _COMMANDS and node.is_named:
                 self._command(node, children, around)
                 around = ()
-            elif kind in {"variable_assignment", "variable_assignments"} and _is_bare(node):
+            elif kind.startswith("variable_assignment") and _is_bare(node):
                 text = self._text(node)
                 self._add(node, SimpleCommand((), text, (text,), around))
-            elif kind in {"command_substitution", "process_substitution", "function_definition"}:
                 around = ()
+            elif kind in _FRESH:
+                around = ()
+                self._substituted(node, children)
+            elif kind == "arithmetic_expansion" and not self.why_not:
+                continue
             waiting += [(child, around) for child in reversed(children)]
 
-    def _check(self, node: Node, children: list[Node]) -> None:
-        kind = node.type
-        if node.is_named and kind not in _PLAIN:
-            self.plain = False
-        if self.why_not:
-            return
-        if node.is_error or node.is_missing or node.has_error:
-            self.why_not = "it is not complete shell syntax"
-        elif not node.is_named:
-            return
-        elif kind not in _LEAVES:
-            tokens = _STRUCTURE.get(kind)
-            if tokens is None:
-                self.why_not = f"it uses {kind.replace('_', ' ')}"
-                return
-            self._check_children(node, children, tokens)
-        elif kind == "test_operator" and self._text(node) in _INTEGER_TESTS:
-            self.why_not = "it evaluates arithmetic"
-
-    def _check_children(self, node: Node, children: list[Node], tokens: frozenset[str]) -> None:
-        at = node.start_byte
-        for child in children:
-            if not child.is_named:
-                if child.type not in tokens:
-                    self.why_not = f"it uses {child.type!r} in an unusual place"
-                    return
-                if child.type not in _PLAIN_TOKENS:
-                    self.plain = False
-            if node.type not in {"string", "heredoc_body", "heredoc_redirect"}:
-                gap = self.source[at : child.start_byte].strip(b" \t\n")
-                if gap:
-                    self.why_not = "the parser skips a part of it"
-                    return
-            at = child.end_byte
-
     def _text(self, node: Node) -> str:
-        return self.source[node.start_byte : node.end_byte].decode("utf-8", "surrogatepass")
+        return self.source[node.start_byte : node.end_byte].decode()
 
     def _add(self, node: Node, command: SimpleCommand) -> None:
         self.found.append((node.start_byte, command))
@@ -191,70 +101,101 @@ class _Walk:
         self, node: Node, children: list[Node], around: tuple[Redirection, ...]
     ) -> tuple[Redirection, ...]:
         """The redirections for what is inside; alone they are a command of their own."""
-        own = tuple(r for child in children for r in self._redirections(child))
-        if not any(child.is_named and child.type not in _REDIRECTS for child in children):
-            self._add(node, SimpleCommand((), "", (), around + own))
+        own = tuple(one for child in children for one in self._redirections(child))
+        if all(child.type in _REDIRECTS for child in children):
+            self._add(node, SimpleCommand((), self._text(node), (), around + own))
             return ()
         return around + own
 
-    def _redirections(self, node: Node) -> Iterator[Redirection]:
+    def _substituted(self, node: Node, children: list[Node]) -> None:
+        """``$(<FILE)`` reads a file without any command."""
+        for child in children:
+            if child.type in _REDIRECTS:
+                own = tuple(self._redirections(child))
+                self._add(node, SimpleCommand((), self._text(child), (), own))
+
+    def _redirections(self, node: Node) -> list[Redirection]:
+        """Those of one redirection node; a here-document may carry others in its line."""
         if node.type == "file_redirect":
-            operator = next((c.type for c in node.children if not c.is_named), "")
-            targets = node.children_by_field_name("destination")
-            target = unquote(self._text(targets[0])) if targets else None
-            copies = operator in {">&", "<&", ">&-", "<&-"}
-            is_descriptor = (target is not None and target.rstrip("-").isdecimal()) or target == "-"
-            if operator in {">&-", "<&-"}:
-                yield Redirection(operator, "-", writes=False)
-            else:
-                writes = operator in _WRITING and not (copies and is_descriptor)
-                yield Redirection(operator, target, writes)
-        elif node.type == "herestring_redirect":
-            yield Redirection("<<<", None, writes=False)
-        elif node.type == "heredoc_redirect":
-            yield Redirection("<<", None, writes=False)
-            for child in node.children:
-                yield from self._redirections(child)
+            return [self._to_file(node)]
+        if node.type == "herestring_redirect":
+            return [Redirection("<<<", None, writes=False)]
+        if node.type == "heredoc_redirect":
+            more = [one for child in node.children for one in self._redirections(child)]
+            return [Redirection("<<", None, writes=False), *more]
+        return []
+
+    def _to_file(self, node: Node) -> Redirection:
+        before = self.source[: node.start_byte][-1:]
+        if before == b"}":
+            self.why_not = self.why_not or "it keeps a descriptor in a variable"
+        operator = next((c.type for c in node.children if not c.is_named), "")
+        if operator in _CLOSING:
+            return Redirection(operator, "-", writes=False)
+        targets = node.children_by_field_name("destination")
+        target = unquote(self._text(targets[0])) if targets else None
+        copies = operator in _COPYING and target is not None
+        if copies and target is not None and (target.rstrip("-").isdecimal() or target == "-"):
+            return Redirection(operator, target, writes=False)
+        return Redirection(operator, target, operator in _WRITING)
 
     def _command(self, node: Node, children: list[Node], around: tuple[Redirection, ...]) -> None:
-        words: list[str | None] = []
         assignments: list[str] = []
         own: list[Redirection] = []
         pieces: list[str] = []
-        for child in [*children, *_stray_words(node)]:
+        for child in children:
             if child.type in _REDIRECTS:
                 own += self._redirections(child)
-                continue
-            piece = self._text(child)
-            pieces.append(piece)
-            if child.type == "variable_assignment" and node.type == "command":
-                assignments.append(piece)
-            elif child.type == "variable_assignment":
-                words.append(unquote(piece))
-            else:
-                words.append(unquote(piece))
-        text = " ".join(pieces) if own or around else self._text(node)
-        command = SimpleCommand(tuple(words), text, tuple(assignments), (*own, *around))
+                pieces += map(self._text, _stray_in(child))
+            elif child.type == "variable_assignment" and node.type == "command":
+                assignments.append(self._text(child))
+            elif child.type != "comment":
+                pieces.append(self._text(child))
+        if node.type == "test_command":
+            pieces = self._text(node).split()
+        parent = node.parent
+        fed: tuple[str, ...] = ()
+        if parent is not None and parent.type == "redirected_statement":
+            for redirect in parent.children:
+                if redirect.type in _REDIRECTS:
+                    pieces += map(self._text, _stray_in(redirect))
+            fed = self._fed(parent)
+        text = " ".join([*assignments, *pieces]) if own or around else self._text(node)
+        words = tuple(map(unquote, pieces))
+        command = SimpleCommand(
+            words, text, tuple(assignments), (*own, *around), (), tuple(pieces), fed
+        )
         self._add(node, command)
 
+    def _fed(self, statement: Node) -> tuple[str, ...]:
+        """The texts that here-documents and here-strings give to the command."""
+        texts = []
+        for redirect in statement.children:
+            text = None
+            if redirect.type == "heredoc_redirect":
+                why_not, text = heredoc_doubt(redirect, self.source)
+                self.why_not = self.why_not or why_not
+            elif redirect.type == "herestring_redirect" and redirect.child_count > 1:
+                text = unquote(self._text(redirect.children[-1]))
+            if text is not None:
+                texts.append(text)
+        return tuple(texts)
 
-def _stray_words(node: Node) -> list[Node]:
-    """Arguments that the grammar hangs elsewhere: ``cat 2>x -n``, ``cat <<END -n``."""
-    parent = node.parent
-    if parent is None or parent.type != "redirected_statement":
+
+def _stray_in(redirect: Node) -> list[Node]:
+    """Arguments that the grammar hangs on a redirection: ``cat 2>x -n``, ``cat <<END -n``."""
+    if redirect.type == "file_redirect":
+        return redirect.children_by_field_name("destination")[1:]
+    if redirect.type != "heredoc_redirect":
         return []
-    stray: list[Node] = []
-    for redirect in parent.children:
-        if redirect.type == "file_redirect":
-            stray += redirect.children_by_field_name("destination")[1:]
-        elif redirect.type == "heredoc_redirect":
-            stray += [child for child in redirect.children if child.type in _WORDS]
+    stray = []
+    for field in ("argument", "redirect"):
+        for child in redirect.children_by_field_name(field):
+            stray += _stray_in(child) if child.type in _REDIRECTS else [child]
     return stray
 
 
 def _is_bare(node: Node) -> bool:
     """Whether the assignment stands alone, not before a command or in a declaration."""
     parent = node.parent
-    return parent is None or parent.type not in {
-        "command", "declaration_command", "variable_assignments",
-    }  # fmt: skip
+    return parent is None or parent.type not in _NO_COMMAND_WITHIN

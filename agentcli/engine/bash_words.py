@@ -7,14 +7,15 @@ and with every environment; expansions, globs, braces and tildes make it ``None`
 from __future__ import annotations
 
 _SPECIAL = frozenset("$`*?[{()<>|&;~#!} \t\n\r")
-_SPECIAL_AT_START = frozenset("~#!}")  # elsewhere in a word they stand for themselves
+_SPECIAL_AT_START = frozenset("~#!")  # elsewhere in a word they stand for themselves
+_WHOLE_WORDS = frozenset({"[", "]", "[[", "]]", "{", "}", "!"})  # never expanded when alone
 _TILDE_AFTER = frozenset("=:")
 _ESCAPED_IN_DOUBLE_QUOTES = frozenset('$`"\\')
 
 
 def unquote(source: str) -> str | None:
     """The value of the word written as ``source``, or ``None`` when it is not certain."""
-    if source == "{}":
+    if source in _WHOLE_WORDS:
         return source
     out: list[str] = []
     at, end = 0, len(source)
@@ -68,6 +69,8 @@ def _double_quoted(source: str, at: int) -> tuple[str, int] | None:
 
 
 def _stands_for_itself(source: str, at: int) -> bool:
+    if source[at] in "{}":  # expanded only with a list or a range inside
+        return "," not in source and ".." not in source
     if source[at] not in _SPECIAL_AT_START or at == 0:
         return False
     return source[at] != "~" or source[at - 1] not in _TILDE_AFTER
