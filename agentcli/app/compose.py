@@ -111,12 +111,10 @@ async def _assemble(
             options.fallback,
         )
     )
-    policy = Policy.from_texts(
-        mode,
-        (*settings.allow, *options.allow),
-        (*settings.deny, *options.deny),
-        settings.ask,
-    )
+    policy = Policy.from_texts(mode, settings.allow, settings.deny, settings.ask, source="settings")
+    policy.add_rules("allow", options.allow, "--allow-tool")
+    policy.add_rules("deny", options.deny, "--deny-tool")
+    policy.yolo_twice = options.yolo_twice
     policy.own_directories = settings.paths.own_places(options.cwd)
     workspace = Workspace(options.cwd, options.cwd, options.add_dirs)
     kit = Toolkit(

@@ -22,6 +22,7 @@ class SessionOptions:
     model: str | None = None
     add_dirs: tuple[Path, ...] = ()
     mode: PermissionMode | None = None
+    yolo_twice: bool = False
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     tools: tuple[str, ...] | None = None

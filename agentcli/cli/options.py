@@ -88,7 +88,8 @@ class SharedOptions(OptionSet):
             "--dangerously-skip-permissions",
             count=True,
             show_default=False,
-            help="Ask nothing: short for --permission-mode yolo.",
+            help="Ask nothing: short for --permission-mode yolo; twice: not even before"
+            " a command that would destroy the workspace or your home.",
         ),
     ] = 0
     allow_tool: Annotated[

@@ -70,6 +70,7 @@ def session_options(
         cwd=working_directory(options.cd),
         add_dirs=tuple(existing_directory("--add-dir", name) for name in options.add_dir or ()),
         mode=options.mode(),
+        yolo_twice=options.yolo > 1,
         allow=tuple(options.allow_tool or ()),
         deny=tuple(options.deny_tool or ()),
         tools=None if tools is None else tuple(t.strip() for t in tools.split(",") if t.strip()),

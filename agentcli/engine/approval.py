@@ -237,22 +237,13 @@ def _asks_to_run(judged: _Judged) -> Decision:
             decision, reason=f"it runs a command that is not understood: {parsed.why_not}"
         )
     rules = (*judged.policy.allow, *judged.policy.granted)
-    is_free = _free_part(judged)
-    part = next(
-        (
-            command.text
-            for command in parsed.commands
-            if not is_free(command)
-            and not covering(rules, replace(judged.subject, text=command.text))[0]
-        ),
-        "",
-    )
+    _, part = covering(rules, judged.subject, _free_part(judged))
     return replace(decision, part=_part_of(part, judged.subject))
 
 
 def _part_of(part: str, subject: Subject) -> str:
     """``part`` where it is not the whole anyway."""
-    if part.strip() == (subject.text or "").strip():
+    if len(subject.parsed.commands) == 1 or part.strip() == (subject.text or "").strip():
         return ""
     return part if len(part) <= _LONGEST_PART else f"{part[:_LONGEST_PART]}…"
 

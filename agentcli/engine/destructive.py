@@ -15,7 +15,7 @@ from pathlib import Path
 from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.values import frozen
 from agentcli.engine.bash_command import ParsedCommand, SimpleCommand
-from agentcli.engine.command_texts import MAX_JUDGED, word_lists, written_names
+from agentcli.engine.command_texts import word_lists, written_names
 from agentcli.engine.protected import plain_name, protected_place
 from agentcli.engine.shell_operands import Operands, operands_of
 from agentcli.engine.shell_places import (
@@ -32,7 +32,11 @@ _GIVE_WORDS = frozenset({"xargs", "parallel"})
 _HARMLESS_DEVICES = re.compile(
     r"/dev/(?:null|zero|full|random|urandom|tty|stdin|stdout|stderr|fd(?:/.*)?|shm(?:/.*)?|pts(?:/.*)?)"
 )
-_TOO_LONG = re.compile(r"\b(?:rm|shred|mkfs|dd|find|chmod|chown|mv)\b")
+_DESTROYER = re.compile(r"\b(?:rm|shred|mkfs|dd|find|chmod|chown|mv|git|rsync)\b")
+_LONGEST_LOOSE = 20_000
+_MOST_LOOSE_WORDS = 500
+_MOST_NAMES = 1_000
+_TOO_MANY = "\0"
 
 
 @frozen
@@ -65,21 +69,23 @@ def dangers_of(text: str, parsed: ParsedCommand, ground: Ground) -> Iterator[Dan
     """What of ``text`` is destructive or writes a protected place, in its order."""
     commands = parsed.commands
     if not parsed.understood:
-        if len(text) > MAX_JUDGED and _TOO_LONG.search(text):
-            yield Danger("the command is too long to tell what it destroys", "", True)  # noqa: FBT003 - a value
-        else:
+        if len(text) <= _LONGEST_LOOSE:
             commands = (*commands, *_loose_commands(text))
+        elif _DESTROYER.search(text):
+            what = "the command is too long to tell what it destroys"
+            yield Danger(what, "", is_destructive=True)
     starts = starts_of(commands, ground.workspace.cwd)
     for command in dict.fromkeys(commands):
         yield from _dangers(command, starts, ground)
     if _has_unseen_target(parsed):
-        for name in written_names(text):
-            yield from _written((expanded(name),), text, starts, ground)
+        names = tuple(map(expanded, written_names(text)))
+        yield from _written(names, text, starts, ground)
 
 
 def _loose_commands(text: str) -> Iterator[SimpleCommand]:
-    for words in word_lists(text[:MAX_JUDGED]):
-        yield SimpleCommand(tuple(map(expanded, words)), " ".join(words))
+    for words in word_lists(text):
+        some = words[:_MOST_LOOSE_WORDS]
+        yield SimpleCommand(tuple(map(expanded, some)), " ".join(some))
 
 
 def _has_unseen_target(parsed: ParsedCommand) -> bool:
@@ -108,8 +114,9 @@ def _destroyed(
     from_elsewhere = operands.is_recursive and not _GIVE_WORDS.isdisjoint(command.wrappers)
     if operands.is_recursive and (None in operands.destroyed or from_elsewhere):
         yield Danger("it cannot be told what it would destroy", part, is_destructive=True)
-    for name in operands.destroyed:
-        if name is None:
+    for name in _bounded(operands.destroyed):
+        if name == _TOO_MANY:
+            yield Danger("it names too many files to check", part, is_destructive=True)
             continue
         if operands.is_recursive and not starts.is_sure and not name.startswith(("/", "~")):
             yield Danger("it cannot be told where it would destroy", part, is_destructive=True)
@@ -128,10 +135,14 @@ def _lost_with(path: Path, ground: Ground) -> str | None:
     if is_pattern(str(lexical)):
         names = [*(root / ".git" for root in roots), *_with_parents(roots)]
         if not ground.contained:
-            names += _with_parents((real_path(Path.home()),))
+            names += _with_parents((_home(),))
         hit = next((name for name in names if fnmatch.fnmatchcase(str(name), str(lexical))), None)
         return str(hit) if hit is not None else None
     return next(filter(None, (_named(each, roots, ground) for each in _both(lexical))), None)
+
+
+def _home() -> Path:
+    return real_path(Path(os.path.expanduser("~")))  # noqa: PTH111 - pathlib's raises without a home
 
 
 def _both(path: Path) -> tuple[Path, ...]:
@@ -152,7 +163,7 @@ def _named(path: Path, roots: Sequence[Path], ground: Ground) -> str | None:
         return f"{path} with the workspace in it"
     if ground.contained:
         return None
-    home = real_path(Path.home())
+    home = _home()
     if home.is_relative_to(path):
         return "your home directory" if path == home else f"{path} with your home directory in it"
     return f"the system's {path}" if path.parent == Path("/") else None
@@ -164,8 +175,9 @@ def _named(path: Path, roots: Sequence[Path], ground: Ground) -> str | None:
 def _written(
     names: Sequence[str | None], part: str, starts: Starts, ground: Ground
 ) -> Iterator[Danger]:
-    for name in names:
-        if name is None:
+    for name in _bounded(names):
+        if name == _TOO_MANY:
+            yield Danger("it writes too many files to check", part, is_destructive=False)
             continue
         paths = tuple(places_of(name, starts.directories))
         if device := next(filter(None, map(_device, paths)), None):
@@ -173,6 +185,14 @@ def _written(
                 yield Danger(f"it would write to {device}", part, is_destructive=True)
         elif place := protected_place(paths, ground.own_directories):
             yield Danger(f"{place} is protected", part, is_destructive=False)
+
+
+def _bounded(names: Sequence[str | None]) -> Iterator[str]:
+    """The known names, each once; ``_TOO_MANY`` in place of those beyond a bound."""
+    known = [name for name in dict.fromkeys(names) if name is not None]
+    yield from known[:_MOST_NAMES]
+    if len(known) > _MOST_NAMES:
+        yield _TOO_MANY
 
 
 def _device(path: Path) -> str | None:

@@ -51,15 +51,16 @@ def _plain(words: Words, takes_value: str = "") -> Words:
     """The operands; ``takes_value`` lists the options whose value is the next word."""
     values = takes_value.split()
     found: list[str | None] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        if word == "--":
-            return (*found, *rest)
-        if word is None or not word.startswith("-") or word == "-":
+    is_value = False
+    for at, word in enumerate(words):
+        if is_value:
+            is_value = False
+        elif word == "--":
+            return (*found, *words[at + 1 :])
+        elif word is None or not word.startswith("-") or word == "-":
             found.append(word)
-        elif word in values and rest:
-            rest.pop(0)
+        else:
+            is_value = word in values
     return tuple(found)
 
 
@@ -67,7 +68,7 @@ def _values(words: Words, *options: str) -> Words:
     """The values of ``options``: ``-o x``, ``-ox``, ``--output x`` and ``--output=x``."""
     found: list[str | None] = []
     for at, word in enumerate(words):
-        if word is None:
+        if word is None or not word.startswith("-"):
             continue
         if word in options:
             found += words[at + 1 : at + 2]

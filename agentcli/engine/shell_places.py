@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from agentcli.domain.values import frozen
@@ -18,10 +19,13 @@ from agentcli.engine.bash_command import SimpleCommand
 Words = tuple[str | None, ...]
 _MAX_PLACES = 16
 _MAX_NAMES = 64
+_MAX_SOURCE = 20_000
 _HOME = re.compile(r"\$(?:HOME(?![A-Za-z0-9_])|\{HOME\})")
 _HERE = re.compile(r"\$(?:PWD(?![A-Za-z0-9_])|\{PWD\})")
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _PATTERN = re.compile(r"[*?\[\]]")
+_PROC_CWD = re.compile(r"^/+proc/[^/]+/cwd(?=/|$)")
+_PROC_ROOT = re.compile(r"^/+proc/[^/]+/root(?=/)")
 _MOVES = frozenset({"cd", "pushd", "popd"})
 
 
@@ -69,6 +73,7 @@ def seen_words(command: SimpleCommand) -> Words:
     )
 
 
+@lru_cache(maxsize=4096)
 def expanded(source: str) -> str | None:
     """``source`` with home and working directory put in; ``None`` when more is expanded."""
     text = _HERE.sub(".", _HOME.sub("~", source))
@@ -80,7 +85,7 @@ def places_of(name: str, directories: Sequence[Path]) -> Iterator[Path]:
     for each in _without_braces(name):
         path = _from_home(each)
         for directory in directories:
-            yield directory / path
+            yield directory / _PROC_CWD.sub(str(directory), _PROC_ROOT.sub("", path))
 
 
 def is_pattern(text: str) -> bool:
@@ -116,7 +121,9 @@ def _without_braces(name: str) -> list[str]:
 
 
 def _sources(command: SimpleCommand) -> list[str]:
-    """The source of each word, quotes taken off."""
+    """The source of each word, quotes taken off; none of a text too long to be split here."""
+    if len(command.text) > _MAX_SOURCE:
+        return []
     try:
         pieces = shlex.split(command.text, posix=True)
     except ValueError:
