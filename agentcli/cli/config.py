@@ -15,6 +15,7 @@ import typer
 from agentcli.cli.commands import PlainGroup, Spec, add_command, new_app
 from agentcli.cli.listing import EmptyOptions, FormatOption, print_json, print_table
 from agentcli.cli.options import choice
+from agentcli.cli.redacting import know_secrets, shown
 from agentcli.cli.streams import is_terminal, write_error_line, write_out
 from agentcli.cli.trusting import find_project, trusted_project
 from agentcli.config.edit import TEMPLATE, set_value, unknown_key
@@ -82,11 +83,18 @@ def _provider_rows(settings: Settings) -> list[tuple[str, str, str]]:
         if config.key_env:
             source = settings.sources.get(key + "api_key_env", "default")
             state = "set" if with_key else "not set"
+            if config.stored is not None:
+                state = f"not set; a key is stored in the {config.stored.place}"
             rows.append((key + "api_key_env", f"{config.key_env} ({state})", source))
     return rows
 
 
 def _all_rows(settings: Settings) -> list[tuple[str, object, str]]:
+    know_secrets(settings)
+    return [(key, shown(value), source) for key, value, source in _rows(settings)]
+
+
+def _rows(settings: Settings) -> list[tuple[str, object, str]]:
     providers = _provider_rows(settings)
     names = {row[0] for row in providers}
     own = [(k, v, settings.sources[k]) for k, v in settings.values.items() if k not in names]
@@ -129,11 +137,12 @@ def get(options: KeyArgument) -> int:
     settings = _settings()
     if find_key(path) is None and dotted(path) not in settings.values:
         raise unknown_key(options.key)
-    value = settings.values.get(dotted(path))
+    know_secrets(settings)
+    value = shown(settings.values.get(dotted(path)))
     if as_json:
         source = settings.sources.get(dotted(path), "default")
         print_json({"key": dotted(path), "value": value, "source": source})
-    elif isinstance(value, tuple):
+    elif isinstance(value, list):
         write_out("".join(f"{item}\n" for item in value))
     else:
         write_out(f"{'' if value is None else _shown(value)}\n")
@@ -151,7 +160,7 @@ def set_(options: SetArguments) -> int:
     value = set_value(paths, options.key, options.value)
     settings = load_settings(paths, os.environ)
     name = dotted(split_key(options.key))
-    write_error_line(f"{name} = {_shown(value)} ({paths.config_file})")
+    write_error_line(f"{name} = {_shown(shown(value))} ({paths.config_file})")
     if name in WITHOUT_EFFECT:
         write_error_line(f"warning: {name} has no effect in this version")
     source = settings.sources.get(name, "")

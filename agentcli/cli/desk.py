@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from agentcli.app.compose import session_files
+from agentcli.cli.redacting import shown
 from agentcli.cli.trusting import change_trust, find_project, trust_lines
 from agentcli.config.settings import Settings
 from agentcli.domain.session import LoadedSession
@@ -71,6 +73,10 @@ class ChatDesk:
         return await asyncio.to_thread(
             partial(change_trust, self._settings.paths, project, trusted=trusted)
         )
+
+    def redact(self, value: Any) -> Any:
+        """A text or JSON data without keys and what looks like one."""
+        return shown(value)
 
     async def settings(self) -> Sequence[SettingRow]:
         """Every setting, read anew."""

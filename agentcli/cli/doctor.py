@@ -20,6 +20,7 @@ from agentcli.cli.checks import (
 )
 from agentcli.cli.commands import Spec, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json
+from agentcli.cli.redacting import know_secrets, shown
 from agentcli.cli.streams import write_out
 from agentcli.config.paths import Paths
 from agentcli.domain.errors import AgentError
@@ -32,7 +33,11 @@ _MARKS = {Status.OK: "[ok]  ", Status.WARN: "[warn]", Status.FAIL: "[FAIL]"}
 def doctor(options: FormatOption) -> int:
     """Check everything; exit code 1 when something fails."""
     as_json = options.as_json
-    findings = all_findings()
+    know_secrets()
+    findings = [
+        finding._replace(detail=shown(finding.detail), advice=shown(finding.advice))
+        for finding in all_findings()
+    ]
     failed = any(finding.status is Status.FAIL for finding in findings)
     if as_json:
         print_json(

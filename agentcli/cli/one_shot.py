@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from agentcli.cli.ending import Ending, Subtype, ended_by, failed, signalled, timed_out
 from agentcli.cli.errors import as_agent_error, log_error, one_line, report, said
 from agentcli.cli.exit_codes import ExitCode
+from agentcli.cli.logging_setup import REDACTOR
 from agentcli.cli.options import RunOptions, number
 from agentcli.cli.output_schema import read_output_schema
 from agentcli.cli.outputs import SessionFacts, make_output
@@ -178,7 +179,7 @@ class OneShot:
         self._guarded(lambda: self._output.opened(self._facts))
         if not self._options.quiet:
             for notice in session.notices:
-                write_error_line(one_line(notice))
+                write_error_line(REDACTOR.redact(one_line(notice)))
         if self._options.verbose:
             facts = self._facts
             write_error_line(f"session {facts.session_id}: {facts.model}, {facts.permission_mode}")

@@ -11,6 +11,7 @@ from dataclasses import field
 from typing import Any, Protocol
 
 from agentcli.cli.ending import Ending
+from agentcli.cli.logging_setup import REDACTOR
 from agentcli.cli.streams import is_terminal, use_utf8, write_error_line, write_out
 from agentcli.domain.events import (
     AgentEvent,
@@ -102,12 +103,14 @@ class Progress:
         if self._renderer is None:
             from agentcli.ui.plain import PlainRenderer
 
-            self._renderer = PlainRenderer(lambda line: write_error_line(line.rstrip("\n")))
+            self._renderer = PlainRenderer(
+                lambda line: write_error_line(REDACTOR.redact_known(line.rstrip("\n")))
+            )
         if isinstance(event, AssistantRecorded) and event.message.tool_calls:
             from agentcli.ui.sanitize import clean
 
             if text := clean(event.message.text).strip():
-                write_error_line(text)
+                write_error_line(REDACTOR.redact_known(text))
         self._renderer.on_event(event)
 
 
@@ -157,13 +160,13 @@ class TextOutput:
         if self._live:
             self._end_line()
             return
-        text = ending.summary.text
+        text = REDACTOR.redact_known(ending.summary.text)
         if self._only_result:
             from agentcli.ui.stream_objects import dumps
 
             if ending.summary.outcome in _COMPLETE and not ending.is_error:
                 use_utf8()
-                write_out(dumps(ending.summary.structured) + "\n")
+                write_out(REDACTOR.redact_known(dumps(ending.summary.structured)) + "\n")
         elif ending.summary.outcome in _ANSWERED and text:
             write_out(text if text.endswith("\n") else text + "\n")
 
@@ -176,7 +179,7 @@ class JsonOutput:
 
         use_utf8()
         self._stream = stream
-        self.writer = JsonlWriter(write_out, partial)
+        self.writer = JsonlWriter(lambda line: write_out(REDACTOR.redact_known(line)), partial)
         self._progress = Progress(tools=False, quiet=quiet)
 
     def opened(self, facts: SessionFacts) -> None:

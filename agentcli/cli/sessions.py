@@ -64,6 +64,7 @@ class ExportOptions(IdArgument):
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE.")
     ] = None
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False
 
 
 class ForkOptions(FormatOption, IdArgument):
@@ -151,6 +152,7 @@ def show(options: ShowOptions) -> int:
 
 def export_(options: ExportOptions) -> int:
     """One session as a file for others."""
+    from agentcli.cli.redacting import write_private
     from agentcli.store.files import read_session
 
     choice("--format", options.format, EXPORT_FORMATS)
@@ -161,7 +163,11 @@ def export_(options: ExportOptions) -> int:
         _print_exported(text, options.format)
         return 0
     try:
-        Path(options.output).write_text(text, encoding="utf-8", errors="replace")
+        write_private(Path(options.output), text, replace=options.force)
+    except FileExistsError:
+        raise UsageError(
+            f"{options.output} exists already", "name another file, or add --force"
+        ) from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError(
@@ -172,12 +178,14 @@ def export_(options: ExportOptions) -> int:
 
 
 def _exported(loaded: LoadedSession, export_format: str) -> str:
+    from agentcli.cli.redacting import know_secrets, shown
     from agentcli.ui import export
 
+    know_secrets()
     if export_format == "json":
-        return export.export_json_text(loaded)
+        return export.export_json_text(loaded, shown)
     write = export.export_markdown if export_format == "md" else export.export_html
-    text = write(loaded)
+    text: str = shown(write(loaded))
     return text if text.endswith("\n") else text + "\n"
 
 

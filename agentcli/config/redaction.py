@@ -17,6 +17,7 @@ _SHORTEST_WORD = 16  # a password that is a plain word would garble all that is 
 _SHORTEST_BASE64 = 8
 _HIDDEN = "[redacted]"
 _SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_CREDENTIALS")
+_ENTITIES = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#x27;"))
 _ADDRESS = re.compile(r"(?<=://)([^/\s@]*)@")
 # what keys look like, for those that were never told to us
 _PATTERNS = r"""(?ix)
@@ -40,7 +41,7 @@ _NAMES = (
 )
 _FIELDS = (
     rf"(?i)((?:{_NAMES})"
-    r"[\"']?\s*[:=]\s*[\"']?)(?!bearer |basic )[^\s\"',;&}]{4,}"
+    r"[\"']?\s*[:=]\s*[\"']?)(?!bearer |basic )[^\s\"',;&}<]{4,}"
 )
 _QUERY = r"(?i)([?&](?:key|token|access_token|sig|signature)=)[^\s\"'&#]{6,}"
 # bytes in base64, whose chance likeness to a key must not break them
@@ -149,6 +150,10 @@ def _forms(secret: str) -> Iterator[str]:
     yield quote(raw)
     yield quote(raw, safe="")
     yield quote_plus(raw)
+    in_html = secret
+    for char, entity in _ENTITIES:
+        in_html = in_html.replace(char, entity)
+    yield in_html
     for before in range(3):
         # what stays the same whatever stands before and after it
         first, last = -(-before * 8 // 6), (before + len(raw)) * 8 // 6

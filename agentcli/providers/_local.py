@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from agentcli.domain.errors import AgentError, ConfigError
 from agentcli.domain.settings import ProviderConfig
+from agentcli.providers._errors import host_of
 from agentcli.providers._registry import BUILT_IN, provider_config
 
 WITHIN_S = 0.2
@@ -46,7 +47,7 @@ def find_local_model(
     answers = ask_all({c.name: _first_model(c, left_s) for c in open_doors}, left_s).found
     for config in open_doors:
         if model := answers.get(config.name):
-            return LocalModel(f"{config.name}/{model}", urlsplit(config.base_url).netloc)
+            return LocalModel(f"{config.name}/{model}", host_of(config.base_url))
     return None
 
 

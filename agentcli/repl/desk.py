@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from agentcli.domain.session import LoadedSession
 
@@ -77,6 +77,9 @@ class Desk(Protocol):
 
     async def set(self, key: str, value: str) -> str:
         """Change a setting in the person's file; what was written, as a line."""
+
+    def redact(self, value: Any) -> Any:
+        """A text or JSON data without keys and what looks like one (SEC-9)."""
 
     async def checks(self) -> Sequence[Check]:
         """What the doctor finds."""

@@ -6,6 +6,7 @@ from agentcli.repl import _slash_registry as registry
 from agentcli.repl.completion import ChatCompleter
 from agentcli.repl.front import Actions, Front
 from agentcli.repl.host import ChatHost
+from agentcli.repl.prompts import Prompts
 from agentcli.repl.session_facts import SessionFacts
 from agentcli.repl.terminal import Terminal
 from agentcli.repl.turn_view import TurnView
@@ -16,17 +17,18 @@ def make_front(
 ) -> Front:
     """The live input where the terminal can show it, else line by line."""
     completer = ChatCompleter(registry.helps, host.cwd)
+    prompts = Prompts(host.history_file, host.desk.redact)
     if not terminal.theme.live:
         from agentcli.repl.line_front import LineFront
 
-        return LineFront(terminal, view, actions, completer, host.history_file)
+        return LineFront(terminal, view, actions, completer, prompts)
     from agentcli.repl.live_front import LiveFront, Typing
     from agentcli.repl.live_region import Shown
     from agentcli.repl.prompt import prompt_history
 
     typing = Typing(
         completer=completer,
-        history=prompt_history(host.history_file),
+        history=prompt_history(prompts),
         vi=host.preferences.editing_mode == "vi",
         cwd=host.cwd,
         keys=host.preferences.keys,

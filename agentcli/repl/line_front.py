@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
 
 from prompt_toolkit.completion import Completer
 
 from agentcli.repl.front import Actions, Left
 from agentcli.repl.prompt import ChatPrompt, ask_line
+from agentcli.repl.prompts import Prompts
 from agentcli.repl.terminal import Terminal
 from agentcli.repl.turn_view import TurnView
 
@@ -28,12 +28,12 @@ class LineFront:
         view: TurnView,
         actions: Actions,
         completer: Completer,
-        history_file: Path | None,
+        prompts: Prompts,
     ) -> None:
         self._terminal = terminal
         self._view = view
         self._actions = actions
-        self._prompt = ChatPrompt(terminal, completer, history_file, actions)
+        self._prompt = ChatPrompt(terminal, completer, prompts, actions)
         self._default = ""
         self._sent: deque[str] = deque()
         self._closed = False

@@ -22,6 +22,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.styles import Style
 
 from agentcli.repl.front import Actions, Left
+from agentcli.repl.prompts import Prompts
 from agentcli.repl.terminal import Terminal
 
 _STYLE = Style.from_dict(
@@ -43,7 +44,7 @@ class ChatPrompt:
         self,
         terminal: Terminal,
         completer: Completer,
-        history_file: Path | None,
+        prompts: Prompts,
         actions: Actions,
     ) -> None:
         self._terminal = terminal
@@ -56,7 +57,7 @@ class ChatPrompt:
             completer=completer,
             complete_while_typing=False,
             reserve_space_for_menu=0,
-            history=prompt_history(history_file),
+            history=prompt_history(prompts),
             key_bindings=self._bindings(),
             style=_STYLE,
             color_depth=terminal.color_depth,
@@ -186,6 +187,10 @@ def _continuation(width: int, line_number: int, wrap_count: int) -> str:
 class _SafeHistory(FileHistory):
     """A history file; where it cannot be read or written, memory has to do."""
 
+    def __init__(self, prompts: Prompts, path: Path) -> None:
+        super().__init__(str(path))
+        self._redact = prompts.redact
+
     def load_history_strings(self) -> Iterable[str]:
         """The strings, newest first."""
         try:
@@ -198,17 +203,18 @@ class _SafeHistory(FileHistory):
         try:
             descriptor = os.open(self.filename, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
             os.close(descriptor)
-            super().store_string(string)
+            super().store_string(self._redact(string))
         except OSError:
             return
 
 
-def prompt_history(path: Path | None) -> History:
-    """Earlier prompts, in a private file where there is one."""
+def prompt_history(prompts: Prompts) -> History:
+    """Earlier prompts, in a private file where there is one, without keys (SEC-9)."""
+    path = prompts.file
     if path is None:
         return InMemoryHistory()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError:
         return InMemoryHistory()
-    return _SafeHistory(str(path))
+    return _SafeHistory(prompts, path)

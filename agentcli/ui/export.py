@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -54,9 +54,15 @@ def export_json(session: LoadedSession) -> dict[str, Any]:
     }
 
 
-def export_json_text(session: LoadedSession) -> str:
-    """The same as text that can be written and shown anywhere (SEC-10), ending in a line end."""
-    return safe_json(json.dumps(export_json(session), ensure_ascii=False, indent=2)) + "\n"
+def export_json_text(
+    session: LoadedSession, redact: Callable[[Any], Any] = lambda value: value
+) -> str:
+    """The same as text that can be written and shown anywhere (SEC-10), ending in a line end.
+
+    ``redact`` takes secrets out of JSON values (SEC-9).
+    """
+    value = redact(export_json(session))
+    return safe_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n"
 
 
 def session_object(info: SessionInfo) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import ConfigError, ErrorKind, ProviderError, SessionNotFound
@@ -358,6 +359,9 @@ class PlayDesk:
 
     async def refresh_search(self) -> None:
         pass
+
+    def redact(self, value: Any) -> Any:
+        return value
 
     async def search(self, text: str, limit: int = 50) -> Sequence[Hit]:
         return [Hit(EARLIER[1].id, f"where [{text}] stands")] if "zebra" in text else []

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.session import LoadedSession
@@ -25,19 +27,21 @@ def parse(arguments: str) -> tuple[str, str]:
     return (ending or "md"), arguments
 
 
-def text_of(loaded: LoadedSession, wanted: str) -> str:
-    """The session in that format."""
+def text_of(loaded: LoadedSession, wanted: str, redact: Callable[[Any], Any]) -> str:
+    """The session in that format, without keys."""
     if wanted == "json":
         from agentcli.ui.export import export_json_text
 
-        return export_json_text(loaded)
+        return export_json_text(loaded, redact)
     if wanted == "html":
         from agentcli.ui.export_html import export_html
 
-        return export_html(loaded)
+        html: str = redact(export_html(loaded))
+        return html
     from agentcli.ui.export_markdown import export_markdown
 
-    return export_markdown(loaded)
+    markdown: str = redact(export_markdown(loaded))
+    return markdown
 
 
 def write(path: Path, text: str) -> None:
@@ -79,7 +83,7 @@ async def _run(chat: Chat, arguments: str) -> None:
         cwd = chat.host.cwd
         stem = f"agentcli-{chat.session.id[-12:]}"
         path = named(cwd, name) if name else free_name(cwd, stem, wanted)
-        write(path, text_of(loaded, wanted))
+        write(path, text_of(loaded, wanted, chat.host.desk.redact))
         return path
 
     path = await asyncio.to_thread(work)

@@ -1,0 +1,51 @@
+"""What commands show and give away, without keys (SEC-9)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentcli.cli.logging_setup import REDACTOR
+from agentcli.domain.errors import AgentError
+
+if TYPE_CHECKING:
+    from agentcli.config.settings import Settings
+
+
+def shown(value: Any) -> Any:
+    """``value``, a text or JSON data, without anything that is a key or looks like one."""
+    return REDACTOR.redact_value(value)
+
+
+def know_secrets(settings: Settings | None = None) -> None:
+    """Let everything that is shown be without the settings' secrets, as far as they are known.
+
+    Broken settings hide nothing: what looks like a key is taken out all the same.
+    """
+    from agentcli.config.paths import Paths
+    from agentcli.config.settings import load_settings
+
+    try:
+        known = settings or load_settings(Paths.from_env(os.environ), os.environ)
+    except AgentError:
+        return
+    known.watch_secrets(REDACTOR.add)
+
+
+def write_private(path: Path, text: str, *, replace: bool) -> None:
+    """Make ``path``, readable by its owner only, whatever the umask.
+
+    Raises ``FileExistsError`` unless ``replace``, and ``OSError``. What is replaced keeps its
+    permissions; what is no plain file, such as a pipe, is written to as it is.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+    is_new = not os.path.lexists(path)
+    try:
+        descriptor = os.open(path, flags | os.O_EXCL, 0o600)
+    except FileExistsError:
+        if is_new or not (replace or not path.is_file()):
+            raise
+        descriptor = os.open(path, flags | os.O_TRUNC)
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
+        file.write(text)
