@@ -7,6 +7,7 @@ text "not understood"; nothing is ever guessed to be harmless (SEC-4).
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from agentcli.engine.bash_words import unquote
@@ -74,7 +75,13 @@ _LEAVES: dict[str, re.Pattern[str]] = {
     "heredoc_end": re.compile(r"[^\n]+"),
     "test_operator": re.compile(r"-[a-zA-Z]{1,2}"),
 }
+_REDIRECTS = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirect"})
+# kinds whose children are words with blanks between them
+_WORD_LISTS = frozenset({"command", "declaration_command", "unset_command", "file_redirect"})
+_NO_WORDS = frozenset({"file_descriptor", ">", ">>", "<", "&>", "&>>", ">&", "<&", ">|"})
 _OPAQUE = frozenset({"string", "heredoc_body", "heredoc_redirect"})  # gaps are judged otherwise
+# within "${…}" bash and the parser read quotes differently
+_EXPANSION = re.compile(r"\$\{#?[A-Za-z0-9_]+[^'\"\\`]*\}|\$\{[#?$!@*-]\}")
 _ARITHMETIC = re.compile(r"\$\(\([0-9 +*/%<>=-]*\)\)")
 _EVALUATING_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
 # unquoted words that bash takes for syntax where a command starts
@@ -131,10 +138,16 @@ def _leaf(node: Node, children: list[Node], text: str) -> str:
 def _inside(node: Node, children: list[Node], source: bytes, tokens: frozenset[str]) -> str:
     at = node.start_byte
     left_over = []
+    words = 0
     for child in children:
         if not child.is_named and child.type.strip(" \t") not in tokens:
             return f"it uses {child.type!r} in an unusual place"
-        left_over.append(source[at : child.start_byte])
+        gap = source[at : child.start_byte]
+        is_next_word = words > 0 and child.is_named and child.type not in _REDIRECTS
+        if is_next_word and (not gap or gap.strip(b" \t")):
+            return "the parser splits a word or joins two lines"
+        words += node.type in _WORD_LISTS and child.type not in _NO_WORDS
+        left_over.append(gap)
         at = child.end_byte
     if children:
         left_over.append(source[at : node.end_byte])
@@ -147,20 +160,47 @@ def _inside(node: Node, children: list[Node], source: bytes, tokens: frozenset[s
 
 def _special(node: Node, children: list[Node], text: str) -> str:
     """What the grammar accepts and bash reads in another way."""
-    kind = node.type
-    if kind == "command_name" and text in _RESERVED:
-        return f"it uses {text!r} in an unusual place"
-    if kind == "command_substitution" and text.startswith("`") and "\\" in text:
-        return "it nests backquotes"
-    if kind == "command" and children and text.startswith("time"):
-        second = children[1].text if len(children) > 1 else None
-        if second is not None and second.decode() in _RESERVED:
-            return "it times a compound command"
-    if kind == "test_command" and text.startswith("[[") and "=~" in text:
-        return "it matches a regular expression"
-    if kind in {"pipeline", "list"} and any(child.type == "comment" for child in children):
-        return "it has a comment in the middle of a list"
-    return ""
+    check = _SPECIAL.get(node.type)
+    return check(children, text) if check else ""
+
+
+def _command_name(_children: list[Node], text: str) -> str:
+    return f"it uses {text!r} in an unusual place" if text in _RESERVED else ""
+
+
+def _expansion(_children: list[Node], text: str) -> str:
+    return "" if _EXPANSION.fullmatch(text) else "it uses an unusual expansion"
+
+
+def _substitution(_children: list[Node], text: str) -> str:
+    return "it nests backquotes" if text.startswith("`") and "\\" in text else ""
+
+
+def _command(children: list[Node], text: str) -> str:
+    second = children[1].text if text.startswith("time") and len(children) > 1 else None
+    timed = second is not None and second.decode() in _RESERVED
+    return "it times a compound command" if timed else ""
+
+
+def _test(_children: list[Node], text: str) -> str:
+    unusual = text.startswith("[[") and any(mark in text for mark in "<>()~\n")
+    return "it has an unusual test" if unusual else ""
+
+
+def _joined_commands(children: list[Node], _text: str) -> str:
+    commented = any(child.type == "comment" for child in children)
+    return "it has a comment in the middle of a list" if commented else ""
+
+
+_SPECIAL: dict[str, Callable[[list[Node], str], str]] = {
+    "command_name": _command_name,
+    "expansion": _expansion,
+    "command_substitution": _substitution,
+    "command": _command,
+    "test_command": _test,
+    "pipeline": _joined_commands,
+    "list": _joined_commands,
+}
 
 
 def heredoc_doubt(redirect: Node, source: bytes) -> tuple[str, str | None]:

@@ -77,6 +77,8 @@ class _Walk:
             kind = node.type
             if kind == "redirected_statement":
                 around = self._redirected(node, children, around)
+            elif kind == "heredoc_redirect":
+                self.why_not = self.why_not or heredoc_doubt(node, self.source)[0]
             elif kind in _COMMANDS and node.is_named:
                 self._command(node, children, around)
                 around = ()
@@ -105,6 +107,12 @@ class _Walk:
         if all(child.type in _REDIRECTS for child in children):
             self._add(node, SimpleCommand((), self._text(node), (), around + own))
             return ()
+        if not _COMMANDS.intersection(child.type for child in children):
+            stray = tuple(self._text(word) for child in children for word in _stray_in(child))
+            if stray:
+                self.why_not = self.why_not or "it has words behind a redirection"
+                words = tuple(map(unquote, stray))
+                self._add(node, SimpleCommand(words, " ".join(stray), sources=stray))
         return around + own
 
     def _substituted(self, node: Node, children: list[Node]) -> None:
@@ -173,8 +181,7 @@ class _Walk:
         for redirect in statement.children:
             text = None
             if redirect.type == "heredoc_redirect":
-                why_not, text = heredoc_doubt(redirect, self.source)
-                self.why_not = self.why_not or why_not
+                _, text = heredoc_doubt(redirect, self.source)
             elif redirect.type == "herestring_redirect" and redirect.child_count > 1:
                 text = unquote(self._text(redirect.children[-1]))
             if text is not None:
