@@ -25,7 +25,13 @@ class Nobody:
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
         """Always ``UNATTENDED``."""
-        rule = request.session_rule or request.call.name
+        rule = request.session_rule
+        if not rule:
+            return ApprovalAnswer(
+                Verdict.UNATTENDED,
+                f"It needs an approval each time ({request.reason}) and there is nobody to give"
+                " it.",
+            )
         return ApprovalAnswer(
             Verdict.UNATTENDED,
             "It needs an approval and there is nobody to give it. It can be allowed when the"

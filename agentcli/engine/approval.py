@@ -20,7 +20,16 @@ from agentcli.engine.bash_command import SimpleCommand
 from agentcli.engine.command_rules import writes_nowhere
 from agentcli.engine.protected import protected_place
 from agentcli.engine.read_only_commands import is_read_only
-from agentcli.engine.rules import Rule, Subject, covering, first, host_of, might_touch, parse_rule
+from agentcli.engine.rules import (
+    Rule,
+    Subject,
+    covering,
+    first,
+    host_of,
+    lasting_rule,
+    might_touch,
+    parse_rule,
+)
 from agentcli.engine.shell_places import moves, starts_of
 
 _SHELL = "bash"
@@ -49,6 +58,11 @@ class Decision:
     effect: Effect = Effect.EXEC
     part: str = ""
     lasts: bool = True
+
+    @property
+    def why(self) -> str:
+        """The reason, and of a longer command the part that gave it."""
+        return f"{self.reason}: {self.part}" if self.part else self.reason
 
 
 @mutable
@@ -320,3 +334,14 @@ def session_rule(facts: CallFacts, policy: Policy) -> Rule:
     if inside and not protected_place((*facts.paths, *subject.paths), policy.own_directories):
         return Rule(name, f"{subject.root}/**", exact=True)
     return Rule(name, str(subject.paths[0]), exact=True)
+
+
+def rules_offered(facts: CallFacts, policy: Policy, decision: Decision) -> tuple[Rule, str, str]:
+    """The rule of "for this session", how it reads, and how "always" would write it down (UI-7).
+
+    A text is empty where that answer would not keep the question from coming again.
+    """
+    rule = session_rule(facts, policy)
+    if not decision.lasts:
+        return rule, "", ""
+    return rule, str(rule), "" if decision.rule is not None else lasting_rule(rule)

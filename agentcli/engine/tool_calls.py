@@ -46,13 +46,12 @@ from agentcli.domain.tools import (
 )
 from agentcli.domain.values import frozen
 from agentcli.engine import arguments as wording
-from agentcli.engine.approval import Answer, CallFacts, effect_of, session_rule
+from agentcli.engine.approval import Answer, CallFacts, Decision, effect_of, rules_offered
 from agentcli.engine.gates import OPEN
 from agentcli.engine.hooked_calls import CallHooks, decided
 from agentcli.engine.jobs import Job, Recorder, guarded, preview_of, text_of
 from agentcli.engine.plan_mode import PlanTable
 from agentcli.engine.race import cancel_future, first_of, race, stop
-from agentcli.engine.rules import lasting_rule
 from agentcli.engine.toolkit import Toolkit
 
 GRACE_S = 0.15
@@ -242,20 +241,20 @@ class ToolCalls:
             async with self._kit.approval_lock:
                 decision = decided(job.facts, self._kit.policy, job.hook)
                 if decision.answer is Answer.ASK:
-                    return await self._asked(job, ctx, decision.reason)
+                    return await self._asked(job, ctx, decision)
         if decision.answer is Answer.DENY:
             self._refuse(job, decision.reason, unattended=False)
             return False
         return True
 
-    async def _asked(self, job: Job, ctx: ToolContext, reason: str) -> bool:
+    async def _asked(self, job: Job, ctx: ToolContext, decision: Decision) -> bool:
         if job.facts is None or job.tool is None:
             return False
-        rule = session_rule(job.facts, self._kit.policy)
+        reason = decision.why
+        rule, for_session, for_ever = rules_offered(job.facts, self._kit.policy, decision)
         self._emit(ApprovalWaiting(job.call, job.summary, reason))
         detail = await preview_of(job.tool, job.args, ctx)
-        rules = (str(rule), lasting_rule(rule))
-        request = ApprovalRequest(job.call, job.summary, detail, reason, *rules)
+        request = ApprovalRequest(job.call, job.summary, detail, reason, for_session, for_ever)
         answer = await self._answer(request)
         if self._token.cancelled:
             raise TurnCancelled
