@@ -133,7 +133,7 @@ _agentcli_complete() {
       options='--format --limit --help -h'
       commands='' ;;
     'sessions/export')
-      options='--format -o --output --help -h'
+      options='--format -o --output --force --help -h'
       commands='' ;;
     'sessions/fork')
       options='--format --help -h'
