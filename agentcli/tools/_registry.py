@@ -37,6 +37,7 @@ _ORDER = (
     "report_progress",
     "get_current_time",
     "task",
+    "web_fetch",
     "present_plan",
 )
 _NEAR = 3

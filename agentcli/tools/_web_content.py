@@ -13,6 +13,7 @@ from enum import Enum
 from agentcli.tools._kinds import binary_kind, image_type
 
 _HEAD_BYTES = 4_096
+_CHARACTER_BYTES = 4
 _CHARSET_NAME = re.compile(r"[A-Za-z0-9_:.-]{1,40}")
 _META_CHARSET = re.compile(
     rb"""<meta[^<>]{0,200}?charset\s{0,8}=\s{0,8}["']?([A-Za-z0-9_:.-]{1,40})""", re.IGNORECASE
@@ -35,7 +36,7 @@ _NOT_CHARACTER_SETS = frozenset(
         "unicode_escape",
         "raw_unicode_escape",
         "undefined",
-        "utf-7",
+        "utf_7",
         "mbcs",
         "oem",
     }
@@ -85,7 +86,7 @@ def kind_of(content_type: str, body: bytes) -> Kind:
     return Kind.TEXT if _is_utf8(head) else Kind.BINARY
 
 
-def text_of(content_type: str, body: bytes) -> str:
+def text_of(content_type: str, body: bytes, *, is_cut: bool = False) -> str:
     """The body as text; what cannot be read becomes U+FFFD."""
     for mark, codec in _BOMS:
         if body.startswith(mark):
@@ -101,7 +102,7 @@ def text_of(content_type: str, body: bytes) -> str:
         return body.decode("utf-8")
     except UnicodeDecodeError as error:
         # one that was cut in the middle of a character is still UTF-8
-        is_utf8 = len(body) - error.start < 4  # noqa: PLR2004 - bytes of a character at most
+        is_utf8 = is_cut and len(body) - error.start < _CHARACTER_BYTES
         return body.decode("utf-8" if is_utf8 else "cp1252", "replace")
 
 
@@ -113,7 +114,9 @@ def _codec(name: str) -> str:
         info = codecs.lookup(name)
     except (LookupError, ValueError):
         return ""
-    if info.name in _NOT_CHARACTER_SETS or not getattr(info, "_is_text_encoding", True):
+    if info.name.replace("-", "_") in _NOT_CHARACTER_SETS or not getattr(
+        info, "_is_text_encoding", True
+    ):
         return ""
     return _AS_ON_THE_WEB.get(info.name, info.name)
 
