@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Protocol
 
 from agentcli.domain.values import frozen
@@ -29,13 +30,41 @@ class Access(StrEnum):
 class SandboxState:
     """What is in force. ``wanted`` is the setting; ``problem`` is why there is not (more of) it.
 
-    ``network``: commands have it without asking.
+    ``network``: commands have it without asking. ``known``: it was found out by a real run, which
+    happens when the first command needs it. ``advice`` says how to mend ``problem``. ``writable``
+    are the directories in which commands can write.
     """
 
     kind: SandboxKind
     wanted: str = "auto"
     problem: str = ""
     network: bool = False
+    known: bool = True
+    advice: str = ""
+    writable: tuple[Path, ...] = ()
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything limits commands."""
+        return self.kind is not SandboxKind.OFF
+
+    @property
+    def lacks_it(self) -> bool:
+        """Whether there is none although nobody has switched it off: a person is told."""
+        return self.known and not self.is_on and self.wanted != "off"
+
+
+@frozen
+class Confined:
+    """A command line as it runs inside.
+
+    ``cwd`` is where it is started from. ``namespaces`` are open files of a user and a network
+    namespace that the process joins before it becomes ``argv``.
+    """
+
+    argv: tuple[str, ...]
+    cwd: Path
+    namespaces: tuple[int, ...] = ()
 
 
 class Sandbox(Protocol):
@@ -43,7 +72,37 @@ class Sandbox(Protocol):
 
     @property
     def state(self) -> SandboxState:
-        """What was found to work by a real run."""
+        """What is in force, as far as it is known."""
 
-    def wrap(self, argv: Sequence[str], access: Access) -> tuple[str, ...]:
-        """The command line that runs ``argv`` with no more than ``access``."""
+    async def begin(self) -> SandboxState:
+        """Find out by a real run what works here; only the first call does anything.
+
+        Never raises: what does not work is in the state.
+        """
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """``base`` as a command inside has it: nothing in it leads out."""
+
+    def on_machine(self, path: Path) -> Path:
+        """Where what a command inside calls ``path`` lies on this machine."""
+
+    @property
+    def scratch_parent(self) -> Path | None:
+        """Where the private directory of a command is made; ``None``: wherever."""
+
+    async def confine(
+        self, argv: Sequence[str], cwd: Path, access: Access, scratch: Path
+    ) -> Confined:
+        """The command line that runs ``argv`` in ``cwd`` with no more than ``access``.
+
+        ``scratch`` is the command's own directory, which it can write to. Raises ``OSError``.
+        """
+
+    async def settle(self) -> tuple[str, ...]:
+        """After a command: put right what must not come into being; one line about each."""
+
+    def switch(self, *, on: bool) -> None:
+        """Use it or do not, from the next command on."""
+
+    async def aclose(self) -> None:
+        """Remove the session's private temporary directory. May be called again."""

@@ -6,10 +6,11 @@ It kills them when told to, and at once when the app is gone, which it notices b
 their socket reports end-of-file: also after a SIGKILL of the app (REC-8, CAN-10).
 
 Protocol on standard input, a socket: the app sends 16 hex digits of length and a JSON object
-``{argv, cwd, env, scratch}``, later ``stop MILLISECONDS\n`` as often as it likes (SIGTERM now,
-SIGKILL that much later). The guard answers ``pid N\n`` or ``fail ERRNO WHAT\n``, then
+``{argv, cwd, env, scratch, join}``, later ``stop MILLISECONDS\n`` as often as it likes (SIGTERM
+now, SIGKILL that much later). The guard answers ``pid N\n`` or ``fail ERRNO WHAT\n``, then
 ``exit CODE\n`` when the command itself has ended (negative: the signal), and end-of-file when
-nothing of it is left.
+nothing of it is left. ``join`` are open files of a user and a network namespace that the command
+starts in. What bubblewrap itself runs as is not told to end: it would take the command with it.
 Only the standard library is available here; where there is no ``/proc``, ``ps`` is asked.
 """
 
@@ -24,10 +25,16 @@ import signal
 import time
 from collections.abc import Iterator
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 CONTROL = 0
 RESCAN_S = 0.02
 GROUP_POLL_S = 0.5
 GIVE_UP_S = 5.0
+_HELPERS = frozenset({b"bwrap"})
+_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 
 
@@ -84,6 +91,19 @@ def descendants(ancestor: int, group: int = 0) -> list[int]:
     return [pid for pid in found if pid not in {ancestor, os.getpid()}]
 
 
+def without_helpers(pids: list[int]) -> list[int]:
+    """``pids`` without the processes that only hold a sandbox together."""
+    return [pid for pid in pids if _name_of(pid) not in _HELPERS]
+
+
+def _name_of(pid: int) -> bytes:
+    try:
+        with open(f"/proc/{pid}/comm", "rb") as file:  # noqa: PTH123 - pathlib is slow to load
+            return file.read().rstrip(b"\n")
+    except OSError:
+        return b""
+
+
 def send_signal(pids: list[int], number: int) -> None:
     """The signal to each of them that is still there."""
     for pid in pids:
@@ -116,8 +136,9 @@ class Guard:
         error_read, error_write = os.pipe()
         self.command = os.fork()
         if not self.command:
-            _become(request["argv"], request["cwd"], request["env"], error_write)
-        os.close(error_write)
+            _become(request, error_write)
+        for handle in (error_write, *request["join"]):
+            os.close(handle)
         with os.fdopen(error_read, "rb") as file:
             failure = file.read()
         if failure:
@@ -193,9 +214,11 @@ class Guard:
         deadline = time.monotonic() + grace_s
         self.deadline = deadline if self.deadline is None else min(deadline, self.deadline)
         if grace_s:
-            targets = self._targets()
+            targets = without_helpers(self._targets())
             send_signal(targets, signal.SIGTERM)
             send_signal(targets, signal.SIGCONT)  # a stopped process cannot act on SIGTERM
+            if not targets:
+                self.deadline = time.monotonic()  # only a sandbox in which nothing runs yet
 
     def _kill(self) -> None:
         send_signal(self._targets(), signal.SIGKILL)
@@ -221,12 +244,28 @@ def _prctl(option: int, value: int | bytes) -> int:
         return -1
 
 
-def _become(argv: list[str], cwd: str, env: dict[str, str], error_write: int) -> None:
+def _join(handles: list[int]) -> None:
+    """Enter the namespaces: a user namespace first, then the network that belongs to it."""
+    if not handles:
+        return
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    for handle, kind in zip(handles, (_CLONE_NEWUSER, _CLONE_NEWNET), strict=True):
+        if libc.setns(handle, kind):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+        os.close(handle)
+
+
+def _become(request: dict[str, Any], error_write: int) -> None:
     """Turn the forked child into the command; never returns."""
     problem = "start"
     try:
         os.setsid()
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        problem = "sandbox"
+        _join(request["join"])
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # joining a user namespace takes it back
         signal.set_wakeup_fd(-1)
         for number in signal.valid_signals():
             with contextlib.suppress(OSError, ValueError):
@@ -236,9 +275,9 @@ def _become(argv: list[str], cwd: str, env: dict[str, str], error_write: int) ->
         os.dup2(null, 0)
         os.dup2(1, 2)
         problem = "directory"
-        os.chdir(cwd)
+        os.chdir(request["cwd"])
         problem = "program"
-        os.execve(argv[0], argv, env)  # noqa: S606 - the one place that starts commands
+        os.execve(request["argv"][0], request["argv"], request["env"])  # noqa: S606 - the one place that starts commands
     except OSError as error:
         os.write(error_write, b"%d %s" % (error.errno or 0, problem.encode()))
     except ValueError:

@@ -39,7 +39,8 @@ class Command:
     """What to run: the program's absolute path first.
 
     ``scratch`` is a directory of plain files to be removed if the app dies meanwhile. ``owner``
-    is the id of the session whose keeper ends what the command leaves behind.
+    is the id of the session whose keeper ends what the command leaves behind. ``namespaces`` are
+    open files of a user and a network namespace to start it in (SEC-7).
     """
 
     argv: tuple[str, ...]
@@ -47,6 +48,7 @@ class Command:
     env: Mapping[str, str]
     scratch: Path | None = None
     owner: str = ""
+    namespaces: tuple[int, ...] = ()
 
 
 class Ending(Enum):
@@ -84,7 +86,7 @@ Sink = Callable[[bytes], bool]
 class GuardedProcess:
     """A command and its guard, driven by callbacks of the running event loop."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink, namespaces: tuple[int, ...] = ()) -> None:
         self._loop = asyncio.get_running_loop()
         self._sink: Sink | None = sink
         self._said = b""
@@ -102,7 +104,7 @@ class GuardedProcess:
         except OSError as error:
             raise _cannot_start(error) from None
         try:
-            self.guard = _start_guard(theirs, write_end)
+            self.guard = _start_guard(theirs, write_end, namespaces)
         except OSError as error:
             self._control.close()
             os.close(self._output)
@@ -123,6 +125,7 @@ class GuardedProcess:
             "env": {_as_utf8(name): _as_utf8(value) for name, value in command.env.items()},
         }
         request["scratch"] = _as_utf8(str(command.scratch or ""))
+        request["join"] = command.namespaces
         await uninterruptible(self._send_request(json.dumps(request).encode()))
         problem = await self.started
         if problem:
@@ -259,7 +262,9 @@ def _cannot_start(error: OSError) -> StartFailed:
     return StartFailed(f"cannot start a process: {error.strerror or error}")
 
 
-def _start_guard(control: socket.socket, output: int) -> subprocess.Popen[bytes]:
+def _start_guard(
+    control: socket.socket, output: int, namespaces: tuple[int, ...]
+) -> subprocess.Popen[bytes]:
     if sys.platform == "linux":
         with contextlib.suppress(OSError):  # fewer wake-ups for the same output
             fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
@@ -272,6 +277,7 @@ def _start_guard(control: socket.socket, output: int) -> subprocess.Popen[bytes]
         env={name: os.environ[name] for name in own_libraries if name in os.environ},
         cwd="/",
         start_new_session=True,
+        pass_fds=namespaces,
     )
 
 

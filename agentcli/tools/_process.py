@@ -47,7 +47,7 @@ async def run(
     began = time.monotonic()
     if cancel.cancelled:
         return Ended(Ending.CANCELLED, None, 0.0)
-    process = GuardedProcess(sink)
+    process = GuardedProcess(sink, command.namespaces)
     keeper_of(command.owner).adopt(process)
 
     def stop() -> None:
@@ -116,4 +116,4 @@ async def _left_running(process: GuardedProcess) -> tuple[int, ...]:
     if process.gone.done():
         return ()
     found = await asyncio.to_thread(_guard.descendants, process.guard.pid)
-    return tuple(sorted(found))
+    return tuple(sorted(_guard.without_helpers(found)))

@@ -17,16 +17,17 @@ from pathlib import Path
 
 from agentcli.domain.cancel import uninterruptible
 
-_PREFIX = "agentcli-"
-_NAME = re.compile(rf"{_PREFIX}(?P<pid>\d+)-\w+")
+PREFIX = "agentcli-"
+"""Begins the name of every temporary directory of ours; our pid follows."""
+_NAME = re.compile(rf"{PREFIX}(?P<pid>\d+)-\w+")
 _swept: set[Path] = set()
 
 
-async def new_scratch(command: str) -> Path:
-    """A directory with the command; a cancelled caller leaves none behind."""
+async def new_scratch(command: str, parent: Path | None = None) -> Path:
+    """A directory with the command, in ``parent``; a cancelled caller leaves none behind."""
     made: list[Path] = []
     try:
-        await uninterruptible(asyncio.to_thread(lambda: made.append(_make(command))))
+        await uninterruptible(asyncio.to_thread(lambda: made.append(_make(command, parent))))
     except asyncio.CancelledError:
         for scratch in made:
             await remove_scratch(scratch)
@@ -39,9 +40,9 @@ async def remove_scratch(scratch: Path) -> None:
     await uninterruptible(asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True))
 
 
-def _make(command: str) -> Path:
+def _make(command: str, parent: Path | None) -> Path:
     sweep_once(Path(tempfile.gettempdir()))
-    scratch = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+    scratch = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=parent))
     try:
         for name, data in (("command", command.encode("utf-8", "surrogateescape")), ("state", b"")):
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL

@@ -1,16 +1,24 @@
-"""``bash``: run a shell command where the session's last one left off (TOOL-11)."""
+"""``bash``: run a shell command where the session's last one left off (TOOL-11).
+
+Law: where there is a sandbox every command runs in it (SEC-7); more access is an argument, which
+the policy asks about, never a second try of ours.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
+from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import StoreError
+from agentcli.domain.sandbox import Access, Sandbox
 from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput, Workspace
 from agentcli.tools import _leftovers
 from agentcli.tools._base import Arguments, BaseTool
@@ -44,6 +52,13 @@ class BashArguments(Arguments):
         description=f"Seconds until it is killed; default {TIMEOUT_S:.0f}",
     )
     description: str | None = Field(default=None, description="What it does, in a few words")
+    access: Literal["network", "outside"] | None = Field(
+        default=None,
+        description=(
+            "Only for what the sandbox has refused or surely will: network (to reach the network) "
+            "or outside (to write elsewhere, or reach other processes). The user is asked"
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +69,8 @@ class _Start:
     base: dict[str, str]
     cwd: Path
     note: str = ""
+    sandbox: Sandbox | None = None
+    access: Access = Access.OUTSIDE
 
 
 class BashTool(BaseTool[BashArguments]):
@@ -66,7 +83,9 @@ class BashTool(BaseTool[BashArguments]):
         "next call; functions, aliases and shell options are not. No input can be given: "
         "interactive programs, pagers and editors do not work. Output and errors come together, "
         "with the exit code. To leave a server running, start it with & and send its output to a "
-        "file; it ends with the session. Prefer the file and search tools to cat, sed, grep, find."
+        "file; it ends with the session. Commands may run in a sandbox: no network but one that "
+        "they share, writing only in the workspace and in a /tmp of their own, which other tools "
+        "do not see. Prefer the file and search tools to cat, sed, grep, find."
     )
     params = BashArguments
     effect = Effect.EXEC
@@ -78,23 +97,25 @@ class BashTool(BaseTool[BashArguments]):
         """The first line of the command."""
         first, _, rest = args.command.strip().partition("\n")
         more = " …" if rest.strip() else ""
-        return f"Run `{one_line(first, _SUMMARY_CHARS)}`{more}"
+        how = _ACCESS_SHOWN.get(args.access or "", "")
+        return f"Run `{one_line(first, _SUMMARY_CHARS)}`{more}{how}"
 
     async def preview(self, args: BashArguments, ctx: ToolContext) -> str:
-        """The exact command and the directory."""
-        start = await _where(ctx)
-        return f"{args.command}\n\nin {start.cwd}"
+        """The exact command, the directory, and what limits it."""
+        start = await _where(ctx, args.access)
+        return f"{args.command}\n\nin {start.cwd}{_limits(start, ctx.sandbox)}"
 
     async def run(self, args: BashArguments, ctx: ToolContext) -> ToolOutput:
         """Run it; a failure of the command is a tool error with its output."""
         if "\0" in args.command:
             return ToolOutput.error("The command contains a NUL character; bash cannot run it.")
-        start = await _where(ctx)
+        start = await _where(ctx, args.access)
         shell = _find_shell(ctx.workspace)
         if shell is None:
             return ToolOutput.error("There is no bash or sh on PATH; ask the user to install bash.")
         try:
-            scratch = await new_scratch(args.command)
+            parent = start.sandbox.scratch_parent if start.sandbox is not None else None
+            scratch = await new_scratch(args.command, parent)
         except (OSError, UnicodeEncodeError) as error:
             return ToolOutput.error(f"Cannot write the command to a temporary file: {error}.")
         try:
@@ -116,32 +137,92 @@ class BashTool(BaseTool[BashArguments]):
             return True
 
         environment = start.state.environment(start.base) | {"PWD": str(start.cwd)}
-        command = Command(
-            shell_argv(shell, scratch), start.cwd, environment, scratch, ctx.session_id
-        )
+        argv, cwd = shell_argv(shell, scratch), start.cwd
+        joined: tuple[int, ...] = ()
+        if start.sandbox is not None:
+            try:
+                inside = await start.sandbox.confine(argv, cwd, start.access, scratch)
+            except OSError as error:
+                return ToolOutput.error(f"The sandbox cannot be set up: {error}. It did not run.")
+            argv, cwd, joined = inside.argv, inside.cwd, inside.namespaces
+        command = Command(argv, cwd, environment, scratch, ctx.session_id, joined)
         timeout_s = args.timeout_s or TIMEOUT_S
         try:
             async with _leftovers.recorded(ctx.state) as on_start:
                 ended = await run(command, sink, ctx.cancel, timeout_s, on_start)
         finally:
             live.close()
+            born = await uninterruptible(start.sandbox.settle()) if start.sandbox else ()
         notes = [start.note] if start.note else []
         notes += await _keep_state(ctx, start, scratch, ended)
         notes += await asyncio.to_thread(_left_running, ended)
+        notes += [*born, *_refused_by_sandbox(start, capture, ended)]
         return await asyncio.to_thread(_result, ctx.call_id, capture, ended, timeout_s, notes)
 
 
-async def _where(ctx: ToolContext) -> _Start:
+async def _where(ctx: ToolContext, asked: str | None) -> _Start:
     """The state of the session's shell; its directory replaced when it is gone."""
+    access = Access(asked or Access.INSIDE)
+    sandbox = ctx.sandbox if access is not Access.OUTSIDE else None
+    if sandbox is not None and not (await sandbox.begin()).is_on:
+        sandbox, access = None, Access.OUTSIDE
     state = ShellState.from_json(await ctx.state.get(STATE_KEY))
     base = base_environment()
-    own = ctx.workspace.cwd
-    if state.cwd is None or state.cwd == str(own):
-        return _Start(state, base, own)
-    wanted = Path(state.cwd)
-    if await asyncio.to_thread(os.path.isdir, wanted):
-        return _Start(state, base, wanted)
-    return _Start(state, base, own, f"[{wanted} no longer exists; this ran in {own}]")
+    if sandbox is not None:
+        base = sandbox.environment(base)
+    cwd, note = ctx.workspace.cwd, ""
+    if state.cwd is not None and state.cwd != str(cwd):
+        wanted = Path(state.cwd)
+        place = wanted if sandbox is None else sandbox.on_machine(wanted)
+        if await asyncio.to_thread(os.path.isdir, place):
+            cwd = wanted
+        else:
+            note = f"[{wanted} {_gone(sandbox)}; this ran in {cwd}]"
+    return _Start(state, base, cwd, note, sandbox, access)
+
+
+def _gone(sandbox: Sandbox | None) -> str:
+    return "no longer exists" if sandbox is None else "does not exist in the sandbox"
+
+
+_ACCESS_SHOWN = {"network": ", with network", "outside": ", outside the sandbox"}
+_NETWORK_REFUSED = re.compile(
+    rb"network is unreachable|could not resolve|name resolution|name or service not known|"
+    rb"getaddrinfo|ENETUNREACH|EAI_AGAIN|ENOTFOUND|connection refused|no route to host|"
+    rb"dial tcp|failed to connect|connection error",
+    re.IGNORECASE,
+)
+_PLACE_REFUSED = re.compile(
+    rb"read-only file system|EROFS|operation not permitted|permission denied|EPERM|EACCES|"
+    rb"^bwrap: |^landlock: |cannot connect to the docker daemon|no such process",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def _limits(start: _Start, offered: Sandbox | None) -> str:
+    """What the person should know before saying yes."""
+    if start.sandbox is not None:
+        network = start.access is Access.NETWORK or start.sandbox.state.network
+        return ", in the sandbox" + (", WITH NETWORK" if network else "")
+    if offered is not None and offered.state.is_on:
+        return ", OUTSIDE the sandbox"
+    return ""
+
+
+def _refused_by_sandbox(start: _Start, capture: Capture, ended: Ended) -> list[str]:
+    """How the model can ask for what the sandbox may have refused."""
+    if start.sandbox is None or not ended.returncode or ended.ending is not Ending.EXITED:
+        return []
+    said = capture.data()
+    offline = start.access is Access.INSIDE and not start.sandbox.state.network
+    if offline and _NETWORK_REFUSED.search(said):
+        what, how = "without network", "network"
+    elif _PLACE_REFUSED.search(said):
+        what, how = "with only the workspace and /tmp writable", "outside"
+    else:
+        return []
+    line = f"[it ran in the sandbox, {what}; if that is why it failed, run it again with access"
+    return [f'{line} "{how}": the user will be asked]']
 
 
 def _find_shell(workspace: Workspace) -> str | None:

@@ -1,0 +1,188 @@
+r"""Limits itself with Landlock, then becomes the command; run by path, not imported by the app.
+
+``python _sandbox_landlock.py RULES PROGRAM ARGUMENT...``: ``RULES`` is a JSON object
+``{writable, hidden, network, scope_only}``. Law: a rule can only be added to, so a process that
+has come this far never gets more than it has; what cannot be limited on this kernel is told by
+``shortcomings`` and never kept quiet. Numbers are those of the kernel's ``linux/landlock.h``
+(https://docs.kernel.org/userspace-api/landlock.html); only the standard library is available.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import sys
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_VERSION_FLAG = 1
+_PATH_BENEATH = 1
+_SET_NO_NEW_PRIVS = 38
+
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+_FIRST_ACCESSES = (1 << 13) - 1
+_FILE_ACCESSES = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE | _IOCTL_DEV
+_BIND_TCP, _CONNECT_TCP = 1 << 0, 1 << 1
+_SCOPE_ABSTRACT_UNIX, _SCOPE_SIGNAL = 1 << 0, 1 << 1
+
+ABI_REFER, ABI_TRUNCATE, ABI_NETWORK, ABI_IOCTL, ABI_SCOPE = 2, 3, 4, 5, 6
+_DEVICES = (
+    "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx",
+    "/dev/pts",
+)  # fmt: skip
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = (
+        ("handled_access_fs", ctypes.c_uint64),
+        ("handled_access_net", ctypes.c_uint64),
+        ("scoped", ctypes.c_uint64),
+    )
+
+
+class _PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _layout_ = "ms"
+    _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
+
+
+def abi_version() -> int:
+    """Which Landlock this kernel has; 0 for none."""
+    if sys.platform != "linux":
+        return 0
+    try:
+        found = int(_libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _VERSION_FLAG))
+    except (OSError, AttributeError):
+        return 0
+    return max(0, found)
+
+
+def shortcomings(abi: int) -> str:
+    """What Landlock of that version cannot keep a command from, in words."""
+    missing = ["git's hooks and configuration in the workspace can be changed"]
+    if abi < ABI_NETWORK:
+        missing.append("the network is open")
+    else:
+        missing.append("only TCP is kept from the network")
+    missing.append("sockets of other programs can be reached")
+    if abi < ABI_SCOPE:
+        missing.append("other processes can be sent signals")
+    if abi < ABI_REFER:
+        missing.append("files cannot be moved between directories")
+    return "Landlock does less than bubblewrap: " + ", ".join(missing)
+
+
+def handled_accesses(abi: int) -> int:
+    """The accesses to files that a kernel with this version knows."""
+    known = _FIRST_ACCESSES
+    for since, access in ((ABI_REFER, _REFER), (ABI_TRUNCATE, _TRUNCATE), (ABI_IOCTL, _IOCTL_DEV)):
+        known |= access if abi >= since else 0
+    return known
+
+
+def restrict(rules: dict[str, object]) -> None:
+    """Limit this process and all that come of it; raises ``OSError``."""
+    abi = abi_version()
+    if not abi:
+        raise OSError(errno.ENOSYS, "this kernel has no Landlock")
+    scope_only = bool(rules.get("scope_only"))
+    handled = 0 if scope_only else handled_accesses(abi)
+    no_tcp = abi >= ABI_NETWORK and not rules.get("network") and not scope_only
+    scoped = _SCOPE_ABSTRACT_UNIX | _SCOPE_SIGNAL if abi >= ABI_SCOPE else 0
+    attributes = _Ruleset(handled, _BIND_TCP | _CONNECT_TCP if no_tcp else 0, scoped)
+    if not handled and not scoped:
+        return
+    # a kernel refuses what it does not know, even when it is zero beyond the end it knows
+    size = 24 if abi >= ABI_SCOPE else 16 if abi >= ABI_NETWORK else 8
+    ruleset = _checked(
+        _libc().syscall(_CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), 0)
+    )
+    if not scope_only:
+        _add_places(ruleset, handled, _texts(rules.get("writable")), _texts(rules.get("hidden")))
+    zero = ctypes.c_ulong(0)
+    _checked(_libc().prctl(_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero))
+    _checked(_libc().syscall(_RESTRICT_SELF, ruleset, 0))
+    os.close(ruleset)
+
+
+def _add_places(ruleset: int, handled: int, writable: list[str], hidden: list[str]) -> None:
+    _allow(ruleset, "/", READ_DIR)
+    for path in readable("/", set(hidden)):
+        _allow(ruleset, path, (EXECUTE | READ_FILE | READ_DIR) & handled)
+    device = READ_FILE | WRITE_FILE | READ_DIR | _TRUNCATE | _IOCTL_DEV
+    for path in _DEVICES:
+        _allow(ruleset, path, device & handled)
+    _allow(ruleset, "/dev/shm", handled & ~EXECUTE)  # noqa: S108 - not a name of ours
+    for path in writable:
+        _allow(ruleset, path, handled)
+
+
+def readable(top: str, hidden: set[str]) -> list[str]:
+    """What is to be allowed so that all below ``top`` but ``hidden`` can be read.
+
+    Landlock cannot take away below what it has given: on the way to what is hidden each neighbour
+    is named by itself.
+    """
+    if top in hidden:
+        return []
+    prefix = top.rstrip("/") + "/"
+    if not any(path.startswith(prefix) for path in hidden):
+        return [top]
+    try:
+        names = sorted(os.listdir(top))  # noqa: PTH208 - pathlib is slow to load
+    except OSError:
+        return []
+    return [path for name in names for path in readable(prefix + name, hidden)]
+
+
+def _allow(ruleset: int, path: str, access: int) -> None:
+    """What is not there, or is a link, needs no rule: what it leads to has its own."""
+    try:
+        handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        is_directory = os.path.isdir(f"/proc/self/fd/{handle}")  # noqa: PTH112 - see above
+        if os.path.islink(path):  # noqa: PTH114 - see above
+            return
+        rule = _PathBeneath(access if is_directory else access & _FILE_ACCESSES, handle)
+        _checked(
+            _libc().syscall(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), ctypes.c_uint(0))
+        )
+    finally:
+        os.close(handle)
+
+
+def _texts(value: object) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, list) else []
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+def main(argv: list[str]) -> int:
+    """Limit this process, then become the command."""
+    try:
+        restrict(json.loads(argv[0]))
+    except OSError as error:
+        os.write(2, f"landlock: {error.strerror}\n".encode())
+        return 126
+    try:
+        os.execv(argv[1], argv[1:])  # noqa: S606 - what the app has asked for
+    except OSError as error:
+        os.write(2, f"landlock: {argv[1]}: {error.strerror}\n".encode())
+    return 127
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,232 @@
+"""Which places a command may write, only read, or not see at all (SEC-7).
+
+Law: paths are real ones, links followed; a place is judged against directories, not prefixes.
+What lies in the workspace and takes effect outside of the sandbox is read-only: git's hooks and
+configuration, our project directory, the start-up files of shells. What would take effect once it
+came into being is named too, so that ``_sandbox_births`` can set it aside.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_SECRETS = (
+    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".git-credentials", ".npmrc",
+    ".pypirc", ".pgpass", ".my.cnf", ".vault-token", ".password-store", ".terraform.d", ".mozilla",
+    ".thunderbird", ".bash_history", ".zsh_history", ".python_history", ".psql_history",
+    ".config/gh", ".config/hub", ".config/gcloud", ".config/op", ".config/git/credentials",
+    ".config/google-chrome", ".config/chromium", ".config/BraveSoftware", ".config/microsoft-edge",
+    ".config/containers/auth.json", ".config/rclone", ".local/share/keyrings", ".cargo/credentials",
+    ".cargo/credentials.toml", ".gem/credentials", ".claude/.credentials.json", ".codex/auth.json",
+    ".gemini/oauth_creds.json", ".local/share/kwalletd", "snap/firefox", "snap/chromium",
+)  # fmt: skip
+_START_UP = (
+    ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile",
+    ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc",
+    ".login", ".xprofile", ".xinitrc", ".xsessionrc", ".pam_environment", ".inputrc", ".gitconfig",
+    ".config/git", ".config/fish", ".config/autostart", ".config/systemd", ".local/bin",
+)  # fmt: skip
+_PROJECT = (".agents", ".agentcli")
+_MOST_DIRECTORIES = 300
+_DEPTH = 2
+_SKIPPED = frozenset({"node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".cache"})
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Absolute real paths. ``pinned``: writable directories that cannot be moved away.
+
+    ``empty`` are directories that are to be seen as empty and read-only, whether they exist or
+    not; ``hidden`` what exists and is not to be read; ``unborn`` what must not come into being;
+    ``repositories`` the ``.git`` of each repository that is known.
+    """
+
+    writable: tuple[Path, ...]
+    pinned: tuple[Path, ...]
+    read_only: tuple[Path, ...]
+    empty: tuple[Path, ...]
+    hidden: tuple[Path, ...]
+    unborn: tuple[Path, ...]
+    repositories: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPlaces:
+    """Our files: what no command writes, and what no command reads."""
+
+    read_only: tuple[Path, ...] = ()
+    hidden: tuple[Path, ...] = ()
+
+
+class _Collector:
+    def __init__(self, roots: Iterable[Path]) -> None:
+        self.writable = list(dict.fromkeys(map(_real, roots)))
+        self.pinned: list[Path] = []
+        self.read_only: list[Path] = []
+        self.empty: list[Path] = []
+        self.hidden: list[Path] = []
+        self.unborn: list[Path] = []
+        self.repositories: list[Path] = []
+
+    def is_writable(self, path: Path) -> bool:
+        return any(path.is_relative_to(root) for root in self.writable)
+
+    def keep(self, path: Path, *, may_be_born: bool = False) -> None:
+        """No command changes ``path``; if it is not there, none makes it."""
+        real = _real(path)
+        if not self.is_writable(real) or real in self.writable:
+            return
+        if real.exists():
+            self.read_only.append(real)
+        elif not may_be_born:
+            self.unborn.append(path)
+
+    def hide(self, path: Path) -> None:
+        """No command reads ``path``, unless the workspace is in it."""
+        real = _real(path)
+        if any(root.is_relative_to(real) for root in self.writable):
+            return
+        if real.exists():
+            self.hidden.append(real)
+        elif self.is_writable(real):
+            self.unborn.append(path)
+
+    # --- git -----------------------------------------------------------------------------
+
+    def repository(self, entry: Path) -> None:
+        """``entry`` is the ``.git`` of a working tree: a directory, or a file that names one."""
+        self.repositories.append(entry)
+        if entry.is_symlink() or entry.is_dir():
+            if (real := _real(entry)).is_dir() and self.is_writable(real):
+                self.git_directory(real)
+            return
+        self.keep(entry)
+        directory = _named_by(entry)
+        if directory is None:
+            return
+        if self.is_writable(directory):
+            self.git_directory(directory)
+        elif (common := _common_of_worktree(entry, directory)) is not None:
+            self.writable.append(common)
+            self.git_directory(common)
+
+    def git_directory(self, git: Path) -> None:
+        """What is in ``git`` and decides which programs git runs is read-only."""
+        if git in self.pinned or not (git / "HEAD").exists():
+            return
+        self.pinned.append(git)
+        hooks = git / "hooks"
+        if hooks.is_dir() and not hooks.is_symlink():
+            self.read_only.append(hooks)
+        elif not os.path.lexists(hooks):
+            self.empty.append(hooks)
+        for name in ("config", "commondir"):
+            self.keep(git / name)
+        self.keep(git / "config.worktree", may_be_born=True)
+        for tree in _entries(git / "worktrees"):
+            for name in ("commondir", "gitdir", "config.worktree"):
+                self.keep(tree / name, may_be_born=True)
+        for module in _git_directories_below(git / "modules"):
+            self.git_directory(module)
+
+    def places(self) -> Places:
+        """All of it, without what is said twice."""
+        return Places(
+            writable=tuple(dict.fromkeys(self.writable)),
+            pinned=tuple(dict.fromkeys(self.pinned)),
+            read_only=tuple(dict.fromkeys(self.read_only)),
+            empty=tuple(dict.fromkeys(self.empty)),
+            hidden=tuple(dict.fromkeys(self.hidden)),
+            unborn=tuple(dict.fromkeys(self.unborn)),
+            repositories=tuple(self.repositories),
+        )
+
+
+def find_places(roots: Iterable[Path], home: Path, own: OwnPlaces) -> Places:
+    """The places of a session that works in ``roots``; looks at the disk, changes nothing."""
+    found = _Collector(roots)
+    for root in tuple(found.writable):
+        for entry in find_repositories(root):
+            found.repository(entry)
+        for name in _PROJECT:
+            found.keep(root / name)
+    for path in own.hidden:
+        found.hide(path)
+    for name in _SECRETS:
+        found.hide(home / name)
+    for path in (*own.read_only, *(home / name for name in _START_UP)):
+        found.keep(path)
+    return found.places()
+
+
+def find_repositories(root: Path) -> Iterator[Path]:
+    """The ``.git`` entries at and a little below ``root``; bounded."""
+    waiting = [(root, 0)]
+    looked_at = 0
+    while waiting and looked_at < _MOST_DIRECTORIES:
+        directory, depth = waiting.pop(0)
+        looked_at += 1
+        try:
+            entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.name == ".git":
+                yield directory / ".git"
+                continue
+            may_hold_one = depth < _DEPTH and entry.name not in _SKIPPED
+            if may_hold_one and entry.is_dir(follow_symlinks=False):
+                waiting.append((Path(entry.path), depth + 1))
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return [Path(entry.path) for entry in os.scandir(directory) if entry.is_dir()]
+    except OSError:
+        return []
+
+
+def _git_directories_below(directory: Path, depth: int = 3) -> Iterator[Path]:
+    """Git directories of submodules, whose names may hold slashes."""
+    for entry in _entries(directory):
+        if (entry / "HEAD").exists():
+            yield entry
+        elif depth:
+            yield from _git_directories_below(entry, depth - 1)
+
+
+def _first_line(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return os.fsdecode(file.read(4096)).partition("\n")[0].strip()
+    except OSError:
+        return ""
+
+
+def _named_by(entry: Path) -> Path | None:
+    """The directory that a ``.git`` file names."""
+    line = _first_line(entry)
+    if not line.startswith("gitdir:"):
+        return None
+    return _real(entry.parent / line.removeprefix("gitdir:").strip())
+
+
+def _common_of_worktree(entry: Path, directory: Path) -> Path | None:
+    """The repository of a linked working tree; ``None`` unless it knows of that tree.
+
+    A ``.git`` file is the workspace's word alone; what it names must name it in return, which no
+    command inside can bring about.
+    """
+    back = _first_line(directory / "gitdir")
+    if not back or _real(directory / back) != _real(entry):
+        return None
+    common = _real(directory / _first_line(directory / "commondir"))
+    is_repository = (common / "HEAD").is_file() and (common / "objects").is_dir()
+    return common if is_repository and directory.parent == common / "worktrees" else None
