@@ -150,7 +150,10 @@ class Workspace:
 
 def real_path(path: Path) -> Path:
     """``path`` absolute and with all links followed; of links in a circle, as far as they go."""
-    return Path(os.path.realpath(path))
+    try:
+        return Path(os.path.realpath(path))
+    except OSError:  # a link that may not be read, such as another process's root in /proc
+        return Path(os.path.abspath(path))  # noqa: PTH100 - pathlib's keeps ".."
 
 
 class SessionState(Protocol):
@@ -256,6 +259,13 @@ class BackgroundTool(Protocol):
 
     async def run_background(self, args: Any, ctx: ToolContext, sink: BackgroundSink) -> ToolOutput:
         """Do it to the end; ends within 2 s when ``ctx.cancel`` is set (BG-6)."""
+
+
+class StandIn(Protocol):
+    """What a tool has beside ``Tool`` that only has another one run: it is judged as that one."""
+
+    def stands_for(self, args: Any) -> tuple[str, Mapping[str, Any]]:
+        """The name and the arguments of what will run."""
 
 
 class ToolBox(Protocol):
