@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agentcli.domain.errors import UsageError
 from agentcli.domain.settings import PermissionMode as Mode
-from agentcli.domain.tools import Effect, ToolDefinition, Workspace
+from agentcli.domain.tools import Effect, ToolDefinition, ToolHints, Workspace
 from agentcli.engine.approval import (
     Answer,
     CallFacts,
@@ -17,12 +19,14 @@ from agentcli.engine.approval import (
     Policy,
     decide,
     effect_of,
+    rules_offered,
     session_rule,
     subject_of,
 )
-from agentcli.engine.rules import Rule
+from agentcli.engine.rules import Rule, touches
 
 ALLOW, ASK, DENY = Answer.ALLOW, Answer.ASK, Answer.DENY
+DECIDED = Decision(ASK, "it runs a command")
 
 
 @pytest.fixture
@@ -276,3 +280,233 @@ def test_an_ask_rule_asks_in_every_mode_until_the_session_was_granted_it(
     assert decide(command(workspace, "git status"), policy).answer is Answer.ALLOW
     policy.granted.append(Rule("bash", "git push origin main"))
     assert decide(command(workspace, "git push origin main"), policy).answer is Answer.ALLOW
+
+
+# --- commands by their parts ------------------------------------------------------------------
+
+
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize(
+    ("text", "answer", "part"),
+    [
+        ("git diff", ALLOW, ""), ("git diff; rm x", ASK, "rm x"), ("git diff && rm x", ASK, "rm x"),
+        ("git diff | cat", ALLOW, ""), ("git diff 2>&1 | head -5", ALLOW, ""),
+        ("git diff > f", ASK, ""), ("git diff $(rm x)", ASK, ""),
+        ("cd src && git diff", ALLOW, ""), ("cd .. && git diff", ASK, "cd .."),
+        ("cd src && git diff; make", ASK, "make"), ("ls; git diff", ALLOW, ""),
+        ("git diff $X", ASK, ""), ("PAGER=rm git diff", ASK, ""), ("sudo git diff", ASK, ""),
+        ("bash -c 'git diff; rm x'", ASK, ""), ("git diff <(make)", ASK, None),
+        ("git diff\nmake", ASK, "make"), ("for i in 1; do git diff; done; rm x", ASK, None),
+    ],
+)  # fmt: skip
+def test_a_rule_for_one_command_leaves_the_others_to_ask_and_names_the_part(
+    text: str, answer: Answer, part: str | None, workspace: Workspace
+) -> None:
+    policy = Policy.from_texts(Mode.DEFAULT, ["bash(git diff *)"], [])
+    decision = decide(command(workspace, text), policy)
+    assert decision.answer is answer, decision
+    assert part is None or decision.part == part
+    assert not part or decision.why.endswith(f": {part}")
+
+
+@pytest.mark.spec("SEC-4")
+def test_parts_are_free_by_several_rules_and_all_are_named(workspace: Workspace) -> None:
+    policy = Policy.from_texts(Mode.DEFAULT, ["bash(make *)", "bash(git diff *)"], [])
+    decision = decide(command(workspace, "make x && git diff && ls"), policy)
+    assert decision.reason == "allowed by the rules bash(make *), bash(git diff *)"
+    assert decision.rule == policy.allow[0]
+
+
+@pytest.mark.spec("SEC-4", "UI-7")
+@pytest.mark.parametrize("text", ["make", "make test", "npm run build", "python -m x"])
+def test_always_for_one_command_never_covers_another(text: str, workspace: Workspace) -> None:
+    _, _, written = rules_offered(command(workspace, text), Policy(), DECIDED)
+    policy = Policy.from_texts(Mode.DEFAULT, [written], [])
+    assert decide(command(workspace, text), policy).answer is ALLOW
+    others = (f"{text} x", f"{text}; rm x", f"rm x; {text}", f"{text} > f", f"{text} $(rm x)",
+              f"cd src && {text}", f"echo rm | {text}", f"A=b {text}", f"sudo {text}", f"./{text}",
+              f"bash -c '{text}'", f"{text} &\nrm x", f"{text} < src/a.py", f"x() {{ {text}; }}; x")  # fmt: skip
+    for other in others:
+        assert decide(command(workspace, other), policy).answer is ASK, other
+
+
+@pytest.mark.spec("SEC-3")
+def test_an_unknown_part_that_may_be_denied_asks_even_in_yolo(workspace: Workspace) -> None:
+    policy = Policy.from_texts(Mode.YOLO, ["bash"], ["bash(git push *)"])
+    assert decide(command(workspace, "git $X"), policy).answer is ASK
+    assert decide(command(workspace, "$X push"), policy).rule == policy.deny[0]
+    assert decide(command(workspace, "make $X"), policy).answer is ALLOW
+    assert decide(command(workspace, "git push $X"), policy).answer is DENY
+
+
+@pytest.mark.spec("SEC-4")
+def test_what_is_not_understood_says_so(workspace: Workspace) -> None:
+    decision = decide(command(workspace, "git diff 'x"), Policy.from_texts(Mode.DEFAULT, [], []))
+    assert "is not understood" in decision.reason
+
+
+@pytest.mark.spec("UI-7", "SEC-3")
+def test_what_asks_every_time_offers_no_lasting_yes(workspace: Workspace) -> None:
+    for call in (command(workspace, "rm -rf ."), write(workspace, ".git/config")):
+        decision = decide(call, Policy())
+        assert rules_offered(call, Policy(), decision)[1:] == ("", "")
+    asking = Policy.from_texts(Mode.DEFAULT, [], [], ["bash(make *)"])
+    call = command(workspace, "make x")
+    assert rules_offered(call, asking, decide(call, asking))[1:] == ("bash(make x)", "")
+
+
+# --- tools that reach out ---------------------------------------------------------------------
+
+
+def fetch(workspace: Workspace, url: str) -> CallFacts:
+    definition = ToolDefinition(
+        "web_fetch", "", "", {"type": "object"}, Effect.READ, "web", ToolHints(open_world=True)
+    )
+    return CallFacts(definition, {"url": url}, (), workspace)
+
+
+@pytest.mark.spec("SEC-11", "SEC-3")
+def test_a_fetch_asks_in_every_mode_but_yolo_and_says_where_to(workspace: Workspace) -> None:
+    call = fetch(workspace, "https://Docs.Python.org/3/")
+    for mode in (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.PLAN):
+        decision = decide(call, Policy(mode))
+        assert (decision.answer, decision.reason) == (ASK, "it fetches from docs.python.org")
+    assert decide(call, Policy(Mode.YOLO)).answer is ALLOW
+    assert decide(fetch(workspace, "http://["), Policy()).answer is ASK
+
+
+@pytest.mark.spec("SEC-11")
+def test_fetches_are_ruled_by_host_in_whole_labels(workspace: Workspace) -> None:
+    policy = Policy.from_texts(Mode.PLAN, ["web_fetch(python.org)"], ["web_fetch(bad.python.org)"])
+    for url, answer in (
+        ("https://python.org/x", ALLOW), ("https://docs.python.org", ALLOW),
+        ("https://mypython.org", ASK), ("https://python.org.evil.com", ASK),
+        ("https://bad.python.org/", DENY), ("https://a.bad.python.org/", DENY),
+        ("https://python.org@evil.com", ASK),
+    ):  # fmt: skip
+        assert decide(fetch(workspace, url), policy).answer is answer, url
+    granted = Policy()
+    granted.granted.append(session_rule(fetch(workspace, "https://a.example/x"), granted))
+    assert decide(fetch(workspace, "https://a.example/y"), granted).answer is ALLOW
+    assert decide(fetch(workspace, "https://b.a.example/y"), granted).answer is ASK
+
+
+@pytest.mark.spec("SEC-3")
+def test_a_read_only_command_does_not_count_as_reaching_out(workspace: Workspace) -> None:
+    definition = ToolDefinition(
+        "bash", "", "", {"type": "object"}, Effect.EXEC, "shell", ToolHints(open_world=True)
+    )
+    call = CallFacts(definition, {"command": "ls"}, (), workspace)
+    assert decide(call, Policy()).answer is ALLOW
+
+
+@pytest.mark.spec("SEC-3")
+def test_tools_of_a_server_are_ruled_by_family(workspace: Workspace) -> None:
+    policy = Policy.from_texts(Mode.DEFAULT, ["mcp__github__*"], ["mcp__github__delete_*"])
+    for name, answer in (
+        ("mcp__github__list", ALLOW), ("mcp__github__delete_repo", DENY), ("mcp__gitlab__list", ASK),
+    ):  # fmt: skip
+        assert decide(facts(workspace, name, Effect.EXEC), policy).answer is answer
+
+
+# --- rules come and go ------------------------------------------------------------------------
+
+
+def test_rules_are_added_with_their_source_and_removed_by_their_text() -> None:
+    policy = Policy.from_texts(Mode.DEFAULT, ["bash(a)"], [], source="settings")
+    policy.add_rules("allow", ["bash(b)"], "--allow-tool")
+    policy.granted.append(Rule("bash", "b", exact=True))
+    assert [rule.source for rule in policy.allow] == ["settings", "--allow-tool"]
+    assert policy.remove_rule("bash(b)")
+    assert [str(rule) for rule in (*policy.allow, *policy.granted)] == ["bash(a)"]
+    assert not policy.remove_rule("bash(b)")
+
+
+# --- properties -------------------------------------------------------------------------------
+
+_WORDS = ("git", "diff", "rm", "-rf", ".", "ls", "make", "$X", ";", "&&", "|", "> f", "$(", ")",
+          "'", '"', "\n", "cd", "sudo", "bash -c", ".git/config", "~", "*", "x")  # fmt: skip
+_COMMANDS = st.lists(st.sampled_from(_WORDS), max_size=7).map(" ".join)
+_RULES = st.lists(
+    st.sampled_from(
+        ["bash", "bash(git *)", "bash(git diff *)", "bash(rm *)", "bash(make)", "*", "read_file",
+         "write_file(src/**)", "web_fetch(python.org)", "read_file(**)", "bash(ls *)"]
+    ),
+    max_size=3,
+)  # fmt: skip
+_CALLS = st.one_of(
+    st.tuples(st.just("bash"), _COMMANDS),
+    st.tuples(
+        st.sampled_from(["read_file", "write_file"]),
+        st.sampled_from(["src/a.py", ".git/x", "../other/x", "/etc/passwd", "", "~/.bashrc"]),
+    ),
+    st.tuples(st.just("web_fetch"), st.sampled_from(["https://python.org", "http://x", "["])),
+)
+
+
+def call_of(workspace: Workspace, call: tuple[str, str]) -> CallFacts:
+    name, argument = call
+    if name == "bash":
+        return command(workspace, argument)
+    if name == "web_fetch":
+        return fetch(workspace, argument)
+    effect = Effect.READ if name == "read_file" else Effect.WRITE
+    return facts(workspace, name, effect, argument)
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    root = tmp_path_factory.mktemp("work")
+    (root / "src").mkdir()
+    (root / ".git").mkdir()
+    return Workspace(root, root)
+
+
+@pytest.mark.spec("SEC-3", "SEC-4")
+@settings(max_examples=150, deadline=None)
+@given(
+    call=_CALLS,
+    mode=st.sampled_from(list(Mode)),
+    rules=st.tuples(_RULES, _RULES, _RULES),
+    more=_RULES,
+    contained=st.booleans(),
+)
+def test_a_decision_is_total_repeatable_and_never_loosened_by_a_deny_rule(
+    ground: Workspace,
+    call: tuple[str, str],
+    mode: Mode,
+    rules: tuple[list[str], list[str], list[str]],
+    more: list[str],
+    contained: bool,
+) -> None:
+    policy = Policy.from_texts(mode, *rules)
+    policy.contained = contained
+    judged = call_of(ground, call)
+    decision = decide(judged, policy)
+    assert decision == decide(judged, policy)
+    assert decision.reason
+    if decision.answer is DENY:
+        assert decision.rule in policy.deny or mode is Mode.PLAN
+    if decision.rule is not None:
+        assert str(decision.rule) in decision.reason
+    if mode is Mode.PLAN and decision.answer is not DENY:
+        assert decision.effect is Effect.READ
+    if any(touches(rule, subject_of(judged)) for rule in policy.deny):
+        assert decision.answer is DENY
+    order = [ALLOW, ASK, DENY]
+    stricter = Policy.from_texts(mode, rules[0], [*rules[1], *more], rules[2])
+    stricter.contained = contained
+    assert order.index(decide(judged, stricter).answer) >= order.index(decision.answer)
+
+
+@pytest.mark.spec("SEC-4")
+@settings(max_examples=150, deadline=None)
+@given(text=_COMMANDS)
+def test_nothing_is_free_beside_what_a_rule_names_and_what_only_reads(
+    ground: Workspace, text: str
+) -> None:
+    policy = Policy.from_texts(Mode.DEFAULT, ["bash(git diff *)"], [])
+    if decide(command(ground, text), policy).answer is ALLOW:
+        assert not any(word in text.split() for word in ("rm", "make", "sudo", "bash"))
+        assert "$(" not in text
+        assert "> f" not in text
