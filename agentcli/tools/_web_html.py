@@ -22,7 +22,7 @@ from typing import Any
 from agentcli.domain.cancel import uninterruptible
 
 LIMIT_S = 10.0
-MEMORY_BYTES = 640 * 1024 * 1024
+MEMORY_BYTES = 300 * 1000 * 1000
 MAX_MARKDOWN_CHARS = 2_000_000
 _MAX_TITLE_CHARS = 300
 # less than this is not the page, but what is left of one that consists of navigation

@@ -382,6 +382,29 @@ def test_a_gigabyte_in_a_megabyte_is_not_unpacked(web: WebServer, tmp_path: Path
     assert after < 300_000
 
 
+HOSTILE = """
+import resource, sys
+from pathlib import Path
+from tests.tools.test_web_fetch import OPEN, fetch, ok
+ok(fetch(sys.argv[1], Path("."), OPEN))
+for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
+    print(resource.getrusage(who).ru_maxrss)
+"""
+
+
+@pytest.mark.spec("SEC-13")
+def test_hostile_html_takes_little_memory_here_and_in_the_converter(
+    web: WebServer, tmp_path: Path
+) -> None:
+    web.pages["/"] = answer("<p>" * (MAX_BODY_BYTES // 3), "text/html")
+    url = f"http://site.example:{web.port}/"
+    done = subprocess.run(
+        [sys.executable, "-c", HOSTILE, url], capture_output=True, text=True, timeout=25
+    )
+    assert done.returncode == 0, done.stderr
+    assert max(map(int, done.stdout.split())) < 300_000  # KB
+
+
 def test_a_head_without_end_is_refused(web: WebServer, tmp_path: Path) -> None:
     endless = (b"X-%d: %s\r\n" % (number, b"x" * 1_000) for number in range(1_000_000))
     pieces = (piece for source in ([b"HTTP/1.1 200 OK\r\n"], endless) for piece in source)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from agentcli.tools._web_html import MAX_MARKDOWN_CHARS, Markdown, plain_text, t
 
 BASE = "https://docs.example/guide/page.html"
 SIZE = 3_000_000
+CHILDREN = Path(f"/proc/self/task/{threading.get_native_id()}/children")
 
 
 def markdown(page: str) -> Markdown:
@@ -68,6 +71,22 @@ def test_what_the_converter_gives_up_is_shown_as_bare_text() -> None:
     depth = 200_000
     done = markdown("<div>" * depth + "deep&amp;down" + "</div>" * depth)
     assert done.is_plain and done.text == "deep&down"
+
+
+@pytest.mark.spec("CAN-9", "CAN-10")
+@pytest.mark.skipif(not CHILDREN.exists(), reason="this system does not list a task's children")
+def test_a_cancel_leaves_no_converter_running() -> None:
+    async def cancelled() -> None:
+        before = CHILDREN.read_text()
+        task = asyncio.create_task(to_markdown("<b>" * 1_000_000, BASE))
+        while CHILDREN.read_text() == before:
+            await asyncio.sleep(0.005)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert CHILDREN.read_text() == before
+
+    asyncio.run(cancelled())
 
 
 @pytest.mark.parametrize(
