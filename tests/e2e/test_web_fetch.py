@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from agentcli.repl.keys import FLOW_S
+from tests.e2e.chat import Chat, leave
 from tests.e2e.one_shot import check_sessions, one_shot, result_of
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
 from tests.support.replies import call
@@ -58,3 +61,29 @@ def test_a_rule_for_a_host_is_no_rule_for_another(
     rule = "web_fetch(example.localhost)"
     done = one_shot(model_server, "--allow-tool", rule, "-o", "json", "go", cwd=tmp_path)
     assert [d["tool_name"] for d in result_of(done)["permission_denials"]] == ["web_fetch"]
+
+
+@pytest.mark.spec("SEC-3", "SEC-6", "SEC-11")
+def test_a_person_is_shown_the_very_url_and_says_yes_to_the_host(
+    model_server: ModelServer, canary: WebServer, chat: Chat
+) -> None:
+    base = f"http://127.0.0.1:{canary.port}"
+    model_server.add(
+        call("web_fetch", {"url": f"{base}/first?q=\u202ex"}, id="one"),
+        call("web_fetch", {"url": f"{base}/second"}, id="two"),
+        call("web_fetch", {"url": "http://localhost:1/third"}, id="three"),
+        "Done.",
+    )
+    terminal = chat()
+    terminal.line("look")
+    terminal.wait_for(f"{base}/first?q=%E2%80%AEx")
+    terminal.wait_for("yes, once")
+    terminal.send("s")
+    terminal.wait_for("localhost:1/third")
+    terminal.wait_until(lambda: terminal.text().count("yes, once") == 2, what="the question")
+    time.sleep(FLOW_S + 0.1)  # be a person who reads
+    terminal.send("n")
+    terminal.wait_for("Done.")
+    results = facts_of(model_server.requests[-1]).results
+    assert all("not a public address" in results[each] for each in ("one", "two"))
+    leave(terminal)
