@@ -8,20 +8,24 @@ from difflib import SequenceMatcher
 from agentcli.tools._output import clip_line
 from agentcli.tools._text import Line
 
-_MAX_LINES_COMPARED = 20_000
+MAX_LINES_COMPARED = 20_000
 _MAX_COMPARED_CHARS = 200
-_MAX_SHOWN_LINES = 20
+MAX_SHOWN_LINES = 20
 _MAX_SHOWN_CHARS = 300
 _GOOD_ENOUGH = 0.6
 
 
 def numbered(lines: Sequence[Line], start: int, end: int) -> str:
     """Lines ``start`` to ``end`` (from 0, end excluded) as ``read_file`` shows them."""
-    rows = [
+    return numbered_rows(lines[start : min(end, start + MAX_SHOWN_LINES)], start + 1)
+
+
+def numbered_rows(lines: Sequence[Line], first: int) -> str:
+    """These lines, the first of which has the number ``first``."""
+    return "\n".join(
         f"{number:>6}\t{clip_line(line.text, _MAX_SHOWN_CHARS)}"
-        for number, line in enumerate(lines[start : min(end, start + _MAX_SHOWN_LINES)], start + 1)
-    ]
-    return "\n".join(rows)
+        for number, line in enumerate(lines, first)
+    )
 
 
 def closest_place(lines: Sequence[Line], sought: Sequence[str]) -> str:
@@ -29,7 +33,7 @@ def closest_place(lines: Sequence[Line], sought: Sequence[str]) -> str:
     wanted = [line.strip() for line in sought if line.strip()]
     if not wanted:
         return ""
-    have = [line.text.strip()[:_MAX_COMPARED_CHARS] for line in lines[:_MAX_LINES_COMPARED]]
+    have = [line.text.strip()[:_MAX_COMPARED_CHARS] for line in lines[:MAX_LINES_COMPARED]]
     start = _by_equal_lines(have, wanted)
     if start is None:
         start = _by_similar_line(have, wanted[0])

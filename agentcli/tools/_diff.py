@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from agentcli.tools._text import Line, decode, split_lines
+from agentcli.tools._text import Line, count_lines, decode, lines_at, split_lines
 
 _CONTEXT = 3
 _MAX_COMPARED_LINES = 5_000
 _MAX_DIFF_CHARS = 200_000
+_MAX_SPLIT_LINES = 100_000
 
 _Opcode = tuple[str, int, int, int, int]
 
@@ -43,6 +44,11 @@ def diff_texts(old_label: str, new_label: str, old: str, new: str) -> Diff:
     start = _lines_back(old, old.rfind("\n", 0, _common(old, new)) + 1)
     old_end, new_end = _tails(old, new, start)
     skipped = old.count("\n", 0, start)
+    removed, added = old.count("\n", start, old_end), new.count("\n", start, new_end)
+    if max(removed, added) > _MAX_SPLIT_LINES:
+        return _rough(
+            f"--- {old_label}\n+++ {new_label}\n", (old[start:old_end], new[start:new_end]), skipped
+        )
     before, after = split_lines(old[start:old_end]), split_lines(new[start:new_end])
     out: list[str] = []
     added = removed = 0
@@ -61,10 +67,28 @@ def diff_texts(old_label: str, new_label: str, old: str, new: str) -> Diff:
     if not out:
         return Diff("", 0, 0)
     text = f"--- {old_label}\n+++ {new_label}\n{''.join(out)}"
-    if len(text) > _MAX_DIFF_CHARS:
-        cut = text.rfind("\n", 0, _MAX_DIFF_CHARS) + 1
-        text = f"{text[:cut]}… {len(text) - cut:,} more characters of the diff\n"
-    return Diff(text, added, removed)
+    return Diff(_cut(text, len(text)), added, removed)
+
+
+def _rough(head: str, parts: tuple[str, str], skipped: int) -> Diff:
+    """All of one text for all of the other, as far as it is shown; they are not taken apart."""
+    removed, added = (count_lines(part) for part in parts)
+    text = f"{head}@@ -{_span(skipped, removed)} +{_span(skipped, added)} @@\n"
+    length = len(text) + sum(map(len, parts)) + removed + added
+    for sign, part in zip("-+", parts, strict=True):
+        shown = lines_at(part[:_MAX_DIFF_CHARS], 0, _MAX_DIFF_CHARS)
+        text += "".join(_shown(sign, line) for line in shown)
+        if len(text) > _MAX_DIFF_CHARS:
+            break
+    return Diff(_cut(text, length), added, removed)
+
+
+def _cut(text: str, length: int) -> str:
+    """``text``, which is the beginning of one of ``length`` characters, as far as it is shown."""
+    if len(text) <= _MAX_DIFF_CHARS:
+        return text
+    cut = text.rfind("\n", 0, _MAX_DIFF_CHARS) + 1
+    return f"{text[:cut]}… {length - cut:,} more characters of the diff\n"
 
 
 def _groups(before: list[Line], after: list[Line]) -> list[list[_Opcode]]:

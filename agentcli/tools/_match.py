@@ -9,24 +9,30 @@ The rules are tried in this order, each only when the ones before found nothing:
 5. rules 3 and 4 without the blank lines at either end of the text looked for.
 
 Law: a place is used only when it is the only one that its rule finds (or all are meant to be
-replaced); the replacement takes the line ends of what it replaces.
+replaced); the replacement takes the line ends of what it replaces. Time and memory are bounded
+whatever the texts (SEC-13): beyond the limits below the file is not edited, or only exactly.
 """
 
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from agentcli.tools._closest import closest_place, numbered
+from agentcli.tools._closest import MAX_LINES_COMPARED, closest_place, numbered_rows
 from agentcli.tools._runs import runs
-from agentcli.tools._text import adopt_ends, common_end, split_lines
+from agentcli.tools._text import adopt_ends, common_end_of, lines_at, split_lines
 
 _MAX_CANDIDATES_SHOWN = 8
 _MAX_PLACES = 100_000
 _MAX_LOOSE_PLACES = 1_000
+_MAX_LOOSE_LINES = 200_000
+_MAX_LOOSE_COMPARED = 1_000_000
+_MAX_OVERLAP_CHARS = 64 * 1024 * 1024
+_MAX_RESULT_CHARS = 32 * 1024 * 1024
 _SPACES_PER_TAB = 4
 _NUMBERED = re.compile(r"\s*\d+[\t→|:]")
 
@@ -85,14 +91,18 @@ def _other_line_ends(text: str, old: str, new: str) -> list[Span]:
     if "\r\n" not in text and "\r\n" not in old:
         return []
     flat_text, flat_old = text.replace("\r\n", "\n"), old.replace("\r\n", "\n")
-    dropped = [match.start() - n for n, match in enumerate(re.finditer("\r\n", text))]
+    places = _positions(flat_text, flat_old)
+    if not places:
+        return []
+    found = enumerate(re.finditer("\r\n", text))
+    dropped = array("q", (match.start() - n for n, match in found))
 
     def back(offset: int) -> int:  # a carriage return goes with the line feed after it
         return offset + bisect_right(dropped, offset - 1)
 
     ends = _Ends(text)
     spans = []
-    for at in _positions(flat_text, flat_old):
+    for at in places:
         start, end = back(at), back(at + len(flat_old))
         spans.append(Span(start, end, ends.adopt(start, end, new)))
     return spans
@@ -154,7 +164,7 @@ def _whole_lines(
     text: str, sought: _Sought, key: Callable[[str], str], *, reindent: bool
 ) -> list[Span]:
     wanted = [key(line) for line in sought.old]
-    if not any(wanted):
+    if not any(wanted) or text.count("\n") > _MAX_LOOSE_LINES:
         return []
     lines = text.split("\n")
     if not lines[-1]:
@@ -163,7 +173,7 @@ def _whole_lines(
     spans: list[Span] = []
     seen_lines = offset = 0
     for count, at in enumerate(runs([key(line) for line in lines], wanted)):
-        if count >= _MAX_LOOSE_PLACES:
+        if count >= _MAX_LOOSE_PLACES or count * len(wanted) > _MAX_LOOSE_COMPARED:
             raise NoMatch("old_string is like too many places in the file. Add lines around it.")
         found = [line.removesuffix("\r") for line in lines[at : at + len(wanted)]]
         new = list(sought.new)
@@ -246,15 +256,22 @@ class _Ends:
         self._only = None
         if not crlf or crlf == text.count("\n"):
             self._only = "\r\n" if crlf else "\n"
-        self._common = common_end(split_lines(text)) if self._only is None else self._only
+        self._common = common_end_of(text)
         self._any = "\n" in text
+        self._adopted: dict[str, str] = {}
+        self._made_chars = 0
 
     def adopt(self, start: int, end: int, new: str) -> str:
         if not self._any or "\n" not in new:
             return new
-        lines = list(_flat_lines(new))
         if self._only is not None:
-            return self._only.join(lines)
+            if new not in self._adopted:
+                self._adopted[new] = self._only.join(_flat_lines(new))
+            return self._adopted[new]
+        self._made_chars += len(new)
+        if self._made_chars > _MAX_RESULT_CHARS:
+            raise _too_large()
+        lines = list(_flat_lines(new))
         region = split_lines(self._text[start:end])
         ends = [line.end for line in region if line.end]
         # the line that the place ends in tells most about a replacement within one line
@@ -274,6 +291,8 @@ def _positions(text: str, old: str) -> list[int]:
         found.append(at)
         if len(found) > _MAX_PLACES:
             raise NoMatch(f"old_string is found at more than {_MAX_PLACES:,} places. Use bash.")
+        if len(found) * len(old) > max(_MAX_OVERLAP_CHARS, len(text)):
+            raise NoMatch("old_string is found at too many places that overlap. Use bash.")
         at = text.find(old, at + 1)
     return found
 
@@ -288,19 +307,23 @@ def _apart(spans: list[Span]) -> list[Span]:
 
 def _replaced(text: str, spans: list[Span]) -> str:
     pieces, at = [], 0
+    if len(text) + sum(len(span.replacement) for span in spans) > _MAX_RESULT_CHARS:
+        raise _too_large()
     for span in spans:
         pieces += [text[at : span.start], span.replacement]
         at = span.end
     return "".join([*pieces, text[at:]])
 
 
+def _too_large() -> NoMatch:
+    return NoMatch("The file would become too large to be edited. Use bash.")
+
+
 def _several(text: str, spans: list[Span], tolerance: str) -> str:
-    lines = split_lines(text)
     loosely = f" (overlooking {tolerance})" if tolerance else ""
-    numbers = [line_of(text, span.start) for span in spans]
+    places = [(line_of(text, at), at) for at in (s.start for s in spans[:_MAX_CANDIDATES_SHOWN])]
     shown = "\n".join(
-        numbered(lines, number - 1, number)
-        for number in dict.fromkeys(numbers[:_MAX_CANDIDATES_SHOWN])
+        numbered_rows(lines_at(text, at, 1), number) for number, at in dict(places).items()
     )
     more = len(spans) - _MAX_CANDIDATES_SHOWN
     return (
@@ -315,5 +338,7 @@ def _nowhere(text: str, old: str) -> str:
     sought = [line for line in _flat_lines(old) if line.strip()]
     if sought and all(_NUMBERED.match(line) for line in sought):
         message += " It seems to contain line numbers from read_file: leave them out."
-    place = closest_place(split_lines(text), sought)
+    if text.count("\n") > _MAX_LOOSE_LINES:
+        message += " The file has so many lines that old_string has to be exact."
+    place = closest_place(lines_at(text, 0, MAX_LINES_COMPARED), sought)
     return f"{message} {place}" if place else f"{message} Read the file again."

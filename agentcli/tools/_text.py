@@ -122,6 +122,19 @@ def split_lines(text: str) -> list[Line]:
     return [*lines, Line(pieces[-1], "")] if pieces[-1] else lines
 
 
+def count_lines(text: str) -> int:
+    """How many lines ``split_lines`` would make, without making them."""
+    return text.count("\n") + (not text.endswith("\n") and bool(text))
+
+
+def lines_at(text: str, offset: int, count: int) -> list[Line]:
+    """``count`` lines at most, from the one that ``offset`` lies in."""
+    start = end = text.rfind("\n", 0, offset) + 1
+    for _ in range(count):
+        end = text.find("\n", end) + 1 or len(text)
+    return split_lines(text[start:end])
+
+
 def join_lines(lines: Iterable[Line]) -> str:
     """The inverse of ``split_lines``."""
     return "".join(line.text + line.end for line in lines)
@@ -131,6 +144,16 @@ def common_end(lines: Iterable[Line], default: str = "\n") -> str:
     """The line end that most of ``lines`` have; the first of them wins a draw."""
     counted = Counter(line.end for line in lines if line.end)
     return counted.most_common(1)[0][0] if counted else default
+
+
+def common_end_of(text: str) -> str:
+    """The same for a text, which is not taken apart."""
+    crlf = text.count("\r\n")
+    plain = text.count("\n") - crlf
+    if crlf == plain:
+        first = text.find("\n")
+        return "\r\n" if first > 0 and text[first - 1] == "\r" else "\n"
+    return "\r\n" if crlf > plain else "\n"
 
 
 def line_end_label(text: str) -> str:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from agentcli.domain.tools import ToolContext, Workspace
 from agentcli.tools._base import Arguments
-from agentcli.tools._closest import numbered
+from agentcli.tools._closest import MAX_SHOWN_LINES, numbered_rows
 from agentcli.tools._diff import diff_bytes
 from agentcli.tools._file_tool import (
     Change,
@@ -22,7 +22,7 @@ from agentcli.tools._file_tool import (
 from agentcli.tools._files import require_unchanged, state_if_any
 from agentcli.tools._match import Edit, NoMatch, find_edit, line_of
 from agentcli.tools._paths import FileProblem, located, not_found, one_line, resolve
-from agentcli.tools._text import UTF_8, split_lines
+from agentcli.tools._text import UTF_8, lines_at
 
 # a longer diff tells the model little that it did not write itself
 _MAX_DIFF_CHARS = 2_000
@@ -111,9 +111,8 @@ def _as_written(edit: Edit) -> str:
     if not edit.tolerance:
         return ""
     first = edit.spans[0]
-    start = line_of(edit.text, first.start) - 1
-    count = max(first.replacement.rstrip("\n").count("\n") + 1, 1)
-    now = numbered(split_lines(edit.text), start, start + count)
+    count = min(first.replacement.rstrip("\n").count("\n") + 1, MAX_SHOWN_LINES)
+    now = numbered_rows(lines_at(edit.text, first.start, count), line_of(edit.text, first.start))
     return f" old_string matched overlooking {edit.tolerance}. It now reads:\n{now}"
 
 

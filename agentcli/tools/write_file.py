@@ -12,7 +12,7 @@ from agentcli.tools._diff import diff_bytes
 from agentcli.tools._file_tool import Change, ChangeTool, Plan, encoded, name_of, plural
 from agentcli.tools._files import FileState, human_size, require_unchanged, state_if_any
 from agentcli.tools._paths import FileProblem, located, one_line, resolve
-from agentcli.tools._text import UTF_8, Encoding, decode, line_end_label, split_lines
+from agentcli.tools._text import UTF_8, Encoding, count_lines, decode, line_end_label
 
 
 class WriteFileArguments(Arguments):
@@ -36,7 +36,7 @@ class WriteFile(ChangeTool[WriteFileArguments]):
 
     def summary(self, args: WriteFileArguments) -> str:
         """How the call reads in one line."""
-        return f"Write {one_line(args.path)} ({plural(len(split_lines(args.content)), 'line')})"
+        return f"Write {one_line(args.path)} ({plural(count_lines(args.content), 'line')})"
 
     def targets(self, args: WriteFileArguments, workspace: Workspace) -> tuple[Path]:
         """The file."""
@@ -49,7 +49,7 @@ class WriteFile(ChangeTool[WriteFileArguments]):
         if args.path.endswith("/"):
             raise FileProblem(f"{one_line(args.path)} names a directory. Give the file's name too.")
         state = state_if_any(path, ctx.workspace)
-        lines = plural(len(split_lines(args.content)), "line")
+        lines = plural(count_lines(args.content), "line")
         if state is None:
             after = encoded(args.content, UTF_8, name)
             diff = diff_bytes(name, name, None, after)
