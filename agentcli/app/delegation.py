@@ -47,12 +47,12 @@ def delegate(
         toolbox.describe(TASK, listing(definitions))
     made: list[Lent] = []
 
-    def agents(emit: Emit) -> SubAgents:
+    def agents(emit: Emit, *, unattended: bool = False) -> SubAgents:
         from agentcli.app.subagents import Lent, Runner
 
         if not made:
             made.append(Lent(parts, store, definitions, closers, files))
-        return Runner(made[0], emit)
+        return Runner(made[0], emit, unattended)
 
     parts.kit.agents = agents
     return warnings

@@ -13,12 +13,23 @@ from typing import Any
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.hooks import SILENT, HookEvent, Hooks, HookVerdict
 from agentcli.domain.messages import ToolCall, ToolResult, Usage
-from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Approver
+from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Approver, Verdict
 from agentcli.domain.tools import Tool, ToolBox, ToolDefinition
 from agentcli.engine.limits import Spending
 
 # what belongs to the conversation with the person, and what would begin more of the same kind
-WITHHELD = frozenset({"task", "ask_user", "present_plan", "final_result", "spawn_background"})
+WITHHELD = frozenset(
+    {
+        "task",
+        "ask_user",
+        "present_plan",
+        "final_result",
+        "spawn_background",
+        "task_output",
+        "task_cancel",
+        "list_tasks",
+    }
+)
 
 
 class Narrowed:
@@ -69,6 +80,15 @@ class NamedApprover:
         """The person's answer."""
         named = replace(request, summary=f"{self.name}: {request.summary}")
         return await self.approver.approve(named)
+
+
+class Unattended:
+    """For work in the background: nobody is there to be asked."""
+
+    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """What is not allowed already is refused."""
+        del request
+        return ApprovalAnswer(Verdict.UNATTENDED, "nobody can be asked from the background")
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agentcli.app.lending import ChildHooks, Meter, NamedApprover, Narrowed
+from agentcli.app.lending import ChildHooks, Meter, NamedApprover, Narrowed, Unattended
 from agentcli.app.session import Session
 from agentcli.app.surroundings import Surroundings
 from agentcli.config.agents import AgentDefinition
@@ -81,10 +81,14 @@ class Lent:
 
 @dataclass(slots=True)
 class Runner:
-    """Satisfies ``SubAgents`` for one turn, whose events go to ``emit``."""
+    """Satisfies ``SubAgents`` for one turn, whose events go to ``emit``.
+
+    ``unattended``: what needs an approval is refused, since the work goes on beside the person's.
+    """
 
     lent: Lent
     emit: Emit
+    unattended: bool = False
 
     async def run(
         self, task: SubTask, call_id: str, cancel: CancelToken, progress: Progress
@@ -135,7 +139,10 @@ class Runner:
                     kit.toolbox, definition.tools if definition else None, standard_name
                 ),
                 policy=kit.policy,
-                approver=NamedApprover(kit.approver, f"{mark['agent']} ({info.title})"),
+                approver=NamedApprover(
+                    Unattended() if self.unattended else kit.approver,
+                    f"{mark['agent']} ({info.title})",
+                ),
                 workspace=kit.workspace,
                 sandbox=kit.sandbox,
                 keeper=kit.keeper,

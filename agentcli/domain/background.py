@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Protocol
 
 from agentcli.domain.cancel import CancelToken
@@ -132,13 +133,17 @@ class TaskEnd:
 
 @frozen
 class SpawnWish:
-    """What ``spawn_background`` asks for. ``schedule`` is as the model gave it, unchecked."""
+    """What ``spawn_background`` asks for. ``schedule`` is as the model gave it, unchecked.
+
+    ``judged`` are the paths that the policy has judged; ``None`` where nothing was.
+    """
 
     tool: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     title: str = ""
     schedule: object = None
     signals: bool = True
+    judged: tuple[Path, ...] | None = None
 
 
 @frozen
@@ -208,3 +213,19 @@ class Background(Protocol):
 
     async def cancel(self, run_id: str) -> BackgroundTask | Schedule:
         """Ask a run to end, or end a schedule. Raises ``BackgroundRefused`` for an unknown id."""
+
+
+class Scheduler(Protocol):
+    """What keeps the schedules of one session and starts what is due (BG-8)."""
+
+    async def put(self, wish: SpawnWish) -> Schedule:
+        """A new schedule for ``wish``. Raises ``BackgroundRefused``."""
+
+    def schedules(self) -> Sequence[Schedule]:
+        """Those that can still start something."""
+
+    async def cancel(self, schedule_id: str) -> Schedule | None:
+        """End a schedule; ``None`` when there is no such one."""
+
+    async def aclose(self) -> None:
+        """Start nothing any more."""

@@ -11,6 +11,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from agentcli.domain.background import BackgroundTask
 from agentcli.domain.errors import AgentError
 from agentcli.domain.messages import AssistantMessage, ToolCall, ToolResult, Usage, UserMessage
 from agentcli.domain.values import frozen
@@ -183,6 +184,19 @@ class QueueChanged:
 
 
 @frozen
+class BackgroundChanged:
+    """Background runs have begun or ended; ``active`` are those that go on (BG-5).
+
+    ``ended`` is the one that has just ended, durable and, if it signals, waiting in the queue.
+    Comes at any time, also between turns.
+    """
+
+    type: ClassVar[str] = "background_changed"
+    active: int
+    ended: BackgroundTask | None = None
+
+
+@frozen
 class AssistantRecorded:
     """The assistant's message is durable; its calls, if any, are about to be dispatched."""
 
@@ -344,6 +358,7 @@ AgentEvent = (
     | ContextTransformed
     | WrappingUp
     | QueueChanged
+    | BackgroundChanged
     | AssistantRecorded
     | ToolAnnounced
     | ApprovalWaiting

@@ -50,5 +50,13 @@ class SubAgents(Protocol):
         """
 
 
-SubAgentsFor = Callable[[Callable[[AgentEvent], None]], SubAgents]
-"""Makes the port for one turn, whose events go to the given sink."""
+class SubAgentsFor(Protocol):
+    """Makes the port for one turn, whose events go to ``emit``.
+
+    ``unattended``: no person can be asked for approvals, because the work outlives the turn.
+    """
+
+    def __call__(
+        self, emit: Callable[[AgentEvent], None], *, unattended: bool = False
+    ) -> SubAgents:
+        """The port."""

@@ -94,8 +94,22 @@ class CallHooks:
 
     async def _ask(self, hooks: Hooks, jobs: Sequence[Job]) -> list[HookVerdict]:
         async with asyncio.TaskGroup() as group:
-            asking = [group.create_task(hooks.before_tool(job.call, self._token)) for job in jobs]
+            asking = [group.create_task(self._ask_about(hooks, job)) for job in jobs]
         return [task.result() for task in asking]
+
+    async def _ask_about(self, hooks: Hooks, job: Job) -> HookVerdict:
+        """Of a call that has another tool run, both are asked about, and both have to agree."""
+        if job.launch is None:
+            return await hooks.before_tool(job.call, self._token)
+        from agentcli.engine.background_launch import both
+
+        inner = await hooks.before_tool(job.launch.call(job.call.id), self._token)
+        if inner.blocked or inner.stopped:
+            return inner
+        call = job.call
+        if inner.updated_input is not None:
+            call = replace(call, arguments={**call.arguments, "args": dict(inner.updated_input)})
+        return both(inner, await hooks.before_tool(call, self._token), call)
 
     def _change(self, job: Job, said: HookVerdict) -> None:
         job.call = replace(job.call, arguments=dict(said.updated_input or {}))

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.cancel import uninterruptible
@@ -24,6 +24,7 @@ from agentcli.engine.approval import CallFacts
 
 if TYPE_CHECKING:
     from agentcli.domain.hooks import HookVerdict
+    from agentcli.engine.background_launch import Launch
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ class Job:
     """One call on its way. ``output`` is set when there is an answer to record.
 
     ``hook`` is what the person's hooks have said of it; ``None`` before they were asked.
+    ``launch`` is what the call has run in its place: it is judged as that.
     """
 
     call: ToolCall
@@ -47,6 +49,13 @@ class Job:
     tail: str = ""
     is_heard: bool = True
     hook: HookVerdict | None = None
+    launch: Launch | None = None
+
+    def acting(self, tool: Tool) -> tuple[Tool, Any, Mapping[str, Any], str]:
+        """What the call is judged as: tool, arguments (both ways), the tool that it came by."""
+        if self.launch is None:
+            return tool, self.args, self.call.arguments, ""
+        return self.launch.tool, self.launch.args, self.launch.arguments, self.call.name
 
     @property
     def elapsed_s(self) -> float:

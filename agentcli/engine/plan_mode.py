@@ -25,7 +25,7 @@ PRESENT_PLAN = "present_plan"
 _MODES = {Verdict.ONCE: PermissionMode.DEFAULT, Verdict.SESSION: PermissionMode.ACCEPT_EDITS}
 _MAX_TITLE = 60
 # judged call by call: a command that only reads is let through
-_JUDGED_LATER = frozenset({"bash"})
+_JUDGED_LATER = frozenset({"bash", "spawn_background"})
 
 
 async def plan_notice(state: SessionState) -> tuple[str, ...]:

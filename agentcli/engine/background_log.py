@@ -1,0 +1,155 @@
+"""``output.log`` and ``result.json`` of one background run (BG-4).
+
+Laws. The log holds at most ``MAX_LOG_CHARS`` characters of output, then says so; what comes after
+that is counted and thrown away, so that a flood costs neither memory nor disk. Files are private
+(0600 in 0700) and redacted as the session file is; a secret is found also where it comes in two
+pieces of a line. A disk that takes nothing is told once and never fails the run (FAIL-2).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from agentcli.domain.background import MAX_LOG_CHARS
+
+TRUNCATED = f"[system] background output truncated at {MAX_LOG_CHARS} characters"
+CANCELED = "Canceled by request."
+_HELD_CHARS = 4_096  # of a line that has no end yet
+_DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
+
+Redact = Callable[[str], str]
+
+
+class RunLog:
+    """Takes output at once; ``flush`` and ``close`` block and belong into a thread.
+
+    ``received`` counts all characters that came; ``problem`` is why nothing more is written.
+    """
+
+    def __init__(self, path: Path, redact: Redact) -> None:
+        self.path = path
+        self.received = 0
+        self.problem = ""
+        self._redact = redact
+        self._waiting: list[str] = []
+        self._accepted = 0
+        self._held = ""
+        self._written = 0
+        self._ends_line = True
+        self._truncated = False
+        self._file: int | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more output is of no use."""
+        return self._accepted > MAX_LOG_CHARS or bool(self.problem)
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether ``flush`` has something to do."""
+        return bool(self._waiting) or bool(self._held)
+
+    def add(self, text: str) -> bool:
+        """More output; false once nothing more is kept."""
+        self.received += len(text)
+        if not self.is_full and text:
+            room = MAX_LOG_CHARS + 1 - self._accepted
+            self._waiting.append(text[:room])
+            self._accepted += min(len(text), room)
+        return not self.is_full
+
+    def open(self) -> None:
+        """Make the directory and the file; goes on with what an earlier attempt has written."""
+        try:
+            _private_directory(self.path.parent.parent)
+            _private_directory(self.path.parent)
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._file = os.open(self.path, flags, _FILE_MODE)
+            before = self.path.read_text("utf-8", "replace")
+        except OSError as error:
+            self.problem = f"{self.path}: {error.strerror or error}"
+            return
+        self._accepted = self._written = min(len(before), MAX_LOG_CHARS + 1)
+        self._truncated = TRUNCATED in before[-len(TRUNCATED) - 2 :]
+        self._ends_line = not before or before.endswith("\n")
+
+    def flush(self) -> None:
+        """Write what has come; the end of a line that has not ended is held back for a while."""
+        waiting, self._waiting = self._waiting, []
+        new = "".join(waiting)
+        text = self._held + new
+        cut = text.rfind("\n") + 1
+        if not new:  # nothing came since the last time: it is shown as it is
+            cut = len(text)
+        elif len(text) - cut > _HELD_CHARS:
+            cut = len(text) - _HELD_CHARS // 2
+        self._held = text[cut:]
+        self._keep(text[:cut])
+
+    def close(self, last_line: str = "") -> None:
+        """Write the rest, then ``last_line``, which the bound does not touch."""
+        text = self._held + "".join(self._waiting)
+        self._held, self._waiting = "", []
+        self._keep(text)
+        if last_line:
+            self._write(last_line if self._ends_line else f"\n{last_line}")
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                os.close(self._file)
+            self._file = None
+
+    def _keep(self, text: str) -> None:
+        kept = self._redact(text)
+        room = MAX_LOG_CHARS - self._written
+        if kept and room > 0:
+            self._written += min(len(kept), room)
+            self._write(kept[:room])
+        if len(kept) > room and not self._truncated:
+            self._truncated = True
+            self._write(f"{TRUNCATED}\n" if self._ends_line else f"\n{TRUNCATED}\n")
+
+    def _write(self, text: str) -> None:
+        if self._file is None or self.problem or not text:
+            return
+        data = text.encode("utf-8", "replace")
+        try:
+            while data:
+                data = data[os.write(self._file, data) :]
+        except OSError as error:
+            self.problem = f"{self.path}: {error.strerror or error}"
+            return
+        self._ends_line = text.endswith("\n")
+
+
+def write_result(path: Path, result: dict[str, object]) -> str:
+    """Write ``result.json`` whole or not at all; what went wrong, empty for nothing. Blocks."""
+    temporary = path.with_name(f".{path.name}.new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        with os.fdopen(os.open(temporary, flags, _FILE_MODE), "wb") as file:
+            text = json.dumps(result, ensure_ascii=False, separators=(",", ":"))
+            file.write(text.encode("utf-8", "replace"))
+        temporary.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        return f"{path}: {error.strerror or error}"
+    return ""
+
+
+def read_log(path: Path) -> str:
+    """All of a log, empty where there is none. Blocks."""
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _private_directory(path: Path) -> None:
+    path.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+    if path.stat().st_mode & 0o077:
+        path.chmod(_DIRECTORY_MODE)

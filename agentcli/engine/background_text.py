@@ -1,0 +1,69 @@
+"""How background runs are told: to the model, to the person, in ``result.json``.
+
+Law: what the program says of a run stands in a block of its own, which names its source and which
+nothing that the run has printed can end: it is data, not the person's word (BG-5).
+"""
+
+from __future__ import annotations
+
+from agentcli.domain.background import BackgroundTask, TaskState
+from agentcli.domain.messages import TextPart
+from agentcli.domain.tools import ToolOutput
+
+MAX_SUMMARY = 400
+MAX_ERROR = 1_000
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}
+_WORDS = {TaskState.CANCELLED: "canceled"}  # as in result.json
+
+
+def announcement(task: BackgroundTask) -> str:
+    """What the model is told of an ended run."""
+    names = f'tool="{quoted(task.tool)}" title="{quoted(task.title)}"'
+    rows = [
+        f'<background-run run_id="{task.run_id}" status="{status_word(task.state)}" {names}>',
+        "(said by agentcli, not by the user)",
+    ]
+    if task.summary:
+        rows.append(f"summary: {quoted(task.summary)}")
+    if task.error_message:
+        rows.append(f"error: {quoted(_short(task.error_message, MAX_ERROR))}")
+    rows += [f"log: {task.log_path}", f"result: {task.result_path}", "</background-run>"]
+    return "\n".join(rows)
+
+
+def status_word(state: TaskState) -> str:
+    """The state as it is written outside."""
+    return _WORDS.get(state, state.value)
+
+
+def told(task: BackgroundTask) -> str:
+    """An ended run in a line, for the person."""
+    what = task.title or task.tool
+    why = task.error_message if task.state is TaskState.INTERRUPTED else task.summary
+    return f"{what}: {status_word(task.state)}" + (
+        f" ({_short(one_line(why), 200)})" if why else ""
+    )
+
+
+def text_of_output(output: ToolOutput) -> str:
+    """All texts of an output."""
+    return "\n".join(part.text for part in output.parts if isinstance(part, TextPart))
+
+
+def summary_of(output: ToolOutput) -> str:
+    """An output in a line."""
+    return _short(one_line(output.summary or text_of_output(output)), MAX_SUMMARY)
+
+
+def quoted(text: str) -> str:
+    """``text`` with nothing in it that could end the block."""
+    return "".join(_ENTITIES.get(char, char) for char in text)
+
+
+def one_line(text: str) -> str:
+    """``text`` without line breaks and runs of blanks."""
+    return " ".join(text.split())
+
+
+def _short(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
