@@ -150,7 +150,9 @@ class _Network(httpcore.AsyncNetworkBackend):
             return await self._through_proxy(address, port, limit_s)
         return await self._open(address, port, limit_s)
 
-    async def _open(self, host: str, port: int, limit_s: float | None) -> Any:
+    async def _open(
+        self, host: str, port: int, limit_s: float | None
+    ) -> httpcore.AsyncNetworkStream:
         stream = await httpcore.AnyIOBackend().connect_tcp(host, port, limit_s)
         self.opened.append(stream)
         return stream

@@ -34,8 +34,11 @@ MAX_ERROR = 160
 
 # what these return is for the model to read; their outcome line says enough
 _NO_PREVIEW = frozenset(
-    {"read_file", "list_directory", "glob_files", "grep_files", "stat_file", "get_current_time"}
-)
+    {
+        "read_file", "list_directory", "glob_files", "grep_files", "stat_file", "web_fetch",
+        "get_current_time",
+    }
+)  # fmt: skip
 NO_OUTPUT = "(no output)"
 _EXIT_LINE = re.compile(r"\n?\[exit code [^\n]*\]\s*\Z")
 _CANCEL_WORDS = {
