@@ -52,6 +52,7 @@ EXTRA = {
     "app/opening.py": {"config", "store", "tools"},
     "app/options.py": {"tools"},
     "app/delegation.py": {"config", "store", "tools"},
+    "app/sandboxing.py": {"config", "tools"},
     "app/subagents.py": {"config", "store", "tools"},
     "app/toolset.py": {"tools"},
 }

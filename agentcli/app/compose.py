@@ -24,6 +24,7 @@ from agentcli.app.models import SessionModels, fallbacks
 from agentcli.app.opening import Opener
 from agentcli.app.options import SessionOptions
 from agentcli.app.queue import DurableQueue
+from agentcli.app.sandboxing import make_sandbox, sandbox_banner
 from agentcli.app.session import Session
 from agentcli.app.surroundings import Surroundings
 from agentcli.app.toolset import Wishes, make_toolbox
@@ -117,6 +118,8 @@ async def _assemble(
     policy.yolo_twice = options.yolo_twice
     policy.own_directories = settings.paths.own_places(options.cwd)
     workspace = Workspace(options.cwd, options.cwd, options.add_dirs)
+    has_bash = any(tool.name == "bash" for tool in toolbox.definitions)
+    sandbox = await make_sandbox(settings, workspace)
     kit = Toolkit(
         toolbox=toolbox,
         policy=policy,
@@ -126,6 +129,7 @@ async def _assemble(
         outputs=store,
         ask=people[1],
         session_id=loaded.info.id,
+        sandbox=sandbox,
     )
     conversation = Conversation(
         history=loaded.history(),
@@ -155,7 +159,7 @@ async def _assemble(
     around = Surroundings(
         choose=models.choose,
         after_turn=_catalogue_update(files, store, options),
-        on_close=_closers(options, store, loaded.info.id),
+        on_close=(*_closers(options, store, loaded.info.id), sandbox.aclose),
         queue=await DurableQueue.load(store, turns_of_their_own=options.one_turn_each),
         resumed=loaded if resumed else None,
         notices=(
@@ -164,6 +168,7 @@ async def _assemble(
             *fallback_notices,
             *agent_notices,
             *_budget_notice(options.max_budget_usd, model),
+            *await sandbox_banner(sandbox, wanted=options.interactive and has_bash),
             *(await plan_notice(store) if resumed and options.interactive else ()),
         ),
     )

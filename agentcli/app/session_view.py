@@ -19,6 +19,7 @@ from agentcli.engine.conversation import Conversation
 
 if TYPE_CHECKING:
     from agentcli.domain.context import ContextReport
+    from agentcli.domain.sandbox import Sandbox
 
 
 class SessionView:
@@ -105,6 +106,16 @@ class SessionView:
     def policy(self) -> Policy:
         """The rules that decide what runs (SEC-3)."""
         return self._conversation.kit.policy
+
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """What limits commands (SEC-7)."""
+        return self._conversation.kit.sandbox
+
+    def sandbox_changed(self) -> None:
+        """Judge commands by what limits them now."""
+        sandbox = self._conversation.kit.sandbox
+        self.policy.contained = sandbox is not None and sandbox.state.is_on
 
     def context_report(self) -> ContextReport:
         """Where the tokens of the next request go (CMP-5)."""

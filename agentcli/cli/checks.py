@@ -161,15 +161,24 @@ def check_programs() -> list[Finding]:
     return findings
 
 
-def check_sandbox() -> list[Finding]:
-    """What could confine commands; this version does not use it yet."""
-    present = [name for name in ("bwrap",) if shutil.which(name)]
-    with contextlib.suppress(OSError):
-        names = Path("/sys/kernel/security/lsm").read_text(encoding="ascii").strip().split(",")
-        present += ["landlock"] if "landlock" in names else []
-    detail = f"available: {', '.join(present)}" if present else "neither bubblewrap nor Landlock"
-    advice = "commands run without a sandbox in this version: every one is asked for"
-    return [Finding("sandbox", Status.WARN, detail, advice)]
+def check_sandbox(settings: Settings | None = None) -> list[Finding]:
+    """What limits commands here, by a real run (SEC-7)."""
+    from agentcli.tools._sandbox_check import look_for_sandbox
+
+    try:
+        root = Path.cwd()
+    except OSError:
+        root = Path("/")
+    state = look_for_sandbox(root, settings.sandbox if settings is not None else "auto")
+    if state.wanted == "off":
+        advice = "commands have all of your rights: agent config set sandbox auto"
+        return [Finding("sandbox", Status.WARN, "switched off in the settings", advice)]
+    if not state.is_on:
+        advice = state.advice or "commands have all of your rights"
+        return [Finding("sandbox", Status.WARN, state.problem, advice)]
+    network = ", with the network" if settings is not None and settings.sandbox_network else ""
+    detail = f"{state.kind} works{network}" + (f": {state.problem}" if state.problem else "")
+    return [Finding("sandbox", Status.WARN if state.problem else Status.OK, detail, state.advice)]
 
 
 def check_home(paths: Paths) -> list[Finding]:

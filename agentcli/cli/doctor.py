@@ -73,7 +73,7 @@ def all_findings() -> list[Finding]:
         *check_keys(settings),
         *check_endpoint(settings, env),
         *check_programs(),
-        *check_sandbox(),
+        *check_sandbox(settings),
         *check_sessions(paths),
         *check_other_agents(env),
     ]

@@ -20,6 +20,7 @@ N = TypeVar("N", int, float)
 FORMATS = ("text", "json", "stream-json")
 INPUT_FORMATS = ("text", "stream-json")
 MODES = ("default", "accept-edits", "plan", "yolo")
+SANDBOXES = ("auto", "bwrap", "landlock", "off")
 EFFORTS = ("none", "minimal", "low", "medium", "high")
 
 
@@ -131,7 +132,9 @@ class SharedOptions(OptionSet):
     sandbox: Annotated[
         str | None,
         typer.Option(
-            "--sandbox", metavar="off", help="Sandbox of commands (only off in this version)."
+            "--sandbox",
+            metavar="|".join(SANDBOXES),
+            help="What limits commands: by default the best that works here.",
         ),
     ] = None
     no_session: Annotated[
@@ -168,10 +171,7 @@ class SharedOptions(OptionSet):
             raise UsageError("--no-session and --fork exclude each other", "give one of them")
         if self.mcp_config is not None:
             raise not_supported("--mcp-config")
-        if self.sandbox not in {None, "off"}:
-            raise UsageError(
-                f"--sandbox {self.sandbox} is not supported in this version", "only off is"
-            )
+        choice("--sandbox", self.sandbox, SANDBOXES)
 
     def fallback_models(self) -> list[str] | None:
         """The models to fall back on, in order; ``None`` when not given."""

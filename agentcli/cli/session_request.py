@@ -40,6 +40,7 @@ def prepare_settings(
         "model": options.model,
         "fallback_models": options.fallback_models(),
         "effort": options.effort,
+        "sandbox": options.sandbox,
         "permission_mode": str(mode) if (mode := options.mode()) else None,
         "max_steps": number("--max-turns", max_turns, int),
     }

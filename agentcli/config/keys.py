@@ -134,6 +134,10 @@ KEYS: Mapping[str, Key] = {
         str(PermissionMode.DEFAULT),
         tuple(str(mode) for mode in PermissionMode),
     ),
+    "sandbox": Key(Kind.TEXT, "What limits commands", "auto", ("auto", "bwrap", "landlock", "off")),
+    "sandbox_network": Key(
+        Kind.FLAG, "Commands in the sandbox have the network without asking", default=False
+    ),
     "max_steps": Key(Kind.WHOLE, "Model requests in one turn; 0 means no limit", 200),
     "max_output_tokens": Key(Kind.WHOLE, "Longest reply of the model, in tokens", minimum=1),
     "max_answers_without_tools": Key(

@@ -53,6 +53,8 @@ class Settings:
     fallback_models: tuple[str, ...] = ()
     effort: Effort | None = None
     permission_mode: PermissionMode = PermissionMode.DEFAULT
+    sandbox: str = "auto"
+    sandbox_network: bool = False
     max_steps: int = 200
     max_output_tokens: int | None = None
     max_answers_without_tools: int | None = None
@@ -292,6 +294,8 @@ def _build(paths: Paths, layers: _Layers, env: Mapping[str, str], project: Path 
         fallback_models=values["fallback_models"],
         effort=Effort(effort) if effort else None,
         permission_mode=PermissionMode(values["permission_mode"]),
+        sandbox=values["sandbox"],
+        sandbox_network=values["sandbox_network"],
         max_steps=values["max_steps"],
         max_output_tokens=values["max_output_tokens"],
         max_answers_without_tools=values["max_answers_without_tools"],

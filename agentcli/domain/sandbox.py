@@ -80,6 +80,9 @@ class Sandbox(Protocol):
         Never raises: what does not work is in the state.
         """
 
+    def take_notice(self) -> str:
+        """What a person is told once when there is none, and why; empty otherwise."""
+
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """``base`` as a command inside has it: nothing in it leads out."""
 

@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from agentcli.domain.sandbox import Access
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import Effect, ToolDefinition, Workspace, real_path
 from agentcli.domain.values import frozen, mutable
@@ -34,6 +35,7 @@ from agentcli.engine.shell_places import moves, starts_of
 
 _SHELL = "bash"
 _LONGEST_PART = 200
+_ACCESS = {"network": "with network", "outside": "outside the sandbox"}
 
 
 class Answer(StrEnum):
@@ -198,7 +200,8 @@ def _by_danger(judged: _Judged) -> Decision | None:
     from agentcli.engine.destructive import Ground, dangers_of
 
     policy, subject = judged.policy, judged.subject
-    ground = Ground(judged.facts.workspace, policy.own_directories, policy.contained)
+    contained = policy.contained and judged.facts.arguments.get("access") != Access.OUTSIDE
+    ground = Ground(judged.facts.workspace, policy.own_directories, contained)
     found = list(dangers_of(subject.text or "", subject.parsed, ground))
     if policy.yolo_twice and policy.mode is PermissionMode.YOLO:
         freed = {danger.part for danger in found if danger.is_destructive}
@@ -213,6 +216,14 @@ def _by_yolo(judged: _Judged) -> Decision | None:
     if judged.policy.mode is PermissionMode.YOLO:
         return judged.because(Answer.ALLOW, "everything is allowed in yolo mode")
     return None
+
+
+def _by_access(judged: _Judged) -> Decision | None:
+    """What asks for more than the sandbox gives asks each time: no rule says how much (SEC-7)."""
+    how = _ACCESS.get(str(judged.facts.arguments.get("access")))
+    if how is None or not judged.is_command or not judged.policy.contained:
+        return None
+    return replace(judged.because(Answer.ASK, f"it asks to run {how}"), lasts=False)
 
 
 def _by_allow_rule(judged: _Judged) -> Decision | None:
@@ -291,6 +302,7 @@ _CHECKS = (
     _by_protection,
     _by_ask_rule,
     _by_yolo,
+    _by_access,
     _by_allow_rule,
     _by_mode,
 )

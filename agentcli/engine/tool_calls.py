@@ -96,6 +96,8 @@ class ToolCalls:
 
     async def run_batch(self, calls: Sequence[ToolCall], stop_reason: StopReason) -> None:
         """Run the calls; raises ``TurnCancelled`` when the token was set on the way."""
+        if notice := await self._kit.begin_sandbox({call.name for call in calls}):
+            self._emit(Notice(notice))
         shell = await self._shell()
         cut = calls[-1] if stop_reason is StopReason.MAX_TOKENS else None
         left = [self._prepare(call, shell, may_be_cut=call is cut) for call in calls]
@@ -130,7 +132,9 @@ class ToolCalls:
         if self._token.cancelled:
             raise TurnCancelled
         if job.output is None and job.tool is not None:
-            job.output = await self._execute(job, job.tool, self._context(job))
+            ctx = self._context(job)
+            ctx.sandbox = None  # their own command can do all that they can
+            job.output = await self._execute(job, job.tool, ctx)
         return job.output or ToolOutput.cancelled(job.tail)
 
     async def _settle(self) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import field
 from typing import TYPE_CHECKING
 
 from agentcli.domain.ports import Approver
 from agentcli.domain.tools import (
     Asker,
+    Effect,
     FileLedger,
     RawOutputs,
     SessionState,
@@ -51,3 +53,14 @@ class Toolkit:
     keeper: FileKeeper | None = None
     reaper: Reaper = field(default_factory=Reaper)
     approval_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def begin_sandbox(self, names: Collection[str]) -> str:
+        """Know what limits commands before a call of ``names`` is judged; a line for the person.
+
+        Does nothing where none of the tools of that name runs commands.
+        """
+        exec_tools = (tool.name for tool in self.toolbox.definitions if tool.effect is Effect.EXEC)
+        if self.sandbox is None or not any(name in names for name in exec_tools):
+            return ""
+        self.policy.contained = (await self.sandbox.begin()).is_on
+        return self.sandbox.take_notice()

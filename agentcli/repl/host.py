@@ -12,6 +12,7 @@ from agentcli.domain.context import ContextReport
 from agentcli.domain.events import AgentEvent, Compacted, Continue, Prompt, TurnSummary
 from agentcli.domain.messages import Usage
 from agentcli.domain.ports import Approver, Effort, ModelInfo, QueuedInput, QueueKind
+from agentcli.domain.sandbox import Sandbox
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import Asker, ToolOutput
@@ -70,6 +71,13 @@ class ChatSession(Protocol):
     @property
     def mode(self) -> PermissionMode:
         """What runs without asking."""
+
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """What limits commands (SEC-7)."""
+
+    def sandbox_changed(self) -> None:
+        """Judge commands by what limits them now."""
 
     @property
     def usage(self) -> Usage:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from agentcli.domain.events import AgentEvent, AssistantRecorded, Compacted
 from agentcli.domain.messages import AssistantMessage
 from agentcli.domain.ports import QueuedInput
+from agentcli.domain.sandbox import Sandbox
 from agentcli.repl.host import ChatSession
 from agentcli.ui.status_line import Status, context_of
 
@@ -47,8 +48,16 @@ class SessionFacts:
             cost_usd=session.cost_usd,
             turns=session.turns,
             title=session.title,
+            sandbox=_sandbox_word(session.sandbox),
         )
 
     def queue(self) -> Sequence[QueuedInput]:
         """What waits to be sent."""
         return self.session.queued() if self.session is not None else ()
+
+
+def _sandbox_word(sandbox: Sandbox | None) -> str:
+    """Whether commands are limited, where that is known (SEC-7)."""
+    if sandbox is None or not sandbox.state.known:
+        return ""
+    return "sandbox" if sandbox.state.is_on else "no sandbox"

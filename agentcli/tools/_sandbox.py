@@ -91,6 +91,10 @@ class SessionSandbox:
             self._wanted = "auto"
             self._state = replace(self._state, wanted="auto", known=False)
 
+    def take_notice(self) -> str:
+        """Nothing: whoever made it tells."""
+        return ""
+
     # --- what works --------------------------------------------------------------------------
 
     def _find_out(self) -> SandboxState:

@@ -32,6 +32,7 @@ class Status:
     title: str = ""
     waiting: int = 0
     background: int = 0
+    sandbox: str = ""
     hint: str = ""
 
 
@@ -79,6 +80,7 @@ def _parts(status: Status) -> list[tuple[int, str]]:
         (9, status.hint),
         (_MODEL, clean_line(status.model)),
         (8, f"{status.mode} mode") if status.mode != "default" else (6, status.mode),
+        (6 if status.sandbox.startswith("no ") else 3, status.sandbox),
         (5, _context(status)),
         (4, wording.cost(status.cost_usd) if status.turns else ""),
         (3, f"{status.background} in the background" if status.background else ""),

@@ -1,0 +1,53 @@
+"""``/sandbox``: what limits commands, and why not more; switch it off or on (SEC-7)."""
+
+from __future__ import annotations
+
+from agentcli.domain.errors import UsageError
+from agentcli.domain.sandbox import SandboxKind, SandboxState
+from agentcli.repl.commands import Chat, SlashCommand
+from agentcli.ui.sanitize import reveal
+from agentcli.ui.theme import BOLD, DIM, WARNING
+
+_NAMES = {
+    SandboxKind.BWRAP: "bubblewrap",
+    SandboxKind.LANDLOCK: "Landlock",
+    SandboxKind.OFF: "none",
+}
+
+
+async def _run(chat: Chat, arguments: str) -> None:
+    sandbox, paint = chat.session.sandbox, chat.theme.paint
+    if sandbox is None:
+        chat.show(["Commands of this session run without a sandbox."])
+        return
+    wanted = arguments.strip().lower()
+    if wanted not in {"", "on", "off"}:
+        raise UsageError(f"/sandbox {reveal(arguments)} is not valid", "use /sandbox on|off")
+    if wanted:
+        sandbox.switch(on=wanted == "on")
+    state = await sandbox.begin()
+    chat.session.sandbox_changed()
+    if wanted == "off":
+        line = "Commands run without a sandbox from now on, in this session; /sandbox on: again."
+        chat.show([paint(line, WARNING)])
+        return
+    lines = [paint(f"Sandbox of commands: {_NAMES[state.kind]}", BOLD), *_told(state)]
+    if state.problem:
+        lines.append(paint(reveal(state.problem), 0 if state.is_on else WARNING))
+    if state.advice:
+        lines.append(f"To mend it: {reveal(state.advice)}")
+    lines.append(paint("What you type after ! runs outside. /sandbox off|on: this session.", DIM))
+    chat.show(lines)
+
+
+def _told(state: SandboxState) -> list[str]:
+    if not state.is_on:
+        return ["Commands have all of your rights."]
+    network = "open" if state.network else "none, but what the agent asks you for"
+    places = [f"  {reveal(str(place))}" for place in state.writable]
+    return ["Commands can write in:", *places, f"Network: {network}"]
+
+
+COMMAND = SlashCommand(
+    "sandbox", "what limits commands; switch it off or on", _run, "[off|on]", while_working=True
+)
