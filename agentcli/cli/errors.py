@@ -24,10 +24,12 @@ def report(error: Exception) -> ExitCode:
 def said(error: Exception) -> tuple[str, str]:
     """The error as one line without keys, and its kind as a word for programs."""
     from agentcli.cli.ending import kind_of
-    from agentcli.cli.logging_setup import REDACTOR
+    from agentcli.cli.redacting import know_stored, shown
 
+    know_stored()
     known = as_agent_error(error)
-    return REDACTOR.redact(one_line(str(known))), kind_of(known)
+    message: str = shown(one_line(str(known)))
+    return message, kind_of(known)
 
 
 def log_error(known: AgentError, error: Exception) -> None:

@@ -21,16 +21,32 @@ def shown(value: Any) -> Any:
 def know_secrets(settings: Settings | None = None) -> None:
     """Let everything that is shown be without the settings' secrets, as far as they are known.
 
-    Broken settings hide nothing: what looks like a key is taken out all the same.
+    Where the settings are broken the stored keys are still known, and what looks like a key is
+    taken out all the same.
     """
     from agentcli.config.paths import Paths
     from agentcli.config.settings import load_settings
 
+    know_stored()
     try:
         known = settings or load_settings(Paths.from_env(os.environ), os.environ)
     except AgentError:
         return
     known.watch_secrets(REDACTOR.add)
+
+
+def know_stored() -> None:
+    """The same for stored keys only: what an error can afford to look up."""
+    from agentcli.config.paths import Paths
+
+    try:
+        paths = Paths.from_env(os.environ)
+    except AgentError:
+        return
+    if os.path.lexists(paths.credentials_file):
+        from agentcli.config.credentials import read_credentials
+
+        REDACTOR.add(read_credentials(paths).known.values())
 
 
 def write_private(path: Path, text: str, *, replace: bool) -> None:

@@ -88,7 +88,7 @@ class Recorder:
                 info.updated_at,
                 info.status.value,
                 info.turns,
-                to_column(info.model),
+                to_column(self.redact(info.model)),
                 info.parent_id,
             ),
         )
@@ -159,7 +159,7 @@ class Recorder:
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 *about[:3],
-                to_column(about[3]),
+                to_column(self.redact(about[3])),
                 usage.input_tokens,
                 usage.output_tokens,
                 usage.cache_read_tokens,

@@ -316,9 +316,8 @@ class SqliteStore:
         if self._draft is not None:
             self._draft = replace(self._draft, model=model)
             return
-        await self._write(
-            lambda db: db.execute("UPDATE session SET model = ?", (to_column(model),))
-        )
+        kept = to_column(self._recorder.redact(model))
+        await self._write(lambda db: db.execute("UPDATE session SET model = ?", (kept,)))
 
     async def rescue(self, text: str) -> str | None:
         """Save ``text`` beside the session; the file's path, or ``None`` (FAIL-1)."""
