@@ -56,30 +56,27 @@ class AtTerminal:
             return await self._ask(question, options)
 
     async def _approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        from agentcli.ui.sanitize import clean, clean_line, reveal
+        from agentcli.ui.exact import detail_of, exact_line
 
         _forget_typed_ahead()
-        write_error_line(f"\n{clean_line(reveal(request.summary))} - {clean_line(request.reason)}")
-        if request.detail:
-            write_error_line(clean(reveal(request.detail)))
-        rule = clean_line(reveal(request.session_rule))
-        write_error_line(
-            f"Carry it out? y = yes, s = yes, and {rule}, anything else = no, and is told to the"
-            " model"
-            if request.is_plan
-            else f"Allow? y = once, s = this session ({rule}), anything else = no, and is told to"
-            " the model"
-        )
-        answer = await _read_line()
-        match answer.strip().lower():
-            case "y" | "yes":
-                return ApprovalAnswer(Verdict.ONCE)
-            case "s" | "session":
-                return ApprovalAnswer(Verdict.SESSION)
-            case "" | "n" | "no":
-                return ApprovalAnswer(Verdict.NO)
-            case _:
-                return ApprovalAnswer(Verdict.NO, answer.strip())
+        detail = detail_of(request)
+        write_error_line(f"\n{exact_line(request.summary)} - {exact_line(request.reason)}")
+        for line in detail.lines:
+            write_error_line(line)
+        while True:
+            write_error_line(_question(request, is_cut=detail.is_cut))
+            answer = await _read_line()
+            match answer.strip().lower():
+                case "v" | "view" if detail.is_cut:
+                    write_error_line(detail.whole)
+                case "y" | "yes":
+                    return ApprovalAnswer(Verdict.ONCE)
+                case "s" | "session" if request.session_rule:
+                    return ApprovalAnswer(Verdict.SESSION)
+                case "" | "n" | "no" | "s" | "session":
+                    return ApprovalAnswer(Verdict.NO)
+                case _:
+                    return ApprovalAnswer(Verdict.NO, answer.strip())
 
     async def _ask(self, question: str, options: Sequence[str]) -> str:
         from agentcli.ui.sanitize import clean, clean_line
@@ -91,6 +88,21 @@ class AtTerminal:
         if answer.isdecimal() and 0 < int(answer) <= len(options):
             return options[int(answer) - 1]
         return answer
+
+
+def _question(request: ApprovalRequest, *, is_cut: bool) -> str:
+    """The answers that there are, in a line."""
+    from agentcli.ui.exact import rule_text
+
+    rule = rule_text(request.session_rule)
+    if request.is_plan:
+        head = f"Carry it out? y = yes, s = yes, and {rule}"
+    elif request.session_rule:
+        head = f"Allow? y = once, s = this session ({rule})"
+    else:
+        head = "Allow? y = once"
+    view = ", v = view all of it first" if is_cut else ""
+    return f"{head}{view}, anything else = no, and is told to the model"
 
 
 def _forget_typed_ahead() -> None:

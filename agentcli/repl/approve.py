@@ -8,15 +8,19 @@ is ever taken for a yes.
 from __future__ import annotations
 
 import asyncio
-import json
+import os
+import sys
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from agentcli.domain.errors import AgentError
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
 from agentcli.repl.desk import Desk
 from agentcli.repl.front import Front
+from agentcli.repl.outside import page_text
 from agentcli.ui.diff import diff_lines, is_diff
+from agentcli.ui.exact import Shown, bounded, cut_line, detail_of, exact_line, rule_text
 from agentcli.ui.plan_lines import plan_lines
 from agentcli.ui.sanitize import clean, clean_line, reveal
 from agentcli.ui.screen import Screen
@@ -24,11 +28,10 @@ from agentcli.ui.theme import BOLD, DIM, WARNING, Theme
 
 _T = TypeVar("_T")
 
-_ANSWERS = {"y": "y", "s": "s", "n": "n", "r": "r"}
-_ALWAYS = {"y": "y", "s": "s", "a": "a", "n": "n", "r": "r"}
 _SAID = {"y": "Yes, once.", "s": "Yes, for this session.", "n": "No."}
 _SAID_TO_PLAN = {"y": "Yes.", "s": "Yes, edits do not ask.", "n": "No, keep planning."}
 _PLAN_COLUMNS = 80
+_MAX_REASON = 400
 _LETTERS = {"y": Verdict.ONCE, "s": Verdict.SESSION, "n": Verdict.NO}
 
 
@@ -36,22 +39,35 @@ def approval_lines(request: ApprovalRequest, theme: Theme) -> list[str]:
     """The question: what, in detail, why, and the answers."""
     if request.is_plan:
         return _plan_question(request, theme)
-    title = f"? Allow this? {reveal(request.summary)}"
-    lines = [theme.paint(title, BOLD | WARNING)]
-    if is_diff(request.detail):
-        lines += diff_lines(request.detail, theme, exact=True)
-    else:
-        lines += [f"  {line}".rstrip(" ") for line in _detail(request).split("\n")]
+    detail = _detail(request, theme)
+    lines = [_title(request, theme), *detail.lines]
     if request.reason:
-        lines.append(theme.paint(f"  Why it asks: {reveal(request.reason)}", DIM))
-    rule = reveal(request.session_rule)
-    lines += [
-        "  y  yes, once",
-        f"  s  yes, for this session ({rule})" if rule else "  s  yes, for this session",
-        *(["  a  yes, always: this rule goes to your settings"] if request.lasting_rule else []),
-        "  n  no     r  no, with a reason     Ctrl-C  cancel",
-    ]
+        why = exact_line(request.reason, _MAX_REASON)
+        lines.append(theme.paint(f"  Why it asks: {why}", DIM))
+    return [*lines, *_answer_lines(request, is_cut=detail.is_cut)]
+
+
+def _title(request: ApprovalRequest, theme: Theme) -> str:
+    return theme.paint(f"? Allow this? {exact_line(request.summary)}", BOLD | WARNING)
+
+
+def _answer_lines(request: ApprovalRequest, *, is_cut: bool) -> list[str]:
+    lines = ["  y  yes, once"]
+    if request.session_rule:
+        lines.append(f"  s  yes, for this session ({rule_text(request.session_rule)})")
+    if request.lasting_rule:
+        rule = rule_text(request.lasting_rule)
+        lines.append(f"  a  yes, always: {rule} goes to your settings")
+    if is_cut:
+        lines.append("  v  view all of it first; a part is not shown above")
+    lines.append("  n  no     r  no, with a reason     Ctrl-C  cancel")
     return lines
+
+
+def _answers(request: ApprovalRequest, *, is_cut: bool) -> dict[str, str]:
+    offered = {"y": True, "s": bool(request.session_rule), "a": bool(request.lasting_rule),
+               "v": is_cut, "n": True, "r": True}  # fmt: skip
+    return {key: key for key, is_offered in offered.items() if is_offered}
 
 
 def _plan_question(request: ApprovalRequest, theme: Theme) -> list[str]:
@@ -64,19 +80,23 @@ def _plan_question(request: ApprovalRequest, theme: Theme) -> list[str]:
     ]
 
 
-def _detail(request: ApprovalRequest) -> str:
-    """The tool's own preview; without one, the arguments as they are."""
-    detail = request.detail
-    command = request.call.arguments.get("command")
-    if isinstance(command, str) and command not in detail:
-        detail = f"{command}\n\n{detail}".rstrip()
-    if not detail.strip():
-        detail = json.dumps(request.call.arguments, ensure_ascii=False, indent=2)
-    return reveal(detail.rstrip("\n"))
+def _detail(request: ApprovalRequest, theme: Theme) -> Shown:
+    """What would run or change, as far as a screen can show it."""
+    if request.is_plan or not is_diff(request.detail):
+        detail = detail_of(request)
+        lines = tuple(f"  {line}".rstrip(" ") for line in detail.lines)
+        return Shown(lines, detail.whole, detail.is_cut)
+    diff = "\n".join(map(cut_line, request.detail.split("\n")))
+    shown = bounded(diff_lines(diff, theme, exact=True), sys.maxsize)  # escapes are not cut
+    is_cut = shown.is_cut or diff != request.detail
+    return Shown(shown.lines, reveal(request.detail), is_cut)
 
 
 class Questions:
-    """Satisfies ``Approver`` and ``Asker``. ``interrupt`` cancels the turn."""
+    """Satisfies ``Approver`` and ``Asker``. ``interrupt`` cancels the turn.
+
+    ``cwd`` is the workspace: no pager is run from there (SEC-2).
+    """
 
     def __init__(
         self, screen: Screen, front: Callable[[], Front], interrupt: Callable[[], None]
@@ -86,6 +106,7 @@ class Questions:
         self._interrupt = interrupt
         self._one_at_a_time = asyncio.Lock()
         self.desk: Desk | None = None
+        self.cwd = Path("/")
         self.on_waiting: Callable[[str], None] = lambda _: None
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
@@ -104,10 +125,7 @@ class Questions:
 
     async def _approve(self, request: ApprovalRequest) -> ApprovalAnswer:
         screen, theme = self._screen, self._screen.theme
-        answers = _ALWAYS if request.lasting_rule else _ANSWERS
-        letter = await self._front().choose(
-            answers, lambda: screen.print_block(approval_lines(request, theme))
-        )
+        letter = await self._chosen(request)
         if letter == "a":
             said = await self._write_down(request.lasting_rule)
             screen.print_block([theme.paint(f"  {said}", DIM)], gap=False)
@@ -123,6 +141,27 @@ class Questions:
             return ApprovalAnswer(Verdict.NO)
         return ApprovalAnswer(Verdict.NO, reason.strip())
 
+    async def _chosen(self, request: ApprovalRequest) -> str:
+        """The letter that was pressed; the whole is shown as often as it is asked for."""
+        screen, theme = self._screen, self._screen.theme
+        detail = _detail(request, theme)
+        is_cut = detail.is_cut and not request.is_plan
+        answers = _answers(request, is_cut=is_cut)
+        whole = approval_lines(request, theme)
+        letter = await self._front().choose(answers, lambda: screen.print_block(whole))
+        again = [_title(request, theme), *_answer_lines(request, is_cut=is_cut)]
+        while letter == "v":
+            await self._view(detail.whole)
+            letter = await self._front().choose(answers, lambda: screen.print_block(again))
+        return letter
+
+    async def _view(self, text: str) -> None:
+        """All of it in the pager; where there is none, on the screen."""
+        async with self._front().aside():
+            paged = await asyncio.to_thread(page_text, f"{text}\n", self.cwd, os.environ)
+        if not paged:
+            self._screen.print_block(text.split("\n"))
+
     async def _write_down(self, rule: str) -> str:
         """Keep ``rule`` for every session; what became of it, as a line."""
         if self.desk is None:
@@ -131,7 +170,7 @@ class Questions:
             await self.desk.allow_always(rule)
         except (AgentError, OSError) as error:
             return f"Yes, for this session; the rule could not be written: {clean_line(str(error))}"
-        return f"Yes, always: {reveal(rule)} is in {reveal(str(self.desk.config_file))}"
+        return f"Yes, always: {rule_text(rule)} is in {reveal(str(self.desk.config_file))}"
 
     async def _ask(self, question: str, options: Sequence[str]) -> str:
         screen, theme = self._screen, self._screen.theme

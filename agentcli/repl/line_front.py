@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 
 from prompt_toolkit.completion import Completer
 
@@ -97,9 +97,13 @@ class LineFront:
 
     @asynccontextmanager
     async def aside(self) -> AsyncIterator[None]:
-        """Nothing of ours stands on the screen."""
+        """Nothing of ours stands on the screen; keys that are read for us wait."""
         try:
-            yield
+            with ExitStack() as stack:
+                if self._is_working:
+                    stack.enter_context(self._terminal.keys.paused())
+                    stack.enter_context(self._terminal.input.cooked_mode())
+                yield
         finally:
             self._terminal.screen.cursor_was_moved()
 

@@ -76,6 +76,7 @@ class _Chat:
         self._front: Front = make_front(terminal, self._view, self._actions, self._facts, host)
         self._questions = Questions(self._screen, lambda: self._front, self._actions.interrupt)
         self._questions.desk = host.desk
+        self._questions.cwd = host.cwd
         self._questions.on_waiting = self._attention.call
         self._view.on_long_turn = lambda _: self._attention.call("the agent has finished")
         self._picking: asyncio.Task[str | None] | None = None

@@ -251,7 +251,9 @@ class PlaySession:
 
     async def do_edit(self, rest: str, token: CancelToken) -> None:
         call = ToolCall("e1", "edit_file", {"path": "src/greet.py"})
-        request = ApprovalRequest(call, "Edit src/greet.py", DIFF, "it changes a file", "")
+        request = ApprovalRequest(
+            call, "Edit src/greet.py", DIFF, "it changes a file", "edit_file(/work/**)"
+        )
         answer = await self._approver.approve(request)
         self._say(f"verdict {answer.verdict}\n")
 

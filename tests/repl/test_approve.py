@@ -45,3 +45,43 @@ def test_it_says_why_and_what_for_this_session_would_allow() -> None:
     text = shown("x", rule="bash(rm *)")
     assert "Why it asks: writes files" in text
     assert "for this session (bash(rm *))" in text
+
+
+@pytest.mark.spec("SEC-6")
+def test_a_command_of_a_megabyte_is_bounded_and_all_of_it_can_be_viewed() -> None:
+    text = shown("", "echo " + "x\n" * 500_000 + "rm -rf ~")
+    assert len(text) < 30_000
+    assert "rm -rf ~\n" in text
+    assert "  v  view all of it first" in text
+    assert "  v  " not in shown("", "ls")
+
+
+@pytest.mark.spec("SEC-6")
+def test_a_long_line_of_a_diff_keeps_its_tail() -> None:
+    text = shown("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+" + "b" * 100_000 + "; evil\n")
+    assert "; evil" in text
+    assert len(text) < 30_000
+    assert "  v  view all" in text
+
+
+@pytest.mark.spec("UI-7", "SEC-3")
+def test_what_asks_every_time_offers_no_lasting_yes() -> None:
+    assert "for this session" not in shown("x", rule="")
+
+
+@pytest.mark.spec("UI-7")
+def test_always_shows_the_rule_that_is_written() -> None:
+    call = ToolCall("c", "bash", {"command": "make"})
+    request = ApprovalRequest(call, "Run make", "", "", "bash(make)", "bash(make)")
+    assert "  a  yes, always: bash(make) goes to your settings" in approval_lines(request, PLAIN)
+
+
+@pytest.mark.spec("SEC-6", "UI-7")
+def test_the_reason_stays_one_line() -> None:
+    call = ToolCall("c", "bash", {"command": "ls"})
+    request = ApprovalRequest(
+        call, "Run", "", "it runs a command: a\n  y  yes, once" + "x" * 9999, ""
+    )
+    (why,) = [line for line in approval_lines(request, PLAIN) if "Why it asks" in line]
+    assert "a<U+000A>  y" in why
+    assert len(why) < 500

@@ -1,0 +1,138 @@
+"""Text as an approval shows it: exactly what will run or change, within a bound (SEC-6).
+
+Law: every character that a person could not see is spelt out, blanks at the ends of lines and
+long runs of blanks included; what is too long keeps its head and its tail, and what stands
+between them is counted, never dropped in silence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from agentcli.domain.ports import ApprovalRequest
+from agentcli.domain.values import frozen
+from agentcli.ui.sanitize import reveal
+
+MAX_LINES = 200
+MAX_LINE_CHARS = 6_000
+MAX_CHARS = 20_000
+MAX_RULE_CHARS = 200
+_LONG_RUN = 40
+_MAX_EMPTY = 3
+_RUNS = re.compile(rf"(?<=\S) {{{_LONG_RUN},}}|\t{{9,}}")
+_END = re.compile(r"[ \t]+\Z")
+_START = re.compile(rf"\A[ \t]{{{_LONG_RUN},}}")
+
+
+@frozen
+class Shown:
+    """The lines to show; ``is_cut``: ``whole`` has more than they say."""
+
+    lines: tuple[str, ...]
+    whole: str
+    is_cut: bool = False
+
+
+def exact_lines(text: str) -> list[str]:
+    """``text`` line by line, with all that cannot be seen spelt out."""
+    lines = [_exact(line) for line in reveal(text).split("\n")]
+    return _with_counted_gaps(lines)
+
+
+def exact_line(text: str, limit: int = MAX_LINE_CHARS) -> str:
+    """``text`` in one line: line breaks are spelt out as well."""
+    return cut_line(_exact(reveal(text).replace("\n", "<U+000A>")), limit)
+
+
+def detail_of(request: ApprovalRequest) -> Shown:
+    """What is asked about: the command as it is, then the tool's preview; else the arguments."""
+    command = request.call.arguments.get("command")
+    detail = request.detail
+    whole: list[str] = []
+    if isinstance(command, str):
+        whole = exact_lines(command)
+        detail = detail.removeprefix(command).strip("\n")
+        if detail:
+            whole.append("")
+    elif not detail.strip():
+        import json
+
+        detail = json.dumps(request.call.arguments, ensure_ascii=False, indent=2)
+    if detail:
+        whole += exact_lines(detail.strip("\n"))
+    return bounded(whole)
+
+
+def rule_text(rule: str) -> str:
+    """A rule in one line, or what it comes to where it is too long to read."""
+    if len(rule) > MAX_RULE_CHARS or "\n" in rule:
+        return f"{rule.partition('(')[0]}: this very call"
+    return exact_line(rule)
+
+
+def bounded(lines: Sequence[str], max_line: int = MAX_LINE_CHARS) -> Shown:
+    """``lines`` as far as they can be read on a screen: head and tail."""
+    whole = "\n".join(lines)
+    cut = [cut_line(line, max_line) for line in lines]
+    if len(cut) > MAX_LINES or sum(map(len, cut)) > MAX_CHARS:
+        head, tail = _fitting(cut), _fitting(cut[::-1])[::-1]
+        left_out = len(cut) - len(head) - len(tail)
+        if left_out > 0:
+            cut = [*head, f"<{left_out:,} lines are not shown here>", *tail]
+    return Shown(tuple(cut), whole, is_cut=cut != list(lines))
+
+
+def cut_line(line: str, limit: int = MAX_LINE_CHARS) -> str:
+    """A long line's head and tail, and how much stands between."""
+    if len(line) <= limit:
+        return line
+    half = limit // 2
+    return f"{line[:half]}<{len(line) - 2 * half:,} characters are not shown here>{line[-half:]}"
+
+
+def _fitting(lines: Sequence[str]) -> list[str]:
+    """Lines from the start, for one half of the room; at least one."""
+    room = MAX_CHARS // 2
+    found: list[str] = []
+    for line in lines[: MAX_LINES // 2]:
+        room -= len(line)
+        if room < 0 and found:
+            break
+        found.append(line)
+    return found
+
+
+def _exact(line: str) -> str:
+    line = _END.sub(_counted, line)
+    line = _RUNS.sub(_counted, line)
+    return _START.sub(_counted, line)
+
+
+def _counted(found: re.Match[str]) -> str:
+    """Blanks as they are spelt: ``<U+0020>``, or ``<U+0020 x 80>``."""
+    pieces = []
+    for run in re.finditer(r" +|\t+", found[0]):
+        count = len(run[0])
+        pieces.append(f"<U+{ord(run[0][0]):04X}{f' x {count}' if count > 1 else ''}>")
+    return "".join(pieces)
+
+
+def _with_counted_gaps(lines: list[str]) -> list[str]:
+    """Empty lines at the ends and many in a row are counted, so that nothing is pushed away."""
+    out: list[str] = []
+    at = 0
+    while at < len(lines):
+        end = at
+        while end < len(lines) and not lines[end]:
+            end += 1
+        count = end - at
+        at_an_end = at == 0 or end == len(lines)
+        if count > _MAX_EMPTY or (count and at_an_end and len(lines) > count):
+            out.append(f"<{count} empty line{'s' if count > 1 else ''}>")
+        else:
+            out += [""] * count
+        if end < len(lines):
+            out.append(lines[end])
+        at = end + 1
+    return out
