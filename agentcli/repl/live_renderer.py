@@ -39,7 +39,11 @@ class LiveRenderer(Renderer):
         del _scroll, leave_alternate_screen
 
     def request_absolute_cursor_position(self) -> None:
-        """Never asked: the frame knows where it stands by itself."""
+        """Not asked for a frame: it knows where it stands by itself, but after a resize."""
+
+    def report_absolute_cursor_row(self, row: int) -> None:
+        """The answer to what the screen asks after a resize; ``row`` counts from 1."""
+        self._screen.cursor_is_at(row - 1)
 
     def render(
         self,

@@ -6,7 +6,8 @@ where the last frame left it: nobody has to know how high the screen is or where
 stands. ``release`` makes the topmost rows part of the scrollback for no byte at all.
 
 A soft row is drawn by writing on past the end of the row above, so that the terminal knows
-that they are one line: it copies and reflows them as one.
+that they are one line: it copies and reflows them as one. After a resize (``reflow``) the region
+may begin in the middle of a row of the screen, where the finished part of such a line ends.
 
 Frames that move rows are bracketed by mode 2026 (https://gist.github.com/christianparpart/d8a62cc1ab659194337d73e399004036):
 terminals that have it show them at once, others ignore it.
@@ -17,12 +18,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agentcli.ui.rows import Row, char_columns, plain, shared_start
+from agentcli.ui.rows import Row, Rows, Shared, char_columns, plain, shared_start, text_of
 from agentcli.ui.theme import RESET
 
 SYNC_BEGIN = "\x1b[?2026h"
 SYNC_END = "\x1b[?2026l"
 _TO_END = "\x1b[J"
+# tmux forgets that a line goes on with a row that is erased whole, and scrolls away what is
+# erased from the first place of the screen on
+_ALL_ROWS = "\x1b[C\x1b[J\r\x1b[X"
 
 
 class Place(NamedTuple):
@@ -36,23 +40,46 @@ class Frame:
     """What is drawn. ``reflows``: whether the terminal breaks lines anew when it is resized."""
 
     def __init__(self, *, reflows: bool = False) -> None:
-        self._reflows = reflows
+        self.reflows = reflows
         self._shown: list[Row] = []
         self._cursor = Place(0, 0)
         self._at = Place(0, 0)  # where the cursor is while a frame is written
         self._columns = 0
+        self._is_moved = False  # the terminal has moved what is shown: all is to be drawn anew
         self._out: list[str] = []
-        self.line_above = 0  # columns of the line that the first row goes on with, if it does
 
     @property
     def height(self) -> int:
         """How many rows are drawn."""
         return len(self._shown)
 
-    def update(self, rows: Sequence[Row], cursor: Place, columns: int) -> str:
-        """Draw ``rows`` in place of what is shown."""
-        if columns != self._columns or not self._shown:
-            return self._fresh("", rows, cursor, columns)
+    def reflow(self, columns: int, start: int = 0) -> None:
+        """The terminal is ``columns`` wide now, and has broken what is shown anew if it does so.
+
+        ``start`` is where the first row has come to begin, when it goes on with a finished line.
+        """
+        if self._shown and self.reflows:
+            self._cursor = _reflowed(self._shown, self._cursor, columns, start)
+            first = self._shown[0]
+            layout = Rows(columns, start, soft=first.soft)
+            layout.feed(text_of(self._shown) + "\n")
+            self._shown = layout.rows
+        elif self._shown:
+            self._cursor = Place(self._cursor.row, min(self._cursor.column, columns - 1))
+        self._columns = columns
+        self._is_moved = True
+
+    @property
+    def rows_above_cursor(self) -> int:
+        """How many of the rows that are drawn are above the one with the cursor."""
+        return self._cursor.row
+
+    def update(self, rows: Sequence[Row], cursor: Place, columns: int, anchor: str = "") -> str:
+        """Draw ``rows`` in place of what is shown; for ``anchor`` see ``print_above``."""
+        if columns != self._columns:
+            self.reflow(columns)
+        if self._is_moved or not self._shown:
+            return self._fresh("", rows, cursor, columns, anchor)
         old, new = self._shown, list(rows)
         start, end = _differing(old, new)
         changed_old = len(old) - end - start
@@ -89,9 +116,15 @@ class Frame:
         """Take the region away; the cursor stands where it began."""
         if not self._shown:
             return ""
-        self._to_top(columns)
-        self._out.append(_TO_END)
+        if columns != self._columns:
+            self.reflow(columns)
+        self._to_top()
+        self._out.append(self._erasing())
         return self._taken()
+
+    def _erasing(self) -> str:
+        """Erase from where the cursor is."""
+        return _TO_END if self._at.column else _ALL_ROWS
 
     def forget(self) -> None:
         """Nothing is drawn any more: somebody else has cleared it."""
@@ -102,33 +135,30 @@ class Frame:
     def _fresh(
         self, text: str, rows: Sequence[Row], cursor: Place, columns: int, anchor: str = ""
     ) -> str:
-        self._to_top(columns)
+        if columns != self._columns:
+            self.reflow(columns)
+        self._to_top()
         if anchor:
             self._move(Place(-1, columns - char_columns(plain(anchor))))
-        self._out.append((RESET if anchor else "") + _TO_END + anchor + text)
+        self._out.append((RESET if anchor else "") + self._erasing() + anchor + text)
         before: Row | None = None
-        for at, row in enumerate(rows):
-            flows = (row.soft and bool(text)) if before is None else _flows(before, row, columns)
-            if at and not flows:
+        for row in rows:
+            if before is not None and not _flows(before, row, columns):
                 self._out.append("\n")
             self._out.append(row.text)
             before = row
-        self._shown, self._columns = list(rows), columns
+        self._shown, self._columns, self._is_moved = list(rows), columns, False
         self._at = Place(max(0, len(rows) - 1), before.width if before else 0)
         return self._finish(cursor, synchronized=True)
 
-    def _to_top(self, columns: int) -> None:
-        """To the region's first column, wherever a new width has put that."""
-        up, column = self._cursor.row, 0
-        if self._shown and columns != self._columns and self._reflows:
-            above = self._shown[: self._cursor.row]
-            up = _reflowed(above, columns, self.line_above) + self._cursor.column // columns
-            column = self.line_above % columns
+    def _to_top(self) -> None:
+        """To where the region begins."""
+        up, column = self._cursor.row, self._shown[0].start if self._shown else 0
         self._out.append(f"\x1b[{up}A\r" if up else "\r")
         if column:
-            self._out.append(f"\x1b[{column + 1}G{_TO_END}\n")
-        self._at = Place(0, 0)
+            self._out.append(f"\x1b[{column + 1}G")
         self.forget()
+        self._at = Place(0, column)
 
     def _make_room(self, start: int, old: int, new: int, *, keeps_end: bool) -> None:
         """Insert or delete rows so that those at the end need not be drawn again."""
@@ -153,11 +183,11 @@ class Frame:
                 self._rewrite_end(at - 1, above)
             self._out.append(row.text)
         elif old is None:
-            self._move(Place(at, 0))
+            self._move(Place(at, row.start))
             self._out.append(row.text)
         else:
-            same = shared_start(old, row)
-            self._move(Place(at, same.columns))
+            same = shared_start(old, row) if old.start == row.start else Shared(0, 0, "")
+            self._move(Place(at, row.start + same.columns))
             self._out.append(same.style + row.text[same.length :])
         if old is not None and row.width < old.width:
             self._out.append("\x1b[K")
@@ -172,7 +202,7 @@ class Frame:
     def _after(self, at: int) -> None:
         """To the end of a row, or past a full one to the next."""
         if at < 0:
-            self._move(Place(0, 0))
+            self._move(Place(0, self._shown[0].start))
         else:
             self._move(Place(at + 1, 0))
 
@@ -219,6 +249,8 @@ def _differing(old: Sequence[Row], new: Sequence[Row]) -> tuple[int, int]:
     end = 0
     while end < most - start and old[-1 - end] == new[-1 - end]:
         end += 1
+    while end and new[-end].soft:  # drawn through the margin of the row above, not moved below it
+        end -= 1
     return start, end
 
 
@@ -227,23 +259,20 @@ def _flows(above: Row, row: Row, columns: int) -> bool:
     return row.soft and above.certain and above.width == columns and bool(above.text)
 
 
-def _reflowed(rows: Sequence[Row], columns: int, line_above: int) -> int:
-    """How many rows ``rows`` take when their lines are broken anew at ``columns``.
-
-    The first row goes on with a line of which ``line_above`` columns stand above it.
-    """
-    height = 0
-    start = width = line_above
-    for at, row in enumerate(rows):
-        if row.soft and (at or line_above):
-            width += row.width
-            continue
-        if at:
-            height += _rows_between(start, width, columns)
-        start, width = 0, row.width
-    return height + (_rows_between(start, width, columns) if rows else 0)
-
-
-def _rows_between(start: int, end: int, columns: int) -> int:
-    """The rows from the one where column ``start`` of a line stands to that of its end."""
-    return max(1, -(-end // columns) - start // columns)
+def _reflowed(rows: Sequence[Row], cursor: Place, columns: int, start: int) -> Place:
+    """Where the cursor comes to stand when the lines of ``rows`` are broken anew."""
+    at = rows[cursor.row]
+    head = Rows(columns, start, soft=rows[0].soft)
+    if cursor.row:
+        head.feed(text_of(rows[: cursor.row]) + ("" if at.soft else "\n"))
+    body = plain(at.text)
+    before = Rows(max(1, cursor.column - at.start))
+    before.feed(body)
+    begun = before.rows[0].text if before.rows and cursor.column > at.start else ""
+    head.feed(begun + " " * (cursor.column - max(at.start, at.width)))
+    found = head.rows
+    if head.at_line_start:
+        return Place(len(found), start if not cursor.row else 0)
+    if found[-1].width >= columns and cursor.column < at.width:
+        return Place(len(found), 0)
+    return Place(len(found) - 1, found[-1].width)

@@ -15,13 +15,15 @@ from collections.abc import Callable
 from typing import NamedTuple, TextIO
 
 from agentcli.ui.frame import Frame, Place, last_character
-from agentcli.ui.rows import Row, Rows, text_of
+from agentcli.ui.rows import Row, Rows, plain, text_of
 from agentcli.ui.screen import FLUSHES_PER_S, Screen, Size
 from agentcli.ui.terminal_writer import TerminalWriter
 from agentcli.ui.theme import Theme
 
 MAX_TAIL = 6
 SETTLE_S = 0.3
+ANSWER_S = 0.25
+ASK_CURSOR = "\x1b[6n"
 HOME = "\x1b[H"
 
 
@@ -54,7 +56,10 @@ class LiveScreen(Screen):
         self._settled = False  # all that is complete in the tail is finished
         self._painting = False
         self._settling: asyncio.TimerHandle | None = None
-        self._anchor = ""  # the last character printed, where the tail goes on with its line
+        self._is_asking = False  # the terminal was asked where the cursor is
+        self._settled_size = Size(0, 0)
+        self._begun: list[str] = []  # what is finished of the line that the tail goes on with
+        self._anchor = ""  # its last character, where that stands at the end of a row
 
     @property
     def is_shown(self) -> bool:
@@ -67,7 +72,7 @@ class LiveScreen(Screen):
             self._print("\n")
         self._compose = compose
         self._tail = Rows(self.columns)
-        self._anchor = ""
+        self._begin_line()
         self.paint()
 
     def hide(self) -> None:
@@ -75,6 +80,8 @@ class LiveScreen(Screen):
         if self._compose is None:
             return
         self._take_pending()
+        if self.columns != self._tail.columns:
+            self._relayout(self.columns)
         self._compose = None
         self._cancel_timer()
         if self._settling is not None:
@@ -98,21 +105,52 @@ class LiveScreen(Screen):
         self._cancel_timer()
         if self._settling is not None:
             self._settling.cancel()
+        self._is_asking = False
         self._settling = asyncio.get_running_loop().call_later(SETTLE_S, self._settle_size)
 
     def _settle_size(self) -> None:
-        self._settling = None
-        if self._compose is not None:
-            compose = self._compose
-            self.hide()
-            self.show(compose)
+        """Where lines are broken anew, ask where that has put the cursor."""
+        self._settled_size = self.size
+        if self._frame.reflows:
+            self._is_asking = True
+            loop = asyncio.get_running_loop()
+            self._settling = loop.call_later(ANSWER_S, self._place, None)
+            self._write(ASK_CURSOR)
+        else:
+            self._place(None)
+
+    def cursor_is_at(self, row: int) -> None:
+        """The terminal tells the cursor's row, from 0."""
+        if self._is_asking and self._settling is not None:
+            self._settling.cancel()
+            self._place(row)
+
+    def _place(self, row: int | None) -> None:
+        """Draw the region where it has come to stand; what was scrolled away of it stays there."""
+        self._settling, self._is_asking = None, False
+        size = self.size
+        if size != self._settled_size:
+            self.resized()
+            return
+        if self._compose is None:
+            return
+        self._relayout(size.columns)
+        above = self._frame.rows_above_cursor - (size.lines - 1 if row is None else row)
+        if above > 0:
+            self._frame.release(above)
+            rows = self._tail.rows
+            self._tail.drop(min(above, len(rows)))
+            self._finish_rows(rows, min(above, len(rows)))
+            self._anchor = ""
+        self.paint()
 
     def clear(self) -> None:
         """Scroll the screen away, into the scrollback, and draw the region anew at its top."""
         if self._compose is None:
             return
         self._write(self._frame.erase(self.columns) + "\n" * self.size.lines + HOME)
-        self._anchor = ""
+        self._begin_line()
+        self._lay_out(self.columns)
         self.paint()
 
     def drain(self, patience_s: float) -> None:
@@ -170,24 +208,23 @@ class LiveScreen(Screen):
         finished = self._finished(rows, room)
         drawn = rows[finished:] if len(rows) - finished <= room else []
         together = [*rows, *below.rows]
+        goes_on = bool(rows) and rows[0].soft and not rows[0].start
         if len(rows) <= room and all(row.certain for row in rows[:finished]):
             cursor = _lower(below.cursor, len(rows))
-            out = self._frame.update(together, cursor, size.columns)
+            anchor = self._anchor if goes_on else ""
+            out = self._frame.update(together, cursor, size.columns, anchor)
             if finished:
                 self._frame.release(finished)
         else:
             text = text_of(rows[:finished])
             if finished == len(rows) or not rows[finished].soft:
                 text += "\n" if finished else ""
-            goes_on = text and rows[0].soft and self._frame.height < size.lines
+            goes_on = goes_on and bool(text) and self._frame.height < size.lines
             anchor = self._anchor if goes_on else ""
             cursor = _lower(below.cursor, len(drawn))
             out = self._frame.print_above(text, [*drawn, *below.rows], cursor, size.columns, anchor)
         self._tail.drop(finished)
-        if finished:
-            self._anchor = _anchor(rows, finished, size.columns)
-        before = self._frame.line_above if rows and rows[0].soft else 0
-        self._frame.line_above = _line_above(rows, finished, before) if finished else before
+        self._finish_rows(rows, finished)
         self._settled = False
         return out
 
@@ -198,11 +235,39 @@ class LiveScreen(Screen):
             return max(0, complete)
         return 0
 
-    def _relayout(self, columns: int) -> None:
-        tail, rows = self._tail, self._tail.rows
-        self._tail = Rows(columns)
-        self._tail.feed(text_of(rows) + ("\n" if rows and tail.at_line_start else ""))
+    def _finish_rows(self, rows: list[Row], finished: int) -> None:
+        """The first ``finished`` rows are: remember the line that the next one goes on with."""
+        for at, row in enumerate(rows[:finished]):
+            if at and not row.soft:
+                self._begun.clear()
+            self._begun.append(row.text)
+        if finished == len(rows) or not rows[finished].soft:
+            self._begin_line()
+        elif finished:
+            self._anchor = _anchor(rows[finished - 1], self._tail.columns)
+
+    def _begin_line(self) -> None:
+        self._begun.clear()
         self._anchor = ""
+
+    def _relayout(self, columns: int) -> None:
+        """The window has another size: the tail goes on where its line ends now."""
+        start, self._anchor = 0, ""
+        rows = self._tail.rows
+        if self._begun and rows and self._frame.reflows:
+            above = Rows(columns)
+            above.feed("".join(self._begun))
+            ended = above.rows
+            above.feed(plain(rows[0].text)[:1])
+            start = ended[-1].width if len(above.rows) == len(ended) else 0
+            self._anchor = "" if start else _anchor(ended[-1], columns)
+        self._frame.reflow(columns, start)
+        self._lay_out(columns, start)
+
+    def _lay_out(self, columns: int, start: int = 0) -> None:
+        tail, rows = self._tail, self._tail.rows
+        self._tail = Rows(columns, start, soft=bool(self._begun))
+        self._tail.feed(text_of(rows) + ("\n" if rows and tail.at_line_start else ""))
 
     # --- printing --------------------------------------------------------------------------
 
@@ -237,19 +302,6 @@ def _lower(cursor: Place, rows: int) -> Place:
     return Place(cursor.row + rows, cursor.column)
 
 
-def _line_above(rows: list[Row], finished: int, before: int) -> int:
-    """The columns of the line that goes on after the first ``finished`` rows; 0 when it ends."""
-    if finished == len(rows) or not rows[finished].soft:
-        return 0
-    width = before
-    for at, row in enumerate(rows[:finished]):
-        width = width + row.width if row.soft or not at else row.width
-    return width
-
-
-def _anchor(rows: list[Row], finished: int, columns: int) -> str:
-    """The last character printed, when the next row goes on with its line."""
-    last = rows[finished - 1]
-    if finished == len(rows) or not rows[finished].soft:
-        return ""
-    return last_character(last)[0] if last.certain and last.width == columns else ""
+def _anchor(row: Row, columns: int) -> str:
+    """The last character of a row that it fills for certain."""
+    return last_character(row)[0] if row.certain and row.width == columns else ""

@@ -28,24 +28,32 @@ _CERTAIN = re.compile(
 
 
 class Row(NamedTuple):
-    """One row: painted text, its width in columns, whether it goes on with the row above."""
+    """One row: painted text, the column after it, whether it goes on with the row above.
+
+    ``start`` is the column where it begins: not nought when what is before it on the same row of
+    the screen is finished already.
+    """
 
     text: str
     width: int = 0
     soft: bool = False
     certain: bool = True
+    start: int = 0
 
 
 class Rows:
-    """Lays out text that comes in pieces; ``columns`` wide."""
+    """Lays out text that comes in pieces; ``columns`` wide.
 
-    def __init__(self, columns: int) -> None:
+    ``soft``: the text goes on with a line that began above, at column ``start``.
+    """
+
+    def __init__(self, columns: int, start: int = 0, *, soft: bool = False) -> None:
         self.columns = max(1, columns)
         self._done: list[Row] = []
         self._body: list[str] = []
-        self._width = 0
+        self._start = self._width = start
         self._style = ""
-        self._soft = False
+        self._soft = soft
         self._certain = True
         self._open = False  # the current row has begun
 
@@ -112,11 +120,12 @@ class Rows:
 
     def _current(self) -> Row:
         end = RESET if self._style and self._body else ""
-        return Row("".join(self._body) + end, self._width, self._soft, self._certain)
+        text = "".join(self._body) + end
+        return Row(text, self._width, self._soft, self._certain, self._start)
 
     def _end(self, *, soft: bool) -> None:
         self._done.append(self._current())
-        self._body, self._width, self._certain = [], 0, True
+        self._body, self._width, self._start, self._certain = [], 0, 0, True
         self._soft = self._open = soft
 
 

@@ -134,17 +134,56 @@ def test_a_line_that_wraps_over_what_stood_below_is_written_through_the_margin_t
     assert emulator.text() == ["0123456789", "abc", "", "2 s"]
 
 
+@pytest.mark.spec("UI-1")
+def test_rows_that_repeat_are_still_one_line() -> None:
+    frame, emulator = Frame(), Emulator(columns=10)
+    below = rows("", "> ", columns=10)
+    emulator.feed(frame.update([*rows("0123456789" * 2, columns=10), *below], Place(3, 2), 10))
+    frame.release(1)
+    rest = rows("0123456789" * 4, columns=10)[1:]
+    out = frame.update([*rest, *below], Place(4, 2), 10)
+    assert out.count("90123456789") == 1  # on through the margin of the row above
+    emulator.feed(out)
+    assert emulator.text() == ["0123456789"] * 4 + ["", ">"]
+
+
+@pytest.mark.spec("UI-1")
+def test_what_goes_on_in_the_middle_of_a_row_leaves_what_stands_before_it() -> None:
+    frame, narrow = Frame(reflows=True), Emulator(columns=15)
+    below = rows("", "> ")
+    frame.update([*rows("0123456789abcdefghijklmno"), *below], Place(3, 2), 20)
+    frame.release(1)
+    narrow.feed("0123456789abcdefghijklmno\n\n> ")  # what a terminal makes of it
+    frame.reflow(15, 5)
+    tail = Rows(15, 5, soft=True)
+    tail.feed("klmnopqrst")
+    narrow.feed(frame.update([*tail.rows, *below], Place(2, 2), 15))
+    tail.feed("uvw")
+    narrow.feed(frame.update([*tail.rows, *below], Place(3, 2), 15))
+    assert narrow.text() == ["0123456789abcde", "fghijklmnopqrst", "uvw", "", ">"]
+    narrow.feed(frame.erase(15))
+    assert narrow.text() == ["0123456789abcde", "fghij"]
+
+
 @pytest.mark.parametrize(
-    ("line_above", "widths", "columns", "height"),
-    [(0, [80, 80, 30], 60, 4), (80, [80, 30], 60, 3), (120, [40], 60, 1), (0, [10, 10], 5, 4)],
+    ("lines", "cursor", "columns", "start", "place"),
+    [
+        (["x" * 190, "> "], Place(3, 2), 60, 0, Place(4, 2)),
+        (["x" * 110, "> "], Place(2, 2), 60, 20, Place(3, 2)),
+        (["x" * 40, "> "], Place(1, 2), 60, 50, Place(2, 2)),
+        (["> 3456789", "status"], Place(0, 9), 5, 0, Place(1, 4)),
+        (["> 34567890", "status"], Place(0, 5), 5, 0, Place(1, 0)),
+        (["> 345", "status"], Place(0, 5), 5, 0, Place(0, 5)),
+        (["", "", "> "], Place(2, 2), 5, 0, Place(2, 2)),
+        (["日本語", "> "], Place(1, 0), 5, 0, Place(2, 0)),
+    ],
 )
-def test_rows_that_a_terminal_breaks_anew_are_counted(
-    line_above: int, widths: list[int], columns: int, height: int
+def test_the_cursor_is_where_a_terminal_puts_it_that_breaks_lines_anew(
+    lines: list[str], cursor: Place, columns: int, start: int, place: Place
 ) -> None:
-    soft = line_above > 0 or widths[0] == 80
-    laid_out = [Row("x" * width, width, soft=soft) for width in widths]
-    laid_out[0] = laid_out[0]._replace(soft=line_above > 0)
-    assert _reflowed(laid_out, columns, line_above) == height
+    laid_out = rows(*lines, columns=80)
+    laid_out[0] = laid_out[0]._replace(soft=start > 0)
+    assert _reflowed(laid_out, cursor, columns, start) == place
 
 
 def test_text_printed_after_a_released_row_of_the_same_line_goes_on_with_it() -> None:
