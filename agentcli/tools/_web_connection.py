@@ -274,6 +274,8 @@ async def _body(response: httpcore.Response, coding: str, target: Target) -> tup
             ) from None
         if len(body) > MAX_BODY_BYTES or came > MAX_BODY_BYTES:
             return bytes(body[:MAX_BODY_BYTES]), True
+    if unpacker and came and not unpacker.is_done:
+        raise FetchFailed(f"{target.authority} sent a packed answer that breaks off")
     return bytes(body), False
 
 
@@ -283,6 +285,11 @@ class _Unpacker:
     def __init__(self, coding: str) -> None:
         self._may_be_raw = coding == "deflate"
         self._zlib = zlib.decompressobj(_WBITS[coding])
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the end of what was packed has come."""
+        return self._zlib.eof
 
     def feed(self, data: bytes, room: int) -> bytes:
         """What ``data`` unpacks to, at most ``room`` bytes; raises ``zlib.error``."""

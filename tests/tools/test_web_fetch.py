@@ -231,6 +231,11 @@ def test_redirects_within_the_host_are_followed(web: WebServer, tmp_path: Path) 
     assert text.endswith("arrived") and f"http://site.example:{web.port}/c" in text
 
 
+def test_a_redirect_may_be_written_carelessly(web: WebServer, tmp_path: Path) -> None:
+    web.pages["/a%20b%C3%A9"] = answer("arrived")
+    assert "arrived" in ok(page(web, tmp_path, redirect(" /a bé ")))
+
+
 @pytest.mark.spec("TOOL-12")
 def test_there_is_an_end_to_redirects(web: WebServer, tmp_path: Path) -> None:
     assert "more than 5 redirects" in failed(page(web, tmp_path, redirect("/page")))
@@ -352,6 +357,14 @@ def test_what_cannot_be_unpacked_is_one_clear_line(
 ) -> None:
     text = failed(page(web, tmp_path, answer(b"hello there", Content_Encoding=coding)))
     assert "pack" in text and "\n" not in text
+
+
+def test_a_packed_answer_that_breaks_off_is_not_taken_for_whole(
+    web: WebServer, tmp_path: Path
+) -> None:
+    half = gzip.compress(b"hello" * 1_000)[:30]
+    assert "breaks off" in failed(page(web, tmp_path, answer(half, Content_Encoding="gzip")))
+    assert "(empty)" in ok(page(web, tmp_path, answer(b"", Content_Encoding="gzip")))
 
 
 BOMB = """
