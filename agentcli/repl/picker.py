@@ -20,6 +20,7 @@ from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 from agentcli.domain.errors import AgentError
 from agentcli.domain.session import SessionInfo
 from agentcli.repl.desk import Desk
+from agentcli.repl.keys import ESCAPE_S
 from agentcli.repl.prompt import ask_line
 from agentcli.repl.selection import Match, Selection
 from agentcli.repl.terminal import Terminal
@@ -78,6 +79,7 @@ class _Picker:
             erase_when_done=True,
             terminal_size_polling_interval=None,
         )
+        self._application.ttimeoutlen = ESCAPE_S
 
     async def run(self) -> str | None:
         """Until something is chosen or the person leaves."""

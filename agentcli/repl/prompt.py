@@ -22,6 +22,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.styles import Style
 
 from agentcli.repl.front import Actions, Left
+from agentcli.repl.keys import ESCAPE_S
 from agentcli.repl.prompts import Prompts
 from agentcli.repl.terminal import Terminal
 
@@ -67,7 +68,7 @@ class ChatPrompt:
             output=None if terminal.is_dumb else terminal.output,
         )
         self._session.app.terminal_size_polling_interval = None
-        self._session.app.ttimeoutlen = 0.1
+        self._session.app.ttimeoutlen = ESCAPE_S
 
     async def ask(self, default: str = "") -> str:
         """The next message, not blank; raises ``Left``."""
@@ -173,6 +174,7 @@ async def ask_line(terminal: Terminal, message: str) -> str | None:
         output=None if terminal.is_dumb else terminal.output,
     )
     session.app.terminal_size_polling_interval = None
+    session.app.ttimeoutlen = ESCAPE_S
     try:
         return await session.prompt_async(handle_sigint=False, set_exception_handler=False)
     except (EOFError, KeyboardInterrupt):

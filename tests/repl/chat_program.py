@@ -113,6 +113,7 @@ class PlaySession:
         self.cost_usd: float | None = 0.0
         self.turns = info.turns
         self.notices: Sequence[str] = ()
+        self.sandbox = None
         self.resumed: LoadedSession | None = None
         if info.turns:
             answer = AssistantMessage((TextPart("It is mended."),))
