@@ -9,6 +9,7 @@ from agentcli.tools._output import clip_line
 from agentcli.tools._text import Line
 
 MAX_LINES_COMPARED = 20_000
+_MAX_LINES_SOUGHT = 1_000
 _MAX_COMPARED_CHARS = 200
 MAX_SHOWN_LINES = 20
 _MAX_SHOWN_CHARS = 300
@@ -34,7 +35,7 @@ def closest_place(lines: Sequence[Line], sought: Sequence[str]) -> str:
     if not wanted:
         return ""
     have = [line.text.strip()[:_MAX_COMPARED_CHARS] for line in lines[:MAX_LINES_COMPARED]]
-    start = _by_equal_lines(have, wanted)
+    start = _by_equal_lines(have, wanted[:_MAX_LINES_SOUGHT])
     if start is None:
         start = _by_similar_line(have, wanted[0])
     if start is None:

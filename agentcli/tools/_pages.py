@@ -15,7 +15,7 @@ from agentcli.tools._text import Encoding, readable
 
 MAX_LINE_CHARS = 2_000
 _FOOTER_ROOM = 500
-_MAX_SCANNED_CHARS = 64 * 1024 * 1024  # of one line; what comes after it is not looked at
+MAX_SCANNED_CHARS = 64 * 1024 * 1024  # of one line; what comes after it is not looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,10 @@ class _Lines:
                 kept, length, start = "", 0, end + 1
             kept = _more(kept, piece, start, len(piece))
             length += len(piece) - start
-            if length > _MAX_SCANNED_CHARS and self.count + 1 >= self._offset:
+            if length > MAX_SCANNED_CHARS:
                 self.count += 1
-                yield kept, length
+                if self.count >= self._offset:
+                    yield kept, length
                 return
         if length:
             self.count += 1

@@ -3,7 +3,7 @@
 Old lines are looked for from where the hunk before ended: as they are, then without regard to
 trailing white space, to all white space at the ends of a line, to the kind of dashes, quotes and
 blanks. Law: context keeps the file's own bytes; an added line takes the line end of the line that
-it replaces or follows.
+it replaces or follows. The search for all the hunks of a file is bounded (SEC-13).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from agentcli.tools._closest import closest_place
+from agentcli.tools._closest import MAX_LINES_COMPARED, closest_place
 from agentcli.tools._patch_model import Hunk, PatchLine, PatchProblem
 from agentcli.tools._runs import runs
 from agentcli.tools._text import Line, common_end
@@ -28,6 +28,8 @@ _PUNCTUATION = str.maketrans(
     }
 )
 _MAX_FUZZ = 2
+MAX_LINES = 200_000
+_MAX_COMPARED_LINES = 20_000_000
 
 
 def _plain(line: str) -> str:
@@ -80,6 +82,7 @@ class _Texts:
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
         self._forms: dict[int, list[str]] = {}
+        self._compared = 0
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -107,8 +110,17 @@ class _Texts:
         if number not in self._forms:
             self._forms[number] = [_PASSES[number](line) for line in self.lines]
         sought = [_PASSES[number](line) for line in wanted]
-        found = runs(self._forms[number], sought, max(last if at_end else start, 0))
-        return list(islice(found, 1 if first_only else None))
+        begin = max(last if at_end else start, 0)
+        found = list(islice(runs(self._forms[number], sought, begin), 1 if first_only else None))
+        end = found[0] + len(wanted) if found and first_only else len(self.lines)
+        self._compared += len(wanted) + max(0, end - begin)
+        if self._compared > _MAX_COMPARED_LINES:
+            raise PatchProblem("it takes too long to find its places. Use several smaller patches.")
+        return found
+
+    def stand_at(self, wanted: Sequence[str], place: int) -> bool:
+        """Whether ``wanted`` stands there as it is."""
+        return self.lines[place : place + len(wanted)] == list(wanted)
 
 
 def _place(texts: _Texts, hunk: Hunk, start: int) -> tuple[int, tuple[PatchLine, ...]]:
@@ -146,6 +158,8 @@ def _place_near(
     """Where a hunk with line numbers belongs: the place nearest to what they say."""
     if not hunk.old:
         return min(max(expected + 1, start), len(texts)), hunk.lines
+    if expected >= start and texts.stand_at(hunk.old, expected):
+        return expected, hunk.lines
     for number in range(len(_PASSES)):
         if places := texts.places(hunk.old, start, number):
             return min(places, key=lambda place: abs(place - expected)), hunk.lines
@@ -195,7 +209,8 @@ def _after(start: int) -> str:
 
 
 def _near(texts: _Texts, wanted: Sequence[str]) -> str:
-    place = closest_place([Line(text, "\n") for text in texts.lines], wanted)
+    lines = [Line(text, "\n") for text in texts.lines[:MAX_LINES_COMPARED]]
+    place = closest_place(lines, wanted)
     return place or "Read the file again and write the patch from what it holds."
 
 

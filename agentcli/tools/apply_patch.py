@@ -14,7 +14,7 @@ from agentcli.tools._base import Arguments
 from agentcli.tools._diff import Diff, diff_bytes
 from agentcli.tools._file_tool import Change, ChangeTool, Plan, editable, encoded, name_of, plural
 from agentcli.tools._files import FileState, look, read_state, require_unchanged, state_if_any
-from agentcli.tools._patch_apply import apply_hunks
+from agentcli.tools._patch_apply import MAX_LINES, apply_hunks
 from agentcli.tools._patch_model import AddFile, DeleteFile, Patch, PatchProblem, UpdateFile
 from agentcli.tools._patch_parse import parse_patch
 from agentcli.tools._paths import (
@@ -26,7 +26,7 @@ from agentcli.tools._paths import (
     resolve,
     resolve_entry,
 )
-from agentcli.tools._text import UTF_8, join_lines, split_lines
+from agentcli.tools._text import UTF_8, Line, join_lines, split_lines
 
 _MAX_NAMES = 3
 _EXECUTABLE = 0o755
@@ -90,6 +90,12 @@ class ApplyPatch(ChangeTool[ApplyPatchArguments]):
         if not patch.operations:
             raise FileProblem("The patch changes no file.")
         return _Staging(ctx).plan(patch)
+
+
+def _lines(text: str) -> list[Line]:
+    if text.count("\n") > MAX_LINES:
+        raise PatchProblem(f"the file has more than {MAX_LINES:,} lines. Use edit_file or bash.")
+    return split_lines(text)
 
 
 @dataclass(slots=True)
@@ -170,7 +176,7 @@ class _Staging:
         self._require_unchanged(staged)
         if operation.hunks and staged.data is not None:
             text = editable(self._existing(path)[1], name_of(path, self._ctx))
-            if apply_hunks(split_lines(text.text), operation.hunks, strict_end=True):
+            if apply_hunks(_lines(text.text), operation.hunks, strict_end=True):
                 raise PatchProblem("the file has lines that the patch does not delete.")
         staged.remove()
 
@@ -197,9 +203,7 @@ class _Staging:
         data = staged.data
         if operation.hunks:
             text = editable(state, name)
-            lines = apply_hunks(
-                split_lines(text.text), operation.hunks, strict_end=operation.strict_end
-            )
+            lines = apply_hunks(_lines(text.text), operation.hunks, strict_end=operation.strict_end)
             data = encoded(join_lines(lines), text.encoding, name)
         if operation.new_path is None:
             staged.data, staged.mode = data, operation.mode or staged.mode

@@ -19,7 +19,7 @@ from agentcli.tools._files import chunks, fingerprint, human_size, opened
 from agentcli.tools._kinds import HEAD_BYTES, binary_kind, image_type
 from agentcli.tools._notebook import notebook_text
 from agentcli.tools._output import OUTPUT_SCHEME
-from agentcli.tools._pages import Page, decoded, folded, read_page
+from agentcli.tools._pages import MAX_SCANNED_CHARS, Page, decoded, folded, read_page
 from agentcli.tools._paths import FileProblem, located, one_line, resolve
 from agentcli.tools._text import Encoding, decode, detect_head
 
@@ -132,6 +132,11 @@ def _paged(source: _Source, args: ReadFileArguments) -> ToolOutput:
     if not page.rows:
         if page.total == 0:
             return ToolOutput.text(f"{source.name} is empty (0 bytes).", summary="empty")
+        if page.total is None:
+            return ToolOutput.error(
+                f"Line {page.first} was not reached: line {page.last:,} of {source.name} is longer "
+                f"than {human_size(MAX_SCANNED_CHARS)}, which is not read to its end. Use bash."
+            )
         return ToolOutput.error(
             f"Line {page.first} is beyond the end: {source.name} has "
             f"{plural(page.total or page.last, 'line')}."
