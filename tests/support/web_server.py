@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
 import threading
@@ -37,7 +38,8 @@ class WebServer:
     A page is an answer, its pieces as they are to be sent, or a function of the request's head
     that gives one of these. ``left`` is set when a client goes before it has the whole answer.
     After a CONNECT the same connection is read for the request that goes through the tunnel. With
-    a ``banner`` the server says that, at once, and nothing else.
+    a ``banner`` the server says that, at once, and nothing else. With ``is_proxy`` a tunnel really
+    leads to where it is wanted.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class WebServer:
         host: str = "127.0.0.1",
         tls: ssl.SSLContext | None = None,
         banner: bytes = b"",
+        is_proxy: bool = False,
     ) -> None:
         self.pages: dict[str, Page] = pages or {}
         self.heads: list[bytes] = []
@@ -55,6 +58,7 @@ class WebServer:
         self.left = threading.Event()
         self._tls = tls
         self._banner = banner
+        self._is_proxy = is_proxy
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM)
         self._socket.bind((host, 0))
@@ -115,6 +119,9 @@ class WebServer:
         self.heads.append(head)
         self.asked.set()
         path = head.split(None, 2)[1].decode()
+        if self._is_proxy and head.startswith(b"CONNECT "):
+            _relay(client, path)
+            return False
         page = self.pages.get(path, answer("no such page", status="404 Not Found"))
         if callable(page):
             page = page(head)
@@ -123,6 +130,18 @@ class WebServer:
                 break
             client.sendall(piece)
         return head.startswith(b"CONNECT ")
+
+
+def _relay(client: socket.socket, place: str) -> None:
+    host, _, port = place.rpartition(":")
+    with socket.create_connection((host.strip("[]"), int(port)), 10) as there:
+        client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        while True:
+            for source in select.select([client, there], [], [], 10)[0]:
+                data = source.recv(65_536)
+                if not data:
+                    return
+                (there if source is client else client).sendall(data)
 
 
 def slowly(server: WebServer, first: bytes, pause_s: float = 0.02) -> Iterable[bytes]:

@@ -510,6 +510,20 @@ def test_a_proxy_is_asked_for_the_checked_address_and_given_no_name(
 
 
 @pytest.mark.spec("SEC-11")
+def test_tls_goes_through_a_proxy_to_the_server_itself(
+    authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        WebServer({"/": answer("safe")}, tls=secured(authority, "site.example")) as web,
+        WebServer(is_proxy=True) as proxy,
+    ):
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy.port}")
+        assert ok(fetch(f"https://site.example:{web.port}/", tmp_path)).endswith("safe")
+        assert proxy.heads[0].startswith(f"CONNECT 127.0.0.1:{web.port} ".encode())
+        assert "cannot be verified" in failed(fetch(f"https://b.example:{web.port}/", tmp_path))
+
+
+@pytest.mark.spec("SEC-11")
 def test_a_proxy_changes_nothing_about_which_addresses_are_refused(
     web: WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
