@@ -95,12 +95,16 @@ _PLAIN = frozenset(
     {
         "program", "list", "pipeline", "command", "command_name", "word", "number", "string",
         "string_content", "raw_string", "concatenation", "redirected_statement", "file_redirect",
-        "file_descriptor", "comment",
+        "file_descriptor", "comment", "test_command", "unary_expression", "binary_expression",
+        "test_operator",
     }
 )  # fmt: skip
 _PLAIN_TOKENS = frozenset(
-    {";", "\n", "&&", "||", "|", '"', ">", ">>", "<", "&>", "&>>", ">&", "<&", ">|"}
-)
+    {
+        ";", "\n", "&&", "||", "|", '"', ">", ">>", "<", "&>", "&>>", ">&", "<&", ">|", "[", "]",
+        "=", "==", "!=", "!", "-a", "-o",
+    }
+)  # fmt: skip
 
 
 def is_plain(node: Node) -> bool:

@@ -1,42 +1,48 @@
-"""Shell commands that are known to change nothing (LOOP-4, SEC-3).
+"""Shell commands that are known to change nothing (LOOP-4, SEC-3, SEC-4).
 
-Conservative on purpose: one simple command of plain words, a known program, known flags, and
-operands that stay in the workspace. Whatever is not certain is not read-only.
+Law: a command is read-only when it is a list or pipe of known programs whose every word is
+known, each with known options, whose files stay in the workspace. The syntax tree and a second
+reading by hand must agree on the words. Whatever is not certain is not read-only.
 """
 
 from __future__ import annotations
 
+import glob
+import os
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from agentcli.domain.tools import Workspace
+from agentcli.domain.values import frozen
+from agentcli.engine.bash_command import Redirection, SimpleCommand
+from agentcli.engine.bash_plain import read_plain
+from agentcli.engine.bash_syntax import parse_bash
+from agentcli.engine.bash_text import joined
+from agentcli.engine.bash_words import unquote
+from agentcli.engine.bash_wrappers import look_through
+from agentcli.engine.read_only_options import Reading, UnknownOptionError
+from agentcli.engine.read_only_special import SPECIAL
+from agentcli.engine.read_only_tables import (
+    BUILT_IN,
+    FOLLOWING,
+    HELPERS,
+    PATTERN_GIVEN,
+    Spec,
+    spec_of,
+)
 
-_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./ -]+")
-
-# program -> flags that keep it read-only; operands are files unless the program is in _NO_FILES
-_FLAGS: dict[str, frozenset[str]] = {
-    "pwd": frozenset({"-L", "-P"}),
-    "true": frozenset(),
-    "false": frozenset(),
-    "whoami": frozenset(),
-    "uname": frozenset({"-a", "-s", "-r", "-m", "-n", "-p", "-o"}),
-    "echo": frozenset({"-n", "-e", "-E"}),
-    "ls": frozenset(
-        {"-l", "-a", "-A", "-la", "-al", "-lah", "-alh", "-lh", "-R", "-1", "-t", "-lt", "-ltr",
-         "-h", "-d", "-S", "-r", "-F"}
-    ),
-    "cat": frozenset({"-n", "-b", "-A", "-s", "-E", "-T"}),
-    "head": frozenset({"-n", "-c", "-q", "-v"}),
-    "tail": frozenset({"-n", "-c", "-q", "-v"}),
-    "wc": frozenset({"-l", "-w", "-c", "-m", "-L"}),
-    "stat": frozenset(),
-    "basename": frozenset(),
-    "dirname": frozenset(),
-}  # fmt: skip
-_NO_FILES = frozenset({"echo", "uname", "true", "false", "whoami", "pwd"})
-_BUILT_IN = frozenset({"pwd", "true", "false", "echo"})
-_NUMBER_FLAG = re.compile(r"-[0-9]+")
+# another project's table wants a person to see this text, though it is only printed
+_QUOTED_DELETION = re.compile(r"\brm\s+-")
+_MOST_OPERANDS = {"none": 0, "file": 1}
+_NO_FILES = frozenset({"none", "text"})
+_GLOB = re.compile(r"[A-Za-z0-9_./@%+=:,*?-]*[*?][A-Za-z0-9_./@%+=:,*?-]*", re.ASCII)
+_MAX_MATCHES = 500
+_MAX_SEEN = 3_000
+_NULL = "/dev/null"
+# wrappers that change how long or how urgently a program runs, not what it does
+_HARMLESS_WRAPPERS = frozenset({"timeout", "time", "nice", "stdbuf"})
 
 
 def is_read_only(command: str, workspace: Workspace, search_path: str | None = None) -> bool:
@@ -46,28 +52,157 @@ def is_read_only(command: str, workspace: Workspace, search_path: str | None = N
     since commands without operands read it. ``search_path`` is the shell's ``PATH`` (by default
     our own): a program that it finds inside the workspace is the repository's (SEC-2).
     """
-    text = command.strip(" \t\n")
-    if not _PLAIN.fullmatch(text):
+    parsed = parse_bash(command)
+    if not (parsed.understood and parsed.plain and parsed.commands):
         return False
-    if not workspace.cwd.is_dir() or not workspace.contains(workspace.cwd):
+    again = read_plain(joined(command))
+    own = [each for each in parsed.commands if not each.wrappers]
+    if again is None or [each.words for each in again] != [each.sources for each in own]:
         return False
-    program, *words = text.split()
-    flags = _FLAGS.get(program)
-    if flags is None or not (program in _BUILT_IN or _is_foreign(program, workspace, search_path)):
+    written = {(op.lstrip("0123456789"), unquote(to)) for c in again for op, to in c.redirections}
+    if written != {(one.operator, one.target) for c in own for one in c.redirections}:
         return False
-    for word in words:
-        if word.startswith("-"):
-            counted = program in {"head", "tail"} and _NUMBER_FLAG.fullmatch(word)
-            if word not in flags and not counted:
-                return False
-        elif program not in _NO_FILES and not workspace.contains(workspace.resolve(word)):
+    place = _Place(workspace, search_path)
+    return place.is_safe() and all(map(place.only_reads, own))
+
+
+def reads_only(command: SimpleCommand, workspace: Workspace, search_path: str | None) -> bool:
+    """Whether this one command of an understood text only reads, run in ``workspace.cwd``.
+
+    For texts that a rule allows in part. The caller must know that no other command of the text
+    changes the shell: its directory, its variables, its functions.
+    """
+    place = _Place(workspace, search_path)
+    return place.is_safe() and place.only_reads(command)
+
+
+@frozen
+class _Place:
+    """Where commands run: what they may read, and which programs are the system's."""
+
+    workspace: Workspace
+    search_path: str | None
+
+    def is_safe(self) -> bool:
+        cwd = self.workspace.cwd
+        return cwd.is_dir() and self.workspace.contains(cwd)
+
+    def only_reads(self, command: SimpleCommand) -> bool:
+        if command.assignments or not all(map(self._harmless, command.redirections)):
             return False
-    return True
+        words: list[str] = []
+        for word, source in zip(command.words, command.sources, strict=True):
+            found = [word] if word is not None else self._matches(source)
+            if found is None or (word is None and not words):
+                return False
+            words += found
+        return bool(words) and self._call(words, in_shell=True)
 
+    def may_read(self, path: str) -> bool:
+        """Whether a file operand stays in the workspace; ``-`` is standard input."""
+        if path in {"-", _NULL}:
+            return True
+        return self.workspace.contains(self.workspace.resolve(path))
 
-def _is_foreign(program: str, workspace: Workspace, search_path: str | None) -> bool:
-    """Whether the program is found, and not in a directory that the repository could fill."""
-    found = shutil.which(program, path=search_path)
-    if found is None or not Path(found).is_absolute():
-        return False
-    return not workspace.contains(Path(found).parent) and not workspace.contains(Path(found))
+    def _harmless(self, redirection: Redirection) -> bool:
+        target = redirection.target
+        if redirection.operator == "<":
+            return target is not None and self.may_read(target)
+        if redirection.operator == ">&":
+            return target in {"1", "2"}
+        return redirection.operator in {">", ">>", "&>", "&>>"} and target == _NULL
+
+    def _matches(self, source: str) -> list[str] | None:
+        """What bash makes of a glob, judged now; ``None`` when that is not certain."""
+        if not _GLOB.fullmatch(source):
+            return None
+        found = []
+        for match in glob.iglob(source, root_dir=self.workspace.cwd):  # noqa: PTH207 - as bash does: relative words
+            found.append(match)
+            if len(found) > _MAX_MATCHES or match.startswith("-"):
+                return None
+        return sorted(found) or [source]
+
+    def _call(self, words: Sequence[str], *, in_shell: bool) -> bool:
+        name = words[0]
+        if name in _HARMLESS_WRAPPERS:
+            return self._wrapped(words, in_shell=in_shell)
+        if name == "cd":
+            return in_shell and self._stays(words)
+        built_in = in_shell and name in BUILT_IN
+        if not built_in and not all(map(self._is_foreign, (name, *HELPERS.get(name, ())))):
+            return False
+        if special := SPECIAL.get(name):
+            return special(words, self.may_read)
+        spec = spec_of(name)
+        return spec is not None and self._fits(words, spec)
+
+    def _wrapped(self, words: Sequence[str], *, in_shell: bool) -> bool:
+        name = words[0]
+        if name == "time":
+            rest = words[2:] if words[1:2] == ["-p"] else words[1:]
+            return in_shell and bool(rest) and self._call(rest, in_shell=True)
+        looked = look_through(tuple(words))
+        if looked.why_not or len(looked.inner) != 1 or not self._is_foreign(name):
+            return False
+        inner = [word for word in looked.inner[0].words if word is not None]
+        return bool(inner) and self._call(inner, in_shell=False)
+
+    def _stays(self, words: Sequence[str]) -> bool:
+        """Whether ``cd`` goes where the shell already is: nothing is to be remembered."""
+        if len(words) != 2 or not words[1].startswith(("/", ".")):  # noqa: PLR2004 - cd and a directory
+            return False
+        cwd = self.workspace.cwd
+        return os.path.realpath(self.workspace.resolve(words[1])) == os.path.realpath(cwd)
+
+    def _is_foreign(self, program: str) -> bool:
+        """Whether the program is found, and not in a directory that the repository could fill."""
+        found = None if "/" in program else shutil.which(program, path=self.search_path)
+        if found is None or not Path(found).is_absolute():
+            return False
+        inside = self.workspace.contains
+        return not inside(Path(found).parent) and not inside(Path(found))
+
+    def _fits(self, words: Sequence[str], spec: Spec) -> bool:
+        """Whether all options are in the table and all files in the workspace."""
+        if spec.operands == "any":
+            return not any(map(_QUOTED_DELETION.search, words))
+        try:
+            reading = Reading.of(words, spec)
+        except UnknownOptionError:
+            return False
+        operands = reading.operands
+        if len(operands) > _MOST_OPERANDS.get(spec.operands, len(operands)):
+            return False
+        if spec.operands == "pattern" and PATTERN_GIVEN.isdisjoint(reading.options):
+            operands = operands[1:]
+        files = reading.files + (operands if spec.operands not in _NO_FILES else [])
+        if words[0] == "strings" and any(file.startswith("@") for file in files):
+            return False  # a file of further arguments
+        if not all(map(self.may_read, files)):
+            return False
+        follows = words[0] == "diff" or not FOLLOWING.isdisjoint(reading.options)
+        return not follows or self._holds_no_way_out(operands or ["."])
+
+    def _holds_no_way_out(self, names: Sequence[str]) -> bool:
+        """Whether no link below these directories leads out of the workspace; bounded."""
+        waiting = [self.workspace.resolve(name) for name in names if name != "-"]
+        seen = 0
+        while waiting:
+            directory = waiting.pop()
+            try:
+                with os.scandir(directory) as entries:
+                    for entry in entries:
+                        seen += 1
+                        path = Path(entry.path)
+                        if seen > _MAX_SEEN:
+                            return False
+                        if entry.is_symlink() and not self.workspace.contains(path):
+                            return False
+                        if entry.is_dir(follow_symlinks=False):
+                            waiting.append(path)
+            except NotADirectoryError:
+                continue
+            except OSError:
+                return False
+        return True
