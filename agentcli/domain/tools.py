@@ -255,7 +255,10 @@ class Tool(Protocol):
 
 
 class BackgroundTool(Protocol):
-    """What a tool with ``hints.background`` has beside ``Tool``."""
+    """What a tool with ``hints.background`` has beside ``Tool``.
+
+    It may also have ``parse_background``, where other bounds hold for arguments than in a turn.
+    """
 
     async def run_background(self, args: Any, ctx: ToolContext, sink: BackgroundSink) -> ToolOutput:
         """Do it to the end; ends within 2 s when ``ctx.cancel`` is set (BG-6)."""

@@ -117,7 +117,8 @@ class Policy:
 class CallFacts:
     """What the policy knows of a call. ``paths`` are absolute, links not yet followed.
 
-    ``search_path`` is where the session's shell looks for programs, when it was changed.
+    ``search_path`` is where the session's shell looks for programs, when it was changed. ``via``
+    is the tool that was called to have this one run: its own deny and ask rules hold as well.
     """
 
     definition: ToolDefinition
@@ -125,6 +126,7 @@ class CallFacts:
     paths: tuple[Path, ...]
     workspace: Workspace
     search_path: str | None = None
+    via: str = ""
 
 
 def decide(facts: CallFacts, policy: Policy) -> Decision:
@@ -154,14 +156,19 @@ class _Judged:
 
 
 def _by_deny_rule(judged: _Judged) -> Decision | None:
-    rule = first(judged.policy.deny, judged.subject)
+    rule = first(judged.policy.deny, judged.subject) or _via_rule(judged, judged.policy.deny)
     return judged.because(Answer.DENY, f"denied by the rule {rule}", rule) if rule else None
+
+
+def _via_rule(judged: _Judged, rules: Sequence[Rule]) -> Rule | None:
+    via = judged.facts.via
+    return first(rules, Subject(via)) if via else None
 
 
 def _by_ask_rule(judged: _Judged) -> Decision | None:
     """Asks whatever the mode and the other rules allow, until this session was granted it."""
     policy, subject = judged.policy, judged.subject
-    rule = first(policy.ask, subject)
+    rule = first(policy.ask, subject) or _via_rule(judged, policy.ask)
     unsure = None if judged.effect is Effect.READ else _unsure(judged)
     if (rule is None and unsure is None) or covering(policy.granted, subject)[0]:
         return None

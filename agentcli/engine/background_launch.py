@@ -76,7 +76,8 @@ def check_launch(toolbox: ToolBox, name: str, arguments: Mapping[str, Any]) -> L
     if not tool.definition.hints.background or not hasattr(tool, "run_background"):
         raise BackgroundRefused(f"{name} cannot run in the background; call it directly. {can}")
     try:
-        return Launch(tool, tool.parse(arguments), arguments)
+        parse = getattr(tool, "parse_background", tool.parse)
+        return Launch(tool, parse(arguments), arguments)
     except InvalidArguments as error:
         wrong = "; ".join(f"{problem.field}: {problem.problem}" for problem in error.problems)
         raise BackgroundRefused(f"args do not fit {name}: {wrong}. Nothing was started.") from None

@@ -216,17 +216,23 @@ class ToolCalls:
             job.args = job.tool.parse(call.arguments)
         except InvalidArguments as error:
             job.output = ToolOutput.error(wording.invalid(call, definition, error))
+        if job.output is None and hasattr(job.tool, "stands_for"):
+            from agentcli.engine.background_launch import look_through
+
+            job.launch, problem, job.status = look_through(
+                job.tool, job.args, self._kit.toolbox, self.passage
+            )
+            job.output = ToolOutput.error(problem) if problem else None
 
     def _judged(self, job: Job, tool: Tool, shell: _Shell) -> None:
         """Gather what the policy looks at; a tool that fails to tell it is not run."""
-        definition = tool.definition
+        acting, args, arguments, via = job.acting(tool)
+        definition = acting.definition
         workspace = shell.workspace if definition.name == "bash" else self._kit.workspace
         try:
             job.summary = tool.summary(job.args)
-            paths = tool.paths(job.args, workspace)
-            job.facts = CallFacts(
-                definition, job.call.arguments, paths, workspace, shell.search_path
-            )
+            paths = acting.paths(args, workspace)
+            job.facts = CallFacts(definition, arguments, paths, workspace, shell.search_path, via)
             job.effect = effect_of(job.facts)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a tool's own code
             job.facts, job.effect = None, Effect.READ
@@ -257,7 +263,7 @@ class ToolCalls:
         reason = decision.why
         rule, for_session, for_ever = rules_offered(job.facts, self._kit.policy, decision)
         self._emit(ApprovalWaiting(job.call, job.summary, reason))
-        detail = await preview_of(job.tool, job.args, ctx)
+        detail = await preview_of(*job.acting(job.tool)[:2], ctx)
         request = ApprovalRequest(job.call, job.summary, detail, reason, for_session, for_ever)
         answer = await self._answer(request)
         if self._token.cancelled:

@@ -38,6 +38,10 @@ _ORDER = (
     "get_current_time",
     "task",
     "web_fetch",
+    "spawn_background",
+    "task_output",
+    "task_cancel",
+    "list_tasks",
     "present_plan",
 )
 _NEAR = 3
@@ -77,6 +81,9 @@ _ALIASES = {
     "agent": "task",
     "subagent": "task",
     "spawn_agent": "task",
+    "bash_output": "task_output",
+    "kill_bash": "task_cancel",
+    "kill_shell": "task_cancel",
 }
 
 

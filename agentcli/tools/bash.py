@@ -10,18 +10,21 @@ import asyncio
 import os
 import re
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
+from agentcli.domain.background import BackgroundSink
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import StoreError
 from agentcli.domain.sandbox import Access, Sandbox
 from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput, Workspace
 from agentcli.tools import _leftovers
 from agentcli.tools._base import Arguments, BaseTool
+from agentcli.tools._bash_background import LoggedOutput, ends_of_output, telling
 from agentcli.tools._capture import Capture, LiveOutput
 from agentcli.tools._environment import base_environment, find_program
 from agentcli.tools._guarded_process import Command, Ended, Ending, StartFailed
@@ -90,7 +93,7 @@ class BashTool(BaseTool[BashArguments]):
     params = BashArguments
     effect = Effect.EXEC
     group = "shell"
-    hints = ToolHints(destructive=True, open_world=True)
+    hints = ToolHints(destructive=True, open_world=True, background=True)
     timeout_s = None
 
     def summary(self, args: BashArguments) -> str:
@@ -105,8 +108,27 @@ class BashTool(BaseTool[BashArguments]):
         start = await _where(ctx, args.access)
         return f"{args.command}\n\nin {start.cwd}{_limits(start, ctx.sandbox)}"
 
+    def parse_background(self, arguments: Mapping[str, Any]) -> BashArguments:
+        """As ``parse``, without the bound on the time."""
+        limit = arguments.get("timeout_s")
+        if not isinstance(limit, int | float) or limit <= MAX_TIMEOUT_S:
+            return self.parse(arguments)
+        args = self.parse({**arguments, "timeout_s": None})
+        return args.model_copy(update={"timeout_s": float(limit)})
+
+    async def run_background(
+        self, args: BashArguments, ctx: ToolContext, sink: BackgroundSink
+    ) -> ToolOutput:
+        """The same without a time limit of ours; what it does to the shell is not kept."""
+        return await self._run(args, ctx, sink)
+
     async def run(self, args: BashArguments, ctx: ToolContext) -> ToolOutput:
         """Run it; a failure of the command is a tool error with its output."""
+        return await self._run(args, ctx, None)
+
+    async def _run(
+        self, args: BashArguments, ctx: ToolContext, background: BackgroundSink | None
+    ) -> ToolOutput:
         if "\0" in args.command:
             return ToolOutput.error("The command contains a NUL character; bash cannot run it.")
         start = await _where(ctx, args.access)
@@ -119,17 +141,24 @@ class BashTool(BaseTool[BashArguments]):
         except (OSError, UnicodeEncodeError) as error:
             return ToolOutput.error(f"Cannot write the command to a temporary file: {error}.")
         try:
-            return await self._run_in(shell, scratch, start, args, ctx)
+            return await self._run_in((shell, scratch), start, args, ctx, background)
         except StartFailed as error:
             return ToolOutput.error(f"Cannot start {shell} in {start.cwd}: {error}.")
         finally:
             await remove_scratch(scratch)
 
     async def _run_in(
-        self, shell: str, scratch: Path, start: _Start, args: BashArguments, ctx: ToolContext
+        self,
+        script: tuple[str, Path],
+        start: _Start,
+        args: BashArguments,
+        ctx: ToolContext,
+        background: BackgroundSink | None,
     ) -> ToolOutput:
-        capture = Capture()
-        live = LiveOutput(ctx.progress)
+        """``script`` is the shell, and the directory with what it is to run."""
+        shell, scratch = script
+        capture = Capture() if background is None else ends_of_output()
+        live = LiveOutput(ctx.progress) if background is None else LoggedOutput(background)
 
         def sink(data: bytes) -> bool:
             capture.feed(data)
@@ -146,18 +175,21 @@ class BashTool(BaseTool[BashArguments]):
                 return ToolOutput.error(f"The sandbox cannot be set up: {error}. It did not run.")
             argv, cwd, joined = inside.argv, inside.cwd, inside.namespaces
         command = Command(argv, cwd, environment, scratch, ctx.session_id, joined)
-        timeout_s = args.timeout_s or TIMEOUT_S
+        timeout_s = args.timeout_s or (TIMEOUT_S if background is None else None)
         try:
-            async with _leftovers.recorded(ctx.state) as on_start:
+            async with _leftovers.recorded(ctx.state) as record:
+                on_start = record if background is None else telling(background, record)
                 ended = await run(command, sink, ctx.cancel, timeout_s, on_start)
         finally:
             live.close()
             born = await uninterruptible(start.sandbox.settle()) if start.sandbox else ()
         notes = [start.note] if start.note else []
-        notes += await _keep_state(ctx, start, scratch, ended)
+        if background is None:
+            notes += await _keep_state(ctx, start, scratch, ended)
         notes += await asyncio.to_thread(_left_running, ended)
         notes += [*born, *_refused_by_sandbox(start, capture, ended)]
-        return await asyncio.to_thread(_result, ctx.call_id, capture, ended, timeout_s, notes)
+        limit_s = timeout_s or 0.0
+        return await asyncio.to_thread(_result, ctx.call_id, capture, ended, limit_s, notes)
 
 
 async def _where(ctx: ToolContext, asked: str | None) -> _Start:
@@ -301,7 +333,7 @@ def _outcome(ended: Ended, timeout_s: float, took: str) -> tuple[str, str]:
     if ended.ending is Ending.TIMED_OUT:
         limit = f"{timeout_s:g} s"
         advice = f"timeout_s may be at most {MAX_TIMEOUT_S:g}" if timeout_s < MAX_TIMEOUT_S else ""
-        advice = advice or "run it in the background with its output in a file"
+        advice = advice or "run it with spawn_background"
         return f"timed out · {limit}", f"timed out after {limit} and was killed; {advice}"
     if ended.returncode is None:
         return f"lost · {took}", f"the shell was killed from outside, {took}"

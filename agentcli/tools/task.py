@@ -12,9 +12,10 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
+from agentcli.domain.background import BackgroundSink
 from agentcli.domain.messages import ResultPart, TextPart
 from agentcli.domain.subagents import SubTask, SubTaskReport
-from agentcli.domain.tools import Effect, OutputKind, ToolContext, ToolOutput
+from agentcli.domain.tools import Effect, OutputKind, ToolContext, ToolHints, ToolOutput
 from agentcli.tools._base import Arguments, BaseTool
 from agentcli.tools._output import bounded
 from agentcli.tools._paths import one_line
@@ -49,6 +50,8 @@ class TaskTool(BaseTool[TaskArguments]):
     params = TaskArguments
     effect = Effect.READ
     group = "agents"
+    # what its agent has done cannot be told from outside: after a crash it is not done again
+    hints = ToolHints(destructive=True, background=True)
     timeout_s = None
 
     def summary(self, args: TaskArguments) -> str:
@@ -62,9 +65,29 @@ class TaskTool(BaseTool[TaskArguments]):
             return ToolOutput.error("There are no sub-agents in this run. Do it yourself.")
         task = SubTask(args.description, args.prompt, args.agent or "", args.model or "")
         report = await ctx.agents.run(task, ctx.call_id, ctx.cancel, ctx.progress)
-        if report.is_cancelled:
-            return ToolOutput.cancelled(_place(report))
-        return _failed(report) if report.problem else _answered(report, ctx.call_id)
+        return _told(report, ctx.call_id)
+
+    async def run_background(
+        self, args: TaskArguments, ctx: ToolContext, sink: BackgroundSink
+    ) -> ToolOutput:
+        """The same, its steps in the log; what needs an approval is refused meanwhile."""
+        if ctx.agents is None:
+            return ToolOutput.error("There are no sub-agents in this run. Do it yourself.")
+
+        def tell(text: str) -> None:
+            sink.output(text)
+            sink.detail(text)
+
+        task = SubTask(args.description, args.prompt, args.agent or "", args.model or "")
+        report = await ctx.agents.run(task, ctx.call_id, ctx.cancel, tell)
+        sink.output(f"\n{report.text}\n" if report.text.strip() else "")
+        return _told(report, ctx.call_id)
+
+
+def _told(report: SubTaskReport, call_id: str) -> ToolOutput:
+    if report.is_cancelled:
+        return ToolOutput.cancelled(_place(report))
+    return _failed(report) if report.problem else _answered(report, call_id)
 
 
 def _answered(report: SubTaskReport, call_id: str) -> ToolOutput:

@@ -54,7 +54,7 @@ def test_the_schemas_of_all_tools_stay_within_their_budget() -> None:
         {"name": d.name, "description": d.description, "input_schema": d.parameters}
         for d in Registry.builtin().definitions
     ]
-    assert len(json.dumps(sent)) < 10_000  # at 3 characters a token under 4,000 tokens
+    assert len(json.dumps(sent)) < 12_000  # at 3 characters a token under 4,000 tokens
 
 
 @pytest.mark.spec("TOOL-5")

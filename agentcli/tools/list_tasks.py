@@ -1,0 +1,49 @@
+"""``list_tasks``: the background runs and schedules of this session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from agentcli.domain.tools import Effect, ToolContext, ToolOutput
+from agentcli.tools._background_rows import schedule_row, task_row
+from agentcli.tools._base import Arguments, BaseTool
+
+MAX_ENDED = 50
+
+
+class ListArguments(Arguments):
+    """Arguments of ``list_tasks``."""
+
+    ended: int = Field(default=10, ge=0, le=MAX_ENDED, description="How many ended ones")
+
+
+class ListTool(BaseTool[ListArguments]):
+    """What is active, and the newest of what has ended."""
+
+    name = "list_tasks"
+    display_name = "Background runs"
+    description = "List background runs and schedules."
+    params = ListArguments
+    effect = Effect.READ
+    group = "background"
+
+    async def run(self, args: ListArguments, ctx: ToolContext) -> ToolOutput:
+        """One row each."""
+        tasks = () if ctx.background is None else ctx.background.tasks()
+        schedules = () if ctx.background is None else ctx.background.schedules()
+        active = [task for task in tasks if task.is_active]
+        ended = [task for task in tasks if not task.is_active]
+        shown = ended[-args.ended :] if args.ended else []
+        rows: dict[str, Any] = {
+            "active": [task_row(task) for task in active],
+            "ended": [task_row(task) for task in shown],
+            "schedules": [schedule_row(schedule) for schedule in schedules],
+        }
+        if len(ended) > len(shown):
+            rows["ended_not_shown"] = len(ended) - len(shown)
+        return ToolOutput.json(rows, summary=f"{len(active)} active, {len(ended)} ended")
+
+
+TOOL = ListTool()

@@ -1,0 +1,121 @@
+"""``spawn_background``: start a tool and go on without waiting for it (BG-1, BG-8).
+
+Law: the call is judged as what it runs: policy, hooks, gates and preview are those of the target
+(``stands_for``); nothing runs in the background that its tool would not have been allowed to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from agentcli.domain.background import BackgroundRefused, Schedule, Spawned, SpawnWish
+from agentcli.domain.errors import ArgumentProblem, InvalidArguments
+from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput
+from agentcli.tools._base import Arguments, BaseTool
+from agentcli.tools._paths import one_line
+
+_MAX_TITLE = 120
+_MISSING = {
+    "tool": "is missing: the name of the tool that is to run, such as bash",
+    "args": "is missing: an object with the arguments of that tool",
+}
+
+
+class SpawnArguments(Arguments):
+    """Arguments of ``spawn_background``."""
+
+    tool: str = Field(description="Such as bash")
+    args: dict[str, Any] = Field(description="Its arguments")
+    title: str | None = Field(default=None, max_length=200, description="In a few words")
+    schedule: Any = Field(
+        default=None,
+        description=(
+            'Run later: {"cron_expression": "0 9 * * 1-5"} or {"scheduled_at": '
+            '"2030-01-31T09:00:00Z"}; "time_zone" (IANA, default UTC)'
+        ),
+    )
+    signal_on_completion: bool = Field(default=True, description="Tell you when it ends")
+
+
+class SpawnTool(BaseTool[SpawnArguments]):
+    """Returns at once with the names of the run."""
+
+    name = "spawn_background"
+    display_name = "Background"
+    description = (
+        "Start a tool in the background (bash for a long command or a server, task) and go on: "
+        "a message tells when it ends, so do not poll. No time limit; cd and exports are not kept."
+    )
+    params = SpawnArguments
+    effect = Effect.EXEC
+    group = "background"
+    hints = ToolHints(destructive=True, open_world=True)
+
+    def parse(self, arguments: Mapping[str, Any]) -> SpawnArguments:
+        """Validated arguments; what is missing is said in words."""
+        missing = tuple(
+            ArgumentProblem(name, text)
+            for name, text in _MISSING.items()
+            if arguments.get(name) in (None, "")
+        )
+        if missing:
+            raise InvalidArguments(missing)
+        return super().parse(arguments)
+
+    def stands_for(self, args: SpawnArguments) -> tuple[str, Mapping[str, Any]]:
+        """What will run."""
+        return args.tool, args.args
+
+    def summary(self, args: SpawnArguments) -> str:
+        """What starts, and that it does so in the background."""
+        command = args.args.get("command")
+        what = args.title or (command if isinstance(command, str) else "")
+        when = " on a schedule" if args.schedule is not None else ""
+        shown = f": {one_line(what, _MAX_TITLE)}" if what else ""
+        return f"In the background{when}: {one_line(args.tool, 64)}{shown}"
+
+    async def run(self, args: SpawnArguments, ctx: ToolContext) -> ToolOutput:
+        """The names of the run, or of the schedule."""
+        if ctx.background is None:
+            return ToolOutput.error("There are no background runs here. Call the tool directly.")
+        wish = SpawnWish(
+            args.tool,
+            args.args,
+            args.title or "",
+            args.schedule,
+            args.signal_on_completion,
+            ctx.judged,
+        )
+        try:
+            spawned = await ctx.background.spawn(wish)
+        except BackgroundRefused as error:
+            return ToolOutput.error(str(error))
+        if spawned.schedule is not None:
+            return ToolOutput.json(_planned(spawned.schedule), summary="scheduled")
+        return ToolOutput.json(_started(spawned), summary=f"started as {spawned.run_id}")
+
+
+def _started(spawned: Spawned) -> dict[str, Any]:
+    return {
+        "run_id": spawned.run_id,
+        "task_id": spawned.task_id,
+        "log_path": spawned.log_path,
+        "result_path": spawned.result_path,
+    }
+
+
+def _planned(schedule: Schedule) -> dict[str, Any]:
+    from datetime import UTC, datetime
+
+    at = schedule.next_at
+    return {
+        "schedule_id": schedule.id,
+        "next_at": None if at is None else datetime.fromtimestamp(at, UTC).isoformat(),
+        "time_zone": schedule.time_zone,
+    }
+
+
+TOOL = SpawnTool()
