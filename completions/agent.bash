@@ -55,7 +55,7 @@ _agentcli_complete() {
     ' --system-prompt') COMPREPLY=(); return ;;
     ' --append-system-prompt') COMPREPLY=(); return ;;
     ' --mcp-config') COMPREPLY=($(compgen -f -- "$current")); return ;;
-    ' --sandbox') COMPREPLY=($(compgen -W "off" -- "$current")); return ;;
+    ' --sandbox') COMPREPLY=($(compgen -W "auto bwrap landlock off" -- "$current")); return ;;
     ' --debug') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'run -m'|'run --model') COMPREPLY=(); return ;;
     'run --fallback-model') COMPREPLY=(); return ;;
@@ -70,7 +70,7 @@ _agentcli_complete() {
     'run --system-prompt') COMPREPLY=(); return ;;
     'run --append-system-prompt') COMPREPLY=(); return ;;
     'run --mcp-config') COMPREPLY=($(compgen -f -- "$current")); return ;;
-    'run --sandbox') COMPREPLY=($(compgen -W "off" -- "$current")); return ;;
+    'run --sandbox') COMPREPLY=($(compgen -W "auto bwrap landlock off" -- "$current")); return ;;
     'run --debug') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'run -o'|'run --output-format') COMPREPLY=($(compgen -W "text json stream-json" -- "$current")); return ;;
     'run --input-format') COMPREPLY=($(compgen -W "text stream-json" -- "$current")); return ;;
@@ -92,7 +92,7 @@ _agentcli_complete() {
     'resume --system-prompt') COMPREPLY=(); return ;;
     'resume --append-system-prompt') COMPREPLY=(); return ;;
     'resume --mcp-config') COMPREPLY=($(compgen -f -- "$current")); return ;;
-    'resume --sandbox') COMPREPLY=($(compgen -W "off" -- "$current")); return ;;
+    'resume --sandbox') COMPREPLY=($(compgen -W "auto bwrap landlock off" -- "$current")); return ;;
     'resume --debug') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'sessions/list --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'sessions/list --limit') COMPREPLY=(); return ;;
