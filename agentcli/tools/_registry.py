@@ -42,6 +42,10 @@ _ORDER = (
     "task_output",
     "task_cancel",
     "list_tasks",
+    "kv_get",
+    "kv_set",
+    "kv_delete",
+    "kv_list",
     "present_plan",
 )
 _NEAR = 3
