@@ -47,6 +47,8 @@ class PrivateFileHandler(logging.FileHandler):
             if path.stat().st_size > MAX_LOG_BYTES:
                 path.replace(path.with_name(path.name + ".1"))
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        if not os.fstat(descriptor).st_mode & 0o600:  # the umask took it all away
+            os.fchmod(descriptor, 0o600)
         return os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace")
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -56,11 +56,12 @@ def write_private(path: Path, text: str, *, replace: bool) -> None:
     permissions; what is no plain file, such as a pipe, is written to as it is.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-    is_new = not os.path.lexists(path)
     try:
         descriptor = os.open(path, flags | os.O_EXCL, 0o600)
+        os.fchmod(descriptor, 0o600)
     except FileExistsError:
-        if is_new or not (replace or not path.is_file()):
+        is_plain = path.is_file() or not path.exists()
+        if is_plain and not replace:
             raise
         descriptor = os.open(path, flags | os.O_TRUNC)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:

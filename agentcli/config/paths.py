@@ -102,9 +102,12 @@ def ensure_dir(path: Path) -> Path:
     """Create ``path`` (0700) and its parents if need be; raises ``PersistenceError``."""
     try:
         if not path.is_dir():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path.mkdir(mode=0o700, exist_ok=True)
-            path.chmod(0o700)
+            missing = [path]
+            while not missing[-1].parent.exists():
+                missing.append(missing[-1].parent)
+            for each in reversed(missing):
+                each.mkdir(mode=0o700, exist_ok=True)
+                each.chmod(0o700)  # the umask may have taken more away
     except OSError as error:
         reason = error.strerror or str(error)
         raise PersistenceError(f"cannot create {path}: {reason}", _ADVICE) from error

@@ -24,6 +24,7 @@ def write(path: Path, text: str) -> None:
             dir=target.parent, prefix=f".{target.stem}-", suffix=".tmp"
         )
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            os.fchmod(handle, 0o600)  # the umask may have taken more away
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

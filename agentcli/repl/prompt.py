@@ -204,6 +204,7 @@ class _SafeHistory(FileHistory):
         """Append, privately."""
         try:
             descriptor = os.open(self.filename, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+            os.fchmod(descriptor, 0o600)
             os.close(descriptor)
             super().store_string(self._redact(string))
         except OSError:
@@ -216,7 +217,9 @@ def prompt_history(prompts: Prompts) -> History:
     if path is None:
         return InMemoryHistory()
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.parent.is_dir():
+            path.parent.mkdir(mode=0o700, parents=True)
+            path.parent.chmod(0o700)
     except OSError:
         return InMemoryHistory()
     return _SafeHistory(prompts, path)

@@ -19,8 +19,7 @@ def ensure_directory(path: Path) -> None:
     except FileNotFoundError:
         if path.parent != path:
             _make_parents(path.parent)
-        with contextlib.suppress(FileExistsError):
-            path.mkdir(mode=DIRECTORY_MODE)
+        _make(path)
         return
     if mode & 0o077:
         with contextlib.suppress(OSError):
@@ -30,8 +29,13 @@ def ensure_directory(path: Path) -> None:
 def _make_parents(path: Path) -> None:
     if not path.exists():
         _make_parents(path.parent)
-        with contextlib.suppress(FileExistsError):
-            path.mkdir(mode=DIRECTORY_MODE)
+        _make(path)
+
+
+def _make(path: Path) -> None:
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=DIRECTORY_MODE)
+        path.chmod(DIRECTORY_MODE)  # the umask may have taken more away
 
 
 def create(path: Path) -> int:
@@ -44,7 +48,10 @@ def create(path: Path) -> int:
 def open_or_create(path: Path, extra_flags: int = 0) -> int:
     """A descriptor of ``path`` for reading and writing, mode 0600 when it is new; no links."""
     flags = os.O_RDWR | os.O_CREAT | _OPEN_FLAGS | extra_flags
-    return os.open(path, flags, FILE_MODE)
+    descriptor = os.open(path, flags, FILE_MODE)
+    if not os.fstat(descriptor).st_mode & 0o600:  # the umask took it all away
+        os.fchmod(descriptor, FILE_MODE)
+    return descriptor
 
 
 def temporary(path: Path) -> Path:

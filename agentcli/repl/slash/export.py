@@ -53,6 +53,7 @@ def write(path: Path, text: str) -> None:
     except OSError as error:
         raise AgentError(f"cannot write {path}: {error.strerror}") from error
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
+        os.fchmod(descriptor, 0o600)  # the umask may have taken more away
         file.write(text)
 
 
