@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.app.attachments import attach
+from agentcli.app.backgrounding import equip
 from agentcli.app.delegation import delegate
 from agentcli.app.models import SessionModels, fallbacks
 from agentcli.app.opening import Opener
@@ -112,11 +113,7 @@ async def _assemble(
             options.fallback,
         )
     )
-    policy = Policy.from_texts(mode, settings.allow, settings.deny, settings.ask, source="settings")
-    policy.add_rules("allow", options.allow, "--allow-tool")
-    policy.add_rules("deny", options.deny, "--deny-tool")
-    policy.yolo_twice = options.yolo_twice
-    policy.own_directories = settings.paths.own_places(options.cwd)
+    policy = policy_for(settings, options)
     workspace = Workspace(options.cwd, options.cwd, options.add_dirs)
     has_bash = any(tool.name == "bash" for tool in toolbox.definitions)
     sandbox = await make_sandbox(settings, workspace)
@@ -153,6 +150,7 @@ async def _assemble(
         mend_image=_mend_image,
         attach=partial(attach, workspace=workspace),
     )
+    background = equip(kit, store)
     closers = partial(_closers, replace(options, no_session=False))
     kept = None if options.no_session else files
     agent_notices = delegate(settings, conversation, toolbox, store, kept, closers)
@@ -174,12 +172,29 @@ async def _assemble(
     )
     session = Session(replace(loaded.info, model=model.id), store, conversation, around)
     models.listener = session.learn_model
+    if background is not None:
+        background.attach(*session.background_outlets())
+        if resumed:
+            around.notices = (*around.notices, *await background.take_up())
     if settings.hooks or settings.plugins:
         from agentcli.app.extensions import Opened, extend
 
         opened_as = Opened(store.path, toolbox, options.tools is None, options.began)
         extend(settings, session, conversation, around, opened_as)
     return session
+
+
+def policy_for(settings: Settings, options: SessionOptions) -> Policy:
+    """The policy that a session begins with; raises ``UsageError`` for what is no rule."""
+    policy = Policy(options.mode or settings.permission_mode)
+    for kind in ("allow", "deny", "ask"):
+        source = settings.sources.get(f"permissions.{kind}", "")
+        policy.add_rules(kind, getattr(settings, kind), source)
+    policy.add_rules("allow", options.allow, "--allow-tool")
+    policy.add_rules("deny", options.deny, "--deny-tool")
+    policy.yolo_twice = options.yolo_twice
+    policy.own_directories = settings.paths.own_places(options.cwd)
+    return policy
 
 
 # --- the rest of the room ------------------------------------------------------------------

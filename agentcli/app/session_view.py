@@ -18,7 +18,9 @@ from agentcli.engine.approval import Policy
 from agentcli.engine.conversation import Conversation
 
 if TYPE_CHECKING:
+    from agentcli.domain.background import Background
     from agentcli.domain.context import ContextReport
+    from agentcli.domain.permissions import Explanation
     from agentcli.domain.sandbox import Sandbox
 
 
@@ -107,6 +109,14 @@ class SessionView:
         """The rules that decide what runs (SEC-3)."""
         return self._conversation.kit.policy
 
+    def explain(self, text: str) -> Explanation:
+        """What would become of the command, or of the call ``TOOL name=value``; see there."""
+        from agentcli.app.permissions import explain, read_call
+
+        kit = self._conversation.kit
+        name, arguments = read_call(kit.toolbox, text)
+        return explain(kit.toolbox, kit.workspace, kit.policy, name, arguments)
+
     @property
     def sandbox(self) -> Sandbox | None:
         """What limits commands (SEC-7)."""
@@ -116,6 +126,11 @@ class SessionView:
         """Judge commands by what limits them now."""
         sandbox = self._conversation.kit.sandbox
         self.policy.contained = sandbox is not None and sandbox.state.is_on
+
+    @property
+    def background(self) -> Background | None:
+        """The session's background runs; ``None`` where it has none (BG-1)."""
+        return self._conversation.kit.background
 
     def context_report(self) -> ContextReport:
         """Where the tokens of the next request go (CMP-5)."""

@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "sessions": "List, show, search, export and mend sessions",
     "models": "List the models, their limits and prices",
     "config": "Show and change settings",
+    "permissions": "Say what runs without asking, and why",
     "auth": "Store the keys of providers, or forget them",
     "doctor": "Check the installation and say how to mend it",
     "completions": "Print or install shell completion",

@@ -57,9 +57,19 @@ class ChatDesk:
 
     async def allow_always(self, rule: str) -> None:
         """Write ``rule`` to the person's file."""
-        from agentcli.config.edit import add_allow_rule
+        await self.add_rule("allow", rule)
 
-        await asyncio.to_thread(add_allow_rule, self._settings.paths, rule)
+    async def add_rule(self, kind: str, rule: str) -> None:
+        """Write ``rule`` to the person's rules of ``kind``."""
+        from agentcli.config.edit import add_rule
+
+        await asyncio.to_thread(add_rule, self._settings.paths, kind, rule)
+
+    async def remove_rule(self, rule: str) -> bool:
+        """Take ``rule`` out of the person's rules."""
+        from agentcli.config.edit import remove_rule
+
+        return await asyncio.to_thread(remove_rule, self._settings.paths, rule)
 
     async def trust(self) -> Sequence[str]:
         """Whether the directory's own files take effect, and what they would do."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentcli.config.keys import all_names, find_key, near_names
@@ -48,20 +49,46 @@ def set_value(paths: Paths, name: str, text: str) -> object:
 
 
 def add_allow_rule(paths: Paths, rule: str) -> None:
-    """Let ``rule`` be allowed from now on, in every session (UI-7).
+    """Let ``rule`` be allowed from now on, in every session (UI-7); see ``add_rule``."""
+    add_rule(paths, "allow", rule)
+
+
+def add_rule(paths: Paths, kind: str, rule: str) -> None:
+    """Write ``rule`` to the rules of ``kind``: "allow", "ask" or "deny" (SEC-3).
 
     Raises ``ConfigError`` as ``set_value`` does; a rule that is there already stays one.
     """
+    known = _rules(paths, kind)
+    if rule not in known:
+        _write_rules(paths, {kind: [*known, rule]})
+
+
+def remove_rule(paths: Paths, rule: str) -> bool:
+    """Take ``rule`` out of the rules of every kind; false when it was in none."""
+    found = {
+        kind: [each for each in known if each != rule]
+        for kind in ("allow", "ask", "deny")
+        if rule in (known := _rules(paths, kind))
+    }
+    if found:
+        _write_rules(paths, found)
+    return bool(found)
+
+
+def _rules(paths: Paths, kind: str) -> list[str]:
+    text = read_text(paths.config_file) or ""
+    validate(text, paths)
+    return list(parse(text, paths.config_file).get("permissions", {}).get(kind, []))
+
+
+def _write_rules(paths: Paths, changed: Mapping[str, Sequence[str]]) -> None:
     import tomlkit
 
-    before = read_text(paths.config_file) or ""
-    validate(before, paths)
-    known = parse(before, paths.config_file).get("permissions", {}).get("allow", [])
-    if rule in known:
-        return
-    rules = tomlkit.array()
-    rules.extend([*known, rule])
-    after = _with_value(before, ("permissions", "allow"), rules)
+    after = read_text(paths.config_file) or ""
+    for kind, rules in changed.items():
+        array = tomlkit.array()
+        array.extend(rules)
+        after = _with_value(after, ("permissions", kind), array)
     validate(after, paths)
     write(paths.config_file, after)
 

@@ -66,6 +66,12 @@ class Desk(Protocol):
     async def allow_always(self, rule: str) -> None:
         """Write ``rule`` to the person's file: allowed in every session from now on."""
 
+    async def add_rule(self, kind: str, rule: str) -> None:
+        """Write ``rule`` to the person's rules of ``kind``: "allow", "ask" or "deny"."""
+
+    async def remove_rule(self, rule: str) -> bool:
+        """Take ``rule`` out of the person's rules of every kind; false when it was in none."""
+
     async def trust(self) -> Sequence[str]:
         """Whether the directory's own files take effect, and what they would do (SEC-1)."""
 

@@ -11,6 +11,7 @@ from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.context import ContextReport
 from agentcli.domain.events import AgentEvent, Compacted, Continue, Prompt, TurnSummary
 from agentcli.domain.messages import Usage
+from agentcli.domain.permissions import Explanation
 from agentcli.domain.ports import Approver, Effort, ModelInfo, QueuedInput, QueueKind
 from agentcli.domain.sandbox import Sandbox
 from agentcli.domain.session import LoadedSession, SessionInfo
@@ -51,6 +52,12 @@ class Rules(Protocol):
     @property
     def granted(self) -> Sequence[object]:
         """What was allowed for this session."""
+
+    def add_rules(self, kind: str, texts: Sequence[str], source: str = ..., /) -> None:
+        """More rules of ``kind`` ("allow", "deny" or "ask"); raises ``UsageError``."""
+
+    def remove_rule(self, text: str, /) -> bool:
+        """Forget every rule that reads ``text``; false when there was none."""
 
 
 class ChatSession(Protocol):
@@ -114,6 +121,12 @@ class ChatSession(Protocol):
     @property
     def policy(self) -> Rules:
         """The rules that decide what runs."""
+
+    def explain(self, text: str, /) -> Explanation:
+        """What would become of a command, or of the call ``TOOL name=value``.
+
+        Raises ``UsageError``.
+        """
 
     @property
     def effort(self) -> Effort | None:

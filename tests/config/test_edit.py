@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.config.edit import TEMPLATE, add_allow_rule, set_value
+from agentcli.config.edit import TEMPLATE, add_allow_rule, add_rule, remove_rule, set_value
 from agentcli.config.paths import Paths
 from agentcli.config.settings import load_settings, validate
 from agentcli.domain.errors import ConfigError, UsageError
@@ -134,3 +134,18 @@ def test_a_rule_is_added_once_and_the_rest_of_the_file_stays(tmp_path: Path) -> 
     with pytest.raises(ConfigError):
         add_allow_rule(paths, "bash(ls)")
     assert paths.config_file.read_text() == wrong
+
+
+@pytest.mark.spec("SEC-3", "SEC-9")
+def test_rules_of_every_kind_are_written_and_taken_out_again(paths: Paths) -> None:
+    write(paths, '# mine\nmodel = "a/b"\n')
+    for kind in ("allow", "ask", "deny"):
+        add_rule(paths, kind, "bash(x)")
+        add_rule(paths, kind, f"bash({kind} *)")
+    assert remove_rule(paths, "bash(x)")
+    assert not remove_rule(paths, "bash(x)")
+    text = paths.config_file.read_text()
+    assert text.startswith('# mine\nmodel = "a/b"\n')
+    for kind in ("allow", "ask", "deny"):
+        assert f'{kind} = ["bash({kind} *)"]' in text
+    assert paths.config_file.stat().st_mode & 0o777 == 0o600

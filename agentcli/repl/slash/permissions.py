@@ -1,52 +1,111 @@
-"""``/permissions``: what runs without asking, and why; change the mode (SEC-3)."""
+"""``/permissions``: what runs without asking, and why; change the mode and the rules (SEC-3)."""
 
 from __future__ import annotations
 
-from agentcli.domain.errors import UsageError
+from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.settings import PermissionMode
 from agentcli.repl.commands import Chat, SlashCommand
-from agentcli.ui.sanitize import reveal
+from agentcli.ui.exact import exact_line, rule_text
+from agentcli.ui.explanation import explanation_lines
+from agentcli.ui.sanitize import clean_line, reveal
 from agentcli.ui.theme import BOLD, DIM, WARNING
 
 _MODES = {
     PermissionMode.DEFAULT: "reading in the workspace is free, everything else asks",
     PermissionMode.ACCEPT_EDITS: "edits in the workspace are free as well",
     PermissionMode.PLAN: "it reads and plans; nothing is changed",
-    PermissionMode.YOLO: "everything runs without asking, except what a rule denies",
+    PermissionMode.YOLO: "only protected places, what destroys the workspace and your rules ask",
 }
+_KINDS = {"allow": "run without asking", "ask": "always ask", "deny": "never run"}
 
 
 async def _run(chat: Chat, arguments: str) -> None:
-    session, paint = chat.session, chat.theme.paint
-    if arguments:
-        try:
-            mode = PermissionMode(arguments.strip().lower())
-        except ValueError:
-            names = ", ".join(mode.value for mode in PermissionMode)
-            raise UsageError(f"there is no mode {arguments!r}", f"use one of: {names}") from None
-        session.set_mode(mode)
-        line = f"Permission mode {mode}: {_MODES[mode]}."
-        chat.show([paint(line, WARNING) if mode is PermissionMode.YOLO else line])
+    word, _, rest = arguments.strip().partition(" ")
+    rest = rest.strip()
+    if not word:
+        chat.show(_overview(chat))
+    elif word == "explain" and rest:
+        chat.show(explanation_lines(chat.session.explain(rest), chat.theme))
+    elif word in _KINDS and rest:
+        await _add(chat, word, rest)
+    elif word == "remove" and rest:
+        await _remove(chat, rest)
+    elif word in {*_KINDS, "remove", "explain"}:
+        example = "npm test" if word == "explain" else "bash(npm test)"
+        raise UsageError(f"/permissions {word} of what?", f"for example: {word} {example}")
+    else:
+        _set_mode(chat, arguments.strip().lower())
+
+
+def _set_mode(chat: Chat, name: str) -> None:
+    try:
+        mode = PermissionMode(name)
+    except ValueError:
+        names = ", ".join([*(mode.value for mode in PermissionMode), *_KINDS, "remove", "explain"])
+        raise UsageError(f"there is no mode {reveal(name)!r}", f"use one of: {names}") from None
+    chat.session.set_mode(mode)
+    line = f"Permission mode {mode}: {_MODES[mode]}."
+    chat.show([chat.theme.paint(line, WARNING) if mode is PermissionMode.YOLO else line])
+
+
+async def _add(chat: Chat, kind: str, rule: str) -> None:
+    """In force at once, and written down for the sessions to come."""
+    file = chat.host.desk.config_file
+    chat.session.policy.add_rules(kind, [rule], str(file))
+    said = f"{rule_text(rule)}: calls that it covers {_KINDS[kind]} from now on"
+    try:
+        await chat.host.desk.add_rule(kind, rule)
+    except (AgentError, OSError) as error:
+        chat.show([f"{said}, in this session: it could not be written: {clean_line(str(error))}"])
         return
+    chat.show([f"{said}. It is in {reveal(str(file))}"])
+
+
+async def _remove(chat: Chat, rule: str) -> None:
+    """Gone at once; from the person's file too, if it is there."""
+    desk = chat.host.desk
+    written = await desk.remove_rule(rule)
+    if not chat.session.policy.remove_rule(rule) and not written:
+        raise UsageError(f"there is no rule {reveal(rule)}", "/permissions lists them")
+    where = f"from {desk.config_file}" if written else "for this session only"
+    chat.show([f"{rule_text(rule)} is removed {reveal(where)}."])
+
+
+def _overview(chat: Chat) -> list[str]:
+    session, paint = chat.session, chat.theme.paint
     lines = []
     for mode, what in _MODES.items():
         here = mode is session.mode
         lines.append(paint(f"{'>' if here else ' '} {mode:<13} {what}", BOLD if here else 0))
     rules = session.policy
     groups = (
-        ("never run", rules.deny),
-        ("always ask", rules.ask),
-        ("run without asking", rules.allow),
-        ("allowed for this session", rules.granted),
+        (_KINDS["deny"], rules.deny),
+        (_KINDS["ask"], rules.ask),
+        (_KINDS["allow"], rules.allow),
+        ("Allowed for this session", rules.granted),
     )
     for name, found in groups:
         if found:
-            lines += ["", paint(f"These {name}:" if name[0] != "a" else f"{name}:", BOLD)]
-            lines += [f"  {reveal(str(rule))}" for rule in found]
-    lines.append(paint("Change the mode with /permissions MODE or Shift-Tab.", DIM))
-    chat.show(lines)
+            lines += ["", paint(name if name[0] == "A" else f"These {name}:", BOLD)]
+            for rule in found:
+                source = str(getattr(rule, "source", ""))
+                note = paint(f"  - {reveal(source)}", DIM) if source else ""
+                lines.append(f"  {exact_line(str(rule), 400)}{note}")
+    sandbox = session.sandbox
+    if sandbox is not None and sandbox.state.known:
+        kind = (
+            f"in a sandbox ({sandbox.state.kind})" if sandbox.state.is_on else "without a sandbox"
+        )
+        lines += ["", f"Commands run {kind}; /sandbox tells more."]
+    how = "MODE, allow|ask|deny RULE, remove RULE, explain COMMAND; Shift-Tab changes the mode."
+    lines.append(paint(f"/permissions {how}", DIM))
+    return lines
 
 
 COMMAND = SlashCommand(
-    "permissions", "what runs without asking; change the mode", _run, "[MODE]", while_working=True
+    "permissions",
+    "what runs without asking and why; change the mode and the rules",
+    _run,
+    "[MODE | allow|ask|deny|remove RULE | explain COMMAND]",
+    while_working=True,
 )

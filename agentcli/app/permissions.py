@@ -1,0 +1,64 @@
+"""What the policy would say of a call that nobody has made (SEC-3, ``/permissions explain``).
+
+Law: nothing is run, written or asked; the answer is that of ``engine.approval.decide`` itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from agentcli.domain.errors import InvalidArguments, UsageError
+from agentcli.domain.permissions import Explanation
+from agentcli.domain.tools import ToolBox, Workspace
+from agentcli.engine.approval import CallFacts, Policy, decide, rules_offered
+
+_PAIR = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+
+
+def explain(
+    toolbox: ToolBox,
+    workspace: Workspace,
+    policy: Policy,
+    name: str,
+    arguments: Mapping[str, Any],
+) -> Explanation:
+    """What would become of a call of the tool ``name``.
+
+    Raises ``UsageError`` for a tool that is not there and for arguments that it does not take.
+    """
+    tool = toolbox.get(name)
+    if tool is None:
+        near = toolbox.near(name)
+        known = ", ".join(near or [each.name for each in toolbox.definitions])
+        raise UsageError(f"there is no tool {name}", f"there is: {known}")
+    try:
+        args = tool.parse(arguments)
+        paths = tool.paths(args, workspace)
+    except InvalidArguments as error:
+        raise UsageError(f"{name} does not take this: {error}", "give them as NAME=VALUE") from None
+    facts = CallFacts(tool.definition, arguments, paths, workspace)
+    decision = decide(facts, policy)
+    _, for_session, for_ever = rules_offered(facts, policy, decision)
+    return Explanation(
+        tool=name,
+        answer=str(decision.answer),
+        reason=decision.reason,
+        part=decision.part,
+        rule="" if decision.rule is None else str(decision.rule),
+        source="" if decision.rule is None else decision.rule.source,
+        effect=str(decision.effect),
+        mode=str(policy.mode),
+        session_rule=for_session,
+        lasting_rule=for_ever,
+    )
+
+
+def read_call(toolbox: ToolBox, text: str) -> tuple[str, dict[str, Any]]:
+    """The call that a person means: ``TOOL name=value ...`` where that is one, else a command."""
+    words = text.split()
+    pairs = [_PAIR.fullmatch(word) for word in words[1:]]
+    if words and pairs and all(pairs) and toolbox.get(words[0]) is not None:
+        return words[0], {pair[1]: pair[2] for pair in pairs if pair is not None}
+    return "bash", {"command": text}

@@ -1,0 +1,156 @@
+"""``agent permissions explain|list``: what would run without asking, and why (SEC-3)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentcli.cli.commands import PlainGroup, Spec, add_command, new_app
+from agentcli.cli.listing import FormatOption, print_json, print_table
+from agentcli.cli.options import MODES, choice
+from agentcli.cli.streams import write_error_line, write_out
+from agentcli.cli.trusting import find_project, trusted_project
+from agentcli.config.paths import Paths
+from agentcli.config.settings import Settings, load_settings
+from agentcli.domain.errors import UsageError
+
+if TYPE_CHECKING:
+    from agentcli.app.options import SessionOptions
+
+
+class PolicyOptions(FormatOption):
+    """What a session would be started with."""
+
+    permission_mode: Annotated[
+        str | None,
+        typer.Option("--permission-mode", metavar="|".join(MODES), help="As if in this mode."),
+    ] = None
+    allow_tool: Annotated[
+        list[str] | None,
+        typer.Option("--allow-tool", metavar="RULE", help="As if this were allowed; repeatable."),
+    ] = None
+    deny_tool: Annotated[
+        list[str] | None,
+        typer.Option("--deny-tool", metavar="RULE", help="As if this were denied; repeatable."),
+    ] = None
+
+
+class ExplainOptions(PolicyOptions):
+    """The call to explain."""
+
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="COMMAND", help="A shell command, best in quotes."),
+    ] = None
+    tool: Annotated[str, typer.Option("--tool", metavar="NAME", help="Another tool than bash.")] = (
+        "bash"
+    )
+    arg: Annotated[
+        list[str] | None,
+        typer.Option("--arg", metavar="NAME=VALUE", help="An argument of the tool; repeatable."),
+    ] = None
+
+
+def explain_(options: ExplainOptions) -> int:
+    """Say what would become of a call; nothing is run."""
+    from agentcli.app.compose import policy_for
+    from agentcli.app.permissions import explain
+    from agentcli.app.toolset import Wishes, make_toolbox
+    from agentcli.domain.tools import Workspace
+    from agentcli.ui.explanation import explanation_lines
+    from agentcli.ui.theme import PLAIN
+
+    as_json = options.as_json
+    settings, wanted = _in_force(options)
+    policy = policy_for(settings, wanted)
+    toolbox, _ = make_toolbox(Wishes(policy.mode, off=settings.tools_off))
+    workspace = Workspace(wanted.cwd, wanted.cwd)
+    told = explain(toolbox, workspace, policy, options.tool, _arguments(options))
+    if as_json:
+        print_json(asdict(told))
+    else:
+        write_out("".join(f"{line}\n" for line in explanation_lines(told, PLAIN)))
+    return 0
+
+
+def _arguments(options: ExplainOptions) -> dict[str, Any]:
+    text = " ".join(options.command or ())
+    arguments: dict[str, Any] = {"command": text} if text else {}
+    for pair in options.arg or ():
+        name, given, value = pair.partition("=")
+        if not given or not name:
+            raise UsageError(f"--arg {pair} is not valid", "write it like --arg path=src/a.py")
+        arguments[name] = value
+    if not arguments:
+        raise UsageError(
+            "there is nothing to explain",
+            "give a command, for example: agent permissions explain 'git push'",
+        )
+    if text and options.tool != "bash":
+        raise UsageError(f"{options.tool} takes no command here", "give its arguments with --arg")
+    return arguments
+
+
+def list_(options: PolicyOptions) -> int:
+    """The mode and every rule, with where it is written."""
+    from agentcli.app.compose import policy_for
+
+    as_json = options.as_json
+    policy = policy_for(*_in_force(options))
+    rows = [
+        (kind, str(rule), rule.source)
+        for kind in ("deny", "ask", "allow")
+        for rule in getattr(policy, kind)
+    ]
+    if as_json:
+        rules = [{"kind": kind, "rule": rule, "source": source} for kind, rule, source in rows]
+        print_json({"mode": str(policy.mode), "rules": rules})
+    else:
+        print_table(("KIND", "RULE", "SOURCE"), [("mode", str(policy.mode), ""), *rows])
+    return 0
+
+
+def _in_force(options: PolicyOptions) -> tuple[Settings, SessionOptions]:
+    """The settings here and now, and what a session would be asked for."""
+    from agentcli.app.options import SessionOptions
+    from agentcli.domain.settings import PermissionMode
+
+    choice("--permission-mode", options.permission_mode, MODES)
+    paths = Paths.from_env(os.environ)
+    try:
+        here = Path.cwd()
+    except OSError as error:
+        raise UsageError("the working directory no longer exists", "change to another") from error
+    project, notices = trusted_project(paths, find_project(here, os.environ))
+    settings = load_settings(paths, os.environ, project=project)
+    for warning in (*notices, *settings.warnings):
+        write_error_line(f"warning: {warning}")
+    name = options.permission_mode
+    return settings, SessionOptions(
+        here,
+        mode=None if name is None else PermissionMode(name),
+        allow=tuple(options.allow_tool or ()),
+        deny=tuple(options.deny_tool or ()),
+    )
+
+
+class PermissionsGroup(PlainGroup):
+    """``agent permissions`` alone lists."""
+
+    default_command = "list"
+
+
+APP = new_app("Say what runs without asking, and why. Without a command: list.", PermissionsGroup)
+add_command(
+    APP,
+    Spec("explain", "Say what would become of a command or another call; nothing is run."),
+    ExplainOptions,
+    explain_,
+)
+add_command(
+    APP, Spec("list", "The permission mode and every rule, with its source."), PolicyOptions, list_
+)

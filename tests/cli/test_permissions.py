@@ -1,0 +1,90 @@
+"""``agent permissions``: what would run without asking, and why; nothing is run to say so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cli import run_agent
+
+
+def explained(*args: str, cwd: Path) -> dict[str, Any]:
+    done = run_agent("permissions", "explain", "--format", "json", *args, cwd=cwd)
+    assert done.code == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+@pytest.mark.spec("SEC-3", "SEC-4", "SEC-14")
+def test_explain_says_what_would_become_of_a_command_and_runs_nothing(tmp_path: Path) -> None:
+    allow = ("--allow-tool", "bash(git diff *)")
+    assert explained("ls", cwd=tmp_path)["answer"] == "allow"
+    told = explained(*allow, "git diff; touch made", cwd=tmp_path)
+    assert (told["answer"], told["part"]) == ("ask", "touch made")
+    told = explained(*allow, "git diff", cwd=tmp_path)
+    assert (told["answer"], told["rule"], told["source"]) == (
+        "allow", "bash(git diff *)", "--allow-tool",
+    )  # fmt: skip
+    told = explained(
+        "--deny-tool", "bash(rm *)", "--permission-mode", "yolo", "sudo rm x", cwd=tmp_path
+    )
+    assert (told["answer"], told["rule"]) == ("deny", "bash(rm *)")
+    told = explained("--permission-mode", "yolo", "rm -rf .", cwd=tmp_path)
+    assert (told["answer"], told["session_rule"]) == ("ask", "")
+    assert explained("--permission-mode", "plan", "make", cwd=tmp_path)["answer"] == "deny"
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.spec("SEC-3")
+def test_explain_knows_every_tool(tmp_path: Path) -> None:
+    write = ("--tool", "write_file", "--arg", "content=x", "--arg")
+    mode = ("--permission-mode", "accept-edits")
+    assert explained(*mode, *write, "path=a.py", cwd=tmp_path)["answer"] == "allow"
+    assert explained(*mode, *write, "path=.git/config", cwd=tmp_path)["answer"] == "ask"
+    assert explained(*mode, *write, "path=../a.py", cwd=tmp_path)["answer"] == "ask"
+
+
+@pytest.mark.spec("SEC-3", "CLI-9")
+def test_list_shows_mode_and_rules_with_their_source(tmp_path: Path, home: Path) -> None:
+    file = home / "agentcli" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text('permission_mode = "plan"\n[permissions]\nallow = ["bash(make *)"]\n')
+    told = json.loads(
+        run_agent(
+            "permissions", "list", "--deny-tool", "web_fetch", "--format", "json", cwd=tmp_path
+        ).stdout
+    )
+    assert told == {
+        "mode": "plan",
+        "rules": [
+            {"kind": "deny", "rule": "web_fetch", "source": "--deny-tool"},
+            {"kind": "allow", "rule": "bash(make *)", "source": f"{file}:3"},
+        ],
+    }
+    table = run_agent("permissions", cwd=tmp_path).stdout
+    assert "mode   plan" in table
+    assert f"allow  bash(make *)  {file}:3" in table
+
+
+@pytest.mark.spec("CLI-11")
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("explain",), "nothing to explain"), (("explain", "--tool", "nope", "--arg", "a=b"), "no tool"),
+        (("explain", "--tool", "read_file", "--arg", "path"), "--arg path is not valid"),
+        (("explain", "--tool", "read_file", "--arg", "x=1"), "does not take this"),
+        (("explain", "--tool", "read_file", "ls"), "takes no command"),
+        (("explain", "--allow-tool", "bash(", "ls"), "not a permission rule"),
+        (("list", "--permission-mode", "x"), "is not valid"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_explained_is_a_usage_error(
+    args: tuple[str, ...], told: str, tmp_path: Path
+) -> None:
+    done = run_agent("permissions", *args, cwd=tmp_path)
+    assert done.code == 2
+    assert told in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,63 @@
+"""``/permissions``: rules come, go and are explained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentcli.domain.errors import UsageError
+from tests.repl.direct_chat import DirectChat, talk
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    path = tmp_path / "work"
+    path.mkdir()
+    return path
+
+
+@pytest.mark.spec("UI-5", "SEC-3")
+def test_permissions_adds_and_removes_rules_at_once_and_in_the_file(work: Path, home: Path) -> None:
+    file = home / "agentcli" / "config.toml"
+
+    async def body(chat: DirectChat) -> None:
+        for kind, rule in (("allow", "bash(make *)"), ("deny", "bash(rm *)"), ("ask", "web_fetch")):
+            (line,) = await chat.do(f"/permissions {kind} {rule}")
+            assert line.startswith(f"{rule}: ")
+            assert str(file) in line
+            assert [str(each) for each in getattr(chat.session.policy, kind)] == [rule]
+        assert 'deny = ["bash(rm *)"]' in file.read_text()
+        assert (await chat.do("/permissions explain make x"))[0].startswith(
+            "It runs without asking"
+        )
+        told = await chat.do("/permissions explain ls; rm x")
+        assert told[0] == "It does not run: denied by the rule bash(rm *)"
+        assert f"  rule        bash(rm *)  ({file})" in told
+        told = await chat.do("/permissions explain read_file path=/etc/passwd")
+        assert told[0] == "It asks: /etc/passwd is outside the workspace"
+        assert "is removed from" in (await chat.do("/permissions remove bash(rm *)"))[0]
+        assert chat.session.policy.deny == ()
+        assert "bash(rm" not in file.read_text()
+        chat.session.policy.add_rules("allow", ["bash(x)"], "--allow-tool")
+        (line,) = await chat.do("/permissions remove bash(x)")
+        assert line == "bash(x) is removed for this session only."
+
+    talk(DirectChat(work), body)
+
+
+@pytest.mark.spec("UI-5", "CLI-11")
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("allow bash(", "not a permission rule"), ("remove bash(x)", "there is no rule"),
+        ("allow", "of what"), ("explain", "of what"), ("explain read_file x=1", "does not take"),
+    ],
+)  # fmt: skip
+def test_what_permissions_cannot_do_is_said(line: str, said: str, work: Path, home: Path) -> None:
+    async def body(chat: DirectChat) -> None:
+        with pytest.raises(UsageError, match=said):
+            await chat.do(f"/permissions {line}")
+        assert not (home / "agentcli" / "config.toml").exists()
+
+    talk(DirectChat(work), body)
