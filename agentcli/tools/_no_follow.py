@@ -111,6 +111,8 @@ def _enter(name: str, directory: int, here: Path, made: list[Path] | None) -> in
 
 
 def _pass(name: str, directory: int) -> int:
+    if name == "..":  # no resolved path has it
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     try:
         return os.open(name, _PASS, dir_fd=directory)
     except NotADirectoryError:

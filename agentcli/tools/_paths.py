@@ -187,6 +187,10 @@ def _real(path: Path) -> Path:
     try:
         return Path(os.path.realpath(path))
     except OSError as error:
+        if error.errno == errno.EINVAL:  # what was a link is none any more
+            raise FileProblem(
+                f"{escaped(str(path))} was changed while it was being judged. Repeat the call."
+            ) from error
         raise os_problem(error, "resolve", escaped(str(path))) from error
 
 
