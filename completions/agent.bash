@@ -8,7 +8,7 @@ _agentcli_complete() {
     if ((skip)); then skip=0; continue; fi
     case "$word" in
       --) COMPREPLY=($(compgen -f -- "$current")); return ;;
-      --add-dir|--allow-tool|--append-system-prompt|--cd|--debug|--deny-tool|--effort|--fallback-model|--format|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--sandbox|--session|--system-prompt|--timeout|--tools|-C|-m|-o) skip=1 ;;
+      --add-dir|--allow-tool|--append-system-prompt|--arg|--cd|--debug|--deny-tool|--effort|--fallback-model|--format|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--sandbox|--session|--system-prompt|--timeout|--tool|--tools|-C|-m|-o) skip=1 ;;
       -*) ;;
       *)
         case "${where:+$where/}$word" in
@@ -32,6 +32,9 @@ _agentcli_complete() {
           'config/set') where='config/set' ;;
           'config/edit') where='config/edit' ;;
           'config/path') where='config/path' ;;
+          'permissions') where='permissions' ;;
+          'permissions/explain') where='permissions/explain' ;;
+          'permissions/list') where='permissions/list' ;;
           'auth') where='auth' ;;
           'auth/login') where='auth/login' ;;
           'auth/logout') where='auth/logout' ;;
@@ -107,13 +110,23 @@ _agentcli_complete() {
     'config/show --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'config/get --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'config/set --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'permissions/explain --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'permissions/explain --permission-mode') COMPREPLY=($(compgen -W "default accept-edits plan yolo" -- "$current")); return ;;
+    'permissions/explain --allow-tool') COMPREPLY=(); return ;;
+    'permissions/explain --deny-tool') COMPREPLY=(); return ;;
+    'permissions/explain --tool') COMPREPLY=(); return ;;
+    'permissions/explain --arg') COMPREPLY=(); return ;;
+    'permissions/list --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'permissions/list --permission-mode') COMPREPLY=($(compgen -W "default accept-edits plan yolo" -- "$current")); return ;;
+    'permissions/list --allow-tool') COMPREPLY=(); return ;;
+    'permissions/list --deny-tool') COMPREPLY=(); return ;;
     'auth/status --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'doctor --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
   esac
   case "$where" in
     '')
       options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
-      commands='run resume sessions models config auth doctor completions' ;;
+      commands='run resume sessions models config permissions auth doctor completions' ;;
     'run')
       options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --json-schema --output-schema --max-turns --max-budget-usd --timeout --quiet --help -h'
       commands='' ;;
@@ -173,6 +186,15 @@ _agentcli_complete() {
       commands='' ;;
     'config/path')
       options='--help -h'
+      commands='' ;;
+    'permissions')
+      options='--help -h'
+      commands='explain list' ;;
+    'permissions/explain')
+      options='--format --permission-mode --allow-tool --deny-tool --tool --arg --help -h'
+      commands='' ;;
+    'permissions/list')
+      options='--format --permission-mode --allow-tool --deny-tool --help -h'
       commands='' ;;
     'auth')
       options='--help -h'
