@@ -157,7 +157,11 @@ async def _assemble(
     around = Surroundings(
         choose=models.choose,
         after_turn=_catalogue_update(files, store, options),
-        on_close=(*_closers(options, store, loaded.info.id), sandbox.aclose),
+        on_close=(
+            *((background.aclose,) if background is not None else ()),
+            *_closers(options, store, loaded.info.id),
+            sandbox.aclose,
+        ),
         queue=await DurableQueue.load(store, turns_of_their_own=options.one_turn_each),
         resumed=loaded if resumed else None,
         notices=(
@@ -174,13 +178,13 @@ async def _assemble(
     models.listener = session.learn_model
     if background is not None:
         background.attach(*session.background_outlets())
-        if resumed:
-            around.notices = (*around.notices, *await background.take_up())
     if settings.hooks or settings.plugins:
         from agentcli.app.extensions import Opened, extend
 
         opened_as = Opened(store.path, toolbox, options.tools is None, options.began)
         extend(settings, session, conversation, around, opened_as)
+    if background is not None and resumed:
+        around.notices = (*around.notices, *await background.take_up())
     return session
 
 

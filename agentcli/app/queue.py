@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from agentcli.domain.errors import UsageError
-from agentcli.domain.ports import QueuedInput, QueueKind
+from agentcli.domain.ports import QueuedInput, QueueKind, QueueSource
 
 
 class QueueFile(Protocol):
@@ -55,10 +55,30 @@ class DurableQueue:
         return cls(file, waiting, turns_of_their_own=turns_of_their_own)
 
     def waiting(self, kind: QueueKind | None = None) -> Sequence[QueuedInput]:
-        """What waits, oldest first; all, or what a turn may take up of one kind."""
-        if kind is not None and self._turns_of_their_own:
+        """What waits, oldest first; all, or what a turn may take up of one kind.
+
+        What is said of several background runs is one message then.
+        """
+        if kind is None:
+            return tuple(self._items)
+        if self._turns_of_their_own:
             return ()
-        return tuple(item for item in self._items if kind is None or item.kind is kind)
+        return _grouped([item for item in self._items if item.kind is kind])
+
+    def next(self) -> QueuedInput | None:
+        """What a turn of its own begins with: the oldest, with what belongs to it."""
+        return next(iter(_grouped(self._items)), None)
+
+    def about_runs(self) -> QueuedInput | None:
+        """What waits about background runs where each message gets a turn of its own."""
+        if not self._turns_of_their_own:
+            return None
+        told = [item for item in self._items if item.source is QueueSource.BACKGROUND]
+        return next(iter(_grouped(told)), None)
+
+    def arrived(self, item: QueuedInput) -> None:
+        """Something that waits in the file by now."""
+        self._items.append(item)
 
     def delivered(self, ids: Sequence[int]) -> None:
         """These have become messages."""
@@ -90,3 +110,14 @@ class DurableQueue:
             return False
         self.delivered((row_id,))
         return True
+
+
+def _grouped(items: Sequence[QueuedInput]) -> tuple[QueuedInput, ...]:
+    """``items`` with all that is said of background runs in the place of the first of it."""
+    told = [item for item in items if item.source is QueueSource.BACKGROUND]
+    if len(told) <= 1:
+        return tuple(items)
+    text = "\n".join(item.text for item in told)
+    one = replace(told[0], text=text, others=tuple(item.id for item in told[1:]))
+    rest = (item for item in items if item is told[0] or item not in told)
+    return tuple(one if item is told[0] else item for item in rest)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agentcli.app import context, shell_line
@@ -35,7 +36,7 @@ from agentcli.domain.events import (
     ToolProgress,
     TurnSummary,
 )
-from agentcli.domain.messages import UserMessage
+from agentcli.domain.messages import TextPart, UserMessage
 from agentcli.domain.ports import Effort, ModelInfo, QueuedInput, QueueKind
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.settings import PermissionMode
@@ -114,15 +115,19 @@ class Session(SessionView):
         that the message was made of.
         """
         message = op.message if isinstance(op, Prompt) else None
+        told = self._queue.about_runs() if message is not None else None
+        if message is not None and told is not None:
+            message = replace(message, parts=(TextPart(told.text), *message.parts))
+            queued = (*told.ids, *queued)
         return await self._turn(message, queued, token, deadline)
 
     async def run_queued(self, token: CancelToken | None = None) -> TurnSummary | None:
         """Run a turn with what waits in the queue; ``None`` when nothing does."""
-        first = next(iter(self.queued()), None)
+        first = self._queue.next()
         if first is None:
             return None
-        message = await self._conversation.message_of(first.text)
-        return await self._turn(message, (first.id,), token, None)
+        message = await self._conversation.message_for(first)
+        return await self._turn(message, first.ids, token, None)
 
     async def _turn(
         self,
@@ -245,6 +250,17 @@ class Session(SessionView):
         item = await self._queue.add(kind, text)
         self._emit(QueueChanged(len(self.queued())))
         return item
+
+    def background_outlets(
+        self,
+    ) -> tuple[Callable[[AgentEvent], None], Callable[[QueuedInput], None]]:
+        """Where background runs put events, and the messages that wait in the file (BG-5)."""
+
+        def arrived(item: QueuedInput) -> None:
+            self._queue.arrived(item)
+            self._emit(QueueChanged(len(self.queued())))
+
+        return self._emit, arrived
 
     async def edit_queued(self, row_id: int, text: str) -> bool:
         """Change what waits; false when it waits no longer."""

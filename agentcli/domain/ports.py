@@ -215,13 +215,29 @@ class QueueSource(StrEnum):
 
 @frozen
 class QueuedInput:
-    """Text that waits in the session file. ``created_at`` is in seconds since 1970, UTC."""
+    """Text that waits in the session file. ``created_at`` is in seconds since 1970, UTC.
+
+    ``others`` are the ids of further rows whose text it holds: they are delivered as one (BG-5).
+    """
 
     id: int
     kind: QueueKind
     text: str
     created_at: float
     source: QueueSource = QueueSource.PERSON
+    others: tuple[int, ...] = ()
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The rows that become a message together."""
+        return (self.id, *self.others)
+
+    def is_among(self, waiting: Sequence[QueuedInput]) -> bool:
+        """Whether all of it still waits, as it is."""
+        return self in waiting or (
+            bool(self.source is QueueSource.BACKGROUND)
+            and any(set(self.ids) <= set(item.ids) and self.text in item.text for item in waiting)
+        )
 
 
 class InputQueue(Protocol):

@@ -317,6 +317,16 @@ class BackgroundRuns:
             self._watch.wake()
             self.lent.emit(BackgroundChanged(len(self._active), run.task))
 
+    async def interrupt(self, task: BackgroundTask, attempt: int, why: str) -> None:
+        """Put down that a run of an earlier process is over."""
+        run = ActiveRun(replace(task, attempt=attempt), self.lent.redact, self._watch.wake)
+        run.give_up(why)
+        end = run.ended(None)
+        await asyncio.to_thread(run.log.open)
+        self._watch.warn_of(await asyncio.to_thread(run.close_files, end, None))
+        await self._watch.record(end)
+        self._tasks[task.run_id] = ended_task(run.task, end, time.time())
+
     async def aclose(self) -> None:
         """End all runs, as interrupted. May be called again."""
         self._closed = True

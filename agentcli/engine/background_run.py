@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from agentcli.domain.background import (
     BackgroundSink,
@@ -102,6 +103,11 @@ class ActiveRun:
         ]
         self.token.cancel(reason)
 
+    def give_up(self, why: str) -> None:
+        """It does not run and will not; it counts as interrupted."""
+        self.why_ended = why
+        self.token.cancel(CancelReason.PARENT)
+
     async def flush(self) -> None:
         """Put what was told into the log."""
         async with self.flushing:
@@ -141,10 +147,11 @@ class ActiveRun:
         A cancellation from outside asks it to end and is raised when it has.
         """
         job = asyncio.ensure_future(guarded_work(work, ctx, self))
+        ends: set[asyncio.Future[Any]] = {job, self._abandoned}
         outer: asyncio.CancelledError | None = None
         while not job.done() and not self._abandoned.done():
             try:
-                await asyncio.wait({job, self._abandoned}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             except asyncio.CancelledError as error:
                 outer = error
                 self.stop(why=ENDED)

@@ -17,6 +17,8 @@ from agentcli.domain.ports import (
     MendImage,
     ModelInfo,
     Provider,
+    QueuedInput,
+    QueueSource,
     SessionStore,
     ToolGate,
 )
@@ -86,3 +88,9 @@ class Conversation:
     async def message_of(self, text: str) -> UserMessage:
         """What was typed, as a message, with the files that it names (UI-4)."""
         return await self.attach(text) if self.attach is not None else user_text(text)
+
+    async def message_for(self, item: QueuedInput) -> UserMessage:
+        """What waited, as a message; of what the program says nothing is looked up (BG-5)."""
+        if item.source is QueueSource.BACKGROUND:
+            return user_text(item.text)
+        return await self.message_of(item.text)

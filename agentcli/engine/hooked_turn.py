@@ -19,7 +19,7 @@ from agentcli.engine.race import race
 
 if TYPE_CHECKING:
     from agentcli.domain.hooks import Hooks, HookVerdict
-    from agentcli.domain.ports import QueuedInput
+    from agentcli.domain.ports import QueuedInput, QueueSource
     from agentcli.engine.conversation import Conversation, Emit
 
 MAX_HOLDS = 8
@@ -84,7 +84,7 @@ class TurnHooks:
         Raises ``TurnCancelled``.
         """
         hooks, queue = self._it.kit.hooks, self._it.queue
-        if hooks is None or queue is None:
+        if hooks is None or queue is None or item.source is not QueueSource.PERSON:
             return message
         said = await self._ask(hooks, item.text)
         self._tell(said.notices)

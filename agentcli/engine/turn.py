@@ -306,8 +306,8 @@ class Turn:
     async def _deliver(self, waiting: Sequence[QueuedInput]) -> None:
         """Each text becomes a message, in order, each in one commit."""
         for item in waiting:
-            message = await self._it.message_of(item.text)
-            if item not in self._waiting(item.kind):
+            message = await self._it.message_for(item)
+            if not item.is_among(self._waiting(item.kind)):
                 continue
             if (admitted := await self._hooks.admitted_later(item, message)) is not None:
                 await self._protected(self._record_input(item, admitted))
@@ -317,9 +317,8 @@ class Turn:
         self._recorded(message, seq, ())
 
     async def _record_input(self, item: QueuedInput, message: UserMessage) -> None:
-        ids = (item.id,)
-        seq = await self._it.store.record_prompt(message, queued=ids, begins_turn=False)
-        self._recorded(message, seq, ids)
+        seq = await self._it.store.record_prompt(message, queued=item.ids, begins_turn=False)
+        self._recorded(message, seq, item.ids)
 
     def _emit_waiting(self) -> None:
         if self._it.queue is not None:

@@ -49,6 +49,11 @@ class TaskTable:
 
     __slots__ = ("_read", "_redact", "_write")
 
+    @property
+    def redact(self) -> Callable[[str], str]:
+        """Takes out of text what the session file does not hold either (SEC-9)."""
+        return self._redact
+
     def __init__(self, write: _Job, read: _Job, redact: Callable[[str], str]) -> None:
         self._write = write
         self._read = read

@@ -60,13 +60,21 @@ async def kill_leftovers(state: SessionState) -> list[str]:
     told = []
     for item in recorded_before:
         group, started = _parse(item)
-        if group <= 1 or not started or started != await asyncio.to_thread(start_time, group):
-            continue
-        with contextlib.suppress(OSError):
-            os.killpg(group, signal.SIGKILL)
+        if await asyncio.to_thread(end_group, group, started):
             told.append(f"Killed process {group}, which an earlier run of this session had left.")
     await state.set(STATE_KEY, [])
     return told
+
+
+def end_group(group: int, started: str) -> bool:
+    """Kill the process group whose leader started then; false when there is none. Blocks."""
+    if group <= 1 or not started or started != start_time(group):
+        return False
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except OSError:
+        return False
+    return True
 
 
 def start_time(pid: int) -> str:
