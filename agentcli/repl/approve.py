@@ -175,7 +175,7 @@ class Questions:
     async def _ask(self, question: str, options: Sequence[str]) -> str:
         screen, theme = self._screen, self._screen.theme
         lines = [theme.paint(f"? {line}", BOLD) for line in clean(question).strip().split("\n")]
-        lines += [f"  {at} {clean(option)}" for at, option in enumerate(options, 1)]
+        lines += [f"  {at} {clean_line(option)}" for at, option in enumerate(options, 1)]
         screen.print_block(lines)
         answer = await self._front().line("  Your answer: ")
         if answer is None:

@@ -316,6 +316,7 @@ class _Chat:
         """Make ``session`` the open one and say what it is."""
         self._facts.adopt(session)
         self._opened_at = time.monotonic()
+        self._view.adopt(session.resumed)
         session.add_listener(self._view.on_event)
         session.add_listener(self._facts.on_event)
         if session.resumed is not None:

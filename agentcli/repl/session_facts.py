@@ -45,6 +45,7 @@ class SessionFacts:
             mode=str(session.mode),
             context_used=self._context,
             context_size=session.model.context_tokens,
+            tokens=context_of(session.usage),
             cost_usd=session.cost_usd,
             turns=session.turns,
             title=session.title,

@@ -33,7 +33,8 @@ from agentcli.domain.events import (
     TurnStart,
     TurnSummary,
 )
-from agentcli.domain.messages import ResultStatus, TextPart
+from agentcli.domain.messages import AssistantMessage, ResultStatus, TextPart, ToolResult
+from agentcli.domain.session import LoadedSession
 from agentcli.repl.calls_view import CallsView
 from agentcli.ui import render, wording
 from agentcli.ui.sanitize import clean_line
@@ -62,6 +63,10 @@ class TurnView:
         self.last_output: ToolFinished | None = None
         self.on_todos: Callable[[], None] = lambda: None
         self.on_long_turn: Callable[[TurnSummary], None] = lambda _: None
+
+    def adopt(self, earlier: LoadedSession | None) -> None:
+        """Another session is shown; its last call is the last one."""
+        self.last_output = None if earlier is None else _last_call(earlier)
 
     def typed(self, text: str) -> None:
         """``text`` stands on the screen as it was typed: ``echo`` prints it no more."""
@@ -276,3 +281,16 @@ class TurnView:
     def _tick(self) -> None:
         self._timer = None
         self._changed()
+
+
+def _last_call(earlier: LoadedSession) -> ToolFinished | None:
+    """The newest call that has its result."""
+    results: dict[str, ToolResult] = {}
+    for stored in reversed(earlier.messages):
+        if isinstance(stored.message, ToolResult):
+            results.setdefault(stored.message.call_id, stored.message)
+        elif isinstance(stored.message, AssistantMessage):
+            for call in reversed(stored.message.tool_calls):
+                if call.id in results:
+                    return ToolFinished(call, results[call.id], "", 0.0)
+    return None

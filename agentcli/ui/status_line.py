@@ -1,11 +1,13 @@
-"""The line at the bottom of the chat: model, mode, context, cost, session (UI-6).
+"""The line at the bottom of the chat: model, mode, context, tokens, cost, session (UI-6).
 
-Law: one row, whatever the width: what matters least is left out first; unknown is not nought.
+Law: one row, whatever the width: what matters least (see ``Rank``) is left out first; unknown is
+not nought.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum, auto
 
 from agentcli.domain.messages import Usage
 from agentcli.ui import wording
@@ -15,18 +17,36 @@ from agentcli.ui.theme import DIM, WARNING, Theme
 from agentcli.ui.width import columns_of, fit
 
 TITLE_COLUMNS = 30
-_MODEL = 7  # how much it matters who answers
 _FULL = 0.8
+
+
+class Rank(IntEnum):
+    """How much a part matters: the least is left out first."""
+
+    KEYS = auto()
+    TITLE = auto()
+    TOKENS = auto()
+    BACKGROUND = auto()
+    COST = auto()
+    CONTEXT = auto()
+    MODE = auto()
+    MODEL = auto()
+    LAX = auto()  # a mode that asks less than usual
+    HINT = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the line tells. ``context_used`` is in tokens, ``None`` while nothing is known."""
+    """What the line tells. Tokens are ``None`` while nothing is known.
+
+    ``context_used`` of ``context_size`` are in the window now, ``tokens`` were used in all.
+    """
 
     model: str = ""
     mode: str = ""
     context_used: int | None = None
     context_size: int = 0
+    tokens: int | None = None
     cost_usd: float | None = 0.0
     turns: int = 0
     title: str = ""
@@ -55,7 +75,7 @@ def status_row(status: Status, columns: int, theme: Theme) -> Row:
     while columns_of(dot.join(text for _, text in parts)) > columns - 1:
         at = parts.index(min(parts))
         rank, least = parts[at]
-        if rank == _MODEL and "/" in least:
+        if rank is Rank.MODEL and "/" in least:
             parts[at] = (rank, least.rpartition("/")[2])
         elif len(parts) > 1:
             del parts[at]
@@ -69,23 +89,24 @@ def status_row(status: Status, columns: int, theme: Theme) -> Row:
 def title_of(status: Status, place: str, theme: Theme) -> str:
     """The same for the window's title: the session, or ``place``, first."""
     name = fit(clean_line(status.title) or place, TITLE_COLUMNS)
-    told = [(rank, text) for rank, text in _parts(status) if rank > 2]  # noqa: PLR2004 - see there
-    return f" {theme.symbols.dot} ".join([f"agentcli: {name}", *(text for _, text in told)])
+    told = [text for rank, text in _parts(status) if rank > Rank.TOKENS]
+    return f" {theme.symbols.dot} ".join([f"agentcli: {name}", *told])
 
 
-def _parts(status: Status) -> list[tuple[int, str]]:
-    """(how much it matters, text), in the order in which they are shown."""
+def _parts(status: Status) -> list[tuple[Rank, str]]:
+    """What there is to tell, in the order in which it is shown."""
     title = clean_line(status.title)
     found = [
-        (9, status.hint),
-        (_MODEL, clean_line(status.model)),
-        (8, f"{status.mode} mode") if status.mode != "default" else (6, status.mode),
-        (6 if status.sandbox.startswith("no ") else 3, status.sandbox),
-        (5, _context(status)),
-        (4, wording.cost(status.cost_usd) if status.turns else ""),
-        (3, f"{status.background} in the background" if status.background else ""),
-        (2, fit(title, TITLE_COLUMNS)),
-        (1, "? for keys"),
+        (Rank.HINT, status.hint),
+        (Rank.MODEL, clean_line(status.model)),
+        (Rank.LAX, f"{status.mode} mode") if status.mode != "default" else (Rank.MODE, status.mode),
+        (Rank.MODE if status.sandbox.startswith("no ") else Rank.BACKGROUND, status.sandbox),
+        (Rank.CONTEXT, _context(status)),
+        (Rank.TOKENS, f"{wording.count(status.tokens)} tokens" if status.tokens else ""),
+        (Rank.COST, wording.cost(status.cost_usd) if status.turns else ""),
+        (Rank.BACKGROUND, f"{status.background} in the background" if status.background else ""),
+        (Rank.TITLE, fit(title, TITLE_COLUMNS)),
+        (Rank.KEYS, "? for keys"),
     ]
     return [(rank, text) for rank, text in found if text]
 

@@ -116,17 +116,19 @@ class PlaySession:
         self.sandbox = None
         self.resumed: LoadedSession | None = None
         if info.turns:
-            answer = AssistantMessage((TextPart("It is mended."),))
+            call = ToolCall("earlier", "bash", {"command": "make"})
             messages = (
                 StoredMessage(1, 0, user_text("please mend it")),
-                StoredMessage(2, 0, answer),
+                StoredMessage(2, 0, AssistantMessage((call,))),
+                StoredMessage(3, 0, ToolResult("earlier", "bash", (TextPart("a part"),))),
+                StoredMessage(4, 0, AssistantMessage((TextPart("It is mended."),))),
             )
             self.resumed = LoadedSession(info, messages)
         self._approver, self._asker = approver, asker
         self._listeners: list[Callable[[AgentEvent], None]] = []
         self._token: CancelToken | None = None
         self._calls = 0
-        self._raw: dict[str, bytes] = {}
+        self._raw = {"earlier": b"all that it printed\n"}
         self._queue: list[QueuedInput] = []
         self._row = 0
 
@@ -368,6 +370,10 @@ class PlayDesk:
 
     async def search(self, text: str, limit: int = 50) -> Sequence[Hit]:
         return [Hit(EARLIER[1].id, f"where [{text}] stands")] if "zebra" in text else []
+
+    async def set(self, key: str, value: str) -> str:
+        Path("settings").write_text(f"{key} = {value}")
+        return f"{key} = {value}"
 
     async def allow_always(self, rule: str) -> None:
         Path("allowed").write_text(rule)

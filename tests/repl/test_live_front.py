@@ -486,3 +486,47 @@ def test_ctrl_v_takes_an_image_from_the_clipboard_or_says_why_not(
     terminal.wait_for(re.compile(r"> say \[Image #1 clipboard-\w+\.png\]"))
     terminal.key("enter")
     terminal.wait_for("the image that follows")
+
+
+@pytest.mark.spec("UI-3")
+@pytest.mark.parametrize("editing", ["emacs", "vi"])
+def test_esc_twice_on_an_empty_line_runs_rewind(start: Start, tmp_path: Path, editing: str) -> None:
+    commands = tmp_path / "own" / "commands"
+    commands.mkdir(parents=True)
+    (commands / "rewind.md").write_text("say it was rewound")
+    terminal = start(PLAY_EDITING_MODE=editing)
+    terminal.send("\x1b\x1b")
+    terminal.wait_for("You said it was rewound.")
+    at_prompt(terminal)
+
+
+@pytest.mark.spec("UI-3")
+def test_esc_twice_in_a_text_or_while_the_agent_works_rewinds_nothing(
+    start: Start, tmp_path: Path
+) -> None:
+    commands = tmp_path / "own" / "commands"
+    commands.mkdir(parents=True)
+    (commands / "rewind.md").write_text("say it was rewound")
+    terminal = start()
+    terminal.send("some text\x1b\x1b")
+    terminal.key("ctrl-u")
+    at_prompt(terminal)
+    terminal.line("hang")
+    terminal.wait_for("thinking about it")
+    terminal.send("\x1b")
+    terminal.wait_for("Cancelled")
+    at_prompt(terminal)
+    terminal.line("say more")
+    terminal.wait_for("You said more.")
+    assert "rewound" not in terminal.text()
+
+
+@pytest.mark.spec("UI-2", "UI-8")
+def test_ctrl_o_after_a_resume_opens_the_last_call_of_that_session(start: Start) -> None:
+    terminal = start(PAGER="/bin/cat")
+    terminal.line("/resume 0190aaaa")
+    terminal.wait_for("Resumed: mend the parser")
+    at_prompt(terminal)
+    terminal.key("ctrl-o")
+    terminal.wait_for("all that it printed")
+    at_prompt(terminal)

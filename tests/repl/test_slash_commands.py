@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import os
 import subprocess
 import time
@@ -19,8 +20,10 @@ from agentcli.domain.settings import PermissionMode
 from agentcli.repl import _slash_registry as registry
 from agentcli.repl.clipboard import copy_by_program, osc_52
 from agentcli.repl.slash.usage import midnight, usage_lines
+from agentcli.ui.theme import theme_for
 from tests.repl.direct_chat import DirectChat, talk
 from tests.support.model_server import ModelServer
+from tests.support.replies import Call, Reply
 from tests.support.wire_facts import facts_of
 
 
@@ -119,8 +122,9 @@ def test_permissions_shows_mode_and_rules_and_sets_the_mode(work: Path, home: Pa
     async def body(chat: DirectChat) -> None:
         shown = await chat.do("/permissions")
         assert shown[0].startswith("> default")
-        assert "  bash(git diff *)" in shown
-        assert "  bash(rm *)" in shown
+        file = config / "config.toml"
+        assert f"  bash(git diff *)  - {file}:2" in shown
+        assert f"  bash(rm *)  - {file}:3" in shown
         assert "accept-edits" in (await chat.do("/permissions accept-edits"))[0]
         assert chat.session.mode is PermissionMode.ACCEPT_EDITS
         with pytest.raises(UsageError, match="no mode"):
@@ -273,3 +277,53 @@ def test_every_command_of_this_version_is_there() -> None:
     )
     assert set(wanted.split()) <= names
     assert os.environ["AGENTCLI_HOME"]
+
+
+@pytest.mark.spec("UI-5", "UI-8")
+def test_what_a_sub_agent_said_is_found_under_the_session_it_worked_for(
+    model_server: ModelServer, work: Path
+) -> None:
+    call = Call("task", {"description": "look", "prompt": "who sat there"})
+    model_server.add(Reply(blocks=(call,)), "A kingfisher sat there.", "It was found.")
+
+    async def body(chat: DirectChat) -> None:
+        await chat.say("look for birds")
+        parent = chat.session.id
+        await chat.do("/new")
+        shown = await chat.do("/search kingfisher sat")
+        assert shown[0].startswith("look for birds  ")
+        assert shown[0].endswith(parent)
+        told = [line for line in shown if line.startswith("  task: ")]
+        assert len(told) == 1
+        assert "[kingfisher]" in told[0]
+        assert sum("ago" in line or "now" in line for line in shown) == 1
+
+    talk(DirectChat(work, model_server), body)
+
+
+@pytest.mark.spec("UI-5", "UI-10")
+def test_a_theme_that_is_chosen_is_kept_and_the_list_shows_which_it_is(work: Path) -> None:
+    async def body(chat: DirectChat) -> None:
+        chat.theme = theme_for(io.StringIO(), {}, "auto")
+        shown = await chat.do("/theme dark")
+        assert shown[0].startswith("Theme dark: ")
+        assert shown[1].startswith("Kept: theme = ")
+        assert 'theme = "dark"' in chat.host.desk.config_file.read_text()
+        assert [line for line in await chat.do("/theme") if line.startswith(">")] == ["> dark"]
+        with pytest.raises(UsageError, match="no theme"):
+            await chat.do("/theme pink")
+
+    talk(DirectChat(work), body)
+
+
+@pytest.mark.spec("UI-5", "UI-10")
+def test_a_theme_that_cannot_be_kept_holds_for_the_chat(work: Path, home: Path) -> None:
+    async def body(chat: DirectChat) -> None:
+        (home / "agentcli").mkdir(parents=True)
+        (home / "agentcli" / "config.toml").write_text("this is no TOML")
+        chat.theme = theme_for(io.StringIO(), {}, "auto")
+        shown = await chat.do("/theme light")
+        assert shown[1].startswith("For this chat only; it could not be kept: ")
+        assert chat.theme.name == "light"
+
+    talk(DirectChat(work), body)

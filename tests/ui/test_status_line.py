@@ -14,16 +14,25 @@ from agentcli.ui.status_line import Status, context_of, status_row, title_of
 from agentcli.ui.theme import PLAIN
 
 FULL = Status(
-    "anthropic/claude-sonnet-4-5", "plan", 84_000, 200_000, 0.1234, 3, "mend\nthe parser", 0, 2
+    model="anthropic/claude-sonnet-4-5",
+    mode="plan",
+    context_used=84_000,
+    context_size=200_000,
+    tokens=312_400,
+    cost_usd=0.1234,
+    turns=3,
+    title="mend\nthe parser",
+    background=2,
 )
 
 
 @pytest.mark.spec("UI-6")
 def test_it_tells_all_there_is_and_leaves_out_the_least_first() -> None:
-    assert plain(status_row(FULL, 120, PLAIN).text) == (
-        "anthropic/claude-sonnet-4-5 · plan mode · 42% of 200.0k context · $0.12"
+    assert plain(status_row(FULL, 130, PLAIN).text) == (
+        "anthropic/claude-sonnet-4-5 · plan mode · 42% of 200.0k context · 312.4k tokens · $0.12"
         " · 2 in the background · mend the parser"
     )
+    assert "tokens" not in status_row(FULL, 100, PLAIN).text
     assert plain(status_row(FULL, 72, PLAIN).text).endswith("context · $0.12")
     assert plain(status_row(FULL, 40, PLAIN).text) == "anthropic/claude-sonnet-4-5 · plan mode"
     assert plain(status_row(FULL, 32, PLAIN).text) == "claude-sonnet-4-5 · plan mode"
@@ -56,7 +65,7 @@ def test_the_unknown_is_not_nought() -> None:
 @settings(max_examples=50)
 @given(st.text(max_size=40), st.integers(1, 200))
 def test_it_is_one_row_whatever_the_title_and_the_width(title: str, columns: int) -> None:
-    row = status_row(Status("m/日本", "yolo", 1, 2, None, 1, title), columns, PLAIN)
+    row = status_row(Status("m/日本", "yolo", 1, 2, 3, None, 1, title), columns, PLAIN)
     assert row.width <= columns
     assert "\n" not in row.text
     assert "\x1b" not in row.text

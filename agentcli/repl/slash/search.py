@@ -6,7 +6,8 @@ import time
 from collections.abc import Sequence
 
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.errors import UsageError
+from agentcli.domain.errors import AgentError, UsageError
+from agentcli.domain.session import SessionInfo
 from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.repl.desk import Hit
 from agentcli.ui import wording
@@ -14,6 +15,7 @@ from agentcli.ui.sanitize import clean_line
 from agentcli.ui.theme import BOLD, DIM
 
 SHOWN = 15
+MAX_DEPTH = 8
 
 
 async def _run(chat: Chat, arguments: str) -> None:
@@ -28,20 +30,49 @@ async def _run(chat: Chat, arguments: str) -> None:
     hits = await chat.work(find, "Searching")
     if hits is None:
         return
-    infos = {info.id: info for info in await chat.host.list_sessions()}
-    paint, now = chat.theme.paint, time.time()
-    lines: list[str] = []
-    for hit in hits:
-        info = infos.get(hit.session_id)
-        if info is None:
-            continue
-        title = clean_line(info.title) or "untitled"
-        facts = f"{wording.age(now - info.updated_at)}  {info.id}"
-        lines += [f"{paint(title, BOLD)}  {paint(facts, DIM)}", f"  {clean_line(hit.excerpt)}"]
-    if not lines:
+    found = await _by_session(chat, hits)
+    if not found:
         chat.show([f"No session holds {clean_line(arguments)}."])
         return
+    paint, now = chat.theme.paint, time.time()
+    lines: list[str] = []
+    for info, excerpts in found:
+        title = clean_line(info.title) or "untitled"
+        facts = f"{wording.age(now - info.updated_at)}  {info.id}"
+        lines += [f"{paint(title, BOLD)}  {paint(facts, DIM)}", *excerpts]
     chat.show([*lines, "Open one with /resume ID"])
+
+
+async def _by_session(chat: Chat, hits: Sequence[Hit]) -> list[tuple[SessionInfo, list[str]]]:
+    """The sessions in the order of their best hits; what sub-agents said is under their parent."""
+    infos = {info.id: info for info in await chat.host.list_sessions()}
+    found: dict[str, list[str]] = {}
+    for hit in hits:
+        owner, agents = await _owner(chat, infos, hit.session_id)
+        if owner is not None:
+            who = "".join(f"{clean_line(agent)}: " for agent in agents)
+            found.setdefault(owner, []).append(f"  {who}{clean_line(hit.excerpt)}")
+    return [(infos[key], excerpts) for key, excerpts in found.items()]
+
+
+async def _owner(
+    chat: Chat, infos: dict[str, SessionInfo], session_id: str
+) -> tuple[str | None, list[str]]:
+    """The session that a person began, and the agents between it and this one."""
+    agents: list[str] = []
+    owner: str | None = None
+    following: str | None = session_id
+    while following is not None and len(agents) < MAX_DEPTH:
+        if following not in infos:
+            try:
+                infos[following] = (await chat.host.desk.load(following)).info
+            except (AgentError, OSError):
+                break
+        owner, info = following, infos[following]
+        following = info.parent_id if info.agent else None
+        if following is not None:
+            agents.insert(0, info.agent)
+    return owner, agents
 
 
 COMMAND = SlashCommand("search", "find earlier sessions by their text", _run, "WORDS")

@@ -1,9 +1,10 @@
-"""``/theme``: the colours of this chat."""
+"""``/theme``: the colours of this chat and of those to come."""
 
 from __future__ import annotations
 
-from agentcli.domain.errors import UsageError
+from agentcli.domain.errors import AgentError, UsageError
 from agentcli.repl.commands import Chat, SlashCommand
+from agentcli.ui.sanitize import clean_line
 from agentcli.ui.theme import ADDED, DIM, ERROR, HEADING, KEYWORD, OK, REMOVED, THEMES, WARNING
 
 _SAMPLE = (
@@ -19,10 +20,19 @@ async def _run(chat: Chat, arguments: str) -> None:
     if arguments:
         theme.use(arguments)
     sample = "  ".join(theme.paint(text, style) for text, style in _SAMPLE)
-    keep = f"Keep it with: agent config set theme {theme.name}"
-    chat.show(
-        [f"Theme {theme.name}: {sample}", keep if arguments else f"There are: {', '.join(THEMES)}"]
-    )
+    if arguments:
+        chat.show([f"Theme {theme.name}: {sample}", await _keep(chat, arguments)])
+        return
+    names = [f"{'> ' if name == theme.name else '  '}{name}" for name in THEMES]
+    chat.show([sample, *names, theme.paint("Choose one with /theme NAME", DIM)])
+
+
+async def _keep(chat: Chat, name: str) -> str:
+    """Write the choice to the person's file; what became of it, as a line."""
+    try:
+        return f"Kept: {clean_line(await chat.host.desk.set('theme', name))}"
+    except (AgentError, OSError) as error:
+        return f"For this chat only; it could not be kept: {clean_line(str(error))}"
 
 
 COMMAND = SlashCommand("theme", "the colours", _run, "[NAME]", while_working=True)
