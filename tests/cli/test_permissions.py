@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.cli import run_agent
+from tests.support.cli import agent_env, run_agent
+from tests.support.model_server import ModelServer
+from tests.support.replies import call, say
 
 
 def explained(*args: str, cwd: Path) -> dict[str, Any]:
@@ -88,3 +90,22 @@ def test_what_cannot_be_explained_is_a_usage_error(
     assert done.code == 2
     assert told in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.spec("SEC-14", "CLI-7")
+@pytest.mark.parametrize(("flags", "runs"), [(("-y",), False), (("-yy",), True),
+                                             (("--yolo", "--yolo"), True)])  # fmt: skip
+def test_a_destructive_command_runs_only_when_yolo_was_given_twice(
+    flags: tuple[str, ...],
+    runs: bool,
+    tmp_path: Path,
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "kept").write_text("")
+    script = [call("bash", {"command": "rm -rf ./*"}), say("Done.")]
+    with ModelServer(script) as server:
+        done = run_agent("run", *flags, "go", cwd=work, env=agent_env(server))
+    assert (work / "kept").exists() is not runs
+    assert ("the workspace itself" in done.stderr) is not runs
+    assert done.code == (0 if runs else 4)
