@@ -25,6 +25,7 @@ from agentcli.config.private_file import write
 from agentcli.config.settings import Settings, dotted, load_settings, validate
 from agentcli.config.toml_file import read_text, split_key
 from agentcli.domain.errors import AgentError, UsageError
+from agentcli.ui.sanitize import clean
 
 
 class KeyArgument(FormatOption):
@@ -143,9 +144,9 @@ def get(options: KeyArgument) -> int:
         source = settings.sources.get(dotted(path), "default")
         print_json({"key": dotted(path), "value": value, "source": source})
     elif isinstance(value, list):
-        write_out("".join(f"{item}\n" for item in value))
+        write_out("".join(f"{clean(item)}\n" for item in value))
     else:
-        write_out(f"{'' if value is None else _shown(value)}\n")
+        write_out(f"{'' if value is None else clean(_shown(value))}\n")
     return 0
 
 
@@ -207,7 +208,8 @@ def _editor() -> list[str]:
 def path_(options: EmptyOptions) -> int:
     """Where the user's file is, or would be."""
     del options
-    write_out(f"{_paths().config_file}\n")
+    path = str(_paths().config_file)
+    write_out(f"{clean(path) if is_terminal(sys.stdout) else path}\n")
     return 0
 
 

@@ -16,6 +16,7 @@ from agentcli.cli.options import choice, number
 from agentcli.cli.streams import is_terminal, use_utf8, write_error_line, write_out
 from agentcli.config.paths import Paths, ensure_dir
 from agentcli.domain.errors import AgentError, SessionTooNew, StoreError, UsageError
+from agentcli.ui.sanitize import clean_line
 
 if TYPE_CHECKING:
     from agentcli.domain.session import LoadedSession
@@ -276,7 +277,7 @@ def check(options: SomeIds) -> int:
         for session_id, problems in found.items():
             write_out(f"{session_id}: {'ok' if not problems else ''}".rstrip() + "\n")
             for problem in problems:
-                write_out(f"  {problem}\n")
+                write_out(f"  {clean_line(problem)}\n")
             if problems and not _is_too_new(files.path_of(session_id)):
                 write_out(f"  mend it with: agent sessions repair {session_id}\n")
     return 1 if any(found.values()) else 0

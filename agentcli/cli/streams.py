@@ -61,7 +61,14 @@ def write_out(text: str) -> None:
 
 
 def write_error_line(text: str) -> None:
-    """One line to stderr; a stderr that is gone is nobody's problem."""
+    """One line to stderr, without control sequences (SEC-10).
+
+    A stderr that is gone is nobody's problem.
+    """
+    if not text.isprintable():
+        from agentcli.ui.sanitize import clean
+
+        text = clean(text)
     try:
         _write(sys.stderr, text + "\n")
     except OSError:

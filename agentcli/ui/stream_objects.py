@@ -24,7 +24,10 @@ from agentcli.domain.messages import (
     UserMessage,
 )
 
-_UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+# what ends a line for some readers, and what a terminal would obey or reorder (SEC-10)
+_UNSAFE = re.compile(
+    "[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f]"
+)
 
 
 def dumps(value: Any) -> str:
@@ -34,7 +37,7 @@ def dumps(value: Any) -> str:
 
 
 def _escaped(found: re.Match[str]) -> str:
-    return "\ufffd" if "\ud800" <= found[0] <= "\udfff" else f"\\u{ord(found[0]):04x}"
+    return "\ufffd" if "\ud800" <= found[0] <= "\udfff" else json.dumps(found[0])[1:-1]
 
 
 def new_uuid() -> str:
