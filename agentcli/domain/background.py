@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from agentcli.domain.cancel import CancelToken
 from agentcli.domain.values import frozen
+
+if TYPE_CHECKING:
+    from agentcli.domain.cancel import CancelToken
 
 MAX_ACTIVE_PER_SESSION = 5
 MAX_ACTIVE_PER_PROCESS = 64

@@ -15,11 +15,12 @@ from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
 from agentcli.domain.errors import AgentError, PromptBlocked, TurnCancelled
 from agentcli.domain.events import CompactionTrigger, Notice, QueueChanged
 from agentcli.domain.messages import TextPart, UserMessage, user_text
+from agentcli.domain.ports import QueueSource
 from agentcli.engine.race import race
 
 if TYPE_CHECKING:
     from agentcli.domain.hooks import Hooks, HookVerdict
-    from agentcli.domain.ports import QueuedInput, QueueSource
+    from agentcli.domain.ports import QueuedInput
     from agentcli.engine.conversation import Conversation, Emit
 
 MAX_HOLDS = 8
