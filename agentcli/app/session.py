@@ -36,6 +36,7 @@ from agentcli.domain.events import (
     ToolProgress,
     TurnSummary,
 )
+from agentcli.domain.memory import change_memory, read_memory
 from agentcli.domain.messages import TextPart, UserMessage
 from agentcli.domain.ports import Effort, ModelInfo, QueuedInput, QueueKind
 from agentcli.domain.session import LoadedSession, SessionInfo
@@ -297,6 +298,15 @@ class Session(SessionView):
         """The agent's list of things to do."""
         found = await self._conversation.kit.state.get("todos")
         return found if isinstance(found, list) else []
+
+    async def memory(self) -> Mapping[str, str]:
+        """What the agent has kept for this session, by key."""
+        return await read_memory(self._conversation.kit.state)
+
+    async def forget(self, key: str) -> bool:
+        """Delete what the agent has kept as ``key``; false when there is nothing."""
+        state = self._conversation.kit.state
+        return await change_memory(state, lambda memory: memory.pop(key, None)) is not None
 
     async def plan(self) -> Mapping[str, Any]:
         """The newest plan: text, status, reason; empty when there is none."""

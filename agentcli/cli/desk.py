@@ -71,6 +71,23 @@ class ChatDesk:
 
         return await asyncio.to_thread(remove_rule, self._settings.paths, rule)
 
+    @property
+    def instructions_file(self) -> Path:
+        """The person's own AGENTS.md."""
+        return self._settings.paths.instructions_file
+
+    async def instructions(self) -> str:
+        """What is in that file."""
+        from agentcli.config.toml_file import read_text
+
+        return await asyncio.to_thread(read_text, self.instructions_file) or ""
+
+    async def set_instructions(self, text: str) -> None:
+        """Replace it."""
+        from agentcli.config.private_file import write
+
+        await asyncio.to_thread(write, self.instructions_file, text)
+
     async def trust(self) -> Sequence[str]:
         """Whether the directory's own files take effect, and what they would do."""
         return await asyncio.to_thread(

@@ -49,6 +49,9 @@ class Chat(Protocol):
     def send_to_terminal(self, sequence: str) -> bool:
         """A control sequence of our own that moves nothing; false where there is no terminal."""
 
+    async def edit(self, text: str) -> str:
+        """``text`` as the person's editor leaves it. Raises ``AgentError``."""
+
     async def work(self, run: Callable[[CancelToken], Awaitable[T]], label: str) -> T | None:
         """Do something that takes time as the agent's work, shown as ``label``.
 

@@ -72,6 +72,16 @@ class Desk(Protocol):
     async def remove_rule(self, rule: str) -> bool:
         """Take ``rule`` out of the person's rules of every kind; false when it was in none."""
 
+    @property
+    def instructions_file(self) -> Path:
+        """The person's own AGENTS.md, read in every project (CTX-1)."""
+
+    async def instructions(self) -> str:
+        """What is in that file; empty where there is none."""
+
+    async def set_instructions(self, text: str) -> None:
+        """Replace it."""
+
     async def trust(self) -> Sequence[str]:
         """Whether the directory's own files take effect, and what they would do (SEC-1)."""
 

@@ -187,6 +187,12 @@ class ChatSession(Protocol):
     async def todos(self) -> list[dict[str, str]]:
         """The agent's list of things to do."""
 
+    async def memory(self) -> Mapping[str, str]:
+        """What the agent has kept for this session, by key."""
+
+    async def forget(self, key: str, /) -> bool:
+        """Delete what the agent has kept as ``key``; false when there is nothing."""
+
     async def plan(self) -> Mapping[str, Any]:
         """The newest plan, what became of it and why; empty when there is none."""
 

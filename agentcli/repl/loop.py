@@ -8,6 +8,7 @@ was typed is never lost; the terminal is always given back as it was.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ from agentcli.repl.front import Front, Left
 from agentcli.repl.fronts import make_front
 from agentcli.repl.host import ChatHost, ChatSession
 from agentcli.repl.jobs import Jobs
-from agentcli.repl.outside import end_programs
+from agentcli.repl.outside import edit_text, end_programs
 from agentcli.repl.picker import pick_session
 from agentcli.repl.session_facts import SessionFacts
 from agentcli.repl.signals import EXIT_CODES, chat_signals
@@ -154,6 +155,11 @@ class _Chat:
     def _stop_picking(self) -> None:
         if self._picking is not None:
             self._picking.cancel()
+
+    async def edit(self, text: str) -> str:
+        """``text`` as the person's editor leaves it."""
+        async with self._front.aside():
+            return await asyncio.to_thread(edit_text, text, self.host.cwd, os.environ)
 
     def commands(self) -> Sequence[SlashCommand]:
         """All commands, by name."""

@@ -1,28 +1,18 @@
-"""What the model has put down for itself: texts by key, in the session's file (TOOL-5).
-
-Law: bounded, and one change at a time: all of it is one value of the session's state.
-"""
+"""What the tools of the model's own notes share: limits, and what a wrong key is told (TOOL-5)."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from typing import Annotated, Any
-from weakref import WeakValueDictionary
+from typing import Annotated
 
 from pydantic import AfterValidator
 
-from agentcli.domain.tools import SessionState
 from agentcli.tools._paths import one_line
 
-STATE_KEY = "memory"
 MAX_KEYS = 200
 MAX_KEY_CHARS = 200
 MAX_VALUE_CHARS = 20_000
 MAX_TOTAL_CHARS = 200_000
 _NEAR = 5
-
-_locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
 
 def _checked(key: str) -> str:
@@ -33,29 +23,6 @@ def _checked(key: str) -> str:
 
 Key = Annotated[str, AfterValidator(_checked)]
 """Checked here and not by the schema, which is sent with every request (CTX-2)."""
-
-
-async def read_memory(state: SessionState) -> dict[str, str]:
-    """Everything, by key, in the order in which it was first set."""
-    found = await state.get(STATE_KEY)
-    if not isinstance(found, dict):
-        return {}
-    return {str(key): str(value) for key, value in found.items()}
-
-
-async def change_memory(state: SessionState, change: Callable[[dict[str, str]], Any]) -> Any:
-    """Read, let ``change`` alter the mapping, store it; returns what ``change`` returned.
-
-    A ``ValueError`` of ``change`` goes through and nothing is stored.
-    """
-    lock = _locks.setdefault(id(state), asyncio.Lock())
-    async with lock:
-        memory = await read_memory(state)
-        before = dict(memory)
-        answer = change(memory)
-        if memory != before:
-            await state.set(STATE_KEY, memory)
-        return answer
 
 
 def unknown_key(key: str, memory: dict[str, str]) -> str:

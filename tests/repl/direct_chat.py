@@ -43,6 +43,7 @@ class DirectChat:
         self.shown: list[str] = []
         self.sent: list[str] = []
         self.has_terminal = True
+        self.edited: str | None = None
 
     async def open(self) -> None:
         self.session = await self.host.open_first(Nobody(), Nobody())
@@ -73,6 +74,9 @@ class DirectChat:
     def send_to_terminal(self, sequence: str) -> bool:
         self.sent.append(sequence)
         return self.has_terminal
+
+    async def edit(self, text: str) -> str:
+        return self.edited if self.edited is not None else text
 
     async def work(self, run: Callable[[CancelToken], Awaitable[Any]], label: str) -> Any:
         return await run(CancelToken())

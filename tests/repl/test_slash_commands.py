@@ -23,7 +23,7 @@ from agentcli.repl.slash.usage import midnight, usage_lines
 from agentcli.ui.theme import theme_for
 from tests.repl.direct_chat import DirectChat, talk
 from tests.support.model_server import ModelServer
-from tests.support.replies import Call, Reply
+from tests.support.replies import Call, Reply, call
 from tests.support.wire_facts import facts_of
 
 
@@ -327,3 +327,37 @@ def test_a_theme_that_cannot_be_kept_holds_for_the_chat(work: Path, home: Path) 
         assert chat.theme.name == "light"
 
     talk(DirectChat(work), body)
+
+
+@pytest.mark.spec("UI-5", "TOOL-5")
+def test_memory_shows_what_the_agent_keeps_and_the_persons_own_instructions(
+    model_server: ModelServer, work: Path
+) -> None:
+    model_server.add(
+        call("kv_set", {"key": "build", "value": "make\x1b[2J -j4"}, id="one"), "Noted."
+    )
+
+    async def body(chat: DirectChat) -> None:
+        assert "  nothing" in await chat.do("/memory")
+        await chat.say("how is it built?")
+        shown = "\n".join(await chat.do("/memory"))
+        assert "build: make -j4" in shown and "\x1b" not in shown
+        with pytest.raises(UsageError, match="nothing is kept"):
+            await chat.do("/memory forget bulid")
+        await chat.do("/memory forget build")
+        assert "  nothing" in await chat.do("/memory")
+        with pytest.raises(UsageError, match="what is that"):
+            await chat.do("/memory burn")
+        assert "Nothing was changed." in (await chat.do("/memory edit"))[0]
+        chat.edited = "Answer briefly.\n"
+        await chat.do("/memory edit")
+        file = chat.host.desk.instructions_file
+        assert file.read_text() == chat.edited
+        assert file.stat().st_mode & 0o777 == 0o600
+        await chat.do("/new")
+        await chat.say("hello")
+
+    model_server.add("Hi.")
+    talk(DirectChat(work, model_server), body)
+    assert "Answer briefly." in str(model_server.requests[-1].body)
+    assert "Answer briefly." not in str(model_server.requests[0].body)

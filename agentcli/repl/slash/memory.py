@@ -1,0 +1,59 @@
+"""``/memory``: what the agent keeps for this session, and your own instructions for every one."""
+
+from __future__ import annotations
+
+from agentcli.domain.errors import UsageError
+from agentcli.repl.commands import Chat, SlashCommand
+from agentcli.ui.sanitize import clean_line
+from agentcli.ui.theme import BOLD, DIM
+
+_SHOWN_CHARS = 100
+
+
+async def _run(chat: Chat, arguments: str) -> None:
+    word, _, rest = arguments.strip().partition(" ")
+    match word:
+        case "":
+            chat.show(await _overview(chat))
+        case "edit":
+            await _edit(chat)
+        case "forget" if rest.strip():
+            if not await chat.session.forget(rest.strip()):
+                raise UsageError(f"nothing is kept as {rest.strip()!r}", "/memory shows the keys")
+            chat.show([f"{clean_line(rest.strip())} is forgotten."])
+        case _:
+            raise UsageError(f"/memory {arguments}: what is that?", "/memory [edit | forget KEY]")
+
+
+async def _overview(chat: Chat) -> list[str]:
+    kept = await chat.session.memory()
+    text = await chat.host.desk.instructions()
+    file = clean_line(str(chat.host.desk.instructions_file))
+    lines = [chat.theme.paint("Kept by the agent for this session", BOLD)]
+    lines += [f"  {clean_line(key)}: {_short(value)}" for key, value in kept.items()]
+    lines += [] if kept else ["  nothing"]
+    lines.append(chat.theme.paint("Your instructions for every session", BOLD))
+    lines += [f"  {clean_line(line)}" for line in text.splitlines()] or ["  none"]
+    lines.append(chat.theme.paint(f"{file} - change: /memory edit", DIM))
+    return lines
+
+
+def _short(text: str) -> str:
+    line = clean_line(text)
+    return line if len(line) <= _SHOWN_CHARS else f"{line[: _SHOWN_CHARS - 1]}…"
+
+
+async def _edit(chat: Chat) -> None:
+    desk = chat.host.desk
+    before = await desk.instructions()
+    after = await chat.edit(before)
+    if after == before:
+        chat.show(["Nothing was changed."])
+        return
+    await desk.set_instructions(after)
+    chat.show(["Kept. New sessions know it; this one began with what was there before."])
+
+
+COMMAND = SlashCommand(
+    "memory", "what the agent keeps; your own instructions", _run, "[edit|forget KEY]"
+)
