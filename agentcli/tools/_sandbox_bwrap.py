@@ -22,6 +22,7 @@ _KEPT_OF_RUN = (
     "/run/NetworkManager/no-stub-resolv.conf", "/run/current-system", "/run/booted-system",
     "/run/opengl-driver", "/run/nixos",
 )  # fmt: skip
+_KERNEL_SETTINGS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 _ISOLATION = (
     "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
     "--cap-drop", "ALL", "--new-session",
@@ -61,7 +62,9 @@ def bwrap_argv(
     if own_network:
         argv.append("--unshare-net")
     argv += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
-    argv += _private_mounts(private)
+    for name in _KERNEL_SETTINGS:  # root may write them without any capability
+        argv += ["--ro-bind-try", name, name]
+    argv += _private_mounts(private, places.home)
     for root in _outer_first(places.writable):
         argv += ["--bind", str(root), str(root)]
     for path in _outer_first(places.pinned):
@@ -81,7 +84,7 @@ def bwrap_argv(
     return (*argv, "--chdir", str(cwd), "--")
 
 
-def _private_mounts(private: PrivatePlaces) -> Iterator[str]:
+def _private_mounts(private: PrivatePlaces, home: Path) -> Iterator[str]:
     yield from ("--tmpfs", "/run")
     for name in _KEPT_OF_RUN:
         yield from ("--ro-bind-try", name, name)
@@ -90,6 +93,8 @@ def _private_mounts(private: PrivatePlaces) -> Iterator[str]:
     for place in dict.fromkeys(map(os.path.realpath, _TEMPORARY)):
         if Path(place).is_dir():
             yield from ("--bind", str(private.temporary), place)
+    if is_temporary(home.parent) and home.is_dir():
+        yield from ("--ro-bind", str(home), str(home))
 
 
 def is_temporary(path: Path) -> bool:
@@ -110,7 +115,7 @@ def on_machine(path: Path, places: Sequence[Path], private: PrivatePlaces) -> Pa
 
 def _is_covered(path: Path, places: Places) -> bool:
     """What is below a private mount is not to be seen anyway."""
-    if any(path.is_relative_to(root) for root in places.writable):
+    if any(path.is_relative_to(root) for root in (*places.writable, places.home)):
         return False
     return is_temporary(path) or path.is_relative_to("/run")
 

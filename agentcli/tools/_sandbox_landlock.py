@@ -18,7 +18,9 @@ import sys
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION_FLAG = 1
 _PATH_BENEATH = 1
-_SET_NO_NEW_PRIVS = 38
+_SET_NO_NEW_PRIVS, _DROP_BOUNDING = 38, 24
+_CAPABILITY_VERSION_3 = 0x20080522
+_KEPT_CAPABILITIES = 1 << 1  # CAP_DAC_OVERRIDE: root writes where Landlock lets it
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
@@ -40,6 +42,10 @@ class _Ruleset(ctypes.Structure):
         ("handled_access_net", ctypes.c_uint64),
         ("scoped", ctypes.c_uint64),
     )
+
+
+class _CapabilityHeader(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
 
 
 class _PathBeneath(ctypes.Structure):
@@ -67,6 +73,8 @@ def shortcomings(abi: int) -> str:
     else:
         missing.append("only TCP is kept from the network")
     missing.append("sockets of other programs can be reached")
+    missing.append("secrets in the workspace are not hidden")
+    missing.append("file permissions can be changed anywhere")
     if abi < ABI_SCOPE:
         missing.append("other processes can be sent signals")
     if abi < ABI_REFER:
@@ -102,6 +110,7 @@ def restrict(rules: dict[str, object]) -> None:
     if not scope_only:
         _add_places(ruleset, handled, _texts(rules.get("writable")), _texts(rules.get("hidden")))
     zero = ctypes.c_ulong(0)
+    _drop_capabilities()
     _checked(_libc().prctl(_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero))
     _checked(_libc().syscall(_RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
@@ -153,6 +162,20 @@ def _allow(ruleset: int, path: str, access: int) -> None:
         )
     finally:
         os.close(handle)
+
+
+def _drop_capabilities() -> None:
+    """Of root's powers only the one that Landlock bounds is left, also after ``exec``."""
+    libc, zero = _libc(), ctypes.c_ulong(0)
+    header = _CapabilityHeader(_CAPABILITY_VERSION_3, 0)
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; twice 32 bits
+    _checked(libc.capget(ctypes.byref(header), sets))
+    for number in range(64):
+        if not _KEPT_CAPABILITIES >> number & 1:
+            libc.prctl(_DROP_BOUNDING, ctypes.c_ulong(number), zero, zero, zero)
+    kept = sets[1] & _KEPT_CAPABILITIES
+    wanted = (ctypes.c_uint32 * 6)(kept, kept, 0, 0, 0, 0)
+    _checked(libc.capset(ctypes.byref(header), wanted))
 
 
 def _texts(value: object) -> list[str]:

@@ -37,8 +37,9 @@ _SKIPPED = frozenset({"node_modules", ".venv", "venv", "__pycache__", "target", 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Absolute real paths. ``pinned``: writable directories that cannot be moved away.
+    """Absolute real paths. ``home`` is read-only but for the rest.
 
+    ``pinned`` are writable directories that cannot be moved away.
     ``empty`` are directories that are to be seen as empty and read-only, whether they exist or
     not; ``hidden`` what exists and is not to be read; ``unborn`` what must not come into being;
     ``repositories`` the ``.git`` of each repository that is known.
@@ -51,6 +52,7 @@ class Places:
     hidden: tuple[Path, ...]
     unborn: tuple[Path, ...]
     repositories: tuple[Path, ...]
+    home: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class _Collector:
 
     def git_directory(self, git: Path) -> None:
         """What is in ``git`` and decides which programs git runs is read-only."""
-        if git in self.pinned or not (git / "HEAD").exists():
+        if git in self.pinned:
             return
         self.pinned.append(git)
         hooks = git / "hooks"
@@ -132,7 +134,7 @@ class _Collector:
         for module in _git_directories_below(git / "modules"):
             self.git_directory(module)
 
-    def places(self) -> Places:
+    def places(self, home: Path) -> Places:
         """All of it, without what is said twice."""
         return Places(
             writable=tuple(dict.fromkeys(self.writable)),
@@ -142,6 +144,7 @@ class _Collector:
             hidden=tuple(dict.fromkeys(self.hidden)),
             unborn=tuple(dict.fromkeys(self.unborn)),
             repositories=tuple(self.repositories),
+            home=_real(home),
         )
 
 
@@ -159,7 +162,7 @@ def find_places(roots: Iterable[Path], home: Path, own: OwnPlaces) -> Places:
         found.hide(home / name)
     for path in (*own.read_only, *(home / name for name in _START_UP)):
         found.keep(path)
-    return found.places()
+    return found.places(home)
 
 
 def find_repositories(root: Path) -> Iterator[Path]:
@@ -196,7 +199,8 @@ def _entries(directory: Path) -> list[Path]:
 def _git_directories_below(directory: Path, depth: int = 3) -> Iterator[Path]:
     """Git directories of submodules, whose names may hold slashes."""
     for entry in _entries(directory):
-        if (entry / "HEAD").exists():
+        # a command may have removed some of it, but not what is read-only
+        if any((entry / name).exists() for name in ("HEAD", "config", "hooks")):
             yield entry
         elif depth:
             yield from _git_directories_below(entry, depth - 1)

@@ -186,8 +186,8 @@ class BashTool(BaseTool[BashArguments]):
         notes = [start.note] if start.note else []
         if background is None:
             notes += await _keep_state(ctx, start, scratch, ended)
-        notes += await asyncio.to_thread(_left_running, ended)
-        notes += [*born, *_refused_by_sandbox(start, capture, ended)]
+        notes += await asyncio.to_thread(_left_running, ended, start)
+        notes += [*born, *_refused_by_sandbox(start, args.command, capture, ended)]
         limit_s = timeout_s or 0.0
         return await asyncio.to_thread(_result, ctx.call_id, capture, ended, limit_s, notes)
 
@@ -209,12 +209,10 @@ async def _where(ctx: ToolContext, asked: str | None) -> _Start:
         if await asyncio.to_thread(os.path.isdir, place):
             cwd = wanted
         else:
-            note = f"[{wanted} {_gone(sandbox)}; this ran in {cwd}]"
+            is_there = await asyncio.to_thread(os.path.isdir, wanted)
+            gone = "does not exist in the sandbox" if is_there else "no longer exists"
+            note = f"[{wanted} {gone}; this ran in {cwd}]"
     return _Start(state, base, cwd, note, sandbox, access)
-
-
-def _gone(sandbox: Sandbox | None) -> str:
-    return "no longer exists" if sandbox is None else "does not exist in the sandbox"
 
 
 _ACCESS_SHOWN = {"network": ", with network", "outside": ", outside the sandbox"}
@@ -241,7 +239,7 @@ def _limits(start: _Start, offered: Sandbox | None) -> str:
     return ""
 
 
-def _refused_by_sandbox(start: _Start, capture: Capture, ended: Ended) -> list[str]:
+def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Ended) -> list[str]:
     """How the model can ask for what the sandbox may have refused."""
     if start.sandbox is None or not ended.returncode or ended.ending is not Ending.EXITED:
         return []
@@ -251,6 +249,8 @@ def _refused_by_sandbox(start: _Start, capture: Capture, ended: Ended) -> list[s
         what, how = "without network", "network"
     elif _PLACE_REFUSED.search(said):
         what, how = "with only the workspace and /tmp writable", "outside"
+    elif "/tmp/" in command and b"No such file" in said:  # noqa: S108 - only looked for
+        what, how = "with a /tmp of its own", "outside"
     else:
         return []
     line = f"[it ran in the sandbox, {what}; if that is why it failed, run it again with access"
@@ -286,14 +286,15 @@ async def _keep_state(ctx: ToolContext, start: _Start, scratch: Path, ended: End
     return notes
 
 
-def _left_running(ended: Ended) -> list[str]:
+def _left_running(ended: Ended, start: _Start) -> list[str]:
     if not ended.left_running:
         return []
     names = [f"{pid} ({_command_line(pid)})" for pid in ended.left_running[:_NAMED_PROCESSES]]
     more = len(ended.left_running) - len(names)
     listed = ", ".join(names) + (f" and {more} more" if more > 0 else "")
     if ended.ending is Ending.EXITED:
-        return [f"[still running in the background until the session ends: {listed}]"]
+        how = '; to end it: kill it with access "outside"' if start.sandbox is not None else ""
+        return [f"[still running in the background until the session ends: {listed}{how}]"]
     return [f"[could not be killed: {listed}]"]
 
 
