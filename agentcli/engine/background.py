@@ -307,9 +307,9 @@ class BackgroundRuns:
         try:
             async with run.flushing:
                 self._watch.warn_of(await asyncio.to_thread(run.close_files, end, output))
-            run.task = ended_task(run.task, end, time.time())
             await self._watch.record(end)
         finally:
+            run.task = ended_task(run.task, end, time.time())
             self._tasks[run.task.run_id] = run.task
             self._active.pop(run.task.run_id, None)
             self._give_place_back()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,8 @@ class Person:
 
 
 def settings_for(server: ModelServer) -> Settings:
-    env = agent_env(server, ANTHROPIC, AGENTCLI_SANDBOX="off")
-    return load_settings(Paths.from_env(env), env)
+    env = agent_env(server, ANTHROPIC)
+    return replace(load_settings(Paths.from_env(env), env), sandbox="off")
 
 
 def options(cwd: Path, **more: Any) -> SessionOptions:
