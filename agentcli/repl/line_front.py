@@ -98,6 +98,7 @@ class LineFront:
     @asynccontextmanager
     async def aside(self) -> AsyncIterator[None]:
         """Nothing of ours stands on the screen; keys that are read for us wait."""
+        self._terminal.drain()
         try:
             with ExitStack() as stack:
                 if self._is_working:

@@ -183,7 +183,7 @@ class LiveFront:
                 self.close()
                 raise Left
             self._is_idle = True
-            self.refresh()
+            self._screen.paint()  # at once: the prompt is back
             self._news.clear()
             await self._news.wait()
         self._is_idle = False

@@ -56,18 +56,16 @@ class Terminal:
     def __init__(self, theme_name: str = "auto", *, screen_reader: bool = False) -> None:
         self.theme: Theme = theme_for(sys.stdout, os.environ, theme_name)
         self.is_dumb = not self.theme.live
-        self._writer: TerminalWriter | None = None
+        self._writer = TerminalWriter(sys.stdout)
         if screen_reader:
             self.theme.live = False
         self.input: Input = create_input(sys.stdin)
-        self.output: Output = (
-            PlainTextOutput(sys.stdout) if self.is_dumb else create_output(sys.stdout)
-        )
+        stream = sys.stdout if self.theme.live else self._writer.as_stream()
+        self.output: Output = PlainTextOutput(stream) if self.is_dumb else create_output(stream)
         if isinstance(self.output, Vt100_Output):
             self.output.enable_cpr = False
-        self.screen: Screen = Screen(sys.stdout, self.theme)
+        self.screen: Screen = Screen(stream, self.theme)
         if self.theme.live:
-            self._writer = TerminalWriter(sys.stdout)
             self.screen = LiveScreen(self._writer, self.theme, reflows=reflows(os.environ))
         self.keys = KeyReader(self.input, self.output)
 
@@ -79,9 +77,6 @@ class Terminal:
         """
         with create_app_session(self.input, self.output), self.input.raw_mode():
             self._keep_early_keys()
-            if self._writer is None:
-                yield
-                return
             loop = asyncio.get_running_loop()
 
             def caught_up() -> None:
@@ -91,7 +86,11 @@ class Terminal:
             try:
                 yield
             finally:
-                self._writer.drain(_PATIENCE_S)
+                self.drain()
+
+    def drain(self) -> None:
+        """Wait until all is written, before others write to the terminal."""
+        self._writer.drain(_PATIENCE_S)
 
     def _keep_early_keys(self) -> None:
         """What was typed before the terminal was ours is for the first prompt.

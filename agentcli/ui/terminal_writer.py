@@ -6,11 +6,15 @@ are heard whatever the terminal does (CAN-13, OPS-1); with nothing to write noth
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 BEHIND_BYTES = 65_536
 _PIECE_BYTES = 4_096
@@ -42,9 +46,17 @@ class TerminalWriter:
         """The terminal's descriptor."""
         return self._descriptor
 
+    def as_stream(self) -> TextIO:
+        """The same for those who need a text stream of the standard library."""
+        raw = _Bytes(self)
+        return io.TextIOWrapper(raw, self.encoding, "replace", newline="", write_through=True)  # type: ignore[type-var]  # a raw stream that takes all is as good as a buffered one
+
     def write(self, text: str) -> None:
         """Have ``text`` written. Raises ``OSError`` once the terminal has gone away."""
-        data = text.encode(self.encoding)
+        self.write_bytes(text.encode(self.encoding))
+
+    def write_bytes(self, data: bytes) -> None:
+        """The same for what is encoded."""
         with self._changed:
             if self._error is not None:
                 raise self._error
@@ -89,3 +101,28 @@ class TerminalWriter:
             if caught_up:
                 with suppress(RuntimeError):  # the loop has ended
                     self.on_ready()
+
+
+class _Bytes(io.RawIOBase):
+    """The writer as a byte stream; closing it closes nothing."""
+
+    def __init__(self, writer: TerminalWriter) -> None:
+        self._writer = writer
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
+        return os.isatty(self._writer.fileno())
+
+    def fileno(self) -> int:
+        """The terminal's descriptor."""
+        return self._writer.fileno()
+
+    def write(self, data: Buffer, /) -> int:
+        """Take all of it."""
+        taken = bytes(data)
+        self._writer.write_bytes(taken)
+        return len(taken)

@@ -17,6 +17,19 @@ from tests.support.model_server import ModelServer
 from tests.support.pty_driver import Terminal
 from tests.support.replies import call, say
 
+KINDS = ("live", "dumb", "screen reader")
+
+
+def begin(kind: str, chat: Chat, home: Path) -> Terminal:
+    """A chat at a terminal of this kind."""
+    if kind == "live":
+        return chat()
+    if kind == "screen reader":
+        (home / "agentcli").mkdir(parents=True)
+        (home / "agentcli" / "config.toml").write_text("screen_reader = true\n")
+        return chat(until=re.compile("^>$", re.MULTILINE))
+    return chat(until=re.compile("^>$", re.MULTILINE), TERM="dumb")
+
 
 def at_the_picker(model_server: ModelServer, chat: Chat, *args: str, **env: str) -> Terminal:
     model_server.add("An earlier answer.")
@@ -163,11 +176,12 @@ def test_a_second_window_begins_a_new_session_where_the_first_has_been_cancelled
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["term", "hup"]
 )
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_terminal_that_takes_nothing_does_not_keep_the_chat_from_ending(
-    model_server: ModelServer, chat: Chat, number: int, code: int
+    model_server: ModelServer, chat: Chat, home: Path, kind: str, number: int, code: int
 ) -> None:
     model_server.add(say("word " * 100_000, piece=100, stall_at="end"))
-    terminal = chat()
+    terminal = begin(kind, chat, home)
     with terminal.not_reading():
         terminal.line("go")
         model_server.wait_until_waiting()
@@ -177,18 +191,21 @@ def test_a_terminal_that_takes_nothing_does_not_keep_the_chat_from_ending(
 
 
 @pytest.mark.spec("CAN-13", "OPS-1")
+@pytest.mark.parametrize("kind", KINDS)
 def test_ctrl_c_is_heard_while_the_terminal_takes_nothing(
-    model_server: ModelServer, chat: Chat
+    model_server: ModelServer, chat: Chat, home: Path, kind: str
 ) -> None:
     model_server.add(say("word " * 100_000, piece=100, stall_at="end"))
-    terminal = chat()
+    terminal = begin(kind, chat, home)
     with terminal.not_reading():
         terminal.line("go")
         request = model_server.wait_until_waiting()
         terminal.key("ctrl-c")
         assert request.finished.wait(10)
     terminal.wait_for(re.compile(r"[Cc]ancelled"), 30, scrolled=True)
-    leave(terminal)
+    terminal.wait_for(re.compile("^>", re.MULTILINE))
+    terminal.key("ctrl-d")
+    assert terminal.wait_exit() == 0
 
 
 @pytest.mark.spec("CAN-13", "OPS-1")
