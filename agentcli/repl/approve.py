@@ -32,6 +32,7 @@ _SAID = {"y": "Yes, once.", "s": "Yes, for this session.", "n": "No."}
 _SAID_TO_PLAN = {"y": "Yes.", "s": "Yes, edits do not ask.", "n": "No, keep planning."}
 _PLAN_COLUMNS = 80
 _MAX_REASON = 400
+_MAX_TITLE = 300
 _LETTERS = {"y": Verdict.ONCE, "s": Verdict.SESSION, "n": Verdict.NO}
 
 
@@ -48,7 +49,7 @@ def approval_lines(request: ApprovalRequest, theme: Theme) -> list[str]:
 
 
 def _title(request: ApprovalRequest, theme: Theme) -> str:
-    return theme.paint(f"? Allow this? {exact_line(request.summary)}", BOLD | WARNING)
+    return theme.paint(f"? Allow this? {exact_line(request.summary, _MAX_TITLE)}", BOLD | WARNING)
 
 
 def _answer_lines(request: ApprovalRequest, *, is_cut: bool) -> list[str]:

@@ -309,6 +309,11 @@ class PlaySession:
         if answer.verdict is Verdict.NO and token.cancelled:
             self._say("cancelled too\n")
 
+    async def do_longapprove(self, rest: str, token: CancelToken) -> None:
+        """A command of one long line."""
+        line = "".join(f"line{number};" for number in range(3_000))
+        await self.do_approve(f"echo {line} tail", token)
+
     async def do_busy(self, rest: str, token: CancelToken) -> None:
         """Works until the file named in the prompt exists."""
         self._say("busy\n")

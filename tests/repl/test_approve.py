@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from agentcli.domain.messages import ToolCall
 from agentcli.domain.ports import ApprovalRequest
 from agentcli.repl.approve import approval_lines
 from agentcli.ui.theme import PLAIN
+from tests.repl.conftest import PLACEHOLDER, Start
 
 
 def shown(detail: str, command: str = "", rule: str = "") -> str:
@@ -85,3 +88,23 @@ def test_the_reason_stays_one_line() -> None:
     (why,) = [line for line in approval_lines(request, PLAIN) if "Why it asks" in line]
     assert "a<U+000A>  y" in why
     assert len(why) < 500
+
+
+@pytest.mark.spec("SEC-6")
+@pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
+def test_all_of_a_long_command_can_be_viewed_before_the_answer(start: Start, term: str) -> None:
+    terminal = start(PAGER="/bin/cat", TERM=term, ready=">" if term == "dumb" else PLACEHOLDER)
+
+    def text() -> str:
+        return re.sub(r"[\r\n]+", "", terminal.text())
+
+    terminal.send("longapprove")
+    terminal.key("enter")
+    terminal.wait_for("v  view all of it first")
+    assert "line1500;" not in text()
+    assert "line2999; tail" in text()
+    terminal.send("v")
+    terminal.wait_until(lambda: "line1500;" in text())
+    terminal.wait_until(lambda: terminal.text().count("v  view all of it first") == 2)
+    terminal.send("y")
+    terminal.wait_for("verdict once")
