@@ -32,7 +32,7 @@ from agentcli.repl.jobs import Jobs
 from agentcli.repl.outside import edit_text, end_programs
 from agentcli.repl.picker import pick_session
 from agentcli.repl.session_facts import SessionFacts
-from agentcli.repl.signals import EXIT_CODES, chat_signals
+from agentcli.repl.signals import GONE, chat_signals
 from agentcli.repl.terminal import Terminal
 from agentcli.repl.turn_view import TurnView
 from agentcli.repl.typed_command import parse_command, run_typed
@@ -209,7 +209,7 @@ class _Chat:
 
     def terminal_gone(self) -> None:
         """The window was closed: the same as SIGHUP, which may come later than the news."""
-        self._exit_code = self._exit_code or EXIT_CODES[CancelReason.SIGHUP]
+        self._exit_code = self._exit_code or GONE
         end_programs()
         self._leaving = True
         self._actions.interrupt(CancelReason.SIGHUP)
@@ -373,9 +373,9 @@ class _Chat:
         else:
             self._front.press_ctrl_c()
 
-    def _on_end_signal(self, reason: CancelReason) -> None:
-        """SIGTERM, SIGHUP: stop what runs, then leave."""
-        self._exit_code = self._exit_code or EXIT_CODES[reason]
+    def _on_end_signal(self, reason: CancelReason, code: int) -> None:
+        """SIGTERM, SIGHUP, SIGQUIT: stop what runs, then leave."""
+        self._exit_code = self._exit_code or code
         end_programs()
         self._actions.interrupt(reason)
         self.leave()

@@ -124,7 +124,9 @@ def test_ctrl_d_on_the_empty_prompt_leaves_and_says_how_to_come_back(
 
 
 @pytest.mark.spec("CAN-13")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGQUIT, 131)]
+)
 @pytest.mark.parametrize("state", ["idle", "working"])
 def test_end_signals_cancel_close_the_session_and_exit(
     start: Start, tmp_path: Path, state: str, number: int, code: int
