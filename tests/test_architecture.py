@@ -30,7 +30,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     ),
     "store": ({"domain"}, {"pydantic", "aiosqlite"}),
     "hooks": ({"domain"}, STDLIB_ONLY),
-    "engine": ({"domain"}, {"json_repair", "tree_sitter", "tree_sitter_bash"}),
+    "engine": ({"domain"}, {"cronsim", "json_repair", "tree_sitter", "tree_sitter_bash"}),
     "config": ({"domain"}, {"keyring", "pydantic", "tomlkit"}),
     "ui": ({"domain"}, {"rich"}),
     "app": ({"domain", "engine"}, set()),

@@ -38,6 +38,7 @@ class SessionBackground:
         self._kit = kit
         self._store = store
         self._runs: BackgroundRuns | None = None
+        self._fires_missed = True
         self._emit: Callable[[AgentEvent], None] = lambda _: None
         self._arrived: Callable[[QueuedInput], None] = lambda _: None
 
@@ -47,14 +48,24 @@ class SessionBackground:
         """Where events go, and messages that wait in the file by then."""
         self._emit, self._arrived = emit, arrived
 
-    async def take_up(self) -> tuple[str, ...]:
-        """Put right what an earlier process has left; lines for the person."""
+    async def take_up(self, *, fires_missed: bool = True) -> tuple[str, ...]:
+        """Put right what an earlier process has left; lines for the person.
+
+        With ``fires_missed`` the schedules that were due meanwhile start their runs (BG-8).
+        """
         known = await self._store.tasks.tasks()
-        if not known:
+        rows = await self._store.tasks.schedules()
+        schedules = [each for each in rows if each.is_active]
+        if not known and not schedules:
             return ()
         from agentcli.engine.background_recovery import take_up
 
-        return await take_up(self._made(known))
+        self._fires_missed = fires_missed
+        runs = self._made(known, schedules)
+        notices = await take_up(runs)
+        if runs.scheduler is not None:
+            runs.scheduler.begin()
+        return notices
 
     # --- the port --------------------------------------------------------------------------
 
@@ -92,9 +103,12 @@ class SessionBackground:
         if self._runs is not None:
             await self._runs.aclose()
 
-    def _made(self, known: Sequence[BackgroundTask] = ()) -> BackgroundRuns:
+    def _made(
+        self, known: Sequence[BackgroundTask] = (), schedules: Sequence[Schedule] = ()
+    ) -> BackgroundRuns:
         if self._runs is None:
             from agentcli.engine.background import BackgroundRuns, Lent
+            from agentcli.engine.scheduler import SessionScheduler
             from agentcli.store.files import new_session_id, runs_directory
             from agentcli.tools._leftovers import end_group, start_time
 
@@ -110,7 +124,8 @@ class SessionBackground:
                 start_time=start_time,
                 end_process=end_group,
             )
-            self._runs = BackgroundRuns(lent, known)
+            self._runs = runs = BackgroundRuns(lent, known)
+            runs.scheduler = SessionScheduler(runs, schedules, fires_missed=self._fires_missed)
         return self._runs
 
 

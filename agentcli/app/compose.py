@@ -184,7 +184,10 @@ async def _assemble(
         opened_as = Opened(store.path, toolbox, options.tools is None, options.began)
         extend(settings, session, conversation, around, opened_as)
     if background is not None and resumed:
-        around.notices = (*around.notices, *await background.take_up())
+        around.notices = (
+            *around.notices,
+            *await background.take_up(fires_missed=options.interactive),
+        )
     return session
 
 

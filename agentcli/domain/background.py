@@ -92,7 +92,8 @@ class BackgroundTask:
 class Schedule:
     """When a run starts (BG-8): one of ``cron_expression`` (5 fields) and ``scheduled_at``.
 
-    ``next_at`` is in seconds since 1970; ``None`` when it will not start again.
+    ``next_at`` is in seconds since 1970; ``None`` when it will not start again. ``approved`` is
+    what a person has said yes to beyond the run itself: a rule that asks, a protected place.
     """
 
     id: str
@@ -106,6 +107,7 @@ class Schedule:
     next_at: float | None = None
     is_active: bool = True
     signals: bool = True
+    approved: str = ""
 
 
 @frozen
@@ -177,6 +179,10 @@ class BackgroundRefused(Exception):
     """The run cannot be started; the text is for the model: what is wrong and what to do."""
 
 
+class PlacesTaken(BackgroundRefused):
+    """As many runs are active as there may be (BG-2); it passes."""
+
+
 class BackgroundSink(Protocol):
     """Where a run puts what it has to tell; never raises, never blocks (FAIL-2)."""
 
@@ -219,6 +225,9 @@ class Background(Protocol):
 
 class Scheduler(Protocol):
     """What keeps the schedules of one session and starts what is due (BG-8)."""
+
+    def begin(self) -> None:
+        """Wait for what is due next, if anything will be."""
 
     async def put(self, wish: SpawnWish) -> Schedule:
         """A new schedule for ``wish``. Raises ``BackgroundRefused``."""

@@ -21,6 +21,7 @@ from agentcli.domain.background import (
     BackgroundRefused,
     BackgroundSink,
     BackgroundTask,
+    PlacesTaken,
     Schedule,
     Scheduler,
     Spawned,
@@ -245,12 +246,12 @@ class BackgroundRuns:
         if self._closed:
             raise BackgroundRefused("It was not started: the session is being closed.")
         if self._taken >= MAX_ACTIVE_PER_SESSION:
-            raise BackgroundRefused(
+            raise PlacesTaken(
                 f"{self._taken} background runs are active, the most that a session may have"
                 f" ({', '.join(self._active)}). Wait for one, or end one with task_cancel."
             )
         if places.taken >= places.limit:
-            raise BackgroundRefused(
+            raise PlacesTaken(
                 f"{places.taken} background runs are active in this process, the most there may"
                 " be. Try again when one has ended."
             )

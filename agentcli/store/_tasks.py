@@ -276,6 +276,7 @@ def _put_schedule(
         "arguments": dict(schedule.arguments),
         "title": schedule.title,
         "signals": schedule.signals,
+        "approved": schedule.approved,
     }
     db.execute(
         "INSERT INTO schedule (id, cron_expression, scheduled_at, time_zone, run, state, next_at,"
@@ -350,6 +351,7 @@ def _schedule(row: tuple[Any, ...]) -> Schedule:
             next_at=_time(row[6]),
             is_active=row[7] == _SCHEDULE_ACTIVE,
             signals=bool(run.get("signals", True)),
+            approved=str(run.get("approved") or ""),
         )
     except (ValueError, TypeError) as error:
         raise MalformedBody(f"schedule {from_column(row[0])}: {error}") from error

@@ -113,6 +113,7 @@ def _planned(schedule: Schedule) -> dict[str, Any]:
     at = schedule.next_at
     return {
         "schedule_id": schedule.id,
+        "task_id": schedule.id,
         "next_at": None if at is None else datetime.fromtimestamp(at, UTC).isoformat(),
         "time_zone": schedule.time_zone,
     }
