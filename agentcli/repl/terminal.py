@@ -40,6 +40,9 @@ _REFLOWING = (
     "KONSOLE_VERSION", "ALACRITTY_WINDOW_ID", "GHOSTTY_RESOURCES_DIR", "TMUX",
 )  # fmt: skip
 _PATIENCE_S = 2.0  # with a terminal that takes nothing, at the end
+_REFLOWING_TERMS = (  # the one thing that is told through ssh
+    "alacritty", "foot", "tmux", "vte", "wezterm", "xterm-ghostty", "xterm-kitty",
+)  # fmt: skip
 _REFLOWING_PROGRAMS = frozenset({"vscode", "Apple_Terminal", "iTerm.app", "WezTerm", "ghostty"})
 
 
@@ -47,6 +50,8 @@ def reflows(env: Mapping[str, str]) -> bool:
     """Whether the terminal breaks lines anew when its width changes; no when it is not known."""
     if env.get("XTERM_VERSION") or env.get("STY"):
         return False
+    if env.get("TERM", "").startswith(_REFLOWING_TERMS):
+        return True
     return env.get("TERM_PROGRAM") in _REFLOWING_PROGRAMS or any(map(env.get, _REFLOWING))
 
 
