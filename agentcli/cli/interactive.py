@@ -62,6 +62,7 @@ class Host:
             notifications=settings.notifications,
             editing_mode=settings.editing_mode,
             screen_reader=settings.screen_reader,
+            background_reacts=settings.background_reacts,
             keys=settings.chat_keys,
         )
 

@@ -32,6 +32,7 @@ from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import AgentError, PromptBlocked, UsageError
 from agentcli.domain.events import (
     AgentEvent,
+    BackgroundChanged,
     Cancelled,
     Continue,
     Done,
@@ -221,6 +222,9 @@ class OneShot:
     # --- what happens meanwhile ------------------------------------------------------------
 
     def _on_event(self, event: AgentEvent) -> None:
+        if self._has_ended and isinstance(event, BackgroundChanged):
+            self._tell_of_run(event)
+            return
         if isinstance(event, ToolRefused):
             self._unattended += event.unattended
             self._facts.refused.append(event)
@@ -231,6 +235,13 @@ class OneShot:
         except Exception as error:  # noqa: BLE001 - a listener must not raise; the turn ends with it
             self._fault = self._fault or error
             self._stop(CancelReason.OUTER)
+
+    def _tell_of_run(self, event: BackgroundChanged) -> None:
+        """The run of the program is over, and with it what went on in the background (BG-7)."""
+        if event.ended is not None and not self._options.quiet and not self._reader_left:
+            from agentcli.ui.wording import background_ended
+
+            write_error_line(background_ended(event.ended))
 
     def _guarded(self, write: object) -> None:
         """Write; when the reader has left, stop working for it (CLI-12)."""

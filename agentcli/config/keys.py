@@ -149,6 +149,9 @@ KEYS: Mapping[str, Key] = {
     ),
     "editing_mode": Key(Kind.TEXT, "Keys of the input line", "emacs", ("emacs", "vi")),
     "screen_reader": Key(Kind.FLAG, "Line by line, nothing is ever redrawn", default=False),
+    "background_reacts": Key(
+        Kind.FLAG, "In an idle chat the agent reacts when a background run ends", default=True
+    ),
     **{
         f"keys.{action}": Key(Kind.TEXT, f"Key for: {what}", key)
         for action, (key, what) in ACTION_KEYS.items()

@@ -53,6 +53,7 @@ class Settings:
     fallback_models: tuple[str, ...] = ()
     effort: Effort | None = None
     permission_mode: PermissionMode = PermissionMode.DEFAULT
+    background_reacts: bool = True
     sandbox: str = "auto"
     sandbox_network: bool = False
     max_steps: int = 200
@@ -294,6 +295,7 @@ def _build(paths: Paths, layers: _Layers, env: Mapping[str, str], project: Path 
         fallback_models=values["fallback_models"],
         effort=Effort(effort) if effort else None,
         permission_mode=PermissionMode(values["permission_mode"]),
+        background_reacts=values["background_reacts"],
         sandbox=values["sandbox"],
         sandbox_network=values["sandbox_network"],
         max_steps=values["max_steps"],

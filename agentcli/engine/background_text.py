@@ -36,15 +36,6 @@ def status_word(state: TaskState) -> str:
     return _WORDS.get(state, state.value)
 
 
-def told(task: BackgroundTask) -> str:
-    """An ended run in a line, for the person."""
-    what = task.title or task.tool
-    why = task.error_message if task.state is TaskState.INTERRUPTED else task.summary
-    return f"{what}: {status_word(task.state)}" + (
-        f" ({_short(one_line(why), 200)})" if why else ""
-    )
-
-
 def text_of_output(output: ToolOutput) -> str:
     """All texts of an output."""
     return "\n".join(part.text for part in output.parts if isinstance(part, TextPart))

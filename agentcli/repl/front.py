@@ -59,7 +59,10 @@ class Front(Protocol):
         """What was typed and sent; empty to send what waits. Raises ``Left``."""
 
     def send(self, text: str) -> None:
-        """As if ``text`` had been typed and sent."""
+        """As if ``text`` had been typed and sent; what is being typed stays.
+
+        An empty one sends what waits, now or with what is being typed.
+        """
 
     def give_back(self, text: str) -> None:
         """Put ``text`` into the input, to be edited."""

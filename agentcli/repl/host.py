@@ -31,6 +31,7 @@ class Preferences:
     notifications: str = "bell"
     editing_mode: str = "emacs"
     screen_reader: bool = False
+    background_reacts: bool = True
     keys: Mapping[str, str] = field(default_factory=dict)
 
 

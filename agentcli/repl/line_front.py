@@ -68,7 +68,10 @@ class LineFront:
 
     def send(self, text: str) -> None:
         """As if ``text`` had been typed and sent."""
-        self._sent.append(text)
+        if text or not self._prompt.is_open:
+            self._sent.append(text)
+        else:
+            self._prompt.send_if_empty()
 
     def give_back(self, text: str) -> None:
         """For the next prompt."""
@@ -114,6 +117,13 @@ class LineFront:
 
     def refresh(self) -> None:
         """Nothing that is printed changes."""
+
+    def tell(self, line: str) -> None:
+        """Print a painted line; an open prompt stays below it."""
+        if self._prompt.is_open:
+            self._prompt.say(line)
+        else:
+            self._terminal.screen.print_block([line], gap=False)
 
     def press_ctrl_c(self) -> None:
         """SIGINT came from outside."""

@@ -22,6 +22,7 @@ from agentcli.domain.tools import Workspace
 from agentcli.repl import _slash_registry as registry
 from agentcli.repl.approve import Questions
 from agentcli.repl.attention import Attention
+from agentcli.repl.background_news import BackgroundNews
 from agentcli.repl.chat_actions import ChatActions
 from agentcli.repl.commands import SlashCommand
 from agentcli.repl.custom_commands import load_commands
@@ -84,6 +85,13 @@ class _Chat:
         self._leaving = False
         self._exit_code = 0
         self._opened_at = time.monotonic()
+        self._news = BackgroundNews(
+            self._facts,
+            self._screen,
+            lambda: self._actions.is_working,
+            reacts=host.preferences.background_reacts,
+        )
+        self._news.front = self._front
 
     # --- commands.Chat ---------------------------------------------------------------------
 
@@ -246,7 +254,9 @@ class _Chat:
         text = (first_prompt or "").strip()
         while not self._leaving:
             try:
-                await self._handle(text or await self._front.next_text())
+                text = text or await self._front.next_text()
+                self._news.said(text)
+                await self._handle(text)
             except Left:
                 return
             self.name_window()
@@ -325,6 +335,7 @@ class _Chat:
         self._view.adopt(session.resumed)
         session.add_listener(self._view.on_event)
         session.add_listener(self._facts.on_event)
+        session.add_listener(self._news.on_event)
         if session.resumed is not None:
             self.show(resume_lines(session.resumed, time.time(), self.theme))
         else:

@@ -98,6 +98,12 @@ class ChatPrompt:
         if app := self._running:
             app.key_processor.send_sigint()
 
+    def send_if_empty(self) -> None:
+        """As if Enter had been pressed, when nothing is typed."""
+        app = self._running
+        if app is not None and not app.is_done and not self._session.default_buffer.text:
+            app.exit(result="")
+
     def close(self) -> None:
         """End a running prompt; ``ask`` raises ``Left``."""
         app = self._running
@@ -138,11 +144,11 @@ class ChatPrompt:
                     event.app.exit(exception=left)
                 return
             if hint is not None or self._terminal.is_dumb:
-                self._say(hint or "")
+                self.say(hint or "")
 
         return bindings
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
         """Print a line above the prompt; on a dumb terminal, and the prompt again."""
         if self._terminal.is_dumb:
             self._terminal.output.write(f"\n{text}\n> " if text else "\n> ")

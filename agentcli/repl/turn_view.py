@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from agentcli.domain.events import (
     AgentEvent,
     AssistantRecorded,
+    BackgroundChanged,
     CallForming,
     Cancelled,
     CompactionStarted,
@@ -43,6 +44,8 @@ from agentcli.ui.theme import DIM
 
 TICK_S = 1.0
 LONG_TURN_S = 10.0
+
+ABOUT_RUNS = "<background-run "
 
 
 class TurnView:
@@ -82,7 +85,7 @@ class TurnView:
     def on_event(self, event: AgentEvent) -> None:  # noqa: C901, PLR0912 - one arm per event
         """Show ``event``."""
         screen, theme = self._screen, self._theme
-        if not isinstance(event, RetryWait | QueueChanged):
+        if not isinstance(event, RetryWait | QueueChanged | BackgroundChanged):
             self._retry = None
         match event:
             case TextChunk():
@@ -115,6 +118,8 @@ class TurnView:
                 screen.print_block([render.notice_line(event, theme)], gap=False)
             case Done() | Cancelled() | Failed():
                 self._end(event)
+            case BackgroundChanged():
+                pass  # the front tells it, whatever stands on the screen
             case _:
                 self._news(event)
 
@@ -162,6 +167,8 @@ class TurnView:
         echoed, self._echoed = self._echoed, None
         first = event.message.parts[0] if event.message.parts else None
         typed = first.text.strip() if isinstance(first, TextPart) else event.message.typed
+        if typed.startswith(ABOUT_RUNS):  # told in a line when they ended
+            return
         if echoed is None or echoed.strip() != typed:
             self._screen.print_block(render.prompt_lines(typed, self._theme))
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 import time
 
+from agentcli.domain.background import BackgroundTask, TaskState
 from agentcli.domain.events import (
     AgentEvent,
+    BackgroundChanged,
     Compacted,
     CompactionStarted,
     CompactionTrigger,
@@ -24,6 +26,7 @@ from agentcli.domain.events import (
 from agentcli.domain.messages import ResultStatus, Usage
 from agentcli.ui.sanitize import clean, clean_line
 
+_LONGEST_WHY = 200
 _DURATION = re.compile(r"\d (?:s|min|h)\)?$")
 _MINUTE = 60
 _HOUR = 3600
@@ -164,9 +167,22 @@ def news(event: AgentEvent) -> str | None:  # noqa: PLR0911 - one return per eve
             return _compacted(event)
         case WrappingUp():
             return f"A limit is near ({clean_line(event.reason)}): the agent is told to finish."
+        case BackgroundChanged(ended=BackgroundTask() as task):
+            return background_ended(task)
         case GatesConflicted():
             return f"No tool is allowed by all of {', '.join(event.gates)}; {event.winner} decides."
     return None
+
+
+def background_ended(task: BackgroundTask) -> str:
+    """A background run that is over, in a line."""
+    state = "cancelled" if task.state is TaskState.CANCELLED else task.state.value
+    stopped = task.state is TaskState.INTERRUPTED
+    why = clean_line(task.error_message if stopped else task.summary)
+    if task.state is TaskState.CANCELLED or len(why) > _LONGEST_WHY:
+        why = ""
+    title = clean_line(task.title)
+    return f"Background run {state}: {title}" + (f" ({why})" if why else "")
 
 
 def _compacted(event: Compacted) -> str:
