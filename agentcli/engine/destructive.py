@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agentcli.domain.tools import Workspace, real_path
-from agentcli.domain.values import frozen
+from agentcli.domain.values import frozen, mutable
 from agentcli.engine.bash_command import ParsedCommand, SimpleCommand
 from agentcli.engine.command_texts import word_lists, written_names
 from agentcli.engine.protected import plain_name, protected_place
@@ -35,8 +35,7 @@ _HARMLESS_DEVICES = re.compile(
 _DESTROYER = re.compile(r"\b(?:rm|shred|mkfs|dd|find|chmod|chown|mv|git|rsync)\b")
 _LONGEST_LOOSE = 20_000
 _MOST_LOOSE_WORDS = 500
-_MOST_NAMES = 1_000
-_TOO_MANY = "\0"
+_MOST_PATHS = 2_000
 
 
 @frozen
@@ -74,12 +73,14 @@ def dangers_of(text: str, parsed: ParsedCommand, ground: Ground) -> Iterator[Dan
         elif _DESTROYER.search(text):
             what = "the command is too long to tell what it destroys"
             yield Danger(what, "", is_destructive=True)
-    starts = starts_of(commands, ground.workspace.cwd)
+    search = _Search(starts_of(commands, ground.workspace.cwd), ground)
     for command in dict.fromkeys(commands):
-        yield from _dangers(command, starts, ground)
+        yield from search.dangers(command)
     if _has_unseen_target(parsed):
         names = tuple(map(expanded, written_names(text)))
-        yield from _written(names, text, starts, ground)
+        yield from search.written(names, text)
+    if search.left < 0:
+        yield Danger("it names too many files to check", "", is_destructive=True)
 
 
 def _loose_commands(text: str) -> Iterator[SimpleCommand]:
@@ -96,34 +97,53 @@ def _has_unseen_target(parsed: ParsedCommand) -> bool:
     )
 
 
-def _dangers(command: SimpleCommand, starts: Starts, ground: Ground) -> Iterator[Danger]:
-    words = seen_words(command)
-    operands = operands_of(words)
-    yield from _destroyed(operands, command, starts, ground)
-    redirected = tuple(each.target for each in command.redirections if each.writes)
-    yield from _written((*operands.written, *redirected), command.text, starts, ground)
+@mutable
+class _Search:
+    """Looks where operands lead; ``left`` is how many paths may still be looked at."""
 
+    starts: Starts
+    ground: Ground
+    left: int = _MOST_PATHS
 
-# --- SEC-14 ----------------------------------------------------------------------------------
+    def dangers(self, command: SimpleCommand) -> Iterator[Danger]:
+        """What ``command`` would destroy, and what protected place it would write."""
+        operands = operands_of(seen_words(command))
+        yield from self._destroyed(operands, command)
+        redirected = tuple(each.target for each in command.redirections if each.writes)
+        yield from self.written((*operands.written, *redirected), command.text)
 
-
-def _destroyed(
-    operands: Operands, command: SimpleCommand, starts: Starts, ground: Ground
-) -> Iterator[Danger]:
-    part = command.text
-    from_elsewhere = operands.is_recursive and not _GIVE_WORDS.isdisjoint(command.wrappers)
-    if operands.is_recursive and (None in operands.destroyed or from_elsewhere):
-        yield Danger("it cannot be told what it would destroy", part, is_destructive=True)
-    for name in _bounded(operands.destroyed):
-        if name == _TOO_MANY:
-            yield Danger("it names too many files to check", part, is_destructive=True)
-            continue
-        if operands.is_recursive and not starts.is_sure and not name.startswith(("/", "~")):
-            yield Danger("it cannot be told where it would destroy", part, is_destructive=True)
-        for path in places_of(name, starts.directories):
-            if what := _lost_with(path, ground):
+    def _destroyed(self, operands: Operands, command: SimpleCommand) -> Iterator[Danger]:
+        """SEC-14."""
+        part = command.text
+        from_elsewhere = operands.is_recursive and not _GIVE_WORDS.isdisjoint(command.wrappers)
+        if operands.is_recursive and (None in operands.destroyed or from_elsewhere):
+            yield Danger("it cannot be told what it would destroy", part, is_destructive=True)
+        for name in dict.fromkeys(operands.destroyed):
+            if name is None:
+                continue
+            is_relative = not name.startswith(("/", "~"))
+            if operands.is_recursive and is_relative and not self.starts.is_sure:
+                yield Danger("it cannot be told where it would destroy", part, is_destructive=True)
+            lost = (_lost_with(path, self.ground) for path in self._places(name))
+            if what := next(filter(None, lost), None):
                 yield Danger(f"it would destroy {what}", part, is_destructive=True)
-                break
+
+    def written(self, names: Sequence[str | None], part: str) -> Iterator[Danger]:
+        """SEC-3, and devices."""
+        for name in dict.fromkeys(names):
+            paths = () if name is None else tuple(self._places(name))
+            if device := next(filter(None, map(_device, paths)), None):
+                if not self.ground.contained:
+                    yield Danger(f"it would write to {device}", part, is_destructive=True)
+            elif place := protected_place(paths, self.ground.own_directories):
+                yield Danger(f"{place} is protected", part, is_destructive=False)
+
+    def _places(self, name: str) -> Iterator[Path]:
+        for path in places_of(name, self.starts.directories):
+            self.left -= 1
+            if self.left < 0:
+                return
+            yield path
 
 
 def _lost_with(path: Path, ground: Ground) -> str | None:
@@ -167,32 +187,6 @@ def _named(path: Path, roots: Sequence[Path], ground: Ground) -> str | None:
     if home.is_relative_to(path):
         return "your home directory" if path == home else f"{path} with your home directory in it"
     return f"the system's {path}" if path.parent == Path("/") else None
-
-
-# --- SEC-3 -----------------------------------------------------------------------------------
-
-
-def _written(
-    names: Sequence[str | None], part: str, starts: Starts, ground: Ground
-) -> Iterator[Danger]:
-    for name in _bounded(names):
-        if name == _TOO_MANY:
-            yield Danger("it writes too many files to check", part, is_destructive=False)
-            continue
-        paths = tuple(places_of(name, starts.directories))
-        if device := next(filter(None, map(_device, paths)), None):
-            if not ground.contained:
-                yield Danger(f"it would write to {device}", part, is_destructive=True)
-        elif place := protected_place(paths, ground.own_directories):
-            yield Danger(f"{place} is protected", part, is_destructive=False)
-
-
-def _bounded(names: Sequence[str | None]) -> Iterator[str]:
-    """The known names, each once; ``_TOO_MANY`` in place of those beyond a bound."""
-    known = [name for name in dict.fromkeys(names) if name is not None]
-    yield from known[:_MOST_NAMES]
-    if len(known) > _MOST_NAMES:
-        yield _TOO_MANY
 
 
 def _device(path: Path) -> str | None:

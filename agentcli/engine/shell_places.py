@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from agentcli.domain.values import frozen
 from agentcli.engine.bash_command import SimpleCommand
+from agentcli.engine.command_texts import unquoted
 
 Words = tuple[str | None, ...]
 _MAX_PLACES = 16
 _MAX_NAMES = 64
-_MAX_SOURCE = 20_000
 _HOME = re.compile(r"\$(?:HOME(?![A-Za-z0-9_])|\{HOME\})")
 _HERE = re.compile(r"\$(?:PWD(?![A-Za-z0-9_])|\{PWD\})")
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
@@ -50,8 +49,9 @@ def starts_of(commands: Sequence[SimpleCommand], cwd: Path) -> Starts:
         if command.words[0] == "popd" or target in {None, "-"}:
             is_sure = is_sure and command.words[0] == "popd"
             continue
-        more = [path for base in found for path in places_of(target or "", [base])]
-        found = list(dict.fromkeys((*found, *more)))[:_MAX_PLACES]
+        found = list(dict.fromkeys((*found, *places_of(target or "", found))))
+        if len(found) > _MAX_PLACES:
+            return Starts(tuple(found[:_MAX_PLACES]), is_sure=False)
     return Starts(tuple(found), is_sure)
 
 
@@ -62,14 +62,11 @@ def moves(commands: Sequence[SimpleCommand]) -> bool:
 
 def seen_words(command: SimpleCommand) -> Words:
     """The words, and where bash would expand one, its source as far as a file can be told of it."""
-    if None not in command.words:
-        return command.words
-    sources = _sources(command)
-    if len(sources) != len(command.words):
+    if None not in command.words or len(command.sources) != len(command.words):
         return command.words
     return tuple(
-        expanded(source) if word is None else word
-        for word, source in zip(command.words, sources, strict=True)
+        expanded(unquoted(source)) if word is None else word
+        for word, source in zip(command.words, command.sources, strict=True)
     )
 
 
@@ -118,14 +115,3 @@ def _without_braces(name: str) -> list[str]:
         if len(names) > _MAX_NAMES:
             return [_BRACES.sub("*", name)]
     return names
-
-
-def _sources(command: SimpleCommand) -> list[str]:
-    """The source of each word, quotes taken off; none of a text too long to be split here."""
-    if len(command.text) > _MAX_SOURCE:
-        return []
-    try:
-        pieces = shlex.split(command.text, posix=True)
-    except ValueError:
-        return []
-    return pieces[len(command.assignments) :]
