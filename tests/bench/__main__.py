@@ -11,6 +11,7 @@ from tests.bench import (
     bench_gates,
     bench_idle,
     bench_interrupt,
+    bench_policy,
     bench_rendering,
     bench_resilience,
     bench_screen,
@@ -33,6 +34,7 @@ for bench in (
     found += show(bench.rows(runs))
 found += show(bench_context.rows(runs))
 found += show(bench_gates.rows(runs))
+found += show(bench_policy.rows(runs))
 found += show(bench_screen.rows())
 found += show(bench_idle.rows())
 print(f"\n{platform.system()}, Python {platform.python_version()}, {os.cpu_count()} processors")
