@@ -29,8 +29,8 @@ from agentcli.domain.values import frozen
 class ApprovalRequest:
     """A call that needs a yes.
 
-    ``session_rule`` is what "for this session" would allow,
-    ``lasting_rule`` the same as "always" may write it down; empty where it cannot be.
+    ``session_rule`` is what "for this session" would allow; empty where it asks every time.
+    ``lasting_rule`` is the same as "always" may write it down; empty where it cannot be.
 
     ``is_plan``: ``detail`` is a plan in Markdown; a yes ends plan mode, and one "for this
     session" lets edits in the workspace run without asking.
