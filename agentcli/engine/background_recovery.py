@@ -15,7 +15,7 @@ from agentcli.domain.errors import StoreError
 from agentcli.engine.approval import Answer, CallFacts, decide
 from agentcli.engine.background import BackgroundRuns, is_repeatable
 from agentcli.engine.background_launch import Launch, check_launch
-from agentcli.engine.background_text import announcement, one_line, quoted
+from agentcli.engine.background_text import announcement, one_line
 
 STOPPED = "agentcli was stopped while it ran"
 
@@ -91,4 +91,4 @@ async def _announce(runs: BackgroundRuns) -> None:
 
 
 def _name(task: BackgroundTask) -> str:
-    return f"{task.run_id} ({quoted(one_line(task.title))})"
+    return f'"{one_line(task.title)}"'

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from agentcli.domain.cancel import CancelReason, CancelToken
+from agentcli.domain.ports import QueueSource
 from agentcli.domain.settings import PermissionMode
 from agentcli.repl import _slash_registry as registry
 from agentcli.repl.commands import Chat
@@ -141,10 +142,10 @@ class ChatActions:
 
     def recall(self) -> bool:
         """Take back what was queued last."""
-        waiting = self._facts.queue()
-        if not waiting:
+        typed = [item for item in self._facts.queue() if item.source is QueueSource.PERSON]
+        if not typed:
             return False
-        last = waiting[-1]
+        last = typed[-1]
 
         async def take_back() -> None:
             if await self._chat.session.drop_queued(last.id):

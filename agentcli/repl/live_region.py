@@ -15,7 +15,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import vi_navigation_mode
 from prompt_toolkit.search import SearchState
 
-from agentcli.domain.ports import QueuedInput
+from agentcli.domain.ports import QueuedInput, QueueSource
 from agentcli.repl.input_rows import InputRows, Look, input_rows
 from agentcli.repl.key_help import KEYS, key_lines
 from agentcli.repl.live_port import LiveInput
@@ -106,7 +106,7 @@ class Region:
         if not waiting:
             return []
         lines = [
-            theme.paint(f"  {theme.symbols.branch} {clean_line(item.text)}", DIM)
+            theme.paint(f"  {theme.symbols.branch} {_shown(item)}", DIM)
             for item in waiting[:QUEUE_ROWS]
         ]
         more = len(waiting) - QUEUE_ROWS
@@ -173,3 +173,10 @@ def _menu(state: CompletionState, most: int, theme: Theme) -> list[str]:
         painted = f"{_REVERSE}{name}{RESET}" if chosen else name
         lines.append(f"{'> ' if chosen else '  '}{painted}{meta}")
     return lines
+
+
+def _shown(item: QueuedInput) -> str:
+    """What waits, in a line; what the program says of background runs has been told already."""
+    if item.source is QueueSource.BACKGROUND:
+        return "what became of a background run"
+    return clean_line(item.text)
