@@ -13,14 +13,23 @@ from functools import lru_cache
 from agentcli.domain.values import frozen, mutable
 from agentcli.engine.bash_builtins import evaluates
 from agentcli.engine.bash_command import ParsedCommand, Redirection, SimpleCommand
-from agentcli.engine.bash_text import joined, rough_commands, why_unreadable
+from agentcli.engine.bash_text import (
+    MAX_TOKENS,
+    joined,
+    rough_commands,
+    skeleton,
+    tokens,
+    why_unreadable,
+)
 from agentcli.engine.bash_wrappers import Inner, look_through
 
 __all__ = ["ParsedCommand", "Redirection", "SimpleCommand", "parse_bash"]
 
 _MAX_WRAPPERS = 12
 _MAX_SCRIPTS = 40
-_MAX_COMMANDS = 20_000
+_MAX_TOKENS = 2 * MAX_TOKENS
+_MAX_COMMANDS = 6_000
+_MAX_INNER_WORDS = 20_000
 _KEPT_CHARS = 4_000
 _SHELLS = frozenset({"bash", "sh", "dash", "ash", "rbash", "zsh", "ksh"})
 
@@ -36,7 +45,7 @@ def _kept(text: str) -> ParsedCommand:
 
 
 def _parse(text: str) -> ParsedCommand:
-    reading = _Reading([], "", 0)
+    reading = _Reading([], "")
     plain = reading.script(text, ())
     return ParsedCommand(tuple(reading.found), not reading.why_not, reading.why_not, plain)
 
@@ -56,7 +65,9 @@ class _Reading:
 
     found: list[SimpleCommand]
     why_not: str
-    scripts: int
+    scripts: int = 0
+    tokens: int = 0
+    words: int = 0
 
     def script(self, text: str, wrappers: tuple[str, ...]) -> bool:
         """Read ``text`` and all that it wraps; whether its own syntax is plain."""
@@ -80,7 +91,7 @@ class _Reading:
         if self.scripts > _MAX_SCRIPTS:
             self._doubt("it runs too many texts in texts")
             return False
-        if why_not := why_unreadable(text):
+        if why_not := why_unreadable(text) or self._too_costly(text):
             self._doubt(why_not)
             self._roughly(text, wrappers, waiting)
             return False
@@ -93,6 +104,21 @@ class _Reading:
             self._doubt(tree.why_not)
             self._roughly(text, wrappers, waiting)
         return tree.plain
+
+    def _too_costly(self, text: str) -> str:
+        """Long texts are parsed only when their skeleton is short and without a fault."""
+        cost = tokens(text)
+        if cost >= MAX_TOKENS:
+            short = skeleton(text)
+            cost = tokens(short)
+            if cost < MAX_TOKENS and self.tokens + cost < _MAX_TOKENS:
+                from agentcli.engine.bash_tree import is_well_formed
+
+                if not is_well_formed(short):
+                    return "it is not complete shell syntax"
+        self.tokens += cost
+        too_long = cost >= MAX_TOKENS or self.tokens > _MAX_TOKENS
+        return "it is too long to be judged" if too_long else ""
 
     def _roughly(self, text: str, wrappers: tuple[str, ...], waiting: deque[_Open]) -> None:
         for words in rough_commands(text):
@@ -119,6 +145,10 @@ class _Reading:
             return
         if len(wrappers) > _MAX_WRAPPERS:
             self._doubt("it wraps commands too deeply")
+            return
+        self.words += sum(len(inner.words) for inner in looked.inner)
+        if self.words > _MAX_INNER_WORDS:
+            self._doubt("it wraps too many commands")
             return
         for inner in reversed(looked.inner):
             waiting.appendleft(_opened(command, inner, wrappers))

@@ -11,8 +11,9 @@ import unicodedata
 from collections.abc import Iterator
 
 MAX_CHARS = 100_000
+MAX_TOKENS = 1_500
+_EXPANDING = re.compile(r"[$`\\]")
 _MAX_HEREDOCS = 40
-_MAX_DEPTH = 2_000
 _MAX_SEGMENTS = 5_000
 _ORDINARY = re.compile(r"[\t\n -~]*")
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"})
@@ -22,6 +23,15 @@ _PIECE = re.compile(
     | <(?!<) | \[(?!\[) | [^'"\\`$<\[]""",
     re.DOTALL | re.VERBOSE,
 )
+# what the parser reads as one: quoted texts, comments and the bodies of here-documents
+_LUMP = re.compile(
+    r"""(?P<quoted>'[^']*' | "(?:\\.|[^"\\`$])*") | (?P<comment>(?<![^\s;&|()])\#[^\n]*)
+    | <<-?[ ]*(?P<quote>['"]?)(?P<end>[A-Za-z_]\w*)(?P=quote)[^\n'"\\`$<#]*\n
+      (?P<body>(?:(?!\t*(?P=end)(?:\n|\Z)).*\n)*)\t*(?P=end)(?=\n|\Z)
+    | \\. | (?<![$<])[^'"\\`<\[(] | <(?!<) | \[(?!\[) | (?<![(@?*+!])\((?!\()""",
+    re.VERBOSE,
+)
+_TOKEN = re.compile(r"\w+|[^\w\s]")
 _SEPARATORS = re.compile(r"[;&|\n(){}`<>]+|\$\(")
 _QUOTING = str.maketrans("", "", "'\"\\")
 _SKIPPED = frozenset(
@@ -43,9 +53,31 @@ def why_unreadable(text: str) -> str:
                 return f"it holds the invisible character U+{ord(char):04X}"
     if text.count("<<") > _MAX_HEREDOCS:
         return "it holds too many here-documents"
-    if text.count("(") + text.count("{") + text.count("`") > _MAX_DEPTH:
-        return "it is nested too deeply"
     return ""
+
+
+def tokens(text: str) -> int:
+    """About how many tokens the parser makes of it: a faulty text costs it their square."""
+    return len(text) if len(text) < MAX_TOKENS else len(_TOKEN.findall(text))
+
+
+def skeleton(text: str) -> str:
+    """``text`` with its long quoted parts emptied: short, and no less faulty than the whole."""
+    out: list[str] = []
+    at = 0
+    while at < len(text):
+        found = _LUMP.match(text, at)
+        if found is None:
+            break
+        at = found.end()
+        body = found["body"]
+        if found["quoted"]:
+            out.append(found[0][0] + "x" + found[0][0])
+        elif body and (found["quote"] or not _EXPANDING.search(body)):
+            out.append(found[0].replace(body, "x\n", 1))
+        elif not found["comment"]:
+            out.append(found[0])
+    return "".join(out) + text[at:]
 
 
 def joined(text: str) -> str:
@@ -81,10 +113,11 @@ def rough_commands(text: str) -> Iterator[tuple[str, ...]]:
         if len(seen) > _MAX_SEGMENTS:
             return
         words = segment.translate(_QUOTING).split()
-        while words and (words[0] in _SKIPPED or _ASSIGNMENT.match(words[0])):
-            del words[0]
-        if words:
-            yield tuple(words)
+        start = 0
+        while start < len(words) and (words[start] in _SKIPPED or _ASSIGNMENT.match(words[start])):
+            start += 1
+        if start < len(words):
+            yield tuple(words[start:])
 
 
 def _segments(text: str) -> Iterator[str]:

@@ -44,6 +44,11 @@ def _parser() -> Parser:
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
+def is_well_formed(text: str) -> bool:
+    """Whether the parser accepts ``text`` at all."""
+    return not _parser().parse(text.encode()).root_node.has_error
+
+
 def read_tree(text: str) -> Tree:
     """The commands of ``text`` in their order. ``text`` has no surrogates."""
     source = text.encode()
