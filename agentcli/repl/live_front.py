@@ -30,8 +30,8 @@ from agentcli.domain.errors import AgentError
 from agentcli.repl.answers import Answers
 from agentcli.repl.completion import ChatCompleter
 from agentcli.repl.front import Actions, Left
-from agentcli.repl.images import clipboard_image, named_images
 from agentcli.repl.key_names import key_table
+from agentcli.repl.live_images import InputImages
 from agentcli.repl.live_keys import key_bindings
 from agentcli.repl.live_region import Region, Shown
 from agentcli.repl.live_renderer import LiveRenderer
@@ -92,7 +92,7 @@ class LiveFront:
         self._closed = False
         self._away = 0  # something else has the terminal
         self.region = Region(self, view, shown, self._screen.theme)
-        self._cwd, self._images = typing.cwd, typing.images
+        self._cwd = typing.cwd
 
         self.buffer = Buffer(
             name=DEFAULT_BUFFER,
@@ -101,6 +101,8 @@ class LiveFront:
             history=typing.history,
             multiline=True,
         )
+        self._images = InputImages(self.buffer, self.pastes, self._screen, typing.cwd)
+        self._images.kept = typing.images
         self.search = SearchBufferControl(Buffer(name=SEARCH_BUFFER), ignore_case=True)
         self.control = BufferControl(self.buffer, search_buffer_control=self.search)
         layout = Layout(HSplit([Window(self.control), Window(self.search)]))
@@ -341,24 +343,11 @@ class LiveFront:
 
     async def take_dropped(self, text: str) -> None:
         """What was pasted may be the paths of images: then signs stand in its place."""
-        images = await asyncio.to_thread(named_images, text)
-        typed = self.buffer.text
-        if not images or text not in typed:
-            return
-        before, _, after = typed.rpartition(text)
-        whole = before + " ".join(map(self.pastes.image, images)) + after
-        moved = len(whole) - len(typed) if self.buffer.cursor_position > len(before) else 0
-        cursor = max(len(before), self.buffer.cursor_position + moved)
-        self.buffer.set_document(Document(whole, cursor), bypass_readonly=True)
+        await self._images.take_dropped(text)
 
     async def take_clipboard(self) -> None:
         """The image in the clipboard, where a program can read it."""
-        try:
-            path = await asyncio.to_thread(clipboard_image, self._images, self._cwd, os.environ)
-        except AgentError as error:
-            self._screen.print_aside([f"{error.message}: {error.advice}"])
-            return
-        self.buffer.insert_text(self.pastes.image(path))
+        await self._images.take_clipboard()
 
     def load_history(self) -> None:
         """Earlier prompts, in the background."""

@@ -11,10 +11,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, TextIO
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from typing import TextIO
 
 BEHIND_BYTES = 65_536
 _PIECE_BYTES = 4_096
@@ -121,8 +118,7 @@ class _Bytes(io.RawIOBase):
         """The terminal's descriptor."""
         return self._writer.fileno()
 
-    def write(self, data: Buffer, /) -> int:
+    def write(self, data: bytes, /) -> int:  # type: ignore[override]  # gets nothing else
         """Take all of it."""
-        taken = bytes(data)
-        self._writer.write_bytes(taken)
-        return len(taken)
+        self._writer.write_bytes(bytes(data))
+        return len(data)

@@ -66,3 +66,20 @@ def test_what_the_encoding_lacks_is_an_error_of_the_write(ends: tuple[int, TextI
     _, stream = ends
     with pytest.raises(UnicodeEncodeError):
         TerminalWriter(stream).write("é")
+
+
+@pytest.mark.spec("OPS-1")
+def test_as_a_stream_it_replaces_what_the_terminal_cannot_show_and_keeps_the_order(
+    ends: tuple[int, TextIO],
+) -> None:
+    reading, stream = ends
+    writer = TerminalWriter(stream)
+    text = writer.as_stream()
+    text.write("one · ")
+    writer.write("two ")
+    text.buffer.write(b"three")
+    text.flush()
+    assert writer.drain(10)
+    assert os.read(reading, 100) == b"one ? two three"
+    assert text.fileno() == stream.fileno()
+    assert not text.isatty()
