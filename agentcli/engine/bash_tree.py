@@ -167,12 +167,12 @@ class _Walk:
         if node.type == "test_command":
             pieces = self._text(node).split()
         parent = node.parent
-        fed: tuple[str, ...] = ()
+        fed = self._fed(children)
         if parent is not None and parent.type == "redirected_statement":
             for redirect in parent.children:
                 if redirect.type in _REDIRECTS:
                     pieces += map(self._text, _stray_in(redirect))
-            fed = self._fed(parent)
+            fed += self._fed(parent.children)
         text = " ".join([*assignments, *pieces]) if own or around else self._text(node)
         words = tuple(map(unquote, pieces))
         command = SimpleCommand(
@@ -180,10 +180,10 @@ class _Walk:
         )
         self._add(node, command)
 
-    def _fed(self, statement: Node) -> tuple[str, ...]:
+    def _fed(self, redirects: list[Node]) -> tuple[str, ...]:
         """The texts that here-documents and here-strings give to the command."""
         texts = []
-        for redirect in statement.children:
+        for redirect in redirects:
             text = None
             if redirect.type == "heredoc_redirect":
                 _, text = heredoc_doubt(redirect, self.source)
