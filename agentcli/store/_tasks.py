@@ -37,7 +37,7 @@ _TASK_COLUMNS = (
     " is_repeatable"
 )
 _SCHEDULE_COLUMNS = "id, run, created_at, cron_expression, scheduled_at, time_zone, next_at, state"
-_SCHEDULE_ACTIVE, _SCHEDULE_OVER = "active", "over"
+SCHEDULE_ACTIVE, SCHEDULE_OVER = "active", "over"
 
 
 class _Job(Protocol):
@@ -136,7 +136,7 @@ def leave_to_the_original(db: sqlite3.Connection, now: float) -> None:
         " announced_at = NULL WHERE state = ?",
         (TaskState.INTERRUPTED.value, now, now, FORKED, ACTIVE),
     )
-    db.execute("UPDATE schedule SET state = ?, next_at = NULL", (_SCHEDULE_OVER,))
+    db.execute("UPDATE schedule SET state = ?, next_at = NULL", (SCHEDULE_OVER,))
 
 
 def problems(db: sqlite3.Connection) -> Iterator[str]:
@@ -289,7 +289,7 @@ def _put_schedule(
             schedule.scheduled_at,
             schedule.time_zone,
             redact(to_json(run)),
-            _SCHEDULE_ACTIVE if schedule.is_active else _SCHEDULE_OVER,
+            SCHEDULE_ACTIVE if schedule.is_active else SCHEDULE_OVER,
             schedule.next_at,
             schedule.created_at,
             now,
@@ -349,7 +349,7 @@ def _schedule(row: tuple[Any, ...]) -> Schedule:
             scheduled_at=row[4],
             time_zone=from_column(row[5]),
             next_at=_time(row[6]),
-            is_active=row[7] == _SCHEDULE_ACTIVE,
+            is_active=row[7] == SCHEDULE_ACTIVE,
             signals=bool(run.get("signals", True)),
             approved=str(run.get("approved") or ""),
         )

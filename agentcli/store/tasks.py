@@ -1,7 +1,7 @@
 """The background runs of a session as another process sees them: reads them, asks them to end.
 
-Law: asking a run to end is the one write that needs no writer's lock (REC-6, BG-6): one row of
-one table, in one transaction, read by the session's owner. These functions block.
+Law: asking a run to end, and ending a schedule, are the writes that need no writer's lock (REC-6,
+BG-6): one row of one table, in one transaction, read by the session's owner. These functions block.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from agentcli.domain.background import BackgroundTask, Schedule
@@ -40,10 +40,28 @@ def ask_to_cancel(path: Path, run_id: str) -> bool:
     """
     if all(task.run_id != run_id or not task.is_active for task in read_registry(path)[0]):
         return False
+    return _write(path, lambda db: _tasks.request_cancel(db, run_id, time.time()))
+
+
+def end_schedule(path: Path, schedule_id: str) -> bool:
+    """End a schedule, whoever has the session open; false when it is not active.
+
+    Raises ``StoreError``.
+    """
+    if all(each.id != schedule_id or not each.is_active for each in read_registry(path)[1]):
+        return False
+    query = (
+        "UPDATE schedule SET state = ?, next_at = NULL, updated_at = ? WHERE id = ? AND state = ?"
+    )
+    values = (_tasks.SCHEDULE_OVER, time.time(), schedule_id, _tasks.SCHEDULE_ACTIVE)
+    return _write(path, lambda db: db.execute(query, values).rowcount == 1)
+
+
+def _write(path: Path, body: Callable[[sqlite3.Connection], bool]) -> bool:
     try:
         name = path.as_uri()
         db = sqlite3.connect(f"{name}?mode=rw", uri=True, timeout=BUSY_TIMEOUT_S)
         with contextlib.closing(db), db:
-            return _tasks.request_cancel(db, run_id, time.time())
+            return body(db)
     except (sqlite3.Error, OSError) as error:
         raise fault(error, path, writing=True) from error

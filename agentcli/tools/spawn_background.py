@@ -73,7 +73,7 @@ class SpawnTool(BaseTool[SpawnArguments]):
         """What starts, and that it does so in the background."""
         command = args.args.get("command")
         what = args.title or (command if isinstance(command, str) else "")
-        when = " on a schedule" if args.schedule is not None else ""
+        when = "" if args.schedule is None else f", {_when(args.schedule)}"
         shown = f": {one_line(what, _MAX_TITLE)}" if what else ""
         return f"In the background{when}: {one_line(args.tool, 64)}{shown}"
 
@@ -105,6 +105,18 @@ def _started(spawned: Spawned) -> dict[str, Any]:
         "log_path": spawned.log_path,
         "result_path": spawned.result_path,
     }
+
+
+def _when(schedule: Any) -> str:
+    """What was asked for, as it was: the person should see it before it is checked."""
+    given = schedule if isinstance(schedule, dict) else {}
+    zone = given.get("time_zone")
+    at, cron = given.get("scheduled_at"), given.get("cron_expression")
+    if at is not None and cron is None:
+        return f"at {one_line(str(at), 64)}"
+    if cron is not None and at is None:
+        return f"whenever it is {one_line(str(cron), 64)} ({one_line(str(zone or 'UTC'), 64)})"
+    return f"on the schedule {one_line(str(schedule), 128)}"
 
 
 def _planned(schedule: Schedule) -> dict[str, Any]:
