@@ -19,7 +19,7 @@ from agentcli.domain.tools import Effect, ToolDefinition, Workspace, real_path
 from agentcli.domain.values import frozen, mutable
 from agentcli.engine.bash_command import SimpleCommand
 from agentcli.engine.command_rules import writes_nowhere
-from agentcli.engine.protected import protected_place
+from agentcli.engine.protected import has_own_repository, protected_place
 from agentcli.engine.read_only_commands import is_read_only
 from agentcli.engine.rules import (
     Rule,
@@ -294,7 +294,10 @@ def _free_part(judged: _Judged) -> Callable[[SimpleCommand], bool]:
         ):
             return False
         if command.words[0] == "cd" and len(command.words) == len(("cd", "directory")):
-            return starts.is_sure and all(map(facts.workspace.contains, starts.directories))
+            return starts.is_sure and all(
+                facts.workspace.contains(each) and not has_own_repository(each, facts.workspace)
+                for each in starts.directories
+            )
         return starts.is_sure and all(
             is_read_only(command.text, replace(facts.workspace, cwd=each), facts.search_path)
             for each in (starts.directories if has_moved else starts.directories[:1])

@@ -22,7 +22,7 @@ from agentcli.engine.command_texts import (
 _NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 
 # they run what comes after them as it is, within bounds of their own
-_TRANSPARENT = frozenset({"timeout", "nice", "ionice", "nohup", "time", "stdbuf", "setsid"})
+_TRANSPARENT = frozenset({"timeout", "nice", "ionice", "nohup", "stdbuf"})
 
 
 def has_pattern(pattern: str) -> bool:
@@ -75,7 +75,9 @@ def is_transparent(command: SimpleCommand, parsed: ParsedCommand) -> bool:
         return False
     program = command.words[0]
     inner = (other for other in parsed.commands if other.wrappers)
-    return program in _TRANSPARENT and any(
+    after = command.words[1] if len(command.words) > 1 else None
+    is_plain_time = program == "time" and after is not None and not after.startswith("-")
+    return (program in _TRANSPARENT or is_plain_time) and any(
         program in other.wrappers and command.text.endswith(other.text) for other in inner
     )
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from agentcli.domain.tools import real_path
+from agentcli.domain.tools import Workspace, real_path
 
 _FILES = frozenset(
     {
@@ -72,6 +72,20 @@ def is_git_directory(path: Path) -> bool:
         and os.path.isdir(path / "objects")  # noqa: PTH112
         and os.path.isdir(path / "refs")  # noqa: PTH112
     )
+
+
+def has_own_repository(directory: Path, workspace: Workspace) -> bool:
+    """Whether git would take ``directory`` for a part of another repository than the workspace's.
+
+    Its configuration could have git run programs: going there is no small step.
+    """
+    real, root = real_path(directory), real_path(workspace.root)
+    for place in (real, *real.parents):
+        if place == root or not place.is_relative_to(root):
+            return False
+        if is_git_directory(place) or os.path.lexists(place / ".git"):
+            return True
+    return False
 
 
 def plain_name(name: str) -> str:

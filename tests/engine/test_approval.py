@@ -317,6 +317,21 @@ def test_parts_are_free_by_several_rules_and_all_are_named(workspace: Workspace)
     assert decision.rule == policy.allow[0]
 
 
+@pytest.mark.spec("SEC-4", "SEC-2")
+def test_a_rule_does_not_follow_into_another_repository(workspace: Workspace) -> None:
+    policy = Policy.from_texts(Mode.DEFAULT, ["bash(git diff *)"], [])
+    nested, bare = workspace.root / "nested", workspace.root / "bare"
+    (nested / "deep").mkdir(parents=True)
+    (nested / ".git").write_text("gitdir: elsewhere\n")
+    for name in ("objects", "refs"):
+        (bare / name).mkdir(parents=True)
+    (bare / "HEAD").write_text("ref: x\n")
+    for name in ("nested", "nested/deep", "bare", "bare/refs"):
+        decision = decide(command(workspace, f"cd {name} && git diff"), policy)
+        assert (decision.answer, decision.part) == (ASK, f"cd {name}")
+    assert decide(command(workspace, "cd src && git diff"), policy).answer is ALLOW
+
+
 @pytest.mark.spec("SEC-4", "UI-7")
 @pytest.mark.parametrize("text", ["make", "make test", "npm run build", "python -m x"])
 def test_always_for_one_command_never_covers_another(text: str, workspace: Workspace) -> None:
