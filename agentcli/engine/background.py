@@ -304,13 +304,13 @@ class BackgroundRuns:
             await uninterruptible(self._finish(run, output))
 
     async def _finish(self, run: ActiveRun, output: ToolOutput | None) -> None:
-        end = run.ended(output)
+        end, now = run.ended(output), time.time()
         try:
             async with run.flushing:
                 self._watch.warn_of(await asyncio.to_thread(run.close_files, end, output))
-            await self._watch.record(end)
+            await self._watch.record(end, now)
         finally:
-            run.task = ended_task(run.task, end, time.time())
+            run.task = ended_task(run.task, end, now)
             self._tasks[run.task.run_id] = run.task
             self._active.pop(run.task.run_id, None)
             self._give_place_back()
@@ -325,8 +325,9 @@ class BackgroundRuns:
         end = run.ended(None)
         await asyncio.to_thread(run.log.open)
         self._watch.warn_of(await asyncio.to_thread(run.close_files, end, None))
-        await self._watch.record(end)
-        self._tasks[task.run_id] = ended_task(run.task, end, time.time())
+        now = time.time()
+        await self._watch.record(end, now)
+        self._tasks[task.run_id] = ended_task(run.task, end, now)
 
     async def aclose(self) -> None:
         """End all runs, as interrupted. May be called again."""

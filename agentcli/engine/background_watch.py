@@ -47,7 +47,7 @@ class Watch:
         self._active = active
         self._news = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
-        self._unrecorded: list[TaskEnd] = []
+        self._unrecorded: list[tuple[TaskEnd, float]] = []
         self._warned = False
 
     def begin(self) -> None:
@@ -67,12 +67,12 @@ class Watch:
             self._work = None
         await self._record_again()
 
-    async def record(self, end: TaskEnd) -> None:
+    async def record(self, end: TaskEnd, now: float) -> None:
         """Write the end of a run; its message is passed on."""
         try:
-            recorded = await self._out.store.end(end, time.time())
+            recorded = await self._out.store.end(end, now)
         except StoreError as error:
-            self._unrecorded.append(end)
+            self._unrecorded.append((end, now))
             self.warn_of(error.message)
             return
         if recorded.message is not None:
@@ -134,5 +134,5 @@ class Watch:
 
     async def _record_again(self) -> None:
         ends, self._unrecorded = self._unrecorded, []
-        for end in ends:
-            await self.record(end)
+        for end, at in ends:
+            await self.record(end, at)
