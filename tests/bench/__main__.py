@@ -35,6 +35,7 @@ for bench in (
 found += show(bench_context.rows(runs))
 found += show(bench_gates.rows(runs))
 found += show(bench_policy.rows(runs))
+found += show(bench_policy.rows(runs))
 found += show(bench_screen.rows())
 found += show(bench_idle.rows())
 print(f"\n{platform.system()}, Python {platform.python_version()}, {os.cpu_count()} processors")

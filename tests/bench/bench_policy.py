@@ -1,4 +1,4 @@
-"""What the policy costs: one decision about a command (SEC-3, SEC-4).
+"""What it costs to judge a shell command by its syntax (SEC-4).
 
 Run: python -m tests.bench.bench_policy [RUNS]
 """
@@ -7,48 +7,52 @@ from __future__ import annotations
 
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
-from agentcli.domain.settings import PermissionMode
-from agentcli.domain.tools import Effect, ToolDefinition, Workspace
-from agentcli.engine.approval import CallFacts, Policy, decide
+from agentcli.domain.tools import Workspace
+from agentcli.engine.read_only_commands import is_read_only
 from tests.bench.table import Row, show
 
-TYPICAL_MS = 1.0
-MEGABYTE_MS = 1_000.0
-TOOL = ToolDefinition("bash", "bash", "", {"type": "object"}, Effect.EXEC, "shell")
-MEGABYTES = {
-    "one word": "echo " + "x" * 1_000_000,
-    "a list": "rm x; " * 170_000,
-    "words": "git diff " + "a " * 500_000,
-    "10,000 parentheses": "(" * 10_000 + "make" + ")" * 10_000,
+TYPICAL_TARGET_MS = 1.0
+HUGE_TARGET_S = 1.0
+TYPICAL = (
+    "ls -la src",
+    "grep -rn 'def main' . --include=*.py | head -20",
+    "git diff --stat && sudo -u me rm -rf build",
+    "cd sub && timeout 60 pytest -q tests 2>&1 | tail -5",
+)
+HUGE = {
+    "1 MB of commands": "ls; " * 250_000,
+    "1 MB of sudo": "sudo --x " * 111_111,
+    "10,000 nested parentheses": "(" * 10_000 + "ls" + ")" * 10_000,
+    "20,000 characters of faults": "`>=" * 6_666,
 }
 
 
 def rows(runs: int) -> Iterator[Row]:
-    """Milliseconds for each decision; every typical command is a new one, parsed anew."""
-    with tempfile.TemporaryDirectory() as directory:
-        root = Path(directory)
-        (root / ".git").mkdir()
-        workspace = Workspace(root, root)
-        policy = Policy.from_texts(
-            PermissionMode.DEFAULT, ["bash(git diff *)", "bash(npm test *)"], ["bash(rm *)"]
-        )
+    """Milliseconds for everyday commands, seconds for absurd ones; no answer is remembered."""
+    here = Path.cwd()
+    workspace = Workspace(here, here)
+    is_read_only("ls", workspace)
+    fresh = count()
+    times = []
+    for _ in range(max(runs, 1) * 5):
+        for text in TYPICAL:
+            times.append(_seconds(f"{text} # {next(fresh)}", workspace) * 1_000)
+    name = "policy: a typical bash command judged"
+    yield Row(name, statistics.median(times), "ms", target=TYPICAL_TARGET_MS)
+    for name, text in HUGE.items():
+        worst = max(_seconds(text, workspace) for _ in range(3))
+        yield Row(f"policy: {name} judged", worst, "s", target=HUGE_TARGET_S)
 
-        def measured(command: str) -> float:
-            facts = CallFacts(TOOL, {"command": command}, (), workspace)
-            started = time.perf_counter()
-            decide(facts, policy)
-            return (time.perf_counter() - started) * 1_000
 
-        measured("ls")
-        times = [measured(f"cd . && git diff HEAD~{n} | head -{n}") for n in range(runs * 20)]
-        yield Row("decision, a typical command", statistics.median(times), "ms", target=TYPICAL_MS)
-        for name, command in MEGABYTES.items():
-            yield Row(f"decision, 1 MB: {name}", measured(command), "ms", target=MEGABYTE_MS)
+def _seconds(text: str, workspace: Workspace) -> float:
+    started = time.perf_counter()
+    is_read_only(text, workspace)
+    return time.perf_counter() - started
 
 
 if __name__ == "__main__":
