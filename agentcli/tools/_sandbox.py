@@ -64,7 +64,8 @@ class SessionSandbox:
         self._program = ""
         self._namespaces: tuple[int, ...] = ()
         self._private: PrivatePlaces | None = None
-        self._places: list[Places] = []
+        self._before: Places | None = None
+        self._unsettled = 0
         self._lock = asyncio.Lock()
         self._state = SandboxState(SandboxKind.OFF, wanted, network=network, known=False)
         self._paused = False
@@ -175,7 +176,8 @@ class SessionSandbox:
         if self._private is None or access is Access.OUTSIDE:
             return Confined(tuple(argv), cwd)
         places = await asyncio.to_thread(self._find_places)
-        self._places.append(places)
+        self._before = places
+        self._unsettled += 1
         network = self._network or access is Access.NETWORK
         if self._state.kind is SandboxKind.LANDLOCK:
             return self._with_landlock(argv, cwd, places, scratch, network=network)
@@ -207,11 +209,13 @@ class SessionSandbox:
 
     async def settle(self) -> tuple[str, ...]:
         """After a command: set aside what must not come into being; one line about each."""
-        told: list[str] = []
-        while self._places:
-            before = self._places.pop(0)
-            told += await asyncio.to_thread(set_aside_births, before, self._roots)
-        return tuple(dict.fromkeys(told))
+        before = self._before
+        self._unsettled = max(0, self._unsettled - 1)
+        if not self._unsettled:
+            self._before = None
+        if before is None:
+            return ()
+        return await asyncio.to_thread(set_aside_births, before, self._roots)
 
     async def aclose(self) -> None:
         """Remove the session's private temporary directory."""
