@@ -141,7 +141,7 @@ def _file(path: Path, mention: Mention, limit: int) -> _Content:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode):
             return _Content(note="is not a regular file")
-        head = file.read(_HEAD_BYTES)
+        head = file.read(_HEAD_BYTES) or b""  # nothing from what would have to be waited for
         if facts_of(head).media_type:
             data = head + file.read(max(0, MAX_IMAGE_BYTES - len(head)) + 1)
             if len(data) > MAX_IMAGE_BYTES:

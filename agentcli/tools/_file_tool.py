@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -19,11 +19,14 @@ from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.tools import Effect, ToolContext, ToolOutput, Workspace
 from agentcli.tools._base import Arguments, BaseTool
 from agentcli.tools._files import MAX_WHOLE_BYTES, FileState, human_size, note_seen
+from agentcli.tools._no_follow import size_of
 from agentcli.tools._paths import FileProblem, changed_meanwhile, shown
 from agentcli.tools._text import UTF_8, Encoding, Text, decode
 from agentcli.tools._transaction import Transaction
 
 A = TypeVar("A", bound=Arguments)
+R = TypeVar("R")
+_LARGE_BYTES = 2 * 1024 * 1024
 
 
 class FileTool(BaseTool[A]):
@@ -90,9 +93,12 @@ class ChangeTool(FileTool[A]):
         What it was made from counts as seen: a file that changes before the answer comes is
         not changed unseen (TOOL-8).
         """
+        return await asyncio.to_thread(self._lightly, self._previewed, args, ctx)
+
+    def _previewed(self, args: A, ctx: ToolContext) -> str:
         try:
-            plan = await asyncio.to_thread(self._judged_plan, args, ctx)
-        except FileProblem as problem:
+            plan = self._judged_plan(args, ctx)
+        except FileProblem as problem:  # here, since what it holds on to may be large
             return f"This would fail: {problem}"
         for change in plan.changes:
             note_seen(change.path, change.before, ctx.files)
@@ -100,7 +106,17 @@ class ChangeTool(FileTool[A]):
 
     async def work(self, args: A, ctx: ToolContext) -> ToolOutput:
         """Plan and commit in one thread, joined whatever happens."""
-        return await uninterruptible(asyncio.to_thread(self._plan_and_commit, args, ctx))
+        work = asyncio.to_thread(self._lightly, self._plan_and_commit, args, ctx)
+        return await uninterruptible(work)
+
+    def _lightly(self, work: Callable[[A, ToolContext], R], args: A, ctx: ToolContext) -> R:
+        """``work``, which leaves no memory with this thread where the files are large (SEC-13)."""
+        is_large = any(size_of(path) > _LARGE_BYTES for path in self.paths(args, ctx.workspace))
+        try:
+            return work(args, ctx)
+        finally:
+            if is_large:
+                _give_memory_back()
 
     def _judged_plan(self, args: A, ctx: ToolContext) -> Plan:
         """The plan, for the very files that were judged, in the same order (SEC-5)."""
@@ -112,13 +128,24 @@ class ChangeTool(FileTool[A]):
         return self.plan(args, ctx)
 
     def _plan_and_commit(self, args: A, ctx: ToolContext) -> ToolOutput:
-        plan = self._judged_plan(args, ctx)
         try:
+            plan = self._judged_plan(args, ctx)
             notes = commit(plan.changes, ctx)
         except Stopped:
             return ToolOutput.cancelled("Nothing was written.")
+        except FileProblem as problem:
+            return ToolOutput.error(str(problem))
         text = "\n".join((plan.text, *notes))
         return ToolOutput.text(text, display=plan.diff, summary=plan.summary)
+
+
+def _give_memory_back() -> None:
+    """The C library keeps what it freed, for each thread on its own, unless it is told not to."""
+    import ctypes
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 class Stopped(Exception):

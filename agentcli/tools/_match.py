@@ -34,6 +34,7 @@ _MAX_LOOSE_COMPARED = 1_000_000
 _MAX_OVERLAP_CHARS = 64 * 1024 * 1024
 _MAX_RESULT_CHARS = 32 * 1024 * 1024
 _SPACES_PER_TAB = 4
+_LINE_END = re.compile(r"\r?\n")
 _NUMBERED = re.compile(r"\s*\d+[\t→|:]")
 
 
@@ -258,26 +259,34 @@ class _Ends:
             self._only = "\r\n" if crlf else "\n"
         self._common = common_end_of(text)
         self._any = "\n" in text
-        self._adopted: dict[str, str] = {}
+        self._adopted: dict[tuple[str, str, str], str] = {}
         self._made_chars = 0
 
     def adopt(self, start: int, end: int, new: str) -> str:
         if not self._any or "\n" not in new:
             return new
         if self._only is not None:
-            if new not in self._adopted:
-                self._adopted[new] = self._only.join(_flat_lines(new))
-            return self._adopted[new]
-        self._made_chars += len(new)
-        if self._made_chars > _MAX_RESULT_CHARS:
-            raise _too_large()
-        lines = list(_flat_lines(new))
-        region = split_lines(self._text[start:end])
-        ends = [line.end for line in region if line.end]
+            key = (new, "", self._only)
+            if key not in self._adopted:
+                self._adopted[key] = self._only.join(_flat_lines(new))
+            return self._adopted[key]
+        region = self._text[start:end]
         # the line that the place ends in tells most about a replacement within one line
-        after = re.compile(r"\r?\n").search(self._text, end)
-        default = after[0] if after and not ends else self._common
-        return adopt_ends([line.text for line in region], ends, lines, default)
+        after = None if "\n" in region else _LINE_END.search(self._text, end)
+        default = after[0] if after else self._common
+        key = (new, region, default)
+        if key not in self._adopted:
+            self._made_chars += len(new) + len(region)
+            if self._made_chars > _MAX_RESULT_CHARS:
+                raise _too_large()
+            lines = split_lines(region)
+            self._adopted[key] = adopt_ends(
+                [line.text for line in lines],
+                [line.end for line in lines if line.end],
+                _flat_lines(new),
+                default,
+            )
+        return self._adopted[key]
 
 
 def _flat_lines(text: str) -> tuple[str, ...]:

@@ -85,6 +85,14 @@ def readlink_of(path: Path) -> str:
         return os.readlink(path.name, dir_fd=directory)
 
 
+def size_of(path: Path) -> int:
+    """The bytes of the file at the resolved ``path``; 0 where there is none."""
+    try:
+        return lstat_of(path).st_size
+    except (OSError, ValueError):
+        return 0
+
+
 def is_directory(path: Path) -> bool:
     """Whether a directory stands at the resolved ``path``."""
     try:

@@ -53,6 +53,7 @@ _RG_SEARCH = (
     "--no-search-zip",
 )
 _TEXT = re.compile(rb"(\d+)([:-])(\d+)\2")
+_GLOB_CHARS = re.compile(r"[][*?{}\\!]")
 _MAX_KEPT_BYTES = 8 * 1024 * 1024
 # ripgrep holds whole lines: beyond this address space it gives up, and our own engine goes on
 _BOUNDED = (
@@ -135,7 +136,10 @@ def _rg_command(rg: str, query: Query) -> tuple[str, ...]:
     else:
         options += [*_RG_SEARCH, "--ignore-case" if query.ignore_case else "--case-sensitive"]
         options += [f"--context={query.context}", f"--regexp={query.pattern}"]
-    return (*_BOUNDED, rg, *options, "--", f"./{query.file}")
+    if query.file:  # found, not named: a named one is read to its end though it is binary
+        name = _GLOB_CHARS.sub(r"\\\g<0>", query.file)
+        options += ["--no-ignore", "--hidden", "--max-depth=1", f"--glob=/{name}"]
+    return (*_BOUNDED, rg, *options, "--", "./")
 
 
 def _own_command(query: Query) -> tuple[str, ...]:

@@ -167,7 +167,11 @@ def test_a_file_that_changes_before_the_yes_is_not_changed_unseen(
     place = Place(tmp_path / "place")
     case = cases(str(place.directory))[name]
     path = Path(case[1]["path"])
-    approver = SwapsFirst(lambda: path.write_text("mine in the meantime\n") and None)
+
+    def edit() -> None:
+        path.write_text("mine in the meantime\n")
+
+    approver = SwapsFirst(edit)
     world = turn(place, case, approver, place.there)
     assert world.results[0].status is ResultStatus.ERROR
     assert "Nothing was written" in world.results[0].text
@@ -238,10 +242,11 @@ def place(tmp_path: Path) -> Place:
 
 def read(room: Room, path: str) -> ToolOutput:
     tool = TOOLS.get("read_file")
-    args = tool.parse({"path": path})  # type: ignore[union-attr]  # it is one of ours
+    assert tool is not None
+    args = tool.parse({"path": path})
     ctx = room.context()
-    ctx.judged = tool.paths(args, room.workspace)  # type: ignore[union-attr]  # as above
-    return asyncio.run(tool.run(args, ctx))  # type: ignore[union-attr]  # as above
+    ctx.judged = tool.paths(args, room.workspace)
+    return asyncio.run(tool.run(args, ctx))
 
 
 @pytest.mark.spec("SEC-5")
