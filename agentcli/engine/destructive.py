@@ -73,7 +73,7 @@ def dangers_of(text: str, parsed: ParsedCommand, ground: Ground) -> Iterator[Dan
         elif _DESTROYER.search(text):
             what = "the command is too long to tell what it destroys"
             yield Danger(what, "", is_destructive=True)
-    search = _Search(starts_of(commands, ground.workspace.cwd), ground)
+    search = _Search(starts_of(commands, ground.workspace.cwd), ground, parsed.understood)
     for command in dict.fromkeys(commands):
         yield from search.dangers(command)
     if _has_unseen_target(parsed):
@@ -99,10 +99,15 @@ def _has_unseen_target(parsed: ParsedCommand) -> bool:
 
 @mutable
 class _Search:
-    """Looks where operands lead; ``left`` is how many paths may still be looked at."""
+    """Looks where operands lead; ``left`` is how many paths may still be looked at.
+
+    ``has_all``: every operand is known to be one. A text that is not understood may fall apart
+    between a program and its operands.
+    """
 
     starts: Starts
     ground: Ground
+    has_all: bool = True
     left: int = _MOST_PATHS
 
     def dangers(self, command: SimpleCommand) -> Iterator[Danger]:
@@ -115,8 +120,10 @@ class _Search:
     def _destroyed(self, operands: Operands, command: SimpleCommand) -> Iterator[Danger]:
         """SEC-14."""
         part = command.text
-        from_elsewhere = operands.is_recursive and not _GIVE_WORDS.isdisjoint(command.wrappers)
-        if operands.is_recursive and (None in operands.destroyed or from_elsewhere):
+        from_elsewhere = not _GIVE_WORDS.isdisjoint(command.wrappers)
+        is_torn = not self.has_all and not operands.destroyed
+        is_unseen = None in operands.destroyed or from_elsewhere or is_torn
+        if operands.is_recursive and is_unseen:
             yield Danger("it cannot be told what it would destroy", part, is_destructive=True)
         for name in dict.fromkeys(operands.destroyed):
             if name is None:

@@ -55,7 +55,7 @@ DESTRUCTIVE = [
     "chmod -R 777 .", "chmod -R 000 /", "chown -R nobody ~", "mv . /tmp/x", "mv .git /tmp/x",
     "mv -t /tmp .git", "mkfs.ext4 /dev/sda1", "mkfs /dev/sda1", "dd if=/dev/zero of=/dev/sda",
     "echo x > /dev/sda", "wipefs -a /dev/sda", "rsync -a --delete empty/ ./", "if then rm -rf /",
-    "rm -rf . ; echo $((",
+    "rm -rf . ; echo $((", "rm -rf $(pwd)/x; echo $((",
 ]  # fmt: skip
 HARMLESS = [
     "rm -rf sub", "rm -rf build dist", "rm -rf {build,dist}", "rm -rf ./node_modules", "rm -f *.pyc",
