@@ -6,28 +6,23 @@ is not ``ok`` says how to mend it. Keys are named, never shown.
 
 from __future__ import annotations
 
-import contextlib
 import locale
 import os
 import platform
 import shutil
-import socket
 import sys
-import tempfile
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from agentcli.cli.streams import is_terminal
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import AgentError
+from agentcli.domain.settings import ProviderConfig
 
-REACH_S = 2.0
-_LOW_DISK_BYTES = 500_000_000
-_NO_DISK_BYTES = 20_000_000
+KEYRING_S = 2.0
 _NARROW = 40
 
 
@@ -86,9 +81,15 @@ def check_terminal(env: Mapping[str, str]) -> list[Finding]:
 
 
 def check_keys(settings: Settings) -> list[Finding]:
-    """Which providers have their key; names only."""
+    """Which providers have their key, and from where; names only."""
     from agentcli.providers._registry import has_key, provider_config, provider_names
 
+    stored = settings.stored
+    problem = stored.problem if stored is not None else ""
+    findings = []
+    if problem:
+        what, _, advice = problem.partition(" - ")
+        findings.append(Finding("stored keys", Status.WARN, what, advice or "agent auth login"))
     try:
         found = [
             provider_config(name, settings.env, settings.providers)
@@ -96,52 +97,70 @@ def check_keys(settings: Settings) -> list[Finding]:
             if has_key(name, settings.env, settings.providers)
         ]
     except AgentError as error:
-        return [Finding("keys", Status.FAIL, error.message, error.advice)]
+        return [*findings, Finding("keys", Status.FAIL, error.message, error.advice)]
     if found:
-        names = ", ".join(f"{config.name} ({config.key_env})" for config in found)
-        return [Finding("keys", Status.OK, names)]
-    advice = "set ANTHROPIC_API_KEY or OPENAI_API_KEY, or use a local server: --model ollama/NAME"
-    return [Finding("keys", Status.WARN, "no provider has a key", advice)]
+        names = ", ".join(f"{config.name} ({_source(config)})" for config in found)
+        return [*findings, Finding("keys", Status.OK, names)]
+    advice = (
+        "set ANTHROPIC_API_KEY or OPENAI_API_KEY, store one with: agent auth login,"
+        " or use a local server: --model ollama/NAME"
+    )
+    return [*findings, Finding("keys", Status.WARN, "no provider has a key", advice)]
 
 
-def check_endpoint(settings: Settings, env: Mapping[str, str]) -> list[Finding]:
-    """Whether the provider in use can be reached; no request is made."""
-    from agentcli.app.models import default_model
-    from agentcli.providers._models import resolve
-    from agentcli.providers._registry import provider_config
+def _source(config: ProviderConfig) -> str:
+    if config.stored is not None and not config.api_key:
+        return config.stored.place
+    return config.key_env
+
+
+def check_keyring(settings: Settings) -> list[Finding]:
+    """Whether this system can keep keys, and whether those that it should keep can be read."""
+    from importlib.util import find_spec
+
+    from agentcli.config.credentials import KEYRING
+    from agentcli.config.keyring_access import INSTALL, KeyringCall, KeyringError
+
+    entries = settings.stored.entries if settings.stored is not None else {}
+    kept = [name for name, entry in entries.items() if entry.place == KEYRING]
+    file = settings.paths.credentials_file
+    place = why = ""
+    try:
+        if find_spec("keyring") is None:
+            why = "the package keyring is not installed"
+        else:
+            place = KeyringCall({"do": "look", "service": "", "user": ""}, KEYRING_S).result()
+    except (KeyringError, ImportError, ValueError) as error:
+        why = str(error)
+    if not why:
+        return [Finding("keyring", Status.OK, place)]
+    if kept:
+        detail = f"the keys of {', '.join(kept)} are in a keyring, but {why}"
+        advice = f"agent auth login {kept[0]}" if "installed" not in why else INSTALL
+        return [Finding("keyring", Status.WARN, detail, advice)]
+    return [Finding("keyring", Status.OK, f"not used ({why}): keys would be kept in {file}, 0600")]
+
+
+def check_trust(paths: Paths, env: Mapping[str, str]) -> list[Finding]:
+    """Whether what this directory holds for an agent takes effect (SEC-1)."""
+    from agentcli.cli.trusting import find_project
+    from agentcli.config.trust import Standing, standing
 
     try:
-        name, model = resolve(default_model(settings), settings.providers)
-        provider = provider_config(name, settings.env, settings.providers)
-    except AgentError as error:
-        return [Finding("model", Status.FAIL, error.message, error.advice)]
-    findings = [Finding("model", Status.OK, f"{name}/{model}")]
-    if not provider.base_url.startswith("http"):
-        return findings
-    if provider.needs_key and not provider.api_key:
-        detail = f"{provider.name}: {provider.key_env} is not set"
-        findings.append(Finding("key", Status.FAIL, detail, f"export {provider.key_env}=..."))
-    address = urlsplit(_proxy_for(provider.base_url, env) or provider.base_url)
-    host = address.hostname or ""
-    try:
-        port = address.port or (443 if address.scheme == "https" else 80)
-        socket.create_connection((host, port), timeout=REACH_S).close()
-    except (OSError, ValueError) as error:
-        advice = "check the address, the network and the proxy settings"
-        detail = f"{provider.name}: {host} cannot be reached: {error}"
-        return [*findings, Finding("endpoint", Status.FAIL, detail, advice)]
-    return [*findings, Finding("endpoint", Status.OK, f"{provider.name}: {host}:{port} answers")]
-
-
-def _proxy_for(url: str, env: Mapping[str, str]) -> str:
-    address = urlsplit(url)
-    host = address.hostname or ""
-    proxies = {key.lower(): value for key, value in env.items() if key.lower().endswith("_proxy")}
-    for direct in proxies.get("no_proxy", "").split(","):
-        name = direct.strip().lstrip(".")
-        if name in {"*", host} or (name and host.endswith("." + name)):
-            return ""
-    return proxies.get(f"{address.scheme}_proxy", "") or proxies.get("all_proxy", "")
+        project = find_project(Path.cwd(), env)
+    except OSError as error:
+        detail = f"this directory cannot be looked at: {error.strerror}"
+        return [Finding("trust", Status.WARN, detail, "go to a directory that exists")]
+    if project is None:
+        return [Finding("trust", Status.OK, "this directory brings nothing that needs trust")]
+    if project.problem:
+        return [Finding("trust", Status.WARN, project.problem, "mend it, or it stays ignored")]
+    said = standing(paths, project.root, project.fingerprint)
+    if said in {Standing.TRUSTED, Standing.REFUSED}:
+        return [Finding("trust", Status.OK, f"{project.root} is {said}")]
+    what = "has changed since you trusted it" if said is Standing.CHANGED else "is not decided yet"
+    advice = "start agent there and answer the question; until then its .agents is ignored"
+    return [Finding("trust", Status.WARN, f"{project.root} {what}", advice)]
 
 
 _PROGRAMS = {
@@ -179,36 +198,6 @@ def check_sandbox(settings: Settings | None = None) -> list[Finding]:
     network = ", with the network" if settings is not None and settings.sandbox_network else ""
     detail = f"{state.kind} works{network}" + (f": {state.problem}" if state.problem else "")
     return [Finding("sandbox", Status.WARN if state.problem else Status.OK, detail, state.advice)]
-
-
-def check_home(paths: Paths) -> list[Finding]:
-    """Whether our directories can be written, and how much room is left."""
-    findings = []
-    for directory in dict.fromkeys((paths.data_dir, paths.config_dir, paths.state_dir)):
-        existing = _nearest_existing(directory)
-        try:
-            with tempfile.TemporaryFile(dir=existing):
-                pass
-            findings.append(Finding("home", Status.OK, f"{directory} can be written"))
-        except OSError as error:
-            advice = "set AGENTCLI_HOME to a directory that you can write to"
-            detail = f"{directory} cannot be written: {error.strerror}"
-            findings.append(Finding("home", Status.FAIL, detail, advice))
-    with contextlib.suppress(OSError):
-        free = shutil.disk_usage(_nearest_existing(paths.data_dir)).free
-        status = Status.OK
-        if free < _LOW_DISK_BYTES:
-            status = Status.FAIL if free < _NO_DISK_BYTES else Status.WARN
-        advice = "" if status is Status.OK else "free some space: sessions are written at each step"
-        findings.append(Finding("disk", status, f"{free / 1e9:.1f} GB free", advice))
-    return findings
-
-
-def _nearest_existing(path: Path) -> Path:
-    for candidate in (path, *path.parents):
-        if os.path.isdir(candidate):  # noqa: PTH112 - no error where looking is forbidden
-            return candidate
-    return Path("/")
 
 
 def check_other_agents(env: Mapping[str, str]) -> list[Finding]:

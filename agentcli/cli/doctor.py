@@ -1,24 +1,33 @@
-"""``agent doctor``: everything that can be checked, and how to mend it (OPS-3)."""
+"""``agent doctor``: everything that can be checked, and how to mend it (OPS-3).
+
+Laws: what takes time is checked side by side, and none of it is waited for beyond its bound; a
+check that breaks is a finding, never the end of the others.
+"""
 
 from __future__ import annotations
 
 import os
+import threading
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from agentcli.cli.checks import (
     Finding,
     Status,
     check_configuration,
-    check_endpoint,
-    check_home,
+    check_keyring,
     check_keys,
     check_other_agents,
     check_programs,
     check_python,
     check_sandbox,
     check_terminal,
+    check_trust,
 )
 from agentcli.cli.commands import Spec, add_command, new_app
+from agentcli.cli.endpoint_check import check_endpoint
+from agentcli.cli.home_checks import check_home, check_leftovers, check_privacy, check_sessions
 from agentcli.cli.listing import FormatOption, print_json
 from agentcli.cli.redacting import know_secrets, shown
 from agentcli.cli.streams import write_out
@@ -26,8 +35,9 @@ from agentcli.config.paths import Paths
 from agentcli.domain.errors import AgentError
 from agentcli.ui.sanitize import clean_line
 
-SESSIONS_S = 10.0
+BOUND_S = 5.0
 _MARKS = {Status.OK: "[ok]  ", Status.WARN: "[warn]", Status.FAIL: "[FAIL]"}
+_Checks = Sequence[tuple[str, Callable[[], Sequence[Finding]]]]
 
 
 def doctor(options: FormatOption) -> int:
@@ -68,42 +78,52 @@ def all_findings() -> list[Finding]:
     settings, of_settings = check_configuration(paths, env)
     return [
         *findings,
-        *check_home(paths),
-        *of_settings,
-        *check_keys(settings),
-        *check_endpoint(settings, env),
-        *check_programs(),
-        *check_sandbox(settings),
-        *check_sessions(paths),
-        *check_other_agents(env),
+        *side_by_side(
+            [
+                ("home", partial(check_home, paths)),
+                ("private", partial(check_privacy, paths)),
+                ("settings", lambda: of_settings),
+                ("trust", partial(check_trust, paths, env)),
+                ("keys", partial(check_keys, settings)),
+                ("keyring", partial(check_keyring, settings)),
+                ("endpoint", partial(check_endpoint, settings, env)),
+                ("programs", check_programs),
+                ("sandbox", partial(check_sandbox, settings)),
+                ("sessions", partial(check_sessions, paths)),
+                ("leftovers", partial(check_leftovers, paths)),
+                ("agent", partial(check_other_agents, env)),
+            ],
+            BOUND_S,
+        ),
     ]
 
 
-def check_sessions(paths: Paths) -> list[Finding]:
-    """The integrity of every session file, the newest first, for ``SESSIONS_S`` at most."""
-    from agentcli.store.check import check
+def side_by_side(checks: _Checks, bound_s: float) -> list[Finding]:
+    """What all ``checks`` find, in their order; one that takes longer than ``bound_s`` is told."""
+    found: dict[str, Sequence[Finding]] = {}
 
-    try:
-        files = sorted(
-            paths.sessions_dir.glob("*.db"), key=lambda file: file.stat().st_mtime, reverse=True
-        )
-    except OSError as error:
-        detail = f"{paths.sessions_dir} cannot be read: {error.strerror}"
-        return [Finding("sessions", Status.FAIL, detail, "check its permissions")]
-    until = time.monotonic() + SESSIONS_S
-    findings = []
-    checked = 0
-    for file in files:
-        if time.monotonic() > until:
-            break
-        checked += 1
-        if problems := check(file):
-            advice = f"agent sessions repair {file.stem}"
-            detail = f"{file}: {problems[0]}"
-            findings.append(Finding("session", Status.FAIL, detail, advice))
-    rest = f", {len(files) - checked} not looked at" if checked < len(files) else ""
-    detail = f"{checked - len(findings)} of {checked} sound{rest}"
-    return [Finding("sessions", Status.FAIL if findings else Status.OK, detail), *findings]
+    def run(name: str, check: Callable[[], Sequence[Finding]]) -> None:
+        try:
+            found[name] = check()
+        except Exception as error:  # noqa: BLE001 - a check that breaks is a finding as well
+            detail = f"it cannot be checked: {type(error).__name__}: {error}"
+            advice = "please report it; --debug FILE tells more"
+            found[name] = [Finding(name, Status.WARN, detail, advice)]
+
+    until = time.monotonic() + bound_s
+    # daemons: a check that hangs must not keep the program from ending
+    threads = [threading.Thread(target=run, args=pair, daemon=True) for pair in checks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(until - time.monotonic(), 0.0))
+    late = f"it did not come to an end within {bound_s:g} s"
+    advice = "something it looks at hangs: a disk, the network or another program"
+    return [
+        finding
+        for name, _ in checks
+        for finding in found.get(name, [Finding(name, Status.WARN, late, advice)])
+    ]
 
 
 APP = new_app("")

@@ -4,7 +4,7 @@ Law: it imports nothing of ours; a key passes through the two pipes only, never 
 argument or a file. Whoever started it bounds its time: a keyring's daemon may hang for ever.
 
 The question is ``{"do": "get" | "set" | "delete", "service", "user", "key"}``, the answer
-``{"ok", "key", "why"}``.
+``{"ok", "key", "why"}``. ``"look"`` asks for the name of the keyring, which comes as ``key``.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ def _answer(keyring: Any, question: dict[str, Any]) -> dict[str, Any]:
     place = f"{type(backend).__module__}.{type(backend).__name__}"
     if place.startswith(("keyring.backends.fail.", "keyring.backends.null.")):
         return {"ok": False, "why": "there is no keyring on this system"}
+    if question["do"] == "look":
+        return {"ok": True, "key": place}
     where = (question["service"], question["user"])
     if question["do"] == "set":
         backend.set_password(*where, question["key"])

@@ -6,13 +6,16 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentcli.cli.checks import check_other_agents, check_programs
+from agentcli.cli.checks import Finding, Status, check_other_agents, check_programs
+from agentcli.cli.doctor import side_by_side
 from tests.support.cli import agent_env, run_agent
+from tests.support.keyrings import fake_keyring
 from tests.support.model_server import ModelServer
 
 
@@ -27,7 +30,10 @@ def report(env: dict[str, str] | None = None) -> tuple[int, dict[str, dict[str, 
 @pytest.mark.spec("OPS-3")
 def test_every_check_is_there_and_what_is_not_ok_has_advice() -> None:
     _, checks = report()
-    wanted = "program terminal encoding home disk settings keys model bash git rg sandbox sessions"
+    wanted = (
+        "program terminal encoding home disk private settings trust keys keyring model bash git rg"
+        " sandbox sessions agent"
+    )
     assert set(wanted.split()) <= set(checks)
     for check in checks.values():
         assert check["status"] in {"ok", "warn", "fail"}
@@ -97,10 +103,10 @@ def test_a_directory_that_may_not_be_looked_into_stops_no_check(tmp_path: Path) 
     locked = tmp_path / "locked"
     (locked / "home").mkdir(parents=True)
     program = (
-        "import os, sys; from pathlib import Path; from agentcli.cli import checks;"
+        "import os, sys; from pathlib import Path; from agentcli.cli import checks, home_checks;"
         " from agentcli.config.paths import Paths;"
         " os.getuid() or os.setuid(65534); home = Path(sys.argv[1]);"
-        " print(*{found.status for found in checks.check_home(Paths(home, home, home))"
+        " print(*{found.status for found in home_checks.check_home(Paths(home, home, home))"
         " if found.name == 'home'});"
         " print(checks.check_other_agents({'PATH': sys.argv[1]})[0].detail)"
     )
@@ -142,3 +148,60 @@ def test_a_missing_program_says_what_it_is_for(
     assert found["bash"].status == "fail"
     assert found["rg"].status == "warn"
     assert "ripgrep" in found["rg"].advice
+
+
+@pytest.mark.spec("OPS-3")
+def test_checks_stand_in_their_order_and_one_that_hangs_or_breaks_costs_no_other() -> None:
+    never = threading.Event()
+
+    def breaks() -> list[Finding]:
+        raise RuntimeError("no such thing")
+
+    def hangs() -> list[Finding]:
+        never.wait()
+        return []
+
+    found = side_by_side(
+        [
+            ("hangs", hangs),
+            ("breaks", breaks),
+            ("works", lambda: [Finding("works", Status.OK, "yes")]),
+        ],
+        0.2,
+    )
+    never.set()
+    assert [(f.name, f.status) for f in found] == [
+        ("hangs", "warn"), ("breaks", "warn"), ("works", "ok"),
+    ]  # fmt: skip
+    assert "0.2 s" in found[0].detail and "no such thing" in found[1].detail
+    assert all(f.advice for f in found[:2])
+
+
+@pytest.mark.spec("OPS-3", "SEC-9")
+@pytest.mark.parametrize("kind", ["works", "fail", "missing"])
+def test_keys_in_a_keyring_that_is_there_or_gone(tmp_path: Path, kind: str) -> None:
+    with ModelServer() as server:
+        env = agent_env(server, ANTHROPIC_API_KEY=None, **fake_keyring(tmp_path, "works"))
+        login = run_agent("auth", "login", "anthropic", "--stdin", input="sk-x-0123456789", env=env)
+        assert login.code == 0
+        (tmp_path / "now").mkdir()
+        code, checks = report({**env, **fake_keyring(tmp_path / "now", kind)})
+    assert "anthropic (keyring)" in checks["keys"]["detail"]
+    assert "key" not in checks
+    assert code == 0
+    if kind == "works":
+        assert checks["keyring"]["status"] == "ok"
+        assert checks["keyring"]["detail"].endswith("Keyring")
+    else:
+        assert checks["keyring"]["status"] == "warn"
+        assert "anthropic" in checks["keyring"]["detail"] and checks["keyring"]["fix"]
+
+
+@pytest.mark.spec("OPS-3", "SEC-1")
+def test_how_this_directory_stands_is_told(tmp_path: Path) -> None:
+    (tmp_path / ".agents" / "commands").mkdir(parents=True)
+    (tmp_path / ".agents" / "commands" / "do.md").write_text("do it")
+    done = run_agent("doctor", "--format", "json", env=agent_env(), cwd=tmp_path)
+    (trust,) = [c for c in json.loads(done.stdout)["checks"] if c["name"] == "trust"]
+    assert trust["status"] == "warn" and str(tmp_path) in trust["detail"]
+    assert "start agent there" in trust["fix"]
