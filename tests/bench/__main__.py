@@ -7,6 +7,7 @@ import platform
 import sys
 
 from tests.bench import (
+    bench_background,
     bench_context,
     bench_gates,
     bench_idle,
@@ -37,6 +38,7 @@ found += show(bench_gates.rows(runs))
 found += show(bench_policy.rows(runs))
 found += show(bench_policy.rows(runs))
 found += show(bench_screen.rows())
+found += show(bench_background.rows())
 found += show(bench_idle.rows())
 print(f"\n{platform.system()}, Python {platform.python_version()}, {os.cpu_count()} processors")
 print(f"medians of {runs}, load average before the end {os.getloadavg()[0]:.1f}\n")
