@@ -49,6 +49,7 @@ EXTRA = {
     "app/backgrounding.py": {"store", "tools"},
     "app/compose.py": {"config", "tools", "store"},
     "app/extensions.py": {"config", "tools", "hooks"},
+    "app/keeping.py": {"store"},
     "app/models.py": {"config", "providers"},
     "app/opening.py": {"config", "store", "tools"},
     "app/options.py": {"tools"},

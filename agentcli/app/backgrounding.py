@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from agentcli.domain.events import AgentEvent
     from agentcli.domain.ports import QueuedInput
     from agentcli.engine.background import BackgroundRuns
+    from agentcli.engine.background_run import Work
 
 SPAWN = "spawn_background"
 
@@ -91,6 +92,10 @@ class SessionBackground:
         """Ask a run to end, or end a schedule. Raises ``BackgroundRefused``."""
         return await self._made().cancel(run_id)
 
+    async def adopt(self, wish: SpawnWish, work: Work) -> Spawned:
+        """Let ``work`` go on as a run (UI-3). Raises ``BackgroundRefused``."""
+        return await self._made().adopt(wish, work)
+
     # --- its life --------------------------------------------------------------------------
 
     @property
@@ -137,4 +142,5 @@ def equip(kit: Toolkit, store: SqliteStore) -> SessionBackground | None:
     if not store.created and all(each.name != SPAWN for each in kit.toolbox.definitions):
         return None
     kit.background = made = SessionBackground(kit, store)
+    kit.moves.adopt = made.adopt
     return made

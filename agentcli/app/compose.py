@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from agentcli.app.attachments import attach
 from agentcli.app.backgrounding import equip
 from agentcli.app.delegation import delegate
+from agentcli.app.keeping import LazyKeeper
 from agentcli.app.models import SessionModels, fallbacks
 from agentcli.app.opening import Opener
 from agentcli.app.options import SessionOptions
@@ -127,6 +128,7 @@ async def _assemble(
         ask=people[1],
         session_id=loaded.info.id,
         sandbox=sandbox,
+        keeper=(keeper := LazyKeeper(store, workspace, lambda: settings.secrets)),
     )
     conversation = Conversation(
         history=loaded.history(),
@@ -176,6 +178,7 @@ async def _assemble(
     )
     session = Session(replace(loaded.info, model=model.id), store, conversation, around)
     models.listener = session.learn_model
+    keeper.tell = session.tell
     if background is not None:
         background.attach(*session.background_outlets())
     if settings.hooks or settings.plugins:

@@ -39,6 +39,7 @@ from agentcli.domain.events import (
 from agentcli.domain.memory import change_memory, read_memory
 from agentcli.domain.messages import TextPart, UserMessage
 from agentcli.domain.ports import Effort, ModelInfo, QueuedInput, QueueKind
+from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import ToolOutput
@@ -239,6 +240,41 @@ class Session(SessionView):
     def set_mode(self, mode: PermissionMode) -> None:
         """What runs without asking from the next judgement on (SEC-3)."""
         self._conversation.kit.policy.mode = mode
+
+    # --- back in time ----------------------------------------------------------------------
+
+    async def rewind_points(self) -> Sequence[RewindPoint]:
+        """What can be gone back to, oldest first (TT-2)."""
+        return await self._file.rewinds.points()
+
+    async def rewind(self, seq: int, scope: RewindScope = RewindScope.BOTH) -> Rewound:
+        """Go back to before the message ``seq``; see ``rewinding.rewind``."""
+        from agentcli.app import rewinding
+
+        with self._busy(None):
+            done = await rewinding.rewind(self._conversation, self._file, seq, scope)
+            await self._tell_of_files(done, scope is RewindScope.FILES, "took back")
+        await self._tell_catalogue()
+        return done
+
+    async def redo(self) -> Rewound | None:
+        """Take the newest rewind back; ``None`` when there is none or something was said since."""
+        from agentcli.app import rewinding
+
+        with self._busy(None):
+            done = await rewinding.bring_back(self._conversation, self._file)
+            if done is not None:
+                await self._tell_of_files(done, not done.messages, "brought back")
+        await self._tell_catalogue()
+        return done
+
+    async def _tell_of_files(self, done: Rewound, is_news: bool, what: str) -> None:  # noqa: FBT001 - what was seen
+        """The model has to know where files are not what its history says."""
+        if done.files and is_news:
+            names = ", ".join(map(str, done.files))
+            line = f"(The user {what} your changes of these files: {names}. Read them again.)"
+            await shell_line.tell_next(self._conversation.kit.state, line)
+            self._has_shell_lines = True
 
     # --- what waits ------------------------------------------------------------------------
 

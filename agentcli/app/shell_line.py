@@ -51,6 +51,11 @@ async def remember(state: SessionState, command: str, output: ToolOutput) -> Non
     text = "\n".join(part.text for part in output.parts if isinstance(part, TextPart))
     cut = text if len(text) <= MOST_CHARS else f"{text[:MOST_CHARS]}\n[cut]"
     line = f"(The user ran this command in the shell themselves: {command}\nIt {ended}:\n{cut})"
+    await tell_next(state, line)
+
+
+async def tell_next(state: SessionState, line: str) -> None:
+    """Let the model know of ``line`` with the next prompt."""
     await state.set(_KEY, [*await told_next(state), line])
 
 

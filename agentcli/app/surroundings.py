@@ -7,12 +7,17 @@ from typing import Protocol
 
 from agentcli.app.queue import DurableQueue, QueueFile
 from agentcli.domain.ports import ModelInfo, Provider
+from agentcli.domain.rewind import RewindStore
 from agentcli.domain.session import LoadedSession
 from agentcli.domain.values import mutable
 
 
 class SessionFile(QueueFile, Protocol):
     """What a session needs of its file beside what the engine needs."""
+
+    @property
+    def rewinds(self) -> RewindStore:
+        """Snapshots of files, and what was taken back (TT-1, TT-2)."""
 
     async def load(self, *, hidden: bool = False) -> LoadedSession:
         """All of it."""

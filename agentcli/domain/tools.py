@@ -188,12 +188,27 @@ class Plans(Protocol):
 
 
 class FileKeeper(Protocol):
-    """Remembers files before a tool changes them (TT-1)."""
+    """Remembers what files were before a call changes them (TT-1).
 
-    async def before_change(self, call_id: str, paths: Sequence[Path]) -> None:
-        """Keep what stands at ``paths`` (which may be nothing) before the call touches it.
+    Neither method fails a call: what cannot be kept is told to the person, once.
+    """
 
-        Never raises for a file that cannot be kept: the call goes on, the person is told once.
+    async def begin(self, call_id: str, effect: Effect, paths: Sequence[Path]) -> None:
+        """A call that is no READ is about to run; ``paths`` are those that it names."""
+
+    async def end(self, call_id: str) -> None:
+        """It has run, or was stopped."""
+
+
+class BackgroundSwitch(Protocol):
+    """Lets a running call go on as a background run when the person asks for it (UI-3)."""
+
+    def offer(self, move: Callable[[BackgroundSink], None]) -> Callable[[], None]:
+        """From now on the call can be moved: ``move`` is then called, once.
+
+        It gets where the output goes from there on; what was printed before is put there first,
+        time limits end. ``run`` then goes on; what it returns is the result of the run. Returns a
+        function that takes the offer back.
         """
 
 
@@ -209,8 +224,8 @@ class ToolContext:
     """What one call may use. ``ask`` is ``None`` where there is no person to ask.
 
     ``session_id`` says whose processes a call starts (CAN-11). ``sandbox`` limits its commands
-    (SEC-7), ``background`` lets it start what outlives the turn (BG-1), ``keeper`` is told of files
-    before they are changed (TT-1). ``judged`` are the paths that the policy has judged, as the
+    (SEC-7), ``background`` lets it start what outlives the turn (BG-1), ``to_background`` lets it go
+    on there itself (UI-3), ``keeper`` is told of files before they are changed (TT-1). ``judged`` are the paths that the policy has judged, as the
     tool's ``paths`` told them: it opens no other (SEC-5); ``None`` where nothing was judged.
     """
 
@@ -228,6 +243,7 @@ class ToolContext:
     sandbox: Sandbox | None = None
     background: Background | None = None
     keeper: FileKeeper | None = None
+    to_background: BackgroundSwitch | None = None
     judged: tuple[Path, ...] | None = None
 
 

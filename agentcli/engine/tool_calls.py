@@ -311,7 +311,7 @@ class ToolCalls:
                     self.details[job.call.id] = RunDetail(0.0, started=False)
                     return
                 self._emit(ToolStarted(job.call, job.summary))
-                job.output = await self._execute(job, job.tool, ctx)
+                job.output = await self._kept(job, job.tool, ctx)
         if job.output is None:
             return
         if job.output.kind is OutputKind.CANCELLED:
@@ -346,13 +346,28 @@ class ToolCalls:
             judged=job.facts.paths if job.facts is not None else None,
         )
 
+    async def _kept(self, job: Job, tool: Tool, ctx: ToolContext) -> ToolOutput | None:
+        """Run it, with what it is about to change remembered before (TT-1)."""
+        keeper = self._kit.keeper
+        if keeper is None or job.facts is None or job.effect is Effect.READ:
+            return await self._execute(job, tool, ctx)
+        await uninterruptible(keeper.begin(job.call.id, job.effect, job.facts.paths))
+        try:
+            return await self._execute(job, tool, ctx)
+        finally:
+            await uninterruptible(keeper.end(job.call.id))
+
     async def _execute(self, job: Job, tool: Tool, ctx: ToolContext) -> ToolOutput | None:
         """The tool's output; a ``CANCELLED`` one when the cancel overtook it (CAN-6)."""
         job.started_at = time.monotonic()
+        moving = self._kit.moves.begin(job, ctx, self._emit)
         task = asyncio.create_task(guarded(tool, job.args, ctx))
         try:
             with cancel_future(self._token) as cancelled:
-                await first_of(task, cancelled, timeout_s=tool.definition.timeout_s)
+                if moving is None:
+                    await first_of(task, cancelled, timeout_s=tool.definition.timeout_s)
+                elif moved := await moving.watch(task, cancelled, tool.definition.timeout_s):
+                    return moved
             expired = not task.done() and not self._token.cancelled
             if not task.done() and not expired and not self._token.forced:
                 with cancel_future(self._token, forced=True) as forced:
@@ -360,7 +375,8 @@ class ToolCalls:
             if task.done() and not task.cancelled():
                 return self._reported(job, task.result())
         finally:
-            await uninterruptible(stop(task, self._kit.reaper))
+            if moving is None or moving.end():
+                await uninterruptible(stop(task, self._kit.reaper))
             job.is_heard = False
         if expired:
             return ToolOutput.error(wording.timed_out(tool.definition, job.tail))

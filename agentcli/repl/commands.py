@@ -40,6 +40,12 @@ class Chat(Protocol):
     async def pick_session(self) -> str | None:
         """Let the person choose a session; its id, or ``None``."""
 
+    async def choose(self, title: str, rows: Sequence[str], start: int = 0) -> int | None:
+        """Let the person choose a row, ``start`` first; ``None``: none of them."""
+
+    def put_in_input(self, text: str) -> None:
+        """Let the person edit ``text`` and say it."""
+
     def commands(self) -> Sequence[SlashCommand]:
         """All commands, by name."""
 

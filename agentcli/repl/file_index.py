@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from agentcli.app.safe_git import find_git, read_bounded
 from agentcli.repl.fuzzy import PathList
-from agentcli.repl.safe_git import find_git, read_bounded
 
 MAX_FILES = 200_000
 MAX_BYTES = 24_000_000

@@ -13,6 +13,7 @@ from agentcli.domain.events import AgentEvent, Compacted, Continue, Prompt, Turn
 from agentcli.domain.messages import Usage
 from agentcli.domain.permissions import Explanation
 from agentcli.domain.ports import Approver, Effort, ModelInfo, QueuedInput, QueueKind
+from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
 from agentcli.domain.sandbox import Sandbox
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.settings import PermissionMode
@@ -175,6 +176,15 @@ class ChatSession(Protocol):
         tell: bool = ...,
     ) -> ToolOutput:
         """Run what the person typed, in the session's shell, without asking (UI-4)."""
+
+    async def rewind_points(self) -> Sequence[RewindPoint]:
+        """What can be gone back to, oldest first."""
+
+    async def rewind(self, seq: int, scope: RewindScope, /) -> Rewound:
+        """Go back to before the message ``seq``; raises ``AgentError``."""
+
+    async def redo(self) -> Rewound | None:
+        """Take the newest rewind back; ``None`` when that cannot be done any more."""
 
     async def rename(self, title: str, /) -> None:
         """Name the session."""

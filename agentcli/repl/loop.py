@@ -24,12 +24,14 @@ from agentcli.repl.approve import Questions
 from agentcli.repl.attention import Attention
 from agentcli.repl.background_news import BackgroundNews
 from agentcli.repl.chat_actions import ChatActions
+from agentcli.repl.choosing import Choosing
 from agentcli.repl.commands import SlashCommand
 from agentcli.repl.custom_commands import load_commands
 from agentcli.repl.front import Front, Left
 from agentcli.repl.fronts import make_front
 from agentcli.repl.host import ChatHost, ChatSession
 from agentcli.repl.jobs import Jobs
+from agentcli.repl.menu import choose_row
 from agentcli.repl.outside import edit_text, end_programs
 from agentcli.repl.picker import pick_session
 from agentcli.repl.session_facts import SessionFacts
@@ -81,7 +83,7 @@ class _Chat:
         self._questions.cwd = host.cwd
         self._questions.on_waiting = self._attention.call
         self._view.on_long_turn = lambda _: self._attention.call("the agent has finished")
-        self._picking: asyncio.Task[str | None] | None = None
+        self._choosing = Choosing(lambda: self._front, self.terminal_gone)
         self._leaving = False
         self._exit_code = 0
         self._opened_at = time.monotonic()
@@ -127,7 +129,7 @@ class _Chat:
         """End the chat."""
         self._leaving = True
         self._front.close()
-        self._stop_picking()
+        self._choosing.stop()
 
     async def switch_to(self, session_id: str | None) -> None:
         """Open another session; when that fails this one stays open."""
@@ -147,22 +149,15 @@ class _Chat:
         if not infos:
             self.show(["There is no session yet."])
             return None
-        async with self._front.aside():
-            choosing = pick_session(self._terminal, infos, self.host.desk)
-            self._picking = asyncio.ensure_future(choosing)
-            try:
-                await asyncio.wait({self._picking})
-                return None if self._picking.cancelled() else self._picking.result()
-            except (EOFError, OSError):
-                self.terminal_gone()
-                return None
-            finally:
-                self._stop_picking()
-                self._picking = None
+        return await self._choosing.run(pick_session(self._terminal, infos, self.host.desk))
 
-    def _stop_picking(self) -> None:
-        if self._picking is not None:
-            self._picking.cancel()
+    async def choose(self, title: str, rows: Sequence[str], start: int = 0) -> int | None:
+        """Let the person choose a row; ``None``: none of them."""
+        return await self._choosing.run(choose_row(self._terminal, title, rows, start))
+
+    def put_in_input(self, text: str) -> None:
+        """Let the person edit ``text`` and say it."""
+        self._front.give_back(text)
 
     async def edit(self, text: str) -> str:
         """``text`` as the person's editor leaves it."""
@@ -379,8 +374,8 @@ class _Chat:
     # --- signals ---------------------------------------------------------------------------
 
     def _on_sigint(self) -> None:
-        if self._picking is not None:
-            self._stop_picking()
+        if self._choosing.is_open:
+            self._choosing.stop()
         else:
             self._front.press_ctrl_c()
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from agentcli.store import _private
-from agentcli.store._schema import NOTE_TABLE, SCHEMA_VERSION, TABLE_NAMES
+from agentcli.store._schema import NOTE_TABLE, REWIND_TABLES, SCHEMA_VERSION, TABLE_NAMES
 
 Step = Callable[[sqlite3.Connection], Mapping[str, int]]
 
@@ -68,10 +68,18 @@ def _give_background_runs_their_columns(db: sqlite3.Connection) -> Mapping[str, 
     return {}
 
 
+def _give_rewinds_their_tables(db: sqlite3.Connection) -> Mapping[str, int]:
+    """4 to 5: files are kept before they are changed, and what was said can be taken back."""
+    for table in REWIND_TABLES:
+        db.execute(table)
+    return {"rewind": 0, "file_change": 0}
+
+
 STEPS: Mapping[int, Step] = {
     1: _give_notes_their_table,
     2: _give_summaries_a_place,
     3: _give_background_runs_their_columns,
+    4: _give_rewinds_their_tables,
 }
 
 

@@ -28,7 +28,7 @@ from agentcli.domain.session import SessionInfo, SessionStatus
 from agentcli.store._codec import MalformedBody, NewerBody, decode, encode, from_column, to_column
 from agentcli.store._recorder import Recorder, put_blob, run_status_of, title_of
 from agentcli.store._salvage import Row, Tables
-from agentcli.store.sqlite import CRASH_DETAIL
+from agentcli.store._status import CRASH_DETAIL
 
 M = TypeVar("M", UserMessage, AssistantMessage, ToolResult, Message)
 
@@ -257,7 +257,9 @@ def _show_what_nothing_stands_for(kept: Sequence[Kept], lost: list[str]) -> None
         for item in kept
         if isinstance(item.message, UserMessage) and item.message.is_summary
     }
-    for seq in {item.hidden_by for item in kept if item.hidden_by is not None} - summaries:
+    taken_back = {item.old_seq for item in kept if item.hidden_by == item.old_seq}
+    hiding = {item.hidden_by for item in kept if item.hidden_by is not None}
+    for seq in hiding - summaries - taken_back:
         lost.append(f"summary {seq}: what it stood for is back")
         for item in kept:
             if item.hidden_by == seq:

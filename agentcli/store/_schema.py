@@ -1,11 +1,11 @@
-"""The tables of a session file, version 4: a public API that anybody may query.
+"""The tables of a session file, version 5: a public API that anybody may query.
 
 =========== =========================================================================
 table      holds
 =========== =========================================================================
 session    one row: what lists and resume show
 message    the history; ``body`` is JSON (see ``_codec``); ``hidden_by`` is the seq of
-           the summary that stands for the row (of itself: a summary taken back), ``place``
+           the summary that stands for the row (of itself: it was taken back), ``place``
            the seq before which a summary is sent: nothing is ever deleted
 tool_run   one row per tool call, written with the message that asked for it; ``result``
            is a result that waits for its turn, ``result_seq`` the message it became
@@ -19,6 +19,8 @@ input_queue what waits to be said to the model; ``source`` is "person", or "back
            for what the program says of its runs
 task       background runs; ``attempt`` fences: an update names the one it belongs to
 schedule   when a run starts; ``run`` is JSON: tool, arguments, title, signals
+rewind     what was taken back: ``messages`` (JSON, their seqs) and rows of file_change
+file_change what stood at a path before and after a call; contents are zlib in ``blob``
 =========== =========================================================================
 
 Times are seconds since 1970, UTC. Law: a row of ``tool_run`` gets one ``result_seq`` at most,
@@ -27,7 +29,7 @@ so a call can have one result only.
 
 from __future__ import annotations
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 APPLICATION_ID = 0x41474E54  # "AGNT", https://sqlite.org/pragma.html#pragma_application_id
 
 NOTE_TABLE = """
@@ -38,6 +40,33 @@ CREATE TABLE note (
   kind TEXT NOT NULL,
   text TEXT NOT NULL
 )"""
+
+REWIND_TABLES = (
+    """
+CREATE TABLE rewind (
+  id INTEGER PRIMARY KEY,
+  created_at REAL NOT NULL,
+  newest_seq INTEGER NOT NULL,
+  messages TEXT NOT NULL,
+  text TEXT NOT NULL DEFAULT '',
+  undone_at REAL
+)""",
+    """
+CREATE TABLE file_change (
+  id INTEGER PRIMARY KEY,
+  seq INTEGER NOT NULL,
+  call_id TEXT NOT NULL,
+  path TEXT NOT NULL,
+  before_kind TEXT NOT NULL,
+  before_data TEXT REFERENCES blob (hash),
+  before_mode INTEGER NOT NULL DEFAULT 0,
+  after_kind TEXT,
+  after_data TEXT REFERENCES blob (hash),
+  after_mode INTEGER,
+  created_at REAL NOT NULL,
+  rewind INTEGER REFERENCES rewind (id)
+)""",
+)
 
 TABLES = (
     """
@@ -149,6 +178,7 @@ CREATE TABLE schedule (
   updated_at REAL NOT NULL,
   CHECK ((cron_expression IS NULL) <> (scheduled_at IS NULL))
 ) WITHOUT ROWID""",
+    *REWIND_TABLES,
 )
 
 TABLE_NAMES = (
@@ -162,6 +192,8 @@ TABLE_NAMES = (
     "input_queue",
     "task",
     "schedule",
+    "rewind",
+    "file_change",
 )
 
 STATEMENTS = (

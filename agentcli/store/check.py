@@ -75,7 +75,7 @@ def _problems(db: sqlite3.Connection) -> Iterator[str]:
             continue
         if hidden_by is None:
             visible.append(messages[seq])
-        elif hidden_by not in summaries:
+        elif hidden_by not in {*summaries, seq}:
             yield f"message {seq}: it is hidden by {hidden_by}, which is no summary"
     yield from _law_problems(db, visible)
     yield from _run_problems(db, messages)

@@ -28,9 +28,9 @@ from agentcli.store._file import SessionFile
 from agentcli.store._lock import WriterLock, lock_path
 from agentcli.store._rescue import recovery_path
 from agentcli.store._stamp import SUFFIX, stamp_of, stamps_in
+from agentcli.store._status import with_true_status
 from agentcli.store._worker import Worker
 from agentcli.store.catalogue import Catalogue, Entry, SearchHit
-from agentcli.store.sqlite import with_true_status
 
 T = TypeVar("T")
 

@@ -11,7 +11,8 @@ from agentcli.domain.history import History, RepairReason, repair_results
 from agentcli.domain.messages import ToolResult
 from agentcli.domain.session import LoadedSession, SessionStatus
 from agentcli.store._faults import damaged
-from agentcli.store.sqlite import CRASH_DETAIL, SqliteStore
+from agentcli.store._status import CRASH_DETAIL
+from agentcli.store.sqlite import SqliteStore
 
 
 async def recover(store: SqliteStore) -> tuple[LoadedSession, tuple[ToolResult, ...]]:

@@ -30,16 +30,15 @@ from agentcli.store import _compaction, _queue, _rows
 from agentcli.store._codec import to_column
 from agentcli.store._faults import fault
 from agentcli.store._file import SessionFile
-from agentcli.store._lock import live_owner
 from agentcli.store._recorder import STATUS_OF_OUTCOME, PriceOf, Recorder, Redact
+from agentcli.store._status import CRASH_DETAIL, with_true_status
 from agentcli.store._worker import Worker
 
 if TYPE_CHECKING:
+    from agentcli.store._rewind import RewindTable
     from agentcli.store._tasks import TaskTable
 
 T = TypeVar("T")
-
-CRASH_DETAIL = "it stopped without warning: a crash, a kill or a power loss"
 
 
 class SqliteStore:
@@ -354,6 +353,13 @@ class SqliteStore:
 
         return TaskTable(self._write, self._read, self._recorder.redact)
 
+    @property
+    def rewinds(self) -> RewindTable:
+        """Snapshots of files, and what was taken back (TT-1, TT-2)."""
+        from agentcli.store._rewind import RewindTable
+
+        return RewindTable(self._write, self._read, lambda: self._draft is None)
+
     # --- one thread, one transaction, one kind of error ----------------------------------
 
     async def _write(self, body: Callable[[sqlite3.Connection], T]) -> T:
@@ -375,19 +381,3 @@ class SqliteStore:
             if known is error:
                 raise
             raise known from error
-
-
-def with_true_status(info: SessionInfo, path: Path, *, own: bool, live: bool) -> SessionInfo:
-    """``info`` with "running" corrected to "crashed" where the process that ran it is dead.
-
-    A session is called what its file is called, also when somebody has copied the file.
-    ``own``: the caller holds the writer's lock; ``live``: and has begun the turn itself.
-    """
-    if info.id != path.stem:
-        info = replace(info, id=path.stem)
-    if info.status is not SessionStatus.RUNNING:
-        return info
-    alive = live if own else live_owner(path) is not None
-    if alive:
-        return info
-    return replace(info, status=SessionStatus.CRASHED, detail=CRASH_DETAIL)

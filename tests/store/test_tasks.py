@@ -242,6 +242,8 @@ def test_a_version_before_background_runs_is_brought_up_to_date(path: Path) -> N
     for column in new.split():
         db.execute(f"ALTER TABLE task DROP COLUMN {column}")
     db.execute("ALTER TABLE input_queue DROP COLUMN source")
+    for table in ("file_change", "rewind"):
+        db.execute(f"DROP TABLE {table}")
     db.execute("PRAGMA user_version = 3")
     db.commit()
     db.close()

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+from agentcli.app.safe_git import SafeGit, find_git
 from agentcli.domain.errors import AgentError
 from agentcli.repl.commands import Chat, SlashCommand
-from agentcli.repl.safe_git import SafeGit, find_git
 from agentcli.ui.diff import diff_lines
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.theme import ADDED, DIM, Theme

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.repl.safe_git import find_git
+from agentcli.app.safe_git import find_git
 
 
 def git(cwd: Path, *arguments: str) -> None:

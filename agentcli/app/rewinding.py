@@ -1,0 +1,190 @@
+"""Going back: chat, files or both, to before any message of the person (TT-2).
+
+Laws: all or nothing; a file that somebody else has changed since is not touched: the rewind is
+refused and what differs is shown; nothing is deleted, so that a rewind can itself be taken back
+until something new is said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from agentcli.app.file_states import is_same, put_back, read_state
+from agentcli.domain.errors import AgentError, UsageError
+from agentcli.domain.rewind import (
+    FileChange,
+    FileKind,
+    FileState,
+    RewindPoint,
+    RewindScope,
+    RewindStore,
+    Rewound,
+)
+from agentcli.domain.session import LoadedSession
+from agentcli.domain.values import frozen
+from agentcli.engine.conversation import Conversation
+
+Commit = Callable[[], Awaitable[int]]
+MAX_DIFF_LINES = 60
+MAX_COMPARED = 200_000
+
+
+class RewindRefused(AgentError):
+    """Somebody else has changed a file since; ``differences`` shows what, as lines of diffs."""
+
+    def __init__(self, message: str, advice: str, differences: Sequence[str] = ()) -> None:
+        super().__init__(message, advice)
+        self.differences = tuple(differences)
+
+
+class RewindFile(Protocol):
+    """What is needed of a session's file."""
+
+    @property
+    def rewinds(self) -> RewindStore:
+        """Snapshots, and what was taken back."""
+
+    async def load(self, *, hidden: bool = False) -> LoadedSession:
+        """All of it."""
+
+
+@frozen
+class _Step:
+    """One path: what it should be now, and what it is to become."""
+
+    expected: FileState | None
+    wanted: FileState
+
+
+async def points(file: RewindFile) -> Sequence[RewindPoint]:
+    """What can be gone back to, oldest first."""
+    return await file.rewinds.points()
+
+
+async def rewind(it: Conversation, file: RewindFile, seq: int, scope: RewindScope) -> Rewound:
+    """Go back to before the message ``seq``.
+
+    Raises ``UsageError`` for a message that is none of ``points``, ``RewindRefused``, and
+    ``AgentError`` when a file cannot be written: then everything is as it was.
+    """
+    known = {point.seq: point for point in await file.rewinds.points()}
+    if seq not in known:
+        raise UsageError("there is no such message to go back to", "see /rewind")
+    chat, files = scope is not RewindScope.FILES, scope is not RewindScope.CHAT
+    changes = await file.rewinds.changes_since(seq) if files else ()
+    text = known[seq].text if chat else ""
+
+    async def commit() -> int:
+        ids = [change.id for change in changes]
+        return await file.rewinds.take_back(seq, text, ids, chat=chat)
+
+    hidden = await _with_files(_backwards(changes), commit)
+    await _reload(it, file)
+    return Rewound(hidden, tuple(_backwards(changes)), text)
+
+
+async def bring_back(it: Conversation, file: RewindFile) -> Rewound | None:
+    """Take the newest rewind back; ``None`` when there is none or something was said since."""
+    record = await file.rewinds.newest()
+    if record is None:
+        return None
+
+    async def commit() -> int:
+        await file.rewinds.bring_back(record)
+        return len(record.messages)
+
+    steps = _forwards(record.changes)
+    shown = await _with_files(steps, commit)
+    await _reload(it, file)
+    return Rewound(shown, tuple(steps))
+
+
+async def _reload(it: Conversation, file: RewindFile) -> None:
+    it.history = (await file.load()).history()
+
+
+def _backwards(changes: Sequence[FileChange]) -> dict[Path, _Step]:
+    """For each path: what the last change left, and what was there before the first.
+
+    Where somebody else has changed it between two changes nothing is what it should be.
+    """
+    steps: dict[Path, _Step] = {}
+    for change in changes:
+        known = steps.get(change.path)
+        if known is None:
+            steps[change.path] = _Step(change.after, change.before)
+        else:
+            unbroken = known.expected == change.before
+            steps[change.path] = _Step(change.after if unbroken else None, known.wanted)
+    return steps
+
+
+def _forwards(changes: Sequence[FileChange]) -> dict[Path, _Step]:
+    steps: dict[Path, _Step] = {}
+    for change in changes:
+        before = steps[change.path].expected if change.path in steps else change.before
+        unknown = FileState(FileKind.UNKEPT, why="nobody saw what became of it")
+        steps[change.path] = _Step(before, change.after or unknown)
+    return steps
+
+
+async def _with_files(steps: Mapping[Path, _Step], commit: Commit) -> int:
+    """Change the files, then ``commit``; when that fails they are put back."""
+    if not steps:
+        return await commit()
+    now = await asyncio.to_thread(lambda: {path: read_state(path) for path in steps})
+    wanted = _wanted(steps, now)
+    try:
+        await asyncio.to_thread(put_back, wanted, now)
+    except OSError as error:
+        raise AgentError(
+            f"cannot write {error.filename or 'a file'}: {error.strerror}", "nothing was changed"
+        ) from error
+    try:
+        return await commit()
+    except BaseException:
+        await asyncio.to_thread(put_back, {path: now[path] for path in wanted}, wanted)
+        raise
+
+
+def _wanted(steps: Mapping[Path, _Step], now: Mapping[Path, FileState]) -> Mapping[Path, FileState]:
+    """What has to be written. Raises ``RewindRefused``."""
+    unkept = [path for path, step in steps.items() if step.wanted.kind is FileKind.UNKEPT]
+    if unkept:
+        why = steps[unkept[0]].wanted.why or "it was too large to keep, unreadable or held a key"
+        raise RewindRefused(
+            f"{unkept[0]} cannot be brought back: {why}", "/rewind chat leaves the files alone"
+        )
+    wanted = {}
+    others = []
+    for path, step in steps.items():
+        if is_same(now[path], step.wanted):
+            continue
+        wanted[path] = step.wanted
+        if step.expected is None or now[path] != step.expected:
+            others.append(path)
+    if others:
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        raise RewindRefused(
+            f"{others[0]}{more} changed since, and not by the agent",
+            "keep what you want of it, or go back in the chat only: /rewind chat",
+            [line for path in others for line in _difference(path, steps[path], now[path])],
+        )
+    return wanted
+
+
+def _difference(path: Path, step: _Step, now: FileState) -> Iterable[str]:
+    """What is there now against what the agent had left."""
+    old = step.expected or FileState(FileKind.UNKEPT)
+    sides = [state.data[:MAX_COMPARED].decode("utf-8", "replace") for state in (old, now)]
+    before, after = (side.splitlines() for side in sides)
+    lines = list(
+        difflib.unified_diff(before, after, f"{path} (agent)", f"{path} (now)", lineterm="")
+    )
+    if len(lines) > MAX_DIFF_LINES:
+        return [*lines[:MAX_DIFF_LINES], f"… {len(lines) - MAX_DIFF_LINES} more lines"]
+    return lines or [f"{path}: {old.kind} before, {now.kind} now"]

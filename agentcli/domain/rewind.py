@@ -1,0 +1,112 @@
+"""Going back in time: what files were before a tool changed them, and what is taken back (TT-1, 2).
+
+Law: nothing is deleted. What is taken back is hidden and can be brought back as long as nothing
+new was said since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from agentcli.domain.values import frozen
+
+
+class FileKind(StrEnum):
+    """What stands at a path. ``UNKEPT``: something whose content was not kept."""
+
+    ABSENT = "absent"
+    FILE = "file"
+    LINK = "link"
+    UNKEPT = "unkept"
+
+
+@frozen
+class FileState:
+    """A path at one moment; ``data`` is the content or a link's target, ``why`` it is unkept."""
+
+    kind: FileKind
+    data: bytes = b""
+    mode: int = 0
+    why: str = ""
+
+
+ABSENT = FileState(FileKind.ABSENT)
+
+
+@frozen
+class FileChange:
+    """What a call did to a path; ``after`` is ``None`` when nobody was left to look."""
+
+    id: int
+    seq: int
+    path: Path
+    before: FileState
+    after: FileState | None
+
+
+@frozen
+class RewindPoint:
+    """A message of the person that can be gone back to: to before it was said.
+
+    ``files`` is how many changes of files came after it, up to the next one.
+    """
+
+    seq: int
+    text: str
+    created_at: float
+    files: int = 0
+
+
+class RewindScope(StrEnum):
+    """What is taken back."""
+
+    BOTH = "both"
+    CHAT = "chat"
+    FILES = "files"
+
+
+@frozen
+class Rewound:
+    """What was done. ``text`` is the prompt that was taken back, to be edited and said again."""
+
+    messages: int
+    files: Sequence[Path]
+    text: str = ""
+
+
+@frozen
+class RewindRecord:
+    """A rewind as the file has it: the messages that it hid, the changes that it undid."""
+
+    id: int
+    messages: tuple[int, ...]
+    changes: tuple[FileChange, ...]
+    text: str
+
+
+class RewindStore(Protocol):
+    """The rows of one session's file. Raises ``PersistenceError``."""
+
+    async def keep(self, call_id: str, states: Mapping[Path, FileState]) -> Mapping[Path, int]:
+        """Keep what stands at the paths before the call changes them; the rows' ids."""
+
+    async def settle(self, after: Mapping[int, FileState | None]) -> None:
+        """What became of the paths of these rows; ``None``: they are as they were."""
+
+    async def points(self) -> Sequence[RewindPoint]:
+        """What can be gone back to, oldest first."""
+
+    async def changes_since(self, seq: int) -> Sequence[FileChange]:
+        """Changes from the prompt ``seq`` on that were not taken back."""
+
+    async def take_back(self, seq: int, text: str, changes: Sequence[int], *, chat: bool) -> int:
+        """Take back what was said (with ``chat``) and these changes; how many messages."""
+
+    async def newest(self) -> RewindRecord | None:
+        """The newest rewind that can itself be taken back."""
+
+    async def bring_back(self, record: RewindRecord) -> None:
+        """Undo a rewind."""

@@ -1,0 +1,230 @@
+"""Snapshots of files and what was taken back, in a session file (TT-1, TT-2).
+
+Each function runs in one transaction. Laws: nothing is deleted; a message that was taken back
+points to itself (``hidden_by``) as a summary does; contents are compressed, each kept once, and
+bounded in all (``MAX_KEPT_BYTES``).
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agentcli.domain.rewind import FileChange, FileKind, FileState, RewindPoint, RewindRecord
+from agentcli.store._codec import MalformedBody, decode, from_column, to_column
+from agentcli.store._recorder import put_blob
+from agentcli.store._rows import blob_reader, moment
+
+_Job = Callable[[Callable[[sqlite3.Connection], Any]], Any]
+MAX_KEPT_BYTES = 256 * 1024 * 1024
+MAX_POINTS = 500
+_MAX_INFLATED = 64 * 1024 * 1024
+_NEWEST_PROMPT = (
+    "SELECT coalesce(max(seq), 0) FROM message WHERE role = 'user' AND hidden_by IS NULL"
+)
+_COLUMNS = (
+    "id, seq, path, before_kind, before_data, before_mode, after_kind, after_data, after_mode"
+)
+
+
+class RewindTable:
+    """Satisfies ``domain.rewind.RewindStore``; ``write`` and ``read`` are its file's."""
+
+    __slots__ = ("_exists", "_read", "_write")
+
+    def __init__(self, write: _Job, read: _Job, exists: Callable[[], bool]) -> None:
+        self._write = write
+        self._read = read
+        self._exists = exists
+
+    async def keep(self, call_id: str, states: Mapping[Path, FileState]) -> Mapping[Path, int]:
+        """Keep what stands at the paths before the call changes them; the rows' ids."""
+        ids: dict[Path, int] = await self._write(lambda db: keep(db, call_id, states))
+        return ids
+
+    async def settle(self, after: Mapping[int, FileState | None]) -> None:
+        """What became of the paths of these rows; ``None``: they are as they were."""
+        await self._write(lambda db: settle(db, after))
+
+    async def points(self) -> Sequence[RewindPoint]:
+        """What can be gone back to, oldest first."""
+        return await self._read(points) if self._exists() else ()
+
+    async def changes_since(self, seq: int) -> Sequence[FileChange]:
+        """Changes from the prompt ``seq`` on that were not taken back."""
+        return await self._read(lambda db: changes_since(db, seq)) if self._exists() else ()
+
+    async def take_back(self, seq: int, text: str, changes: Sequence[int], *, chat: bool) -> int:
+        """Take back what was said (with ``chat``) and these changes; how many messages."""
+        hidden: int = await self._write(lambda db: take_back(db, seq, text, changes, chat=chat))
+        return hidden
+
+    async def newest(self) -> RewindRecord | None:
+        """The newest rewind that can itself be taken back."""
+        return await self._read(newest) if self._exists() else None
+
+    async def bring_back(self, record: RewindRecord) -> None:
+        """Undo a rewind."""
+        await self._write(lambda db: bring_back(db, record))
+
+
+def keep(db: sqlite3.Connection, call_id: str, states: Mapping[Path, FileState]) -> dict[Path, int]:
+    """A row for each path that the call is about to change; their ids."""
+    (seq,) = db.execute(_NEWEST_PROMPT).fetchone()
+    ids = {}
+    for path, state in states.items():
+        row = db.execute(
+            "INSERT INTO file_change (seq, call_id, path, before_kind, before_data, before_mode,"
+            " created_at) VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id",
+            (seq, call_id, to_column(str(path)), *_columns(db, state), time.time()),
+        ).fetchone()
+        ids[path] = int(row[0])
+    return ids
+
+
+def settle(db: sqlite3.Connection, after: Mapping[int, FileState | None]) -> None:
+    """What became of the paths of these rows; ``None``: nothing, the row goes."""
+    for row_id, state in after.items():
+        if state is None:
+            db.execute("DELETE FROM file_change WHERE id = ?", (row_id,))
+            continue
+        db.execute(
+            "UPDATE file_change SET after_kind = ?, after_data = ?, after_mode = ? WHERE id = ?",
+            (*_columns(db, state), row_id),
+        )
+
+
+def points(db: sqlite3.Connection) -> list[RewindPoint]:
+    """What can be gone back to, oldest first: what the person said and no summary stands for."""
+    get_blob = blob_reader(db)
+    rows = db.execute(
+        "SELECT seq, created_at, body FROM message WHERE role = 'user' AND hidden_by IS NULL"
+        " ORDER BY seq DESC LIMIT ?",
+        (MAX_POINTS,),
+    ).fetchall()
+    counts: dict[int, int] = dict(
+        db.execute("SELECT seq, count(*) FROM file_change WHERE rewind IS NULL GROUP BY seq")
+    )
+    found = []
+    for seq, created_at, body in reversed(rows):
+        message = decode("user", body, get_blob)
+        text = "\n".join(part.text for part in message.parts if hasattr(part, "text"))
+        found.append(RewindPoint(seq, text, moment(created_at), counts.get(seq, 0)))
+    return found
+
+
+def changes_since(db: sqlite3.Connection, seq: int) -> list[FileChange]:
+    """Changes from the prompt ``seq`` on that were not taken back, in their order."""
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM file_change WHERE rewind IS NULL AND seq >= ? ORDER BY id",  # noqa: S608 - constants
+        (seq,),
+    ).fetchall()
+    return [_change(db, row) for row in rows]
+
+
+def take_back(
+    db: sqlite3.Connection, seq: int, text: str, changes: Sequence[int], *, chat: bool
+) -> int:
+    """Hide what was said from ``seq`` on (with ``chat``), mark ``changes``; how much is hidden."""
+    hidden = []
+    if chat:
+        hidden = [
+            row[0]
+            for row in db.execute(
+                "SELECT seq FROM message"
+                " WHERE seq >= ? AND hidden_by IS NULL AND role != 'summary' ORDER BY seq",
+                (seq,),
+            ).fetchall()
+        ]
+    (newest,) = db.execute("SELECT coalesce(max(seq), 0) FROM message").fetchone()
+    row = db.execute(
+        "INSERT INTO rewind (created_at, newest_seq, messages, text) VALUES (?, ?, ?, ?)"
+        " RETURNING id",
+        (time.time(), newest, json.dumps(hidden), to_column(text)),
+    ).fetchone()
+    db.executemany("UPDATE message SET hidden_by = seq WHERE seq = ?", [(s,) for s in hidden])
+    db.executemany(
+        "UPDATE file_change SET rewind = ? WHERE id = ?", [(row[0], each) for each in changes]
+    )
+    return len(hidden)
+
+
+def newest(db: sqlite3.Connection) -> RewindRecord | None:
+    """The newest rewind that can be taken back: nothing was said since."""
+    row = db.execute(
+        "SELECT id, messages, text FROM rewind WHERE undone_at IS NULL"
+        " AND newest_seq = (SELECT coalesce(max(seq), 0) FROM message) ORDER BY id DESC LIMIT 1"
+    ).fetchone()
+    if row is None:
+        return None
+    try:
+        hidden = tuple(int(seq) for seq in json.loads(row[1]))
+    except (ValueError, TypeError) as error:
+        raise MalformedBody(f"rewind {row[0]}: {error}") from error
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM file_change WHERE rewind = ? ORDER BY id",  # noqa: S608 - constants
+        (row[0],),
+    ).fetchall()
+    return RewindRecord(row[0], hidden, tuple(_change(db, r) for r in rows), from_column(row[2]))
+
+
+def bring_back(db: sqlite3.Connection, record: RewindRecord) -> None:
+    """Show again what ``record`` hid, and count its changes again."""
+    db.executemany(
+        "UPDATE message SET hidden_by = NULL WHERE seq = ? AND hidden_by = seq",
+        [(seq,) for seq in record.messages],
+    )
+    db.execute("UPDATE file_change SET rewind = NULL WHERE rewind = ?", (record.id,))
+    db.execute("UPDATE rewind SET undone_at = ? WHERE id = ?", (time.time(), record.id))
+
+
+def _columns(db: sqlite3.Connection, state: FileState) -> tuple[str, str | None, int]:
+    """A state as three columns; one that there is no room for is unkept."""
+    kind, name = state.kind, None
+    if kind in {FileKind.FILE, FileKind.LINK}:
+        packed = zlib.compress(state.data, 6)
+        (used,) = db.execute("SELECT coalesce(sum(size), 0) FROM blob").fetchone()
+        if used + len(packed) > MAX_KEPT_BYTES:
+            kind = FileKind.UNKEPT
+        else:
+            name = put_blob(db, packed)
+    return kind.value, name, state.mode
+
+
+def _change(db: sqlite3.Connection, row: tuple[object, ...]) -> FileChange:
+    row_id, seq, path, *states = row
+    before = _state(db, states[:3])
+    return FileChange(
+        int(str(row_id)),
+        int(str(seq)),
+        Path(from_column(path)),
+        before or FileState(FileKind.UNKEPT),
+        _state(db, states[3:]),
+    )
+
+
+def _state(db: sqlite3.Connection, columns: Sequence[object]) -> FileState | None:
+    kind, name, mode = columns
+    if kind is None:
+        return None
+    try:
+        known = FileKind(str(kind))
+    except ValueError:
+        return FileState(FileKind.UNKEPT, why="it was kept in a way that is not known here")
+    number = mode if isinstance(mode, int) else 0
+    if known not in {FileKind.FILE, FileKind.LINK}:
+        return FileState(known, b"", number)
+    row = db.execute("SELECT data FROM blob WHERE hash = ?", (name,)).fetchone()
+    try:
+        unpacker = zlib.decompressobj()
+        data = unpacker.decompress(bytes(row[0]), _MAX_INFLATED) if row else None
+    except zlib.error:
+        data = None
+    if data is None or not unpacker.eof:
+        return FileState(FileKind.UNKEPT, why="its snapshot is damaged")
+    return FileState(known, data, number)

@@ -1,0 +1,295 @@
+"""Going back in real sessions: real files, real commands, a real service (TT-1, TT-2)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcli.app import file_states, workspace_watch
+from agentcli.app.rewinding import RewindRefused
+from agentcli.domain.errors import AgentError, UsageError
+from agentcli.domain.rewind import RewindPoint, RewindScope
+from agentcli.store.check import check
+from tests.support.model_server import ANTHROPIC, ModelServer
+from tests.support.replies import Call, calls
+from tests.support.rivals import Talk, talk
+
+Body = Callable[[Talk], Awaitable[Any]]
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    path = tmp_path / "work"
+    path.mkdir()
+    (path / "a.txt").write_text("one\n")
+    return path
+
+
+def edit(old: str, new: str, name: str = "a.txt") -> Call:
+    return Call("edit_file", {"path": name, "old_string": old, "new_string": new})
+
+
+def play(server: ModelServer, work: Path, body: Body, **more: Any) -> Any:
+    return talk(server, ANTHROPIC, work, body, **more)
+
+
+async def points(it: Talk) -> list[RewindPoint]:
+    return list(await it.session.rewind_points())
+
+
+def texts(it: Talk) -> list[str]:
+    return [m.text for m in it.session.history.messages if m.text]
+
+
+@pytest.mark.spec("TT-1", "TT-2")
+def test_undo_takes_the_prompt_and_its_changes_back_and_redo_brings_them_again(
+    model_server: ModelServer, work: Path
+) -> None:
+    model_server.add(
+        "Hello.", calls(Call("read_file", {"path": "a.txt"})), calls(edit("one", "two")), "Done."
+    )
+    (work / "a.txt").chmod(0o640)
+
+    async def body(it: Talk) -> None:
+        await it.say("hi")
+        await it.say("change it")
+        assert (work / "a.txt").read_text() == "two\n"
+        before = texts(it)
+        first, second = await points(it)
+        assert (first.text, second.text, second.files) == ("hi", "change it", 1)
+        done = await it.session.rewind(second.seq)
+        assert (done.text, list(done.files)) == ("change it", [work / "a.txt"])
+        assert (work / "a.txt").read_text() == "one\n"
+        assert (work / "a.txt").stat().st_mode & 0o777 == 0o640
+        assert texts(it) == ["hi", "Hello."]
+        again = await it.session.redo()
+        assert again is not None and again.messages == done.messages
+        assert (work / "a.txt").read_text() == "two\n" and texts(it) == before
+        assert await it.session.redo() is None
+        await it.session.rewind(second.seq)
+        model_server.add("Fine.")
+        await it.say("something else")
+        assert await it.session.redo() is None, "something was said since"
+        sent = str(model_server.requests[-1].body)
+        assert "change it" not in sent and "something else" in sent
+        path = it.session._file.path  # type: ignore[attr-defined]
+        assert check(path) == []
+
+    play(model_server, work, body)
+
+
+@pytest.mark.spec("TT-2")
+def test_chat_or_files_alone_and_the_model_is_told_of_files(
+    model_server: ModelServer, work: Path
+) -> None:
+    write = Call("write_file", {"path": "new/b.txt", "content": "made"})
+    model_server.add(calls(write), "Done.", "I see.")
+
+    async def body(it: Talk) -> None:
+        await it.say("make it")
+        (point,) = await points(it)
+        await it.session.rewind(point.seq, RewindScope.FILES)
+        assert not (work / "new/b.txt").exists()
+        assert "Done." in texts(it)
+        await it.say("and now?")
+        assert "took back your changes" in str(model_server.requests[-1].body)
+        await it.session.rewind(point.seq, RewindScope.CHAT)
+        assert texts(it) == [] and not (work / "new/b.txt").exists()
+
+    play(model_server, work, body)
+
+
+@pytest.mark.spec("TT-2")
+@pytest.mark.parametrize("when", ["after", "between"])
+def test_what_somebody_else_has_changed_since_is_refused_with_the_difference(
+    model_server: ModelServer, work: Path, when: str
+) -> None:
+    other = Call("write_file", {"path": "b.txt", "content": "b"})
+    model_server.add(
+        calls(Call("read_file", {"path": "a.txt"})), calls(edit("one", "two"), other), "Done."
+    )
+    model_server.add(
+        calls(Call("read_file", {"path": "a.txt"})), calls(edit("two", "three")), "Done."
+    )
+
+    async def body(it: Talk) -> None:
+        await it.say("first")
+        if when == "between":
+            (work / "a.txt").write_text("two\nmine\n")
+        await it.say("second")
+        if when == "after":
+            (work / "a.txt").write_text("three\nmine\n")
+        now = (work / "a.txt").read_text()
+        first = (await points(it))[0]
+        with pytest.raises(RewindRefused, match="not by the agent") as refused:
+            await it.session.rewind(first.seq)
+        assert refused.value.differences
+        if when == "after":
+            assert "+mine" in refused.value.differences
+        assert (work / "a.txt").read_text() == now and (work / "b.txt").exists()
+        assert len(await points(it)) == 2
+        await it.session.rewind(first.seq, RewindScope.CHAT)
+        assert texts(it) == [] and (work / "a.txt").read_text() == now
+
+    play(model_server, work, body)
+
+
+@pytest.mark.spec("TT-1")
+@pytest.mark.parametrize("git", [True, False])
+def test_what_a_command_changes_is_found_and_taken_back(
+    model_server: ModelServer, work: Path, git: bool
+) -> None:
+    (work / "gone.txt").write_text("gone")
+    (work / "link").symlink_to("a.txt")
+    (work / "big").write_bytes(os.urandom(3000))
+    if git:
+        subprocess.run(["git", "init", "-q"], cwd=work, check=True)
+        (work / ".gitignore").write_text("ignored\n")
+    before = {p.name: p.read_bytes() for p in work.iterdir() if p.is_file()}
+    script = "sed -i s/one/two/ a.txt; rm gone.txt link; echo x > new.txt; echo y >> big; mkdir d; echo z > d/e"
+    model_server.add(calls(Call("bash", {"command": script})), "Done.")
+    index = (work / ".git/index").exists()
+
+    async def body(it: Talk) -> None:
+        await it.say("go")
+        (point,) = await points(it)
+        assert point.files == 6
+        await it.session.rewind(point.seq)
+        assert {p.name: p.read_bytes() for p in work.iterdir() if p.is_file()} == before
+        assert os.readlink(work / "link") == "a.txt"
+        assert not (work / "d/e").exists()
+        await it.session.redo()
+        assert (work / "new.txt").read_text() == "x\n" and not (work / "gone.txt").exists()
+
+    play(model_server, work, body)
+    assert (work / ".git/index").exists() == index
+
+
+@pytest.mark.spec("TT-1", "SEC-13")
+def test_a_workspace_that_is_too_large_is_not_watched_and_that_is_said_once(
+    model_server: ModelServer, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workspace_watch, "MAX_FILES", 3)
+    for number in range(5):
+        (work / f"{number}.txt").touch()
+    for name in ("x", "y"):
+        model_server.add(calls(Call("bash", {"command": f"echo 1 > {name}"})), "Done.")
+
+    async def body(it: Talk) -> None:
+        await it.say("go")
+        assert any("too large" in notice for notice in it.notices)
+        await it.say("go on")
+        assert not any("too large" in notice for notice in it.notices)
+        assert [point.files for point in await points(it)] == [0, 0]
+
+    play(model_server, work, body)
+
+
+@pytest.mark.spec("TT-1", "SEC-9")
+def test_what_cannot_be_kept_is_said_and_cannot_be_brought_back(
+    model_server: ModelServer, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_states, "MAX_FILE_BYTES", 10)
+    (work / "a.txt").write_text("one and more than is kept\n")
+    model_server.add(
+        calls(Call("read_file", {"path": "a.txt"})), calls(edit("one", "two")), "Done."
+    )
+
+    async def body(it: Talk) -> None:
+        await it.say("go")
+        assert any("cannot bring back" in notice for notice in it.notices)
+        (point,) = await points(it)
+        with pytest.raises(RewindRefused, match="too large"):
+            await it.session.rewind(point.seq)
+        assert (work / "a.txt").read_text().startswith("two")
+
+    play(model_server, work, body)
+
+
+@pytest.mark.spec("TT-1", "SEC-9")
+def test_a_file_with_a_key_in_it_is_not_copied_into_the_session(
+    model_server: ModelServer, work: Path
+) -> None:
+    from tests.support.cli import KEY
+
+    (work / "settings.txt").write_text(f"KEY={KEY}\n")
+    model_server.add(calls(Call("bash", {"command": "echo more >> settings.txt"})), "Done.")
+
+    async def body(it: Talk) -> Path:
+        await it.say("go")
+        (point,) = await points(it)
+        assert point.files == 1
+        with pytest.raises(RewindRefused, match="held a key"):
+            await it.session.rewind(point.seq)
+        found: Path = it.session._file.path  # type: ignore[attr-defined]
+        return found
+
+    path = play(model_server, work, body)
+    assert KEY.encode() not in path.read_bytes()
+
+
+@pytest.mark.spec("TT-2")
+def test_a_file_that_cannot_be_written_changes_nothing(
+    model_server: ModelServer, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Call("write_file", {"path": "b.txt", "content": "b"})
+    two = Call("write_file", {"path": "c.txt", "content": "c"})
+    model_server.add(calls(one, two), "Done.")
+
+    def fails(path: Path, state: object) -> None:
+        if path.name == "c.txt" and not fails_done:
+            fails_done.append(True)
+            raise OSError(28, "No space left on device", str(path))
+        put(path, state)  # type: ignore[arg-type]
+
+    fails_done: list[bool] = []
+    put = file_states._put
+
+    async def body(it: Talk) -> None:
+        await it.say("go")
+        (point,) = await points(it)
+        monkeypatch.setattr(file_states, "_put", fails)
+        with pytest.raises(AgentError, match="nothing was changed"):
+            await it.session.rewind(point.seq)
+        assert (work / "b.txt").read_text() == "b" and (work / "c.txt").read_text() == "c"
+        assert len(await points(it)) == 1
+
+    play(model_server, work, body)
+
+
+@pytest.mark.spec("TT-2")
+def test_an_unknown_message_is_refused(model_server: ModelServer, work: Path) -> None:
+    async def body(it: Talk) -> None:
+        assert await points(it) == []
+        assert await it.session.redo() is None
+        with pytest.raises(UsageError, match="no such message"):
+            await it.session.rewind(99)
+
+    play(model_server, work, body)
+
+
+@pytest.mark.spec("TT-2", "CMP-3")
+def test_a_summary_stays_when_what_came_after_it_is_taken_back(
+    model_server: ModelServer, work: Path
+) -> None:
+    model_server.add(*(f"Answer {n}." for n in range(4)))
+
+    async def body(it: Talk) -> None:
+        for number in range(4):
+            await it.say(f"question {number} " + "word " * 400)
+        model_server.add("A summary of what was said.")
+        await it.session.compact()
+        visible = texts(it)
+        last = (await points(it))[-1]
+        await it.session.rewind(last.seq)
+        assert texts(it)[0] == visible[0]
+        assert await it.session.redo() is not None
+        assert texts(it) == visible
+        assert check(it.session._file.path) == []  # type: ignore[attr-defined]
+
+    play(model_server, work, body)
