@@ -15,6 +15,7 @@ from tests.bench import (
     bench_policy,
     bench_rendering,
     bench_resilience,
+    bench_sandbox,
     bench_screen,
     bench_startup,
     bench_store,
@@ -35,6 +36,7 @@ for bench in (
     found += show(bench.rows(runs))
 found += show(bench_context.rows(runs))
 found += show(bench_gates.rows(runs))
+found += show(bench_sandbox.rows(runs))
 found += show(bench_policy.rows(runs))
 found += show(bench_policy.rows(runs))
 found += show(bench_screen.rows())

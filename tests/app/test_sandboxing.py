@@ -1,0 +1,111 @@
+"""The sandbox of a session: made when it is needed, an error where it was named, told once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentcli.app.compose import open_session
+from agentcli.app.options import SessionOptions
+from agentcli.app.sandboxing import LateSandbox, make_sandbox, sandbox_banner
+from agentcli.config.paths import Paths
+from agentcli.config.settings import Settings, load_settings
+from agentcli.domain.cancel import CancelToken
+from agentcli.domain.errors import ConfigError
+from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
+from agentcli.domain.sandbox import SandboxKind
+from agentcli.domain.tools import Workspace
+from tests.support.cli import agent_env
+from tests.support.sandboxes import needs
+
+
+class Nobody:
+    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+        return ApprovalAnswer(Verdict.UNATTENDED)
+
+
+def settings_with(sandbox: str) -> Settings:
+    env = agent_env()
+    return replace(load_settings(Paths.from_env(env), env), sandbox=sandbox)
+
+
+@pytest.fixture
+def without_bwrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.mark.spec("SEC-7")
+@pytest.mark.usefixtures("without_bwrap")
+def test_what_was_named_and_cannot_be_had_is_an_error_with_advice(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path, tmp_path)
+    with pytest.raises(ConfigError, match="--sandbox bwrap: bubblewrap is not installed") as told:
+        asyncio.run(make_sandbox(settings_with("bwrap"), workspace))
+    assert "install bubblewrap" in told.value.advice
+
+
+@pytest.mark.spec("SEC-7")
+@pytest.mark.usefixtures("without_bwrap")
+def test_auto_falls_back_on_landlock_and_says_what_it_does_not_do(tmp_path: Path) -> None:
+    needs("landlock")
+
+    async def run() -> None:
+        sandbox = await make_sandbox(settings_with("auto"), Workspace(tmp_path, tmp_path))
+        assert not sandbox.state.known
+        state = await sandbox.begin()
+        assert state.kind is SandboxKind.LANDLOCK
+        assert "bubblewrap is not installed; Landlock does less" in state.problem
+        await sandbox.aclose()
+
+    asyncio.run(run())
+
+
+@pytest.mark.spec("SEC-7")
+@pytest.mark.usefixtures("without_bwrap")
+def test_that_there_is_none_is_told_once(tmp_path: Path) -> None:
+    async def run() -> None:
+        sandbox = LateSandbox(settings_with("bwrap"), Workspace(tmp_path, tmp_path))
+        assert await sandbox_banner(sandbox, wanted=False) == ()
+        (line,) = await sandbox_banner(sandbox, wanted=True)
+        assert "without a sandbox" in line
+        assert "bubblewrap is not installed" in line
+        assert sandbox.take_notice() == ""
+        await sandbox.aclose()
+
+    asyncio.run(run())
+
+
+@pytest.mark.spec("SEC-7")
+def test_off_looks_for_nothing_until_it_is_switched_on(tmp_path: Path) -> None:
+    needs("bwrap")
+
+    async def run() -> None:
+        sandbox = await make_sandbox(settings_with("off"), Workspace(tmp_path, tmp_path))
+        assert not (await sandbox.begin()).is_on
+        assert sandbox.take_notice() == ""
+        sandbox.switch(on=True)
+        assert (await sandbox.begin()).kind is SandboxKind.BWRAP
+        sandbox.switch(on=False)
+        assert not (await sandbox.begin()).is_on
+        await sandbox.aclose()
+
+    asyncio.run(run())
+
+
+@pytest.mark.spec("SEC-7", "UI-4")
+def test_what_a_person_types_after_an_exclamation_mark_runs_outside(tmp_path: Path) -> None:
+    work, outside = tmp_path / "work", tmp_path / "outside"
+    work.mkdir()
+
+    async def run() -> None:
+        options = SessionOptions(cwd=work, interactive=True, model="offline/rules")
+        session = await open_session(settings_with("auto"), options, Nobody())
+        try:
+            await session.run_command(f"echo 1 > {outside}", CancelToken(), lambda _: None)
+        finally:
+            await session.aclose()
+
+    asyncio.run(run())
+    assert outside.read_text() == "1\n"

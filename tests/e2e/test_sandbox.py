@@ -1,0 +1,87 @@
+"""Commands of ``agent run`` and of the chat in the sandbox that this machine has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.chat import Chat, leave
+from tests.e2e.one_shot import one_shot
+from tests.support.model_server import ModelServer
+from tests.support.replies import call
+from tests.support.sandboxes import BOTH, needs
+from tests.support.wire_facts import facts_of
+
+
+def result(server: ModelServer) -> str:
+    """What the model was told of its last call."""
+    return facts_of(server.requests[-1]).results.popitem()[1]
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    path = tmp_path / "work"
+    path.mkdir()
+    return path
+
+
+@pytest.mark.spec("SEC-7")
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_command_in_yolo_mode_writes_in_the_workspace_only(
+    model_server: ModelServer, work: Path, tmp_path: Path, kind: str
+) -> None:
+    needs(kind)
+    outside = tmp_path / "outside"
+    command = f"echo 1 > in; echo 2 > {outside}; cat in"
+    model_server.add(call("bash", {"command": command}), "Done.")
+    done = one_shot(model_server, "--yolo", "--sandbox", kind, "go", cwd=work)
+    assert (done.code, done.stdout) == (0, "Done.\n")
+    assert (work / "in").read_text() == "1\n"
+    assert not outside.exists()
+    assert "1\n[exit code 0" in result(model_server)
+
+
+@pytest.mark.spec("SEC-7", "SEC-3")
+def test_more_access_is_refused_where_nobody_can_be_asked_whatever_the_rules(
+    model_server: ModelServer, work: Path, tmp_path: Path
+) -> None:
+    needs("bwrap")
+    outside = tmp_path / "outside"
+    wanted = {"command": f"touch {outside}", "access": "outside"}
+    model_server.add(call("bash", wanted), "Sorry.")
+    one_shot(model_server, "--allow-tool", "bash", "go", cwd=work)
+    assert not outside.exists()
+    assert "it asks to run outside the sandbox" in result(model_server)
+
+
+@pytest.mark.spec("SEC-7")
+def test_off_is_off(model_server: ModelServer, work: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    model_server.add(call("bash", {"command": f"touch {outside}"}), "Done.")
+    done = one_shot(model_server, "--yolo", "--sandbox", "off", "go", cwd=work)
+    assert outside.exists()
+    assert "sandbox" not in done.stderr
+
+
+@pytest.mark.spec("SEC-7", "UI-7")
+def test_the_chat_asks_for_more_access_each_time_and_tells_the_state(
+    model_server: ModelServer, chat: Chat, tmp_path: Path
+) -> None:
+    needs("bwrap")
+    outside = tmp_path / "outside"
+    wanted = {"command": f"touch {outside}", "access": "outside"}
+    model_server.add(call("bash", wanted), "Done.")
+    terminal = chat()
+    terminal.line("go")
+    terminal.wait_for("it asks to run outside the sandbox")
+    terminal.wait_for("yes, once")
+    assert "for this session" not in terminal.text()
+    terminal.send("y")
+    terminal.wait_for("Done.")
+    assert outside.exists()
+    terminal.line("/sandbox")
+    terminal.wait_for("Sandbox of commands: bubblewrap")
+    terminal.line("/sandbox off")
+    terminal.wait_for("without a sandbox from now on")
+    leave(terminal)

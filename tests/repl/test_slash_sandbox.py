@@ -1,0 +1,32 @@
+"""``/sandbox`` on a real session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentcli.domain.errors import UsageError
+from tests.repl.direct_chat import DirectChat, talk
+from tests.support.model_server import ModelServer
+from tests.support.sandboxes import needs
+
+
+@pytest.mark.spec("SEC-7", "UI-5")
+def test_the_state_is_shown_and_it_is_switched_off_and_on(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    needs("bwrap")
+
+    async def body(chat: DirectChat) -> None:
+        shown = "\n".join(await chat.do("/sandbox"))
+        assert "Sandbox of commands: bubblewrap" in shown
+        assert str(tmp_path) in shown
+        assert "Network: none" in shown
+        assert "from now on" in (await chat.do("/sandbox off"))[0]
+        assert "none" in (await chat.do("/sandbox"))[0]
+        assert "bubblewrap" in (await chat.do("/sandbox on"))[0]
+        with pytest.raises(UsageError, match="not valid"):
+            await chat.do("/sandbox maybe")
+
+    talk(DirectChat(tmp_path, model_server), body)
