@@ -82,6 +82,7 @@ _NO_WORDS = frozenset({"file_descriptor", ">", ">>", "<", "&>", "&>>", ">&", "<&
 _OPAQUE = frozenset({"string", "heredoc_body", "heredoc_redirect"})  # gaps are judged otherwise
 # within "${…}" bash and the parser read quotes differently
 _EXPANSION = re.compile(r"\$\{#?[A-Za-z0-9_]+[^'\"\\`]*\}|\$\{[#?$!@*-]\}")
+_VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!_-])", re.ASCII)
 _ARITHMETIC = re.compile(r"\$\(\([0-9 +*/%<>=-]*\)\)")
 _EVALUATING_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
 # unquoted words that bash takes for syntax where a command starts
@@ -196,9 +197,14 @@ def _joined_commands(children: list[Node], _text: str) -> str:
     return "it has a comment in the middle of a list" if commented else ""
 
 
+def _variable(_children: list[Node], text: str) -> str:
+    return "" if _VARIABLE.fullmatch(text) else "it uses an unusual expansion"
+
+
 _SPECIAL: dict[str, Callable[[list[Node], str], str]] = {
     "command_name": _command_name,
     "expansion": _expansion,
+    "simple_expansion": _variable,
     "command_substitution": _substitution,
     "command": _command,
     "test_command": _test,

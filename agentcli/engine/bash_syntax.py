@@ -126,11 +126,22 @@ class _Reading:
             command = SimpleCommand(words, shown, wrappers=wrappers, sources=words)
             waiting.append(_Open(None, command, wrappers))
 
+    def _without_first(self, command: SimpleCommand, waiting: deque[_Open]) -> None:
+        """An expansion may be nothing at all: then the next word is the program."""
+        if command.words[0] is not None:
+            return
+        self._doubt("it is not known which program it runs")
+        self.words += len(command.words)
+        if len(command.words) > 1 and self.words <= _MAX_INNER_WORDS:
+            inner = Inner(command.words[1:], 1)
+            waiting.appendleft(_opened(command, inner, command.wrappers))
+
     def _look(self, command: SimpleCommand, waiting: deque[_Open]) -> None:
         self.found.append(command)
         if not command.words:
             return
         name = command.words[0]
+        self._without_first(command, waiting)
         base = name.rpartition("/")[2] if name else ""
         wrappers = (*command.wrappers, base)
         if base in _SHELLS:

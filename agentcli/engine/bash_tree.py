@@ -109,15 +109,15 @@ class _Walk:
     ) -> tuple[Redirection, ...]:
         """The redirections for what is inside; alone they are a command of their own."""
         own = tuple(one for child in children for one in self._redirections(child))
-        if all(child.type in _REDIRECTS for child in children):
-            self._add(node, SimpleCommand((), self._text(node), (), around + own))
-            return ()
         if not _COMMANDS.intersection(child.type for child in children):
             stray = tuple(self._text(word) for child in children for word in _stray_in(child))
             if stray:
                 self.why_not = self.why_not or "it has words behind a redirection"
                 words = tuple(map(unquote, stray))
                 self._add(node, SimpleCommand(words, " ".join(stray), sources=stray))
+        if all(child.type in _REDIRECTS for child in children):
+            self._add(node, SimpleCommand((), self._text(node), (), around + own))
+            return ()
         return around + own
 
     def _substituted(self, node: Node, children: list[Node]) -> None:

@@ -48,7 +48,6 @@ _DATE_FLAGS = re.compile(
     r"|--iso-8601(=\w+)?|--rfc-3339=\w+|--date=.*|--help|--version",
     re.DOTALL,
 )
-_PATH_LIKE = re.compile(r".*/|\.\.$|~", re.DOTALL)
 
 
 def find(words: Sequence[str], may_read: Readable) -> bool:
@@ -141,13 +140,13 @@ def date(words: Sequence[str], may_read: Readable) -> bool:
 
 
 def test(words: Sequence[str], may_read: Readable) -> bool:
-    """``test`` and ``[``: what looks like a path must be one that may be read."""
+    """``test`` and ``[``: every word that may be a path is one that may be read."""
     rest = list(words[1:])
     if words[0] == "[" and (not rest or rest.pop() != "]"):
         return False
     if "-v" in rest or "-R" in rest:
         return False
-    return all(may_read(word) for word in rest if _PATH_LIKE.match(word))
+    return all(may_read(word) for word in rest if not word.startswith("-"))
 
 
 def command(words: Sequence[str], may_read: Readable) -> bool:

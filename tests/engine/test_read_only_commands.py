@@ -94,7 +94,7 @@ def test_looks_are_read_only(command: str, workspace: Workspace) -> None:
         "wc -l < /etc/passwd", "wc -l < passwd", "grep x out/passwd", "grep -f passwd a.txt",
         "grep -fpasswd a.txt", "grep --file=passwd a.txt", "rg x /etc", "rg -f passwd", "find /",
         "find out/", "find . -newer /etc/passwd", "diff a.txt /etc/passwd", "diff . out",
-        "cat pass*", "ls o*", "cat o*/passwd", "test -f /etc/passwd", "[ -f /etc/passwd ]",
+        "cat pass*", "ls o*", "cat o*/passwd", "test -f /etc/passwd", "[ -f /etc/passwd ]", "test -f passwd",
         "strings @a.txt", "sort --files0-from=a.txt", "wc --files0-from=a.txt", "file -f a.txt",
         "date -r /etc/passwd", "date -f a.txt", "diff --from-file=/etc/passwd a.txt",
         "realpath --relative-to=/etc .", "grep -R x", "grep -R x .", "md5sum -c a.txt",
