@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from dataclasses import field
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from agentcli.domain.background import BackgroundTask
 from agentcli.domain.errors import AgentError
 from agentcli.domain.messages import AssistantMessage, ToolCall, ToolResult, Usage, UserMessage
 from agentcli.domain.values import frozen
+
+if TYPE_CHECKING:
+    from agentcli.domain.background import BackgroundTask
 
 
 class Outcome(StrEnum):

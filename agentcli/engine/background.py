@@ -298,6 +298,8 @@ class BackgroundRuns:
         output: ToolOutput | None = None
         try:
             output = await run.perform(work, self._context(run, judged), self.lent.kit.reaper)
+        except Exception as error:  # noqa: BLE001 - what cannot be lent is told as its failure
+            output = ToolOutput.internal_error(error)
         finally:
             if output is not None and output.cause is not None:
                 log.error("background run %s failed", run.task.run_id, exc_info=output.cause)

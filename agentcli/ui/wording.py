@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 import time
+from typing import TYPE_CHECKING
 
-from agentcli.domain.background import BackgroundTask, TaskState
 from agentcli.domain.events import (
     AgentEvent,
     BackgroundChanged,
@@ -25,6 +25,9 @@ from agentcli.domain.events import (
 )
 from agentcli.domain.messages import ResultStatus, Usage
 from agentcli.ui.sanitize import clean, clean_line
+
+if TYPE_CHECKING:
+    from agentcli.domain.background import BackgroundTask
 
 _LONGEST_WHY = 200
 _DURATION = re.compile(r"\d (?:s|min|h)\)?$")
@@ -167,7 +170,7 @@ def news(event: AgentEvent) -> str | None:  # noqa: PLR0911 - one return per eve
             return _compacted(event)
         case WrappingUp():
             return f"A limit is near ({clean_line(event.reason)}): the agent is told to finish."
-        case BackgroundChanged(ended=BackgroundTask() as task):
+        case BackgroundChanged(ended=task) if task is not None:
             return background_ended(task)
         case GatesConflicted():
             return f"No tool is allowed by all of {', '.join(event.gates)}; {event.winner} decides."
@@ -176,10 +179,9 @@ def news(event: AgentEvent) -> str | None:  # noqa: PLR0911 - one return per eve
 
 def background_ended(task: BackgroundTask) -> str:
     """A background run that is over, in a line."""
-    state = "cancelled" if task.state is TaskState.CANCELLED else task.state.value
-    stopped = task.state is TaskState.INTERRUPTED
-    why = clean_line(task.error_message if stopped else task.summary)
-    if task.state is TaskState.CANCELLED or len(why) > _LONGEST_WHY:
+    state = task.state.value
+    why = clean_line(task.error_message if state == "interrupted" else task.summary)
+    if state == "cancelled" or len(why) > _LONGEST_WHY:
         why = ""
     title = clean_line(task.title)
     return f"Background run {state}: {title}" + (f" ({why})" if why else "")
