@@ -59,12 +59,14 @@ class Confined:
     """A command line as it runs inside.
 
     ``cwd`` is where it is started from. ``namespaces`` are open files of a user and a network
-    namespace that the process joins before it becomes ``argv``.
+    namespace that the process joins before it becomes ``argv``, ``landlock`` the rules that it
+    takes upon itself.
     """
 
     argv: tuple[str, ...]
     cwd: Path
     namespaces: tuple[int, ...] = ()
+    landlock: Mapping[str, object] | None = None
 
 
 class Sandbox(Protocol):

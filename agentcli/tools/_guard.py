@@ -6,11 +6,12 @@ It kills them when told to, and at once when the app is gone, which it notices b
 their socket reports end-of-file: also after a SIGKILL of the app (REC-8, CAN-10).
 
 Protocol on standard input, a socket: the app sends 16 hex digits of length and a JSON object
-``{argv, cwd, env, scratch, join}``, later ``stop MILLISECONDS\n`` as often as it likes (SIGTERM
-now, SIGKILL that much later). The guard answers ``pid N\n`` or ``fail ERRNO WHAT\n``, then
-``exit CODE\n`` when the command itself has ended (negative: the signal), and end-of-file when
+``{argv, cwd, env, scratch, join, landlock}``, later ``stop MILLISECONDS\n`` as often as it likes
+(SIGTERM now, SIGKILL that much later). The guard answers ``pid N\n`` or ``fail ERRNO WHAT\n``,
+then ``exit CODE\n`` when the command itself has ended (negative: the signal), and end-of-file when
 nothing of it is left. ``join`` are open files of a user and a network namespace that the command
-starts in. What bubblewrap itself runs as is not told to end: it would take the command with it.
+starts in, ``landlock`` the rules that it takes upon itself. What bubblewrap itself runs as is not
+told to end: it would take the command with it.
 Only the standard library is available here; where there is no ``/proc``, ``ps`` is asked.
 """
 
@@ -258,6 +259,15 @@ def _join(handles: list[int]) -> None:
         os.close(handle)
 
 
+def _limit(rules: dict[str, object]) -> None:
+    """Take the rules of Landlock upon this process; raises ``OSError``."""
+    import importlib
+    import sys
+
+    sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - pathlib is slow to load
+    importlib.import_module("_sandbox_landlock").restrict(rules)
+
+
 def _become(request: dict[str, Any], error_write: int) -> None:
     """Turn the forked child into the command; never returns."""
     problem = "start"
@@ -265,6 +275,8 @@ def _become(request: dict[str, Any], error_write: int) -> None:
         os.setsid()
         problem = "sandbox"
         _join(request["join"])
+        if request["landlock"] is not None:
+            _limit(request["landlock"])
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # joining a user namespace takes it back
         signal.set_wakeup_fd(-1)
         for number in signal.valid_signals():

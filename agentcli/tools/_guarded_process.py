@@ -40,7 +40,8 @@ class Command:
 
     ``scratch`` is a directory of plain files to be removed if the app dies meanwhile. ``owner``
     is the id of the session whose keeper ends what the command leaves behind. ``namespaces`` are
-    open files of a user and a network namespace to start it in (SEC-7).
+    open files of a user and a network namespace to start it in, ``landlock`` the rules that it
+    runs under (SEC-7).
     """
 
     argv: tuple[str, ...]
@@ -49,6 +50,7 @@ class Command:
     scratch: Path | None = None
     owner: str = ""
     namespaces: tuple[int, ...] = ()
+    landlock: Mapping[str, object] | None = None
 
 
 class Ending(Enum):
@@ -126,6 +128,7 @@ class GuardedProcess:
         }
         request["scratch"] = _as_utf8(str(command.scratch or ""))
         request["join"] = command.namespaces
+        request["landlock"] = command.landlock
         await uninterruptible(self._send_request(json.dumps(request).encode()))
         problem = await self.started
         if problem:

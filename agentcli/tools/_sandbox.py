@@ -205,7 +205,7 @@ class SessionSandbox:
             "hidden": [str(path) for path in places.hidden],
             "network": network,
         }
-        return Confined((*landlock_argv(json.dumps(rules)), *argv), cwd)
+        return Confined(tuple(argv), cwd, landlock=rules)
 
     async def settle(self) -> tuple[str, ...]:
         """After a command: set aside what must not come into being; one line about each."""

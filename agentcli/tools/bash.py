@@ -20,7 +20,7 @@ from pydantic import Field
 from agentcli.domain.background import BackgroundSink
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import StoreError
-from agentcli.domain.sandbox import Access, Sandbox
+from agentcli.domain.sandbox import Access, Confined, Sandbox
 from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput, Workspace
 from agentcli.tools import _leftovers
 from agentcli.tools._base import Arguments, BaseTool
@@ -167,14 +167,21 @@ class BashTool(BaseTool[BashArguments]):
 
         environment = start.state.environment(start.base) | {"PWD": str(start.cwd)}
         argv, cwd = shell_argv(shell, scratch), start.cwd
-        joined: tuple[int, ...] = ()
+        inside = Confined(argv, cwd)
         if start.sandbox is not None:
             try:
                 inside = await start.sandbox.confine(argv, cwd, start.access, scratch)
             except OSError as error:
                 return ToolOutput.error(f"The sandbox cannot be set up: {error}. It did not run.")
-            argv, cwd, joined = inside.argv, inside.cwd, inside.namespaces
-        command = Command(argv, cwd, environment, scratch, ctx.session_id, joined)
+        command = Command(
+            inside.argv,
+            inside.cwd,
+            environment,
+            scratch,
+            ctx.session_id,
+            inside.namespaces,
+            inside.landlock,
+        )
         timeout_s = args.timeout_s or (TIMEOUT_S if background is None else None)
         try:
             async with _leftovers.recorded(ctx.state) as record:
