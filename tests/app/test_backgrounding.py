@@ -20,7 +20,13 @@ from agentcli.domain.background import (
     TaskState,
 )
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.events import BackgroundChanged, Notice, Prompt
+from agentcli.domain.events import (
+    BackgroundChanged,
+    Notice,
+    Outcome,
+    Prompt,
+    ToolStarted,
+)
 from agentcli.domain.messages import ToolResult, UserMessage, user_text
 from agentcli.domain.ports import Verdict
 from agentcli.domain.settings import PermissionMode
@@ -494,3 +500,48 @@ def test_a_sub_agent_works_in_the_background_and_is_refused_what_would_ask(tmp_p
         offered = {tool["name"] for tool in server.requests[-1].body["tools"]}
     assert not offered & {"spawn_background", "task_output", "task_cancel", "list_tasks", "task"}
     assert person.asked == [] and not (tmp_path / "made").exists()
+
+
+@pytest.mark.spec("CAN-10", "BG-1")
+def test_the_cancel_of_a_turn_does_not_end_what_goes_on_beside_it(tmp_path: Path) -> None:
+    async def body(session: Session) -> None:
+        wait = "until [ -e go ]; do sleep 0.02; done"
+        server.add(
+            Reply(blocks=(spawn_call(tool="bash", args={"command": f"{wait}; echo done"}),)),
+            Reply(blocks=(Call("bash", {"command": "sleep 60"}),)),
+        )
+        started = asyncio.Event()
+        session.add_listener(
+            lambda e: (
+                started.set() if isinstance(e, ToolStarted) and e.call.name == "bash" else None
+            )
+        )
+        turn = asyncio.ensure_future(session.run(Prompt(user_text("go"))))
+        await asyncio.wait_for(started.wait(), 9)
+        session.interrupt()
+        assert (await turn).outcome is Outcome.CANCELLED
+        assert session.background is not None
+        (task,) = session.background.tasks()
+        assert task.is_active
+        (tmp_path / "go").touch()
+        assert (await ended(session, task.run_id)).state is TaskState.SUCCEEDED
+
+    with ModelServer() as server:
+        in_session(server, options(tmp_path), body)
+
+
+@pytest.mark.spec("SEC-3", "BG-1")
+def test_a_hook_on_the_tool_that_will_run_is_asked(tmp_path: Path) -> None:
+    async def body(session: Session) -> None:
+        ask(server, spawn_call(tool="bash", args={"command": "touch made"}))
+        (result,) = await results(session)
+        assert "not in here" in result.text
+        assert session.background is not None and not session.background.tasks()
+
+    home = Path(os.environ["AGENTCLI_HOME"])
+    home.mkdir(parents=True, exist_ok=True)
+    hook = '[[hooks.PreToolUse]]\nmatcher = "bash"\ncommand = "echo not in here >&2; exit 2"\n'
+    (home / "config.toml").write_text(hook)
+    with ModelServer() as server:
+        in_session(server, options(tmp_path), body)
+    assert not (tmp_path / "made").exists()

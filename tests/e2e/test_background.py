@@ -18,6 +18,7 @@ from tests.support.model_server import ANTHROPIC, ModelServer
 from tests.support.processes import alive, wait_until
 from tests.support.replies import Call, Reply, call
 from tests.support.wire_facts import facts_of
+from tests.support.work_processes import commands_below
 
 OFF = ("--sandbox", "off")
 
@@ -149,3 +150,28 @@ def test_kill_9_of_the_chat_leaves_no_process_and_the_next_start_says_what_becam
     terminal.wait_for("I see.")
     assert task.run_id in "\n".join(facts_of(model_server.requests[-1]).prompts)
     leave(terminal)
+
+
+@pytest.mark.spec("BG-1", "SEC-3", "SEC-7")
+def test_a_person_is_shown_what_will_run_and_a_no_starts_nothing(
+    model_server: ModelServer, chat: Chat, work: Path
+) -> None:
+    model_server.add(spawn("touch made", title="harmless"), "Then not.")
+    model_server.add(spawn("touch made; echo $$ > pid; sleep 60"), "Begun.")
+    terminal = chat()
+    terminal.line("go")
+    terminal.wait_for("yes, once")
+    assert "touch made" in terminal.text() and "In the background" in terminal.text()
+    terminal.send("n")
+    terminal.wait_for("Then not.")
+    terminal.wait_for(IDLE)
+    assert not (work / "made").exists()
+    terminal.line("again")
+    terminal.wait_for("yes, once")
+    terminal.send("y")
+    terminal.wait_for("Begun.")
+    wait_until((work / "pid").exists, "the command")
+    terminal.wait_for(IDLE)
+    terminal.key("ctrl-d")
+    assert terminal.wait_exit() == 0
+    wait_until(lambda: not commands_below(work), "the end of all commands")
