@@ -167,7 +167,7 @@ def test_a_person_is_shown_what_will_run_and_a_no_starts_nothing(
     terminal.wait_for(IDLE)
     assert not (work / "made").exists()
     terminal.line("again")
-    terminal.wait_for("yes, once")
+    terminal.wait_for(re.compile(r"> again\s[\s\S]*yes, once"))
     terminal.send("y")
     terminal.wait_for("Begun.")
     wait_until((work / "pid").exists, "the command")
