@@ -14,7 +14,7 @@ from agentcli.domain.background import BackgroundRefused, BackgroundTask
 from agentcli.domain.errors import StoreError
 from agentcli.engine.approval import Answer, CallFacts, decide
 from agentcli.engine.background import BackgroundRuns, is_repeatable
-from agentcli.engine.background_launch import Launch, check_launch
+from agentcli.engine.background_launch import SPAWN, Launch, check_launch
 from agentcli.engine.background_text import announcement, one_line
 
 STOPPED = "agentcli was stopped while it ran"
@@ -56,6 +56,8 @@ async def _take_up_one(runs: BackgroundRuns, task: BackgroundTask) -> str:
 
 def _check(runs: BackgroundRuns, task: BackgroundTask) -> None:
     """Raises ``BackgroundRefused`` where it must not be started again."""
+    if runs.lent.kit.toolbox.get(SPAWN) is None:
+        raise BackgroundRefused("background runs are switched off")
     if not task.tool.strip():
         raise BackgroundRefused("its row does not say which tool it ran")
     launch = check_launch(runs.lent.kit.toolbox, task.tool, task.arguments)

@@ -392,6 +392,35 @@ def test_a_disk_that_takes_no_log_is_a_warning_once_and_the_run_goes_on(tmp_path
         in_session(server, options(tmp_path), body)
 
 
+@pytest.mark.spec("FAIL-2", "BG-3")
+def test_a_registry_that_cannot_be_written_is_a_warning_once_and_the_run_goes_on(
+    tmp_path: Path,
+) -> None:
+    async def body(session: Session) -> None:
+        warned = asyncio.Event()
+        notices: list[Notice] = []
+
+        def heard(event: object) -> None:
+            if isinstance(event, Notice):
+                notices.append(event)
+                warned.set()
+
+        session.add_listener(heard)
+        run = await shell(session, "until [ -e go ]; do sleep 0.02; done; echo done")
+        file_of(server, session).unlink()
+        await asyncio.wait_for(warned.wait(), 9)
+        (tmp_path / "go").touch()
+        task = await ended(session, run.run_id)
+        assert task.state is TaskState.SUCCEEDED
+        assert result_of(session, run.run_id)["status"] == "succeeded"
+        assert session.queued() == ()
+        assert len(notices) == 1 and "go on" in notices[0].text
+        assert PROCESS_PLACES.taken == 0
+
+    with ModelServer() as server:
+        in_session(server, options(tmp_path), body)
+
+
 @pytest.mark.spec("SEC-9", "BG-4")
 def test_a_secret_is_kept_out_of_the_artifacts_also_in_two_pieces(tmp_path: Path) -> None:
     async def body(session: Session) -> None:

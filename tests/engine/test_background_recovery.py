@@ -177,6 +177,15 @@ def test_what_is_not_is_interrupted_with_the_reason(
     assert not Path(found.log_path).read_text().startswith("noted")
 
 
+@pytest.mark.spec("BG-7", "TOOL-5")
+def test_nothing_is_started_again_where_background_runs_are_switched_off(tmp_path: Path) -> None:
+    with ModelServer() as server:
+        path = crashed(server, tmp_path, [cut("note")])
+        _, (found,), _ = reopened(server, tmp_path, path, tools=("shell",))
+    assert found.state is TaskState.INTERRUPTED
+    assert "background runs are switched off" in found.error_message
+
+
 @pytest.mark.spec("BG-7", "BG-2")
 def test_what_finds_no_place_is_interrupted_with_that_reason(tmp_path: Path) -> None:
     tasks = [cut("note", number, arguments={"text": "for ever"}) for number in range(5)]
