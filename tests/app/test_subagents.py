@@ -168,7 +168,8 @@ def test_a_cancel_ends_the_sub_agent_too_balanced_and_with_its_processes(
 ) -> None:
     slow = Reply(blocks=(Call("bash", {"command": "echo $$ > pid; sleep 60"}),))
     with ModelServer([Reply(blocks=(task(),)), slow, "still fine"]) as server:
-        settings = settings_for(server, protocol)
+        # a sandbox has process ids of its own
+        settings = replace(settings_for(server, protocol), sandbox="off")
 
         async def body(session: Session) -> list[Any]:
             started = asyncio.Event()
