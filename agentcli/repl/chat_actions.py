@@ -204,10 +204,7 @@ class ChatActions:
 
     def rewind(self) -> None:
         """Esc Esc on an empty line."""
-        if registry.find("rewind") is not None:
-            self._chat.front.send("/rewind")
-        else:
-            self._chat.show(["Nothing can be rewound: there is no command /rewind."])
+        self._chat.front.send("/rewind")
 
     def terminal_gone(self) -> None:
         """The window was closed."""

@@ -54,6 +54,7 @@ from agentcli.domain.ports import (
     QueueKind,
     Verdict,
 )
+from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus, StoredMessage
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import Asker, ToolOutput
@@ -355,6 +356,13 @@ class PlaySession:
 
     async def raw_output(self, call_id: str, /) -> bytes | None:
         return self._raw.get(call_id)
+
+    async def rewind_points(self) -> list[RewindPoint]:
+        return [RewindPoint(1, "the first thing", 0.0), RewindPoint(3, "the second thing", 0.0)]
+
+    async def rewind(self, seq: int, scope: RewindScope, /) -> Rewound:
+        point = next(p for p in await self.rewind_points() if p.seq == seq)
+        return Rewound(2, (), point.text)
 
     async def todos(self) -> list[dict[str, str]]:
         return [{"content": "first thing", "status": "completed"}]
