@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from agentcli.app.rewinding import RewindRefused
 from agentcli.domain.errors import UsageError
 from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
+from agentcli.domain.tools import real_path
 from agentcli.repl.commands import Chat
 from agentcli.ui import wording
 from agentcli.ui.sanitize import clean_line
@@ -35,16 +37,16 @@ async def go_back(chat: Chat, point: RewindPoint, scope: RewindScope) -> None:
     """Do it and say so; the prompt stands in the input, to be said otherwise."""
     with refusals_shown(chat):
         done = await chat.session.rewind(point.seq, scope)
-        chat.show([f"Taken back: {told(done)}. /redo brings it back."])
+        chat.show([f"Taken back: {told(done, chat.host.cwd)}. /redo brings it back."])
         if done.text:
             chat.put_in_input(done.text)
 
 
-def told(done: Rewound) -> str:
-    """What was taken or brought back, in words."""
+def told(done: Rewound, cwd: Path) -> str:
+    """What was taken or brought back, in words; files as seen from ``cwd``."""
     parts = [wording.plural(done.messages, "message")] if done.messages else []
     if done.files:
-        names = [clean_line(str(path)) for path in done.files[:_SHOWN_FILES]]
+        names = [_name(path, cwd) for path in done.files[:_SHOWN_FILES]]
         more = len(done.files) - len(names)
         listed = ", ".join(names) + (f" and {more} more" if more else "")
         parts.append(f"{wording.plural(len(done.files), 'file')} ({listed})")
@@ -60,6 +62,11 @@ def refusals_shown(chat: Chat) -> Iterator[None]:
         if error.differences:
             chat.show([clean_line(line) for line in error.differences])
         raise
+
+
+def _name(path: Path, cwd: Path) -> str:
+    base = real_path(cwd)
+    return clean_line(str(path.relative_to(base) if path.is_relative_to(base) else path))
 
 
 def _short(text: str) -> str:

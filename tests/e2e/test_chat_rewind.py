@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from tests.e2e.chat import IDLE, Chat, leave
 from tests.support.model_server import ModelServer
 from tests.support.processes import wait_until
 from tests.support.replies import Call, calls, say
+
+IN_INPUT = re.compile(r"^> make a file\n[^\n]*accept-edits", re.MULTILINE)
 
 
 @pytest.mark.spec("UI-3", "TT-2")
@@ -33,8 +36,8 @@ def test_esc_esc_goes_back_to_before_a_prompt_which_stands_in_the_input_again(
     terminal.key("enter")
     terminal.wait_for("chat and files")
     terminal.key("enter")
-    terminal.wait_for("Taken back: ")
-    terminal.wait_for("> make a file")
+    terminal.wait_for("Taken back: 4 messages, 1 file (made.txt)")
+    terminal.wait_for(IN_INPUT)
     assert not (work / "made.txt").exists()
     for _ in range(len("make a file")):
         terminal.key("backspace")
@@ -43,7 +46,7 @@ def test_esc_esc_goes_back_to_before_a_prompt_which_stands_in_the_input_again(
     terminal.wait_for("Brought back")
     wait_until((work / "made.txt").exists, "the file is not back")
     terminal.line("/undo")
-    terminal.wait_for("> make a file")
+    terminal.wait_for(IN_INPUT)
     terminal.line(" again")
     terminal.wait_for("Other answer.")
     sent = str(model_server.requests[-1].body)
