@@ -288,6 +288,10 @@ class Session(SessionView):
         self._emit(QueueChanged(len(self.queued())))
         return item
 
+    def move_to_background(self) -> bool:
+        """Let the running command go on as a background run; false when none can (UI-3)."""
+        return self._conversation.kit.moves.request()
+
     def background_outlets(
         self,
     ) -> tuple[Callable[[AgentEvent], None], Callable[[QueuedInput], None]]:

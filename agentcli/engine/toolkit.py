@@ -19,6 +19,7 @@ from agentcli.domain.tools import (
 )
 from agentcli.domain.values import mutable
 from agentcli.engine.approval import Policy
+from agentcli.engine.moving import Moves
 from agentcli.engine.race import Reaper
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ class Toolkit:
     """What a session lends to its calls; the same for all turns of the session.
 
     ``sandbox`` limits what commands can do (SEC-7); ``background`` runs what outlives a turn
-    (BG-1); ``keeper`` remembers files before they are changed (TT-1).
+    (BG-1); ``keeper`` remembers files before they are changed (TT-1); ``moves`` are the running
+    calls that can go on there (UI-3).
     """
 
     toolbox: ToolBox
@@ -51,6 +53,7 @@ class Toolkit:
     sandbox: Sandbox | None = None
     background: Background | None = None
     keeper: FileKeeper | None = None
+    moves: Moves = field(default_factory=Moves)
     reaper: Reaper = field(default_factory=Reaper)
     approval_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 

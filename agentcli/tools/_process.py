@@ -35,10 +35,12 @@ async def run(
     cancel: CancelToken,
     timeout_s: float | None = None,
     on_start: Callable[[int], Awaitable[None]] | None = None,
+    unlimited: asyncio.Future[None] | None = None,
 ) -> Ended:
     """Run ``command``, its output (standard error too) going to ``sink``; raises ``StartFailed``.
 
-    ``on_start`` is told the command's pid, which is also its process group.
+    ``on_start`` is told the command's pid, which is also its process group. Once ``unlimited`` is
+    done ``timeout_s`` holds no more.
 
     On cancel everything that came of it gets SIGTERM at once and SIGKILL ``GRACE_S`` later, or at
     once when the token is forced. The same happens when the calling task is cancelled or
@@ -58,7 +60,7 @@ async def run(
         await process.start(command)
         if on_start is not None:
             await on_start(process.pid)
-        return await _watch(process, began, timeout_s)
+        return await _watch(process, began, timeout_s, unlimited)
     except StartFailed:
         process.kill(0.0)
         await uninterruptible(_join_guard(process))
@@ -72,11 +74,19 @@ async def run(
         process.detach()
 
 
-async def _watch(process: GuardedProcess, began: float, timeout_s: float | None) -> Ended:
+async def _watch(
+    process: GuardedProcess,
+    began: float,
+    timeout_s: float | None,
+    unlimited: asyncio.Future[None] | None,
+) -> Ended:
     left = None if timeout_s is None else max(0.0, began + timeout_s - time.monotonic())
     waiting: set[asyncio.Future[int] | asyncio.Future[Ending] | asyncio.Future[None]]
     waiting = {process.exited, process.stopping, process.gone}
-    await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+    bounded = waiting if unlimited is None else {*waiting, unlimited}
+    await asyncio.wait(bounded, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+    if unlimited is not None and unlimited.done():
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     if process.exited.done() and not process.stopping.done():
         duration_s = time.monotonic() - began
         await _drain(process)

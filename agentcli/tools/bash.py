@@ -24,8 +24,8 @@ from agentcli.domain.sandbox import Access, Confined, Sandbox
 from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput, Workspace
 from agentcli.tools import _leftovers
 from agentcli.tools._base import Arguments, BaseTool
-from agentcli.tools._bash_background import LoggedOutput, ends_of_output, telling
-from agentcli.tools._capture import Capture, LiveOutput
+from agentcli.tools._bash_background import CallOutput, telling
+from agentcli.tools._capture import Capture
 from agentcli.tools._environment import base_environment, find_program
 from agentcli.tools._guarded_process import Command, Ended, Ending, StartFailed
 from agentcli.tools._output import MAX_CHARS, bounded
@@ -157,14 +157,7 @@ class BashTool(BaseTool[BashArguments]):
     ) -> ToolOutput:
         """``script`` is the shell, and the directory with what it is to run."""
         shell, scratch = script
-        capture = Capture() if background is None else ends_of_output()
-        live = LiveOutput(ctx.progress) if background is None else LoggedOutput(background)
-
-        def sink(data: bytes) -> bool:
-            capture.feed(data)
-            live.feed(data)
-            return True
-
+        output = CallOutput(ctx.progress, background)
         environment = start.state.environment(start.base) | {"PWD": str(start.cwd)}
         argv, cwd = shell_argv(shell, scratch), start.cwd
         inside = Confined(argv, cwd)
@@ -185,18 +178,20 @@ class BashTool(BaseTool[BashArguments]):
         timeout_s = args.timeout_s or (TIMEOUT_S if background is None else None)
         try:
             async with _leftovers.recorded(ctx.state) as record:
-                on_start = record if background is None else telling(background, record)
-                ended = await run(command, sink, ctx.cancel, timeout_s, on_start)
+                on_start = telling(output, ctx.to_background, record)
+                ended = await run(
+                    command, output.feed, ctx.cancel, timeout_s, on_start, output.moved
+                )
         finally:
-            live.close()
+            output.close()
             born = await uninterruptible(start.sandbox.settle()) if start.sandbox else ()
         notes = [start.note] if start.note else []
-        if background is None:
+        if output.run is None:
             notes += await _keep_state(ctx, start, scratch, ended)
         notes += await asyncio.to_thread(_left_running, ended, start)
-        notes += [*born, *_refused_by_sandbox(start, args.command, capture, ended)]
+        notes += [*born, *_refused_by_sandbox(start, args.command, output.capture, ended)]
         limit_s = timeout_s or 0.0
-        return await asyncio.to_thread(_result, ctx.call_id, capture, ended, limit_s, notes)
+        return await asyncio.to_thread(_result, ctx.call_id, output.capture, ended, limit_s, notes)
 
 
 async def _where(ctx: ToolContext, asked: str | None) -> _Start:
