@@ -6,11 +6,13 @@ import json
 import os
 import re
 import signal
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from agentcli.domain.background import TaskState
+from agentcli.store.check import check
 from agentcli.store.tasks import read_registry
 from tests.e2e.chat import IDLE, Chat, leave
 from tests.support.cli import agent_env, run_agent
@@ -175,3 +177,29 @@ def test_a_person_is_shown_what_will_run_and_a_no_starts_nothing(
     terminal.key("ctrl-d")
     assert terminal.wait_exit() == 0
     wait_until(lambda: not commands_below(work), "the end of all commands")
+
+
+@pytest.mark.spec("BG-5", "BG-7")
+@pytest.mark.parametrize("point", [12, 18, 24, 27, 29, 31, 33, 36])
+def test_killed_at_any_write_the_end_of_a_run_is_told_once(
+    model_server: ModelServer, work: Path, point: int
+) -> None:
+    home = os.environ["AGENTCLI_HOME"]
+    wait = f"until ls {home}/sessions/*.runs/*/result.json; do sleep 0.02; done; sleep 0.1"
+    model_server.add(spawn("true"), call("bash", {"command": wait}, id="wait"), *["Seen."] * 6)
+    env = agent_env(model_server, ANTHROPIC)
+    args = ("run", "--yolo", *OFF)
+    run_agent(*args, "go", env={**env, "AGENTCLI_TEST_KILL_AT_WRITE": str(point)}, cwd=work)
+    model_server.restart(*["Seen."] * 6)
+    done = run_agent(*args, "--continue", "and?", env=env, cwd=work)
+    assert done.code == 0, done.stderr
+    path = session_file()
+    db = sqlite3.connect(path)
+    bodies = [row[0] for row in db.execute("SELECT body FROM message WHERE role = 'user'")]
+    waiting = db.execute("SELECT count(*) FROM input_queue WHERE state = 'queued'").fetchone()[0]
+    db.close()
+    for task in read_registry(path)[0]:
+        assert not task.is_active
+        assert sum(body.count("<background-run") for body in bodies) == 1
+    assert waiting == 0
+    assert check(path) == []
