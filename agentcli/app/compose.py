@@ -40,9 +40,9 @@ from agentcli.domain.ports import (
 )
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.tools import Asker, Workspace
-from agentcli.engine.approval import Policy
 from agentcli.engine.conversation import Conversation
 from agentcli.engine.plan_mode import plan_notice
+from agentcli.engine.policy import Policy
 from agentcli.engine.project_docs import find_docs, project_root
 from agentcli.engine.system_prompt import PromptParts, build_system_prompt
 from agentcli.engine.toolkit import Toolkit

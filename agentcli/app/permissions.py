@@ -12,7 +12,8 @@ from typing import Any
 from agentcli.domain.errors import InvalidArguments, UsageError
 from agentcli.domain.permissions import Explanation
 from agentcli.domain.tools import ToolBox, Workspace
-from agentcli.engine.approval import CallFacts, Policy, decide, rules_offered
+from agentcli.engine.approval import decide, rules_offered
+from agentcli.engine.policy import CallFacts, Policy
 
 _PAIR = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 

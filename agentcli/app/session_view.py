@@ -14,8 +14,8 @@ from agentcli.domain.messages import Usage
 from agentcli.domain.ports import Effort, ModelInfo
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.settings import PermissionMode
-from agentcli.engine.approval import Policy
 from agentcli.engine.conversation import Conversation
+from agentcli.engine.policy import Policy
 
 if TYPE_CHECKING:
     from agentcli.domain.background import Background

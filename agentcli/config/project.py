@@ -8,7 +8,6 @@ loaded, how the person likes the screen.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import stat
@@ -72,6 +71,8 @@ def read_project(root: Path, home: str) -> Project | None:
 
 
 def _fingerprint(text: str, file: Path) -> str:
+    import hashlib
+
     meaning = json.dumps(parse(text, file), sort_keys=True, default=str)
     return hashlib.sha256(meaning.encode()).hexdigest()
 

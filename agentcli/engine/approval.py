@@ -7,126 +7,31 @@ names the rule or the reason that made it, and of a command the part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
-from enum import StrEnum
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from agentcli.domain.sandbox import Access
 from agentcli.domain.settings import PermissionMode
-from agentcli.domain.tools import Effect, ToolDefinition, Workspace, real_path
-from agentcli.domain.values import frozen, mutable
+from agentcli.domain.tools import Effect, real_path
+from agentcli.domain.values import frozen
 from agentcli.engine.bash_command import SimpleCommand
 from agentcli.engine.command_rules import writes_nowhere
+from agentcli.engine.policy import Answer, CallFacts, Decision, Policy, Rule
 from agentcli.engine.protected import has_own_repository, protected_place
 from agentcli.engine.read_only_commands import is_read_only
 from agentcli.engine.rules import (
-    Rule,
     Subject,
     covering,
     first,
     host_of,
     lasting_rule,
     might_touch,
-    parse_rule,
 )
 from agentcli.engine.shell_places import moves, starts_of
 
 _SHELL = "bash"
 _LONGEST_PART = 200
 _ACCESS = {"network": "with network", "outside": "outside the sandbox"}
-
-
-class Answer(StrEnum):
-    """What the policy says."""
-
-    ALLOW = "allow"
-    ASK = "ask"
-    DENY = "deny"
-
-
-@frozen
-class Decision:
-    """An answer with its reason; ``rule`` is the rule that made it, if one did.
-
-    ``part`` is the command within a longer one that made it ask. ``lasts``: a "yes" may hold for
-    the session; what is protected asks every time.
-    """
-
-    answer: Answer
-    reason: str
-    rule: Rule | None = None
-    effect: Effect = Effect.EXEC
-    part: str = ""
-    lasts: bool = True
-
-    @property
-    def why(self) -> str:
-        """The reason, and of a longer command the part that gave it."""
-        return f"{self.reason}: {self.part}" if self.part else self.reason
-
-
-@mutable
-class Policy:
-    """The mode and rules in force. ``granted`` grows with each "for this session".
-
-    ``contained``: a sandbox keeps commands from all but the workspace; ``yolo_twice``: the person
-    has asked twice for no questions, so that destructive commands run as well (SEC-14).
-    """
-
-    mode: PermissionMode = PermissionMode.DEFAULT
-    allow: tuple[Rule, ...] = ()
-    deny: tuple[Rule, ...] = ()
-    ask: tuple[Rule, ...] = ()
-    own_directories: tuple[Path, ...] = ()
-    granted: list[Rule] = field(default_factory=list)
-    contained: bool = False
-    yolo_twice: bool = False
-
-    @classmethod
-    def from_texts(
-        cls,
-        mode: PermissionMode,
-        allow: Sequence[str],
-        deny: Sequence[str],
-        ask: Sequence[str] = (),
-        source: str = "",
-    ) -> Policy:
-        """A policy of rules as a person writes them; raises ``UsageError``."""
-        policy = cls(mode)
-        for kind, texts in (("allow", allow), ("deny", deny), ("ask", ask)):
-            policy.add_rules(kind, texts, source)
-        return policy
-
-    def add_rules(self, kind: str, texts: Sequence[str], source: str = "") -> None:
-        """More rules of ``kind`` ("allow", "deny" or "ask"); raises ``UsageError``."""
-        more = tuple(parse_rule(text, source) for text in texts)
-        setattr(self, kind, (*getattr(self, kind), *more))
-
-    def remove_rule(self, text: str) -> bool:
-        """Forget every rule that reads ``text``; false when there was none."""
-        known = (*self.allow, *self.deny, *self.ask, *self.granted)
-        for kind in ("allow", "deny", "ask"):
-            setattr(self, kind, tuple(rule for rule in getattr(self, kind) if str(rule) != text))
-        self.granted[:] = [rule for rule in self.granted if str(rule) != text]
-        return any(str(rule) == text for rule in known)
-
-
-@frozen
-class CallFacts:
-    """What the policy knows of a call. ``paths`` are absolute, links not yet followed.
-
-    ``search_path`` is where the session's shell looks for programs, when it was changed. ``via``
-    is the tool that was called to have this one run: its own deny and ask rules hold as well.
-    """
-
-    definition: ToolDefinition
-    arguments: Mapping[str, Any]
-    paths: tuple[Path, ...]
-    workspace: Workspace
-    search_path: str | None = None
-    via: str = ""
 
 
 def decide(facts: CallFacts, policy: Policy) -> Decision:

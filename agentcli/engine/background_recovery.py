@@ -12,10 +12,11 @@ import time
 
 from agentcli.domain.background import BackgroundRefused, BackgroundTask
 from agentcli.domain.errors import StoreError
-from agentcli.engine.approval import Answer, CallFacts, decide
+from agentcli.engine.approval import decide
 from agentcli.engine.background import BackgroundRuns, is_repeatable
 from agentcli.engine.background_launch import SPAWN, Launch, check_launch
 from agentcli.engine.background_text import announcement, one_line
+from agentcli.engine.policy import Answer, CallFacts
 
 STOPPED = "agentcli was stopped while it ran"
 

@@ -22,8 +22,8 @@ from agentcli.domain.events import AgentEvent, Notice
 from agentcli.domain.messages import ResultStatus, ToolResult
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import ToolOutput, status_of
-from agentcli.engine.approval import Answer, CallFacts, Decision, Policy, decide
 from agentcli.engine.jobs import Job, text_of
+from agentcli.engine.policy import Answer, CallFacts, Decision, Policy
 from agentcli.engine.race import Reaper, race
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ MAX_SHOWN = 300
 
 def decided(facts: CallFacts, policy: Policy, said: HookVerdict | None) -> Decision:
     """The policy's decision on a call about which hooks have ``said`` something."""
+    from agentcli.engine.approval import decide
+
     if said is None or said.permission is None:
         return decide(facts, policy)
     from agentcli.domain.hooks import Permission

@@ -16,7 +16,7 @@ from agentcli.domain.ports import ApprovalRequest, Approver, GateAnswer, StepFac
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import Effect, OutputKind, SessionState, ToolBox, ToolOutput
 from agentcli.domain.values import mutable
-from agentcli.engine.approval import Policy
+from agentcli.engine.policy import Policy
 from agentcli.engine.race import Reaper, race
 
 PLAN_KEY = "plan"

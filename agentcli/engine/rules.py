@@ -11,12 +11,10 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from agentcli.domain.errors import UsageError
 from agentcli.domain.tools import real_path
 from agentcli.domain.values import frozen
 from agentcli.engine.bash_command import ParsedCommand, SimpleCommand
@@ -28,28 +26,11 @@ from agentcli.engine.command_rules import (
     may_touch,
     touches_command,
 )
+from agentcli.engine.policy import Rule, parse_rule
 
-_RULE = re.compile(r"(?P<tool>[A-Za-z0-9_*?-]+)(?:\((?P<pattern>.+)\))?", re.DOTALL)
 _GLOB_CHARACTERS = re.compile(r"[*?]")
 _LONGEST_WRITTEN = 500
 _ANY_PATTERN = re.compile(r"[*?\[\]]")
-
-
-@frozen
-class Rule:
-    """A parsed rule. ``pattern`` of ``None`` covers every call of the tool.
-
-    ``exact`` makes the pattern this very text, in which ``*`` and ``?`` are themselves; only a
-    final ``/**`` of a path then stands for all below it. ``source`` says where it was written.
-    """
-
-    tool: str
-    pattern: str | None = None
-    exact: bool = False
-    source: str = field(default="", compare=False)
-
-    def __str__(self) -> str:
-        return self.tool if self.pattern is None else f"{self.tool}({self.pattern})"
 
 
 @frozen
@@ -77,17 +58,6 @@ def parsed_command(text: str) -> ParsedCommand:
     from agentcli.engine.bash_syntax import parse_bash
 
     return parse_bash(text)
-
-
-def parse_rule(text: str, source: str = "") -> Rule:
-    """``text`` as a rule; raises ``UsageError`` with an example when it is none."""
-    match = _RULE.fullmatch(text.strip())
-    if match is None:
-        raise UsageError(
-            f"not a permission rule: {text!r}",
-            "write it like edit_file(src/**) or bash(git diff *)",
-        )
-    return Rule(match["tool"], match["pattern"], source=source)
 
 
 def lasting_rule(rule: Rule) -> str:

@@ -28,10 +28,11 @@ from agentcli.domain.background import (
 )
 from agentcli.domain.errors import StoreError
 from agentcli.domain.events import Notice
-from agentcli.engine.approval import Answer, CallFacts, Decision, Policy, decide
+from agentcli.engine.approval import decide
 from agentcli.engine.background import BackgroundRuns
 from agentcli.engine.background_launch import SPAWN, check_launch
 from agentcli.engine.background_text import one_line
+from agentcli.engine.policy import Answer, CallFacts, Decision, Policy
 from agentcli.engine.schedule_times import next_time, read_timing
 
 RECHECK_S = 60.0

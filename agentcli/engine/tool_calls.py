@@ -46,11 +46,11 @@ from agentcli.domain.tools import (
 )
 from agentcli.domain.values import frozen
 from agentcli.engine import arguments as wording
-from agentcli.engine.approval import Answer, CallFacts, Decision, effect_of, rules_offered
 from agentcli.engine.gates import OPEN
 from agentcli.engine.hooked_calls import CallHooks, decided
 from agentcli.engine.jobs import Job, Recorder, guarded, preview_of, text_of
 from agentcli.engine.plan_mode import PlanTable
+from agentcli.engine.policy import Answer, CallFacts, Decision
 from agentcli.engine.race import cancel_future, first_of, race, stop
 from agentcli.engine.toolkit import Toolkit
 
@@ -232,6 +232,8 @@ class ToolCalls:
         try:
             job.summary = tool.summary(job.args)
             paths = acting.paths(args, workspace)
+            from agentcli.engine.approval import effect_of
+
             job.facts = CallFacts(definition, arguments, paths, workspace, shell.search_path, via)
             job.effect = effect_of(job.facts)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a tool's own code
@@ -261,6 +263,8 @@ class ToolCalls:
         if job.facts is None or job.tool is None:
             return False
         reason = decision.why
+        from agentcli.engine.approval import rules_offered
+
         rule, for_session, for_ever = rules_offered(job.facts, self._kit.policy, decision)
         self._emit(ApprovalWaiting(job.call, job.summary, reason))
         detail = await preview_of(*job.acting(job.tool)[:2], ctx)

@@ -18,8 +18,8 @@ from agentcli.domain.tools import (
     Workspace,
 )
 from agentcli.domain.values import mutable
-from agentcli.engine.approval import Policy
 from agentcli.engine.moving import Moves
+from agentcli.engine.policy import Policy
 from agentcli.engine.race import Reaper
 
 if TYPE_CHECKING:

@@ -13,17 +13,14 @@ from agentcli.domain.errors import UsageError
 from agentcli.domain.settings import PermissionMode as Mode
 from agentcli.domain.tools import Effect, ToolDefinition, ToolHints, Workspace
 from agentcli.engine.approval import (
-    Answer,
-    CallFacts,
-    Decision,
-    Policy,
     decide,
     effect_of,
     rules_offered,
     session_rule,
     subject_of,
 )
-from agentcli.engine.rules import Rule, touches
+from agentcli.engine.policy import Answer, CallFacts, Decision, Policy, Rule
+from agentcli.engine.rules import touches
 
 ALLOW, ASK, DENY = Answer.ALLOW, Answer.ASK, Answer.DENY
 DECIDED = Decision(ASK, "it runs a command")

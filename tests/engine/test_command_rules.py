@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from agentcli.domain.settings import PermissionMode as Mode
 from agentcli.domain.tools import Effect, ToolDefinition, Workspace
-from agentcli.engine.approval import Answer, CallFacts, Policy, decide
+from agentcli.engine.approval import decide
 from agentcli.engine.bash_command import SimpleCommand
 from agentcli.engine.command_rules import covers, covers_literally, is_transparent, may_touch
+from agentcli.engine.policy import Answer, CallFacts, Policy
 from agentcli.engine.rules import parsed_command
 
 BASH = shutil.which("bash")

@@ -9,7 +9,8 @@ import pytest
 
 from agentcli.domain.settings import PermissionMode as Mode
 from agentcli.domain.tools import Effect, ToolDefinition, Workspace
-from agentcli.engine.approval import Answer, CallFacts, Decision, Policy, decide, session_rule
+from agentcli.engine.approval import decide, session_rule
+from agentcli.engine.policy import Answer, CallFacts, Decision, Policy
 
 SUITE = Path(__file__).resolve().parents[3] / "shared/suites/bash/codex_dangerous.json"
 BASH = ToolDefinition("bash", "bash", "", {"type": "object"}, Effect.EXEC, "shell")

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentcli.domain.errors import UsageError
+from agentcli.engine.policy import Rule, parse_rule
 from agentcli.engine.rules import (
-    Rule,
     Subject,
     allows,
     covering,
@@ -18,7 +18,6 @@ from agentcli.engine.rules import (
     host_of,
     lasting_rule,
     might_touch,
-    parse_rule,
     touches,
 )
 

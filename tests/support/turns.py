@@ -49,8 +49,8 @@ from agentcli.domain.tools import (
     ToolOutput,
     Workspace,
 )
-from agentcli.engine.approval import Policy
 from agentcli.engine.conversation import Conversation
+from agentcli.engine.policy import Policy
 from agentcli.engine.toolkit import Toolkit
 from agentcli.engine.turn import Turn
 

@@ -1,0 +1,140 @@
+"""The mode and the rules in force, what is known of a call, and what came of judging it.
+
+Law: values only, and nothing is imported to have them: judging (``approval``) begins with the first
+call of a tool (the import budget).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from agentcli.domain.errors import UsageError
+from agentcli.domain.settings import PermissionMode
+from agentcli.domain.tools import Effect, ToolDefinition, Workspace
+from agentcli.domain.values import frozen, mutable
+
+_RULE = re.compile(r"(?P<tool>[A-Za-z0-9_*?-]+)(?:\((?P<pattern>.+)\))?", re.DOTALL)
+
+
+@frozen
+class Rule:
+    """A parsed rule. ``pattern`` of ``None`` covers every call of the tool.
+
+    ``exact`` makes the pattern this very text, in which ``*`` and ``?`` are themselves; only a
+    final ``/**`` of a path then stands for all below it. ``source`` says where it was written.
+    """
+
+    tool: str
+    pattern: str | None = None
+    exact: bool = False
+    source: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        return self.tool if self.pattern is None else f"{self.tool}({self.pattern})"
+
+
+def parse_rule(text: str, source: str = "") -> Rule:
+    """``text`` as a rule; raises ``UsageError`` with an example when it is none."""
+    match = _RULE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(
+            f"not a permission rule: {text!r}",
+            "write it like edit_file(src/**) or bash(git diff *)",
+        )
+    return Rule(match["tool"], match["pattern"], source=source)
+
+
+class Answer(StrEnum):
+    """What the policy says."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+@frozen
+class Decision:
+    """An answer with its reason; ``rule`` is the rule that made it, if one did.
+
+    ``part`` is the command within a longer one that made it ask. ``lasts``: a "yes" may hold for
+    the session; what is protected asks every time.
+    """
+
+    answer: Answer
+    reason: str
+    rule: Rule | None = None
+    effect: Effect = Effect.EXEC
+    part: str = ""
+    lasts: bool = True
+
+    @property
+    def why(self) -> str:
+        """The reason, and of a longer command the part that gave it."""
+        return f"{self.reason}: {self.part}" if self.part else self.reason
+
+
+@mutable
+class Policy:
+    """The mode and rules in force. ``granted`` grows with each "for this session".
+
+    ``contained``: a sandbox keeps commands from all but the workspace; ``yolo_twice``: the person
+    has asked twice for no questions, so that destructive commands run as well (SEC-14).
+    """
+
+    mode: PermissionMode = PermissionMode.DEFAULT
+    allow: tuple[Rule, ...] = ()
+    deny: tuple[Rule, ...] = ()
+    ask: tuple[Rule, ...] = ()
+    own_directories: tuple[Path, ...] = ()
+    granted: list[Rule] = field(default_factory=list)
+    contained: bool = False
+    yolo_twice: bool = False
+
+    @classmethod
+    def from_texts(
+        cls,
+        mode: PermissionMode,
+        allow: Sequence[str],
+        deny: Sequence[str],
+        ask: Sequence[str] = (),
+        source: str = "",
+    ) -> Policy:
+        """A policy of rules as a person writes them; raises ``UsageError``."""
+        policy = cls(mode)
+        for kind, texts in (("allow", allow), ("deny", deny), ("ask", ask)):
+            policy.add_rules(kind, texts, source)
+        return policy
+
+    def add_rules(self, kind: str, texts: Sequence[str], source: str = "") -> None:
+        """More rules of ``kind`` ("allow", "deny" or "ask"); raises ``UsageError``."""
+        more = tuple(parse_rule(text, source) for text in texts)
+        setattr(self, kind, (*getattr(self, kind), *more))
+
+    def remove_rule(self, text: str) -> bool:
+        """Forget every rule that reads ``text``; false when there was none."""
+        known = (*self.allow, *self.deny, *self.ask, *self.granted)
+        for kind in ("allow", "deny", "ask"):
+            setattr(self, kind, tuple(rule for rule in getattr(self, kind) if str(rule) != text))
+        self.granted[:] = [rule for rule in self.granted if str(rule) != text]
+        return any(str(rule) == text for rule in known)
+
+
+@frozen
+class CallFacts:
+    """What the policy knows of a call. ``paths`` are absolute, links not yet followed.
+
+    ``search_path`` is where the session's shell looks for programs, when it was changed. ``via``
+    is the tool that was called to have this one run: its own deny and ask rules hold as well.
+    """
+
+    definition: ToolDefinition
+    arguments: Mapping[str, Any]
+    paths: tuple[Path, ...]
+    workspace: Workspace
+    search_path: str | None = None
+    via: str = ""
