@@ -82,7 +82,8 @@ def find_program(name: str, outside: Iterable[Path]) -> str | None:
         if not entry or not directory.is_absolute():
             continue
         candidate = directory / name
-        if not candidate.is_file() or not os.access(candidate, os.X_OK):
+        # pathlib raises where a directory of PATH may not be looked into
+        if not os.path.isfile(candidate) or not os.access(candidate, os.X_OK):  # noqa: PTH113
             continue
         real = candidate.resolve()
         if not any(p.is_relative_to(base) for p in (real, candidate) for base in barred):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -26,13 +25,7 @@ from agentcli.tools._environment import find_program
 from agentcli.tools._sandbox_births import set_aside_births
 from agentcli.tools._sandbox_bwrap import PROGRAM, PrivatePlaces, bwrap_argv, on_machine
 from agentcli.tools._sandbox_places import OwnPlaces, Places, find_places
-from agentcli.tools._sandbox_probe import (
-    INSTALL,
-    Probe,
-    landlock_argv,
-    probe_bwrap,
-    probe_landlock,
-)
+from agentcli.tools._sandbox_probe import INSTALL, Probe, probe_bwrap, probe_landlock
 from agentcli.tools._scratch import PREFIX, sweep_once
 
 NO_SANDBOX_HERE = "there is no sandbox for this system; Linux has bubblewrap and Landlock"
@@ -82,7 +75,11 @@ class SessionSandbox:
         """Find out by a real run what works here; only the first call does anything."""
         async with self._lock:
             if not self._state.known:
-                self._state = await asyncio.to_thread(self._find_out)
+                try:
+                    self._state = await asyncio.to_thread(self._find_out)
+                except OSError as error:
+                    problem = f"it cannot be told what works: {error}"
+                    self._state = replace(self._state, problem=problem, known=True)
         return self.state
 
     def switch(self, *, on: bool) -> None:
@@ -190,11 +187,10 @@ class SessionSandbox:
             own_network=not network and not joined,
             scratch=scratch,
         )
-        inner = tuple(argv)
-        if network and _sandbox_landlock.abi_version() >= _sandbox_landlock.ABI_SCOPE:
-            # with the machine's network come its abstract sockets: X11, D-Bus
-            inner = (*landlock_argv(json.dumps({"scope_only": True})), *argv)
-        return Confined((*prefix, *inner), Path("/"), joined)
+        # with the machine's network come its abstract sockets: X11, D-Bus
+        has_scopes = _sandbox_landlock.abi_version() >= _sandbox_landlock.ABI_SCOPE
+        rules = {"scope_only": True} if network and has_scopes else None
+        return Confined((*prefix, *argv), Path("/"), joined, rules)
 
     def _with_landlock(
         self, argv: Sequence[str], cwd: Path, places: Places, scratch: Path, *, network: bool

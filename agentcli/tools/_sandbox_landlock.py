@@ -110,7 +110,8 @@ def restrict(rules: dict[str, object]) -> None:
     if not scope_only:
         _add_places(ruleset, handled, _texts(rules.get("writable")), _texts(rules.get("hidden")))
     zero = ctypes.c_ulong(0)
-    _drop_capabilities()
+    if not scope_only:  # what comes next drops them itself, and needs them to begin with
+        _drop_capabilities()
     _checked(_libc().prctl(_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero))
     _checked(_libc().syscall(_RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)

@@ -81,7 +81,7 @@ class _Collector:
         real = _real(path)
         if not self.is_writable(real) or real in self.writable:
             return
-        if real.exists():
+        if _exists(real):
             self.read_only.append(real)
         elif not may_be_born:
             self.unborn.append(path)
@@ -91,7 +91,7 @@ class _Collector:
         real = _real(path)
         if any(root.is_relative_to(real) for root in self.writable):
             return
-        if real.exists():
+        if _exists(real):
             self.hidden.append(real)
         elif self.is_writable(real):
             self.unborn.append(path)
@@ -189,6 +189,11 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
+def _exists(path: Path) -> bool:
+    """False where it may not be looked at, which ``pathlib`` raises for."""
+    return os.path.exists(path)  # noqa: PTH110 - see above
+
+
 def _entries(directory: Path) -> list[Path]:
     try:
         return [Path(entry.path) for entry in os.scandir(directory) if entry.is_dir()]
@@ -200,7 +205,7 @@ def _git_directories_below(directory: Path, depth: int = 3) -> Iterator[Path]:
     """Git directories of submodules, whose names may hold slashes."""
     for entry in _entries(directory):
         # a command may have removed some of it, but not what is read-only
-        if any((entry / name).exists() for name in ("HEAD", "config", "hooks")):
+        if any(_exists(entry / name) for name in ("HEAD", "config", "hooks")):
             yield entry
         elif depth:
             yield from _git_directories_below(entry, depth - 1)
@@ -232,5 +237,5 @@ def _common_of_worktree(entry: Path, directory: Path) -> Path | None:
     if not back or _real(directory / back) != _real(entry):
         return None
     common = _real(directory / _first_line(directory / "commondir"))
-    is_repository = (common / "HEAD").is_file() and (common / "objects").is_dir()
+    is_repository = _exists(common / "HEAD") and _exists(common / "objects")
     return common if is_repository and directory.parent == common / "worktrees" else None

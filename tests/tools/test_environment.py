@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,14 @@ def test_programs_are_found_outside_the_workspace_only(
     assert find_program("tool", [workspace]) == str(outside / "tool")
     assert find_program("tool", []) == str(workspace / "tool")
     assert find_program("not-executable", []) is None
+
+
+@pytest.mark.spec("SEC-2")
+@pytest.mark.skipif(os.getuid() == 0, reason="root may look everywhere")
+def test_a_directory_of_path_that_may_not_be_looked_into_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shut = tmp_path / "shut"
+    shut.mkdir(mode=0)
+    monkeypatch.setenv("PATH", f"{shut}:/bin")
+    assert find_program("sh", [tmp_path]) == "/bin/sh"
