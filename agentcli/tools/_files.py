@@ -1,6 +1,6 @@
 """Reading files as they are now: regular ones only, bounded, never blocking (SEC-13).
 
-Law: a path is opened without following a link (``_no_follow``), so that one put in between the
+Law: a path is opened without following a link (``domain.no_follow``), so that one put in between the
 judgement of the path and its use is refused (SEC-5). A file is known by a fingerprint of its
 content; one that was read in this session and differs now is not changed unseen (TOOL-8).
 """
@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentcli.domain.no_follow import directory_of, lstat_at, lstat_of, open_at
 from agentcli.domain.tools import FileLedger, Workspace
-from agentcli.tools._no_follow import directory_of, lstat_at, lstat_of, open_at
 from agentcli.tools._paths import FileProblem, not_found, os_problem, shown
 
 MAX_WHOLE_BYTES = 16 * 1024 * 1024

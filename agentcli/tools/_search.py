@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentcli.domain.cancel import CancelToken
+from agentcli.domain.no_follow import opened_directory
 from agentcli.tools._environment import base_environment, find_program
 from agentcli.tools._globs import PathFilter
 from agentcli.tools._guarded_process import Command, Ended, Ending, StartFailed
-from agentcli.tools._no_follow import opened_directory
 from agentcli.tools._process import run
 from agentcli.tools._search_check import LINE_BYTES, Line, files_there, lines_there
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from agentcli.tools._no_follow import below, lstat_at, open_at
+from agentcli.domain.no_follow import below, lstat_at, open_at
 
 LINE_BYTES = 2_000
 _CHUNK_BYTES = 1024 * 1024

@@ -25,9 +25,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from agentcli.domain.no_follow import directory_of
 from agentcli.domain.tools import FileLedger, Workspace
 from agentcli.tools._files import FileState, fingerprint_of
-from agentcli.tools._no_follow import directory_of
 from agentcli.tools._paths import FileProblem, os_problem, shown
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

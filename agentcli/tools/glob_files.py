@@ -8,12 +8,12 @@ from pathlib import Path
 
 from pydantic import Field
 
+from agentcli.domain.no_follow import is_directory
 from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput, Workspace
 from agentcli.tools._base import Arguments, BaseTool
 from agentcli.tools._files import look
 from agentcli.tools._globs import BadGlob, PathFilter, split_base
 from agentcli.tools._guarded_process import Ending
-from agentcli.tools._no_follow import is_directory
 from agentcli.tools._output import bounded
 from agentcli.tools._paths import (
     FileProblem,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentcli.tools import _no_follow as no_follow
+from agentcli.domain import no_follow
 
 
 def _enter(manager: Any) -> None:
