@@ -37,6 +37,13 @@ from agentcli.engine.read_only_tables import (
 _QUOTED_DELETION = re.compile(r"\brm\s+-")
 _MOST_OPERANDS = {"none": 0, "file": 1}
 _NO_FILES = frozenset({"none", "text"})
+# no option that a file could be named like would have them write or run anything
+_HARMLESS_WITH_ANY_OPTION = frozenset(
+    {
+        "cat", "ls", "dir", "head", "wc", "stat", "du", "grep", "egrep", "fgrep", "cksum", "md5sum",
+        "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum",
+    }
+)  # fmt: skip
 _GLOB = re.compile(r"[A-Za-z0-9_./@%+=:,*?-]*[*?][A-Za-z0-9_./@%+=:,*?-]*", re.ASCII)
 _MAX_MATCHES = 500
 _MAX_SEEN = 3_000
@@ -76,6 +83,16 @@ def reads_only(command: SimpleCommand, workspace: Workspace, search_path: str | 
     return place.is_safe() and place.only_reads(command)
 
 
+def _takes_matches(words: Sequence[str], source: str) -> bool:
+    """Whether a glob may stand behind ``words``, whatever files there are by the time it runs."""
+    if not words:
+        return False
+    if source[0] in "*?" and "--" not in words:
+        return words[0] in _HARMLESS_WITH_ANY_OPTION
+    spec = spec_of(words[0])
+    return spec is None or spec.operands not in _MOST_OPERANDS
+
+
 @frozen
 class _Place:
     """Where commands run: what they may read, and which programs are the system's."""
@@ -93,7 +110,7 @@ class _Place:
         words: list[str] = []
         for word, source in zip(command.words, command.sources, strict=True):
             found = [word] if word is not None else self._matches(source)
-            if found is None or (word is None and not words):
+            if found is None or (word is None and not _takes_matches(words, source)):
                 return False
             words += found
         return bool(words) and self._call(words, in_shell=True)
@@ -102,7 +119,10 @@ class _Place:
         """Whether a file operand stays in the workspace; ``-`` is standard input."""
         if path in {"-", _NULL}:
             return True
-        return self.workspace.contains(self.workspace.resolve(path))
+        try:
+            return self.workspace.contains(self.workspace.resolve(path))
+        except (RuntimeError, ValueError):  # a user who is not there; no name of a file
+            return False
 
     def _harmless(self, redirection: Redirection) -> bool:
         target = redirection.target
@@ -157,8 +177,14 @@ class _Place:
 
     def _is_foreign(self, program: str) -> bool:
         """Whether the program is found, and not in a directory that the repository could fill."""
-        found = None if "/" in program else shutil.which(program, path=self.search_path)
-        if found is None or not Path(found).is_absolute():
+        path = os.environ.get("PATH", os.defpath) if self.search_path is None else self.search_path
+        entries = path.split(os.pathsep)
+        if any(entry.startswith("~") for entry in entries):
+            return False  # bash expands it
+        # bash looks from where it is, and takes an empty entry for that place
+        places = os.pathsep.join(str(self.workspace.cwd / entry) for entry in entries)
+        found = None if "/" in program else shutil.which(program, path=places if path else "")
+        if found is None:
             return False
         inside = self.workspace.contains
         return not inside(Path(found).parent) and not inside(Path(found))
@@ -177,12 +203,12 @@ class _Place:
         if spec.operands == "pattern" and PATTERN_GIVEN.isdisjoint(reading.options):
             operands = operands[1:]
         files = reading.files + (operands if spec.operands not in _NO_FILES else [])
-        if words[0] == "strings" and any(file.startswith("@") for file in files):
+        if words[0] == "strings" and any(word.startswith("@") for word in words):
             return False  # a file of further arguments
         if not all(map(self.may_read, files)):
             return False
         follows = words[0] == "diff" or not FOLLOWING.isdisjoint(reading.options)
-        return not follows or self._holds_no_way_out(operands or ["."])
+        return not follows or self._holds_no_way_out(files or ["."])
 
     def _holds_no_way_out(self, names: Sequence[str]) -> bool:
         """Whether no link below these directories leads out of the workspace; bounded."""

@@ -1,7 +1,8 @@
 """Reads the words of a program that only reads, by its line of the table (SEC-4).
 
 Law: an option that the line does not hold, or a value of another kind, makes the reading fail;
-long names are never completed.
+long names are never completed. Where programs do not look for options behind operands (BSD,
+``POSIXLY_CORRECT``), the value of one is a file like any other: it counts as both.
 """
 
 from __future__ import annotations
@@ -73,7 +74,10 @@ class Reading:
     def _next(self, word: str) -> str:
         if not self.rest:
             raise UnknownOptionError(word)
-        return self.rest.pop()
+        value = self.rest.pop()
+        if self.operands:
+            self.files.append(value)
+        return value
 
     def _value(self, mark: str, value: str) -> None:
         if mark == "#" and not _NUMBER.fullmatch(value):

@@ -95,7 +95,13 @@ def test_looks_are_read_only(command: str, workspace: Workspace) -> None:
         "grep -fpasswd a.txt", "grep --file=passwd a.txt", "rg x /etc", "rg -f passwd", "find /",
         "find out/", "find . -newer /etc/passwd", "diff a.txt /etc/passwd", "diff . out",
         "cat pass*", "ls o*", "cat o*/passwd", "test -f /etc/passwd", "[ -f /etc/passwd ]", "test -f passwd",
-        "strings @a.txt", "sort --files0-from=a.txt", "wc --files0-from=a.txt", "file -f a.txt",
+        "strings @a.txt", "strings -e @a.txt a.txt", "strings -t @a.txt", "sort --files0-from=a.txt",
+        # where programs look for no option behind an operand these are files
+        "grep x -e /etc/passwd", "cut x -d /etc/passwd", "sort a.txt -k /etc/passwd",
+        "diff -rN --from-file=. sub", "diff -rN --to-file=. sub", "cat '~nobody-of-that-name/x'",
+        # between the judgement and the run a file may come to be named like an option
+        "rg x *", "sort *", "find *", "printf *", "[ * ]", "rg x ?*", "timeout 5 rg x *", "xxd a*",
+        "uniq a.t*", "base64 a*", "wc --files0-from=a.txt", "file -f a.txt",
         "date -r /etc/passwd", "date -f a.txt", "diff --from-file=/etc/passwd a.txt",
         "realpath --relative-to=/etc .", "grep -R x", "grep -R x .", "md5sum -c a.txt",
         "tree --fromfile a.txt", "jq -f a.txt", "jq . /etc/passwd", "jq --slurpfile a /etc/x .",
@@ -192,3 +198,23 @@ def test_a_program_of_the_repository_is_never_taken_for_the_systems(workspace: W
     assert not is_read_only("timeout 5 pwd", workspace, "")
     (fake / "ls").rename(fake / "grep")
     assert not is_read_only("egrep x a.txt", workspace, f"{fake}:/usr/bin:/bin")
+
+
+@pytest.mark.spec("SEC-2")
+@pytest.mark.parametrize("entry", ["", ".", "bin", "./bin", "../bin", "~+", "~/bin"])
+def test_a_path_that_starts_where_the_shell_is_finds_the_repositorys_programs(
+    workspace: Workspace, entry: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = Workspace(workspace.root, workspace.root / "sub")
+    for place in (below.cwd, below.cwd / "bin", workspace.root / "bin"):
+        place.mkdir(exist_ok=True)
+        (place / "ls").write_text("#!/bin/sh\ntouch canary\n")
+        (place / "ls").chmod(0o755)
+    path = f"{entry}:/usr/bin:/bin"
+    assert not is_read_only("ls", below, path)
+    monkeypatch.setenv("PATH", path)
+    assert not is_read_only("ls", below)
+
+
+def test_a_relative_path_where_no_such_program_is_does_no_harm(workspace: Workspace) -> None:
+    assert is_read_only("ls", workspace, "node_modules/.bin:/usr/bin:/bin")
