@@ -110,6 +110,7 @@ def _shown(value: object) -> str:
 
 THEMES = ("auto", "dark", "light", "high-contrast", "daltonized", "none")
 ACTION_KEYS: Mapping[str, tuple[str, str]] = {
+    "background": ("ctrl-b", "send the running command to the background"),
     "editor": ("ctrl-g", "write in the editor"),
     "image": ("ctrl-v", "take an image from the clipboard"),
     "mode": ("shift-tab", "next permission mode"),

@@ -185,6 +185,12 @@ class ChatActions:
             lines = todo_lines(await self._chat.session.todos())
         self._chat.front.show_todos(lines)
 
+    def move_to_background(self) -> None:
+        """The running command goes on as a background run (UI-3)."""
+        session = self._facts.session
+        if session is None or not session.move_to_background():
+            self._chat.show(["No command is running that can go to the background."])
+
     def open_output(self) -> None:
         """The whole output of the last tool call, in the pager."""
         self._chat.jobs.add(self._page)

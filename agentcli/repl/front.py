@@ -36,6 +36,9 @@ class Actions(Protocol):
     def toggle_todos(self) -> None:
         """Ctrl-T: show or hide the agent's list of things to do."""
 
+    def move_to_background(self) -> None:
+        """Ctrl-B: the running command goes on in the background."""
+
     def open_output(self) -> None:
         """Ctrl-O: the whole output of the last tool call."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from agentcli.domain.background import Background
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.context import ContextReport
 from agentcli.domain.events import AgentEvent, Compacted, Continue, Prompt, TurnSummary
@@ -107,6 +108,13 @@ class ChatSession(Protocol):
     @property
     def notices(self) -> Sequence[str]:
         """Lines for the person from the opening."""
+
+    @property
+    def background(self) -> Background | None:
+        """Its background runs and schedules; ``None`` where it has none (BG-1)."""
+
+    def move_to_background(self) -> bool:
+        """Let the running command go on as a background run; false when none can (UI-3)."""
 
     def add_listener(self, listener: Callable[[AgentEvent], None], /) -> Callable[[], None]:
         """Send every event to ``listener``; returns a function that removes it."""

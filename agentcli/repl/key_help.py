@@ -14,6 +14,7 @@ KEYS: Sequence[tuple[str, str]] = (
     ("Up, Down, Ctrl-R", "queued and earlier prompts"),
     ("Shift-Tab", "next permission mode"),
     ("Ctrl-O", "all output of the last tool call"),
+    ("Ctrl-B", "the running command: to the background"),
     ("Ctrl-T", "the agent's list of things to do"),
     ("Ctrl-G", "write in your editor"),
     ("Ctrl-L, Ctrl-Z", "redraw, suspend"),

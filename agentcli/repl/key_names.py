@@ -13,6 +13,7 @@ from prompt_toolkit.keys import Keys
 from agentcli.domain.errors import ConfigError
 
 DEFAULTS: Mapping[str, str] = {
+    "background": "ctrl-b",
     "editor": "ctrl-g",
     "image": "ctrl-v",
     "mode": "shift-tab",

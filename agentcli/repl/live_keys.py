@@ -170,6 +170,13 @@ def _bind_actions(bindings: KeyBindings, front: LiveInput) -> None:
         del event
         front.actions.toggle_todos()
 
+    commands = Condition(lambda: front.is_working and front.label is None)
+
+    @bindings.add(*front.keys["background"], filter=commands & ~is_searching, eager=True)
+    def _background(event: KeyPressEvent) -> None:
+        del event
+        front.actions.move_to_background()
+
     @bindings.add(*front.keys["output"], eager=True)
     def _output(event: KeyPressEvent) -> None:
         del event

@@ -75,6 +75,7 @@ class _Chat:
         self._view = TurnView(self._screen)
         self._attention = Attention(self._screen, host.preferences.notifications)
         self._facts = SessionFacts()
+        self._facts.on_background = self._background_changed
         self._jobs = Jobs(self._error)
         self._actions = ChatActions(self, self._view, self._facts)
         self._front: Front = make_front(terminal, self._view, self._actions, self._facts, host)
@@ -344,6 +345,10 @@ class _Chat:
             )
         self.name_window()
         self._front.refresh()
+
+    def _background_changed(self) -> None:
+        self._front.refresh()
+        self.name_window()
 
     def name_window(self) -> None:
         """Say in the window's title what the status line says (UI-6)."""

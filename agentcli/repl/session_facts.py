@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from agentcli.domain.events import AgentEvent, AssistantRecorded, Compacted
+from agentcli.domain.events import AgentEvent, AssistantRecorded, BackgroundChanged, Compacted
 from agentcli.domain.messages import AssistantMessage
 from agentcli.domain.ports import QueuedInput
 from agentcli.domain.sandbox import Sandbox
@@ -18,11 +18,16 @@ class SessionFacts:
     def __init__(self) -> None:
         self.session: ChatSession | None = None
         self._context: int | None = None
+        self._background = 0
+        self.on_background: Callable[[], None] = lambda: None
 
     def adopt(self, session: ChatSession | None) -> None:
         """Another session is open, or none."""
         self.session = session
         self._context = None
+        self._background = 0
+        if session is not None and session.background is not None:
+            self._background = sum(task.is_active for task in session.background.tasks())
         if session is not None and session.resumed is not None:
             for stored in session.resumed.messages:
                 if isinstance(stored.message, AssistantMessage):
@@ -34,6 +39,9 @@ class SessionFacts:
             self._context = context_of(event.message.usage) or self._context
         elif isinstance(event, Compacted):
             self._context = event.tokens_after
+        elif isinstance(event, BackgroundChanged):
+            self._background = event.active
+            self.on_background()
 
     def status(self) -> Status:
         """For the line at the bottom."""
@@ -49,6 +57,7 @@ class SessionFacts:
             cost_usd=session.cost_usd,
             turns=session.turns,
             title=session.title,
+            background=self._background,
             sandbox=_sandbox_word(session.sandbox),
         )
 

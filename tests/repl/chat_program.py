@@ -115,6 +115,7 @@ class PlaySession:
         self.turns = info.turns
         self.notices: Sequence[str] = ()
         self.sandbox = None
+        self.background = None
         self.resumed: LoadedSession | None = None
         if info.turns:
             call = ToolCall("earlier", "bash", {"command": "make"})
@@ -132,6 +133,9 @@ class PlaySession:
         self._raw = {"earlier": b"all that it printed\n"}
         self._queue: list[QueuedInput] = []
         self._row = 0
+
+    def move_to_background(self) -> bool:
+        return False
 
     def set_mode(self, mode: PermissionMode, /) -> None:
         self.mode = mode

@@ -1,0 +1,98 @@
+"""``/tasks``: background runs and schedules; the end of a run's output; end one (UI-6)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from agentcli.domain.background import (
+    MAX_LOG_CHARS,
+    Background,
+    BackgroundRefused,
+    BackgroundTask,
+    Schedule,
+)
+from agentcli.domain.cancel import CancelToken
+from agentcli.domain.errors import UsageError
+from agentcli.repl.commands import Chat, SlashCommand
+from agentcli.ui.sanitize import clean_line
+from agentcli.ui.task_lines import details, overview, state_word
+from agentcli.ui.theme import DIM
+
+USAGE = "/tasks, /tasks 2, /tasks cancel 2 (its number, or its id or the end of it)"
+_LOG_CHARS = MAX_LOG_CHARS + 1_000
+_TAIL_CHARS = 20_000
+
+
+def _meant(background: Background, text: str) -> BackgroundTask | Schedule:
+    """The run or schedule that ``text`` names."""
+    tasks = background.tasks()
+    if text.isdecimal() and 1 <= int(text) <= len(tasks):
+        return tasks[int(text) - 1]
+    named: Sequence[BackgroundTask | Schedule] = [
+        *(task for task in tasks if text and task.run_id.endswith(text)),
+        *(each for each in background.schedules() if text and each.id.endswith(text)),
+    ]
+    if len(named) != 1:
+        what = "several" if named else "no background run or schedule"
+        raise UsageError(f"{clean_line(text)!r} names {what}", USAGE)
+    return named[0]
+
+
+async def _log(background: Background, task: BackgroundTask) -> str:
+    try:
+        found = await background.output(task.run_id, 0, _LOG_CHARS, 0.0, CancelToken())
+    except BackgroundRefused:
+        return ""
+    return found.text[-_TAIL_CHARS:]
+
+
+async def _run(chat: Chat, arguments: str) -> None:
+    background = chat.session.background
+    if background is None:
+        chat.show(["This session has no background runs."])
+        return
+    verb, _, rest = arguments.strip().partition(" ")
+    now = time.time()
+    if not verb:
+        active = [task for task in background.tasks() if task.is_active]
+        last = {task.run_id: _last_line(await _log(background, task)) for task in active}
+        lines = overview(background.tasks(), background.schedules(), last, now, chat.theme)
+        hint = [chat.theme.paint(USAGE, DIM)] if background.tasks() else []
+        chat.show([*lines, *hint])
+    elif verb == "cancel":
+        await _cancel(chat, background, rest.strip())
+    elif rest:
+        raise UsageError(f"cannot do {clean_line(arguments)!r}", USAGE)
+    else:
+        found = _meant(background, verb)
+        if isinstance(found, Schedule):
+            chat.show(overview((), (found,), {}, now, chat.theme))
+        else:
+            chat.show(details(found, await _log(background, found), now, chat.theme))
+
+
+async def _cancel(chat: Chat, background: Background, text: str) -> None:
+    found = _meant(background, text)
+    if isinstance(found, BackgroundTask) and not found.is_active:
+        chat.show([f"It is over already: {state_word(found)}."])
+        return
+    try:
+        name = found.id if isinstance(found, Schedule) else found.run_id
+        ended = await background.cancel(name)
+    except BackgroundRefused as error:
+        raise UsageError(str(error), USAGE) from error
+    if isinstance(ended, Schedule):
+        chat.show([f"It will not start again: {clean_line(ended.title)}"])
+    elif ended.is_active:
+        chat.show([f"It was asked to end and has not ended yet: {clean_line(ended.title)}"])
+
+
+def _last_line(text: str) -> str:
+    lines = text.rstrip().rsplit("\n", 1)
+    return lines[-1].rpartition("\r")[2]
+
+
+COMMAND = SlashCommand(
+    "tasks", "background runs and schedules", _run, "[RUN|cancel RUN]", while_working=True
+)
