@@ -176,18 +176,30 @@ class _Place:
         return os.path.realpath(self.workspace.resolve(words[1])) == os.path.realpath(cwd)
 
     def _is_foreign(self, program: str) -> bool:
-        """Whether the program is found, and not in a directory that the repository could fill."""
-        path = os.environ.get("PATH", os.defpath) if self.search_path is None else self.search_path
+        """Whether the program is found, and not in a directory that the repository could fill.
+
+        A ``PATH`` that was changed must lead to the same program as our own: a command that was
+        approved for one thing has not named what others run.
+        """
+        if "/" in program:
+            return False
+        found = self._found(program, self.search_path)
+        if found is None or self.search_path is None:
+            return found is not None
+        return found == self._found(program, None)
+
+    def _found(self, program: str, search_path: str | None) -> str | None:
+        """Where bash finds it, all links followed; ``None``: not, or where it may not be."""
+        path = os.environ.get("PATH", os.defpath) if search_path is None else search_path
         entries = path.split(os.pathsep)
-        if any(entry.startswith("~") for entry in entries):
-            return False  # bash expands it
+        if not path or any(entry.startswith("~") for entry in entries):
+            return None  # bash expands it
         # bash looks from where it is, and takes an empty entry for that place
         places = os.pathsep.join(str(self.workspace.cwd / entry) for entry in entries)
-        found = None if "/" in program else shutil.which(program, path=places if path else "")
-        if found is None:
-            return False
-        inside = self.workspace.contains
-        return not inside(Path(found).parent) and not inside(Path(found))
+        found = shutil.which(program, path=places)
+        if found is None or self.workspace.contains(Path(found).parent):
+            return None
+        return None if self.workspace.contains(Path(found)) else os.path.realpath(found)
 
     def _fits(self, words: Sequence[str], spec: Spec) -> bool:
         """Whether all options are in the table and all files in the workspace."""

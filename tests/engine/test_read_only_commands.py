@@ -216,5 +216,17 @@ def test_a_path_that_starts_where_the_shell_is_finds_the_repositorys_programs(
     assert not is_read_only("ls", below)
 
 
+@pytest.mark.spec("SEC-2")
+def test_a_changed_path_to_other_programs_is_not_taken_for_the_systems(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "ls").write_text("#!/bin/sh\ntouch canary\n")
+    (other / "ls").chmod(0o755)
+    assert not is_read_only("ls", workspace, f"{other}:/usr/bin:/bin")
+    assert is_read_only("cat a.txt", workspace, f"{other}:/usr/bin:/bin")
+
+
 def test_a_relative_path_where_no_such_program_is_does_no_harm(workspace: Workspace) -> None:
     assert is_read_only("ls", workspace, "node_modules/.bin:/usr/bin:/bin")
