@@ -38,14 +38,19 @@ from agentcli.domain.task_store import TaskStore
 from agentcli.domain.tools import Effect, FileLedger, ToolContext, ToolOutput
 from agentcli.domain.values import mutable
 from agentcli.engine.background_launch import Launch, check_launch
-from agentcli.engine.background_log import Redact, read_log
+from agentcli.engine.background_log import (
+    LOG_NAME,
+    RESULT_NAME,
+    Redact,
+    read_log,
+    with_own_files,
+)
 from agentcli.engine.background_run import ENDED, ActiveRun, Work
 from agentcli.engine.background_watch import Outlets, Watch
 from agentcli.engine.toolkit import Toolkit
 
 CANCEL_PATIENCE_S = 3.0
 CLOSE_PATIENCE_S = 4.0
-LOG_NAME, RESULT_NAME = "output.log", "result.json"
 log = logging.getLogger(__name__)
 
 
@@ -90,7 +95,7 @@ class BackgroundRuns:
     def __init__(self, lent: Lent, known: Sequence[BackgroundTask] = ()) -> None:
         self.lent = lent
         self.scheduler: Scheduler | None = None
-        self._tasks = {task.run_id: task for task in known}
+        self._tasks = {task.run_id: with_own_files(task, lent.directory) for task in known}
         self._active: dict[str, ActiveRun] = {}
         self._taken = 0
         self._watch = Watch(

@@ -1,5 +1,7 @@
 """``output.log`` and ``result.json`` of one background run (BG-4).
 
+A session file may come from anybody: where it says that these files lie is not believed.
+
 Laws. The log holds at most ``MAX_LOG_CHARS`` characters of output, then says so; what comes after
 that is counted and thrown away, so that a flood costs neither memory nor disk. Files are private
 (0600 in 0700) and redacted as the session file is; a secret is found also where it comes in two
@@ -9,19 +11,42 @@ pieces of a line. A disk that takes nothing is told once and never fails the run
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from agentcli.domain.background import MAX_LOG_CHARS
+from agentcli.domain.background import MAX_LOG_CHARS, BackgroundTask
 
 TRUNCATED = f"[system] background output truncated at {MAX_LOG_CHARS} characters"
 CANCELED = "Canceled by request."
 _HELD_CHARS = 4_096  # of a line that has no end yet
 _DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
 
+LOG_NAME, RESULT_NAME = "output.log", "result.json"
+_RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
+
 Redact = Callable[[str], str]
+
+
+def with_own_files(task: BackgroundTask, directory: Path) -> BackgroundTask:
+    """``task`` with files that are ours, ``directory`` being where its session keeps them.
+
+    What has ended may have left them with the session that this one is a copy of, beside it.
+    """
+    run_id = task.run_id if _RUN_ID.fullmatch(task.run_id) else "unnamed"
+    own = directory / run_id
+    log, result = Path(task.log_path), Path(task.result_path)
+    if not task.is_active and log == log.parent / LOG_NAME and result == log.with_name(RESULT_NAME):
+        real = Path(os.path.realpath(log))
+        sessions = Path(os.path.realpath(directory.parent))
+        place = (real.parent.parent.suffix, real.parent.name, real.name)
+        if place == (directory.suffix, run_id, LOG_NAME) and real.parents[2] == sessions:
+            return task
+    return replace(task, log_path=str(own / LOG_NAME), result_path=str(own / RESULT_NAME))
 
 
 class RunLog:
@@ -151,5 +176,7 @@ def read_log(path: Path) -> str:
 
 def _private_directory(path: Path) -> None:
     path.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     if path.stat().st_mode & 0o077:
         path.chmod(_DIRECTORY_MODE)

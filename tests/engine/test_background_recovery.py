@@ -13,6 +13,7 @@ import pytest
 
 from agentcli.app.session import Session
 from agentcli.domain.background import BackgroundSink, BackgroundTask, TaskState
+from agentcli.domain.cancel import CancelToken
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import (
     Effect,
@@ -239,3 +240,38 @@ def test_a_copy_leaves_the_runs_to_the_original_and_tells_its_model(tmp_path: Pa
         assert read_registry(copy)[0][0].announced_at is not None
         assert files.directory == path.parent
     assert "it goes on in the session that this one is a copy of" in text
+
+
+@pytest.mark.spec("SEC-3", "SEC-5", "BG-4")
+@pytest.mark.parametrize("state", [TaskState.RUNNING, TaskState.SUCCEEDED])
+def test_a_file_of_somebody_elses_does_not_say_where_runs_write_and_read(
+    tmp_path: Path, state: TaskState
+) -> None:
+    mine, private = tmp_path / "home/.bashrc", tmp_path / "home/private/key"
+    private.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    private.write_text("PRIVATE")
+    modes = {each: each.stat().st_mode for each in (tmp_path, private.parent, private, mine)}
+    with ModelServer() as server:
+        path = crashed(server, tmp_path, [])
+
+        async def plant() -> None:
+            store = await SqliteStore.open(path)
+            planted = replace(
+                cut("bash"), state=state, log_path=str(private), result_path=str(mine)
+            )
+            await store.tasks.add(planted)
+            await store.aclose()
+
+        asyncio.run(plant())
+
+        async def body(session: Session) -> str:
+            assert session.background is not None
+            (task,) = session.background.tasks()
+            page = await session.background.output(task.run_id, 0, 1000, 0.0, CancelToken())
+            return page.text
+
+        text = in_session(server, options(tmp_path, new=False, resume=path.stem), body)
+    assert "PRIVATE" not in text
+    assert mine.read_text() == "mine" and private.read_text() == "PRIVATE"
+    assert {each: each.stat().st_mode for each in modes} == modes
