@@ -25,6 +25,12 @@ _agentcli_complete() {
           'sessions/check') where='sessions/check' ;;
           'sessions/repair') where='sessions/repair' ;;
           'sessions/reindex') where='sessions/reindex' ;;
+          'tasks') where='tasks' ;;
+          'tasks/list') where='tasks/list' ;;
+          'tasks/show') where='tasks/show' ;;
+          'tasks/logs') where='tasks/logs' ;;
+          'tasks/cancel') where='tasks/cancel' ;;
+          'tasks/daemon') where='tasks/daemon' ;;
           'models') where='models' ;;
           'config') where='config' ;;
           'config/show') where='config/show' ;;
@@ -106,6 +112,13 @@ _agentcli_complete() {
     'sessions/export -o'|'sessions/export --output') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'sessions/fork --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'sessions/check --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'tasks/list --session') COMPREPLY=(); return ;;
+    'tasks/list --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'tasks/show --session') COMPREPLY=(); return ;;
+    'tasks/show --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'tasks/logs --session') COMPREPLY=(); return ;;
+    'tasks/cancel --session') COMPREPLY=(); return ;;
+    'tasks/daemon --session') COMPREPLY=(); return ;;
     'models --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'config/show --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'config/get --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
@@ -126,7 +139,7 @@ _agentcli_complete() {
   case "$where" in
     '')
       options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
-      commands='run resume sessions models config permissions auth doctor completions' ;;
+      commands='run resume sessions tasks models config permissions auth doctor completions' ;;
     'run')
       options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --json-schema --output-schema --max-turns --max-budget-usd --timeout --quiet --help -h'
       commands='' ;;
@@ -165,6 +178,24 @@ _agentcli_complete() {
       commands='' ;;
     'sessions/reindex')
       options='--help -h'
+      commands='' ;;
+    'tasks')
+      options='--help -h'
+      commands='list show logs cancel daemon' ;;
+    'tasks/list')
+      options='--session --format --all --help -h'
+      commands='' ;;
+    'tasks/show')
+      options='--session --format --help -h'
+      commands='' ;;
+    'tasks/logs')
+      options='--session -f --follow --help -h'
+      commands='' ;;
+    'tasks/cancel')
+      options='--session --help -h'
+      commands='' ;;
+    'tasks/daemon')
+      options='--session --help -h'
       commands='' ;;
     'models')
       options='--format --offline --help -h'

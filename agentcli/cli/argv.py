@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "run": "Answer one prompt and exit",
     "resume": "Take up an earlier session",
     "sessions": "List, show, search, export and mend sessions",
+    "tasks": "See, follow and end background runs",
     "models": "List the models, their limits and prices",
     "config": "Show and change settings",
     "permissions": "Say what runs without asking, and why",

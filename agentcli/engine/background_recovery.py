@@ -59,6 +59,8 @@ def _check(runs: BackgroundRuns, task: BackgroundTask) -> None:
     """Raises ``BackgroundRefused`` where it must not be started again."""
     if runs.lent.kit.toolbox.get(SPAWN) is None:
         raise BackgroundRefused("background runs are switched off")
+    if task.cancel_requested_at is not None:
+        raise BackgroundRefused("it was asked to end")
     if not task.tool.strip():
         raise BackgroundRefused("its row does not say which tool it ran")
     launch = check_launch(runs.lent.kit.toolbox, task.tool, task.arguments)
