@@ -7,6 +7,8 @@ import budget); what an earlier process has left is put right before the first t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.domain.cancel import CancelToken
@@ -35,8 +37,9 @@ class SessionBackground:
     ``emit`` and ``arrived`` are the session's: set them with ``attach`` before the first turn.
     """
 
-    def __init__(self, kit: Toolkit, store: SqliteStore) -> None:
+    def __init__(self, kit: Toolkit, store: SqliteStore, seal_file: Path) -> None:
         self._kit = kit
+        self._seal_file = seal_file
         self._store = store
         self._runs: BackgroundRuns | None = None
         self._fires_missed = True
@@ -112,6 +115,7 @@ class SessionBackground:
         self, known: Sequence[BackgroundTask] = (), schedules: Sequence[Schedule] = ()
     ) -> BackgroundRuns:
         if self._runs is None:
+            from agentcli.config.seal import is_sealed, seal
             from agentcli.engine.background import BackgroundRuns, Lent
             from agentcli.engine.scheduler import SessionScheduler
             from agentcli.store.files import new_session_id, runs_directory
@@ -128,19 +132,22 @@ class SessionBackground:
                 arrived=self._arrived,
                 start_time=start_time,
                 end_process=end_group,
+                seal=partial(seal, self._seal_file),
+                is_sealed=partial(is_sealed, self._seal_file),
             )
             self._runs = runs = BackgroundRuns(lent, known)
             runs.scheduler = SessionScheduler(runs, schedules, fires_missed=self._fires_missed)
         return self._runs
 
 
-def equip(kit: Toolkit, store: SqliteStore) -> SessionBackground | None:
+def equip(kit: Toolkit, store: SqliteStore, seal_file: Path) -> SessionBackground | None:
     """Give the session of ``kit`` its background runs, if it has the tool that starts them.
 
     A session that exists gets them in any case: what an earlier process left is put right.
+    ``seal_file`` is the key of the marks on approvals.
     """
     if not store.created and all(each.name != SPAWN for each in kit.toolbox.definitions):
         return None
-    kit.background = made = SessionBackground(kit, store)
+    kit.background = made = SessionBackground(kit, store, seal_file)
     kit.moves.adopt = made.adopt
     return made

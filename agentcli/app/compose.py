@@ -152,7 +152,7 @@ async def _assemble(
         mend_image=_mend_image,
         attach=partial(attach, workspace=workspace),
     )
-    background = equip(kit, store)
+    background = equip(kit, store, settings.paths.seal_file)
     closers = partial(_closers, replace(options, no_session=False))
     kept = None if options.no_session else files
     agent_notices = delegate(settings, conversation, toolbox, store, kept, closers)

@@ -63,6 +63,7 @@ class LateSandbox:
                 *(catalogue.with_name(catalogue.name + end) for end in ("", "-wal", "-shm")),
                 paths.log_file,
                 paths.history_file,
+                paths.seal_file,
             ),
         )
         wanted = self._before.wanted

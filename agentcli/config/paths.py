@@ -73,6 +73,11 @@ class Paths:
         return self.state_dir / "agentcli.log"
 
     @property
+    def seal_file(self) -> Path:
+        """The key of marks on approvals (``seal``)."""
+        return self.state_dir / "seal.key"
+
+    @property
     def history_file(self) -> Path:
         """What was typed in the chat."""
         return self.state_dir / "history"
@@ -94,6 +99,7 @@ class Paths:
             self.catalogue_file,
             self.log_file,
             self.history_file,
+            self.seal_file,
         )
         return (*whole, *ours)
 

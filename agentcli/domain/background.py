@@ -94,6 +94,7 @@ class Schedule:
 
     ``next_at`` is in seconds since 1970; ``None`` when it will not start again. ``approved`` is
     what a person has said yes to beyond the run itself: a rule that asks, a protected place.
+    ``seal`` is our mark that somebody has said so here.
     """
 
     id: str
@@ -108,6 +109,7 @@ class Schedule:
     is_active: bool = True
     signals: bool = True
     approved: str = ""
+    seal: str = ""
 
 
 @frozen

@@ -71,7 +71,7 @@ class Lent:
 
     ``arrived`` gets the message of each end, which waits in the file by then. ``start_time`` tells
     when a process started, ``end_process`` kills the one of that pid and time and says whether
-    there was one; both block.
+    there was one; ``seal`` marks a text as ours, ``is_sealed`` knows the mark; all four block.
     """
 
     kit: Toolkit
@@ -83,6 +83,8 @@ class Lent:
     arrived: Callable[[QueuedInput], None]
     start_time: Callable[[int], str]
     end_process: Callable[[int, str], bool]
+    seal: Callable[[str], str]
+    is_sealed: Callable[[str, str], bool]
     places: Places = PROCESS_PLACES
 
 
@@ -133,13 +135,14 @@ class BackgroundRuns:
         while True:
             run = self._active.get(run_id)
             task = run.task if run is not None else self._known(run_id)
+            seen = run.news_told if run is not None else 0
             if run is not None:
                 await run.flush()
             text = await asyncio.to_thread(read_log, Path(task.log_path))
             left_s = deadline - time.monotonic()
             if run is None or len(text) > offset or left_s <= 0 or cancel.cancelled:
                 break
-            await run.wait_news(left_s, cancel)
+            await run.wait_news(left_s, cancel, seen)
         page = text[offset : offset + limit]
         end = offset + len(page)
         over = not task.is_active and end >= len(text)
@@ -153,9 +156,9 @@ class BackgroundRuns:
         run = self._active.get(run_id)
         if run is None:
             return task
-        await self._watch.note_request(run_id)
+        run.stop()  # first: the file may keep us waiting
         run.task = replace(run.task, cancel_requested_at=time.time())
-        run.stop()
+        await self._watch.note_request(run_id)
         if run.life is not None:
             await asyncio.wait({run.life}, timeout=CANCEL_PATIENCE_S)
         return self._known(run_id)

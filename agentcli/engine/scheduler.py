@@ -3,9 +3,10 @@
 Laws. A schedule that is due starts one run, however many of its times have been missed; that it
 has started is committed together with the run. It was judged as the run itself when it was put
 down; when it is due it is judged again, and what would be refused by now, or would have to be asked
-about for a reason that nobody has said yes to, does not start (SEC-3). Without schedules nothing
-wakes the program; with some, one timer does: at the next of them, at least once a minute (so that
-a clock that was changed is noticed).
+about for a reason that nobody has said yes to, does not start (SEC-3). That somebody has said yes
+is believed of a session file only with our mark on it: the file may be anybody's. Without schedules
+nothing wakes the program; with some, one timer does: at the next of them, at least once a minute
+(so that a clock that was changed is noticed).
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ class SessionScheduler:
             for each in self._schedules.values()
             if not fires_missed and each.next_at is not None and each.next_at <= self._seen
         }
+        self._unproved = set(self._schedules)
         self._put_off: dict[str, float] = {}
         self._told: dict[str, str] = {}
         self._changed = asyncio.Event()
@@ -104,6 +106,8 @@ class SessionScheduler:
             signals=wish.signals,
         )
         schedule = replace(schedule, approved=await self._needs(schedule))
+        mark = await asyncio.to_thread(self._runs.lent.seal, self._approval(schedule))
+        schedule = replace(schedule, seal=mark)
         try:
             await self._runs.lent.store.put_schedule(schedule, now)
         except StoreError as error:
@@ -244,7 +248,33 @@ class SessionScheduler:
             return decision.why
         if (needs := _beyond(decision)) and needs != schedule.approved:
             return f"it would need an approval ({needs})"
+        if decision.answer is Answer.ASK and not await self._is_proved(schedule):
+            return "it would need an approval (the session file does not prove that you gave one)"
         return ""
+
+    async def _is_proved(self, schedule: Schedule) -> bool:
+        """Whether its call was approved here, not only according to the file."""
+        if schedule.id in self._unproved and await asyncio.to_thread(
+            self._runs.lent.is_sealed, self._approval(schedule), schedule.seal
+        ):
+            self._unproved.discard(schedule.id)
+        return schedule.id not in self._unproved
+
+    def _approval(self, schedule: Schedule) -> str:
+        """All that was approved with it."""
+        kit = self._runs.lent.kit
+        told = (
+            kit.session_id,
+            str(kit.workspace.root),
+            schedule.id,
+            schedule.tool,
+            schedule.arguments,
+            schedule.cron_expression,
+            schedule.scheduled_at,
+            schedule.time_zone,
+            schedule.approved,
+        )
+        return json.dumps(told, sort_keys=True)
 
     async def _needs(self, schedule: Schedule) -> str:
         """What its call has been approved for, grants of this session not counted."""

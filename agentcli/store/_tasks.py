@@ -277,6 +277,7 @@ def _put_schedule(
         "title": schedule.title,
         "signals": schedule.signals,
         "approved": schedule.approved,
+        "seal": schedule.seal,
     }
     db.execute(
         "INSERT INTO schedule (id, cron_expression, scheduled_at, time_zone, run, state, next_at,"
@@ -352,6 +353,7 @@ def _schedule(row: tuple[Any, ...]) -> Schedule:
             is_active=row[7] == SCHEDULE_ACTIVE,
             signals=bool(run.get("signals", True)),
             approved=str(run.get("approved") or ""),
+            seal=str(run.get("seal") or ""),
         )
     except (ValueError, TypeError) as error:
         raise MalformedBody(f"schedule {from_column(row[0])}: {error}") from error

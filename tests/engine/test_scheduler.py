@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import sqlite3
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -173,6 +175,46 @@ def test_missed_ones_run_once_on_resume(model_server: ModelServer, tmp_path: Pat
 
     missed = options(tmp_path, new=False, resume=session_id)
     in_session(model_server, missed, resumed)
+
+
+@pytest.mark.spec("BG-8", "SEC-3")
+@pytest.mark.parametrize(
+    ("changed", "starts"),
+    [
+        ("", True),
+        (
+            "UPDATE schedule SET run = json_set(run, '$.arguments.command', 'touch made; true')",
+            False,
+        ),
+        ("UPDATE schedule SET run = json_set(run, '$.seal', '')", False),
+        ("UPDATE schedule SET scheduled_at = '2026-01-01T00:00:00Z'", False),
+    ],
+)
+def test_an_approval_that_only_a_session_file_speaks_of_does_not_count(
+    model_server: ModelServer, tmp_path: Path, changed: str, *, starts: bool
+) -> None:
+    async def put(kept: Kept) -> str:
+        await kept.put("touch made", soon(kept))
+        return kept.session.id
+
+    session_id = timed(model_server, tmp_path, put, now=time.time() - 3 * DAY)
+    path = settings_for(model_server).paths.sessions_dir / f"{session_id}.db"
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute(changed)
+
+    async def resumed(session: Session) -> None:
+        if starts:
+            (task,) = await until_begun(session, 1)
+            await ended(session, task.run_id)
+            return
+        background = cast("SessionBackground", session.background)
+        while background.schedules():
+            await cast("SessionScheduler", background.runs.scheduler).tick()
+        assert not background.tasks()
+
+    wanted = options(tmp_path, new=False, resume=session_id, mode=PermissionMode.DEFAULT)
+    in_session(model_server, wanted, resumed)
+    assert (tmp_path / "made").exists() is starts
 
 
 async def until_begun(session: Session, count: int) -> list[BackgroundTask]:
