@@ -23,8 +23,8 @@ from tests.support.replies import Call, Reply, calls, say
 from tests.support.wire_facts import WireFacts, facts_of
 
 # three points for each transaction: the file with the prompt, the calls, intent and result of
-# each call, the second answer
-POINTS = 36
+# each call, what stood at the paths that a call changes before and after it, the second answer
+POINTS = 48
 KILLED = -signal.SIGKILL
 CRASHED = "Tool execution was interrupted by a crash. Please retry."
 CALL_IDS = {"read-1", "read-2", "write-1", "bash-1"}
