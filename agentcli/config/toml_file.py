@@ -12,6 +12,7 @@ _POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _HEADER = re.compile(r"^\s*\[\[?\s*(?P<path>[^\[\]]+?)\s*\]\]?\s*(#.*)?$")
 _ENTRY = re.compile(r"^\s*(?P<path>(?:\"[^\"]*\"|'[^']*'|[\w-]+|\s*\.\s*)+?)\s*=")
 _SEGMENT = re.compile(r"\"([^\"]*)\"|'([^']*)'|([\w-]+)")
+MAX_BYTES = 4_000_000
 MEND = 'mend the line, or run "agent config edit"'
 
 
@@ -20,7 +21,11 @@ def read_text(path: Path) -> str | None:
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
             raise ConfigError(f"{path} is no regular file", "put the settings into a plain file")
-        return path.read_bytes().decode("utf-8-sig")
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise ConfigError(f"{path} is larger than {MAX_BYTES // 1_000_000} MB", MEND)
+        return data.decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except UnicodeDecodeError as error:
@@ -38,6 +43,8 @@ def parse(text: str, path: Path) -> dict[str, Any]:
 
     try:
         return tomllib.loads(text)
+    except RecursionError:
+        raise ConfigError(f"{path}: its values are nested too deep", MEND) from None
     except tomllib.TOMLDecodeError as error:
         message = str(error)
         found = _POSITION.search(message)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -31,6 +31,7 @@ from agentcli.engine.policy import Rule, parse_rule
 _GLOB_CHARACTERS = re.compile(r"[*?]")
 _LONGEST_WRITTEN = 500
 _ANY_PATTERN = re.compile(r"[*?\[\]]")
+_PARTS = re.compile(r"/\*\*/|\*\*|\*|\?|[^*?/]+|/")
 
 
 @frozen
@@ -186,7 +187,7 @@ def _matches_path(path: Path, rule: Rule, root: Path) -> bool:
         )
     absolute = str(root / _expanded(pattern))
     candidates = (absolute, _with_real_start(absolute))
-    return any(re.fullmatch(_glob_to_regex(glob), str(path)) for glob in candidates)
+    return any(glob_covers(glob, str(path)) for glob in candidates)
 
 
 def _expanded(pattern: str) -> Path:
@@ -206,10 +207,36 @@ def _with_real_start(pattern: str) -> str:
     return f"{real.rstrip('/')}/{rest}{pattern[found.start() :]}"
 
 
-def _glob_to_regex(pattern: str) -> str:
-    """``**`` crosses directories, ``*`` and ``?`` do not; a final ``/**`` covers the start too."""
-    special = {"/**/": "/(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+def glob_covers(pattern: str, path: str) -> bool:
+    """``**`` crosses directories, ``*`` and ``?`` do not; a final ``/**`` covers the start too.
+
+    All places that a part of the pattern may end at are followed side by side: whatever the
+    pattern, the work is at most its length times that of ``path`` (SEC-13).
+    """
     base = pattern.removesuffix("/**")
-    tokens = re.findall(r"/\*\*/|\*\*|\*|\?|[^*?/]+|/", base)
-    tail = "(?:/.*)?" if base != pattern else ""
-    return "(?s:" + "".join(special.get(t) or re.escape(t) for t in tokens) + tail + ")"
+    ends = {0}
+    for part in _PARTS.findall(base):
+        ends = set(_ends_of(part, path, ends))
+        if not ends:
+            return False
+    return len(path) in ends or (base != pattern and any(path[end] == "/" for end in ends))
+
+
+def _ends_of(part: str, path: str, starts: set[int]) -> Iterable[int]:
+    size = len(path)
+    if part == "**":
+        return range(min(starts), size + 1)
+    if part == "*":
+        found: list[int] = []
+        for start in sorted(starts):
+            if not found or start > found[-1]:
+                slash = path.find("/", start)
+                found += range(start, (size if slash < 0 else slash) + 1)
+        return found
+    if part == "?":
+        return [start + 1 for start in starts if start < size and path[start] != "/"]
+    if part == "/**/":
+        begun = [start + 1 for start in starts if path.startswith("/", start)]
+        later = range(min(begun), size) if begun else ()
+        return [*begun, *(place + 1 for place in later if path[place] == "/")]
+    return [start + len(part) for start in starts if path.startswith(part, start)]

@@ -250,7 +250,8 @@ async def _checked(chunks: AsyncIterator[bytes], endpoint: Endpoint) -> AsyncGen
                 break
         document += chunk
         if len(document) > MAX_JSON_BODY_BYTES:
-            raise _network_error(endpoint, "sent a reply of more than 16 MB", "try again")
+            what = "sent a reply of more than 16 MB"
+            raise _network_error(endpoint, what, "use another model", retryable=False)
     else:
         if document:
             joined = b" ".join(bytes(document).splitlines())

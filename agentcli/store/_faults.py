@@ -70,6 +70,8 @@ def fault(error: BaseException, path: Path, *, writing: bool) -> StoreError:
         name = getattr(error, "sqlite_errorname", "")
         text = str(error)
         no_such = name == "SQLITE_ERROR" and "no such" in text
+        if name == "SQLITE_TOOBIG" and not writing:
+            return damaged(path, "a value in it is larger than any that is written")
         if name.startswith(_DAMAGE) or no_such or "Could not decode" in text:
             return damaged(path, str(error))
     cause, advice = _cause(error, path)

@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 BUSY_TIMEOUT_S = 5.0
 WAL_LIMIT_BYTES = 4 * 1024 * 1024
+MAX_VALUE_BYTES = 64 * 1024 * 1024  # of a row: a file of others must not fill the memory (SEC-13)
 WAL_MARK = b"\x02\x02"  # https://sqlite.org/fileformat2.html#file_format_version_numbers
 ROLLBACK_MARK = b"\x01\x01"
 WAL_MARK_OFFSET = 18
@@ -262,10 +263,12 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
     name = str(path)
     for character, escape in (("%", "%25"), ("?", "%3f"), ("#", "%23")):
         name = name.replace(character, escape)
-    return sqlite3.connect(
+    db = sqlite3.connect(
         f"file:{name}?{options}",
         uri=True,
         timeout=BUSY_TIMEOUT_S,
         isolation_level=None,
         check_same_thread=False,
     )
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+    return db

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.store import _private
+from agentcli.store._file import MAX_VALUE_BYTES
 from agentcli.store._schema import STATEMENTS
 
 MAX_PROBES = 50_000
@@ -50,6 +51,7 @@ def _read_tables(path: Path, tables: tuple[str, ...]) -> tuple[Tables, list[str]
         return found, [str(error)]
     with contextlib.closing(db):
         db.row_factory = sqlite3.Row
+        db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
         for table in tables:
             try:
                 db.execute("PRAGMA writable_schema = ON")  # reads truncated files, too

@@ -1,0 +1,404 @@
+"""What comes from outside without measure: bounded memory, an answer, an end (SEC-13).
+
+Each row runs the program in a process of its own, which tells what it held at most. Files are in
+``test_file_bounds.py``, pages of the web with ``web_fetch``. Servers of tools (MCP) do not exist
+yet: their rows come with them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from agentcli.store.files import SessionFiles
+from tests.security.hostile_server import JSON, MB, Body, bomb, endless, hostile
+from tests.store.sessions import make
+from tests.support.cli import AGENT, MODELS, agent_env
+from tests.support.model_server import ANTHROPIC, ModelServer
+from tests.support.processes import wait_until
+from tests.support.replies import call, say
+from tests.support.work_processes import commands_below
+
+pytestmark = [pytest.mark.spec("SEC-13"), pytest.mark.timeout(90)]
+MAX_RESIDENT_KB = 300 * 1024
+ENDS_WITHIN_S = 30
+DEEP = 100_000
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A process that has ended: what it said and how much it held."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+# a process forgets with ``exec`` what it held before, but not in ``ru_maxrss``: so it is started
+# by a small one, never by the process of the tests
+_LAUNCHER = """
+import json, os, sys
+told = os.open(sys.argv[1], os.O_WRONLY)
+pid = os.fork()
+if pid == 0:
+    os.close(told)
+    os.execv(sys.argv[2], sys.argv[2:])
+os.write(told, b"%d\\n" % pid)
+_, status, usage = os.wait4(pid, 0)
+os.write(told, json.dumps([os.waitstatus_to_exitcode(status), usage.ru_maxrss]).encode())
+"""
+
+
+class Measured:
+    """``agent ARGS`` as a process whose memory is known when it has ended."""
+
+    def __init__(
+        self,
+        *args: str,
+        env: dict[str, str],
+        cwd: Path,
+        input: Path | None = None,  # noqa: A002 - subprocess.run's name
+        argv: Sequence[str] = AGENT,
+    ) -> None:
+        place = Path(tempfile.mkdtemp(dir=cwd.parent))
+        self._out, self._err, pipe = place / "out", place / "err", place / "told"
+        os.mkfifo(pipe)
+        with (
+            self._out.open("wb") as out,
+            self._err.open("wb") as err,
+            (input or Path("/dev/null")).open("rb") as given,
+        ):
+            self._launcher = subprocess.Popen(
+                [sys.executable, "-S", "-E", "-c", _LAUNCHER, str(pipe), *argv, *args],
+                env=env, cwd=cwd, stdin=given, stdout=out, stderr=err, start_new_session=True,
+            )  # fmt: skip
+        self._told = pipe.open("rb")
+        self.pid = int(self._told.readline())
+
+    def ended(self, within_s: float = ENDS_WITHIN_S) -> Ended:
+        """Wait for the end, kept to the bound; the memory is within its own."""
+        try:
+            self._launcher.wait(within_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._launcher.pid, signal.SIGKILL)
+            self._launcher.wait()
+            err = self._err.read_text("utf-8", "replace")[-2000:]
+            raise AssertionError(f"still running after {within_s} s\n{err}") from None
+        with self._told as told:
+            code, resident = json.loads(told.read())
+        out, err = (path.read_text("utf-8", "replace") for path in (self._out, self._err))
+        assert resident // (1024 if sys.platform == "darwin" else 1) < MAX_RESIDENT_KB, resident
+        assert "Traceback" not in err, err[-2000:]
+        assert len(err) < 50_000
+        return Ended(code, out, err)
+
+    def said(self, text: str) -> bool:
+        """Whether it has written ``text`` by now."""
+        return text in self._out.read_text("utf-8", "replace")
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._launcher.poll() is None
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    path = tmp_path / "work"
+    path.mkdir()
+    return path
+
+
+def env_of(url: str, **more: str) -> dict[str, str]:
+    keys = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url}
+    return agent_env(None, ANTHROPIC, **keys, AGENTCLI_MODEL=MODELS[ANTHROPIC], **more)
+
+
+def only_error(done: Ended) -> str:
+    """The one line of error, with its advice."""
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1 and len(errors[0]) < 3000, done.stderr[-3000:]
+    return errors[0]
+
+
+# --- streams ------------------------------------------------------------------------------------
+
+_START = (
+    b'event: message_start\ndata: {"type":"message_start","message":{"id":"m","type":"message",'
+    b'"role":"assistant","model":"claude","content":[],"usage":{"input_tokens":1,'
+    b'"output_tokens":1}}}\n\n'
+)
+_TEXT = (
+    b'event: content_block_start\ndata: {"type":"content_block_start","index":0,'
+    b'"content_block":{"type":"text","text":""}}\n\n'
+)
+_DELTA = (
+    b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,'
+    b'"delta":{"type":"text_delta","text":"%s"}}\n\n'
+)
+STREAMS: dict[str, Body] = {
+    "line": endless(_START + b"data: ", b"x" * 1000),
+    "event": endless(_START, b"data: xxxxxxxxxxxxxxxxxxxxxxxxxxx\n"),
+    "text": endless(_START + _TEXT, _DELTA % (b"word " * 2000)),
+    "nested event": endless(_START + b"data: ", b"[" * DEEP),
+    "nested objects": endless(_START + b"data: ", b'{"a":' * DEEP),
+    "web page": endless(b"<html>", b"<p>"),
+    "document": endless(b"{", b'"a":1,'),
+}
+
+
+@pytest.mark.spec("SEC-13", "OPS-1")
+@pytest.mark.parametrize("stream", STREAMS)
+def test_a_stream_without_bounds_is_ended_in_bounded_memory(work: Path, stream: str) -> None:
+    with hostile(STREAMS[stream]) as server:
+        run = Measured(
+            "run", "--timeout", "8", "-o", "text", "go", env=env_of(server.url), cwd=work
+        )
+        done = run.ended()
+    assert done.code in {1, 3, 75}
+    only_error(done)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(200, "stream"), (200, "document"), (400, "document"), (500, "document")]
+)
+def test_a_compressed_reply_that_unpacks_to_hundreds_of_megabytes_is_given_up(
+    work: Path, status: int, kind: str
+) -> None:
+    if kind == "stream":
+        packed, headers = (
+            bomb(_START + b"data: ", b"x", 500),
+            b"content-type: text/event-stream\r\n",
+        )
+    else:
+        packed, headers = bomb(b'{"error":{"message":"', b"y", 500), JSON
+    with hostile(
+        lambda: [packed], status=status, headers=headers + b"content-encoding: gzip\r\n"
+    ) as server:
+        run = Measured("run", "--timeout", "8", "go", env=env_of(server.url), cwd=work)
+        done = run.ended()
+    assert done.code in {1, 3, 75}
+    only_error(done)
+
+
+@pytest.mark.parametrize("status", [400, 500])
+def test_the_body_of_an_error_is_not_read_to_an_end_that_never_comes(
+    work: Path, status: int
+) -> None:
+    with hostile(endless(b'{"error":"', b"e" * 1000), status=status, headers=JSON) as server:
+        run = Measured("run", "--timeout", "6", "go", env=env_of(server.url), cwd=work)
+        done = run.ended()
+        assert server.sent < 200 * MB
+    assert done.code in {1, 3, 75}
+    only_error(done)
+
+
+def test_headers_without_end_are_given_up(work: Path) -> None:
+    with hostile(endless(b"", b"x-more: and more\r\n"), headers=b"x-first: 1") as server:
+        server.head = server.head[:-2]
+        run = Measured("run", "--timeout", "4", "go", env=env_of(server.url), cwd=work)
+        done = run.ended()
+    assert done.code in {1, 3, 75}
+    only_error(done)
+
+
+@pytest.mark.spec("SEC-13", "CAN-1")
+@pytest.mark.parametrize("stream", ["comment", "events"])
+def test_ctrl_c_is_heard_while_a_stream_floods(work: Path, stream: str) -> None:
+    body = endless(_START, b": nothing\n" if stream == "comment" else b'data: {"type":"ping"}\n\n')
+    with hostile(body) as server:
+        run = Measured("run", "go", env=env_of(server.url), cwd=work)
+        assert server.asked.wait(20)
+        while server.sent < 4 * MB:
+            assert run.runs
+        os.kill(run.pid, signal.SIGINT)
+        done = run.ended(5)
+    assert done.code == 130
+
+
+def test_a_list_of_models_without_end_is_one_warning(work: Path) -> None:
+    with hostile(endless(b'{"data":[', b'{"id":"m"},'), headers=JSON) as server:
+        done = Measured("models", env=env_of(server.url), cwd=work).ended()
+        assert server.sent < 200 * MB
+    assert done.code == 0
+    assert [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+
+
+# --- depth --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":'], ids=["arrays", "objects"])
+def test_arguments_of_any_depth_go_back_to_the_model(
+    model_server: ModelServer, work: Path, opening: str
+) -> None:
+    closing = {"[": "]", '{"a":': "}"}[opening]
+    deep = '{"path": ' + opening * DEEP + "1" + closing * DEEP + "}"
+    model_server.add(
+        call("read_file", raw=deep, piece=50_000, id="one"),
+        call("read_file", raw=opening * DEEP, piece=50_000, id="two"),
+        "I see.",
+    )
+    done = Measured("run", "go", env=agent_env(model_server), cwd=work).ended()
+    assert (done.code, done.stdout) == (0, "I see.\n"), done.stderr
+
+
+def test_messages_on_stdin_of_any_depth_or_length_are_skipped(
+    model_server: ModelServer, work: Path
+) -> None:
+    model_server.default = say("Fine.")
+    good = json.dumps({"type": "user", "message": {"role": "user", "content": "hello"}})
+    given = work.parent / "given"
+    with given.open("w") as file:
+        file.write("[" * DEEP + '\n{"type":"user","message":' + "[" * DEEP + "\n")
+        for _ in range(100):
+            file.write("x" * MB)
+        file.write(f"\n{good}\n")
+    args = ("run", "--input-format", "stream-json", "-o", "stream-json", "--verbose")
+    env = agent_env(model_server)
+    done = Measured(*args, env=env, cwd=work, input=given).ended(60)
+    assert done.code == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["result"] == "Fine."
+    assert len(model_server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("config.toml", "deep"), ("trust.json", "deep"), ("credentials.json", "deep"),
+     ("AGENTS.md", "huge"), ("config.toml", "huge"), ("credentials.json", "huge"),
+     ("history", "huge")],
+)  # fmt: skip
+def test_our_own_files_may_be_deep_or_huge(
+    model_server: ModelServer, work: Path, home: Path, name: str, kind: str
+) -> None:
+    model_server.default = say("Fine.")
+    (home / "agentcli").mkdir(mode=0o700)
+    with (home / "agentcli" / name).open("w") as file:
+        file.write("a = " + "[" * DEEP if name.endswith(".toml") else "[" * DEEP)
+        for _ in range(400 if kind == "huge" else 0):
+            file.write("x" * MB)
+    (work / ".agents").mkdir()
+    (work / ".agents" / "config.toml").write_text("[" * DEEP)
+    done = Measured("run", "go", env=agent_env(model_server), cwd=work).ended()
+    if done.code:
+        assert done.code == 78 and name in only_error(done)
+    else:
+        assert done.stdout == "Fine.\n"
+
+
+def test_a_schema_of_any_depth_is_one_line(model_server: ModelServer, work: Path) -> None:
+    (work / "deep.json").write_text('{"items":' * DEEP + "{}" + "}" * DEEP)
+    args = ("run", "--json-schema", "deep.json", "go")
+    done = Measured(*args, env=agent_env(model_server), cwd=work).ended()
+    assert done.code == 2
+    only_error(done)
+
+
+# --- sessions of others -------------------------------------------------------------------------
+
+COMMANDS = (("sessions", "list"), ("sessions", "show"), ("sessions", "check"), ("doctor",))
+
+
+@pytest.mark.parametrize("row", ["deep body", "huge body", "huge title", "huge blob"])
+def test_a_hostile_session_file_is_an_error_in_bounded_memory(
+    work: Path, home: Path, row: str
+) -> None:
+    directory = home / "agentcli" / "sessions"
+    session_id = make(SessionFiles(directory, home / "agentcli" / "catalogue.db"), "hello")
+    huge = "CAST(zeroblob(400000000) AS TEXT)"
+    changes = {
+        "deep body": ("UPDATE message SET body = ? WHERE seq = 1", ("[" * DEEP,)),
+        "huge body": (f"UPDATE message SET body = {huge} WHERE seq = 1", ()),
+        "huge title": (f"UPDATE session SET title = {huge}", ()),
+        "huge blob": ("UPDATE blob SET data = zeroblob(400000000), size = 400000000", ()),
+    }
+    db = sqlite3.connect(directory / f"{session_id}.db")
+    db.execute(*changes[row])
+    db.commit()
+    db.close()
+    env = agent_env(None, AGENTCLI_MODEL="offline")
+    for command in COMMANDS:
+        args = (*command, session_id) if command[-1] in {"show", "check", "export"} else command
+        done = Measured(*args, env=env, cwd=work).ended()
+        if done.code and "error: " in done.stderr:
+            assert done.code == 74 and "repair" in only_error(done), (args, done)
+    done = Measured("run", "--session", session_id, "go", env=env, cwd=work).ended()
+    assert done.code == 74 or row == "huge blob", done
+
+
+# --- what a person's own files run --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stream", ["", " 1>&2"], ids=["stdout", "stderr"])
+def test_a_hook_that_prints_a_gigabyte_is_bounded(
+    model_server: ModelServer, work: Path, home: Path, stream: str
+) -> None:
+    model_server.default = say("Fine.")
+    (home / "agentcli").mkdir(mode=0o700)
+    (home / "agentcli" / "config.toml").write_text(
+        f'[[hooks.UserPromptSubmit]]\ncommand = "head -c 1000000000 /dev/zero{stream}"\n'
+    )
+    done = Measured("run", "go", env=agent_env(model_server), cwd=work).ended()
+    assert (done.code, done.stdout) == (0, "Fine.\n"), done.stderr[:2000]
+
+
+@pytest.mark.spec("SEC-13", "CAN-1", "TOOL-10")
+@pytest.mark.parametrize("kind", ["time", "depth"])
+def test_a_catastrophic_pattern_can_be_cancelled_and_a_deep_one_is_refused(
+    model_server: ModelServer, work: Path, kind: str
+) -> None:
+    """Its own end after a while is proved with the search (``tests/tools/test_search.py``)."""
+    (work / "file").write_text("a" * 5000 + "!\n")
+    pattern = "(a|aa)+$" if kind == "time" else "(" * 5000
+    model_server.add(call("grep_files", {"pattern": pattern, "path": "."}), "I see.")
+    env = agent_env(model_server, PATH=str(work))  # without rg it is Python's engine
+    run = Measured("run", "-o", "stream-json", "go", env=env, cwd=work)
+    if kind == "depth":
+        done = run.ended()
+        assert done.code == 0 and "I see." in done.stdout
+        return
+    wait_until(lambda: run.said('"grep_files"'), "the search has begun")
+    os.kill(run.pid, signal.SIGINT)
+    assert run.ended(5).code == 130
+    assert commands_below(work) == {}
+
+
+def test_a_rule_with_a_catastrophic_pattern_decides_at_once(
+    model_server: ModelServer, work: Path
+) -> None:
+    paths = ("a/" * 1500 + "b", "a" * 4000)
+    model_server.add(
+        *(call("write_file", {"path": path, "content": "x"}) for path in paths), "I see."
+    )
+    rules = [f"write_file({'**/' * 40}x)", f"write_file({'*a' * 40}x)", f"bash({'*a' * 40}x)"]
+    args = [part for rule in rules for part in ("--allow-tool", rule)]
+    done = Measured("run", *args, "go", env=agent_env(model_server), cwd=work).ended()
+    assert done.code == 4, done.stderr
+
+
+_COMMANDS_PROGRAM = """
+import sys
+from pathlib import Path
+from agentcli.repl.custom_commands import load_commands
+print(len(load_commands([Path(sys.argv[1])])))
+"""
+
+
+def test_very_many_commands_are_not_all_read(work: Path) -> None:
+    directory = work / "commands"
+    directory.mkdir()
+    (directory / "c0.md").write_text("do it")
+    for number in range(1, 20_000):
+        (directory / f"c{number}.md").symlink_to("c0.md")
+    argv = [sys.executable, "-c", _COMMANDS_PROGRAM, str(work)]
+    done = Measured(env=agent_env(), cwd=work, argv=argv).ended()
+    assert done.code == 0 and 0 < int(done.stdout) <= 1_000
