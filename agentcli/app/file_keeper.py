@@ -1,26 +1,33 @@
 """Keeps what files were before a call changes them; satisfies ``domain.tools.FileKeeper`` (TT-1).
 
 Laws: the snapshot is in the session's file before the change (write-ahead); a file that cannot be
-kept holds up no call: the person is told, once for each session. What a command changes is found
-by comparing the workspace before and after it (``workspace_watch``).
+kept holds up no call: the person is told, once for each session (FAIL-2). What a command changes is
+found by comparing the workspace before and after it (``workspace_watch``). Calls of sub-agents run
+beside each other: what is found while commands run is kept once, in its order, as done by one of
+them. A cancel waits for nothing here: looking is stopped, what is being stored is stored.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from agentcli.app.file_states import is_same, read_state
 from agentcli.app.workspace_watch import WorkspaceWatch
+from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import AgentError
 from agentcli.domain.rewind import FileKind, FileState, RewindStore
-from agentcli.domain.tools import Effect, Workspace
+from agentcli.domain.tools import Effect, Workspace, real_path
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 MAX_PATHS = 2_000
+MAX_CALL_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -35,34 +42,87 @@ class Keeper:
         default_factory=dict
     )
     _watch: WorkspaceWatch = field(init=False)
-    _watching: set[str] = field(default_factory=set)
+    _watching: list[str] = field(default_factory=list)
     _warned: set[str] = field(default_factory=set)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
         self._watch = WorkspaceWatch(self.workspace.root, self._is_secret)
 
     async def begin(self, call_id: str, effect: Effect, paths: Sequence[Path]) -> None:
         """Keep what a call may change: the files that it names, or look at the workspace."""
-        if paths:
-            states = await asyncio.to_thread(self._read, paths[:MAX_PATHS])
-            await self._keep(call_id, states)
-        elif effect is Effect.EXEC:
-            problem = await asyncio.to_thread(self._watch.look)
-            self._watching.add(call_id)
-            if problem:
-                self._warn(problem)
+        del effect
+        try:
+            async with self._turn:
+                await self._begin(call_id, paths)
+        except asyncio.CancelledError:
+            if call_id in self._watching:
+                self._watching.remove(call_id)
+            if call_id in self._open:  # the call does not run: nothing becomes of the files
+                await uninterruptible(self._settle(call_id, self._open[call_id][1]))
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the call goes on
+            self._failed(error)
 
     async def end(self, call_id: str) -> None:
         """See what the call has made of it."""
+        try:
+            async with self._turn:
+                await self._end(call_id)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the call goes on
+            self._failed(error)
+
+    async def settled(self) -> None:
+        """Return when all that has ended by now is stored."""
+        async with self._turn:
+            pass
+
+    async def _begin(self, call_id: str, paths: Sequence[Path]) -> None:
+        if self._watching:
+            await self._keep_found()
+        if paths:
+            states = await asyncio.to_thread(self._read, paths)
+            await uninterruptible(self._keep(call_id, states))
+            return
+        problem = "" if self._watching else await self._stoppable(self._watch.look)
+        self._watching.append(call_id)
+        if problem:
+            self._warn(problem)
+
+    async def _end(self, call_id: str) -> None:
         if call_id in self._watching:
-            self._watching.discard(call_id)
-            was, now = await asyncio.to_thread(self._watch.compare)
-            if was:
-                await self._keep(call_id, was)
-                await self._settle(call_id, now)
+            try:
+                await self._keep_found()
+            finally:
+                self._watching.remove(call_id)
         elif call_id in self._open:
             _, before = self._open[call_id]
-            await self._settle(call_id, await asyncio.to_thread(self._read, list(before)))
+            after = await asyncio.to_thread(self._read, list(before))
+            await uninterruptible(self._settle(call_id, after))
+            if self._watching:
+                await asyncio.to_thread(self._watch.learn, after)
+
+    async def _keep_found(self) -> None:
+        """Keep what the commands that run have changed since the workspace was looked at."""
+        (was, now), problem = await self._stoppable(self._watch.compare)
+        if problem:
+            self._warn(problem)
+        if was:
+            await uninterruptible(self._keep_both(self._watching[0], was, now))
+
+    async def _keep_both(
+        self, call_id: str, was: Mapping[Path, FileState], now: Mapping[Path, FileState]
+    ) -> None:
+        await self._keep(call_id, was)
+        await self._settle(call_id, now)
+
+    async def _stoppable(self, work: Callable[[threading.Event], T]) -> T:
+        """Run ``work`` in a thread, which stops soon when the wait for it is cancelled."""
+        stop = threading.Event()
+        try:
+            return await asyncio.to_thread(work, stop)
+        finally:
+            stop.set()
 
     async def _settle(self, call_id: str, after: Mapping[Path, FileState]) -> None:
         if call_id not in self._open:
@@ -88,13 +148,24 @@ class Keeper:
             if state.kind is FileKind.UNKEPT:
                 self._warn(f"/undo cannot bring back {path}: {state.why}")
 
-    def _failed(self, error: AgentError) -> None:
+    def _failed(self, error: Exception) -> None:
         """A snapshot is no reason to stop (FAIL-2)."""
         log.warning("snapshots could not be stored", exc_info=error)
         self._warn(f"what files were could not be kept, /undo will not know them: {error}")
 
     def _read(self, paths: Sequence[Path]) -> dict[Path, FileState]:
-        return {path: read_state(path, self._is_secret) for path in paths}
+        states: dict[Path, FileState] = {}
+        total = 0
+        for named in paths:
+            path = real_path(named.parent) / named.name
+            if path in states:
+                continue
+            if len(states) >= MAX_PATHS or total > MAX_CALL_BYTES:
+                states[path] = FileState(FileKind.UNKEPT, why="the call changes too much at once")
+                continue
+            states[path] = read_state(path, self._is_secret)
+            total += len(states[path].data)
+        return states
 
     def _is_secret(self, data: bytes) -> bool:
         return any(secret.encode() in data for secret in self.secrets() if secret)

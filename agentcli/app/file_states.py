@@ -1,7 +1,8 @@
 """What stands at a path, and making it stand there again: for snapshots and for going back (TT-1).
 
 Laws: reading is bounded and never waits (no pipe, no device); a link is itself and is never
-followed; several files are put back all together or not at all. These functions block.
+followed, nor is one that has come into the place of a directory (SEC-5); several files are put back
+all together or not at all. These functions block.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import stat
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from agentcli.domain.no_follow import directory_of, lstat_at, open_at
 from agentcli.domain.rewind import ABSENT, FileKind, FileState
 
 MAX_FILE_BYTES = 8 * 1024 * 1024
 _GONE = {errno.ENOENT, errno.ENOTDIR}
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def read_state(path: Path, is_secret: Callable[[bytes], bool] = lambda _: False) -> FileState:
@@ -26,10 +29,14 @@ def read_state(path: Path, is_secret: Callable[[bytes], bool] = lambda _: False)
     ``is_secret`` looks at contents that must not be kept (SEC-9).
     """
     try:
-        found = os.lstat(path)
-        if stat.S_ISLNK(found.st_mode):
-            return FileState(FileKind.LINK, os.fsencode(os.readlink(path)))  # noqa: PTH115 - bytes
-        data = _content(path) if stat.S_ISREG(found.st_mode) else None
+        with directory_of(path) as directory:
+            found = lstat_at(path.name, directory)
+            if stat.S_ISLNK(found.st_mode):
+                target = os.readlink(path.name, dir_fd=directory)
+                return FileState(FileKind.LINK, os.fsencode(target))
+            data = _content(path.name, directory) if stat.S_ISREG(found.st_mode) else None
+    except ValueError as error:
+        return FileState(FileKind.UNKEPT, why=f"it cannot be read: {error}")
     except OSError as error:
         if error.errno in _GONE:
             return ABSENT
@@ -46,9 +53,9 @@ def read_state(path: Path, is_secret: Callable[[bytes], bool] = lambda _: False)
     return FileState(FileKind.FILE, data, stat.S_IMODE(found.st_mode))
 
 
-def _content(path: Path) -> bytes | None:
+def _content(name: str, directory: int) -> bytes | None:
     """A regular file's bytes, one more than may be kept at most."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    handle = open_at(name, directory)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         return None
@@ -64,11 +71,13 @@ def is_same(one: FileState, other: FileState) -> bool:
 def put_back(wanted: Mapping[Path, FileState], now: Mapping[Path, FileState]) -> None:
     """Make each path what ``wanted`` says, from what it is ``now``; all or nothing.
 
-    Raises ``OSError`` when one cannot be written; those before it are then as they were.
+    Raises ``OSError`` when one cannot be written or is no longer what it was; those before it are
+    then as they were.
     """
     done: list[Path] = []
     try:
         for path, state in wanted.items():
+            _check(path, now[path])
             _put(path, state)
             done.append(path)
     except OSError:
@@ -78,24 +87,42 @@ def put_back(wanted: Mapping[Path, FileState], now: Mapping[Path, FileState]) ->
         raise
 
 
+def _check(path: Path, state: FileState) -> None:
+    if read_state(path) != state:
+        raise OSError(errno.EBUSY, "it is being changed by somebody else", str(path))
+
+
 def _put(path: Path, state: FileState) -> None:
+    made: list[Path] = []
+    wanted = None if state.kind is FileKind.ABSENT else made
+    try:
+        with directory_of(path, wanted) as directory:
+            _put_at(path.name, directory, state)
+    except OSError as error:
+        if state.kind is FileKind.ABSENT and error.errno in _GONE:
+            return
+        error.filename = str(path)
+        raise
+
+
+def _put_at(name: str, directory: int, state: FileState) -> None:
+    """Make the entry of an open directory what ``state`` says, at one moment."""
     if state.kind is FileKind.ABSENT:
-        path.unlink(missing_ok=True)
+        os.unlink(name, dir_fd=directory)
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    directory = tempfile.mkdtemp(prefix=".agentcli-", dir=path.parent)
-    temporary = Path(directory) / "file"
+    temporary = f".agentcli-{secrets.token_hex(8)}"
     try:
         if state.kind is FileKind.LINK:
-            temporary.symlink_to(os.fsdecode(state.data))
+            os.symlink(os.fsdecode(state.data), temporary, dir_fd=directory)
         else:
-            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            handle = os.open(temporary, _NEW, 0o600, dir_fd=directory)
             with os.fdopen(handle, "wb") as file:
                 file.write(state.data)
                 file.flush()
                 os.fchmod(handle, state.mode)
                 os.fsync(handle)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-        Path(directory).rmdir()
+        os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=directory)
+        raise

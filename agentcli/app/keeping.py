@@ -36,6 +36,11 @@ class LazyKeeper:
         """It has run, or was stopped."""
         await self._made().end(call_id)
 
+    async def settled(self) -> None:
+        """Return when all that has ended by now is stored."""
+        if self._keeper is not None:
+            await self._keeper.settled()
+
     def _made(self) -> Keeper:
         if self._keeper is None:
             from agentcli.app.file_keeper import Keeper

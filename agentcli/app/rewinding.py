@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from agentcli.app.file_states import is_same, put_back, read_state
+from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.rewind import (
     FileChange,
@@ -71,6 +72,7 @@ async def rewind(it: Conversation, file: RewindFile, seq: int, scope: RewindScop
     Raises ``UsageError`` for a message that is none of ``points``, ``RewindRefused``, and
     ``AgentError`` when a file cannot be written: then everything is as it was.
     """
+    await _settled(it)
     known = {point.seq: point for point in await file.rewinds.points()}
     if seq not in known:
         raise UsageError("there is no such message to go back to", "see /rewind")
@@ -82,13 +84,15 @@ async def rewind(it: Conversation, file: RewindFile, seq: int, scope: RewindScop
         ids = [change.id for change in changes]
         return await file.rewinds.take_back(seq, text, ids, chat=chat)
 
-    hidden = await _with_files(_backwards(changes), commit)
-    await _reload(it, file)
+    if not chat and not changes:
+        return Rewound(0, ())
+    hidden = await uninterruptible(_done(it, file, _backwards(changes), commit))
     return Rewound(hidden, tuple(_backwards(changes)), text)
 
 
 async def bring_back(it: Conversation, file: RewindFile) -> Rewound | None:
     """Take the newest rewind back; ``None`` when there is none or something was said since."""
+    await _settled(it)
     record = await file.rewinds.newest()
     if record is None:
         return None
@@ -98,13 +102,23 @@ async def bring_back(it: Conversation, file: RewindFile) -> Rewound | None:
         return len(record.messages)
 
     steps = _forwards(record.changes)
-    shown = await _with_files(steps, commit)
-    await _reload(it, file)
+    shown = await uninterruptible(_done(it, file, steps, commit))
     return Rewound(shown, tuple(steps))
 
 
-async def _reload(it: Conversation, file: RewindFile) -> None:
+async def _settled(it: Conversation) -> None:
+    """What calls that were stopped have changed may still be on its way into the file."""
+    if it.kit.keeper is not None:
+        await it.kit.keeper.settled()
+
+
+async def _done(
+    it: Conversation, file: RewindFile, steps: Mapping[Path, _Step], commit: Commit
+) -> int:
+    """All of it; to be torn by nothing."""
+    count = await _with_files(steps, commit)
     it.history = (await file.load()).history()
+    return count
 
 
 def _backwards(changes: Sequence[FileChange]) -> dict[Path, _Step]:
@@ -165,6 +179,12 @@ def _wanted(steps: Mapping[Path, _Step], now: Mapping[Path, FileState]) -> Mappi
         if is_same(now[path], step.wanted):
             continue
         wanted[path] = step.wanted
+        if step.expected is not None and step.expected.kind is FileKind.UNKEPT:
+            raise RewindRefused(
+                f"{path}: nobody can tell whether it is as the agent left it:"
+                " it was too large to keep, unreadable or held a key",
+                "move it away and try again, or go back in the chat only: /rewind chat",
+            )
         if step.expected is None or now[path] != step.expected:
             others.append(path)
     if others:

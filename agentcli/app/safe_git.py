@@ -49,14 +49,20 @@ class SafeGit:
             start_new_session=True,
         )
 
-    def output(self, *arguments: str, limit: int, ok: tuple[int, ...] = (0,)) -> bytes | None:
+    def output(
+        self,
+        *arguments: str,
+        limit: int,
+        ok: tuple[int, ...] = (0,),
+        timeout_s: float = TIMEOUT_S,
+    ) -> bytes | None:
         """What it prints, at most ``limit`` bytes of it; ``None`` when it fails or takes long."""
         try:
             process = self.start(*arguments)
         except OSError:
             return None
         with process:
-            data = read_bounded(process, limit)
+            data = read_bounded(process, limit, timeout_s=timeout_s)
         return data if process.returncode in ok or len(data) == limit else None
 
     def without_filters(self) -> SafeGit | None:
@@ -82,10 +88,13 @@ class SafeGit:
 
 
 def read_bounded(
-    process: subprocess.Popen[bytes], limit: int, stop: threading.Event | None = None
+    process: subprocess.Popen[bytes],
+    limit: int,
+    stop: threading.Event | None = None,
+    timeout_s: float = TIMEOUT_S,
 ) -> bytes:
     """What ``process`` prints, at most ``limit`` bytes; it has ended when this returns."""
-    timer = threading.Timer(TIMEOUT_S, process.kill)
+    timer = threading.Timer(timeout_s, process.kill)
     timer.daemon = True
     timer.start()
     data = bytearray()

@@ -2,110 +2,216 @@
 
 Laws: bounded in files, bytes and time: a workspace beyond them is not watched, which is said; the
 person's git is asked what there is and never touched, and none of its code runs (SEC-2); contents
-are kept packed and in memory, so that only what changes is written. These functions block.
+are kept packed and in memory, so that only what changes is written; what stood there before, and
+was only not listed, is never taken for new. These functions block; one at a time is at work.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from agentcli.app.file_states import is_same, read_state
 from agentcli.app.safe_git import find_git
 from agentcli.domain.rewind import ABSENT, FileKind, FileState
 from agentcli.domain.tools import real_path
+from agentcli.domain.values import frozen
 
 MAX_FILES = 5_000
-MAX_BYTES = 32 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 MAX_FILE_BYTES = 1024 * 1024
 LOOK_S = 2.0
+MAX_SLOW_LOOKS = 3
+MAX_LISTED = 4 * 1024 * 1024
 _PACKED_FROM = 512
 _SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv"})
-MAX_LISTED = 4 * 1024 * 1024
-_Mark = tuple[int, int, int, int]
+# a clock of files ticks more coarsely than ours; a server's may also differ
+_TICK_NS = 20_000_000
+_CLOCKS_DIFFER_NS = 2_000_000_000
+TOO_LARGE = "/undo does not know what commands change here: the workspace is too large"
+TOO_SLOW = "/undo does not know what this command changes: looking at the workspace takes too long"
+_Mark = tuple[int, int, int, int, int]
+Changes = tuple[Mapping[Path, FileState], Mapping[Path, FileState]]
+
+
+class _Unseen(Exception):
+    """The workspace could not be looked at; the text says why."""
+
+
+@frozen
+class _Seen:
+    """A path as it was when it was looked at; ``is_young``: it may change and look the same."""
+
+    mark: _Mark
+    state: FileState
+    is_young: bool
 
 
 class WorkspaceWatch:
     """Remembers the files below ``root``."""
 
     def __init__(self, root: Path, is_secret: Callable[[bytes], bool]) -> None:
-        self._root = real_path(root)
+        self._root = str(real_path(root))
         self._is_secret = is_secret
-        self._known: dict[Path, tuple[_Mark, FileState]] = {}
-        self._too_large = ""
+        self._known: dict[str, _Seen] = {}
+        self._looked_ns = 0
+        self._slow = 0
+        self._too_large = False
+        self._turn = threading.Lock()
 
-    def look(self) -> str:
-        """Learn what there is now; why the workspace is not watched, if it is not."""
-        if self._too_large:
-            return self._too_large
-        until = time.monotonic() + LOOK_S
-        known: dict[Path, tuple[_Mark, FileState]] = {}
-        total = 0
-        for path in self._files():
-            mark = _mark_of(path)
-            if mark is None:
-                continue
-            total += mark[2]
-            old = self._known.get(path)
-            known[path] = old if old is not None and old[0] == mark else (mark, self._state(path))
-            if len(known) > MAX_FILES or total > MAX_BYTES or time.monotonic() > until:
-                self._known = {}
-                self._too_large = (
-                    "/undo does not know what commands change here: the workspace is too large"
-                )
-                return self._too_large
-        self._known = known
+    def look(self, stop: threading.Event) -> str:
+        """Learn what there is now; why the workspace is not watched, if it is not.
+
+        ``stop`` ends it early.
+        """
+        with self._turn:
+            return self._look(stop)
+
+    def compare(self, stop: threading.Event) -> tuple[Changes, str]:
+        """What was changed since ``look``, as it was and as it is now; why that is not known."""
+        with self._turn:
+            before, since_ns = self._known, self._looked_ns
+            if not since_ns:
+                return ({}, {}), ""
+            problem = self._look(stop)
+            return (({}, {}) if problem else self._changes(before, since_ns)), problem
+
+    def learn(self, paths: Mapping[Path, FileState]) -> None:
+        """These were changed by a call that has kept them itself."""
+        with self._turn:
+            for path, state in paths.items():
+                name = str(path)
+                if not name.startswith(f"{self._root}/"):
+                    continue
+                mark = _mark_of(name)
+                if mark is None or state.kind is FileKind.ABSENT:
+                    self._known.pop(name, None)
+                else:
+                    self._known[name] = _Seen(mark, _packed(state), is_young=True)
+
+    def _look(self, stop: threading.Event) -> str:
+        if self._too_large or self._slow >= MAX_SLOW_LOOKS:
+            return TOO_LARGE
+        began_ns = time.time_ns()
+        try:
+            known = self._seen(stop, time.monotonic() + LOOK_S, began_ns)
+        except _Unseen as error:
+            self._known, self._looked_ns = {}, 0
+            return str(error)
+        self._known, self._looked_ns = known, began_ns
+        self._slow = 0
         return ""
 
-    def compare(self) -> tuple[dict[Path, FileState], dict[Path, FileState]]:
-        """What was changed since ``look``: as it was, and as it is now."""
-        if self._too_large:
-            return {}, {}
-        before = self._known
-        if self.look():
-            return {}, {}
+    def _seen(self, stop: threading.Event, until: float, began_ns: int) -> dict[str, _Seen]:
+        known: dict[str, _Seen] = {}
+        total = 0
+        for name in self._names():
+            if stop.is_set():
+                raise _Unseen("")
+            if time.monotonic() > until:
+                self._slow += 1
+                raise _Unseen(TOO_SLOW)
+            mark = _mark_of(name) if name else None
+            if mark is None:
+                continue
+            seen = self._known.get(name)
+            if seen is None or seen.is_young or seen.mark != mark:
+                is_young = max(mark[0], mark[1]) > began_ns - _TICK_NS
+                seen = _Seen(mark, self._state(name, mark), is_young)
+            known[name] = seen
+            total += mark[3] if mark[3] <= MAX_FILE_BYTES else 0
+            if len(known) > MAX_FILES or total > MAX_BYTES:
+                self._too_large = True
+                raise _Unseen(TOO_LARGE)
+        return known
+
+    def _changes(self, before: Mapping[str, _Seen], since_ns: int) -> Changes:
         was: dict[Path, FileState] = {}
         now: dict[Path, FileState] = {}
-        for path in dict.fromkeys((*before, *self._known)):
-            old, new = before.get(path), self._known.get(path)
-            if old is not None and new is not None and old[0] == new[0]:
+        new = []
+        is_shown = False
+        for name in dict.fromkeys((*before, *self._known)):
+            old, seen = before.get(name), self._known.get(name)
+            if old is None:
+                new.append(name)
                 continue
-            states = (_unpacked(old), _unpacked(new))
-            if new is None:
-                states = (states[0], read_state(path, self._is_secret))  # ignored by now, or gone
-            if not is_same(*states):
-                was[path], now[path] = states
+            mark = seen.mark if seen else _mark_of(name)
+            if mark == old.mark and not old.is_young:
+                continue
+            # no longer listed: ignored by now, or gone
+            state = seen.state if seen else self._state(name, mark)
+            states = _unpacked(old.state), _unpacked(state)
+            if not _is_untouched(old, seen, *states):
+                was[Path(name)], now[Path(name)] = states
+                is_shown |= os.path.basename(name) == ".gitignore"  # noqa: PTH119 - many
+        hidden = FileState(FileKind.UNKEPT, why="git may have ignored it before")
+        for name in new:
+            seen = self._known[name]
+            if seen.mark[1] >= since_ns - _CLOCKS_DIFFER_NS:  # else it stood there, not listed
+                was[Path(name)] = hidden if is_shown else ABSENT
+                now[Path(name)] = _unpacked(seen.state)
         return was, now
 
-    def _state(self, path: Path) -> FileState:
-        state = read_state(path, self._is_secret)
-        if state.kind is FileKind.FILE and len(state.data) > MAX_FILE_BYTES:
+    def _state(self, name: str, mark: _Mark | None) -> FileState:
+        if mark is not None and mark[3] > MAX_FILE_BYTES:
             return FileState(FileKind.UNKEPT, why=f"it is larger than {MAX_FILE_BYTES} bytes")
-        return _packed(state)
+        return _packed(read_state(Path(name), self._is_secret))
 
-    def _files(self) -> Iterator[Path]:
-        names = _names_by_git(self._root)
-        if names is not None:
-            yield from (self._root / name for name in names)
+    def _names(self) -> Iterator[str]:
+        """The paths to look at; an empty one is no path, only a moment to see whether to go on."""
+        git = find_git(Path(self._root))
+        listed = None
+        if git is not None:
+            arguments = ("ls-files", "-z", "-c", "-o", "--exclude-standard")
+            listed = git.output(*arguments, limit=MAX_LISTED, timeout_s=LOOK_S)
+        yield ""
+        if listed is None:
+            yield from _walked(self._root)
             return
-        for directory, below, files in os.walk(self._root):
-            below[:] = sorted(name for name in below if name not in _SKIPPED)
-            for name in files:
-                yield Path(directory) / name
+        for name in dict.fromkeys(listed.split(b"\0")):
+            if name:
+                yield f"{self._root}/{os.fsdecode(name)}"
 
 
-def _mark_of(path: Path) -> _Mark | None:
+def _walked(root: str) -> Iterator[str]:
+    """All that is below ``root`` but directories; see ``WorkspaceWatch._names``."""
+    waiting = [root]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if not entry.is_dir(follow_symlinks=False):
+                        yield entry.path
+                        continue
+                    yield ""
+                    if entry.name not in _SKIPPED:
+                        waiting.append(entry.path)
+        except OSError:
+            yield ""
+
+
+def _is_untouched(
+    old: _Seen, seen: _Seen | None, state_before: FileState, state_now: FileState
+) -> bool:
+    """Whether it is as it was; of what is not kept, as far as that can be told."""
+    if seen is not None and old.state.kind is seen.state.kind is FileKind.UNKEPT:
+        return (old.mark[0], *old.mark[2:]) == (seen.mark[0], *seen.mark[2:])
+    return is_same(state_before, state_now)
+
+
+def _mark_of(name: str) -> _Mark | None:
     try:
-        found = os.lstat(path)
-    except OSError:
+        found = os.lstat(name)
+    except (OSError, ValueError):
         return None
     if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
         return None
-    return found.st_mtime_ns, found.st_ino, found.st_size, found.st_mode
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size, found.st_mode
 
 
 def _packed(state: FileState) -> FileState:
@@ -114,21 +220,7 @@ def _packed(state: FileState) -> FileState:
     return FileState(state.kind, zlib.compress(state.data, 1), state.mode, "packed")
 
 
-def _unpacked(known: tuple[_Mark, FileState] | None) -> FileState:
-    if known is None:
-        return ABSENT
-    state = known[1]
+def _unpacked(state: FileState) -> FileState:
     if state.why != "packed":
         return state
     return FileState(state.kind, zlib.decompress(state.data), state.mode)
-
-
-def _names_by_git(root: Path) -> list[str] | None:
-    """What git knows or would add, below ``root``; ``None`` where there is no git."""
-    git = find_git(root)
-    if git is None:
-        return None
-    listed = git.output("ls-files", "-z", "-c", "-o", "--exclude-standard", limit=MAX_LISTED)
-    if listed is None:
-        return None
-    return [os.fsdecode(name) for name in dict.fromkeys(listed.split(b"\0")) if name]

@@ -120,6 +120,10 @@ ResultPart = TextPart | ImagePart
 
 ATTACHED = "<attached "
 """How a text part begins that holds an attached file, not words of the user (UI-4)."""
+ABOUT_RUNS = "<background-run "
+"""How a text part begins that tells of background runs (BG-5)."""
+TOLD = "(The user "
+"""How a text part begins that tells what the user did between two prompts (UI-4, TT-2)."""
 
 
 @frozen
@@ -139,9 +143,12 @@ class UserMessage:
 
     @property
     def typed(self) -> str:
-        """The text without what is attached to it, for showing."""
-        first, *others = [part.text for part in self.parts if isinstance(part, TextPart)] or [""]
-        return "\n".join([first, *(text for text in others if not text.startswith(ATTACHED))])
+        """The text without what was put around it, for showing and for saying it again."""
+        texts = [part.text for part in self.parts if isinstance(part, TextPart)]
+        while len(texts) > 1 and texts[0].startswith(ABOUT_RUNS):
+            del texts[0]
+        others = (text for text in texts[1:] if not text.startswith((ATTACHED, TOLD)))
+        return "\n".join((*texts[:1], *others))
 
 
 @frozen

@@ -199,6 +199,9 @@ class FileKeeper(Protocol):
     async def end(self, call_id: str) -> None:
         """It has run, or was stopped."""
 
+    async def settled(self) -> None:
+        """Return when all that has ended by now is stored."""
+
 
 class BackgroundSwitch(Protocol):
     """Lets a running call go on as a background run when the person asks for it (UI-3)."""

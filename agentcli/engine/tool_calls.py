@@ -49,6 +49,7 @@ from agentcli.engine import arguments as wording
 from agentcli.engine.gates import OPEN
 from agentcli.engine.hooked_calls import CallHooks, decided
 from agentcli.engine.jobs import Job, Recorder, guarded, preview_of, text_of
+from agentcli.engine.kept_calls import run_kept
 from agentcli.engine.plan_mode import PlanTable
 from agentcli.engine.policy import Answer, CallFacts, Decision
 from agentcli.engine.race import cancel_future, first_of, race, stop
@@ -309,13 +310,14 @@ class ToolCalls:
                 permitted = await race(self._permitted(job, ctx), self._token, self._kit.reaper)
             except TurnCancelled:
                 return
-            if permitted and job.tool is not None:
+            if permitted and (tool := job.tool) is not None:
                 await uninterruptible(self._store.record_running(job.call))
-                if self._token.cancelled:
+                try:
+                    run = functools.partial(self._start, job, tool, ctx)
+                    job.output = await run_kept(self._kit, job, run, self._token)
+                except TurnCancelled:
                     self.details[job.call.id] = RunDetail(0.0, started=False)
                     return
-                self._emit(ToolStarted(job.call, job.summary))
-                job.output = await self._kept(job, job.tool, ctx)
         if job.output is None:
             return
         if job.output.kind is OutputKind.CANCELLED:
@@ -350,16 +352,9 @@ class ToolCalls:
             judged=job.facts.paths if job.facts is not None else None,
         )
 
-    async def _kept(self, job: Job, tool: Tool, ctx: ToolContext) -> ToolOutput | None:
-        """Run it, with what it is about to change remembered before (TT-1)."""
-        keeper = self._kit.keeper
-        if keeper is None or job.facts is None or job.effect is Effect.READ:
-            return await self._execute(job, tool, ctx)
-        await uninterruptible(keeper.begin(job.call.id, job.effect, job.facts.paths))
-        try:
-            return await self._execute(job, tool, ctx)
-        finally:
-            await uninterruptible(keeper.end(job.call.id))
+    async def _start(self, job: Job, tool: Tool, ctx: ToolContext) -> ToolOutput | None:
+        self._emit(ToolStarted(job.call, job.summary))
+        return await self._execute(job, tool, ctx)
 
     async def _execute(self, job: Job, tool: Tool, ctx: ToolContext) -> ToolOutput | None:
         """The tool's output; a ``CANCELLED`` one when the cancel overtook it (CAN-6)."""

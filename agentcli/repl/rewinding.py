@@ -30,7 +30,8 @@ def scope_of(text: str, usage: str) -> RewindScope:
 def row_of(number: int, point: RewindPoint) -> str:
     """A prompt in a list."""
     files = f" · {wording.plural(point.files, 'file change')}" if point.files else ""
-    return f"{number}. {_short(point.text)}{files}"
+    text = _short(point.text) or "(no text)"
+    return f"{number}. {text}{files}"
 
 
 async def go_back(chat: Chat, point: RewindPoint, scope: RewindScope) -> None:

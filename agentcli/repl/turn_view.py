@@ -34,7 +34,13 @@ from agentcli.domain.events import (
     TurnStart,
     TurnSummary,
 )
-from agentcli.domain.messages import AssistantMessage, ResultStatus, TextPart, ToolResult
+from agentcli.domain.messages import (
+    ABOUT_RUNS,
+    AssistantMessage,
+    ResultStatus,
+    TextPart,
+    ToolResult,
+)
 from agentcli.domain.session import LoadedSession
 from agentcli.repl.calls_view import CallsView
 from agentcli.ui import render, wording
@@ -44,8 +50,6 @@ from agentcli.ui.theme import DIM
 
 TICK_S = 1.0
 LONG_TURN_S = 10.0
-
-ABOUT_RUNS = "<background-run "
 
 
 class TurnView:

@@ -11,10 +11,13 @@ import json
 import sqlite3
 import time
 import zlib
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from agentcli.domain.messages import ABOUT_RUNS, UserMessage
 from agentcli.domain.rewind import FileChange, FileKind, FileState, RewindPoint, RewindRecord
 from agentcli.store._codec import MalformedBody, decode, from_column, to_column
 from agentcli.store._recorder import put_blob
@@ -77,11 +80,13 @@ def keep(db: sqlite3.Connection, call_id: str, states: Mapping[Path, FileState])
     """A row for each path that the call is about to change; their ids."""
     (seq,) = db.execute(_NEWEST_PROMPT).fetchone()
     ids = {}
+    room = _room(db)
     for path, state in states.items():
+        columns, room = _columns(db, state, room)
         row = db.execute(
             "INSERT INTO file_change (seq, call_id, path, before_kind, before_data, before_mode,"
             " created_at) VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id",
-            (seq, call_id, to_column(str(path)), *_columns(db, state), time.time()),
+            (seq, call_id, to_column(str(path)), *columns, time.time()),
         ).fetchone()
         ids[path] = int(row[0])
     return ids
@@ -89,13 +94,15 @@ def keep(db: sqlite3.Connection, call_id: str, states: Mapping[Path, FileState])
 
 def settle(db: sqlite3.Connection, after: Mapping[int, FileState | None]) -> None:
     """What became of the paths of these rows; ``None``: nothing, the row goes."""
+    room = _room(db)
     for row_id, state in after.items():
         if state is None:
             db.execute("DELETE FROM file_change WHERE id = ?", (row_id,))
             continue
+        columns, room = _columns(db, state, room)
         db.execute(
             "UPDATE file_change SET after_kind = ?, after_data = ?, after_mode = ? WHERE id = ?",
-            (*_columns(db, state), row_id),
+            (*columns, row_id),
         )
 
 
@@ -110,12 +117,18 @@ def points(db: sqlite3.Connection) -> list[RewindPoint]:
     counts: dict[int, int] = dict(
         db.execute("SELECT seq, count(*) FROM file_change WHERE rewind IS NULL GROUP BY seq")
     )
-    found = []
+    found: list[RewindPoint] = []
     for seq, created_at, body in reversed(rows):
         message = decode("user", body, get_blob)
-        text = "\n".join(part.text for part in message.parts if hasattr(part, "text"))
-        found.append(RewindPoint(seq, text, moment(created_at), counts.get(seq, 0)))
-    return found
+        text = message.typed if isinstance(message, UserMessage) else ""
+        if not text.startswith(ABOUT_RUNS):  # else nobody has said it
+            found.append(RewindPoint(seq, text, moment(created_at)))
+    starts = [point.seq for point in found]
+    files = [0] * len(found)
+    for seq, count in counts.items():
+        if at := bisect_right(starts, seq):
+            files[at - 1] += count
+    return [replace(point, files=count) for point, count in zip(found, files, strict=True)]
 
 
 def changes_since(db: sqlite3.Connection, seq: int) -> list[FileChange]:
@@ -183,17 +196,25 @@ def bring_back(db: sqlite3.Connection, record: RewindRecord) -> None:
     db.execute("UPDATE rewind SET undone_at = ? WHERE id = ?", (time.time(), record.id))
 
 
-def _columns(db: sqlite3.Connection, state: FileState) -> tuple[str, str | None, int]:
-    """A state as three columns; one that there is no room for is unkept."""
+def _room(db: sqlite3.Connection) -> int:
+    """How many bytes of contents may still be kept."""
+    (used,) = db.execute("SELECT coalesce(sum(size), 0) FROM blob").fetchone()
+    return MAX_KEPT_BYTES - int(used)
+
+
+def _columns(
+    db: sqlite3.Connection, state: FileState, room: int
+) -> tuple[tuple[str, str | None, int], int]:
+    """A state as three columns, and the room that is left; without room it is unkept."""
     kind, name = state.kind, None
     if kind in {FileKind.FILE, FileKind.LINK}:
         packed = zlib.compress(state.data, 6)
-        (used,) = db.execute("SELECT coalesce(sum(size), 0) FROM blob").fetchone()
-        if used + len(packed) > MAX_KEPT_BYTES:
+        if len(packed) > room:
             kind = FileKind.UNKEPT
         else:
             name = put_blob(db, packed)
-    return kind.value, name, state.mode
+            room -= len(packed)
+    return (kind.value, name, state.mode), room
 
 
 def _change(db: sqlite3.Connection, row: tuple[object, ...]) -> FileChange:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agentcli.domain.errors import UsageError
+from agentcli.domain.rewind import RewindScope
 from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.repl.rewinding import go_back, scope_of
 
@@ -12,6 +13,12 @@ async def _run(chat: Chat, arguments: str) -> None:
     points = await chat.session.rewind_points()
     if not points:
         raise UsageError("there is nothing to take back", "nothing was said in this session")
+    if scope is RewindScope.FILES:
+        points = [point for point in points if point.files]
+        if not points:
+            raise UsageError(
+                "there is nothing to take back", "no file is known to have changed"
+            )
     await go_back(chat, points[-1], scope)
 
 
