@@ -29,6 +29,7 @@ class Rank(IntEnum):
     BACKGROUND = auto()
     COST = auto()
     CONTEXT = auto()
+    RUNS = auto()  # in the background, while there are any
     MODE = auto()
     MODEL = auto()
     LAX = auto()  # a mode that asks less than usual
@@ -74,9 +75,9 @@ def status_row(status: Status, columns: int, theme: Theme) -> Row:
     dot = f" {theme.symbols.dot} "
     while columns_of(dot.join(text for _, text in parts)) > columns - 1:
         at = parts.index(min(parts))
-        rank, least = parts[at]
-        if rank is Rank.MODEL and "/" in least:
-            parts[at] = (rank, least.rpartition("/")[2])
+        long = _long_model(parts) if parts[at][0] >= Rank.CONTEXT else None
+        if long is not None:
+            parts[long] = (Rank.MODEL, parts[long][1].rpartition("/")[2])
         elif len(parts) > 1:
             del parts[at]
         else:
@@ -104,11 +105,17 @@ def _parts(status: Status) -> list[tuple[Rank, str]]:
         (Rank.CONTEXT, _context(status)),
         (Rank.TOKENS, f"{wording.count(status.tokens)} tokens" if status.tokens else ""),
         (Rank.COST, wording.cost(status.cost_usd) if status.turns else ""),
-        (Rank.BACKGROUND, f"{status.background} in the background" if status.background else ""),
+        (Rank.RUNS, f"{status.background} in the background" if status.background else ""),
         (Rank.TITLE, fit(title, TITLE_COLUMNS)),
         (Rank.KEYS, "? for keys"),
     ]
     return [(rank, text) for rank, text in found if text]
+
+
+def _long_model(parts: list[tuple[Rank, str]]) -> int | None:
+    """Where the model stands with its provider, which goes before what matters more."""
+    found = (at for at, (rank, text) in enumerate(parts) if rank is Rank.MODEL and "/" in text)
+    return next(found, None)
 
 
 def _context(status: Status) -> str:

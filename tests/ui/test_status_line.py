@@ -33,7 +33,12 @@ def test_it_tells_all_there_is_and_leaves_out_the_least_first() -> None:
         " · 2 in the background · mend the parser"
     )
     assert "tokens" not in status_row(FULL, 100, PLAIN).text
-    assert plain(status_row(FULL, 72, PLAIN).text).endswith("context · $0.12")
+    assert plain(status_row(FULL, 80, PLAIN).text) == (
+        "claude-sonnet-4-5 · plan mode · 42% of 200.0k context · 2 in the background"
+    )
+    assert plain(status_row(FULL, 72, PLAIN).text).endswith("plan mode · 2 in the background")
+    quiet = replace(FULL, background=0)
+    assert plain(status_row(quiet, 72, PLAIN).text).endswith("context · $0.12")
     assert plain(status_row(FULL, 40, PLAIN).text) == "anthropic/claude-sonnet-4-5 · plan mode"
     assert plain(status_row(FULL, 32, PLAIN).text) == "claude-sonnet-4-5 · plan mode"
 
