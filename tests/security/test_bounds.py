@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.store.files import SessionFiles
-from tests.security.hostile_server import JSON, MB, Body, bomb, endless, hostile
+from tests.security.hostile_server import JSON, MB, STREAM, Body, bomb, endless, hostile
 from tests.store.sessions import make
 from tests.support.cli import AGENT, MODELS, agent_env
 from tests.support.model_server import ANTHROPIC, ModelServer
@@ -160,7 +160,8 @@ STREAMS: dict[str, Body] = {
 @pytest.mark.spec("SEC-13", "OPS-1")
 @pytest.mark.parametrize("stream", STREAMS)
 def test_a_stream_without_bounds_is_ended_in_bounded_memory(work: Path, stream: str) -> None:
-    with hostile(STREAMS[stream]) as server:
+    kinds = {"web page": b"content-type: text/html\r\n", "document": JSON}
+    with hostile(STREAMS[stream], headers=kinds.get(stream, STREAM)) as server:
         run = Measured(
             "run", "--timeout", "8", "-o", "text", "go", env=env_of(server.url), cwd=work
         )
