@@ -33,6 +33,8 @@ _SAID_TO_PLAN = {"y": "Yes.", "s": "Yes, edits do not ask.", "n": "No, keep plan
 _PLAN_COLUMNS = 80
 _MAX_REASON = 400
 _MAX_TITLE = 300
+# what they show is a diff that we have made; any other text may only look like one
+_SHOWN_AS_DIFF = frozenset({"apply_patch", "delete_file", "edit_file", "write_file"})
 _LETTERS = {"y": Verdict.ONCE, "s": Verdict.SESSION, "n": Verdict.NO}
 
 
@@ -83,7 +85,7 @@ def _plan_question(request: ApprovalRequest, theme: Theme) -> list[str]:
 
 def _detail(request: ApprovalRequest, theme: Theme) -> Shown:
     """What would run or change, as far as a screen can show it."""
-    if request.is_plan or not is_diff(request.detail):
+    if request.call.name not in _SHOWN_AS_DIFF or not is_diff(request.detail):
         detail = detail_of(request)
         lines = tuple(f"  {line}".rstrip(" ") for line in detail.lines)
         return Shown(lines, detail.whole, detail.is_cut)

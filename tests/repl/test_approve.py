@@ -14,7 +14,8 @@ from tests.repl.conftest import PLACEHOLDER, Start
 
 
 def shown(detail: str, command: str = "", rule: str = "") -> str:
-    call = ToolCall("c", "bash", {"command": command} if command else {"path": "a\u200b.py"})
+    arguments = {"command": command} if command else {"path": "a\u200b.py"}
+    call = ToolCall("c", "bash" if command else "write_file", arguments)
     request = ApprovalRequest(call, "Run it", detail, "writes files", rule)
     return "\n".join(approval_lines(request, PLAIN))
 
@@ -41,6 +42,17 @@ def test_without_a_preview_the_arguments_are_shown() -> None:
 def test_a_diff_shows_invisible_characters_and_no_escapes() -> None:
     text = shown("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\u200b\x1b[8m\n")
     assert "1 + b<U+200B><U+001B>[8m" in text
+
+
+@pytest.mark.spec("SEC-6")
+@pytest.mark.parametrize("name", ["bash", "spawn_background", "mcp__x__run"])
+def test_what_only_looks_like_a_diff_is_shown_to_the_letter(name: str) -> None:
+    command = "diff a b; touch one\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n-a\n+b\nrm -rf two\nindex 1; touch three"
+    arguments = {"command": command} if name == "bash" else {"tool": "bash"}
+    call = ToolCall("c", name, arguments)
+    request = ApprovalRequest(call, "Run it", f"{command}\n\nin /work", "", "")
+    lines = approval_lines(request, PLAIN)
+    assert [f"  {line}" for line in command.split("\n")] == lines[1:9]
 
 
 @pytest.mark.spec("UI-7")
