@@ -73,14 +73,18 @@ def status_row(status: Status, columns: int, theme: Theme) -> Row:
     """The line, at most ``columns`` wide."""
     parts = _parts(status)
     dot = f" {theme.symbols.dot} "
-    while columns_of(dot.join(text for _, text in parts)) > columns - 1:
-        at = parts.index(min(parts))
-        long = _long_model(parts) if parts[at][0] >= Rank.CONTEXT else None
-        if long is not None:
-            parts[long] = (Rank.MODEL, parts[long][1].rpartition("/")[2])
+
+    def is_short(found: list[tuple[Rank, str]]) -> bool:
+        return columns_of(dot.join(text for _, text in found)) < columns
+
+    while not is_short(parts):
+        least = min(parts)
+        if least[0] >= Rank.CONTEXT and is_short(_short_model(parts)):
+            parts = _short_model(parts)
         elif len(parts) > 1:
-            del parts[at]
+            parts.remove(least)
         else:
+            parts = _short_model(parts)
             break
     text = fit(dot.join(text for _, text in parts), max(1, columns - 1), theme.symbols.more)
     style = WARNING if _is_full(status) else DIM
@@ -112,10 +116,9 @@ def _parts(status: Status) -> list[tuple[Rank, str]]:
     return [(rank, text) for rank, text in found if text]
 
 
-def _long_model(parts: list[tuple[Rank, str]]) -> int | None:
-    """Where the model stands with its provider, which goes before what matters more."""
-    found = (at for at, (rank, text) in enumerate(parts) if rank is Rank.MODEL and "/" in text)
-    return next(found, None)
+def _short_model(parts: list[tuple[Rank, str]]) -> list[tuple[Rank, str]]:
+    """``parts`` without the model's provider, which goes before what matters more."""
+    return [(rank, text.rpartition("/")[2] if rank is Rank.MODEL else text) for rank, text in parts]
 
 
 def _context(status: Status) -> str:
