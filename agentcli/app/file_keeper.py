@@ -15,9 +15,10 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
-from agentcli.app.file_states import is_same, read_state
+from agentcli.app.file_states import Mark, is_same, mark_of, read_state
 from agentcli.app.workspace_watch import WorkspaceWatch
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import AgentError
@@ -31,6 +32,20 @@ MAX_CALL_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(slots=True)
+class _Open:
+    """A call that runs: its rows, and what it found. ``marks`` are of what was not kept."""
+
+    rows: Mapping[Path, int]
+    before: Mapping[Path, FileState]
+    marks: Mapping[Path, Mark | None]
+
+    def is_untouched(self, path: Path, after: FileState) -> bool:
+        """Whether the call left ``path`` as it was, as far as that can be told."""
+        mark = self.marks.get(path)
+        return is_same(after, self.before[path]) or (mark is not None and mark == mark_of(path))
+
+
+@dataclass(slots=True)
 class Keeper:
     """For one session. ``tell`` says a line to the person; ``secrets`` are never kept (SEC-9)."""
 
@@ -38,9 +53,7 @@ class Keeper:
     workspace: Workspace
     tell: Callable[[str], None] = lambda _: None
     secrets: Callable[[], Iterable[str]] = tuple
-    _open: dict[str, tuple[Mapping[Path, int], Mapping[Path, FileState]]] = field(
-        default_factory=dict
-    )
+    _open: dict[str, _Open] = field(default_factory=dict)
     _watch: WorkspaceWatch = field(init=False)
     _watching: list[str] = field(default_factory=list)
     _warned: set[str] = field(default_factory=set)
@@ -59,7 +72,7 @@ class Keeper:
             if call_id in self._watching:
                 self._watching.remove(call_id)
             if call_id in self._open:  # the call does not run: nothing becomes of the files
-                await uninterruptible(self._settle(call_id, self._open[call_id][1]))
+                await uninterruptible(self._settle(call_id, self._open[call_id].before))
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the call goes on
             self._failed(error)
@@ -82,7 +95,9 @@ class Keeper:
             await self._keep_found()
         if paths:
             states = await asyncio.to_thread(self._read, paths)
-            await uninterruptible(self._keep(call_id, states))
+            unkept = [path for path, state in states.items() if state.kind is FileKind.UNKEPT]
+            marks = {path: mark_of(path) for path in unkept}
+            await uninterruptible(self._keep(call_id, states, marks))
             return
         problem = "" if self._watching else await self._stoppable(self._watch.look)
         self._watching.append(call_id)
@@ -96,8 +111,7 @@ class Keeper:
             finally:
                 self._watching.remove(call_id)
         elif call_id in self._open:
-            _, before = self._open[call_id]
-            after = await asyncio.to_thread(self._read, list(before))
+            after = await asyncio.to_thread(self._read, list(self._open[call_id].before))
             await uninterruptible(self._settle(call_id, after))
             if self._watching:
                 await asyncio.to_thread(self._watch.learn, after)
@@ -127,23 +141,28 @@ class Keeper:
     async def _settle(self, call_id: str, after: Mapping[Path, FileState]) -> None:
         if call_id not in self._open:
             return
-        ids, before = self._open.pop(call_id)
+        known = self._open.pop(call_id)
         changed = {
-            row: None if is_same(after[path], before[path]) else after[path]
-            for path, row in ids.items()
+            row: None if known.is_untouched(path, after[path]) else after[path]
+            for path, row in known.rows.items()
         }
         try:
             await self.store.settle(changed)
         except AgentError as error:
             self._failed(error)
 
-    async def _keep(self, call_id: str, states: Mapping[Path, FileState]) -> None:
+    async def _keep(
+        self,
+        call_id: str,
+        states: Mapping[Path, FileState],
+        marks: Mapping[Path, Mark | None] = MappingProxyType({}),
+    ) -> None:
         try:
             ids = await self.store.keep(call_id, states)
         except AgentError as error:
             self._failed(error)
             return
-        self._open[call_id] = (ids, states)
+        self._open[call_id] = _Open(ids, states, marks)
         for path, state in states.items():
             if state.kind is FileKind.UNKEPT:
                 self._warn(f"/undo cannot bring back {path}: {state.why}")

@@ -19,6 +19,7 @@ from agentcli.domain.no_follow import directory_of, lstat_at, open_at
 from agentcli.domain.rewind import ABSENT, FileKind, FileState
 
 MAX_FILE_BYTES = 8 * 1024 * 1024
+Mark = tuple[int, int, int, int, int]
 _GONE = {errno.ENOENT, errno.ENOTDIR}
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
@@ -61,6 +62,17 @@ def _content(name: str, directory: int) -> bytes | None:
         return None
     with os.fdopen(handle, "rb") as file:
         return file.read(MAX_FILE_BYTES + 1)
+
+
+def mark_of(path: str | Path) -> Mark | None:
+    """What changes when a file or link does, without reading it; ``None`` for all else."""
+    try:
+        found = os.lstat(path)
+    except (OSError, ValueError):
+        return None
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size, found.st_mode
 
 
 def is_same(one: FileState, other: FileState) -> bool:

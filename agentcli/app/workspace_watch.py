@@ -9,14 +9,13 @@ was only not listed, is never taken for new. These functions block; one at a tim
 from __future__ import annotations
 
 import os
-import stat
 import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from agentcli.app.file_states import is_same, read_state
+from agentcli.app.file_states import Mark, is_same, mark_of, read_state
 from agentcli.app.safe_git import find_git
 from agentcli.domain.rewind import ABSENT, FileKind, FileState
 from agentcli.domain.tools import real_path
@@ -35,7 +34,6 @@ _TICK_NS = 20_000_000
 _CLOCKS_DIFFER_NS = 2_000_000_000
 TOO_LARGE = "/undo does not know what commands change here: the workspace is too large"
 TOO_SLOW = "/undo does not know what this command changes: looking at the workspace takes too long"
-_Mark = tuple[int, int, int, int, int]
 Changes = tuple[Mapping[Path, FileState], Mapping[Path, FileState]]
 
 
@@ -47,7 +45,7 @@ class _Unseen(Exception):
 class _Seen:
     """A path as it was when it was looked at; ``is_young``: it may change and look the same."""
 
-    mark: _Mark
+    mark: Mark
     state: FileState
     is_young: bool
 
@@ -79,7 +77,7 @@ class WorkspaceWatch:
             if not since_ns:
                 return ({}, {}), ""
             problem = self._look(stop)
-            return (({}, {}) if problem else self._changes(before, since_ns)), problem
+            return (self._changes(before, since_ns) if self._looked_ns else ({}, {})), problem
 
     def learn(self, paths: Mapping[Path, FileState]) -> None:
         """These were changed by a call that has kept them itself."""
@@ -88,7 +86,7 @@ class WorkspaceWatch:
                 name = str(path)
                 if not name.startswith(f"{self._root}/"):
                     continue
-                mark = _mark_of(name)
+                mark = mark_of(name)
                 if mark is None or state.kind is FileKind.ABSENT:
                     self._known.pop(name, None)
                 else:
@@ -116,7 +114,7 @@ class WorkspaceWatch:
             if time.monotonic() > until:
                 self._slow += 1
                 raise _Unseen(TOO_SLOW)
-            mark = _mark_of(name) if name else None
+            mark = mark_of(name) if name else None
             if mark is None:
                 continue
             seen = self._known.get(name)
@@ -140,7 +138,7 @@ class WorkspaceWatch:
             if old is None:
                 new.append(name)
                 continue
-            mark = seen.mark if seen else _mark_of(name)
+            mark = seen.mark if seen else mark_of(name)
             if mark == old.mark and not old.is_young:
                 continue
             # no longer listed: ignored by now, or gone
@@ -157,7 +155,7 @@ class WorkspaceWatch:
                 now[Path(name)] = _unpacked(seen.state)
         return was, now
 
-    def _state(self, name: str, mark: _Mark | None) -> FileState:
+    def _state(self, name: str, mark: Mark | None) -> FileState:
         if mark is not None and mark[3] > MAX_FILE_BYTES:
             return FileState(FileKind.UNKEPT, why=f"it is larger than {MAX_FILE_BYTES} bytes")
         return _packed(read_state(Path(name), self._is_secret))
@@ -202,16 +200,6 @@ def _is_untouched(
     if seen is not None and old.state.kind is seen.state.kind is FileKind.UNKEPT:
         return (old.mark[0], *old.mark[2:]) == (seen.mark[0], *seen.mark[2:])
     return is_same(state_before, state_now)
-
-
-def _mark_of(name: str) -> _Mark | None:
-    try:
-        found = os.lstat(name)
-    except (OSError, ValueError):
-        return None
-    if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
-        return None
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size, found.st_mode
 
 
 def _packed(state: FileState) -> FileState:
