@@ -20,7 +20,15 @@ from agentcli.repl.desk import Desk
 from agentcli.repl.front import Front
 from agentcli.repl.outside import page_text
 from agentcli.ui.diff import diff_lines, is_diff
-from agentcli.ui.exact import Shown, bounded, cut_line, detail_of, exact_line, rule_text
+from agentcli.ui.exact import (
+    Shown,
+    bounded,
+    cut_line,
+    detail_of,
+    exact_line,
+    rule_text,
+    with_counted_runs,
+)
 from agentcli.ui.plan_lines import plan_lines
 from agentcli.ui.sanitize import clean, clean_line, reveal
 from agentcli.ui.screen import Screen
@@ -89,9 +97,11 @@ def _detail(request: ApprovalRequest, theme: Theme) -> Shown:
         detail = detail_of(request)
         lines = tuple(f"  {line}".rstrip(" ") for line in detail.lines)
         return Shown(lines, detail.whole, detail.is_cut)
-    diff = "\n".join(map(cut_line, request.detail.split("\n")))
-    shown = bounded(diff_lines(diff, theme, exact=True), sys.maxsize)  # escapes are not cut
-    is_cut = shown.is_cut or diff != request.detail
+    spelt = [with_counted_runs(line) for line in request.detail.split("\n")]
+    cut = [cut_line(line) for line in spelt]
+    # escapes are not cut
+    shown = bounded(diff_lines("\n".join(cut), theme, exact=True), sys.maxsize)
+    is_cut = shown.is_cut or cut != spelt
     return Shown(shown.lines, reveal(request.detail), is_cut)
 
 

@@ -18,6 +18,7 @@ MAX_COMPARED = 2_000
 
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _NUMBER_COLUMNS = 5
+_NO_FILE = "/dev/null"
 
 
 def is_diff(text: str) -> bool:
@@ -39,6 +40,7 @@ class _Painter:
 
     def __init__(self, theme: Theme) -> None:
         self._theme = theme
+        self._name_before = ""
         self._old = self._new = 0  # the numbers of the next lines; 0, 0: before a hunk
         self._left = [0, 0]  # lines of the hunk that are still to come, by its head
         self._group: list[tuple[str, int, str]] = []
@@ -73,13 +75,23 @@ class _Painter:
     def _head(self, line: str, hunk: re.Match[str] | None) -> Iterator[str]:
         if hunk is None:
             self._old = self._new = 0
-            if not line.startswith(("--- ", "diff ", "index ")):
-                yield self._theme.paint(line.removeprefix("+++ ").removeprefix("b/"), BOLD)
+            if line.startswith("--- "):
+                self._name_before = line.removeprefix("--- ").removeprefix("a/")
+            elif not line.startswith(("diff ", "index ")):
+                yield self._theme.paint(self._title(line), BOLD)
             return
         if self._old or self._new:
             yield self._theme.paint(f"{self._theme.symbols.more:>{_NUMBER_COLUMNS}}", DIM)
         self._old, self._new = int(hunk[1]), int(hunk[3])
         self._left = [int(hunk[2] or 1), int(hunk[4] or 1)]
+
+    def _title(self, line: str) -> str:
+        """What a file is called; what it was called where that is not the same."""
+        before, self._name_before = self._name_before, ""
+        name = line.removeprefix("+++ ").removeprefix("b/")
+        if not line.startswith("+++ ") or before in {"", name, _NO_FILE}:
+            return name
+        return f"{before} (deleted)" if name == _NO_FILE else f"{before} -> {name}"
 
     def _context(self, line: str) -> str:
         if line[:1] == "\\":

@@ -22,6 +22,7 @@ _LONG_RUN = 40
 _MAX_EMPTY = 3
 _RUNS = re.compile(rf"(?<=\S) {{{_LONG_RUN},}}|\t{{9,}}")
 _END = re.compile(r"[ \t]+\Z")
+_WIDE = re.compile(r" {80,}|\t{20,}")
 _START = re.compile(rf"\A[ \t]{{{_LONG_RUN},}}")
 
 
@@ -81,6 +82,11 @@ def bounded(lines: Sequence[str], max_line: int = MAX_LINE_CHARS) -> Shown:
         if left_out > 0:
             cut = [*head, f"<{left_out:,} lines are not shown here>", *tail]
     return Shown(tuple(cut), whole, is_cut=cut != list(lines))
+
+
+def with_counted_runs(line: str) -> str:
+    """``line`` with the runs of blanks that would push its rest away spelt out."""
+    return _WIDE.sub(_counted, line)
 
 
 def cut_line(line: str, limit: int = MAX_LINE_CHARS) -> str:

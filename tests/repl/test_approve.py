@@ -72,6 +72,24 @@ def test_a_command_of_a_megabyte_is_bounded_and_all_of_it_can_be_viewed() -> Non
 
 
 @pytest.mark.spec("SEC-6")
+def test_a_diff_names_what_is_deleted_and_what_is_moved() -> None:
+    text = shown(
+        "--- a/gone.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n"
+        "--- a/old.py\n+++ b/new.py\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/made\n@@ -0,0 +1 @@\n+x\n"
+    )
+    assert "\ngone.py (deleted)\n" in text
+    assert "\nold.py -> new.py\n" in text
+    assert "\nmade\n" in text and "/dev/null" not in text
+
+
+@pytest.mark.spec("SEC-6")
+def test_no_run_of_blanks_pushes_a_part_of_a_diff_away() -> None:
+    text = shown("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b" + " " * 5000 + "; evil\n")
+    assert "1 + b<U+0020 x 5000>; evil" in text
+    assert "  v  view all" not in text
+
+
+@pytest.mark.spec("SEC-6")
 def test_a_long_line_of_a_diff_keeps_its_tail() -> None:
     text = shown("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+" + "b" * 100_000 + "; evil\n")
     assert "; evil" in text
