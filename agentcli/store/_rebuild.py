@@ -26,6 +26,7 @@ from agentcli.domain.messages import (
 from agentcli.domain.ports import RunStatus, ToolRun
 from agentcli.domain.session import SessionInfo, SessionStatus
 from agentcli.store._codec import MalformedBody, NewerBody, decode, encode, from_column, to_column
+from agentcli.store._rebuild_rewinds import insert_rewinds
 from agentcli.store._recorder import Recorder, put_blob, run_status_of, title_of
 from agentcli.store._salvage import Row, Tables
 from agentcli.store._status import CRASH_DETAIL
@@ -33,6 +34,7 @@ from agentcli.store._status import CRASH_DETAIL
 M = TypeVar("M", UserMessage, AssistantMessage, ToolResult, Message)
 
 LOST_IMAGE = TextPart("(an image that was lost when the session file was damaged)")
+TAKEN_BACK = -1
 _PLAIN_TABLES = ("kv", "input_queue", "task", "schedule")
 _FINAL = {RunStatus.FINISHED, RunStatus.CANCELLED, RunStatus.INTERRUPTED}
 
@@ -41,7 +43,7 @@ _FINAL = {RunStatus.FINISHED, RunStatus.CANCELLED, RunStatus.INTERRUPTED}
 class Kept:
     """A message that goes into the new file; ``old_seq`` is ``None`` for an added result.
 
-    ``hidden_by`` and ``place`` count as the old file did.
+    ``hidden_by`` and ``place`` count as the old file did; ``TAKEN_BACK`` hides itself (TT-2).
     """
 
     message: Message
@@ -72,6 +74,7 @@ class Rebuilt:
         self._insert_messages(db, new_seq)
         self._insert_runs(db)
         self._insert_beside(db, new_seq)
+        insert_rewinds(db, self.tables, new_seq, self.blobs, self.lost)
         for table in _PLAIN_TABLES:
             for row in self.tables.get(table, ()):
                 self._try_insert(db, table, row)
@@ -85,10 +88,8 @@ class Rebuilt:
             )
         for seq, kept in enumerate(self.messages, 1):
             if kept.hidden_by is not None:
-                db.execute(
-                    "UPDATE message SET hidden_by = ? WHERE seq = ?",
-                    (new_seq.get(kept.hidden_by), seq),
-                )
+                by = seq if kept.hidden_by == TAKEN_BACK else new_seq.get(kept.hidden_by)
+                db.execute("UPDATE message SET hidden_by = ? WHERE seq = ?", (by, seq))
             if kept.place is not None:
                 db.execute("UPDATE message SET place = ? WHERE seq = ?", (self._place(kept), seq))
 
@@ -209,7 +210,8 @@ def _decode_messages(
             lost.append(f"message {seq}: {error}")
             continue
         message = _without_lost_images(message)
-        kept.append(Kept(message, created_at, seq, row.get("hidden_by"), row.get("place")))
+        hidden_by = TAKEN_BACK if row.get("hidden_by") == seq else row.get("hidden_by")
+        kept.append(Kept(message, created_at, seq, hidden_by, row.get("place")))
     return kept, partials
 
 
@@ -257,9 +259,8 @@ def _show_what_nothing_stands_for(kept: Sequence[Kept], lost: list[str]) -> None
         for item in kept
         if isinstance(item.message, UserMessage) and item.message.is_summary
     }
-    taken_back = {item.old_seq for item in kept if item.hidden_by == item.old_seq}
     hiding = {item.hidden_by for item in kept if item.hidden_by is not None}
-    for seq in hiding - summaries - taken_back:
+    for seq in hiding - summaries - {TAKEN_BACK}:
         lost.append(f"summary {seq}: what it stood for is back")
         for item in kept:
             if item.hidden_by == seq:
