@@ -45,6 +45,7 @@ from agentcli.engine.background_log import (
     read_log,
     with_own_files,
 )
+from agentcli.engine.background_place import ShellAt
 from agentcli.engine.background_run import ENDED, ActiveRun, Work
 from agentcli.engine.background_watch import Outlets, Watch
 from agentcli.engine.toolkit import Toolkit
@@ -175,6 +176,8 @@ class BackgroundRuns:
         launch = check_launch(self.lent.kit.toolbox, wish.tool, wish.arguments)
 
         async def work(ctx: ToolContext, sink: BackgroundSink) -> ToolOutput:
+            if fired is not None and fired.cwd:
+                ctx.state = ShellAt(ctx.state, fired.cwd)
             return await launch.background.run_background(launch.args, ctx, sink)
 
         if not wish.title:
@@ -204,11 +207,15 @@ class BackgroundRuns:
             sink.output(f"[system] started again after a crash (attempt {attempt})\n")
             return await launch.background.run_background(launch.args, ctx, sink)
 
-        self._take_place()
         paths = launch.tool.paths(launch.args, self.lent.kit.workspace)
         again = replace(task, attempt=attempt, pid=None, pid_started="", heartbeat_at=None)
         run = ActiveRun(again, self.lent.redact, self._watch.wake)
-        await asyncio.to_thread(run.log.open)
+        self._take_place()
+        try:
+            await asyncio.to_thread(run.log.open)
+        except BaseException:
+            self._give_place_back()
+            raise
         self._live_on(run, work, paths)
 
     def _new_task(
@@ -236,13 +243,14 @@ class BackgroundRuns:
     async def _begin(
         self, task: BackgroundTask, wish: SpawnWish, work: Work, fired: Schedule | None
     ) -> Spawned:
+        run = ActiveRun(task, self.lent.redact, self._watch.wake)
         self._take_place()
         try:
-            run = ActiveRun(task, self.lent.redact, self._watch.wake)
             await asyncio.to_thread(run.log.open)
             await self.lent.store.add(task, fired)
         except BaseException as error:
             self._give_place_back()
+            await asyncio.to_thread(run.log.discard)
             if isinstance(error, StoreError):
                 raise BackgroundRefused(f"It was not started: {error.message}.") from error
             raise

@@ -3,18 +3,22 @@
 A session file may come from anybody: where it says that these files lie is not believed.
 
 Laws. The log holds at most ``MAX_LOG_CHARS`` characters of output, then says so; what comes after
-that is counted and thrown away, so that a flood costs neither memory nor disk. Files are private
+that is counted and thrown away, so that a flood costs neither memory nor disk. What is read is what
+was written, character for character, and never more than that bound allows. Files are private
 (0600 in 0700) and redacted as the session file is; a secret is found also where it comes in two
 pieces of a line. A disk that takes nothing is told once and never fails the run (FAIL-2).
 """
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import json
 import os
 import re
+import stat
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +28,7 @@ from agentcli.domain.background import MAX_LOG_CHARS, BackgroundTask
 TRUNCATED = f"[system] background output truncated at {MAX_LOG_CHARS} characters"
 CANCELED = "Canceled by request."
 _HELD_CHARS = 4_096  # of a line that has no end yet
+_MAX_READ_BYTES = 4 * (MAX_LOG_CHARS + 16_384)  # with the lines of ours
 _DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
 
 LOG_NAME, RESULT_NAME = "output.log", "result.json"
@@ -60,7 +65,7 @@ class RunLog:
         self.received = 0
         self.problem = ""
         self._redact = redact
-        self._waiting: list[str] = []
+        self._waiting: deque[str] = deque()  # filled on the loop, emptied in a thread
         self._accepted = 0
         self._held = ""
         self._written = 0
@@ -71,7 +76,12 @@ class RunLog:
     @property
     def is_full(self) -> bool:
         """Whether more output is of no use."""
-        return self._accepted > MAX_LOG_CHARS or bool(self.problem)
+        return self._has_more or bool(self.problem)
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether more has come than the log may hold."""
+        return self._accepted > MAX_LOG_CHARS
 
     @property
     def is_dirty(self) -> bool:
@@ -82,7 +92,7 @@ class RunLog:
         """More output; false once nothing more is kept."""
         self.received += len(text)
         if not self.is_full and text:
-            room = MAX_LOG_CHARS + 1 - self._accepted
+            room = MAX_LOG_CHARS + _HELD_CHARS - self._accepted  # a secret is cut by nothing
             self._waiting.append(text[:room])
             self._accepted += min(len(text), room)
         return not self.is_full
@@ -94,32 +104,33 @@ class RunLog:
             _private_directory(self.path.parent)
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             self._file = os.open(self.path, flags, _FILE_MODE)
-            before = self.path.read_text("utf-8", "replace")
         except OSError as error:
             self.problem = f"{self.path}: {error.strerror or error}"
             return
-        self._accepted = self._written = min(len(before), MAX_LOG_CHARS + 1)
+        before = read_log(self.path)
         self._truncated = TRUNCATED in before[-len(TRUNCATED) - 2 :]
+        size = MAX_LOG_CHARS + 1 if self._truncated else len(before)
+        self._accepted = self._written = min(size, MAX_LOG_CHARS + 1)
         self._ends_line = not before or before.endswith("\n")
 
     def flush(self) -> None:
         """Write what has come; the end of a line that has not ended is held back for a while."""
-        waiting, self._waiting = self._waiting, []
-        new = "".join(waiting)
+        is_all = self._has_more
+        new = self._take()
         text = self._held + new
         cut = text.rfind("\n") + 1
-        if not new:  # nothing came since the last time: it is shown as it is
+        if is_all or not new:  # nothing comes any more, or since the last time
             cut = len(text)
         elif len(text) - cut > _HELD_CHARS:
             cut = len(text) - _HELD_CHARS // 2
         self._held = text[cut:]
-        self._keep(text[:cut])
+        self._keep(text[:cut], is_all=is_all)
 
     def close(self, last_line: str = "") -> None:
         """Write the rest, then ``last_line``, which the bound does not touch."""
-        text = self._held + "".join(self._waiting)
-        self._held, self._waiting = "", []
-        self._keep(text)
+        is_all = self._has_more
+        text, self._held = self._held + self._take(), ""
+        self._keep(text, is_all=is_all)
         if last_line:
             self._write(last_line if self._ends_line else f"\n{last_line}")
         if self._file is not None:
@@ -127,13 +138,28 @@ class RunLog:
                 os.close(self._file)
             self._file = None
 
-    def _keep(self, text: str) -> None:
+    def discard(self) -> None:
+        """There is no run after all: leave nothing behind."""
+        self.close()
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+            self.path.parent.rmdir()
+
+    def _take(self) -> str:
+        """What waits. A piece that comes meanwhile is in this or in the next."""
+        taken: list[str] = []
+        while self._waiting:
+            taken.append(self._waiting.popleft())
+        return "".join(taken)
+
+    def _keep(self, text: str, *, is_all: bool) -> None:
+        """With ``is_all`` more was thrown away, also where hidden secrets have made room."""
         kept = self._redact(text)
         room = MAX_LOG_CHARS - self._written
         if kept and room > 0:
             self._written += min(len(kept), room)
             self._write(kept[:room])
-        if len(kept) > room and not self._truncated:
+        if (is_all or len(kept) > room) and not self._truncated:
             self._truncated = True
             self._write(f"{TRUNCATED}\n" if self._ends_line else f"\n{TRUNCATED}\n")
 
@@ -167,11 +193,20 @@ def write_result(path: Path, result: dict[str, object]) -> str:
 
 
 def read_log(path: Path) -> str:
-    """All of a log, empty where there is none. Blocks."""
+    """All of a log as it was written, empty where there is none. Blocks.
+
+    A run could put something else in its place: only a plain file is read, and so much of it.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        return path.read_text("utf-8", "replace")
+        with os.fdopen(os.open(path, flags), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return ""
+            data = file.read(_MAX_READ_BYTES)
     except OSError:
         return ""
+    # half a character at the end is one that is just being written
+    return codecs.getincrementaldecoder("utf-8")("replace").decode(data)
 
 
 def _private_directory(path: Path) -> None:

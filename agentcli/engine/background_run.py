@@ -53,6 +53,7 @@ class ActiveRun:
         self.cancel_requested = False
         self._redact = redact
         self._wake = wake
+        self.news_told = 0
         self._news: set[asyncio.Future[None]] = set()
         self._timers: list[asyncio.TimerHandle] = []
         self._abandoned: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -115,8 +116,13 @@ class ActiveRun:
                 await asyncio.to_thread(self.log.flush)
                 self.tell_news()
 
-    async def wait_news(self, timeout_s: float, cancel: CancelToken) -> None:
-        """Until there is more in the log, the run has ended, or there is no more time."""
+    async def wait_news(self, timeout_s: float, cancel: CancelToken, seen: int) -> None:
+        """Until there is more in the log, the run has ended, or there is no more time.
+
+        ``seen`` is ``news_told`` as it was before the log was read: later news is not missed.
+        """
+        if self.news_told != seen:
+            return
         news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def wake() -> None:
@@ -135,6 +141,7 @@ class ActiveRun:
 
     def tell_news(self) -> None:
         """Wake those who wait."""
+        self.news_told += 1
         for news in self._news:
             if not news.done():
                 news.set_result(None)
@@ -188,7 +195,8 @@ class ActiveRun:
             text = self._redact(text_of_output(output))
             key = "result" if end.state is TaskState.SUCCEEDED else "error"
             result = {"status": end.state.value, key: text}
-        return self.log.problem or write_result(Path(self.task.result_path), result)
+        problem = write_result(Path(self.task.result_path), result)
+        return self.log.problem or problem
 
     def _outcome(self, output: ToolOutput | None) -> tuple[TaskState, str, str, str]:
         """State, kind of error, error, summary."""

@@ -18,9 +18,10 @@ _WORDS = {TaskState.CANCELLED: "canceled"}  # as in result.json
 
 def announcement(task: BackgroundTask) -> str:
     """What the model is told of an ended run."""
+    ids = f'run_id="{task.run_id}" task_id="{task.task_id}"'
     names = f'tool="{quoted(task.tool)}" title="{quoted(task.title)}"'
     rows = [
-        f'<background-run run_id="{task.run_id}" status="{status_word(task.state)}" {names}>',
+        f'<background-run {ids} status="{status_word(task.state)}" {names}>',
         "(said by agentcli, not by the user)",
     ]
     if task.summary:

@@ -1,8 +1,8 @@
 """What goes on beside background runs while there are any: one timer, one writer for all of them.
 
 Law: heartbeats, logs and requests are observational: where they cannot be written or read, the
-person is warned once and the runs go on (FAIL-2). An end that could not be written is written
-with a later heartbeat. Nothing wakes the program while no run is active.
+person is warned once and the runs go on (FAIL-2). An end that could not be written is tried again,
+less and less often. Nothing else wakes the program while no run is active.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from agentcli.domain.values import mutable
 from agentcli.engine.background_run import ActiveRun
 
 POLL_S = 0.25
+MAX_RETRY_S = 60.0
 log = logging.getLogger(__name__)
 
 
@@ -49,18 +50,22 @@ class Watch:
         self._work: asyncio.Task[None] | None = None
         self._unrecorded: list[tuple[TaskEnd, float]] = []
         self._warned = False
+        self._closed = False
 
     def begin(self) -> None:
         """There is a run."""
         if self._work is None or self._work.done():
             self._work = asyncio.create_task(self._keep())
+        elif self._unrecorded:
+            self.wake()
 
     def wake(self) -> None:
         """Something is to be written at once."""
         self._news.set()
 
     async def aclose(self) -> None:
-        """All runs have ended."""
+        """All runs have ended. The flag, as a write that fails outdoes a cancellation."""
+        self._closed = True
         if self._work is not None:
             self._work.cancel()
             await asyncio.wait({self._work})
@@ -96,8 +101,8 @@ class Watch:
             self._out.emit(Notice(text))
 
     async def _keep(self) -> None:
-        next_beat = 0.0
-        while self._active:
+        next_beat, pause_s = 0.0, HEARTBEAT_S
+        while not self._closed and (self._active or self._unrecorded):
             has_news = self._news.is_set()
             self._news.clear()
             runs = tuple(self._active.values())
@@ -106,13 +111,14 @@ class Watch:
                 self.warn_of(run.log.problem)
             try:
                 if has_news or time.monotonic() >= next_beat:
-                    next_beat = time.monotonic() + HEARTBEAT_S
+                    pause_s = HEARTBEAT_S if runs else min(2 * pause_s, MAX_RETRY_S)
+                    next_beat = time.monotonic() + pause_s
                     await self._beat(runs)
                 await self._hear_requests()
             except StoreError as error:
                 self.warn_of(error.message)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(POLL_S):
+                async with asyncio.timeout(POLL_S if self._active else pause_s):
                     await self._news.wait()
 
     async def _beat(self, runs: Sequence[ActiveRun]) -> None:
@@ -121,18 +127,21 @@ class Watch:
                 started = await asyncio.to_thread(self._out.start_time, pid)
                 run.task = replace(run.task, pid_started=started or "?")
         now = time.time()
-        await self._out.store.beat([run.beat for run in runs], now)
+        if runs:
+            await self._out.store.beat([run.beat for run in runs], now)
         for run in runs:
             run.task = replace(run.task, heartbeat_at=now)
         await self._record_again()
 
     async def _hear_requests(self) -> None:
         """Those of other processes, through the file (BG-6)."""
+        if not self._active:
+            return
         for run_id in await self._out.store.cancel_requests(tuple(self._active)):
             if run := self._active.get(run_id):
                 run.stop()
 
     async def _record_again(self) -> None:
-        ends, self._unrecorded = self._unrecorded, []
-        for end, at in ends:
-            await self.record(end, at)
+        for unrecorded in tuple(self._unrecorded):  # a cancellation leaves the others
+            self._unrecorded.remove(unrecorded)
+            await self.record(*unrecorded)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.background import MAX_LOG_CHARS
-from agentcli.engine.background_log import TRUNCATED, RunLog, write_result
+from agentcli.engine.background_log import TRUNCATED, RunLog, read_log, write_result
 
 
 def hide(text: str) -> str:
@@ -118,3 +118,66 @@ def test_a_result_is_written_whole(tmp_path: Path) -> None:
     assert write_result(path, {"status": "succeeded", "result": "\ud800ä"}) == ""
     assert json.loads(path.read_text())["status"] == "succeeded"
     assert [entry.name for entry in tmp_path.iterdir()] == ["result.json"]
+
+
+@pytest.mark.spec("BG-4", "SEC-9")
+def test_a_log_that_hiding_has_made_shorter_says_that_it_is_cut(log: RunLog) -> None:
+    log.add("secret\n" * 9)
+    log.add("x" * MAX_LOG_CHARS)
+    log.flush()
+    log.add("more")
+    log.close()
+    text = log.path.read_text()
+    assert text.startswith("*\n" * 9) and text.endswith(f"x\n{TRUNCATED}\n")
+    assert text.count(TRUNCATED) == 1 and len(text) <= MAX_LOG_CHARS + len(TRUNCATED) + 2
+
+
+@pytest.mark.spec("BG-4", "SEC-9")
+def test_a_secret_across_the_bound_is_hidden_to_its_first_letter(log: RunLog) -> None:
+    log.add("x" * (MAX_LOG_CHARS - 3) + "secret and more")
+    log.close()
+    kept = log.path.read_text().partition("\n")[0]
+    assert kept == "x" * (MAX_LOG_CHARS - 3) + "* a"
+
+
+@pytest.mark.spec("BG-4")
+def test_a_log_is_read_as_it_was_written(log: RunLog) -> None:
+    log.add("1 %\r2 %\r\nfür\r")
+    log.close()
+    assert read_log(log.path) == "1 %\r2 %\r\nfür\r"
+
+
+@pytest.mark.spec("BG-4")
+def test_half_a_character_is_left_for_the_next_time(log: RunLog) -> None:
+    log.path.write_bytes("für".encode()[:2])
+    assert read_log(log.path) == "f"
+
+
+@pytest.mark.spec("BG-4", "SEC-5")
+@pytest.mark.parametrize("kind", ["pipe", "link", "directory"])
+def test_what_a_run_has_put_in_the_place_of_its_log_is_not_read(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "output.log"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link":
+        (tmp_path / "key").write_text("private")
+        path.symlink_to(tmp_path / "key")
+    else:
+        path.mkdir()
+    assert read_log(path) == ""
+
+
+@pytest.mark.spec("BG-4")
+def test_more_than_a_log_can_have_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "output.log"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    assert len(read_log(path)) < 5 * MAX_LOG_CHARS
+
+
+@pytest.mark.spec("BG-2")
+def test_a_run_that_did_not_start_leaves_no_log(log: RunLog) -> None:
+    descriptors = len(os.listdir("/proc/self/fd"))
+    log.discard()
+    assert not log.path.parent.exists()
+    assert len(os.listdir("/proc/self/fd")) == descriptors - 1
