@@ -8,7 +8,7 @@ _agentcli_complete() {
     if ((skip)); then skip=0; continue; fi
     case "$word" in
       --) COMPREPLY=($(compgen -f -- "$current")); return ;;
-      --add-dir|--allow-tool|--append-system-prompt|--arg|--cd|--debug|--deny-tool|--effort|--fallback-model|--format|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--sandbox|--session|--system-prompt|--timeout|--tool|--tools|-C|-m|-o) skip=1 ;;
+      --add-dir|--allow-tool|--append-system-prompt|--arg|--by|--cd|--days|--debug|--deny-tool|--effort|--fallback-model|--format|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--sandbox|--session|--system-prompt|--timeout|--tool|--tools|-C|-m|-o) skip=1 ;;
       -*) ;;
       *)
         case "${where:+$where/}$word" in
@@ -23,6 +23,7 @@ _agentcli_complete() {
           'sessions/rename') where='sessions/rename' ;;
           'sessions/delete') where='sessions/delete' ;;
           'sessions/check') where='sessions/check' ;;
+          'sessions/stats') where='sessions/stats' ;;
           'sessions/repair') where='sessions/repair' ;;
           'sessions/reindex') where='sessions/reindex' ;;
           'tasks') where='tasks' ;;
@@ -45,6 +46,7 @@ _agentcli_complete() {
           'auth/login') where='auth/login' ;;
           'auth/logout') where='auth/logout' ;;
           'auth/status') where='auth/status' ;;
+          'stats') where='stats' ;;
           'doctor') where='doctor' ;;
           'completions') where='completions' ;;
         esac ;;
@@ -112,6 +114,8 @@ _agentcli_complete() {
     'sessions/export -o'|'sessions/export --output') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'sessions/fork --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'sessions/check --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'sessions/stats --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'sessions/stats --days') COMPREPLY=(); return ;;
     'tasks/list --session') COMPREPLY=(); return ;;
     'tasks/list --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'tasks/show --session') COMPREPLY=(); return ;;
@@ -134,12 +138,15 @@ _agentcli_complete() {
     'permissions/list --allow-tool') COMPREPLY=(); return ;;
     'permissions/list --deny-tool') COMPREPLY=(); return ;;
     'auth/status --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'stats --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'stats --days') COMPREPLY=(); return ;;
+    'stats --by') COMPREPLY=($(compgen -W "day model tool session" -- "$current")); return ;;
     'doctor --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
   esac
   case "$where" in
     '')
       options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
-      commands='run resume sessions tasks models config permissions auth doctor completions' ;;
+      commands='run resume sessions tasks models config permissions auth stats doctor completions' ;;
     'run')
       options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --json-schema --output-schema --max-turns --max-budget-usd --timeout --quiet --help -h'
       commands='' ;;
@@ -148,7 +155,7 @@ _agentcli_complete() {
       commands='' ;;
     'sessions')
       options='--help -h'
-      commands='list show search export fork rename delete check repair reindex' ;;
+      commands='list show search export fork rename delete check stats repair reindex' ;;
     'sessions/list')
       options='--format --limit --here --all --help -h'
       commands='' ;;
@@ -172,6 +179,9 @@ _agentcli_complete() {
       commands='' ;;
     'sessions/check')
       options='--format --help -h'
+      commands='' ;;
+    'sessions/stats')
+      options='--format --days --help -h'
       commands='' ;;
     'sessions/repair')
       options='--help -h'
@@ -238,6 +248,9 @@ _agentcli_complete() {
       commands='' ;;
     'auth/status')
       options='--format --help -h'
+      commands='' ;;
+    'stats')
+      options='--format --days --by --help -h'
       commands='' ;;
     'doctor')
       options='--format --help -h'

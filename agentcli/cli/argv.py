@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "config": "Show and change settings",
     "permissions": "Say what runs without asking, and why",
     "auth": "Store the keys of providers, or forget them",
+    "stats": "Show tokens and cost by day, model, tool and session",
     "doctor": "Check the installation and say how to mend it",
     "completions": "Print or install shell completion",
 }

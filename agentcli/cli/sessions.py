@@ -13,6 +13,7 @@ import typer
 from agentcli.cli.commands import OptionSet, PlainGroup, Spec, add_command, new_app
 from agentcli.cli.listing import EmptyOptions, FormatOption, print_json, print_table
 from agentcli.cli.options import choice, number
+from agentcli.cli.sessions_stats import StatsOptions, stats
 from agentcli.cli.streams import is_terminal, use_utf8, write_error_line, write_out
 from agentcli.config.paths import Paths, ensure_dir
 from agentcli.domain.errors import AgentError, SessionTooNew, StoreError, UsageError
@@ -369,6 +370,7 @@ add_command(APP, Spec("delete", "Remove sessions for good."), DeleteOptions, del
 add_command(
     APP, Spec("check", "Prove sessions sound; exit code 1 when one is not."), SomeIds, check
 )
+add_command(APP, Spec("stats", "Turns, tokens and cost, by model and by day."), StatsOptions, stats)
 add_command(
     APP, Spec("repair", "Mend a damaged session; the damaged file is kept."), IdArgument, repair
 )

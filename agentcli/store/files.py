@@ -244,16 +244,17 @@ class SessionFiles:
 
 def read_info(path: Path) -> SessionInfo:
     """The line of one session file, read without locking it; raises ``StoreError``."""
-    return _reading(path, _rows.read_info)
+    return read_with(path, _rows.read_info)
 
 
 def read_session(path: Path, *, hidden: bool = False) -> LoadedSession:
     """One session file, read without locking it (REC-6); raises ``StoreError``."""
-    loaded = _reading(path, lambda db: _rows.read_session(db, hidden=hidden))
+    loaded = read_with(path, lambda db: _rows.read_session(db, hidden=hidden))
     return replace(loaded, info=with_true_status(loaded.info, path, own=False, live=False))
 
 
-def _reading(path: Path, body: Callable[[sqlite3.Connection], T]) -> T:
+def read_with(path: Path, body: Callable[[sqlite3.Connection], T]) -> T:
+    """What ``body`` reads of the session file ``path``; raises ``StoreError``. Blocks."""
     file = SessionFile(path, writable=False)
     try:
         file.open()
