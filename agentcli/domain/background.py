@@ -94,7 +94,8 @@ class Schedule:
 
     ``next_at`` is in seconds since 1970; ``None`` when it will not start again. ``approved`` is
     what a person has said yes to beyond the run itself: a rule that asks, a protected place.
-    ``seal`` is our mark that somebody has said so here.
+    ``seal`` is our mark that somebody has said so here. ``cwd`` is where the session's shell was
+    when a command was planned: there it runs.
     """
 
     id: str
@@ -110,6 +111,7 @@ class Schedule:
     signals: bool = True
     approved: str = ""
     seal: str = ""
+    cwd: str = ""
 
 
 @frozen

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from agentcli.domain.background import (
     MAX_SCHEDULES,
@@ -29,9 +30,11 @@ from agentcli.domain.background import (
 )
 from agentcli.domain.errors import StoreError
 from agentcli.domain.events import Notice
+from agentcli.domain.tools import Workspace
 from agentcli.engine.approval import decide
 from agentcli.engine.background import BackgroundRuns
 from agentcli.engine.background_launch import SPAWN, check_launch
+from agentcli.engine.background_place import SHELL
 from agentcli.engine.background_text import one_line
 from agentcli.engine.policy import Answer, CallFacts, Decision, Policy
 from agentcli.engine.schedule_times import next_time, read_timing
@@ -41,6 +44,7 @@ RETRY_S = 10.0
 """How soon what found no place, or no disk, is tried again."""
 SET_BACK_S = 5.0
 MISSED_S = 90.0
+_SHELL_TOOL = "bash"
 log = logging.getLogger(__name__)
 
 
@@ -105,6 +109,9 @@ class SessionScheduler:
             next_at=timing.next_at,
             signals=wish.signals,
         )
+        if schedule.tool == _SHELL_TOOL:
+            shell = await self._shell()
+            schedule = replace(schedule, cwd=shell.get("cwd") or str(self._workspace.cwd))
         schedule = replace(schedule, approved=await self._needs(schedule))
         mark = await asyncio.to_thread(self._runs.lent.seal, self._approval(schedule))
         schedule = replace(schedule, seal=mark)
@@ -246,6 +253,8 @@ class SessionScheduler:
             return str(refused)
         if decision.answer is Answer.DENY:
             return decision.why
+        if not await self._has_place(schedule):
+            return f"its directory {schedule.cwd} is gone"
         if (needs := _beyond(decision)) and needs != schedule.approved:
             return f"it would need an approval ({needs})"
         if decision.answer is Answer.ASK and not await self._is_proved(schedule):
@@ -273,6 +282,7 @@ class SessionScheduler:
             schedule.scheduled_at,
             schedule.time_zone,
             schedule.approved,
+            schedule.cwd,
         )
         return json.dumps(told, sort_keys=True)
 
@@ -286,17 +296,30 @@ class SessionScheduler:
         kit = self._runs.lent.kit
         launch = check_launch(kit.toolbox, schedule.tool, schedule.arguments)
         await kit.begin_sandbox({schedule.tool})
-        stored = await kit.state.get("shell") if schedule.tool == "bash" else None
-        known = stored if isinstance(stored, dict) else {}
-        cwd, variables = known.get("cwd"), known.get("set")
-        workspace = kit.workspace
-        if isinstance(cwd, str):
-            workspace = replace(workspace, cwd=Path(cwd))
-        path = variables.get("PATH") if isinstance(variables, dict) else None
+        workspace, path = self._workspace, None
+        if schedule.cwd:
+            workspace = replace(workspace, cwd=Path(schedule.cwd))
+            variables = (await self._shell()).get("set")
+            path = variables.get("PATH") if isinstance(variables, dict) else None
         paths = launch.tool.paths(launch.args, workspace)
         definition = launch.tool.definition
         facts = CallFacts(definition, launch.arguments, paths, workspace, path, SPAWN)
         return decide(facts, policy)
+
+    @property
+    def _workspace(self) -> Workspace:
+        return self._runs.lent.kit.workspace
+
+    async def _shell(self) -> dict[str, Any]:
+        stored = await self._runs.lent.kit.state.get(SHELL)
+        return stored if isinstance(stored, dict) else {}
+
+    async def _has_place(self, schedule: Schedule) -> bool:
+        """Whether the directory that its command was planned in is still there."""
+        sandbox, place = self._runs.lent.kit.sandbox, Path(schedule.cwd)
+        if sandbox is not None and (await sandbox.begin()).is_on:
+            place = sandbox.on_machine(place)
+        return not schedule.cwd or await asyncio.to_thread(place.is_dir)
 
     # --- what is told ----------------------------------------------------------------------
 

@@ -277,6 +277,7 @@ def _put_schedule(
         "title": schedule.title,
         "signals": schedule.signals,
         "approved": schedule.approved,
+        "cwd": schedule.cwd,
         "seal": schedule.seal,
     }
     db.execute(
@@ -353,6 +354,7 @@ def _schedule(row: tuple[Any, ...]) -> Schedule:
             is_active=row[7] == SCHEDULE_ACTIVE,
             signals=bool(run.get("signals", True)),
             approved=str(run.get("approved") or ""),
+            cwd=str(run.get("cwd") or ""),
             seal=str(run.get("seal") or ""),
         )
     except (ValueError, TypeError) as error:

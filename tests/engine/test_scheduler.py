@@ -23,6 +23,7 @@ from agentcli.domain.background import (
     SpawnWish,
     TaskState,
 )
+from agentcli.domain.cancel import CancelToken
 from agentcli.domain.events import Notice, Prompt
 from agentcli.domain.messages import ToolResult, user_text
 from agentcli.domain.ports import Verdict
@@ -32,6 +33,7 @@ from agentcli.store.tasks import read_registry
 from tests.app.background import Person, ended, in_session, options, settings_for
 from tests.support.cli import agent_env
 from tests.support.model_server import ANTHROPIC, ModelServer
+from tests.support.processes import until
 from tests.support.replies import Call, Reply
 
 NOON = 1_795_262_400.0  # 2026-11-21T12:00:00Z
@@ -315,6 +317,53 @@ def test_a_schedule_is_asked_about_with_its_command_and_its_time(
     shown = f"{request.summary}\n{request.detail}"
     assert "make nightly" in shown
     assert "15 3 * * *" in shown and "Europe/Oslo" in shown
+
+
+@pytest.mark.spec("BG-8", "SEC-3")
+def test_a_command_runs_where_it_was_planned_or_not_at_all(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    async def body(kept: Kept) -> None:
+        session, planned, later = kept.session, tmp_path / "planned", tmp_path / "later"
+        planned.mkdir()
+        later.mkdir()
+        await session.run_command("cd planned", CancelToken(), lambda _: None)
+        await kept.put("touch here", MINUTELY)
+        await session.run_command("cd ../later", CancelToken(), lambda _: None)
+        await kept.tick(NOON + 60)
+        await kept.begun()
+        assert (planned / "here").exists() and not list(later.iterdir())
+        shell = await session.run_command("pwd", CancelToken(), lambda _: None)
+        assert str(later) in str(shell.parts[0]), "the session's shell has not moved"
+        (planned / "here").unlink()
+        planned.rmdir()
+        await kept.tick(NOON + 120)
+        assert len(kept.background.tasks()) == 1
+        assert "is gone" in kept.notices[-1]
+
+    timed(model_server, tmp_path, body)
+
+
+@pytest.mark.spec("BG-8")
+def test_without_schedules_nothing_waits_for_a_time(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    async def body(session: Session) -> None:
+        background = cast("SessionBackground", session.background)
+        assert not background.schedules()
+        quiet = asyncio.all_tasks()
+        later = {"scheduled_at": "2190-01-01T00:00:00Z"}
+        wish = SpawnWish("bash", {"command": "true"}, schedule=later)
+        spawned = await background.spawn(wish)
+        assert spawned.schedule is not None
+        assert len(asyncio.all_tasks()) == len(quiet) + 1, "one timer, whatever there is to start"
+        await background.spawn(wish)
+        assert len(asyncio.all_tasks()) == len(quiet) + 1
+        for schedule in background.schedules():
+            await background.cancel(schedule.id)
+        await until(lambda: asyncio.all_tasks() == quiet, "the timer has ended")
+
+    in_session(model_server, options(tmp_path), body)
 
 
 @pytest.mark.spec("BG-8")
