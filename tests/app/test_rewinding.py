@@ -13,6 +13,7 @@ import pytest
 from agentcli.app import file_states, workspace_watch
 from agentcli.app.rewinding import RewindRefused
 from agentcli.domain.errors import AgentError, UsageError
+from agentcli.domain.messages import TextPart, UserMessage
 from agentcli.domain.rewind import RewindPoint, RewindScope
 from agentcli.store.check import check
 from tests.support.model_server import ANTHROPIC, ModelServer
@@ -291,5 +292,119 @@ def test_a_summary_stays_when_what_came_after_it_is_taken_back(
         assert await it.session.redo() is not None
         assert texts(it) == visible
         assert check(it.session._file.path) == []  # type: ignore[attr-defined]
+
+    play(model_server, work, body)
+
+
+@pytest.mark.spec("TT-2")
+def test_two_undos_go_back_twice_and_two_redos_bring_both_again_after_a_restart(
+    model_server: ModelServer, work: Path
+) -> None:
+    for number in (1, 2):
+        write = Call("write_file", {"path": f"{number}.txt", "content": "x"})
+        model_server.add(calls(write), f"Done {number}.")
+
+    async def undo(it: Talk) -> str:
+        return (await it.session.rewind((await points(it))[-1].seq)).text
+
+    async def first(it: Talk) -> tuple[str, list[str]]:
+        await it.say("one")
+        await it.say("two")
+        before = texts(it)
+        assert [await undo(it), await undo(it)] == ["two", "one"]
+        assert texts(it) == [] and sorted(os.listdir(work)) == ["a.txt"]
+        return it.session.id, before
+
+    session_id, before = play(model_server, work, first)
+
+    async def second(it: Talk) -> None:
+        assert await it.session.redo() is not None
+        assert sorted(os.listdir(work)) == ["1.txt", "a.txt"]
+        assert await it.session.redo() is not None
+        assert sorted(os.listdir(work)) == ["1.txt", "2.txt", "a.txt"]
+        assert texts(it) == before and await it.session.redo() is None
+
+    play(model_server, work, second, resume=session_id)
+
+
+@pytest.mark.spec("TT-2", "UI-4")
+def test_what_comes_back_is_what_was_typed_without_what_was_told_beside_it(
+    model_server: ModelServer, work: Path
+) -> None:
+    write = Call("write_file", {"path": "b.txt", "content": "x"})
+    model_server.add(calls(write), "Done.", "Seen.")
+
+    async def body(it: Talk) -> None:
+        await it.say("make it")
+        await it.session.rewind((await points(it))[0].seq, RewindScope.FILES)
+        parts = (TextPart("look at it"), TextPart('<attached file="a.txt">one</attached>'))
+        await it.say(UserMessage(parts))
+        assert "took back your changes" in str(model_server.requests[-1].body)
+        assert [point.text for point in await points(it)] == ["make it", "look at it"]
+        done = await it.session.rewind((await points(it))[1].seq)
+        assert done.text == "look at it"
+
+    play(model_server, work, body)
+
+
+@pytest.mark.spec("TT-2")
+def test_files_are_taken_back_once_and_nothing_is_no_rewind(
+    model_server: ModelServer, work: Path
+) -> None:
+    write = Call("write_file", {"path": "b.txt", "content": "x"})
+    model_server.add(calls(write), "Done.")
+
+    async def body(it: Talk) -> None:
+        await it.say("make it")
+        (point,) = await points(it)
+        await it.session.rewind(point.seq, RewindScope.FILES)
+        again = await it.session.rewind(point.seq, RewindScope.FILES)
+        assert (again.messages, list(again.files)) == (0, [])
+        assert (await points(it))[0].files == 0
+        done = await it.session.redo()
+        assert done is not None and list(done.files) == [work / "b.txt"]
+        assert await it.session.redo() is None
+
+    play(model_server, work, body)
+
+
+@pytest.mark.spec("TT-2")
+def test_a_large_new_file_is_not_called_somebody_elses(
+    model_server: ModelServer, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workspace_watch, "MAX_FILE_BYTES", 10)
+    model_server.add(calls(Call("bash", {"command": "echo 0123456789abc > big"})), "Done.")
+
+    async def body(it: Talk) -> None:
+        await it.say("go")
+        (point,) = await points(it)
+        with pytest.raises(RewindRefused, match="nobody can tell"):
+            await it.session.rewind(point.seq)
+        (work / "big").unlink()
+        await it.session.rewind(point.seq)
+        assert await points(it) == []
+
+    play(model_server, work, body)
+
+
+@pytest.mark.spec("TT-2", "SEC-5")
+def test_a_rewind_does_not_write_through_a_directory_that_became_a_link(
+    model_server: ModelServer, work: Path, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (work / "d").mkdir()
+    (work / "d/f").write_text("one")
+    (outside / "f").write_text("two")
+    model_server.add(calls(Call("bash", {"command": "printf two > d/f"})), "Done.")
+
+    async def body(it: Talk) -> None:
+        await it.say("go")
+        (work / "d/f").unlink()
+        (work / "d").rmdir()
+        (work / "d").symlink_to(outside)
+        with pytest.raises(AgentError):
+            await it.session.rewind((await points(it))[0].seq)
+        assert (outside / "f").read_text() == "two"
 
     play(model_server, work, body)
