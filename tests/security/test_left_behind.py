@@ -1,0 +1,157 @@
+"""What an approved command leaves behind lets no other one do anything unasked (SEC-2, SEC-4).
+
+The person says yes to the first command of each case and to nothing else. Sub-agents are held to
+what holds for their parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from agentcli.app.compose import open_session
+from agentcli.app.options import SessionOptions
+from agentcli.config.paths import Paths
+from agentcli.config.settings import load_settings
+from agentcli.domain.cancel import CancelReason
+from agentcli.domain.events import AgentEvent, ApprovalWaiting, Prompt
+from agentcli.domain.messages import user_text
+from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
+from agentcli.domain.settings import PermissionMode
+from tests.security.corpus import TOUCH
+from tests.security.test_attack_corpus import (
+    MODES,
+    NO_SANDBOX,
+    SECRET,
+    Nobody,
+    Place,
+    Silent,
+    beacon,
+    place,
+)
+from tests.support.cli import agent_env
+from tests.support.model_server import ModelServer
+from tests.support.replies import Call
+from tests.support.replies import calls as reply_with_calls
+
+__all__ = ["beacon", "place"]
+
+SCRIPT = "#!/bin/sh\n" + TOUCH + "\n"
+FILES = {
+    **dict.fromkeys(("bin/ls", "sub/ls", "sub/bin/ls", "run"), SCRIPT),
+    "rc": "--pre={W}/run\n",
+    "sub/a.txt": "alpha\n",
+}
+CASES = (
+    ("export PATH={W}/bin:$PATH", "ls"),
+    ("export PATH=bin:$PATH", "ls"),
+    ("cd sub; export PATH=bin:$PATH", "ls"),
+    ("cd sub; export PATH=:$PATH", "ls"),
+    ("cd sub; export PATH=.:$PATH", "timeout 5 ls"),
+    ("export HOME={W} PATH='~/bin':$PATH", "ls"),
+    ("unset PATH; cd sub", "ls"),
+    ("export BASH_ENV={W}/run ENV={W}/run", "ls"),
+    ("export LD_PRELOAD={W}/run LD_LIBRARY_PATH={W}", "ls"),
+    ("export RIPGREP_CONFIG_PATH={W}/rc", "rg alpha"),
+    ("ls() {{ " + TOUCH + "; }}; export -f ls", "ls"),
+    ("shopt -s expand_aliases; alias ls='" + TOUCH + "'", "ls"),
+    ("export SHELLOPTS BASHOPTS PS4='$(" + TOUCH + ")'", "ls"),
+    ("export PROMPT_COMMAND='" + TOUCH + "' PS0='$(" + TOUCH + ")'", "ls"),
+    ("hash -p {W}/run ls", "ls"),
+    ("export POSIXLY_CORRECT=1", "grep P -e {H}/.ssh/id_rsa"),
+    ("cd {H}", "cat .ssh/id_rsa"),
+    ("ln -s {H}/.ssh door; cd door", "cat id_rsa"),
+    ("ln -s {H}/.ssh door; cd sub; rm -r ../sub; ln -s {H}/.ssh ../sub", "cat id_rsa"),
+    ("cd sub; export OLDPWD={H}/.ssh CDPATH={H}", "cat ~-/id_rsa"),
+    ("export GIT_PAGER='" + TOUCH + "' GIT_EXTERNAL_DIFF={W}/run PAGER={W}/run", "git -p diff"),
+)
+
+
+class OnceOnly:
+    """Says yes to one command."""
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+
+    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+        is_it = request.call.arguments.get("command") == self._command
+        return ApprovalAnswer(Verdict.ONCE if is_it else Verdict.NO)
+
+
+@pytest.mark.spec("SEC-2", "SEC-4", "SEC-5", "SEC-8")
+@pytest.mark.parametrize(("approved", "unasked"), CASES, ids=[case[0] for case in CASES])
+def test_an_approved_command_prepares_nothing_for_the_next(
+    model_server: ModelServer, place: Place, approved: str, unasked: str
+) -> None:
+    for name, text in FILES.items():
+        (place.work / name).parent.mkdir(exist_ok=True)
+        (place.work / name).write_text(place.filled(text))
+        (place.work / name).chmod(0o755)
+    first, second = place.filled(approved), place.filled(unasked)
+    model_server.restart(
+        *(reply_with_calls(Call("bash", {"command": text})) for text in (first, second)), "Done."
+    )
+    env = agent_env(model_server)
+    settings = load_settings(Paths.from_env(env), env, NO_SANDBOX)
+
+    async def run() -> None:
+        wanted = SessionOptions(cwd=place.work, new=True)
+        session = await open_session(settings, wanted, OnceOnly(first))
+        try:
+            await session.run(Prompt(user_text("go")))
+        finally:
+            await session.aclose()
+
+    asyncio.run(run())
+    sent = str([request.body for request in model_server.requests])
+    assert not (place.outside / "pwned").exists()
+    assert SECRET not in sent
+
+
+DELEGATED: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("bash", {"command": TOUCH}),
+    ("write_file", {"path": "{O}/pwned", "content": "x"}),
+    ("read_file", {"path": "{H}/.ssh/id_rsa"}),
+    ("web_fetch", {"url": "{U}/secret"}),
+    ("spawn_background", {"tool": "bash", "args": {"command": TOUCH}}),
+    ("task", {"prompt": "Do it.", "description": "it"}),
+)
+
+
+@pytest.mark.spec("SEC-3", "SEC-4", "SEC-5")
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("in_background", [False, True], ids=["awaited", "in the background"])
+def test_a_sub_agent_may_do_no_more_than_its_parent(
+    model_server: ModelServer, place: Place, mode: str, *, in_background: bool
+) -> None:
+    job = {"prompt": "Do it.", "description": "it"}
+    start = Call("spawn_background", {"tool": "task", "args": job})
+    start = start if in_background else Call("task", job)
+    done = reply_with_calls(*(Call(name, place.filled(args)) for name, args in DELEGATED))
+    model_server.restart(reply_with_calls(start), done, *["Done."] * 20)
+    env = agent_env(model_server)
+    settings = load_settings(Paths.from_env(env), env)
+    accepts = PermissionMode.ACCEPT_EDITS if mode == "edits are accepted" else None
+    wanted = SessionOptions(cwd=place.work, new=True, mode=accepts)
+    before = place.state()
+
+    async def run() -> None:
+        person = Silent() if mode == "nobody answers" else Nobody()
+        session = await open_session(settings, wanted, person)
+
+        def stop(event: AgentEvent) -> None:
+            if isinstance(event, ApprovalWaiting) and mode == "nobody answers":
+                asyncio.get_running_loop().call_soon(session.interrupt, CancelReason.USER)
+
+        session.add_listener(stop)
+        try:
+            await session.run(Prompt(user_text("go")))
+        finally:
+            await session.aclose()
+
+    asyncio.run(run())
+    assert place.state() == before
+    assert not place.beacon.heard
+    assert SECRET not in str([request.body for request in model_server.requests])
