@@ -9,6 +9,7 @@ import sys
 from tests.bench import (
     bench_background,
     bench_context,
+    bench_doctor,
     bench_gates,
     bench_idle,
     bench_interrupt,
@@ -38,6 +39,7 @@ found += show(bench_context.rows(runs))
 found += show(bench_gates.rows(runs))
 found += show(bench_sandbox.rows(runs))
 found += show(bench_policy.rows(runs))
+found += show(bench_doctor.rows(runs))
 found += show(bench_screen.rows())
 found += show(bench_background.rows())
 found += show(bench_idle.rows())
