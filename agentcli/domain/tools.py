@@ -227,9 +227,10 @@ class ToolContext:
     """What one call may use. ``ask`` is ``None`` where there is no person to ask.
 
     ``session_id`` says whose processes a call starts (CAN-11). ``sandbox`` limits its commands
-    (SEC-7), ``background`` lets it start what outlives the turn (BG-1), ``to_background`` lets it go
-    on there itself (UI-3), ``keeper`` is told of files before they are changed (TT-1). ``judged`` are the paths that the policy has judged, as the
-    tool's ``paths`` told them: it opens no other (SEC-5); ``None`` where nothing was judged.
+    (SEC-7), ``background`` lets it start what outlives the turn (BG-1), ``to_background`` lets it
+    go on there itself (UI-3), ``keeper`` is told of files before they are changed (TT-1).
+    ``judged`` are the paths that the policy has judged, as the tool's ``paths`` told them: it opens
+    no other (SEC-5); ``None`` where nothing was judged.
     """
 
     call_id: str

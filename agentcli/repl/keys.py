@@ -35,6 +35,7 @@ class KeyReader:
         self._source = source
         self._output = output
         self._on_interrupt: Callable[[], None] = lambda: None
+        self._on_background: Callable[[], None] = lambda: None
         self._typed: list[KeyPress] = []
         self._question: asyncio.Future[str] | None = None
         self._answers: Mapping[str, str] = {}
@@ -44,12 +45,16 @@ class KeyReader:
         self._paused = False
 
     @contextmanager
-    def reading(self, on_interrupt: Callable[[], None]) -> Iterator[None]:
+    def reading(
+        self,
+        on_interrupt: Callable[[], None],
+        on_background: Callable[[], None] = lambda: None,
+    ) -> Iterator[None]:
         """Read keys, unechoed, until the block ends; typed text then goes to the next prompt.
 
-        ``on_interrupt`` is called for each Ctrl-C or Esc.
+        ``on_interrupt`` is called for each Ctrl-C or Esc, ``on_background`` for each Ctrl-B.
         """
-        self._on_interrupt = on_interrupt
+        self._on_interrupt, self._on_background = on_interrupt, on_background
         self._typed = get_typeahead(self._source)
         try:
             with self._source.raw_mode(), self._source.attach(self._ready):
@@ -138,6 +143,8 @@ class KeyReader:
         for at, key in enumerate(keys):
             if key.key in {Keys.ControlC, Keys.SIGINT}:
                 self._interrupt()
+            elif key.key == Keys.ControlB:
+                self._on_background()
             elif key.key == Keys.ControlZ:
                 self._suspend()
             elif key.key in _IGNORED:

@@ -82,7 +82,9 @@ class LineFront:
         """Read keys, unechoed, for Ctrl-C and for what is typed ahead."""
         self._is_working = True
         try:
-            with self._terminal.keys.reading(self._actions.interrupt):
+            with self._terminal.keys.reading(
+                self._actions.interrupt, self._actions.move_to_background
+            ):
                 yield
         finally:
             self._is_working = False

@@ -36,6 +36,22 @@ def run_of(terminal: Terminal) -> None:
     terminal.wait_for("moved to the background")
 
 
+@pytest.mark.spec("UI-3", "UI-10")
+def test_ctrl_b_works_line_by_line_too(model_server: ModelServer, chat: Chat, work: Path) -> None:
+    home = Path(os.environ["AGENTCLI_HOME"])
+    home.mkdir(exist_ok=True)
+    (home / "config.toml").write_text("screen_reader = true\n")
+    model_server.add(call("bash", {"command": LOOP}), "It goes on.", "It is done now.")
+    terminal = chat("--yolo", *OFF, until=re.compile(r"^>\s*$", re.MULTILINE))
+    terminal.line("build it")
+    wait_until(lambda: (work / "pid").exists(), "the command")
+    terminal.key("ctrl-b")
+    terminal.wait_for("moved to the background")
+    terminal.wait_for("It goes on.")
+    (work / "go").touch()
+    terminal.wait_for("It is done now.")
+
+
 @pytest.mark.spec("UI-3", "BG-5", "UI-6")
 def test_ctrl_b_moves_the_command_and_its_end_is_told(
     model_server: ModelServer, chat: Chat, work: Path

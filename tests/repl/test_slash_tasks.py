@@ -1,0 +1,48 @@
+"""``/tasks`` on a real session, with real processes (UI-5, UI-6)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentcli.domain.background import SpawnWish
+from agentcli.domain.cancel import CancelToken
+from agentcli.domain.errors import UsageError
+from agentcli.domain.events import Prompt
+from agentcli.domain.messages import user_text
+from tests.repl.direct_chat import DirectChat, talk
+from tests.support.model_server import ModelServer
+
+
+@pytest.mark.spec("UI-5", "UI-6", "BG-6", "BG-8")
+def test_runs_and_schedules_are_shown_and_ended(model_server: ModelServer, tmp_path: Path) -> None:
+    model_server.add("Hello.")
+
+    async def body(chat: DirectChat) -> None:
+        await chat.session.run(Prompt(user_text("hi")))
+        assert await chat.do("/tasks") == ["No background runs and no schedules."]
+        background = chat.session.background
+        assert background is not None
+        command = {"command": "echo first; echo last; sleep 60"}
+        run = await background.spawn(SpawnWish("bash", command, "the build"))
+        when = {"cron_expression": "0 3 * * *", "time_zone": "Europe/Oslo"}
+        plan = await background.spawn(SpawnWish("bash", {"command": "true"}, "night", when))
+        assert plan.schedule is not None
+        while "last" not in (await background.output(run.run_id, 0, 1000, 5, CancelToken())).text:
+            pass
+        shown = "\n".join(await chat.do("/tasks"))
+        assert "running" in shown and "the build" in shown and "last" in shown
+        assert "03:00 (Europe/Oslo)" in shown
+        shown = "\n".join(await chat.do("/tasks 1"))
+        assert "first" in shown and "last" in shown and run.log_path in shown
+        assert "night" in "\n".join(await chat.do(f"/tasks {plan.schedule.id[-6:]}"))
+        for wrong in ("/tasks 7", "/tasks bg_none", "/tasks cancel", "/tasks 1 2"):
+            with pytest.raises(UsageError):
+                await chat.do(wrong)
+        assert "not start again" in "\n".join(await chat.do(f"/tasks cancel {plan.schedule.id}"))
+        assert not background.schedules()
+        await chat.do(f"/tasks cancel {run.run_id[-6:]}")
+        assert "over already: cancelled" in "\n".join(await chat.do("/tasks cancel 1"))
+
+    talk(DirectChat(tmp_path, model_server), body)
