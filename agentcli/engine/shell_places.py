@@ -81,8 +81,10 @@ def places_of(name: str, directories: Sequence[Path]) -> Iterator[Path]:
     """The paths that ``name`` may stand for; patterns in it stay."""
     for each in _without_braces(name):
         path = _from_home(each)
+        plain = _PROC_ROOT.sub("", path)
+        found = _PROC_CWD.match(plain)
         for directory in directories:
-            yield directory / _PROC_CWD.sub(str(directory), _PROC_ROOT.sub("", path))
+            yield directory / (f"{directory}{plain[found.end() :]}" if found else plain)
 
 
 def is_pattern(text: str) -> bool:

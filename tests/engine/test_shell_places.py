@@ -57,3 +57,10 @@ def test_names_lead_to_paths(home: Path) -> None:
     assert of("/proc/self/cwd/x") == ["/work/x"]
     assert of("/proc/12/root/etc") == ["/etc"]
     assert of("{a,b}" * 20) == ["/work/" + "*" * 20]
+
+
+@pytest.mark.spec("SEC-3", "SEC-14")
+def test_a_directory_with_a_backslash_is_a_directory() -> None:
+    odd = Path("/w/a\\1\\")
+    assert list(places_of("/proc/self/cwd/x", [odd])) == [odd / "x"]
+    assert list(places_of("x", [odd])) == [odd / "x"]
