@@ -64,7 +64,7 @@ def _plain(words: Words, takes_value: str = "") -> Words:
     return tuple(found)
 
 
-def _values(words: Words, *options: str) -> Words:
+def values_of(words: Words, *options: str) -> Words:
     """The values of ``options``: ``-o x``, ``-ox``, ``--output x`` and ``--output=x``."""
     found: list[str | None] = []
     for at, word in enumerate(words):
@@ -95,7 +95,7 @@ def _has(words: Words, short: str, *long: str) -> bool:
 
 
 def _outputs(words: Words) -> Words:
-    return _values(words, "-o", "--output")
+    return values_of(words, "-o", "--output")
 
 
 # --- programs --------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def _shred(words: Words) -> Operands:
 def _change_mode(words: Words) -> Operands:
     """chmod, chown, chgrp: the first operand is a mode or an owner."""
     files = _plain(words, "--reference")
-    files = files if _values(words, "--reference") else files[1:]
+    files = files if values_of(words, "--reference") else files[1:]
     recursive = _has(words, "R", "--recursive")
     return Operands(files, files if recursive else (), recursive)
 
@@ -128,7 +128,7 @@ def _change_mode(words: Words) -> Operands:
 def _copy(words: Words) -> Operands:
     """cp, install, ln, rsync: into the last operand, or the value of ``-t``."""
     files = _plain(words, "-m -o -g -S -t --mode --owner --group --suffix --target-directory")
-    targets = _values(words, "-t", "--target-directory")
+    targets = values_of(words, "-t", "--target-directory")
     sources = files
     if not targets:
         targets, sources = files[-1:], files[:-1]
@@ -151,7 +151,7 @@ def _mirror(words: Words) -> Operands:
 def _move(words: Words) -> Operands:
     moved = _copy(words)
     sources = _plain(words, "-S -t --suffix --target-directory")
-    if not _values(words, "-t", "--target-directory"):
+    if not values_of(words, "-t", "--target-directory"):
         sources = sources[:-1]
     known = tuple(source for source in sources if source is not None)
     return Operands((*moved.written, *sources), known)
@@ -167,6 +167,22 @@ def _in_place(words: Words) -> Operands:
         word is not None and re.match(r"-[a-zA-Z0-9]*i|--in-place", word) for word in words
     )
     return Operands(_plain(words, "-e -f --expression --file") if is_edit else ())
+
+
+def _fetch(words: Words) -> Operands:
+    """Curl and wget: files and the directory that they are put in."""
+    return Operands(
+        values_of(
+            words, "-o", "--output", "--output-dir", "-O", "--output-document", "-P",
+            "--directory-prefix", "-a", "--append-output", "--output-file", "-c", "--cookie-jar",
+            "--save-cookies", "-D", "--dump-header", "--trace", "--trace-ascii", "--stderr",
+        )
+    )  # fmt: skip
+
+
+def _unpack(words: Words) -> Operands:
+    """Tar and its kind: the directory that it is unpacked in, and what is packed."""
+    return Operands(values_of(words, "-C", "--directory", "-d", "-f", "--file", "-D", "-o"))
 
 
 def _make_file_system(words: Words) -> Operands:
@@ -188,7 +204,7 @@ def _find(words: Words) -> Operands:
             break
         starts.append(word)
     tests = words[len(starts) :]
-    written = _values(tests, "-fprint", "-fprintf", "-fls")
+    written = values_of(tests, "-fprint", "-fprintf", "-fls")
     runs = {
         (after or "").rpartition("/")[2]
         for word, after in pairwise(tests)
@@ -228,7 +244,7 @@ def _git_config(words: Words, directory: str) -> Operands:
     operands = _plain(words, "-f --file --type --default --blob")
     if not reads.isdisjoint(words) or (len(operands) == 1 and not _has(words, "e", "--unset")):
         return Operands()
-    if files := _values(words, "-f", "--file"):
+    if files := values_of(words, "-f", "--file"):
         return Operands(files)
     if _has(words, "", "--global"):
         return Operands(("~/.gitconfig",))
@@ -265,6 +281,7 @@ _SPECIAL: dict[str, Callable[[Words], Operands]] = {
     "chgrp": _change_mode, "setfacl": _change_mode, "chattr": _change_mode, "cp": _copy,
     "install": _copy, "ln": _copy, "scp": _copy, "rsync": _mirror, "mv": _move, "dd": _disk_dump,
     "sed": _in_place, "perl": _in_place, "ruby": _in_place, "mkfs": _make_file_system,
+    "curl": _fetch, "wget": _fetch, "tar": _unpack, "bsdtar": _unpack, "unzip": _unpack,
     "wipefs": _make_file_system, "blkdiscard": _make_file_system, "find": _find, "git": _git,
 }  # fmt: skip
 # programs that write all their operands -> their options that take a value

@@ -15,6 +15,7 @@ from pathlib import Path
 from agentcli.domain.values import frozen
 from agentcli.engine.bash_command import SimpleCommand
 from agentcli.engine.command_texts import unquoted
+from agentcli.engine.shell_operands import values_of
 
 Words = tuple[str | None, ...]
 _MAX_PLACES = 16
@@ -26,6 +27,8 @@ _PATTERN = re.compile(r"[*?\[\]]")
 _PROC_CWD = re.compile(r"^/+proc/[^/]+/cwd(?=/|$)")
 _PROC_ROOT = re.compile(r"^/+proc/[^/]+/root(?=/)")
 _MOVES = frozenset({"cd", "pushd", "popd"})
+# they run another program in the directory that such an option names
+_ELSEWHERE = {"env": ("-C", "--chdir"), "sudo": ("-D", "--chdir")}
 
 
 @frozen
@@ -41,9 +44,15 @@ def starts_of(commands: Sequence[SimpleCommand], cwd: Path) -> Starts:
     found = [cwd]
     is_sure = True
     for command in commands:
-        if not command.words or command.words[0] not in _MOVES:
+        if not command.words:
             continue
         words = seen_words(command)
+        if options := _ELSEWHERE.get((words[0] or "").rpartition("/")[2]):
+            for name in values_of(words[1:], *options):
+                is_sure = is_sure and name is not None
+                found = list(dict.fromkeys((*found, *places_of(name or "", found))))
+        if command.words[0] not in _MOVES:
+            continue
         targets = [word for word in words[1:] if word is None or not re.match(r"[-+]\w", word)]
         target = targets[0] if targets else "~"
         if command.words[0] == "popd" or target in {None, "-"}:

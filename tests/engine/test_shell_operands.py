@@ -25,6 +25,8 @@ def of(text: str) -> Operands:
         ("git config a b", ("./.git/config",)), ("git -C d config a b", ("./d/.git/config",)),
         ("git config --global a b", ("~/.gitconfig",)), ("git config -f x a b", ("x",)),
         ("git config --get a", ()), ("git config a", ()), ("git config --unset a", ("./.git/config",)),
+        ("wget -O f u", ("f",)), ("wget -P d u", ("d",)), ("curl --output-dir d -O u", ("d", "u")),
+        ("tar xf a.tar -C d", ("d",)), ("unzip -d d a.zip", ("d",)), ("curl -s u", ()),
         ("rm a ?", ("a", None)), ("find . -fprint f", ("f",)), ("? a", ()), ("", ()),
     ],
 )  # fmt: skip

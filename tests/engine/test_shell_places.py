@@ -19,6 +19,8 @@ HERE = Path("/work")
         ("ls", ["/work"], True), ("cd a && ls", ["/work", "/work/a"], True),
         ("cd / && ls", ["/work", "/"], True), ("cd a; cd b", ["/work", "/work/a", "/work/b", "/work/a/b"], True),
         ("cd $X && ls", ["/work"], False), ("cd -", ["/work"], False), ("cd -P a", ["/work", "/work/a"], True),
+        ("env -C a ls", ["/work", "/work/a"], True), ("/usr/bin/env --chdir=/ ls", ["/work", "/"], True),
+        ("sudo -D $X ls", ["/work"], False), ("env A=b ls", ["/work"], True),
         ("pushd a; popd", ["/work", "/work/a"], True),
     ],
 )  # fmt: skip
