@@ -97,6 +97,10 @@ class SessionBackground:
 
     async def adopt(self, wish: SpawnWish, work: Work) -> Spawned:
         """Let ``work`` go on as a run (UI-3). Raises ``BackgroundRefused``."""
+        if not self._store.created:
+            from agentcli.domain.background import BackgroundRefused
+
+            raise BackgroundRefused("the session begins with your first message to the agent")
         return await self._made().adopt(wish, work)
 
     # --- its life --------------------------------------------------------------------------

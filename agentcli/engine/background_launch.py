@@ -6,6 +6,7 @@ what it runs (SEC-3, BG-1).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
@@ -55,11 +56,20 @@ def look_through(
     try:
         name, arguments = cast("StandIn", tool).stands_for(args)
         launch = check_launch(toolbox, name, arguments)
+        check_schedule(getattr(args, "schedule", None))
     except BackgroundRefused as error:
         return None, str(error), None
     if passage.allowed is not None and launch.name not in passage.allowed:
         return None, gated(launch.name, passage), ResultStatus.REFUSED
     return launch, "", None
+
+
+def check_schedule(schedule: object) -> None:
+    """Raises ``BackgroundRefused`` for one that is wrong, before anybody is asked about it."""
+    if schedule is not None:
+        from agentcli.engine.schedule_times import read_timing
+
+        read_timing(schedule, time.time())
 
 
 def check_launch(toolbox: ToolBox, name: str, arguments: Mapping[str, Any]) -> Launch:

@@ -293,6 +293,24 @@ def test_a_reason_to_ask_that_nobody_has_said_yes_to_keeps_it_from_starting(
     timed(model_server, tmp_path, body)
 
 
+@pytest.mark.spec("BG-8")
+def test_a_wrong_schedule_is_refused_before_anybody_is_asked(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    person = Person(Verdict.ONCE)
+
+    async def body(session: Session) -> ToolResult:
+        arguments = {"tool": "bash", "args": {"command": "true"}, "schedule": {"cron": "@daily"}}
+        call = Call("spawn_background", arguments)
+        model_server.add(Reply(blocks=(call,)), "so it is")
+        await session.run(Prompt(user_text("go")))
+        return next(m for m in session.history.messages if isinstance(m, ToolResult))
+
+    wanted = options(tmp_path, mode=PermissionMode.DEFAULT)
+    result = in_session(model_server, wanted, body, person)
+    assert "schedule has no cron" in result.text and not person.asked
+
+
 @pytest.mark.spec("BG-8", "SEC-3")
 def test_a_schedule_is_asked_about_with_its_command_and_its_time(
     model_server: ModelServer, tmp_path: Path
