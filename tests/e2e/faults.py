@@ -281,7 +281,7 @@ FAULTS: Mapping[str, Mapping[str, str]] = {
         "one shot": _ONE_SHOT + "test_the_c_locale_is_no_reason_to_fail",
     },
     "odd file names": {
-        "directory and file": _HERE + "test_a_directory_of_any_name_is_worked_in",
+        "directory and file": _HERE + "test_directories_of_any_name_are_worked_in",
         "no bytes for it": _E2E + "test_odd_places.py"
         "::test_a_name_that_the_locale_has_no_bytes_for_is_the_models_error_not_ours",
     },

@@ -69,7 +69,6 @@ def goes_on(server: ModelServer, work: Path) -> None:
     server.restart("Here I am.")
     done = one_shot(server, "--continue", "on", cwd=work)
     assert (done.code, done.stdout) == (0, "Here I am.\n"), done.stderr
-    check_sessions()
 
 
 # --- signals and keys in every state of the chat ------------------------------------------------
@@ -370,27 +369,24 @@ def test_a_stream_of_keep_alives_can_be_ended(
 
 # --- places and tools ---------------------------------------------------------------------------
 
-ODD = ("with space", "new\nline", "-rf", "'quo\"te", "\u202egnp.exe", "*?[x]", "$(touch made)")
+ODD = ("with space", "new\nline", "-rf '\u202e\"*", "$(touch made)")
 
 
-@pytest.mark.parametrize("name", ODD)
-def test_a_directory_of_any_name_is_worked_in(
-    model_server: ModelServer, work: Path, name: str
-) -> None:
-    place = work / name
-    place.mkdir()
-    model_server.add(
-        call("bash", {"command": "pwd > here"}),
-        call("write_file", {"path": f"{name}.txt", "content": "text\n"}),
-        call("read_file", {"path": f"{name}.txt"}),
-        "Done.",
-    )
-    done = one_shot(model_server, "--yolo", "go", cwd=place)
-    assert (done.code, done.stdout) == (0, "Done.\n"), done.stderr
-    assert (place / "here").read_text() == f"{place}\n"
-    assert (place / f"{name}.txt").read_text() == "text\n"
-    assert not (work / "made").exists() and not (place / "made").exists()
-    goes_on(model_server, place)
+def test_directories_of_any_name_are_worked_in(model_server: ModelServer, work: Path) -> None:
+    for name in ODD:
+        place = work / name
+        place.mkdir()
+        model_server.add(
+            call("bash", {"command": "pwd > here"}),
+            call("write_file", {"path": f"{name}.txt", "content": "text\n"}),
+            "Done.",
+        )
+        done = one_shot(model_server, "--yolo", "go", cwd=place)
+        assert (done.code, done.stdout) == (0, "Done.\n"), (name, done.stderr)
+        assert (place / "here").read_text() == f"{place}\n"
+        assert (place / f"{name}.txt").read_text() == "text\n"
+        assert not (work / "made").exists() and not (place / "made").exists()
+    check_sessions()
 
 
 def test_a_working_directory_that_goes_away_in_mid_session_is_told_to_the_model(

@@ -285,8 +285,8 @@ def test_our_own_files_may_be_deep_or_huge(
     (home / "agentcli").mkdir(mode=0o700)
     with (home / "agentcli" / name).open("w") as file:
         file.write("a = " + "[" * DEEP if name.endswith(".toml") else "[" * DEEP)
-        for _ in range(400 if kind == "huge" else 0):
-            file.write("x" * MB)
+        if kind == "huge":
+            file.truncate(400 * MB)
     (work / ".agents").mkdir()
     (work / ".agents" / "config.toml").write_text("[" * DEEP)
     done = Measured("run", "go", env=agent_env(model_server), cwd=work).ended()
@@ -315,12 +315,12 @@ def test_a_hostile_session_file_is_an_error_in_bounded_memory(
 ) -> None:
     directory = home / "agentcli" / "sessions"
     session_id = make(SessionFiles(directory, home / "agentcli" / "catalogue.db"), "hello")
-    huge = "CAST(zeroblob(400000000) AS TEXT)"
+    huge = "CAST(zeroblob(150000000) AS TEXT)"
     changes = {
         "deep body": ("UPDATE message SET body = ? WHERE seq = 1", ("[" * DEEP,)),
         "huge body": (f"UPDATE message SET body = {huge} WHERE seq = 1", ()),
         "huge title": (f"UPDATE session SET title = {huge}", ()),
-        "huge blob": ("UPDATE blob SET data = zeroblob(400000000), size = 400000000", ()),
+        "huge blob": ("UPDATE blob SET data = zeroblob(150000000), size = 150000000", ()),
     }
     db = sqlite3.connect(directory / f"{session_id}.db")
     db.execute(*changes[row])
@@ -339,14 +339,23 @@ def test_a_hostile_session_file_is_an_error_in_bounded_memory(
 # --- what a person's own files run --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stream", ["", " 1>&2"], ids=["stdout", "stderr"])
-def test_a_hook_that_prints_a_gigabyte_is_bounded(
-    model_server: ModelServer, work: Path, home: Path, stream: str
+@pytest.mark.parametrize(
+    "command",
+    [
+        "head -c 1000000000 /dev/zero",
+        "head -c 1000000000 /dev/zero 1>&2",
+        """yes '{"a":' | head -n 100000 | tr -d '\\n'""",
+        "yes | head -n 100000 | tr -d '\\n' | tr y '['",
+    ],
+    ids=["stdout", "stderr", "objects", "arrays"],
+)
+def test_a_hook_that_prints_without_bounds_is_bounded(
+    model_server: ModelServer, work: Path, home: Path, command: str
 ) -> None:
     model_server.default = say("Fine.")
     (home / "agentcli").mkdir(mode=0o700)
     (home / "agentcli" / "config.toml").write_text(
-        f'[[hooks.UserPromptSubmit]]\ncommand = "head -c 1000000000 /dev/zero{stream}"\n'
+        f"[[hooks.UserPromptSubmit]]\ncommand = {json.dumps(command)}\n"
     )
     done = Measured("run", "go", env=agent_env(model_server), cwd=work).ended()
     assert (done.code, done.stdout) == (0, "Fine.\n"), done.stderr[:2000]
