@@ -35,7 +35,7 @@ from agentcli.engine.race import Reaper
 FORCE_S = 1.0
 ABANDON_S = 1.6
 LAST_CHANCE_S = 0.2
-ENDED = "agentcli ended"
+ENDED = "its session was closed"
 
 Work = Callable[[ToolContext, BackgroundSink], Awaitable[ToolOutput]]
 

@@ -9,6 +9,7 @@ from agentcli.domain.background import BackgroundTask, Schedule, TaskState
 from agentcli.tools._paths import one_line
 
 MAX_TEXT = 300
+MAX_LINE = 60
 
 
 def task_row(task: BackgroundTask) -> dict[str, Any]:
@@ -46,6 +47,19 @@ def schedule_row(schedule: Schedule) -> dict[str, Any]:
         "next_at": moment(schedule.next_at),
     }
     return {name: value for name, value in row.items() if value not in (None, "")}
+
+
+def task_line(task: BackgroundTask) -> str:
+    """A run, for the person."""
+    known = task.progress if task.is_active else None
+    total = f"/{known.total:g}" if known is not None and known.total else ""
+    far = f" ({known.current:g}{total} {known.unit}".rstrip() + ")" if known is not None else ""
+    return f"{status_of_task(task):<11} {one_line(task.title, MAX_LINE)}{far}"
+
+
+def schedule_line(schedule: Schedule) -> str:
+    """A schedule, for the person."""
+    return f"{'scheduled':<11} {one_line(schedule.title, MAX_LINE)}: {moment(schedule.next_at)}"
 
 
 def status_of_task(task: BackgroundTask) -> str:

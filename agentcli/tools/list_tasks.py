@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from agentcli.domain.tools import Effect, ToolContext, ToolOutput
-from agentcli.tools._background_rows import schedule_row, task_row
+from agentcli.tools._background_rows import schedule_line, schedule_row, task_line, task_row
 from agentcli.tools._base import Arguments, BaseTool
 
 MAX_ENDED = 50
@@ -43,7 +43,10 @@ class ListTool(BaseTool[ListArguments]):
         }
         if len(ended) > len(shown):
             rows["ended_not_shown"] = len(ended) - len(shown)
-        return ToolOutput.json(rows, summary=f"{len(active)} active, {len(ended)} ended")
+        lines = [task_line(task) for task in (*active, *shown)]
+        lines += [schedule_line(schedule) for schedule in schedules]
+        summary = f"{len(active)} active, {len(ended)} ended"
+        return ToolOutput.json(rows, display="\n".join(lines) or "none", summary=summary)
 
 
 TOOL = ListTool()

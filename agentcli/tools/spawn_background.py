@@ -29,7 +29,7 @@ class SpawnArguments(Arguments):
 
     tool: str = Field(description="Such as bash")
     args: dict[str, Any] = Field(description="Its arguments")
-    title: str | None = Field(default=None, max_length=200, description="In a few words")
+    title: str | None = Field(default=None, description="In a few words")
     schedule: Any = Field(
         default=None,
         description=(
@@ -84,7 +84,7 @@ class SpawnTool(BaseTool[SpawnArguments]):
         wish = SpawnWish(
             args.tool,
             args.args,
-            args.title or "",
+            " ".join((args.title or "").split())[:_MAX_TITLE],
             args.schedule,
             args.signal_on_completion,
             ctx.judged,
@@ -94,8 +94,11 @@ class SpawnTool(BaseTool[SpawnArguments]):
         except BackgroundRefused as error:
             return ToolOutput.error(str(error))
         if spawned.schedule is not None:
-            return ToolOutput.json(_planned(spawned.schedule), summary="scheduled")
-        return ToolOutput.json(_started(spawned), summary=f"started as {spawned.run_id}")
+            planned = _planned(spawned.schedule)
+            shown = f"next: {planned['next_at']}"
+            return ToolOutput.json(planned, display=shown, summary="scheduled")
+        summary, shown = f"started as {spawned.run_id}", f"log: {spawned.log_path}"
+        return ToolOutput.json(_started(spawned), display=shown, summary=summary)
 
 
 def _started(spawned: Spawned) -> dict[str, Any]:

@@ -6,7 +6,12 @@ from pydantic import Field
 
 from agentcli.domain.background import BackgroundRefused, Schedule
 from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput
-from agentcli.tools._background_rows import schedule_row, status_of_task, task_row
+from agentcli.tools._background_rows import (
+    schedule_row,
+    status_of_task,
+    task_line,
+    task_row,
+)
 from agentcli.tools._base import Arguments, BaseTool
 from agentcli.tools._paths import one_line
 
@@ -41,10 +46,12 @@ class CancelTool(BaseTool[CancelArguments]):
         except BackgroundRefused as error:
             return ToolOutput.error(str(error))
         if isinstance(ended, Schedule):
-            return ToolOutput.json(schedule_row(ended) | {"status": "canceled"}, summary="ended")
+            row = schedule_row(ended) | {"status": "canceled"}
+            return ToolOutput.json(row, display=f"schedule: {ended.title}", summary="ended")
         if ended.is_active:
             return ToolOutput.error(f"{ended.run_id} was asked to end and has not ended yet.")
-        return ToolOutput.json(task_row(ended), summary=status_of_task(ended))
+        shown = task_line(ended)
+        return ToolOutput.json(task_row(ended), display=shown, summary=status_of_task(ended))
 
 
 TOOL = CancelTool()

@@ -364,12 +364,12 @@ def test_a_session_that_is_closed_ends_its_runs_and_says_why(tmp_path: Path) -> 
         path, pid = in_session(server, options(tmp_path), body)
         assert not alive(pid)
         (task,) = read_registry(path)[0]
-        assert (task.state, task.error_message) == (TaskState.INTERRUPTED, "agentcli ended")
-        assert Path(task.log_path).read_text().endswith("[system] interrupted: agentcli ended\n")
+        assert (task.state, task.error_message) == (TaskState.INTERRUPTED, "its session was closed")
+        assert Path(task.log_path).read_text().endswith("[system] interrupted: its session was closed\n")
 
         async def again(session: Session) -> None:
             (waiting,) = session.queued()
-            assert task.run_id in waiting.text and "agentcli ended" in waiting.text
+            assert task.run_id in waiting.text and "its session was closed" in waiting.text
             assert session.background is not None and not session.background.tasks()[0].is_active
 
         in_session(server, options(tmp_path, new=False, resume=path.stem), again)

@@ -93,7 +93,7 @@ def test_a_one_shot_run_ends_what_is_active_and_says_so(
     env = agent_env(model_server, ANTHROPIC)
     done = run_agent("run", "--yolo", *OFF, "go", env=env, cwd=work)
     assert (done.code, done.stdout) == (0, "Done here.\n")
-    assert "Background run interrupted: sleeper (agentcli ended)" in done.stderr
+    assert "Background run interrupted: sleeper (its session was closed)" in done.stderr
     pid = work / "pid"
     assert not pid.exists() or not pid.read_text() or not alive(int(pid.read_text()))
     (task,) = read_registry(session_file())[0]
