@@ -99,7 +99,7 @@ async def bring_back(it: Conversation, file: RewindFile) -> Rewound | None:
 
     async def commit() -> int:
         await file.rewinds.bring_back(record)
-        return len(record.messages)
+        return record.messages
 
     steps = _forwards(record.changes)
     shown = await uninterruptible(_done(it, file, steps, commit))

@@ -79,12 +79,20 @@ class Rewound:
 
 @frozen
 class RewindRecord:
-    """A rewind as the file has it: the messages that it hid, the changes that it undid."""
+    """A rewind as the file has it: what it did to messages, the changes that it undid.
+
+    ``moves``: a message's ``seq``, what hid it before and what has since (itself: taken back).
+    """
 
     id: int
-    messages: tuple[int, ...]
+    moves: tuple[tuple[int, int | None, int | None], ...]
     changes: tuple[FileChange, ...]
     text: str
+
+    @property
+    def messages(self) -> int:
+        """How many messages it took back."""
+        return sum(seq == after for seq, _, after in self.moves)
 
 
 class RewindStore(Protocol):

@@ -35,12 +35,15 @@ def insert_rewinds(
 
 def _rewind(row: Row, new_seq: Mapping[int | None, int], known: Sequence[int]) -> Row:
     try:
-        hidden = [seq for seq in json.loads(row["messages"]) if isinstance(seq, int)]
+        moves = [[new_seq.get(seq) for seq in move] for move in json.loads(row["messages"])]
     except (ValueError, TypeError):
-        hidden = []
-    messages = [new_seq[seq] for seq in hidden if seq in new_seq]
+        moves = []
     newest = _place(row.get("newest_seq"), new_seq, known)
-    return {**row, "messages": json.dumps(messages), "newest_seq": newest}
+    return {
+        **row,
+        "messages": json.dumps([move for move in moves if move[:1] != [None]]),
+        "newest_seq": newest,
+    }
 
 
 def _change(

@@ -30,6 +30,7 @@ _MAX_INFLATED = 64 * 1024 * 1024
 _NEWEST_PROMPT = (
     "SELECT coalesce(max(seq), 0) FROM message WHERE role = 'user' AND hidden_by IS NULL"
 )
+_MOVE = "UPDATE message SET hidden_by = ? WHERE seq = ?"
 _COLUMNS = (
     "id, seq, path, before_kind, before_data, before_mode, after_kind, after_data, after_mode"
 )
@@ -107,11 +108,11 @@ def settle(db: sqlite3.Connection, after: Mapping[int, FileState | None]) -> Non
 
 
 def points(db: sqlite3.Connection) -> list[RewindPoint]:
-    """What can be gone back to, oldest first: what the person said and no summary stands for."""
+    """What can be gone back to, oldest first: what the person said and did not take back."""
     get_blob = blob_reader(db)
     rows = db.execute(
-        "SELECT seq, created_at, body FROM message WHERE role = 'user' AND hidden_by IS NULL"
-        " ORDER BY seq DESC LIMIT ?",
+        "SELECT seq, created_at, body FROM message WHERE role = 'user'"
+        " AND coalesce(hidden_by, 0) != seq ORDER BY seq DESC LIMIT ?",
         (MAX_POINTS,),
     ).fetchall()
     counts: dict[int, int] = dict(
@@ -143,28 +144,41 @@ def changes_since(db: sqlite3.Connection, seq: int) -> list[FileChange]:
 def take_back(
     db: sqlite3.Connection, seq: int, text: str, changes: Sequence[int], *, chat: bool
 ) -> int:
-    """Hide what was said from ``seq`` on (with ``chat``), mark ``changes``; how much is hidden."""
-    hidden = []
-    if chat:
-        hidden = [
-            row[0]
-            for row in db.execute(
-                "SELECT seq FROM message"
-                " WHERE seq >= ? AND hidden_by IS NULL AND role != 'summary' ORDER BY seq",
-                (seq,),
-            ).fetchall()
-        ]
+    """Hide what was said from ``seq`` on (with ``chat``), mark ``changes``; how much is hidden.
+
+    Where a summary stands for ``seq``, summaries made since are hidden as well, and what they stood
+    for is sent again.
+    """
+    moves = _moves(db, seq) if chat else []
     (newest,) = db.execute("SELECT coalesce(max(seq), 0) FROM message").fetchone()
     row = db.execute(
         "INSERT INTO rewind (created_at, newest_seq, messages, text) VALUES (?, ?, ?, ?)"
         " RETURNING id",
-        (time.time(), newest, json.dumps(hidden), to_column(text)),
+        (time.time(), newest, json.dumps(moves), to_column(text)),
     ).fetchone()
-    db.executemany("UPDATE message SET hidden_by = seq WHERE seq = ?", [(s,) for s in hidden])
+    db.executemany(_MOVE, [(after, at) for at, _, after in moves])
     db.executemany(
         "UPDATE file_change SET rewind = ? WHERE id = ?", [(row[0], each) for each in changes]
     )
-    return len(hidden)
+    return sum(after == at for at, _, after in moves)
+
+
+def _moves(db: sqlite3.Connection, seq: int) -> list[tuple[int, int | None, int | None]]:
+    """Each message that changes: its seq, ``hidden_by`` now and then."""
+    found = db.execute("SELECT hidden_by FROM message WHERE seq = ?", (seq,)).fetchone()
+    if found is None or found[0] is None:
+        rows = db.execute(
+            "SELECT seq FROM message"
+            " WHERE seq >= ? AND hidden_by IS NULL AND role != 'summary' ORDER BY seq",
+            (seq,),
+        ).fetchall()
+        return [(at, None, at) for (at,) in rows]
+    rows = db.execute(
+        "SELECT seq, hidden_by FROM message WHERE coalesce(hidden_by, 0) != seq"
+        " AND (seq >= ? OR hidden_by > ?) ORDER BY seq",
+        (seq, seq),
+    ).fetchall()
+    return [(at, hidden_by, at if at >= seq else None) for at, hidden_by in rows]
 
 
 def newest(db: sqlite3.Connection) -> RewindRecord | None:
@@ -176,22 +190,23 @@ def newest(db: sqlite3.Connection) -> RewindRecord | None:
     if row is None:
         return None
     try:
-        hidden = tuple(int(seq) for seq in json.loads(row[1]))
+        moves = tuple((int(at), before, after) for at, before, after in json.loads(row[1]))
     except (ValueError, TypeError) as error:
         raise MalformedBody(f"rewind {row[0]}: {error}") from error
+    for at, _, after in moves:
+        now = db.execute("SELECT hidden_by FROM message WHERE seq = ?", (at,)).fetchone()
+        if now is None or now[0] != after:  # a compaction was made or taken back since
+            return None
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM file_change WHERE rewind = ? ORDER BY id",  # noqa: S608 - constants
         (row[0],),
     ).fetchall()
-    return RewindRecord(row[0], hidden, tuple(_change(db, r) for r in rows), from_column(row[2]))
+    return RewindRecord(row[0], moves, tuple(_change(db, r) for r in rows), from_column(row[2]))
 
 
 def bring_back(db: sqlite3.Connection, record: RewindRecord) -> None:
     """Show again what ``record`` hid, and count its changes again."""
-    db.executemany(
-        "UPDATE message SET hidden_by = NULL WHERE seq = ? AND hidden_by = seq",
-        [(seq,) for seq in record.messages],
-    )
+    db.executemany(_MOVE, [(before, at) for at, before, _ in record.moves])
     db.execute("UPDATE file_change SET rewind = NULL WHERE rewind = ?", (record.id,))
     db.execute("UPDATE rewind SET undone_at = ? WHERE id = ?", (time.time(), record.id))
 

@@ -408,3 +408,71 @@ def test_a_rewind_does_not_write_through_a_directory_that_became_a_link(
         assert (outside / "f").read_text() == "two"
 
     play(model_server, work, body)
+
+
+@pytest.mark.spec("TT-2", "CMP-3")
+def test_going_back_past_summaries_brings_back_what_they_stood_for(
+    model_server: ModelServer, work: Path
+) -> None:
+    async def body(it: Talk) -> None:
+        for number in range(6):
+            model_server.add(f"Answer {number}.")
+            await it.say(f"question {number} " + "word " * 400)
+            if number in {3, 5}:
+                model_server.add(f"A summary at {number}.")
+                assert await it.session.compact() is not None
+        visible = texts(it)
+        found = await points(it)
+        assert [point.text[:10] for point in found] == [f"question {n}" for n in range(6)]
+        done = await it.session.rewind(found[1].seq)
+        assert [text[:10] for text in texts(it)] == ["question 0", "Answer 0."]
+        assert done.text.startswith("question 1")
+        path = it.session._file.path  # type: ignore[attr-defined]
+        assert check(path) == []
+        again = await it.session.redo()
+        assert again is not None and again.messages == done.messages
+        assert texts(it) == visible and check(path) == []
+        await it.session.undo_compaction()
+        await it.session.undo_compaction()
+        assert len(texts(it)) == 12
+
+    play(model_server, work, body)
+
+
+@pytest.mark.spec("TT-2", "CMP-3")
+def test_a_summary_that_was_taken_back_meanwhile_ends_what_can_be_brought_back(
+    model_server: ModelServer, work: Path
+) -> None:
+    async def body(it: Talk) -> None:
+        for number in range(8):
+            model_server.add(f"Answer {number}.")
+            await it.say(f"question {number} " + "word " * 400)
+            if number in {3, 7}:
+                model_server.add(f"A summary at {number}.")
+                assert await it.session.compact() is not None
+        await it.session.rewind((await points(it))[4].seq)
+        assert texts(it)[0].startswith("[Summary")
+        assert await it.session.undo_compaction()
+        assert [text[:10] for text in texts(it)[:2]] == ["question 0", "Answer 0."]
+        assert await it.session.redo() is None
+        assert len(texts(it)) == 8
+        assert check(it.session._file.path) == []  # type: ignore[attr-defined]
+
+    play(model_server, work, body)
+
+
+@pytest.mark.spec("TT-2", "REC-1")
+def test_a_rewind_that_was_killed_half_way_can_be_done_again(
+    model_server: ModelServer, work: Path
+) -> None:
+    names = ("b.txt", "c.txt")
+    writes = [Call("write_file", {"path": name, "content": "x"}) for name in names]
+    model_server.add(calls(*writes), "Done.")
+
+    async def body(it: Talk) -> None:
+        await it.say("go")
+        (work / "b.txt").unlink()  # put back, when the power went
+        await it.session.rewind((await points(it))[0].seq)
+        assert os.listdir(work) == ["a.txt"]
+
+    play(model_server, work, body)
