@@ -361,6 +361,25 @@ def test_a_hook_that_prints_without_bounds_is_bounded(
     assert (done.code, done.stdout) == (0, "Fine.\n"), done.stderr[:2000]
 
 
+def test_a_catastrophic_matcher_of_a_hook_meets_no_name_that_a_model_makes_up(
+    model_server: ModelServer, work: Path, home: Path
+) -> None:
+    (home / "agentcli").mkdir(mode=0o700)
+    hooks = "".join(
+        f"[[hooks.{event}]]\nmatcher = '(\\w+\\w+)+!'\ncommand = 'true'\n"
+        for event in ("PreToolUse", "PostToolUse", "PermissionRequest", "Notification")
+    )
+    (home / "agentcli" / "config.toml").write_text(hooks)
+    model_server.add(
+        call("a" * 60, {"path": "x"}),
+        call("list_directory", {"path": "."}),
+        call("bash", {"command": "touch made"}),
+        "I see.",
+    )
+    done = Measured("run", "go", env=agent_env(model_server), cwd=work).ended()
+    assert "I see." in done.stdout, done.stderr[:2000]
+
+
 @pytest.mark.spec("SEC-13", "CAN-1", "TOOL-10")
 @pytest.mark.parametrize("kind", ["time", "depth"])
 def test_a_catastrophic_pattern_can_be_cancelled_and_a_deep_one_is_refused(
