@@ -14,7 +14,7 @@ _MODES = {
     PermissionMode.DEFAULT: "reading in the workspace is free, everything else asks",
     PermissionMode.ACCEPT_EDITS: "edits in the workspace are free as well",
     PermissionMode.PLAN: "it reads and plans; nothing is changed",
-    PermissionMode.YOLO: "only protected places, what destroys the workspace and your rules ask",
+    PermissionMode.YOLO: "only protected places, destructive commands and your rules ask",
 }
 _KINDS = {"allow": "run without asking", "ask": "always ask", "deny": "never run"}
 
