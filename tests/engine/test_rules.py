@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from agentcli.engine.rules import (
     allows,
     covering,
     first,
+    glob_covers,
     host_of,
     lasting_rule,
     might_touch,
@@ -321,3 +323,29 @@ def test_only_a_rule_that_stays_this_very_text_is_written_down(rule: Rule, writt
         assert allows(again, Subject("bash", text=rule.pattern))
         assert not allows(again, Subject("bash", text=f"{rule.pattern} -x"))
         assert not allows(again, Subject("bash", text=f"{rule.pattern}; id"))
+
+
+def _as_regex(pattern: str) -> str:
+    """What a pattern means, in a form that is easy to read and slow to run."""
+    special = {"/**/": "/(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    base = pattern.removesuffix("/**")
+    parts = re.findall(r"/\*\*/|\*\*|\*|\?|[^*?/]+|/", base)
+    tail = "(?:/.*)?" if base != pattern else ""
+    return "(?s:" + "".join(special.get(part) or re.escape(part) for part in parts) + tail + ")"
+
+
+@pytest.mark.spec("SEC-3")
+@given(
+    st.lists(st.sampled_from(["a", "b", "/", "*", "**", "?", "/**/", "/**"]), max_size=7),
+    st.text("ab/\n", max_size=8),
+)
+def test_a_path_pattern_means_what_it_says(parts: list[str], path: str) -> None:
+    pattern = "".join(parts)
+    assert glob_covers(pattern, path) is bool(re.fullmatch(_as_regex(pattern), path))
+
+
+@pytest.mark.spec("SEC-13")
+@pytest.mark.parametrize("pattern", ["**/" * 40 + "x", "*a" * 200 + "x", "**a" * 200 + "x"])
+def test_a_pattern_of_many_stars_is_answered(pattern: str) -> None:
+    assert not glob_covers(pattern, "a/" * 1500 + "b")
+    assert not glob_covers(pattern, "a" * 4000)
