@@ -28,6 +28,8 @@ from agentcli.domain.tools import Effect, Workspace, real_path
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 MAX_PATHS = 2_000
+_SHORTEST_SECRET = 6
+_SHORTEST_WORD = 16
 MAX_CALL_BYTES = 64 * 1024 * 1024
 
 
@@ -187,9 +189,15 @@ class Keeper:
         return states
 
     def _is_secret(self, data: bytes) -> bool:
-        return any(secret.encode() in data for secret in self.secrets() if secret)
+        known = (secret for secret in self.secrets() if not _is_word(secret))
+        return any(secret.encode("utf-8", "replace") in data for secret in known)
 
     def _warn(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
             self.tell(text)
+
+
+def _is_word(secret: str) -> bool:
+    """Whether it is found in many a file, such as the "key" of a server of one's own."""
+    return len(secret) < _SHORTEST_SECRET or (secret.isalpha() and len(secret) < _SHORTEST_WORD)

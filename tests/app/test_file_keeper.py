@@ -22,7 +22,9 @@ class Told:
         self.lines: list[str] = []
         self.root, self.store = root, store
         workspace = Workspace(root, root)
-        self.keeper = Keeper(store.rewinds, workspace, self.lines.append, lambda: ("topsecret",))
+        self.keeper = Keeper(
+            store.rewinds, workspace, self.lines.append, lambda: ("top-secret", "x", "ollama")
+        )
 
     async def command(self, call_id: str) -> None:
         await self.keeper.begin(call_id, Effect.EXEC, ())
@@ -163,12 +165,22 @@ def test_what_one_call_may_keep_is_bounded(tmp_path: Path, monkeypatch: pytest.M
 def test_a_call_that_changed_nothing_of_what_is_not_kept_leaves_nothing(tmp_path: Path) -> None:
     async def body(it: Told) -> None:
         file = it.root / "a"
-        file.write_text("topsecret")
+        file.write_text("top-secret")
         await it.keeper.begin("w", Effect.WRITE, (file,))
         await it.keeper.end("w")
         assert await it.changes() == []
-        await it.write("w", file, "topsecret, changed")
+        await it.write("w", file, "top-secret, changed")
         assert len(await it.changes()) == 1
-        assert b"topsecret" not in it.store.path.read_bytes()
+        assert b"top-secret" not in it.store.path.read_bytes()
+
+    keep(tmp_path, body)
+
+
+@pytest.mark.spec("TT-1", "SEC-9")
+def test_a_key_that_is_a_word_keeps_no_file_from_being_kept(tmp_path: Path) -> None:
+    async def body(it: Told) -> None:
+        (it.root / "a").write_text("x of ollama")
+        await it.write("w", it.root / "a", "changed")
+        assert await it.changes() == [("a", b"x of ollama", b"changed")]
 
     keep(tmp_path, body)
