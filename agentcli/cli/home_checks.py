@@ -126,7 +126,7 @@ def check_sessions(paths: Paths) -> list[Finding]:
         checked += 1
         if problems := check(file):
             advice = f"agent sessions repair {file.stem}"
-            detail = f"{file}: {problems[0]}"
+            detail = problems[0] if str(file) in problems[0] else f"{file}: {problems[0]}"
             if "newer version" in problems[0]:
                 advice = "open it with the version that made it, or upgrade this one"
             findings.append(Finding("session", Status.FAIL, detail, advice))
