@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.engine.toolkit import Toolkit
+from agentcli.store.files import runs_directory
 from agentcli.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class SessionBackground:
             from agentcli.config.seal import is_sealed, seal
             from agentcli.engine.background import BackgroundRuns, Lent
             from agentcli.engine.scheduler import SessionScheduler
-            from agentcli.store.files import new_session_id, runs_directory
+            from agentcli.store.files import new_session_id
             from agentcli.tools._leftovers import end_group, start_time
 
             tasks = self._store.tasks
@@ -153,5 +154,6 @@ def equip(kit: Toolkit, store: SqliteStore, seal_file: Path) -> SessionBackgroun
     if not store.created and all(each.name != SPAWN for each in kit.toolbox.definitions):
         return None
     kit.background = made = SessionBackground(kit, store, seal_file)
+    kit.policy.free_to_read = (runs_directory(store.path),)
     kit.moves.adopt = made.adopt
     return made

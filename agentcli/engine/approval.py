@@ -157,8 +157,11 @@ def _by_mode(judged: _Judged) -> Decision | None:
     edits_are_free = judged.policy.mode is PermissionMode.ACCEPT_EDITS and bool(facts.paths)
     if judged.effect is Effect.EXEC or (judged.effect is Effect.WRITE and not edits_are_free):
         return None
+    free = facts.workspace
+    if judged.effect is Effect.READ:
+        free = replace(free, extra=(*free.extra, *judged.policy.free_to_read))
     for path in facts.paths:
-        if not facts.workspace.contains(path):
+        if not free.contains(path):
             return judged.because(Answer.ASK, f"{path} is outside the workspace")
     what = "reads" if judged.effect is Effect.READ else "edits"
     return judged.because(Answer.ALLOW, f"{what} inside the workspace are free")

@@ -82,6 +82,7 @@ class Decision:
 class Policy:
     """The mode and rules in force. ``granted`` grows with each "for this session".
 
+    ``free_to_read`` are places beside the workspace, such as what background runs have made.
     ``contained``: a sandbox keeps commands from all but the workspace; ``yolo_twice``: the person
     has asked twice for no questions, so that destructive commands run as well (SEC-14).
     """
@@ -91,6 +92,7 @@ class Policy:
     deny: tuple[Rule, ...] = ()
     ask: tuple[Rule, ...] = ()
     own_directories: tuple[Path, ...] = ()
+    free_to_read: tuple[Path, ...] = ()
     granted: list[Rule] = field(default_factory=list)
     contained: bool = False
     yolo_twice: bool = False

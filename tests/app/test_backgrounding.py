@@ -365,7 +365,11 @@ def test_a_session_that_is_closed_ends_its_runs_and_says_why(tmp_path: Path) -> 
         assert not alive(pid)
         (task,) = read_registry(path)[0]
         assert (task.state, task.error_message) == (TaskState.INTERRUPTED, "its session was closed")
-        assert Path(task.log_path).read_text().endswith("[system] interrupted: its session was closed\n")
+        assert (
+            Path(task.log_path)
+            .read_text()
+            .endswith("[system] interrupted: its session was closed\n")
+        )
 
         async def again(session: Session) -> None:
             (waiting,) = session.queued()
@@ -574,3 +578,31 @@ def test_a_hook_on_the_tool_that_will_run_is_asked(tmp_path: Path) -> None:
     with ModelServer() as server:
         in_session(server, options(tmp_path), body)
     assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.spec("BG-5", "SEC-3", "SEC-5")
+def test_what_a_run_has_made_is_read_without_asking_and_nothing_else_there(tmp_path: Path) -> None:
+    person = Person()
+
+    async def body(session: Session) -> None:
+        run = await shell(session, "echo printed", signals=False)
+        await ended(session, run.run_id)
+        link = Path(run.log_path).with_name("link")
+        link.symlink_to("/etc/hostname")
+        for tool, path in (("read_file", run.log_path), ("read_file", run.result_path)):
+            ask(server, Call(tool, {"path": path}))
+            (result,) = await results(session)
+            assert "printed" in result.text and person.asked == []
+        for call in (
+            Call("read_file", {"path": str(link)}),
+            Call("read_file", {"path": str(file_of(server, session))}),
+            Call("write_file", {"path": run.log_path, "content": "x"}),
+            Call("bash", {"command": f"touch {run.log_path}"}),
+        ):
+            person.asked.clear()
+            ask(server, call)
+            await results(session)
+            assert len(person.asked) == 1, call
+
+    with ModelServer() as server:
+        in_session(server, options(tmp_path, mode=PermissionMode.DEFAULT), body, person)
