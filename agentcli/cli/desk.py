@@ -11,6 +11,7 @@ from typing import Any
 from agentcli.app.compose import session_files
 from agentcli.cli.redacting import shown
 from agentcli.cli.trusting import change_trust, find_project, trust_lines
+from agentcli.config.project import Project
 from agentcli.config.settings import Settings
 from agentcli.domain.session import LoadedSession
 from agentcli.repl.desk import Check, Hit, SettingRow
@@ -23,6 +24,7 @@ class ChatDesk:
         self._settings = settings
         self._cwd = cwd
         self._files = session_files(settings)
+        self._shown: Project | None = None
 
     @property
     def config_file(self) -> Path:
@@ -90,16 +92,19 @@ class ChatDesk:
 
     async def trust(self) -> Sequence[str]:
         """Whether the directory's own files take effect, and what they would do."""
-        return await asyncio.to_thread(
-            lambda: trust_lines(self._settings.paths, find_project(self._cwd, self._settings.env))
-        )
-
-    async def set_trust(self, *, trusted: bool) -> str:
-        """Trust the directory or not."""
         project = await asyncio.to_thread(find_project, self._cwd, self._settings.env)
-        return await asyncio.to_thread(
+        self._shown = project
+        return await asyncio.to_thread(trust_lines, self._settings.paths, project)
+
+    async def set_trust(self, *, trusted: bool) -> Sequence[str]:
+        """Trust the directory as it was shown, or not."""
+        project = await asyncio.to_thread(find_project, self._cwd, self._settings.env)
+        if trusted and project is not None and project != self._shown:
+            return (*await self.trust(), "This is what you would trust: /trust yes once more.")
+        line = await asyncio.to_thread(
             partial(change_trust, self._settings.paths, project, trusted=trusted)
         )
+        return (line,)
 
     def redact(self, value: Any) -> Any:
         """A text or JSON data without keys and what looks like one."""

@@ -85,8 +85,11 @@ class Desk(Protocol):
     async def trust(self) -> Sequence[str]:
         """Whether the directory's own files take effect, and what they would do (SEC-1)."""
 
-    async def set_trust(self, *, trusted: bool) -> str:
-        """Trust the directory or not, from the next start on; a line that says so."""
+    async def set_trust(self, *, trusted: bool) -> Sequence[str]:
+        """Trust the directory or not, from the next start on; lines that say so.
+
+        Only what was shown is trusted: else it is shown now, and nothing is decided.
+        """
 
     async def settings(self) -> Sequence[SettingRow]:
         """Every setting."""

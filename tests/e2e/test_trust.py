@@ -96,6 +96,25 @@ def test_a_changed_hook_asks_again_before_it_runs(chat: Chat, hostile: Path) -> 
     assert not (hostile / "worse").exists()
 
 
+@pytest.mark.spec("SEC-1")
+def test_the_command_trusts_nothing_but_what_it_has_shown(chat: Chat, hostile: Path) -> None:
+    terminal = chat(until=QUESTION)
+    terminal.line("n")
+    terminal.wait_for(IDLE)
+    terminal.line("/trust yes")
+    terminal.wait_for("once more")
+    assert "touch evil" in terminal.text()
+    (hostile / ".agents/config.toml").write_text(CONFIG.replace("evil", "worse"))
+    terminal.line("/trust yes")
+    terminal.wait_for("touch worse")
+    assert "Trusted, from" not in terminal.text()
+    terminal.wait_for(IDLE)
+    terminal.line("/trust yes")
+    terminal.wait_for("Trusted, from the next start")
+    leave(terminal)
+    assert not (hostile / "worse").exists()
+
+
 @pytest.mark.spec("SEC-1", "CAN-13")
 @pytest.mark.parametrize(("key", "code"), [("ctrl-c", 130), ("ctrl-d", 0)])
 def test_leaving_the_question_decides_nothing(

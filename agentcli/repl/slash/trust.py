@@ -16,7 +16,8 @@ async def _run(chat: Chat, arguments: str) -> None:
         return
     if word not in _ANSWERS:
         raise UsageError(f"/trust {word}: what is that?", "say /trust yes or /trust no")
-    chat.show([reveal(await chat.host.desk.set_trust(trusted=_ANSWERS[word]))])
+    lines = await chat.host.desk.set_trust(trusted=_ANSWERS[word])
+    chat.show([reveal(line) for line in lines])
 
 
 COMMAND = SlashCommand("trust", "whether the directory's own files take effect", _run, "[yes|no]")
