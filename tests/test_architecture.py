@@ -46,7 +46,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
 EXTRA = {
     "api/agent.py": {"config", "tools"},
     "api/function_tool.py": {"tools"},
-    "app/backgrounding.py": {"store", "tools"},
+    "app/backgrounding.py": {"config", "store", "tools"},
     "app/compose.py": {"config", "tools", "store"},
     "app/extensions.py": {"config", "tools", "hooks"},
     "app/keeping.py": {"store"},
