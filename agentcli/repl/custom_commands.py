@@ -3,8 +3,9 @@
 ``commands/NAME.md`` is a prompt that ``/NAME`` sends; in a directory below it is ``/DIR:NAME``.
 ``skills/NAME/SKILL.md`` is a description of how to do something, with files beside it; ``/NAME``
 tells the agent to follow it. Law: only the directories that the caller trusts are read; a file
-is data: nothing in it runs, permits or changes anything by itself; a name of the program's own
-commands stays the program's; files that cannot be read are passed over.
+is data: nothing in it runs, permits or changes anything by itself, or attaches what lies outside of
+the workspace; a name of the program's own commands stays the program's; files that cannot be read
+are passed over.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentcli.app.mentions import find_mentions
 from agentcli.domain.errors import AgentError
+from agentcli.domain.tools import Workspace
 from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.ui.sanitize import clean_line
 
 MAX_FILES = 500
 MAX_BYTES = 200_000
 MAX_HELP = 100
+_MAX_PASSES = 5
 _NAME = re.compile(r"[a-z][a-z0-9-]*(?::[a-z0-9][a-z0-9-]*)*")
 _HEAD = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _FIELD = re.compile(r"([A-Za-z][\w-]*):[ \t]*(.*?)[ \t]*")
@@ -86,7 +90,8 @@ def _command(name: str, path: Path) -> SlashCommand | None:
         now = read_template(path)  # as it is by now
         if now is None:
             raise AgentError(f"{path} cannot be read any more", "look at the file")
-        text = filled(now.body, arguments)
+        workspace = Workspace(chat.host.cwd, chat.host.cwd)
+        text = naming_only_inside(filled(now.body, arguments), arguments, workspace)
         await chat.say(_skill_prompt(name, path, text) if is_skill else text)
 
     short = help_text if len(help_text) <= MAX_HELP else f"{help_text[: MAX_HELP - 1]}…"
@@ -128,6 +133,28 @@ def _fields(head: str) -> dict[str, str]:
                 value = value[1:-1]
             found[field[1].lower()] = value
     return found
+
+
+def naming_only_inside(text: str, typed: str, workspace: Workspace) -> str:
+    """``text`` in which only what a person has ``typed`` attaches files from elsewhere (SEC-1).
+
+    Another file that it names by ``@`` stays named, without the ``@``.
+    """
+    for _ in range(_MAX_PASSES):
+        before = text
+        for mention in {one for readings in find_mentions(text) for one in readings}:
+            if f"@{mention.text}" not in typed and not _is_inside(mention.path, workspace):
+                text = text.replace(f"@{mention.text}", mention.text)
+        if text == before:
+            return text
+    return text.replace("@", " ")
+
+
+def _is_inside(path: str, workspace: Workspace) -> bool:
+    try:
+        return workspace.contains(workspace.resolve(path))
+    except (OSError, RuntimeError, ValueError):  # names no file
+        return True
 
 
 def filled(body: str, arguments: str) -> str:

@@ -8,8 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from agentcli.app.attachments import attached_parts
+from agentcli.domain.tools import Workspace
 from agentcli.repl import _slash_registry as registry
-from agentcli.repl.custom_commands import filled, load_commands, read_template
+from agentcli.repl.custom_commands import (
+    filled,
+    load_commands,
+    naming_only_inside,
+    read_template,
+)
 from tests.repl.direct_chat import DirectChat, talk
 from tests.support.model_server import ModelServer
 from tests.support.wire_facts import facts_of
@@ -102,3 +109,26 @@ def test_a_command_is_sent_as_it_is_by_now(
 
     talk(DirectChat(tmp_path, model_server), body)
     assert facts_of(model_server.requests[0]).prompts == ["Say hello twice"]
+
+
+@pytest.mark.spec("SEC-1", "UI-5")
+def test_a_command_file_attaches_nothing_from_outside_of_the_workspace(tmp_path: Path) -> None:
+    root, key = tmp_path / "work", tmp_path / "home" / "id_rsa"
+    root.mkdir()
+    key.parent.mkdir()
+    key.write_text("PRIVATE")
+    (root / "a.txt").write_text("alpha")
+    (root / "door").symlink_to(key)
+    workspace = Workspace(root, root)
+
+    def of(body: str, typed: str = "") -> str:
+        return naming_only_inside(filled(body, typed), typed, workspace)
+
+    assert of("See @a.txt and me@example.org.") == "See @a.txt and me@example.org."
+    for name in (str(key), "../home/id_rsa", "door", f"@{key}", f"@@@@@@@{key}", f'"{key}"'):
+        parts = attached_parts(of(f"See @{name}, then @a.txt"), workspace)
+        assert "PRIVATE" not in str(parts)
+    for body, typed in (("See $1", f"@{key}"), ("See", f"@{key}")):
+        assert "PRIVATE" in str(attached_parts(of(body, typed), workspace))
+    parts = attached_parts(of("See @$1/../../home/id_rsa", "a"), workspace)
+    assert "PRIVATE" not in str(parts)
