@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import stat
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from agentcli.domain.settings import PermissionMode
 from agentcli.engine.background import PROCESS_PLACES
 from agentcli.store.files import runs_directory
 from agentcli.store.tasks import ask_to_cancel, read_registry
+from agentcli.tools._scratch import PREFIX
 from tests.app.background import (
     Person,
     ended,
@@ -46,6 +48,7 @@ from tests.app.background import (
 from tests.support.model_server import ModelServer
 from tests.support.processes import alive, until
 from tests.support.replies import Call, Reply
+from tests.support.work_processes import commands_below
 
 
 def file_of(server: ModelServer, session: Session) -> Path:
@@ -445,7 +448,10 @@ def test_a_secret_is_kept_out_of_the_artifacts_also_in_two_pieces(tmp_path: Path
 @pytest.mark.spec("BG-2", "BG-3")
 def test_two_hundred_runs_leave_nothing_behind(tmp_path: Path) -> None:
     async def body(session: Session) -> None:
-        descriptors = len(os.listdir("/proc/self/fd"))
+        descriptors, work = len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
+        temporary = Path(tempfile.gettempdir())
+        made = f"{PREFIX}{os.getpid()}-*"
+        before = set(temporary.glob(made))
         left = iter(range(200))
 
         async def one_after_the_other() -> None:
@@ -463,6 +469,9 @@ def test_two_hundred_runs_leave_nothing_behind(tmp_path: Path) -> None:
         await until(lambda: len(os.listdir("/proc/self/fd")) <= descriptors, "descriptors back")
         places = {path.name for path in runs_directory(file_of(server, session)).rglob("*.*")}
         assert places == {"output.log", "result.json"}
+        assert set(temporary.glob(made)) <= before
+        assert not commands_below(tmp_path)
+        await until(lambda: len(asyncio.all_tasks()) <= work, "nothing under way")
 
     with ModelServer() as server:
         in_session(server, options(tmp_path), body)
