@@ -22,12 +22,13 @@ MB = 1024 * 1024
 ROOT = Path(__file__).resolve().parents[2]
 
 _PROGRAM = """
-import asyncio, json, resource, sys
+import asyncio, json, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from agentcli.domain.tools import Workspace
 from agentcli.tools._keeper import KEEPER
 from agentcli.tools._registry import Registry
+from tests.support.memory import children_peak_kib, peak_kib
 from tests.tools.files import Room, text_of
 from agentcli.app.attachments import attach
 
@@ -50,8 +51,7 @@ async def main():
     await KEEPER.close()
 
 asyncio.run(main())
-who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-print(json.dumps([resource.getrusage(each).ru_maxrss for each in who]))
+print(json.dumps([peak_kib(), children_peak_kib()]))
 """
 
 Call = tuple[str, dict[str, Any]]
@@ -70,8 +70,7 @@ def answers(root: Path, calls: list[Call], *, path: str | None = None) -> list[l
     )
     assert done.returncode == 0, done.stderr
     *rows, resident = map(json.loads, done.stdout.splitlines())
-    unit = 1024 if sys.platform == "darwin" else 1
-    assert max(resident) // unit < MAX_RESIDENT_KB, resident
+    assert max(resident) < MAX_RESIDENT_KB, resident
     assert all(len(text) < 200_000 for _, text in rows)
     return rows
 

@@ -368,13 +368,14 @@ def test_a_packed_answer_that_breaks_off_is_not_taken_for_whole(
 
 
 BOMB = """
-import asyncio, resource, sys
+import sys
 from pathlib import Path
+from tests.support.memory import peak_kib
 from tests.tools.test_web_fetch import OPEN, fetch, ok
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_kib()
 output = fetch(sys.argv[1], Path("."), OPEN)
 assert "only the first 5.0 MB were read" in ok(output)
-print(before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(before, peak_kib())
 """
 
 
@@ -396,12 +397,12 @@ def test_a_gigabyte_in_a_megabyte_is_not_unpacked(web: WebServer, tmp_path: Path
 
 
 HOSTILE = """
-import resource, sys
+import sys
 from pathlib import Path
+from tests.support.memory import children_peak_kib, peak_kib
 from tests.tools.test_web_fetch import OPEN, fetch, ok
 ok(fetch(sys.argv[1], Path("."), OPEN))
-for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
-    print(resource.getrusage(who).ru_maxrss)
+print(peak_kib(), children_peak_kib())
 """
 
 
