@@ -27,6 +27,13 @@ _UNSAFE = re.compile(
     r"BASH_ENV|ENV|BASH_FUNC_.*|LD_.*|DYLD_.*|SHELLOPTS|BASHOPTS|BASH_XTRACEFD|PS4|PROMPT_COMMAND"
     r"|IFS|CDPATH|GLOBIGNORE|FORCE_COLOR|CLICOLOR_FORCE|COLORTERM|LESS|LESSOPEN|LESSCLOSE"
     r"|RIPGREP_CONFIG_PATH|SSH_ASKPASS|SUDO_ASKPASS|GCONV_PATH|LOCPATH|NLSPATH"
+    r"|POSIXLY_CORRECT|BASH_COMPAT|EXECIGNORE|GREP_OPTIONS|MALLOC_TRACE"
+)
+# in these a backslash or a bar may be the second half of a character: the shell would not run
+# what was judged
+_LOCALE = frozenset({"LC_ALL", "LC_CTYPE", "LANG"})
+_SPLIT_CHARACTERS = re.compile(
+    r"gbk|gb18030|big5|hkscs|s(?:hift_?)?jis|johab|uhc|cp9\d\d", re.IGNORECASE
 )
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FIXED = {
@@ -58,15 +65,17 @@ def is_secret(name: str) -> bool:
     return name in _hidden or _SECRET.fullmatch(name) is not None
 
 
-def may_pass(name: str) -> bool:
+def may_pass(name: str, value: str = "") -> bool:
     """Whether a command may see the variable at all."""
+    if name in _LOCALE and _SPLIT_CHARACTERS.search(value):
+        return False
     return bool(_NAME.fullmatch(name)) and not is_secret(name) and not _UNSAFE.fullmatch(name)
 
 
 def base_environment(source: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment that every command starts from; ``source`` is ours by default."""
     origin = os.environ if source is None else source
-    kept = {name: value for name, value in origin.items() if may_pass(name)}
+    kept = {name: value for name, value in origin.items() if may_pass(name, value)}
     kept.setdefault("PATH", _DEFAULT_PATH)
     return kept | _FIXED
 

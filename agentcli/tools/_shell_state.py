@@ -60,7 +60,7 @@ class ShellState:
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """``base`` as the shells before have changed it."""
-        changed = {name: value for name, value in self.variables.items() if may_pass(name)}
+        changed = {name: value for name, value in self.variables.items() if may_pass(name, value)}
         return {n: v for n, v in {**base, **changed}.items() if n not in self.unset}
 
     def to_json(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def read_state(scratch: Path, base: Mapping[str, str]) -> tuple[ShellState | Non
     for name, text in after.items():
         if name in _VOLATILE or name.startswith((_OURS, "BASH_FUNC_")) or base.get(name) == text:
             continue
-        if not may_pass(name) or len(text) > min(room, _MAX_VALUE_CHARS):
+        if not may_pass(name, text) or len(text) > min(room, _MAX_VALUE_CHARS):
             dropped.append(name)
             continue
         room -= len(name) + len(text)

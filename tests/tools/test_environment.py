@@ -56,6 +56,8 @@ def test_what_commands_need_is_kept(name: str) -> None:
         "LD_PRELOAD",
         "LD_LIBRARY_PATH",
         "LD_X",
+        "POSIXLY_CORRECT",
+        "GREP_OPTIONS",
         "GCONV_PATH",
         "LOCPATH",
         "NLSPATH",
@@ -66,6 +68,16 @@ def test_what_commands_need_is_kept(name: str) -> None:
 )
 def test_what_would_run_something_else_is_dropped(name: str) -> None:
     assert name not in base_environment({name: "x"})
+
+
+@pytest.mark.spec("SEC-4", "SEC-8")
+def test_no_locale_makes_a_backslash_half_a_character() -> None:
+    for value in ("zh_CN.GBK", "zh_TW.Big5", "ja_JP.Shift_JIS", "ja_JP.SJIS", "zh_CN.gb18030"):
+        for name in ("LANG", "LC_ALL", "LC_CTYPE"):
+            assert name not in base_environment({name: value})
+    for value in ("de_DE.UTF-8", "C", "ja_JP.eucJP", ""):
+        assert base_environment({"LANG": value})["LANG"] == value
+    assert base_environment({"NOTE": "about GBK"})["NOTE"] == "about GBK"
 
 
 @pytest.mark.spec("SEC-8")
