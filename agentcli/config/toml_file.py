@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ _POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _HEADER = re.compile(r"^\s*\[\[?\s*(?P<path>[^\[\]]+?)\s*\]\]?\s*(#.*)?$")
 _ENTRY = re.compile(r"^\s*(?P<path>(?:\"[^\"]*\"|'[^']*'|[\w-]+|\s*\.\s*)+?)\s*=")
 _SEGMENT = re.compile(r"\"([^\"]*)\"|'([^']*)'|([\w-]+)")
+MAX_DEPTH = 32  # dotted keys nest without brackets
 MAX_BYTES = 4_000_000
 MEND = 'mend the line, or run "agent config edit"'
 
@@ -41,10 +43,11 @@ def parse(text: str, path: Path) -> dict[str, Any]:
     """The document in ``text``; raises ``ConfigError`` with line and column."""
     import tomllib
 
+    too_deep = ConfigError(f"{path}: its values are nested too deep", MEND)
     try:
-        return tomllib.loads(text)
+        document = tomllib.loads(text)
     except RecursionError:
-        raise ConfigError(f"{path}: its values are nested too deep", MEND) from None
+        raise too_deep from None
     except tomllib.TOMLDecodeError as error:
         message = str(error)
         found = _POSITION.search(message)
@@ -55,6 +58,18 @@ def parse(text: str, path: Path) -> dict[str, Any]:
             if found[1]:
                 line, column = int(found[1]), int(found[2])
         raise ConfigError(f"{path}:{line}:{column}: {_lower(message)}", MEND) from error
+    level: list[Any] = [document]
+    for _ in range(MAX_DEPTH):
+        level = [below for value in level for below in _within(value)]
+        if not level:
+            return document
+    raise too_deep
+
+
+def _within(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def locate(text: str, path: tuple[str, ...]) -> tuple[int, int]:

@@ -138,3 +138,14 @@ def test_a_file_that_cannot_be_used_is_a_problem_and_not_an_error(root: Path, ki
     project = read_project(root, "")
     assert project is not None and project.text is None
     assert "config.toml" in project.problem and "\n" not in project.problem
+
+
+@pytest.mark.spec("SEC-1", "SEC-13")
+@pytest.mark.parametrize(
+    "text", [f"{'a.' * 3000}b = 1", f"[{'a.' * 60}b]\nc = 1", f"x = {'[' * 200}{']' * 200}"]
+)
+def test_values_nested_deeply_are_a_problem_and_no_crash(root: Path, text: str) -> None:
+    (root / ".agents").mkdir(parents=True, exist_ok=True)
+    (root / ".agents/config.toml").write_text(text)
+    project = read_project(root, "/home/x")
+    assert project is not None and "too deep" in project.problem
