@@ -125,6 +125,7 @@ def list_(options: ListOptions) -> int:
 
 def show(options: ShowOptions) -> int:
     """One run, with the end of its output."""
+    from agentcli.engine.background_log import read_log
     from agentcli.ui.task_lines import details
     from agentcli.ui.theme import PLAIN
 
@@ -133,11 +134,8 @@ def show(options: ShowOptions) -> int:
     if as_json:
         print_json(_run_object(found, task))
         return 0
-    with suppress(OSError):
-        text = Path(task.log_path).read_text("utf-8", "replace")
-        write_out("\n".join(details(task, text, time.time(), PLAIN)) + "\n")
-        return 0
-    write_out("\n".join(details(task, "", time.time(), PLAIN)) + "\n")
+    text = read_log(Path(task.log_path))
+    write_out("\n".join(details(task, text, time.time(), PLAIN)) + "\n")
     return 0
 
 
@@ -238,15 +236,18 @@ def _paths(options: ListOptions) -> list[Path]:
 
 
 def _read(path: Path) -> Registry:
+    from agentcli.engine.background_log import with_own_files
     from agentcli.store._lock import live_owner
+    from agentcli.store.files import runs_directory
     from agentcli.store.tasks import read_registry
 
     try:
-        tasks, schedules = read_registry(path)
+        rows, schedules = read_registry(path)
     except StoreError as error:
         write_error_line(f"warning: {error.message}")
         return Registry(path, (), (), is_open=False)
     active = [each for each in schedules if each.is_active]
+    tasks = [with_own_files(each, runs_directory(path)) for each in rows]
     return Registry(path, tasks, active, is_open=live_owner(path) is not None)
 
 
@@ -300,8 +301,10 @@ class _Pieces:
 
     def more(self) -> Iterator[str]:
         """What has come since the last time."""
+        from agentcli.engine.background_log import open_log
+
         try:
-            with self._path.open("rb") as file:
+            with open_log(self._path) as file:
                 file.seek(self._offset)
                 while data := file.read(_READ_BYTES):
                     self._offset += len(data)

@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 from agentcli.domain.background import MAX_LOG_CHARS, BackgroundTask
 
@@ -192,16 +193,20 @@ def write_result(path: Path, result: dict[str, object]) -> str:
     return ""
 
 
-def read_log(path: Path) -> str:
-    """All of a log as it was written, empty where there is none. Blocks.
-
-    A run could put something else in its place: only a plain file is read, and so much of it.
-    """
+def open_log(path: Path) -> BinaryIO:
+    """The log to be read. A run could put something else in its place: raises ``OSError`` then."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    file = os.fdopen(os.open(path, flags), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+    return file
+
+
+def read_log(path: Path) -> str:
+    """All of a log as it was written, empty where there is none. Blocks."""
     try:
-        with os.fdopen(os.open(path, flags), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return ""
+        with open_log(path) as file:
             data = file.read(_MAX_READ_BYTES)
     except OSError:
         return ""

@@ -6,10 +6,12 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ import pytest
 
 from agentcli.app.session import Session
 from agentcli.domain.background import SpawnWish, TaskState
-from tests.app.background import ended, in_session, options, printed, shell, task_of
+from tests.app.background import ended, in_session, options, printed, settings_for, shell, task_of
 from tests.support.cli import agent_env, run_agent
 from tests.support.model_server import ANTHROPIC, ModelServer
 
@@ -228,3 +230,29 @@ def test_what_is_cancelled_while_nobody_runs_it_does_not_start_again(
     again = asyncio.run(tasks("cancel", run_id))
     assert again.code == 1 and "interrupted" in again.stderr
     assert session_id in asyncio.run(tasks("list", "--format", "json")).stdout
+
+
+@pytest.mark.spec("CLI-9", "SEC-5")
+def test_a_row_does_not_say_which_file_is_shown_and_a_pipe_is_not_waited_for(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    private = tmp_path / "key"
+    private.write_text("PRIVATE\n")
+
+    async def body(session: Session, tasks: Tasks) -> None:
+        runs = [await shell(session, "echo printed") for _ in range(2)]
+        for run in runs:
+            await ended(session, run.run_id)
+        first, second = runs
+        Path(second.log_path).unlink()
+        os.mkfifo(second.log_path)
+        path = settings_for(model_server).paths.sessions_dir / f"{session.id}.db"
+        with closing(sqlite3.connect(path)) as db, db:
+            planted = (str(private), first.run_id)
+            db.execute("UPDATE task SET log_path = ? WHERE run_id = ?", planted)
+        for what in ("show", "logs"):
+            done = await tasks(what, first.run_id)
+            assert done.code == 0 and "printed" in done.stdout and "PRIVATE" not in done.stdout
+            assert (await tasks(what, second.run_id)).code == 0
+
+    beside(model_server, tmp_path, body)
