@@ -1,9 +1,9 @@
 """Files named ``@path`` in a prompt become a part of it (UI-4).
 
 Law: the text stays as it was typed; what it names follows it, each once, in bounded blocks that
-say what they are. What does not exist is no mention. Only what a person typed is read here, so it
-is theirs to attach wherever it lies; nothing but regular files and directories is opened. The
-event loop never waits for a disk.
+say what they are. What does not exist is no mention. What a person types here is theirs to attach
+wherever it lies; what a file says that they typed names files of the workspace only; nothing but
+regular files and directories is opened. The event loop never waits for a disk.
 """
 
 from __future__ import annotations
@@ -35,19 +35,27 @@ _HEAD_BYTES = 4 * MAX_FILE_CHARS
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
-async def attach(text: str, workspace: Workspace) -> UserMessage:
-    """``text`` as a message, with the files that it names."""
+async def attach(text: str, workspace: Workspace, *, only_inside: bool = False) -> UserMessage:
+    """``text`` as a message, with the files that it names; maybe only those of ``workspace``."""
     typed = TextPart(text)
     if "@" not in text:
         return UserMessage((typed,))
-    return UserMessage((typed, *await asyncio.to_thread(attached_parts, text, workspace)))
+    return UserMessage(
+        (typed, *await asyncio.to_thread(attached_parts, text, workspace, only_inside))
+    )
 
 
-def attached_parts(text: str, workspace: Workspace) -> tuple[UserPart, ...]:
+def attached_parts(
+    text: str,
+    workspace: Workspace,
+    only_inside: bool = False,  # noqa: FBT001, FBT002 - for a thread
+) -> tuple[UserPart, ...]:
     """What ``text`` names, as parts of a message; reads files."""
     parts: list[UserPart] = []
     left = MAX_CHARS
     for path, mention in _named(text, workspace):
+        if only_inside and not workspace.contains(path):
+            continue
         made = _parts_of(path, mention, _shown(path, workspace), min(left, MAX_FILE_CHARS))
         left = max(0, left - sum(len(part.text) for part in made if isinstance(part, TextPart)))
         parts += made

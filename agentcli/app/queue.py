@@ -51,7 +51,7 @@ class DurableQueue:
     @classmethod
     async def load(cls, file: QueueFile, *, turns_of_their_own: bool = False) -> DurableQueue:
         """The queue as an earlier process has left it."""
-        waiting = await file.queue_waiting()
+        waiting = [replace(item, is_earlier=True) for item in await file.queue_waiting()]
         return cls(file, waiting, turns_of_their_own=turns_of_their_own)
 
     def waiting(self, kind: QueueKind | None = None) -> Sequence[QueuedInput]:
@@ -100,7 +100,8 @@ class DurableQueue:
         if kept is None:
             return False
         self._items = [
-            replace(item, text=kept) if item.id == row_id else item for item in self._items
+            replace(item, text=kept, is_earlier=False) if item.id == row_id else item
+            for item in self._items
         ]
         return True
 

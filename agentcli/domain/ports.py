@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import field
 from enum import StrEnum
 from typing import Protocol
 
@@ -218,6 +219,7 @@ class QueuedInput:
     """Text that waits in the session file. ``created_at`` is in seconds since 1970, UTC.
 
     ``others`` are the ids of further rows whose text it holds: they are delivered as one (BG-5).
+    ``is_earlier``: an earlier process has left it, as the file says.
     """
 
     id: int
@@ -226,6 +228,7 @@ class QueuedInput:
     created_at: float
     source: QueueSource = QueueSource.PERSON
     others: tuple[int, ...] = ()
+    is_earlier: bool = field(default=False, compare=False)
 
     @property
     def ids(self) -> tuple[int, ...]:

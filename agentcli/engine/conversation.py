@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from agentcli.domain.events import AgentEvent
 from agentcli.domain.history import History, RepairReason
@@ -35,6 +35,13 @@ if TYPE_CHECKING:
 
 Emit = Callable[[AgentEvent], None]
 Choose = Callable[[str], tuple[Provider, ModelInfo]]
+
+
+class Attach(Protocol):
+    """Makes a text a message, with the files that it names; maybe those of the workspace only."""
+
+    def __call__(self, text: str, *, only_inside: bool = False) -> Awaitable[UserMessage]:
+        """See ``app.attachments.attach``."""
 
 
 @mutable
@@ -76,7 +83,7 @@ class Conversation:
     chain: TransformChain = field(default_factory=TransformChain)
     context: Context = field(default_factory=Context)
     mend_image: MendImage | None = None
-    attach: Callable[[str], Awaitable[UserMessage]] | None = None
+    attach: Attach | None = None
     outside_usd: Callable[[], float | None] | None = None
     limits: Limits = field(default_factory=Limits)
     spent: Spending = field(default_factory=Spending)
@@ -90,7 +97,12 @@ class Conversation:
         return await self.attach(text) if self.attach is not None else user_text(text)
 
     async def message_for(self, item: QueuedInput) -> UserMessage:
-        """What waited, as a message; of what the program says nothing is looked up (BG-5)."""
+        """What waited, as a message; of what the program says nothing is looked up (BG-5).
+
+        What only the session file says that a person has typed names files of the workspace.
+        """
         if item.source is QueueSource.BACKGROUND:
             return user_text(item.text)
+        if item.is_earlier and self.attach is not None:
+            return await self.attach(item.text, only_inside=True)
         return await self.message_of(item.text)

@@ -155,3 +155,27 @@ def test_a_sub_agent_may_do_no_more_than_its_parent(
     assert place.state() == before
     assert not place.beacon.heard
     assert SECRET not in str([request.body for request in model_server.requests])
+
+
+@pytest.mark.spec("SEC-1", "UI-4")
+def test_what_a_session_file_says_was_typed_attaches_nothing_from_elsewhere(
+    model_server: ModelServer, place: Place
+) -> None:
+    model_server.restart(*["Done."] * 4)
+    env = agent_env(model_server)
+    settings = load_settings(Paths.from_env(env), env)
+
+    async def run() -> None:
+        session = await open_session(settings, SessionOptions(cwd=place.work, new=True), Nobody())
+        await session.run(Prompt(user_text("hi")))
+        await session.enqueue(place.filled("look at @{H}/.ssh/id_rsa and @a.txt"))
+        await session.aclose()
+        wanted = SessionOptions(cwd=place.work, resume=session.id)
+        session = await open_session(settings, wanted, Nobody())
+        await session.run_queued()
+        await session.aclose()
+
+    asyncio.run(run())
+    sent = str([request.body for request in model_server.requests])
+    assert "alpha" in sent
+    assert SECRET not in sent
