@@ -122,6 +122,7 @@ class Moving:
 
     async def _moved(self, task: asyncio.Task[ToolOutput]) -> ToolOutput | None:
         from agentcli.domain.background import BackgroundRefused, SpawnWish
+        from agentcli.engine.background_text import text_of_output
 
         job = self._job
         wish = SpawnWish(
@@ -134,7 +135,10 @@ class Moving:
             try:
                 if self._hand_over is not None and not task.done():
                     self._hand_over(sink)
-                return await task
+                    return await task
+                output = await task  # it has ended meanwhile: nobody else logs what it printed
+                sink.output(text_of_output(output))
+                return output
             finally:
                 forget()
 
@@ -149,7 +153,9 @@ class Moving:
             raise
         self.is_moved = True
         return ToolOutput.text(
-            _told(spawned, job.tail), summary=f"moved to the background as {spawned.run_id}"
+            _told(spawned, job.tail),
+            display=f"log: {spawned.log_path}",
+            summary=f"moved to the background as {spawned.run_id}",
         )
 
     def _follow(self, token: CancelToken) -> Callable[[], None]:

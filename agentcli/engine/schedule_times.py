@@ -29,6 +29,7 @@ _NAMES = ("cron_expression", "scheduled_at", "time_zone")
 _RFC_3339 = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:(\d\d)(?:\.\d+)?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)", re.ASCII
 )
+_OF_ONE_MACHINE = re.compile(r"(localtime|posixrules|Factory)$|posix/|right/")  # not IANA's
 _TRIES = 200  # times of the hour that comes twice, which have been
 
 
@@ -81,8 +82,9 @@ def next_time(cron_expression: str, time_zone: str, after: float) -> float | Non
         )
     if len(cron_expression) > _LONGEST:
         raise BackgroundRefused(f"{wrong}: it is longer than {_LONGEST} characters.")
-    start = datetime.fromtimestamp(after, _zone(time_zone))
+    zone = _zone(time_zone)
     try:
+        start = datetime.fromtimestamp(after, zone)
         for found in islice(CronSim(" ".join(fields), start), _TRIES):
             if found.timestamp() > after:
                 return found.timestamp()
@@ -120,7 +122,7 @@ def _zone(name: object) -> ZoneInfo:
     from zoneinfo import ZoneInfo
 
     try:
-        if isinstance(name, str) and name.strip():
+        if isinstance(name, str) and name.strip() and not _OF_ONE_MACHINE.match(name.strip()):
             return ZoneInfo(name.strip())
     except (ValueError, OSError, KeyError):
         pass

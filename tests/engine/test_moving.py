@@ -156,6 +156,33 @@ def test_without_a_place_the_command_goes_on_where_it_is(
     play(model_server, tmp_path, body)
 
 
+@pytest.mark.spec("UI-3", "BG-4")
+def test_the_log_of_a_command_that_ends_while_it_is_moved_holds_what_it_printed(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    async def body(session: Session) -> None:
+        moves = session._conversation.kit.moves
+        adopt = moves.adopt
+        assert adopt is not None
+
+        async def late(wish: Any, work: Any) -> Any:
+            (tmp_path / "go").touch()
+            await until(lambda: not moves._offered, "the end of the command")
+            return await adopt(wish, work)
+
+        moves.adopt = late
+        mover = Mover(session)
+        ask(model_server, LOOP)
+        model_server.add("and it has ended")
+        await session.run(Prompt(user_text("go")))
+        assert mover.was_moved and session.background is not None
+        (task,) = session.background.tasks()
+        over = await ended(session, task.run_id)
+        assert Path(over.log_path).read_text().startswith("begun\ndone\n")
+
+    play(model_server, tmp_path, body)
+
+
 def stop(session: Session) -> None:
     session.interrupt()
 

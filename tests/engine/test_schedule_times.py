@@ -71,6 +71,8 @@ def following(cron: str, zone: str, after: str, count: int) -> list[str]:
         ({"cron_expression": "* * * * *", "time_zone": "Europe"}, "is not known"),
         ({"cron_expression": "* * * * *", "time_zone": ""}, "is not known"),
         ({"cron_expression": "* * * * *", "time_zone": 1}, "is not known"),
+        ({"cron_expression": "* * * * *", "time_zone": "localtime"}, "is not known"),
+        ({"cron_expression": "* * * * *", "time_zone": "right/Europe/Berlin"}, "is not known"),
     ],
 )
 def test_each_mistake_in_a_schedule_has_an_error_of_its_own(schedule: Any, said: str) -> None:
@@ -135,6 +137,11 @@ def test_the_last_of_february_may_be_years_away() -> None:
     assert following("0 0 29 2 *", "UTC", "2026-11-21T00:00:00+00:00", 1) == [
         "2028-02-29T00:00+00:00"
     ]
+
+
+def test_a_clock_beyond_the_last_year_is_refused_and_breaks_nothing() -> None:
+    with pytest.raises(BackgroundRefused):
+        next_time("* * * * *", "UTC", 3e11)
 
 
 FIELDS = st.tuples(
