@@ -11,12 +11,16 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentcli.config.paths import Paths
 from agentcli.config.project import Project, read_project
 from agentcli.config.trust import Standing, decide, standing
 from agentcli.domain.errors import ConfigError, UsageError
 from agentcli.engine.project_docs import project_root
+
+if TYPE_CHECKING:
+    from agentcli.config.settings import Settings
 
 Ask = Callable[[Project, Standing], bool | None]
 _KEPT_SHORT = 8
@@ -42,8 +46,8 @@ def trusted_project(
     """
     if project is None:
         return None, ()
-    if project.problem:
-        return None, (f"{project.problem}: nothing in {project.root} takes effect",)
+    if problem := project.problem if by_option else _problem(project):
+        return None, (f"{problem}: nothing in {project.root} takes effect",)
     said = standing(paths, project.root, project.fingerprint)
     has_terminal = any(os.isatty(stream) for stream in (0, 1, 2))
     if by_option or (said is Standing.TRUSTED and has_terminal):
@@ -72,8 +76,8 @@ def change_trust(paths: Paths, project: Project | None, *, trusted: bool) -> str
     """Keep what the person says of the directory; the line that says so. Raises ``AgentError``."""
     if project is None:
         raise UsageError("this directory has no .agents", "there is nothing to trust")
-    if project.problem:
-        raise ConfigError(project.problem, "mend it first")
+    if trusted and (problem := _problem(project)):
+        raise ConfigError(problem, "mend it first")
     decide(paths, project.root, project.fingerprint, trusted=trusted)
     what = "Trusted" if trusted else "Not trusted any more"
     return f"{what}, from the next start of the chat on: {project.root}"
@@ -119,11 +123,9 @@ def told(project: Project) -> list[str]:
 def _settings_lines(project: Project) -> list[str]:
     """Settings and hooks as they would be in force; raises nothing."""
     from agentcli.config.hooks import as_line
-    from agentcli.config.settings import load_settings
 
-    nowhere = Path("/nonexistent")
     try:
-        settings = load_settings(Paths(nowhere, nowhere, nowhere), {}, project=project)
+        settings = _settings_of(project)
     except ConfigError as error:
         return [f"its settings cannot be used: {error}"]
     mark = str(project.file)
@@ -134,6 +136,25 @@ def _settings_lines(project: Project) -> list[str]:
     ]
     hooks = [f"hook on {hook.event}: {as_line(hook)}" for hook in settings.hooks]
     return [*plain, *hooks, *(f"left out: {_short(line, mark)}" for line in settings.warnings)]
+
+
+def _problem(project: Project) -> str:
+    """Why nothing of it can be used: to trust it would shut the person out."""
+    if project.problem:
+        return project.problem
+    try:
+        _settings_of(project)
+    except ConfigError as error:
+        return error.message
+    return ""
+
+
+def _settings_of(project: Project) -> Settings:
+    """What ``project`` says, without the person's own. Raises ``ConfigError``."""
+    from agentcli.config.settings import load_settings
+
+    nowhere = Path("/nonexistent")
+    return load_settings(Paths(nowhere, nowhere, nowhere), {}, project=project)
 
 
 def _value(value: object) -> str:

@@ -115,6 +115,23 @@ def test_the_command_trusts_nothing_but_what_it_has_shown(chat: Chat, hostile: P
     assert not (hostile / "worse").exists()
 
 
+@pytest.mark.spec("SEC-1")
+def test_settings_that_cannot_be_used_are_told_and_shut_nobody_out(
+    chat: Chat, hostile: Path
+) -> None:
+    (hostile / ".agents/config.toml").write_text(CONFIG + "\n[permissions]\nallow = 3\n")
+    terminal = chat()
+    assert not QUESTION.search(terminal.text())
+    terminal.wait_for("not 3")
+    terminal.line("/trust yes")
+    terminal.wait_for("cannot be used")
+    terminal.wait_for(IDLE)
+    terminal.line("/trust yes")
+    terminal.wait_for("✗ ")
+    leave(terminal)
+    assert not (hostile / "evil").exists()
+
+
 @pytest.mark.spec("SEC-1", "CAN-13")
 @pytest.mark.parametrize(("key", "code"), [("ctrl-c", 130), ("ctrl-d", 0)])
 def test_leaving_the_question_decides_nothing(
