@@ -171,9 +171,15 @@ class WorkspaceWatch:
         if listed is None:
             yield from _walked(self._root)
             return
+        is_inside: dict[str, bool] = {}
         for name in dict.fromkeys(listed.split(b"\0")):
+            path = f"{self._root}/{os.fsdecode(name)}"
+            directory = path.rpartition("/")[0]
+            if directory not in is_inside:  # an index may hold any name: "..", or below a link
+                real = Path(os.path.realpath(directory))
+                is_inside[directory] = real.is_relative_to(self._root)
             if name:
-                yield f"{self._root}/{os.fsdecode(name)}"
+                yield path if is_inside[directory] else ""
 
 
 def _walked(root: str) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import threading
@@ -156,3 +157,30 @@ def test_a_secret_is_not_remembered(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("nothing")
     ((was, now),) = changes(watch, tmp_path).values()
     assert was.kind is FileKind.UNKEPT and now.data == b"nothing"
+
+
+@pytest.mark.spec("SEC-2", "SEC-5")
+def test_an_index_that_names_files_elsewhere_has_none_of_them_read(tmp_path: Path) -> None:
+    root, elsewhere = tmp_path / "w", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "key").write_text("mine")
+    (tmp_path / "key").write_text("mine")
+    for name in ("xx/key", "door/key", "inner/a"):
+        (root / name).parent.mkdir(parents=True)
+        (root / name).write_text("x")
+    git(root, "init", "-q")
+    git(root, "add", "xx", "door", "inner")
+    (root / "door/key").unlink()
+    (root / "door").rmdir()
+    (root / "door").symlink_to(elsewhere)
+    index = root / ".git/index"
+    data = index.read_bytes().replace(b"xx/key", b"../key")[:-20]
+    index.write_bytes(data + hashlib.sha1(data).digest())
+    listed = subprocess.run(
+        ["git", "ls-files", "-c"], cwd=root, check=True, capture_output=True, text=True
+    )
+    assert {"../key", "door/key"} <= set(listed.stdout.split())
+    watch = watched(root)
+    for file in (tmp_path / "key", elsewhere / "key", root / "inner/a"):
+        file.write_text("changed")
+    assert changes(watch, root).keys() == {"inner/a"}
