@@ -32,7 +32,7 @@ from agentcli.domain.background import (
 )
 from agentcli.domain.cancel import CancelToken, uninterruptible
 from agentcli.domain.errors import StoreError
-from agentcli.domain.events import AgentEvent, BackgroundChanged, Notice
+from agentcli.domain.events import AgentEvent, BackgroundChanged, Notice, SubAgentEvent
 from agentcli.domain.ports import QueuedInput
 from agentcli.domain.task_store import TaskStore
 from agentcli.domain.tools import Effect, FileLedger, ToolContext, ToolOutput
@@ -47,6 +47,7 @@ from agentcli.engine.background_log import (
 )
 from agentcli.engine.background_place import ShellAt
 from agentcli.engine.background_run import ENDED, ActiveRun, Work
+from agentcli.engine.background_text import reported_progress
 from agentcli.engine.background_watch import Outlets, Watch
 from agentcli.engine.toolkit import Toolkit
 
@@ -304,9 +305,13 @@ class BackgroundRuns:
         )
 
     def _pass_on(self, event: AgentEvent) -> None:
-        """Of what a run's own agent tells, the person hears what is news."""
+        """Of what a run's own agent tells, the person hears what is news and how far it is."""
         if isinstance(event, Notice):
             self.lent.emit(event)
+            return
+        run = self._active.get(event.call_id) if isinstance(event, SubAgentEvent) else None
+        if run is not None and (progress := reported_progress(event)):
+            run.progress(progress)
 
     # --- ending ----------------------------------------------------------------------------
 

@@ -6,12 +6,16 @@ nothing that the run has printed can end: it is data, not the person's word (BG-
 
 from __future__ import annotations
 
-from agentcli.domain.background import BackgroundTask, TaskState
-from agentcli.domain.messages import TextPart
+import math
+
+from agentcli.domain.background import BackgroundTask, TaskProgress, TaskState
+from agentcli.domain.events import AgentEvent, SubAgentEvent, ToolFinished
+from agentcli.domain.messages import ResultStatus, TextPart
 from agentcli.domain.tools import ToolOutput
 
 MAX_SUMMARY = 400
 MAX_ERROR = 1_000
+_PROGRESS_TOOL = "report_progress"
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}
 _WORDS = {TaskState.CANCELLED: "canceled"}  # as in result.json
 
@@ -37,6 +41,23 @@ def status_word(state: TaskState) -> str:
     return _WORDS.get(state, state.value)
 
 
+def reported_progress(told: AgentEvent) -> TaskProgress | None:
+    """How far a run's agent says it is, where it counts (BG-3): a good ``report_progress``."""
+    event = told.event if isinstance(told, SubAgentEvent) else told
+    if not isinstance(event, ToolFinished) or event.call.name != _PROGRESS_TOOL:
+        return None
+    given = event.call.arguments
+    current, total = _number(given.get("current")), _number(given.get("total"))
+    if event.result.status is not ResultStatus.OK or current is None:
+        return None
+    return TaskProgress(
+        current,
+        total,
+        one_line(str(given.get("unit") or "")),
+        _short(one_line(str(given.get("message") or "")), MAX_SUMMARY),
+    )
+
+
 def text_of_output(output: ToolOutput) -> str:
     """All texts of an output."""
     return "\n".join(part.text for part in output.parts if isinstance(part, TextPart))
@@ -59,3 +80,7 @@ def one_line(text: str) -> str:
 
 def _short(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

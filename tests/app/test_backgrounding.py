@@ -18,6 +18,7 @@ from agentcli.domain.background import (
     MAX_LOG_CHARS,
     BackgroundRefused,
     SpawnWish,
+    TaskProgress,
     TaskState,
 )
 from agentcli.domain.cancel import CancelToken
@@ -542,6 +543,24 @@ def test_a_sub_agent_works_in_the_background_and_is_refused_what_would_ask(tmp_p
         offered = {tool["name"] for tool in server.requests[-1].body["tools"]}
     assert not offered & {"spawn_background", "task_output", "task_cancel", "list_tasks", "task"}
     assert person.asked == [] and not (tmp_path / "made").exists()
+
+
+@pytest.mark.spec("BG-3", "TOOL-5")
+def test_what_a_background_agent_reports_is_the_progress_of_its_run(tmp_path: Path) -> None:
+    async def body(session: Session) -> None:
+        assert session.background is not None
+        count = {"message": "copied", "current": 3, "total": 12, "unit": "files"}
+        blocks = (Call("report_progress", count), Call("report_progress", {"message": "so far"}))
+        server.add(Reply(blocks=blocks), Reply(blocks=blocks[1:]), "all copied")
+        run = await session.background.spawn(
+            SpawnWish("task", {"description": "copy", "prompt": "copy the files"})
+        )
+        done = await ended(session, run.run_id)
+        assert done.state is TaskState.SUCCEEDED
+        assert done.progress == TaskProgress(3.0, 12.0, "files", "copied")
+
+    with ModelServer() as server:
+        in_session(server, options(tmp_path), body)
 
 
 @pytest.mark.spec("CAN-10", "BG-1")
