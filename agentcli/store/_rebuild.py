@@ -30,6 +30,7 @@ from agentcli.store._rebuild_rewinds import insert_rewinds
 from agentcli.store._recorder import Recorder, put_blob, run_status_of, title_of
 from agentcli.store._salvage import Row, Tables
 from agentcli.store._status import CRASH_DETAIL
+from agentcli.store._tasks import unreadable
 
 M = TypeVar("M", UserMessage, AssistantMessage, ToolResult, Message)
 
@@ -78,6 +79,10 @@ class Rebuilt:
         for table in _PLAIN_TABLES:
             for row in self.tables.get(table, ()):
                 self._try_insert(db, table, row)
+        for table, name, problem in tuple(unreadable(db)):
+            key = "run_id" if table == "task" else "id"
+            db.execute(f"DELETE FROM {table} WHERE {key} = ?", (name,))  # noqa: S608 - own names
+            self.lost.append(problem)
 
     def _insert_messages(self, db: sqlite3.Connection, new_seq: Mapping[int | None, int]) -> None:
         for seq, kept in enumerate(self.messages, 1):

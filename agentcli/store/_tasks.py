@@ -139,8 +139,8 @@ def leave_to_the_original(db: sqlite3.Connection, now: float) -> None:
     db.execute("UPDATE schedule SET state = ?, next_at = NULL", (SCHEDULE_OVER,))
 
 
-def problems(db: sqlite3.Connection) -> Iterator[str]:
-    """What is wrong with the rows, in one line each."""
+def unreadable(db: sqlite3.Connection) -> Iterator[tuple[str, Any, str]]:
+    """Table, id and what is wrong in one line, of each row that cannot be read."""
     for table, columns, decode in (
         ("task", _TASK_COLUMNS, _task),
         ("schedule", _SCHEDULE_COLUMNS, _schedule),
@@ -149,7 +149,7 @@ def problems(db: sqlite3.Connection) -> Iterator[str]:
             try:
                 decode(row)
             except MalformedBody as error:
-                yield str(error)
+                yield table, row[0], str(error)
 
 
 # --- writes --------------------------------------------------------------------------------

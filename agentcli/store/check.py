@@ -79,7 +79,7 @@ def _problems(db: sqlite3.Connection) -> Iterator[str]:
             yield f"message {seq}: it is hidden by {hidden_by}, which is no summary"
     yield from _law_problems(db, visible)
     yield from _run_problems(db, messages)
-    yield from _tasks.problems(db)
+    yield from (problem for _, _, problem in _tasks.unreadable(db))
 
 
 def _session_problems(db: sqlite3.Connection) -> Iterator[str]:

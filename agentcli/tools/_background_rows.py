@@ -68,5 +68,8 @@ def status_of_task(task: BackgroundTask) -> str:
 
 
 def moment(at: float | None) -> str | None:
-    """Seconds since 1970 as RFC 3339, UTC."""
-    return None if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    """Seconds since 1970 as RFC 3339, UTC; ``None`` also for what is no time."""
+    try:
+        return None if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    except (ValueError, OverflowError, OSError):
+        return None

@@ -25,6 +25,7 @@ from agentcli.domain.session import SessionInfo, SessionStatus
 from agentcli.domain.task_store import TaskStore
 from agentcli.store.check import check
 from agentcli.store.files import SessionFiles, runs_directory
+from agentcli.store.repair import repair
 from agentcli.store.sqlite import SqliteStore
 from agentcli.store.tasks import ask_to_cancel, read_registry
 from tests.store.sessions import change
@@ -225,11 +226,15 @@ def test_a_row_that_is_none_of_ours_is_a_problem(
 ) -> None:
     async def body(store: SqliteStore, tasks: TaskStore) -> None:
         await tasks.add(RUN)
+        await tasks.add(replace(RUN, run_id="bg_2"))
 
     in_session(path, body)
-    change(path, f"UPDATE task SET {column} = {value}")
+    change(path, f"UPDATE task SET {column} = {value} WHERE run_id = 'bg_1'")
     (problem,) = check(path)
     assert problem.startswith("task bg_1: ") and says in problem
+    report = repair(path)
+    assert report is not None and problem in report.lost
+    assert check(path) == [] and [task.run_id for task in read_registry(path)[0]] == ["bg_2"]
 
 
 def test_a_version_before_background_runs_is_brought_up_to_date(path: Path) -> None:

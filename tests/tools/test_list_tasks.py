@@ -10,6 +10,7 @@ import pytest
 from agentcli.app.session import Session
 from agentcli.domain.events import Prompt, ToolFinished
 from agentcli.domain.messages import user_text
+from agentcli.tools._background_rows import moment
 from tests.app.background import ended, in_session, options, shell
 from tests.support.model_server import ModelServer
 from tests.support.replies import Call, Reply
@@ -40,3 +41,9 @@ def test_the_model_gets_json_and_the_person_lines_and_a_long_title_is_cut(tmp_pa
 
     with ModelServer() as server:
         in_session(server, options(tmp_path), body)
+
+
+@pytest.mark.spec("BG-1")
+def test_a_time_that_is_none_is_left_out() -> None:
+    assert moment(0.0) == "1970-01-01T00:00:00Z"
+    assert [moment(at) for at in (None, float("inf"), float("nan"), -1e300)] == [None] * 4
