@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -20,7 +21,6 @@ import pytest
 
 from agentcli.app.compose import open_session
 from agentcli.app.options import SessionOptions
-from agentcli.config.keys import KEYS
 from agentcli.config.paths import Paths
 from agentcli.config.settings import load_settings
 from agentcli.domain.cancel import CancelReason
@@ -28,14 +28,16 @@ from agentcli.domain.events import AgentEvent, ApprovalWaiting, Outcome, Prompt
 from agentcli.domain.messages import user_text
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
 from agentcli.domain.settings import PermissionMode
-from tests.security.corpus import ALL, TOUCH, Attack
-from tests.support.cli import agent_env
+from tests.security.corpus import ALL, REPOSITORY, TOUCH, Attack
+from tests.support.cli import AGENT, agent_env, run_agent
 from tests.support.model_server import ModelServer
+from tests.support.pty_driver import Terminal
 from tests.support.replies import Call
 from tests.support.replies import calls as reply_with_calls
 
 SECRET = "PRIVATE-KEY-canary-4711"
-NO_SANDBOX = {"sandbox": "off"} if "sandbox" in KEYS else {}
+# the policy has to hold by itself: a sandbox would keep what it lets through from being seen
+NO_SANDBOX = {"sandbox": "off"}
 MODES = ("nobody answers", "nobody is there", "edits are accepted")
 
 
@@ -113,13 +115,16 @@ class Place:
             value = value.replace(f"{{{name}}}", str(text))
         return value.replace("{{", "{").replace("}}", "}")
 
-    def prepare(self, attack: Attack) -> None:
+    def prepare(self, attack: Attack, *, anew: bool = False) -> None:
+        """Put the attack's files and links there; ``anew``: in place of another attack's."""
         for name, text in attack.files.items():
             file = self.work / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(self.filled(text))
             file.chmod(0o755)
         for name, target in attack.links.items():
+            if anew:
+                (self.work / name).unlink(missing_ok=True)
             (self.work / name).symlink_to(self.filled(target))
 
     def state(self) -> dict[str, str]:
@@ -159,7 +164,7 @@ def play(
     asked = [reply_with_calls(*(Call(name, args) for name, args in calls))] if calls else []
     server.restart(*asked, "Done.")
     env = agent_env(server)
-    settings = load_settings(Paths.from_env(env), env)
+    settings = load_settings(Paths.from_env(env), env, NO_SANDBOX)
     accepts = mode == "edits are accepted"
     wanted = SessionOptions(
         cwd=place.work,
@@ -238,3 +243,57 @@ def test_the_canaries_sing_when_it_is_allowed(
     asyncio.run(run())
     sent = str([request.body for request in model_server.requests])
     assert place.state() != before or place.beacon.heard or SECRET in sent
+
+
+def place_for_a_program(base: Path, beacon: Beacon) -> tuple[Place, list[Call]]:
+    """One workspace with what all attacks need of it, and all their calls."""
+    place = Place(base, beacon)
+    named = [attack for attack in ALL if attack not in REPOSITORY]
+    for attack in named:
+        place.prepare(attack, anew=True)
+    called = [call for attack in named for call in attack.calls]
+    return place, [Call(name, place.filled(arguments)) for name, arguments in called]
+
+
+@pytest.mark.spec("SEC-3", "SEC-4", "SEC-5", "CLI-7")
+@pytest.mark.parametrize("mode", ["default", "accept-edits"])
+def test_the_real_program_without_a_terminal_does_nothing_of_it(
+    model_server: ModelServer, tmp_path: Path, beacon: Beacon, mode: str
+) -> None:
+    place, calls = place_for_a_program(tmp_path, beacon)
+    before = place.state()
+    model_server.add(reply_with_calls(*calls), "Done.")
+    env = agent_env(model_server, HOME=str(place.home), HOME_SECRET=SECRET)
+    env["AGENTCLI_HOME"] = str(place.home / "agentcli")
+    done = run_agent(
+        "run", "--sandbox", "off", "--permission-mode", mode, "-o", "json", "go",
+        env=env, cwd=place.work, timeout=60,
+    )  # fmt: skip
+    assert done.code in {0, 4}, done.stderr
+    assert len(done.result["permission_denials"]) > len(calls) / 2
+    assert not (place.outside / "pwned").exists()
+    assert place.state() == before
+    assert beacon.heard == 0
+    assert SECRET not in str([request.body for request in model_server.requests])
+
+
+@pytest.mark.spec("SEC-3", "UI-7")
+def test_a_chat_whose_question_nobody_answers_does_nothing(
+    model_server: ModelServer, tmp_path: Path, beacon: Beacon
+) -> None:
+    place, calls = place_for_a_program(tmp_path, beacon)
+    before = place.state()
+    model_server.add(reply_with_calls(*calls), "Done.")
+    env = agent_env(model_server, HOME=str(place.home), HOME_SECRET=SECRET)
+    env["AGENTCLI_HOME"] = str(place.home / "agentcli")
+    with Terminal([*AGENT, "--sandbox", "off"], env, place.work) as terminal:
+        terminal.wait_for("Ask or tell")
+        terminal.line("go")
+        terminal.wait_for("Allow this?")
+        terminal.line("not an answer")
+        terminal.wait_for("Waiting for your answer")
+        terminal.kill(signal.SIGTERM)
+        assert terminal.wait_exit() == 143
+    assert not (place.outside / "pwned").exists()
+    assert place.state() == before
+    assert beacon.heard == 0
