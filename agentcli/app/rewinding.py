@@ -116,9 +116,25 @@ async def _done(
     it: Conversation, file: RewindFile, steps: Mapping[Path, _Step], commit: Commit
 ) -> int:
     """All of it; to be torn by nothing."""
+    _refuse_foreign_places(it, steps)
     count = await _with_files(steps, commit)
     it.history = (await file.load()).history()
     return count
+
+
+def _refuse_foreign_places(it: Conversation, steps: Iterable[Path]) -> None:
+    """A session file says what to write: where nothing is written unasked it is not believed."""
+    from agentcli.engine.protected import protected_place
+
+    for path in steps:
+        place = protected_place((path,), it.kit.policy.own_directories)
+        if place is None and it.kit.workspace.contains(path):
+            continue
+        why = f"{place} is protected" if place else "it lies outside the workspace"
+        raise RewindRefused(
+            f"{path} is not written by going back: {why}",
+            "put it back by hand, or go back in the chat only: /rewind chat",
+        )
 
 
 def _backwards(changes: Sequence[FileChange]) -> dict[Path, _Step]:

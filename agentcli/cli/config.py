@@ -19,7 +19,7 @@ from agentcli.cli.redacting import know_secrets, shown
 from agentcli.cli.streams import is_terminal, write_error_line, write_out
 from agentcli.cli.trusting import find_project, trusted_project
 from agentcli.config.edit import TEMPLATE, set_value, unknown_key
-from agentcli.config.keys import WITHOUT_EFFECT, find_key
+from agentcli.config.keys import find_key
 from agentcli.config.paths import Paths
 from agentcli.config.private_file import write
 from agentcli.config.settings import Settings, dotted, load_settings, validate
@@ -162,8 +162,6 @@ def set_(options: SetArguments) -> int:
     settings = load_settings(paths, os.environ)
     name = dotted(split_key(options.key))
     write_error_line(f"{name} = {_shown(shown(value))} ({paths.config_file})")
-    if name in WITHOUT_EFFECT:
-        write_error_line(f"warning: {name} has no effect in this version")
     source = settings.sources.get(name, "")
     if "environment" in source:
         write_error_line(f"warning: {source} is set and wins over the file")

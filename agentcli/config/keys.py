@@ -30,10 +30,6 @@ class Kind(StrEnum):
     URL = "an http:// or https:// address"
 
 
-WITHOUT_EFFECT: frozenset[str] = frozenset()
-"""Keys that are checked and kept, and that nothing in this version acts on."""
-
-
 class Key(NamedTuple):
     """One key. ``minimum`` bounds numbers; ``choices`` lists all that is valid, if it is a list."""
 

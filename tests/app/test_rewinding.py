@@ -14,7 +14,7 @@ from agentcli.app import file_states, workspace_watch
 from agentcli.app.rewinding import RewindRefused
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.messages import TextPart, UserMessage
-from agentcli.domain.rewind import RewindPoint, RewindScope
+from agentcli.domain.rewind import ABSENT, FileKind, FileState, RewindPoint, RewindScope
 from agentcli.store.check import check
 from tests.support.model_server import ANTHROPIC, ModelServer
 from tests.support.replies import Call, calls
@@ -474,5 +474,26 @@ def test_a_rewind_that_was_killed_half_way_can_be_done_again(
         (work / "b.txt").unlink()  # put back, when the power went
         await it.session.rewind((await points(it))[0].seq)
         assert os.listdir(work) == ["a.txt"]
+
+    play(model_server, work, body)
+
+
+@pytest.mark.spec("TT-2", "SEC-3", "SEC-5")
+@pytest.mark.parametrize("where", ["{home}/.bashrc", "{work}/.git/hooks/pre-commit", "{out}/x"])
+def test_a_session_file_writes_nowhere_that_would_have_been_asked_about(
+    model_server: ModelServer, work: Path, home: Path, where: str
+) -> None:
+    target = Path(where.format(home=home, work=work, out=work.parent))
+    model_server.add("Hello.")
+
+    async def body(it: Talk) -> None:
+        await it.say("hi")
+        store = it.session._file
+        ids = await store.rewinds.keep("evil", {target: FileState(FileKind.FILE, b"evil", 0o755)})
+        await store.rewinds.settle(dict.fromkeys(ids.values(), ABSENT))
+        (point,) = await points(it)
+        with pytest.raises(RewindRefused, match="not written by going back"):
+            await it.session.rewind(point.seq)
+        assert not target.exists() and texts(it) == ["hi", "Hello."]
 
     play(model_server, work, body)

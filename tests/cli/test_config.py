@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 
-from agentcli.config.keys import WITHOUT_EFFECT
 from tests.support.cli import agent_env, run_agent
 
 
@@ -118,9 +116,3 @@ def test_fallback_models_are_a_list_that_has_an_effect() -> None:
     row = next(row for row in shown if row["key"] == "fallback_models")
     assert row["value"] == ["openai/gpt-4.1", "ollama/qwen3"]
     assert "config.toml" in row["source"]
-
-
-def test_the_readme_marks_exactly_the_keys_without_effect() -> None:
-    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
-    marked = set(re.findall(r"^\| `(\w+)` .*\*no effect yet\*", readme, re.MULTILINE))
-    assert marked == WITHOUT_EFFECT
