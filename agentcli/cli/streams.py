@@ -6,7 +6,9 @@ never left free for a session file to take its number.
 
 from __future__ import annotations
 
+import errno
 import os
+import select
 import sys
 from io import TextIOWrapper
 from typing import IO
@@ -58,6 +60,17 @@ def write_out(text: str) -> None:
         raise
     except OSError as error:
         raise OSError(error.errno, error.strerror, "standard output") from error
+
+
+def check_reader() -> None:
+    """Raise ``BrokenPipeError`` when the reader of stdout is gone; for who waits before writing."""
+    poller = getattr(select, "poll", None)  # Windows has none
+    if poller is None or sys.stdout is None or sys.stdout.closed:
+        return
+    poll = poller()
+    poll.register(_STDOUT_FD, 0)
+    if any(found & select.POLLERR for _, found in poll.poll(0)):
+        raise BrokenPipeError(errno.EPIPE, "the reader of the output is gone")
 
 
 def write_error_line(text: str) -> None:

@@ -18,7 +18,7 @@ import typer
 
 from agentcli.cli.commands import OptionSet, PlainGroup, Spec, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json, print_table
-from agentcli.cli.streams import use_utf8, write_error_line, write_out
+from agentcli.cli.streams import check_reader, use_utf8, write_error_line, write_out
 from agentcli.config.paths import Paths
 from agentcli.domain.errors import SessionNotFound, StoreError, UsageError
 from agentcli.ui.sanitize import clean
@@ -87,7 +87,7 @@ def list_(options: ListOptions) -> int:
     from agentcli.ui.task_lines import bar, next_time, took, when
 
     as_json = options.as_json
-    found = [_read(path) for path in _paths(options)]
+    found = [_read(path, may_fail=options.all) for path in _paths(options)]
     if as_json:
         print_json(
             [
@@ -151,6 +151,7 @@ def logs(options: LogsOptions) -> int:
         if is_over:
             break
         time.sleep(POLL_S)
+        check_reader()
         found = _read(found.path)
         task = next((each for each in found.tasks if each.run_id == task.run_id), task)
     write_out(pieces.rest())
@@ -235,7 +236,8 @@ def _paths(options: ListOptions) -> list[Path]:
     return [files.path_of(info.id) for info in reversed(_wait(files.list()))]
 
 
-def _read(path: Path) -> Registry:
+def _read(path: Path, *, may_fail: bool = False) -> Registry:
+    """Of one session; with ``may_fail`` a file that cannot be read is a warning and empty."""
     from agentcli.engine.background_log import with_own_files
     from agentcli.store._lock import live_owner
     from agentcli.store.files import runs_directory
@@ -244,6 +246,8 @@ def _read(path: Path) -> Registry:
     try:
         rows, schedules = read_registry(path)
     except StoreError as error:
+        if not may_fail:
+            raise
         write_error_line(f"warning: {error.message}")
         return Registry(path, (), (), is_open=False)
     active = [each for each in schedules if each.is_active]
@@ -273,11 +277,11 @@ def _find(options: RunOption) -> tuple[Registry, BackgroundTask | str]:
 
 def _registries(files: SessionFiles, first: Sequence[str], *, only: bool) -> Iterator[Registry]:
     for session_id in first:
-        yield _read(files.path_of(session_id))
+        yield _read(files.path_of(session_id), may_fail=not only)
     if not only:
         for info in _wait(files.list()):
             if info.id not in first:
-                yield _read(files.path_of(info.id))
+                yield _read(files.path_of(info.id), may_fail=True)
 
 
 def _find_run(options: RunOption) -> tuple[Registry, BackgroundTask]:

@@ -109,7 +109,7 @@ def _moment(text: object, now: float) -> float:
         whole = f"{whole[: found.start(1)]}59{whole[found.end(1) :]}"
     try:
         moment = datetime.fromisoformat(whole) + timedelta(seconds=leap)
-        at = moment.timestamp()
+        at = moment.astimezone(UTC).timestamp()  # what no calendar of ours holds is refused
     except (ValueError, OverflowError) as error:
         raise BackgroundRefused(f"scheduled_at {_shown(text)} is no time: {error}.") from None
     if at < now - LATE_S:

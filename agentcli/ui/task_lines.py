@@ -23,6 +23,7 @@ TAIL_LINES = 20
 SHOWN_ENDED = 10
 _TITLE_COLUMNS = 50
 _LINE_COLUMNS = 100
+_TAIL_COLUMNS = 400
 
 
 def bar(progress: TaskProgress, columns: int = BAR_COLUMNS) -> str:
@@ -118,7 +119,9 @@ def details(task: BackgroundTask, log: str, now: float, theme: Theme) -> list[st
     kept = clean(log).rstrip("\n").split("\n") if log.strip() else []
     if len(kept) > TAIL_LINES:
         lines.append(theme.paint(f"{theme.symbols.more} {len(kept) - TAIL_LINES} lines above", DIM))
-    lines += [f"  {line}" for line in kept[-TAIL_LINES:]] or [theme.paint("(no output)", DIM)]
+    lines += [f"  {fit(line, _TAIL_COLUMNS)}" for line in kept[-TAIL_LINES:]] or [
+        theme.paint("(no output)", DIM)
+    ]
     return [*lines, theme.paint(f"{task.run_id}  {clean_line(task.log_path)}", DIM)]
 
 

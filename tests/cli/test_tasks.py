@@ -147,6 +147,41 @@ def test_ctrl_c_ends_the_following_and_not_the_run(
     beside(model_server, tmp_path, body)
 
 
+@pytest.mark.spec("CLI-9", "CLI-12")
+def test_following_ends_when_the_reader_is_gone_though_nothing_more_comes(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    async def body(session: Session, tasks: Tasks) -> None:
+        spawned = await shell(session, LOOP)
+        await printed(session, spawned.run_id, "begun")
+        follower = tasks.begin("logs", "-f", spawned.run_id)
+        assert follower.stdout is not None
+        assert await asyncio.to_thread(follower.stdout.readline) == "begun\n"
+        follower.stdout.close()
+        await asyncio.to_thread(follower.wait, 20)
+        assert task_of(session, spawned.run_id).is_active
+
+    beside(model_server, tmp_path, body)
+
+
+@pytest.mark.spec("CLI-9", "REC-7")
+def test_a_damaged_session_is_an_error_where_it_is_named_and_a_warning_among_others(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    async def body(session: Session, _: Tasks) -> str:
+        return session.id
+
+    session_id = beside(model_server, tmp_path, body)
+    (path,) = (Path(os.environ["AGENTCLI_HOME"]) / "sessions").glob("*.db")
+    path.write_bytes(b"no database")
+    tasks = Tasks(model_server, tmp_path)
+    for named in (("list",), ("show", "bg_1"), ("cancel", "bg_1")):
+        wrong = asyncio.run(tasks(*named, "--session", session_id))
+        assert (wrong.code, wrong.stdout) == (74, "") and "is damaged" in wrong.stderr
+    among = asyncio.run(tasks("list", "--all"))
+    assert among.code == 0 and "warning: session file" in among.stderr
+
+
 @pytest.mark.spec("BG-8", "REC-6")
 def test_a_daemon_refuses_a_session_that_is_open(model_server: ModelServer, tmp_path: Path) -> None:
     async def body(session: Session, tasks: Tasks) -> None:

@@ -55,6 +55,7 @@ def following(cron: str, zone: str, after: str, count: int) -> list[str]:
         ({"scheduled_at": "2030-01-31T09:00:00+25:00"}, "not an RFC 3339 time"),
         ({"scheduled_at": "٢٠٣٠-01-31T09:00:00Z"}, "not an RFC 3339 time"),
         ({"scheduled_at": "2030-02-31T09:00:00Z"}, "is no time"),
+        ({"scheduled_at": "9999-12-31T23:59:59-12:00"}, "is no time"),
         ({"scheduled_at": "2020-01-31T09:00:00Z"}, "has passed: it is 2026-11-21T12:00:00Z now"),
         ({"cron_expression": "* * * *"}, "4 fields, not 5"),
         ({"cron_expression": "0 * * * * *"}, "6 fields, not 5"),

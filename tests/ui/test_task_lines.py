@@ -72,3 +72,9 @@ def test_what_a_run_has_printed_reaches_the_terminal_cleaned() -> None:
     assert "line 49" in shown and "line 20" not in shown and "lines above" in shown
     assert "red" in shown and "/x/output.log" in shown
     assert "(no output)" in "\n".join(details(RUN, "", NOW, PLAIN))
+
+
+@pytest.mark.spec("UI-6")
+def test_the_end_of_a_log_without_line_breaks_is_no_flood() -> None:
+    told = details(RUN, "z" * 200_000 + "\nend\n", NOW, PLAIN)
+    assert sum(map(len, told)) < 1_000 and told[-2] == "  end"
