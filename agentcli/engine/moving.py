@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Adopt = Callable[[SpawnWish, Work], Awaitable[Spawned]]
 
 TAIL_CHARS = 2_000
+_NO_PLACE = "as many runs are active as there may be (/tasks shows them, /tasks cancel ends one)"
 
 
 class Moves:
@@ -121,7 +122,7 @@ class Moving:
         return not self.is_moved
 
     async def _moved(self, task: asyncio.Task[ToolOutput]) -> ToolOutput | None:
-        from agentcli.domain.background import BackgroundRefused, SpawnWish
+        from agentcli.domain.background import BackgroundRefused, PlacesTaken, SpawnWish
         from agentcli.engine.background_text import text_of_output
 
         job = self._job
@@ -146,7 +147,8 @@ class Moving:
             spawned = await self._adopt(wish, work)
         except BackgroundRefused as refused:
             self._forget = self._follow(self._turn)
-            self._emit(Notice(f"not moved to the background: {refused}"))
+            why = _NO_PLACE if isinstance(refused, PlacesTaken) else refused
+            self._emit(Notice(f"not moved to the background: {why}"))
             return None
         except asyncio.CancelledError:  # of the caller: it was adopted all the same
             self.is_moved = True

@@ -116,13 +116,18 @@ def details(task: BackgroundTask, log: str, now: float, theme: Theme) -> list[st
     for told in (task.summary, task.error_message):
         if told and not task.is_active:
             lines += [clean_line(line) for line in told.splitlines()[:5]]
-    kept = clean(log).rstrip("\n").split("\n") if log.strip() else []
+    kept = clean(_overwritten(log)).rstrip("\n").split("\n") if log.strip() else []
     if len(kept) > TAIL_LINES:
         lines.append(theme.paint(f"{theme.symbols.more} {len(kept) - TAIL_LINES} lines above", DIM))
     lines += [f"  {fit(line, _TAIL_COLUMNS)}" for line in kept[-TAIL_LINES:]] or [
         theme.paint("(no output)", DIM)
     ]
     return [*lines, theme.paint(f"{task.run_id}  {clean_line(task.log_path)}", DIM)]
+
+
+def _overwritten(log: str) -> str:
+    """Of a line that was written again and again, as progress bars are, the last state."""
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in log.split("\n"))
 
 
 def _row(number: int, task: BackgroundTask, now: float, theme: Theme) -> str:

@@ -78,3 +78,9 @@ def test_what_a_run_has_printed_reaches_the_terminal_cleaned() -> None:
 def test_the_end_of_a_log_without_line_breaks_is_no_flood() -> None:
     told = details(RUN, "z" * 200_000 + "\nend\n", NOW, PLAIN)
     assert sum(map(len, told)) < 1_000 and told[-2] == "  end"
+
+
+@pytest.mark.spec("UI-6")
+def test_of_a_line_that_was_overwritten_the_last_state_is_shown() -> None:
+    log = "begun\r\n" + "".join(f"{share}%\r" for share in range(101)) + "\nend"
+    assert details(RUN, log, NOW, PLAIN)[2:-1] == ["  begun", "  100%", "  end"]
