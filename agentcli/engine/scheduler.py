@@ -76,6 +76,7 @@ class SessionScheduler:
         self._put_off: dict[str, float] = {}
         self._told: dict[str, str] = {}
         self._changed = asyncio.Event()
+        self._changing = asyncio.Lock()
         self._work: asyncio.Task[None] | None = None
         self._closed = False
         self._begin_again(self._seen)
@@ -129,15 +130,16 @@ class SessionScheduler:
 
     async def cancel(self, schedule_id: str) -> Schedule | None:
         """End a schedule; ``None`` when there is no such one. Raises ``BackgroundRefused``."""
-        schedule = self._schedules.get(schedule_id)
-        if schedule is None:
-            return None
-        over = replace(schedule, is_active=False, next_at=None)
-        try:
-            await self._runs.lent.store.put_schedule(over, self._now())
-        except StoreError as error:
-            raise BackgroundRefused(f"It was not ended: {error.message}.") from error
-        self._schedules.pop(schedule_id, None)
+        async with self._changing:  # one that is just starting a run does not come back
+            schedule = self._schedules.get(schedule_id)
+            if schedule is None:
+                return None
+            over = replace(schedule, is_active=False, next_at=None)
+            try:
+                await self._runs.lent.store.put_schedule(over, self._now())
+            except StoreError as error:
+                raise BackgroundRefused(f"It was not ended: {error.message}.") from error
+            self._schedules.pop(schedule_id, None)
         self.begin()
         return over
 
@@ -173,10 +175,11 @@ class SessionScheduler:
         if now < self._seen - SET_BACK_S:
             self._begin_again(now)
         self._seen = now
-        await self._forget_ended()
-        for schedule in self.schedules():
-            if self._due_at(schedule) <= now:
-                await self._fire(schedule, now)
+        async with self._changing:
+            await self._forget_ended()
+            for schedule in self.schedules():
+                if self._due_at(schedule) <= now:
+                    await self._fire(schedule, now)
         due = [self._due_at(schedule) for schedule in self._schedules.values()]
         soonest = min(due, default=float("inf"))
         return None if soonest == float("inf") else max(0.0, soonest - self._now())
@@ -205,8 +208,8 @@ class SessionScheduler:
             log.warning("schedules could not be read: %s", error.message)
             return
         for row in rows:
-            if not row.is_active:
-                self._schedules.pop(row.id, None)
+            if not row.is_active and self._schedules.pop(row.id, None):
+                self._emit(f"the schedule {_name(row)} was ended from outside")
 
     # --- what is due -----------------------------------------------------------------------
 

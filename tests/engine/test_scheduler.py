@@ -426,7 +426,36 @@ def test_another_process_ends_a_schedule_through_the_file(
         assert await asyncio.to_thread(end_schedule, path, schedule.id)
         assert not await asyncio.to_thread(end_schedule, path, schedule.id)
         assert await kept.tick(NOON + 3600) is None
-        assert not kept.background.tasks()
+        assert not kept.background.tasks() and not kept.background.schedules()
+        assert kept.notices == [f"the schedule {schedule.id} (Run `true`) was ended from outside"]
+        await kept.tick(NOON + 7200)
+        assert len(kept.notices) == 1
+
+    timed(model_server, tmp_path, body)
+
+
+@pytest.mark.spec("BG-8", "BG-6")
+def test_a_schedule_that_is_ended_while_it_starts_a_run_does_not_come_back(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    async def body(kept: Kept) -> None:
+        schedule = await kept.put("true", HOURLY)
+        start, ends = kept.runs.start, []
+
+        async def slow(*given: Any) -> Any:
+            ends.append(asyncio.create_task(kept.scheduler.cancel(schedule.id)))
+            await asyncio.wait({ends[0]}, timeout=0.3)
+            return await start(*given)
+
+        kept.runs.start = slow  # type: ignore[method-assign] # a start that takes its time
+        await kept.tick(NOON + 3600)
+        ended_by = await ends[0]
+        assert ended_by is not None and not ended_by.is_active
+        assert not kept.scheduler.schedules()
+        path = settings_for(model_server).paths.sessions_dir / f"{kept.session.id}.db"
+        (row,) = read_registry(path)[1]
+        assert not row.is_active and row.next_at is None
+        await kept.begun()
 
     timed(model_server, tmp_path, body)
 
