@@ -208,7 +208,8 @@ class SessionScheduler:
             log.warning("schedules could not be read: %s", error.message)
             return
         for row in rows:
-            if not row.is_active and self._schedules.pop(row.id, None):
+            if not row.is_active and row.id in self._schedules:
+                del self._schedules[row.id]
                 self._emit(f"the schedule {_name(row)} was ended from outside")
 
     # --- what is due -----------------------------------------------------------------------
