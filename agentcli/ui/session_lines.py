@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentcli.domain.cancel import CancelReason
-from agentcli.domain.messages import AssistantMessage, ToolCall, ToolResult, Usage, UserMessage
+from agentcli.domain.messages import (
+    ABOUT_RUNS,
+    AssistantMessage,
+    ToolCall,
+    ToolResult,
+    Usage,
+    UserMessage,
+)
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.ui import wording
 from agentcli.ui.sanitize import clean, clean_line
@@ -15,6 +22,7 @@ from agentcli.ui.width import fit
 
 LAST_LINES = 12
 _TITLE_COLUMNS = 60
+_ABOUT_RUNS = "(what became of a background run)"
 
 _WHY = {
     SessionStatus.NEW: "nothing was asked yet",
@@ -65,7 +73,8 @@ def _last_exchange(loaded: LoadedSession, theme: Theme) -> list[str]:
         if isinstance(message, UserMessage):
             if message.is_summary:
                 continue
-            user, answer = message.typed, ""
+            is_ours = message.typed.startswith(ABOUT_RUNS)
+            user, answer = _ABOUT_RUNS if is_ours else message.typed, ""
         elif isinstance(message, AssistantMessage) and message.text.strip():
             answer = message.text
     lines = []

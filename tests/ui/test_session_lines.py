@@ -119,3 +119,12 @@ def test_a_summary_is_not_shown_as_something_that_was_said() -> None:
     text = "\n".join(resume_lines(replace(whole, messages=tail), 8300, PLAIN))
     assert "what came before" not in text
     assert "I will run it" in text and "half a rep" in text and "bash make test" in text
+
+
+@pytest.mark.spec("UI-8", "BG-5")
+def test_what_the_program_said_of_a_run_is_not_shown_as_words_of_the_person() -> None:
+    whole = loaded()
+    told = user_text('<background-run run_id="bg_1" status="succeeded">\n</background-run>')
+    messages = (*whole.messages, StoredMessage(6, 0, told))
+    text = "\n".join(resume_lines(replace(whole, messages=messages), 8300, PLAIN))
+    assert "> (what became of a background run)" in text and "bg_1" not in text
