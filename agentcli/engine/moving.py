@@ -35,8 +35,11 @@ class Moves:
         self._offered: list[Moving] = []
 
     def request(self) -> bool:
-        """Move the call that began last; false when there is none that can be."""
-        return any(moving.want() for moving in reversed(self._offered))
+        """Move the call that began last; false when there is none that can be.
+
+        Asked once more while one is on its way, it has nothing to do and is true.
+        """
+        return any(moving.want() for moving in reversed(self._offered)) or bool(self._offered)
 
     def begin(
         self, job: Job, ctx: ToolContext, emit: Callable[[AgentEvent], None]

@@ -184,6 +184,33 @@ def test_the_log_of_a_command_that_ends_while_it_is_moved_holds_what_it_printed(
     play(model_server, tmp_path, body)
 
 
+@pytest.mark.spec("UI-3")
+def test_a_key_that_is_pressed_twice_moves_once_and_both_count(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    async def body(session: Session) -> None:
+        mover = Mover(session)
+        both: list[bool] = []
+        press = session.move_to_background
+
+        def twice() -> bool:
+            is_moved = press()
+            if is_moved:
+                both.extend((is_moved, press()))
+            return is_moved
+
+        session.move_to_background = twice  # type: ignore[method-assign] # two presses at once
+        ask(model_server, LOOP)
+        await session.run(Prompt(user_text("go")))
+        assert mover.was_moved and both == [True, True]
+        assert session.background is not None
+        (task,) = session.background.tasks()
+        (tmp_path / "go").touch()
+        await ended(session, task.run_id)
+
+    play(model_server, tmp_path, body)
+
+
 def stop(session: Session) -> None:
     session.interrupt()
 
