@@ -85,6 +85,12 @@ class SessionScheduler:
 
     async def put(self, wish: SpawnWish) -> Schedule:
         """A new schedule for ``wish``. Raises ``BackgroundRefused``."""
+        async with self._changing:  # several of one batch come at once
+            schedule = await self._put(wish)
+        self.begin()
+        return schedule
+
+    async def _put(self, wish: SpawnWish) -> Schedule:
         now = self._now()
         timing = read_timing(wish.schedule, now)
         if len(self._schedules) >= MAX_SCHEDULES:
@@ -121,7 +127,6 @@ class SessionScheduler:
         except StoreError as error:
             raise BackgroundRefused(f"It was not scheduled: {error.message}.") from error
         self._schedules[schedule.id] = schedule
-        self.begin()
         return schedule
 
     def schedules(self) -> Sequence[Schedule]:

@@ -460,6 +460,20 @@ def test_a_schedule_that_is_ended_while_it_starts_a_run_does_not_come_back(
     timed(model_server, tmp_path, body)
 
 
+@pytest.mark.spec("BG-8", "LOOP-4")
+def test_twenty_are_the_most_also_where_more_come_at_once(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    async def body(kept: Kept) -> None:
+        puts = (kept.put("true", HOURLY) for _ in range(24))
+        told = await asyncio.gather(*puts, return_exceptions=True)
+        refused = [each for each in told if isinstance(each, BackgroundRefused)]
+        assert len(refused) == 4 and "20 schedules are active" in str(refused[0])
+        assert len(kept.background.schedules()) == 20
+
+    timed(model_server, tmp_path, body)
+
+
 @pytest.mark.spec("SEC-9")
 def test_arguments_that_hold_a_secret_cannot_wait_in_the_file(
     model_server: ModelServer, tmp_path: Path
