@@ -130,7 +130,9 @@ def test_every_setting_is_listed_with_its_default() -> None:
     assert list(listed) == list(expected)
     for name, key in expected.items():
         default, _, meaning = listed[name].partition("|")
-        shown = {None: "", (): "[]", False: "false", True: "true"}.get(key.default, str(key.default))  # type: ignore[call-overload]
+        shown = {None: "", (): "[]", False: "false", True: "true"}.get(
+            key.default, str(key.default)
+        )  # type: ignore[call-overload]
         assert default.strip().strip("`") == shown, name
         assert key.help in meaning, name
 

@@ -1,7 +1,7 @@
 """Reading files as they are now: regular ones only, bounded, never blocking (SEC-13).
 
-Law: a path is opened without following a link (``domain.no_follow``), so that one put in between the
-judgement of the path and its use is refused (SEC-5). A file is known by a fingerprint of its
+Law: a path is opened without following a link (``domain.no_follow``), so that one put in between
+the judgement of the path and its use is refused (SEC-5). A file is known by a fingerprint of its
 content; one that was read in this session and differs now is not changed unseen (TOOL-8).
 """
 

@@ -120,7 +120,7 @@ def test_settings_that_cannot_be_used_are_told_and_shut_nobody_out(
     chat: Chat, hostile: Path
 ) -> None:
     (hostile / ".agents/config.toml").write_text(CONFIG + "\n[permissions]\nallow = 3\n")
-    terminal = chat()
+    terminal = chat(cols=300)
     assert not QUESTION.search(terminal.text())
     terminal.wait_for("not 3")
     terminal.line("/trust yes")

@@ -25,7 +25,8 @@ from tests.support.tool_context import text_of
 
 both = pytest.mark.parametrize("kind", BOTH)
 CANARY = "canary-7f3a"
-PYTHON = sys.executable
+# the interpreter itself: a virtual environment below /tmp is not seen inside
+PYTHON = os.path.realpath(sys.executable)
 
 
 @pytest.fixture

@@ -16,9 +16,7 @@ async def _run(chat: Chat, arguments: str) -> None:
     if scope is RewindScope.FILES:
         points = [point for point in points if point.files]
         if not points:
-            raise UsageError(
-                "there is nothing to take back", "no file is known to have changed"
-            )
+            raise UsageError("there is nothing to take back", "no file is known to have changed")
     await go_back(chat, points[-1], scope)
 
 
