@@ -116,13 +116,19 @@ def details(task: BackgroundTask, log: str, now: float, theme: Theme) -> list[st
     for told in (task.summary, task.error_message):
         if told and not task.is_active:
             lines += [clean_line(line) for line in told.splitlines()[:5]]
-    kept = clean(_overwritten(log)).rstrip("\n").split("\n") if log.strip() else []
+    kept = log_lines(log)
     if len(kept) > TAIL_LINES:
         lines.append(theme.paint(f"{theme.symbols.more} {len(kept) - TAIL_LINES} lines above", DIM))
-    lines += [f"  {fit(line, _TAIL_COLUMNS)}" for line in kept[-TAIL_LINES:]] or [
-        theme.paint("(no output)", DIM)
-    ]
+    lines += [f"  {line}" for line in kept[-TAIL_LINES:]] or [theme.paint("(no output)", DIM)]
     return [*lines, theme.paint(f"{task.run_id}  {clean_line(task.log_path)}", DIM)]
+
+
+def log_lines(log: str) -> list[str]:
+    """The lines of a log, safe to print and of a bounded width."""
+    if not log.strip():
+        return []
+    cleaned = clean(_overwritten(log)).rstrip("\n")
+    return [fit(line, _TAIL_COLUMNS) for line in cleaned.split("\n")]
 
 
 def _overwritten(log: str) -> str:

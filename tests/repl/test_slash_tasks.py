@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -44,5 +45,34 @@ def test_runs_and_schedules_are_shown_and_ended(model_server: ModelServer, tmp_p
         assert not background.schedules()
         await chat.do(f"/tasks cancel {run.run_id[-6:]}")
         assert "over already: cancelled" in "\n".join(await chat.do("/tasks cancel 1"))
+
+    talk(DirectChat(tmp_path, model_server), body)
+
+
+@pytest.mark.spec("UI-6", "SEC-10")
+def test_a_tail_shows_what_comes_until_the_run_has_ended(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    model_server.add("Hello.")
+
+    async def body(chat: DirectChat) -> None:
+        await chat.session.run(Prompt(user_text("hi")))
+        with pytest.raises(UsageError, match="no background run is active"):
+            await chat.do("/tail")
+        background = chat.session.background
+        assert background is not None
+        command = "echo first; until [ -e go ]; do sleep 0.05; done; printf 'a\\033[2Jb\\nend'"
+        await background.spawn(SpawnWish("bash", {"command": command}, "the build"))
+        following = asyncio.ensure_future(chat.do("/tail"))
+        while "first" not in chat.shown:
+            await asyncio.sleep(0)
+        assert not following.done()
+        (tmp_path / "go").touch()
+        shown = await following
+        assert shown[:3] == ["first", "ab", "end"]
+        assert shown[3].startswith("the build: succeeded")
+        assert (await chat.do("/tail 1"))[:3] == ["first", "ab", "end"]
+        with pytest.raises(UsageError, match="names no"):
+            await chat.do("/tail 7")
 
     talk(DirectChat(tmp_path, model_server), body)

@@ -19,13 +19,13 @@ from agentcli.ui.sanitize import clean_line
 from agentcli.ui.task_lines import details, overview, state_word
 from agentcli.ui.theme import DIM
 
-USAGE = "/tasks, /tasks 2, /tasks cancel 2 (its number, or its id or the end of it)"
+USAGE = "/tasks 2, /tasks cancel 2, /tail 2 (its number, or its id or the end of it)"
 _LOG_CHARS = MAX_LOG_CHARS + 1_000
 _TAIL_CHARS = 20_000
 
 
-def _meant(background: Background, text: str) -> BackgroundTask | Schedule:
-    """The run or schedule that ``text`` names."""
+def meant(background: Background, text: str) -> BackgroundTask | Schedule:
+    """The run or schedule that ``text`` names; raises ``UsageError``."""
     tasks = background.tasks()
     if text.isdecimal() and 1 <= int(text) <= len(tasks):
         return tasks[int(text) - 1]
@@ -65,7 +65,7 @@ async def _run(chat: Chat, arguments: str) -> None:
     elif rest:
         raise UsageError(f"cannot do {clean_line(arguments)!r}", USAGE)
     else:
-        found = _meant(background, verb)
+        found = meant(background, verb)
         if isinstance(found, Schedule):
             chat.show(overview((), (found,), {}, now, chat.theme))
         else:
@@ -73,7 +73,7 @@ async def _run(chat: Chat, arguments: str) -> None:
 
 
 async def _cancel(chat: Chat, background: Background, text: str) -> None:
-    found = _meant(background, text)
+    found = meant(background, text)
     if isinstance(found, BackgroundTask) and not found.is_active:
         chat.show([f"It is over already: {state_word(found)}."])
         return
