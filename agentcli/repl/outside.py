@@ -22,6 +22,8 @@ _EDITORS = ("nano", "vim", "vi", "emacs")
 _PAGERS = ("less", "more")
 _GRACE_S = 1.0
 _running: set[subprocess.Popen[bytes]] = set()
+# a program that has been started is known, also to a signal that comes at that moment
+_starting = threading.Lock()
 
 
 def find_program(name: str, cwd: Path, env: Mapping[str, str]) -> str | None:
@@ -98,7 +100,9 @@ def page_text(text: str, cwd: Path, env: Mapping[str, str]) -> bool:
 
 def end_programs() -> None:
     """End what was started here and still runs, be it in the middle of something."""
-    for process in tuple(_running):
+    with _starting:
+        running = tuple(_running)
+    for process in running:
         process.terminate()
         killer = threading.Timer(_GRACE_S, process.kill)
         killer.daemon = True
@@ -108,8 +112,10 @@ def end_programs() -> None:
 def _run(command: Sequence[str], given: bytes | None, env: Mapping[str, str]) -> int:
     """The exit code of a program that has the terminal."""
     stdin = None if given is None else subprocess.PIPE
-    with subprocess.Popen(command, stdin=stdin, env=env) as process:  # noqa: S603 - the person's own program
+    with _starting:
+        process = subprocess.Popen(command, stdin=stdin, env=env)  # noqa: S603 - the person's own program
         _running.add(process)
+    with process:
         try:
             process.communicate(given)
         finally:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import subprocess
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agentcli.domain.errors import AgentError
-from agentcli.repl.outside import command_for, edit_text, find_program, page_text
+from agentcli.repl.outside import (
+    command_for,
+    edit_text,
+    end_programs,
+    find_program,
+    page_text,
+)
 
 
 def script(directory: Path, name: str, body: str = "exit 0") -> Path:
@@ -68,3 +77,37 @@ def test_without_a_pager_it_says_so_and_lessopen_is_not_passed_on(tmp_path: Path
     assert "evil" not in seen.read_text()
     assert "LESSSECURE=1" in seen.read_text()
     assert Path(f"{seen}.text").read_text() == "the text"
+
+
+@pytest.mark.spec("CAN-13", "OPS-1")
+def test_a_program_that_is_just_being_started_is_ended_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patient = script(tmp_path / "bin", "patient", "exec sleep 1000")
+    spawned, go_on = threading.Event(), threading.Event()
+    start = subprocess.Popen
+
+    def slow_start(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
+        process = start(*args, **options)
+        spawned.set()
+        assert go_on.wait(10)
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", slow_start)
+    told: list[str] = []
+
+    def edit() -> None:
+        try:
+            edit_text("text", tmp_path / "work", {"EDITOR": str(patient)})
+        except AgentError as error:
+            told.append(str(error))
+
+    editing, ending = threading.Thread(target=edit), threading.Thread(target=end_programs)
+    editing.start()
+    assert spawned.wait(10)
+    ending.start()
+    ending.join(0.2)
+    go_on.set()
+    editing.join(10)
+    assert not editing.is_alive() and "ended with -15" in told[0]
+    ending.join(10)
