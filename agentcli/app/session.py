@@ -39,7 +39,6 @@ from agentcli.domain.events import (
 from agentcli.domain.memory import change_memory, read_memory
 from agentcli.domain.messages import TextPart, UserMessage
 from agentcli.domain.ports import Effort, ModelInfo, QueuedInput, QueueKind
-from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import ToolOutput
@@ -48,7 +47,7 @@ from agentcli.engine.plan_mode import PLAN_KEY
 from agentcli.engine.turn import Turn
 
 if TYPE_CHECKING:
-    pass
+    from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
 
 log = logging.getLogger(__name__)
 
@@ -247,9 +246,12 @@ class Session(SessionView):
         """What can be gone back to, oldest first (TT-2)."""
         return await self._file.rewinds.points()
 
-    async def rewind(self, seq: int, scope: RewindScope = RewindScope.BOTH) -> Rewound:
-        """Go back to before the message ``seq``; see ``rewinding.rewind``."""
+    async def rewind(self, seq: int, scope: RewindScope | None = None) -> Rewound:
+        """Go back to before the message ``seq``, chat and files; see ``rewinding.rewind``."""
         from agentcli.app import rewinding
+        from agentcli.domain.rewind import RewindScope
+
+        scope = scope or RewindScope.BOTH
 
         with self._busy(None):
             done = await rewinding.rewind(self._conversation, self._file, seq, scope)

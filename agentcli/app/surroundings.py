@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from agentcli.app.queue import DurableQueue, QueueFile
 from agentcli.domain.ports import ModelInfo, Provider
-from agentcli.domain.rewind import RewindStore
 from agentcli.domain.session import LoadedSession
 from agentcli.domain.values import mutable
+
+if TYPE_CHECKING:
+    from agentcli.domain.rewind import RewindStore
 
 
 class SessionFile(QueueFile, Protocol):

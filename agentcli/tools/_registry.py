@@ -7,7 +7,6 @@ proves current. A tool's module is imported when the tool is first got.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, replace
@@ -114,6 +113,8 @@ class Registry:
         wanted = None if enabled is None else set(enabled)
         for name in (*(wanted or ()), *disabled):
             if name not in known and name not in groups:
+                import difflib
+
                 near = difflib.get_close_matches(name, sorted(known | groups), n=_NEAR)
                 hint = f"did you mean {', '.join(near)}?" if near else ", ".join(sorted(groups))
                 raise UsageError(f"There is no tool or tool group {name!r}", hint)
@@ -180,6 +181,8 @@ class Registry:
             for known in self._definitions
             if wanted and (wanted in known.casefold() or known.casefold() in wanted)
         ]
+        import difflib
+
         found += difflib.get_close_matches(wanted, list(self._definitions), n=_NEAR, cutoff=0.5)
         return tuple(dict.fromkeys(found))[:_NEAR]
 

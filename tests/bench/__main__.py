@@ -5,44 +5,29 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from importlib import import_module
 
-from tests.bench import (
-    bench_background,
-    bench_context,
-    bench_doctor,
-    bench_gates,
-    bench_idle,
-    bench_interrupt,
-    bench_policy,
-    bench_rendering,
-    bench_resilience,
-    bench_sandbox,
-    bench_screen,
-    bench_startup,
-    bench_store,
-    bench_stream,
-)
 from tests.bench.table import markdown, show
 
 runs = int(sys.argv[1]) if len(sys.argv) > 1 else 10
 found = []
-for bench in (
-    bench_startup,
-    bench_stream,
-    bench_resilience,
-    bench_interrupt,
-    bench_store,
-    bench_rendering,
+# each is imported when its turn comes: what this process holds would count as its children's peak
+for name in (
+    "startup",
+    "stream",
+    "resilience",
+    "interrupt",
+    "store",
+    "rendering",
+    "context",
+    "gates",
+    "sandbox",
+    "policy",
+    "doctor",
 ):
-    found += show(bench.rows(runs))
-found += show(bench_context.rows(runs))
-found += show(bench_gates.rows(runs))
-found += show(bench_sandbox.rows(runs))
-found += show(bench_policy.rows(runs))
-found += show(bench_doctor.rows(runs))
-found += show(bench_screen.rows())
-found += show(bench_background.rows())
-found += show(bench_idle.rows())
+    found += show(import_module(f"tests.bench.bench_{name}").rows(runs))
+for name in ("screen", "background", "idle"):
+    found += show(import_module(f"tests.bench.bench_{name}").rows())
 print(f"\n{platform.system()}, Python {platform.python_version()}, {os.cpu_count()} processors")
 print(f"medians of {runs}, load average before the end {os.getloadavg()[0]:.1f}\n")
 print(markdown(found))
