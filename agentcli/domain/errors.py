@@ -169,3 +169,17 @@ class InvalidArguments(ValueError):
     def __init__(self, problems: tuple[ArgumentProblem, ...]) -> None:
         super().__init__("; ".join(f"{p.field}: {p.problem}" for p in problems))
         self.problems = problems
+
+
+def causes_of(error: BaseException) -> list[BaseException]:
+    """``error`` and everything it came from, groups included."""
+    found: list[BaseException] = []
+    todo: list[BaseException | None] = [error]
+    while todo:
+        item = todo.pop()
+        if item is not None and item not in found:
+            found.append(item)
+            todo += [item.__cause__, item.__context__]
+            if isinstance(item, BaseExceptionGroup):
+                todo += item.exceptions
+    return found

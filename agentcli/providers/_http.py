@@ -16,7 +16,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from agentcli.domain.cancel import uninterruptible
-from agentcli.domain.errors import ConfigError, ErrorKind, ProviderError
+from agentcli.domain.errors import ConfigError, ErrorKind, ProviderError, causes_of
 from agentcli.providers._errors import Endpoint, host_of, status_error
 
 if TYPE_CHECKING:
@@ -320,7 +320,7 @@ def _connect_error(
             advice += ", or use http:// if it is a plain server"
         what = f"did not answer within {CONNECT_TIMEOUT_S:.0f} s{through}"
         return _network_error(endpoint, what, advice)
-    causes = _causes(error)
+    causes = causes_of(error)
     if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
         return _network_error(
             endpoint,
@@ -348,20 +348,6 @@ def _connect_error(
         start = "" if proxy else "is the server running? "
         return _network_error(endpoint, f"refused the connection{through}", start + advice)
     return _network_error(endpoint, f"cannot be reached{through}", advice)
-
-
-def _causes(error: BaseException) -> list[BaseException]:
-    """``error`` and everything it came from, groups included."""
-    found: list[BaseException] = []
-    todo: list[BaseException | None] = [error]
-    while todo:
-        item = todo.pop()
-        if item is not None and item not in found:
-            found.append(item)
-            todo += [item.__cause__, item.__context__]
-            if isinstance(item, BaseExceptionGroup):
-                todo += item.exceptions
-    return found
 
 
 def _proxy_for(url: str) -> str | None:

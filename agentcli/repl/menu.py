@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from prompt_toolkit.application import Application
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 
-from agentcli.repl.keys import ESCAPE_S
+from agentcli.repl.list_keys import bind_leaving, bind_moves, list_application
 from agentcli.repl.prompt import ask_line
 from agentcli.repl.terminal import Terminal
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.width import fit
 
 _HINT = "↑↓ choose · Enter · Esc leaves"
-_MOVES = {"up": -1, "c-p": -1, "down": 1, "c-n": 1}
 
 
 async def choose_row(
@@ -40,16 +38,9 @@ class _Menu:
         self._title = title
         self._rows = rows
         self._cursor = start
-        self._application: Application[int | None] = Application(
-            layout=Layout(Window(FormattedTextControl(self._shown))),
-            key_bindings=self._bindings(),
-            color_depth=terminal.color_depth,
-            input=terminal.input,
-            output=terminal.output,
-            erase_when_done=True,
-            terminal_size_polling_interval=None,
+        self._application: Application[int | None] = list_application(
+            terminal, self._shown, self._bindings()
         )
-        self._application.ttimeoutlen = ESCAPE_S
 
     async def run(self) -> int | None:
         """Until something is chosen or the person leaves."""
@@ -75,26 +66,11 @@ class _Menu:
             self._cursor = max(0, min(self._cursor + by, len(self._rows) - 1))
             self._application.invalidate()
 
-        for key, by in _MOVES.items():
-            bindings.add(key)(lambda _, by=by: move(by))
-        for key, by in (("pageup", -1), ("pagedown", 1)):
-            bindings.add(key)(lambda _, by=by: move(by * self._listed()))
-        bindings.add("home")(lambda _: move(-len(self._rows)))
-        bindings.add("end")(lambda _: move(len(self._rows)))
+        bind_moves(bindings, move, self._listed, lambda: len(self._rows))
+        bind_leaving(bindings)
 
         @bindings.add("enter")
         def _enter(event: KeyPressEvent) -> None:
             event.app.exit(result=self._cursor)
-
-        @bindings.add("c-z")
-        def _suspend(event: KeyPressEvent) -> None:
-            event.app.suspend_to_background()
-
-        @bindings.add("escape", eager=True)
-        @bindings.add("c-c")
-        @bindings.add("c-d")
-        @bindings.add("<sigint>")
-        def _leave(event: KeyPressEvent) -> None:
-            event.app.exit(result=None)
 
         return bindings

@@ -15,12 +15,11 @@ from prompt_toolkit.application import Application
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 
 from agentcli.domain.errors import AgentError
 from agentcli.domain.session import SessionInfo
 from agentcli.repl.desk import Desk
-from agentcli.repl.keys import ESCAPE_S
+from agentcli.repl.list_keys import bind_leaving, bind_moves, list_application
 from agentcli.repl.prompt import ask_line
 from agentcli.repl.selection import Match, Selection
 from agentcli.repl.terminal import Terminal
@@ -32,8 +31,6 @@ MAX_HITS = 50
 LEAST_LETTERS = 2
 MAX_PREVIEWS = 200
 MAX_TYPED = 200
-_MOVES = {"up": -1, "c-p": -1, "down": 1, "c-n": 1}
-_PAGES = {"pageup": -1, "pagedown": 1}
 
 
 def by_number(answer: str, infos: Sequence[SessionInfo]) -> str | None:
@@ -70,16 +67,9 @@ class _Picker:
         self._moved = asyncio.Event()
         self._typed = asyncio.Event()
         self._now = time.time()
-        self._application: Application[str | None] = Application(
-            layout=Layout(Window(FormattedTextControl(self._shown))),
-            key_bindings=self._bindings(),
-            color_depth=terminal.color_depth,
-            input=terminal.input,
-            output=terminal.output,
-            erase_when_done=True,
-            terminal_size_polling_interval=None,
+        self._application: Application[str | None] = list_application(
+            terminal, self._shown, self._bindings()
         )
-        self._application.ttimeoutlen = ESCAPE_S
 
     async def run(self) -> str | None:
         """Until something is chosen or the person leaves."""
@@ -177,14 +167,10 @@ class _Picker:
             self._selection.move(by)
             self._changed()
 
-        for key, by in _MOVES.items():
-            bindings.add(key)(lambda _, by=by: move(by))
-        for key, by in _PAGES.items():
-            bindings.add(key)(
-                lambda _, by=by: move(by * listed_rows(self._terminal.screen.size.lines))
-            )
-        bindings.add("home")(lambda _: move(-len(self._selection)))
-        bindings.add("end")(lambda _: move(len(self._selection)))
+        def page() -> int:
+            return listed_rows(self._terminal.screen.size.lines)
+
+        bind_moves(bindings, move, page, lambda: len(self._selection))
 
     def _bind_typing(self, bindings: KeyBindings) -> None:
         def erase(letters: int) -> None:
@@ -206,22 +192,13 @@ class _Picker:
                 self._changed()
 
     def _bind_ends(self, bindings: KeyBindings) -> None:
+        bind_leaving(bindings)
+
         @bindings.add("enter")
         def _enter(event: KeyPressEvent) -> None:
             chosen = self._selection.chosen()
             if chosen is not None:
                 event.app.exit(result=chosen.info.id)
-
-        @bindings.add("c-z")
-        def _suspend(event: KeyPressEvent) -> None:
-            event.app.suspend_to_background()
-
-        @bindings.add("escape", eager=True)
-        @bindings.add("c-c")
-        @bindings.add("c-d")
-        @bindings.add("<sigint>")
-        def _leave(event: KeyPressEvent) -> None:
-            event.app.exit(result=None)
 
 
 def _key(match: Match) -> tuple[str, str]:

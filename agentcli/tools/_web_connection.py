@@ -22,6 +22,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpcore
 
 from agentcli.domain.cancel import uninterruptible
+from agentcli.domain.errors import causes_of
 from agentcli.tools._web_address import (
     Judge,
     Resolver,
@@ -219,26 +220,13 @@ def _proxy_parts(proxy: str) -> tuple[str, int, str]:
 
 def _why(target: Target, error: Exception) -> str:
     """What went wrong, from the error and what it came from."""
-    for cause in _causes(error):
+    for cause in causes_of(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             reason = cause.verify_message
             return f"the certificate of {target.authority} cannot be verified: {reason}"
-    kinds = (*_causes(error), error)
+    kinds = (*causes_of(error), error)
     what = next(words for kind, words in _WORDS if any(isinstance(it, kind) for it in kinds))
     return f"{target.authority} {what}"
-
-
-def _causes(error: BaseException) -> list[BaseException]:
-    found: list[BaseException] = []
-    todo: list[BaseException | None] = [error]
-    while todo:
-        item = todo.pop()
-        if item is not None and item not in found:
-            found.append(item)
-            todo += [item.__cause__, item.__context__]
-            if isinstance(item, BaseExceptionGroup):
-                todo += item.exceptions
-    return found
 
 
 # --- the answer ----------------------------------------------------------------------------
