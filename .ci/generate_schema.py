@@ -1,5 +1,5 @@
 # ruff: noqa: INP001 - a script, not a package
-"""Write ``agentcli/ui/stream_json.schema.json`` anew from ``agentcli/ui/stream_schema.py``.
+"""Write ``agentcli/headless/stream_json.schema.json`` from the schema in ``stream_schema.py``.
 
 With ``--check`` nothing is written; the exit code is 1 when the file is not current.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from agentcli.ui.stream_schema import SCHEMA_FILE, schema_text
+from agentcli.headless.stream_schema import SCHEMA_FILE, schema_text
 
 
 def main(arguments: list[str]) -> int:

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from agentcli.cli.exit_codes import MEANINGS
 from agentcli.config.keys import KEYS, TABLES
 from agentcli.config.paths import Paths
 from agentcli.config.settings import validate
+from agentcli.headless.exit_codes import MEANINGS
 from agentcli.providers._registry import BUILT_IN
 from agentcli.repl._slash_registry import helps
 from agentcli.store._schema import SCHEMA_VERSION, STATEMENTS, TABLE_NAMES

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     )
     from agentcli.domain.events import AgentEvent
     from agentcli.domain.ports import QueuedInput
-    from agentcli.engine.background import BackgroundRuns
-    from agentcli.engine.background_run import Work
+    from agentcli.engine.background.run import Work
+    from agentcli.engine.background.runs import BackgroundRuns
 
 SPAWN = "spawn_background"
 
@@ -63,7 +63,7 @@ class SessionBackground:
         schedules = [each for each in rows if each.is_active]
         if not known and not schedules:
             return ()
-        from agentcli.engine.background_recovery import take_up
+        from agentcli.engine.background.recovery import take_up
 
         self._fires_missed = fires_missed
         runs = self._made(known, schedules)
@@ -121,10 +121,10 @@ class SessionBackground:
     ) -> BackgroundRuns:
         if self._runs is None:
             from agentcli.config.seal import is_sealed, seal
-            from agentcli.engine.background import BackgroundRuns, Lent
-            from agentcli.engine.scheduler import SessionScheduler
+            from agentcli.engine.background.runs import BackgroundRuns, Lent
+            from agentcli.engine.background.scheduler import SessionScheduler
+            from agentcli.process.leftovers import end_group, start_time
             from agentcli.store.files import new_session_id
-            from agentcli.tools._leftovers import end_group, start_time
 
             tasks = self._store.tasks
             lent = Lent(

@@ -40,12 +40,12 @@ from agentcli.domain.ports import (
 )
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.tools import Asker, Workspace
+from agentcli.engine.context.project_docs import find_docs, project_root
+from agentcli.engine.context.system_prompt import PromptParts, build_system_prompt
 from agentcli.engine.conversation import Conversation
 from agentcli.engine.plan_mode import plan_notice
-from agentcli.engine.policy import Policy
-from agentcli.engine.project_docs import find_docs, project_root
-from agentcli.engine.system_prompt import PromptParts, build_system_prompt
 from agentcli.engine.toolkit import Toolkit
+from agentcli.policy.rules_values import Policy
 from agentcli.store.files import SessionFiles
 from agentcli.store.sqlite import SqliteStore
 
@@ -222,7 +222,7 @@ async def list_sessions(settings: Settings) -> Sequence[SessionInfo]:
 
 def project_files(root: Path, stopped: Callable[[], bool]) -> Iterator[str]:
     """What is below a directory without git, for completing names; see ``walk_project``."""
-    from agentcli.tools._project_files import walk_project
+    from agentcli.tools.search.project_files import walk_project
 
     return walk_project(str(root), stopped)
 
@@ -243,7 +243,7 @@ def _system_prompt(settings: Settings, options: SessionOptions, created_at: floa
 
 async def _mend_image(image: ImagePart) -> ImagePart | None:
     """The decoder is loaded when an image needs it."""
-    from agentcli.tools._images import mend_image
+    from agentcli.tools.files.images import mend_image
 
     return await mend_image(image)
 
@@ -262,7 +262,7 @@ def _closers(
     options: SessionOptions, store: SqliteStore, session_id: str
 ) -> tuple[Callable[[], Awaitable[None]], ...]:
     async def end_processes() -> None:
-        keeper = sys.modules.get("agentcli.tools._keeper")
+        keeper = sys.modules.get("agentcli.process.keeper")
         if keeper is not None:
             await keeper.keeper_of(session_id).close()
 
@@ -277,7 +277,7 @@ def _hide_keys(settings: Settings) -> None:
     """No command sees the keys of the user's own providers either (SEC-8)."""
     names = [config.key_env for config in settings.providers.values() if config.key_env]
     if names:
-        from agentcli.tools._environment import hide_variables
+        from agentcli.process.environment import hide_variables
 
         hide_variables(names)
 

@@ -40,7 +40,7 @@ async def compact(
     ``spend`` hears what it cost, also where nothing came of it. Raises ``AgentError`` and
     ``TurnCancelled``; the history is then as it was.
     """
-    from agentcli.engine.compaction import Compactor
+    from agentcli.engine.context.compaction import Compactor
 
     compactor = Compactor(it, token, emit)
     try:
@@ -60,6 +60,6 @@ async def undo(it: Conversation, file: CompactedFile) -> bool:
 
 def report(it: Conversation) -> ContextReport:
     """Where the tokens of the next request go."""
-    from agentcli.engine.context_report import report as look
+    from agentcli.engine.context.report import report as look
 
     return look(it)

@@ -16,8 +16,8 @@ from agentcli.engine.conversation import Conversation
 
 if TYPE_CHECKING:
     from agentcli.app.subagents import Emit, Lent
-    from agentcli.config.agents import AgentDefinition
     from agentcli.domain.subagents import SubAgents
+    from agentcli.extensions.agents import AgentDefinition
     from agentcli.store.files import SessionFiles
     from agentcli.store.sqlite import SqliteStore
     from agentcli.tools._registry import Registry
@@ -69,7 +69,7 @@ def _definitions(settings: Settings) -> tuple[Mapping[str, AgentDefinition], tup
     there = [each for each in directories if os.path.isdir(each)]  # noqa: PTH112 - never raises
     if not there:
         return {}, ()
-    from agentcli.config.agents import load_agents
+    from agentcli.extensions.agents import load_agents
 
     return load_agents(there)
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from agentcli.app.plugins import load_plugins
 from agentcli.app.session import Session
 from agentcli.app.surroundings import Surroundings
 from agentcli.config.settings import Settings
 from agentcli.domain.tools import Tool
 from agentcli.domain.values import frozen
 from agentcli.engine.conversation import Conversation
-from agentcli.hooks.session_hooks import HookFacts, SessionHooks
-from agentcli.tools._program import run_program
+from agentcli.extensions.hooks import HookFacts, SessionHooks
+from agentcli.extensions.plugins import load_plugins
+from agentcli.process.program import run_program
 
 
 @frozen

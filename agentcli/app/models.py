@@ -21,11 +21,12 @@ from agentcli.domain.ports import ModelInfo, ModelRequest, Provider
 from agentcli.domain.settings import ProviderConfig
 from agentcli.domain.stream import StreamEnd, StreamEvent
 from agentcli.domain.values import mutable
-from agentcli.providers import _models, _registry
+from agentcli.providers import _registry
+from agentcli.providers.models import models as _models
 
 if TYPE_CHECKING:
-    from agentcli.providers._local import LocalModel
-    from agentcli.providers._windows import Window
+    from agentcli.providers.models.local import LocalModel
+    from agentcli.providers.models.windows import Window
 
 Listener = Callable[[ModelInfo, str], None]
 """Told what a server says of its model by now, and a warning for the person or nothing."""
@@ -106,7 +107,7 @@ def _first_choice(settings: Settings) -> str:
 
 
 def _local_model(settings: Settings) -> LocalModel | None:
-    from agentcli.providers._local import find_local_model
+    from agentcli.providers.models.local import find_local_model
 
     return find_local_model(settings.env, settings.providers)
 
@@ -166,7 +167,7 @@ class SessionModels:
         is_local = row is not None and row.is_local
         if not (is_local or (config.kind == "openai" and config.base_url.startswith("http:"))):
             return False  # without importing anything
-        from agentcli.providers._windows import asks_about
+        from agentcli.providers.models.windows import asks_about
 
         is_set = "context_tokens" in self.settings.models.get(model.id, {})
         return not is_set and asks_about(config, model.name)
@@ -215,7 +216,7 @@ class _Measured:
 
     async def measured(self, model: ModelInfo, *, is_loaded: bool = False) -> tuple[ModelInfo, str]:
         """``model`` with its real window where the server tells it, and a new warning or none."""
-        from agentcli.providers._windows import find_window, small_window_warning, with_window
+        from agentcli.providers.models.windows import find_window, small_window_warning, with_window
 
         window: Window | None = await asyncio.to_thread(
             find_window, self._config, model.name, is_loaded=is_loaded

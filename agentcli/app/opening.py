@@ -105,7 +105,7 @@ async def _end_leftovers(store: SqliteStore) -> tuple[str, ...]:
     """Where a killed app could not take its commands with it, this start ends them (REC-8)."""
     if not await store.get("processes"):
         return ()
-    from agentcli.tools._leftovers import kill_leftovers
+    from agentcli.process.leftovers import kill_leftovers
 
     return tuple(await kill_leftovers(store))
 

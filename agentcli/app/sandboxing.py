@@ -17,7 +17,7 @@ from agentcli.domain.sandbox import Access, Confined, SandboxKind, SandboxState
 from agentcli.domain.tools import Workspace
 
 if TYPE_CHECKING:
-    from agentcli.tools._sandbox import SessionSandbox
+    from agentcli.process.sandbox import SessionSandbox
 
 NO_SANDBOX = "commands run without a sandbox, with all of your rights"
 
@@ -49,8 +49,8 @@ class LateSandbox:
         return self.state if self._real is None else await self._real.begin()
 
     def _load(self) -> SessionSandbox:
-        from agentcli.tools._sandbox import SessionSandbox
-        from agentcli.tools._sandbox_places import OwnPlaces
+        from agentcli.process.sandbox import SessionSandbox
+        from agentcli.process.sandbox_places import OwnPlaces
 
         paths, settings = self._settings.paths, self._settings
         catalogue = paths.catalogue_file

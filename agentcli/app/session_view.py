@@ -15,7 +15,7 @@ from agentcli.domain.ports import Effort, ModelInfo
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.settings import PermissionMode
 from agentcli.engine.conversation import Conversation
-from agentcli.engine.policy import Policy
+from agentcli.policy.rules_values import Policy
 
 if TYPE_CHECKING:
     from agentcli.domain.background import Background

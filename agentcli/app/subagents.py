@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from agentcli.app.lending import ChildHooks, Meter, NamedApprover, Narrowed, Unattended
 from agentcli.app.session import Session
 from agentcli.app.surroundings import Surroundings
-from agentcli.config.agents import AgentDefinition
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
 from agentcli.domain.errors import AgentError, ConfigError
 from agentcli.domain.events import (
@@ -42,6 +41,7 @@ from agentcli.domain.session import SessionInfo, SessionStatus
 from agentcli.domain.subagents import SubTask, SubTaskReport
 from agentcli.engine.conversation import Conversation
 from agentcli.engine.toolkit import Toolkit
+from agentcli.extensions.agents import AgentDefinition
 from agentcli.store._rows import SUBAGENT_KEY
 from agentcli.store.files import SessionFiles, new_session_id
 from agentcli.store.sqlite import SqliteStore

@@ -7,10 +7,10 @@ from typing import Any
 
 from agentcli.cli.argv import COMMANDS
 from agentcli.cli.commands import PlainCommand, Spec, add_command, new_app
-from agentcli.cli.exit_codes import epilog
 from agentcli.cli.options import PromptArgument, RunOptions, SharedOptions
 from agentcli.cli.streams import is_terminal
 from agentcli.cli.version import print_version
+from agentcli.headless.exit_codes import epilog
 
 
 class ChatOptions(SharedOptions, PromptArgument):

@@ -6,9 +6,9 @@ import logging
 from difflib import get_close_matches
 from typing import Any
 
-from agentcli.cli.exit_codes import ExitCode, exit_code_for
 from agentcli.cli.streams import write_error_line
 from agentcli.domain.errors import AgentError, UsageError
+from agentcli.headless.exit_codes import ExitCode, exit_code_for
 
 _log = logging.getLogger("agentcli")
 
@@ -23,8 +23,8 @@ def report(error: Exception) -> ExitCode:
 
 def said(error: Exception) -> tuple[str, str]:
     """The error as one line without keys, and its kind as a word for programs."""
-    from agentcli.cli.ending import kind_of
     from agentcli.cli.redacting import know_stored, shown
+    from agentcli.headless.ending import kind_of
 
     know_stored()
     known = as_agent_error(error)

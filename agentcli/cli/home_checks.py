@@ -105,7 +105,7 @@ def check_sessions(paths: Paths) -> list[Finding]:
 
     Files whose outline is wrong are proved first, then the newest.
     """
-    from agentcli.store.check import check
+    from agentcli.store.repair.check import check
 
     until = time.monotonic() + SESSIONS_S
     try:

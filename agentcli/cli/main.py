@@ -12,8 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from agentcli.cli.argv import COMMANDS, PROMPT_COMMANDS, first_word, sort_arguments
-from agentcli.cli.owed import Stopped, early_signals, wants_result, write_failure
 from agentcli.cli.streams import argument_text, prepare_standard_streams, silence
+from agentcli.headless.result_due import Stopped, early_signals, wants_result, write_failure
 
 if TYPE_CHECKING:
     import typer

@@ -95,7 +95,7 @@ def _readiness(row: _Row, settings: Settings) -> str:
 
 def _default(settings: Settings) -> str:
     from agentcli.app.models import default_model
-    from agentcli.providers._models import resolve
+    from agentcli.providers.models.models import resolve
 
     name = default_model(settings)
     try:
@@ -108,7 +108,7 @@ def _default(settings: Settings) -> str:
 def _offered(settings: Settings, default: str) -> dict[str, tuple[dict[str, Any], ...]]:
     """What each provider's server lists; one line on stderr for each that failed."""
     from agentcli.cli.errors import one_line
-    from agentcli.providers._listing import list_models
+    from agentcli.providers.models.listing import list_models
 
     lists = list_models(settings.env, settings.providers, named=[default.partition("/")[0]])
     for warning in lists.warnings:
@@ -121,7 +121,7 @@ def _rows(
 ) -> list[_Row]:
     """The table's models, then those of the settings, then what else the servers list."""
     from agentcli.app.models import model_info
-    from agentcli.providers._models import is_same_model, known_models
+    from agentcli.providers.models.models import is_same_model, known_models
 
     extra = [name for name in (*settings.models, *settings.fallback_models, default) if "/" in name]
     figures = {
@@ -148,7 +148,7 @@ def _rows(
 
 def _with_figures(settings: Settings, info: ModelInfo, told: dict[str, Any]) -> ModelInfo:
     """``info`` with what its server says, where neither the person nor the table knows it."""
-    from agentcli.providers._models import is_in_table
+    from agentcli.providers.models.models import is_in_table
 
     if is_in_table(info.provider, info.name):
         return info

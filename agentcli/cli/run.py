@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from agentcli.cli.commands import Spec, add_command, new_app
-from agentcli.cli.exit_codes import epilog
 from agentcli.cli.options import PromptArgument, RunOptions
 from agentcli.cli.version import print_version
+from agentcli.headless.exit_codes import epilog
 
 
 class RunCommand(RunOptions, PromptArgument):
@@ -17,10 +17,10 @@ def run(options: RunCommand) -> int:
     if options.version:
         return print_version()
     if options.speaks_json and options.output_format == "stream-json":
-        from agentcli.cli.stream_shot import StreamShot
+        from agentcli.headless.stream_shot import StreamShot
 
         return StreamShot(options, options.prompt or ()).run()
-    from agentcli.cli.one_shot import OneShot
+    from agentcli.headless.one_shot import OneShot
 
     return OneShot(options, options.prompt or ()).run()
 

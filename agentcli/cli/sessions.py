@@ -261,7 +261,7 @@ def _agents_of(files: SessionFiles, ids: Sequence[str]) -> list[str]:
 
 def check(options: SomeIds) -> int:
     """Prove sessions sound; exit code 1 when one is not."""
-    from agentcli.store.check import check as problems_of
+    from agentcli.store.repair.check import check as problems_of
 
     as_json = options.as_json
     files = _files()
@@ -299,7 +299,7 @@ def _is_too_new(path: Path) -> bool:
 
 def repair(options: IdArgument) -> int:
     """Mend a damaged session; the damaged file is kept beside it."""
-    from agentcli.store.repair import repair as mend
+    from agentcli.store.repair.repair import repair as mend
 
     files = _files()
     path = files.path_of(_resolve_damaged(files, options.id))

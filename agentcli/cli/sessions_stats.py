@@ -16,7 +16,7 @@ from agentcli.cli.streams import write_error_line, write_out
 from agentcli.config.paths import Paths
 
 if TYPE_CHECKING:
-    from agentcli.store.statistics import SessionTotal, Spent, Statistics, ToolUse
+    from agentcli.store.catalogue.statistics import SessionTotal, Spent, Statistics, ToolUse
 
 DAY_S = 86_400.0
 MAX_SHOWN = 20
@@ -39,8 +39,8 @@ def collect(options: StatsOptions) -> Statistics:
     """The sums that ``options`` ask for; what cannot be read is warned about."""
     import asyncio
 
+    from agentcli.store.catalogue.statistics import statistics_of
     from agentcli.store.files import SessionFiles
-    from agentcli.store.statistics import statistics_of
 
     paths = Paths.from_env(os.environ)
     files = SessionFiles(paths.sessions_dir, paths.catalogue_file)

@@ -26,7 +26,7 @@ from agentcli.cli.streams import write_out
 from agentcli.ui.sanitize import clean_line
 
 if TYPE_CHECKING:
-    from agentcli.store.statistics import Spent, Statistics
+    from agentcli.store.catalogue.statistics import Spent, Statistics
 
 KINDS = ("day", "model", "tool", "session")
 _BAR = 24

@@ -125,7 +125,7 @@ def list_(options: ListOptions) -> int:
 
 def show(options: ShowOptions) -> int:
     """One run, with the end of its output."""
-    from agentcli.engine.background_log import read_log
+    from agentcli.engine.background.log import read_log
     from agentcli.ui.task_lines import details
     from agentcli.ui.theme import PLAIN
 
@@ -238,7 +238,7 @@ def _paths(options: ListOptions) -> list[Path]:
 
 def _read(path: Path, *, may_fail: bool = False) -> Registry:
     """Of one session; with ``may_fail`` a file that cannot be read is a warning and empty."""
-    from agentcli.engine.background_log import with_own_files
+    from agentcli.engine.background.log import with_own_files
     from agentcli.store._lock import live_owner
     from agentcli.store.files import runs_directory
     from agentcli.store.tasks import read_registry
@@ -305,7 +305,7 @@ class _Pieces:
 
     def more(self) -> Iterator[str]:
         """What has come since the last time."""
-        from agentcli.engine.background_log import open_log
+        from agentcli.engine.background.log import open_log
 
         try:
             with open_log(self._path) as file:

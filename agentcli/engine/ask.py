@@ -58,7 +58,9 @@ class Requests:
                 self._it.context.measured(message.usage)
                 if not message.tool_calls:
                     return message
-                from agentcli.engine.repair_args import repaired  # not before the first request
+                from agentcli.engine.arguments.recorded import (
+                    repaired,  # not before the first request
+                )
 
                 return repaired(message, self._it.kit.toolbox)
 
@@ -151,7 +153,7 @@ class Requests:
         self, trigger: CompactionTrigger, spent: Spending, *, harder: bool = False
     ) -> bool | None:
         """Whether the history was folded; ``None`` when there is nothing to fold."""
-        from agentcli.engine.compaction import Compactor
+        from agentcli.engine.context.compaction import Compactor
 
         compactor = Compactor(self._it, self._token, self._emit)
         try:

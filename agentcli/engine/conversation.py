@@ -23,12 +23,12 @@ from agentcli.domain.ports import (
     ToolGate,
 )
 from agentcli.domain.values import mutable
-from agentcli.engine.context import Context
+from agentcli.engine.context.outgoing import Outgoing
+from agentcli.engine.context.transforms import TransformChain
+from agentcli.engine.context.window import Context
 from agentcli.engine.limits import Limits, Spending
-from agentcli.engine.outgoing import Outgoing
 from agentcli.engine.sample import RetryPolicy
 from agentcli.engine.toolkit import Toolkit
-from agentcli.engine.transforms import TransformChain
 
 if TYPE_CHECKING:
     from agentcli.domain.finishing import AnswerCheck

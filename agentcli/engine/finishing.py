@@ -25,8 +25,8 @@ from agentcli.domain.finishing import (
 from agentcli.domain.messages import ResultStatus, ToolCall, ToolResult
 from agentcli.domain.ports import GateAnswer, StepFacts, ToolGate
 from agentcli.domain.values import frozen
-from agentcli.engine.json_text import loads
-from agentcli.engine.schema import Schema
+from agentcli.engine.arguments.json_text import loads
+from agentcli.engine.arguments.schema import Schema
 
 MAX_REMINDERS = 2
 MAX_REFUSED = 5

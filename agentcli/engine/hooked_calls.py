@@ -23,8 +23,8 @@ from agentcli.domain.messages import ResultStatus, ToolResult
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import ToolOutput, status_of
 from agentcli.engine.jobs import Job, text_of
-from agentcli.engine.policy import Answer, CallFacts, Decision, Policy
 from agentcli.engine.race import Reaper, race
+from agentcli.policy.rules_values import Answer, CallFacts, Decision, Policy
 
 if TYPE_CHECKING:
     from agentcli.domain.hooks import Hooks, HookVerdict
@@ -34,7 +34,7 @@ MAX_SHOWN = 300
 
 def decided(facts: CallFacts, policy: Policy, said: HookVerdict | None) -> Decision:
     """The policy's decision on a call about which hooks have ``said`` something."""
-    from agentcli.engine.approval import decide
+    from agentcli.policy.approval import decide
 
     if said is None or said.permission is None:
         return decide(facts, policy)
@@ -103,7 +103,7 @@ class CallHooks:
         """Of a call that has another tool run, both are asked about, and both have to agree."""
         if job.launch is None:
             return await hooks.before_tool(job.call, self._token)
-        from agentcli.engine.background_launch import both
+        from agentcli.engine.background.launch import both
 
         inner = await hooks.before_tool(job.launch.call(job.call.id), self._token)
         if inner.blocked or inner.stopped:

@@ -20,11 +20,11 @@ from agentcli.domain.messages import ResultStatus, TextPart, ToolCall, ToolResul
 from agentcli.domain.ports import RecordedResult, SessionStore
 from agentcli.domain.tools import Effect, Tool, ToolContext, ToolOutput, status_of
 from agentcli.domain.values import mutable
-from agentcli.engine.policy import CallFacts
+from agentcli.policy.rules_values import CallFacts
 
 if TYPE_CHECKING:
     from agentcli.domain.hooks import HookVerdict
-    from agentcli.engine.background_launch import Launch
+    from agentcli.engine.background.launch import Launch
 
 log = logging.getLogger(__name__)
 

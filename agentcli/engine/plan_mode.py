@@ -16,8 +16,8 @@ from agentcli.domain.ports import ApprovalRequest, Approver, GateAnswer, StepFac
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import Effect, OutputKind, SessionState, ToolBox, ToolOutput
 from agentcli.domain.values import mutable
-from agentcli.engine.policy import Policy
 from agentcli.engine.race import Reaper, race
+from agentcli.policy.rules_values import Policy
 
 PLAN_KEY = "plan"
 PRESENT_PLAN = "present_plan"

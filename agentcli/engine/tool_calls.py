@@ -45,15 +45,15 @@ from agentcli.domain.tools import (
     Workspace,
 )
 from agentcli.domain.values import frozen
-from agentcli.engine import arguments as wording
+from agentcli.engine.arguments import reading as wording
 from agentcli.engine.gates import OPEN
 from agentcli.engine.hooked_calls import CallHooks, decided
 from agentcli.engine.jobs import Job, Recorder, guarded, preview_of, text_of
 from agentcli.engine.kept_calls import run_kept
 from agentcli.engine.plan_mode import PlanTable
-from agentcli.engine.policy import Answer, CallFacts, Decision
 from agentcli.engine.race import cancel_future, first_of, race, stop
 from agentcli.engine.toolkit import Toolkit
+from agentcli.policy.rules_values import Answer, CallFacts, Decision
 
 GRACE_S = 0.15
 KILL_PATIENCE_S = 3.0
@@ -218,7 +218,7 @@ class ToolCalls:
         except InvalidArguments as error:
             job.output = ToolOutput.error(wording.invalid(call, definition, error))
         if job.output is None and hasattr(job.tool, "stands_for"):
-            from agentcli.engine.background_launch import look_through
+            from agentcli.engine.background.launch import look_through
 
             job.launch, problem, job.status = look_through(
                 job.tool, job.args, self._kit.toolbox, self.passage
@@ -233,7 +233,7 @@ class ToolCalls:
         try:
             job.summary = tool.summary(job.args)
             paths = acting.paths(args, workspace)
-            from agentcli.engine.approval import effect_of
+            from agentcli.policy.approval import effect_of
 
             job.facts = CallFacts(definition, arguments, paths, workspace, shell.search_path, via)
             job.effect = effect_of(job.facts)
@@ -264,7 +264,7 @@ class ToolCalls:
         if job.facts is None or job.tool is None:
             return False
         reason = decision.why
-        from agentcli.engine.approval import rules_offered
+        from agentcli.policy.approval import rules_offered
 
         rule, for_session, for_ever = rules_offered(job.facts, self._kit.policy, decision)
         self._emit(ApprovalWaiting(job.call, job.summary, reason))

@@ -18,9 +18,9 @@ from agentcli.domain.tools import (
     Workspace,
 )
 from agentcli.domain.values import mutable
-from agentcli.engine.moving import Moves
-from agentcli.engine.policy import Policy
+from agentcli.engine.background.moving import Moves
 from agentcli.engine.race import Reaper
+from agentcli.policy.rules_values import Policy
 
 if TYPE_CHECKING:
     from agentcli.domain.background import Background

@@ -27,9 +27,9 @@ from agentcli.domain.stream import (
     ToolCallDelta,
 )
 from agentcli.providers._errors import Endpoint, event_error, host_of, missing_key, unusable_key
-from agentcli.providers._http import HttpClient
 from agentcli.providers._registry import BUILT_IN
-from agentcli.providers._sse import SseDecoder, SseEvent
+from agentcli.wire.http import HttpClient
+from agentcli.wire.sse import SseDecoder, SseEvent
 
 # How long the end of a finished reply is awaited so that its connection can be used again.
 DRAIN_S = 0.25

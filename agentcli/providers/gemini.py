@@ -29,8 +29,8 @@ from agentcli.domain.tools import ToolDefinition
 from agentcli.providers._base import HttpProvider, base64_text, wire_id, wire_name
 from agentcli.providers._errors import Endpoint
 from agentcli.providers._gemini_decoder import Decoder
-from agentcli.providers._gemini_models import is_modern, thinking_config
 from agentcli.providers._gemini_schema import gemini_schema
+from agentcli.providers.models.gemini import is_modern, thinking_config
 
 # https://ai.google.dev/gemini-api/docs/thought-signatures: stands for the signature of a call
 # that another model made, which Gemini 3 would refuse without one.

@@ -38,7 +38,7 @@ class Preferences:
 
 
 class Rules(Protocol):
-    """Permission rules, each readable as text, as ``engine.approval.Policy`` has them."""
+    """Permission rules, each readable as text, as ``policy.approval.Policy`` has them."""
 
     @property
     def allow(self) -> Sequence[object]:

@@ -19,6 +19,7 @@ from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import AgentError, TurnCancelled
 from agentcli.domain.events import Outcome, Prompt, TurnSummary
 from agentcli.domain.tools import Workspace
+from agentcli.extensions.commands import load_commands
 from agentcli.repl import _slash_registry as registry
 from agentcli.repl.approve import Questions
 from agentcli.repl.attention import Attention
@@ -26,7 +27,6 @@ from agentcli.repl.background_news import BackgroundNews
 from agentcli.repl.chat_actions import ChatActions
 from agentcli.repl.choosing import Choosing
 from agentcli.repl.commands import SlashCommand
-from agentcli.repl.custom_commands import load_commands
 from agentcli.repl.front import Front, Left
 from agentcli.repl.fronts import make_front
 from agentcli.repl.host import ChatHost, ChatSession

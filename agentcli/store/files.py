@@ -30,7 +30,7 @@ from agentcli.store._rescue import recovery_path
 from agentcli.store._stamp import SUFFIX, stamp_of, stamps_in
 from agentcli.store._status import with_true_status
 from agentcli.store._worker import Worker
-from agentcli.store.catalogue import Catalogue, Entry, SearchHit
+from agentcli.store.catalogue.catalogue import Catalogue, Entry, SearchHit
 
 T = TypeVar("T")
 

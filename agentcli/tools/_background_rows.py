@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agentcli.domain.background import BackgroundTask, Schedule, TaskState
-from agentcli.tools._paths import one_line
+from agentcli.tools.files.paths import one_line
 
 MAX_TEXT = 300
 MAX_LINE = 60

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from agentcli.domain.background import BackgroundSink
 from agentcli.domain.tools import BackgroundSwitch
-from agentcli.tools._capture import Capture, LiveOutput
+from agentcli.process.capture import Capture, LiveOutput
 
 OnStart = Callable[[int], Awaitable[None]]
 # of the output that is told with the end; all of it is in the log

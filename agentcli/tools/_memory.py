@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from agentcli.tools._paths import one_line
+from agentcli.tools.files.paths import one_line
 
 MAX_KEYS = 200
 MAX_KEY_CHARS = 200

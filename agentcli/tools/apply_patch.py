@@ -11,13 +11,21 @@ from pydantic import Field
 
 from agentcli.domain.tools import ToolContext, ToolHints, Workspace
 from agentcli.tools._base import Arguments
-from agentcli.tools._diff import Diff, diff_bytes
-from agentcli.tools._file_tool import Change, ChangeTool, Plan, editable, encoded, name_of, plural
-from agentcli.tools._files import FileState, look, read_state, require_unchanged, state_if_any
-from agentcli.tools._patch_apply import MAX_LINES, apply_hunks
-from agentcli.tools._patch_model import AddFile, DeleteFile, Patch, PatchProblem, UpdateFile
-from agentcli.tools._patch_parse import parse_patch
-from agentcli.tools._paths import (
+from agentcli.tools.files.diff import Diff, diff_bytes
+from agentcli.tools.files.file_tool import (
+    Change,
+    ChangeTool,
+    Plan,
+    editable,
+    encoded,
+    name_of,
+    plural,
+)
+from agentcli.tools.files.files import FileState, look, read_state, require_unchanged, state_if_any
+from agentcli.tools.files.patch_apply import MAX_LINES, apply_hunks
+from agentcli.tools.files.patch_model import AddFile, DeleteFile, Patch, PatchProblem, UpdateFile
+from agentcli.tools.files.patch_parse import parse_patch
+from agentcli.tools.files.paths import (
     FileProblem,
     located,
     located_entry,
@@ -26,7 +34,7 @@ from agentcli.tools._paths import (
     resolve,
     resolve_entry,
 )
-from agentcli.tools._text import UTF_8, Line, join_lines, split_lines
+from agentcli.tools.files.text import UTF_8, Line, join_lines, split_lines
 
 _MAX_NAMES = 3
 _EXECUTABLE = 0o755

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from agentcli.domain.tools import Asker, Effect, ToolContext, ToolOutput
 from agentcli.tools._base import Arguments, BaseTool
-from agentcli.tools._paths import one_line
+from agentcli.tools.files.paths import one_line
 
 MAX_OPTIONS = 20
 

@@ -22,18 +22,18 @@ from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import StoreError
 from agentcli.domain.sandbox import Access, Confined, Sandbox
 from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput, Workspace
-from agentcli.tools import _leftovers
+from agentcli.process import leftovers as _leftovers
+from agentcli.process.capture import Capture
+from agentcli.process.environment import base_environment, find_program
+from agentcli.process.guarded import Command, Ended, Ending, StartFailed
+from agentcli.process.run import run
+from agentcli.process.scratch import new_scratch, remove_scratch
+from agentcli.process.shell_state import STATE_KEY, ShellState, read_state, shell_argv
 from agentcli.tools._base import Arguments, BaseTool
 from agentcli.tools._bash_background import CallOutput, telling
-from agentcli.tools._capture import Capture
-from agentcli.tools._environment import base_environment, find_program
-from agentcli.tools._guarded_process import Command, Ended, Ending, StartFailed
 from agentcli.tools._output import MAX_CHARS, bounded
-from agentcli.tools._paths import one_line
-from agentcli.tools._process import run
-from agentcli.tools._scratch import new_scratch, remove_scratch
-from agentcli.tools._shell_state import STATE_KEY, ShellState, read_state, shell_argv
 from agentcli.tools._terminal_text import looks_binary, plain_text
+from agentcli.tools.files.paths import one_line
 
 SHELLS = ("bash", "sh")
 TIMEOUT_S = 120.0

@@ -8,9 +8,9 @@ from pydantic import Field
 
 from agentcli.domain.tools import ToolContext, Workspace
 from agentcli.tools._base import Arguments
-from agentcli.tools._closest import MAX_SHOWN_LINES, numbered_rows
-from agentcli.tools._diff import diff_bytes
-from agentcli.tools._file_tool import (
+from agentcli.tools.files.closest import MAX_SHOWN_LINES, numbered_rows
+from agentcli.tools.files.diff import diff_bytes
+from agentcli.tools.files.file_tool import (
     Change,
     ChangeTool,
     Plan,
@@ -19,10 +19,10 @@ from agentcli.tools._file_tool import (
     name_of,
     plural,
 )
-from agentcli.tools._files import require_unchanged, state_if_any
-from agentcli.tools._match import Edit, NoMatch, find_edit, line_of
-from agentcli.tools._paths import FileProblem, located, not_found, one_line, resolve
-from agentcli.tools._text import UTF_8, lines_at
+from agentcli.tools.files.files import require_unchanged, state_if_any
+from agentcli.tools.files.match import Edit, NoMatch, find_edit, line_of
+from agentcli.tools.files.paths import FileProblem, located, not_found, one_line, resolve
+from agentcli.tools.files.text import UTF_8, lines_at
 
 # a longer diff tells the model little that it did not write itself
 _MAX_DIFF_CHARS = 2_000

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from agentcli.domain.tools import Effect, ToolContext, ToolOutput
 from agentcli.tools._base import Arguments, BaseTool
-from agentcli.tools._paths import one_line
+from agentcli.tools.files.paths import one_line
 
 
 class TimeArguments(Arguments):

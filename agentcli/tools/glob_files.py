@@ -10,12 +10,11 @@ from pydantic import Field
 
 from agentcli.domain.no_follow import is_directory
 from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput, Workspace
+from agentcli.process.guarded import Ending
 from agentcli.tools._base import Arguments, BaseTool
-from agentcli.tools._files import look
-from agentcli.tools._globs import BadGlob, PathFilter, split_base
-from agentcli.tools._guarded_process import Ending
 from agentcli.tools._output import bounded
-from agentcli.tools._paths import (
+from agentcli.tools.files.files import look
+from agentcli.tools.files.paths import (
     FileProblem,
     not_found,
     one_line,
@@ -23,8 +22,9 @@ from agentcli.tools._paths import (
     resolve,
     shown,
 )
-from agentcli.tools._search import TIME_LIMIT_S, Found, Query, SearchFailed, search
-from agentcli.tools._search_check import changed_note
+from agentcli.tools.search.globs import BadGlob, PathFilter, split_base
+from agentcli.tools.search.search import TIME_LIMIT_S, Found, Query, SearchFailed, search
+from agentcli.tools.search.search_check import changed_note
 
 LIMIT = 1_000
 

@@ -13,12 +13,11 @@ from pydantic import Field
 
 from agentcli.domain.no_follow import opened_directory
 from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput, Workspace
+from agentcli.process.guarded import Ending
 from agentcli.tools._base import Arguments, BaseTool
-from agentcli.tools._files import look, opened
-from agentcli.tools._globs import BadGlob, PathFilter
-from agentcli.tools._guarded_process import Ending
 from agentcli.tools._output import bounded
-from agentcli.tools._paths import (
+from agentcli.tools.files.files import look, opened
+from agentcli.tools.files.paths import (
     FileProblem,
     located,
     not_found,
@@ -27,10 +26,11 @@ from agentcli.tools._paths import (
     resolve,
     shown,
 )
-from agentcli.tools._regex import BadPattern, normalized
-from agentcli.tools._search import TIME_LIMIT_S, Found, Query, SearchFailed, search
-from agentcli.tools._search_check import Line, changed_note
-from agentcli.tools._search_worker import BINARY_PROBE_BYTES
+from agentcli.tools.search.globs import BadGlob, PathFilter
+from agentcli.tools.search.regex import BadPattern, normalized
+from agentcli.tools.search.search import TIME_LIMIT_S, Found, Query, SearchFailed, search
+from agentcli.tools.search.search_check import Line, changed_note
+from agentcli.tools.search.search_worker import BINARY_PROBE_BYTES
 
 DEFAULT_LIMIT = 200
 MAX_LIMIT = 2_000

@@ -6,7 +6,7 @@ from agentcli.domain.memory import read_memory
 from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput
 from agentcli.tools._base import Arguments, BaseTool
 from agentcli.tools._memory import Key, unknown_key
-from agentcli.tools._paths import one_line
+from agentcli.tools.files.paths import one_line
 
 
 class GetArguments(Arguments):

@@ -14,14 +14,14 @@ from pydantic import Field
 from agentcli.domain.messages import ImagePart
 from agentcli.domain.tools import ToolContext, ToolHints, ToolOutput, Workspace
 from agentcli.tools._base import Arguments
-from agentcli.tools._file_tool import FileTool, name_of, plural
-from agentcli.tools._files import chunks, fingerprint, human_size, opened
-from agentcli.tools._kinds import HEAD_BYTES, binary_kind, image_type
-from agentcli.tools._notebook import notebook_text
 from agentcli.tools._output import OUTPUT_SCHEME
-from agentcli.tools._pages import MAX_SCANNED_CHARS, Page, decoded, folded, read_page
-from agentcli.tools._paths import FileProblem, located, one_line, resolve
-from agentcli.tools._text import Encoding, decode, detect_head
+from agentcli.tools.files.file_tool import FileTool, name_of, plural
+from agentcli.tools.files.files import chunks, fingerprint, human_size, opened
+from agentcli.tools.files.kinds import HEAD_BYTES, binary_kind, image_type
+from agentcli.tools.files.notebook import notebook_text
+from agentcli.tools.files.pages import MAX_SCANNED_CHARS, Page, decoded, folded, read_page
+from agentcli.tools.files.paths import FileProblem, located, one_line, resolve
+from agentcli.tools.files.text import Encoding, decode, detect_head
 
 DEFAULT_LIMIT = 2_000
 _MAX_IMAGE_BYTES = 20_000_000  # what no provider takes is made smaller when it is sent (HIS-8)

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from agentcli.domain.tools import Effect, ToolContext, ToolOutput
 from agentcli.tools._base import Arguments, BaseTool
-from agentcli.tools._paths import one_line
+from agentcli.tools.files.paths import one_line
 
 MAX_MESSAGE_CHARS = 2_000
 

@@ -15,7 +15,7 @@ from agentcli.domain.background import BackgroundRefused, Schedule, Spawned, Spa
 from agentcli.domain.errors import ArgumentProblem, InvalidArguments
 from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput
 from agentcli.tools._base import Arguments, BaseTool
-from agentcli.tools._paths import one_line
+from agentcli.tools.files.paths import one_line
 
 _MAX_TITLE = 120
 _MISSING = {

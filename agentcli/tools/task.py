@@ -18,7 +18,7 @@ from agentcli.domain.subagents import SubTask, SubTaskReport
 from agentcli.domain.tools import Effect, OutputKind, ToolContext, ToolHints, ToolOutput
 from agentcli.tools._base import Arguments, BaseTool
 from agentcli.tools._output import bounded
-from agentcli.tools._paths import one_line
+from agentcli.tools.files.paths import one_line
 
 MAX_PROMPT_CHARS = 100_000
 _Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]

@@ -13,7 +13,7 @@ from agentcli.tools._background_rows import (
     task_row,
 )
 from agentcli.tools._base import Arguments, BaseTool
-from agentcli.tools._paths import one_line
+from agentcli.tools.files.paths import one_line
 
 
 class CancelArguments(Arguments):

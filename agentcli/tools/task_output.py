@@ -8,8 +8,8 @@ from agentcli.domain.background import BackgroundRefused, TaskOutput
 from agentcli.domain.tools import Effect, ToolContext, ToolOutput
 from agentcli.tools._background_rows import status_of_task
 from agentcli.tools._base import Arguments, BaseTool
-from agentcli.tools._paths import one_line
 from agentcli.tools._terminal_text import plain_text
+from agentcli.tools.files.paths import one_line
 
 PAGE_CHARS = 20_000
 MAX_PAGE_CHARS = 28_000

@@ -20,14 +20,14 @@ from agentcli.domain.errors import ArgumentProblem, InvalidArguments
 from agentcli.domain.messages import ImagePart
 from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput
 from agentcli.tools._base import Arguments, BaseTool
-from agentcli.tools._files import human_size
-from agentcli.tools._kinds import image_type
 from agentcli.tools._output import bounded
-from agentcli.tools._paths import one_line
-from agentcli.tools._web_address import BadAddress, Target, parse_url
-from agentcli.tools._web_connection import MAX_BODY_BYTES, Answer, FetchFailed, Law, get
-from agentcli.tools._web_content import Kind, kind_of, media_type, text_of
-from agentcli.tools._web_html import MAX_MARKDOWN_CHARS, to_markdown
+from agentcli.tools.files.files import human_size
+from agentcli.tools.files.kinds import image_type
+from agentcli.tools.files.paths import one_line
+from agentcli.tools.web.content import Kind, kind_of, media_type, text_of
+from agentcli.tools.web.html import MAX_MARKDOWN_CHARS, to_markdown
+from agentcli.wire.address import BadAddress, Target, parse_url
+from agentcli.wire.pinned import MAX_BODY_BYTES, Answer, FetchFailed, Law, get
 
 TOTAL_S = 30.0
 MAX_REDIRECTS = 5

@@ -32,10 +32,10 @@ from agentcli.domain.events import (
 from agentcli.domain.messages import ToolResult, UserMessage, user_text
 from agentcli.domain.ports import Verdict
 from agentcli.domain.settings import PermissionMode
-from agentcli.engine.background import PROCESS_PLACES
+from agentcli.engine.background.runs import PROCESS_PLACES
+from agentcli.process.scratch import PREFIX
 from agentcli.store.files import runs_directory
 from agentcli.store.tasks import ask_to_cancel, read_registry
-from agentcli.tools._scratch import PREFIX
 from tests.app.background import (
     Person,
     ended,

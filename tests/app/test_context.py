@@ -15,8 +15,8 @@ from agentcli.domain.messages import TextPart, ToolResult, Usage, UserMessage, u
 from agentcli.domain.ports import ModelInfo
 from agentcli.domain.stream import UsageReport
 from agentcli.domain.tools import ToolContext, ToolOutput
-from agentcli.engine.context_report import ASSISTANT, DOCUMENTS, RESULTS, SUMMARY, TOOLS, USER
-from agentcli.store.check import check
+from agentcli.engine.context.report import ASSISTANT, DOCUMENTS, RESULTS, SUMMARY, TOOLS, USER
+from agentcli.store.repair.check import check
 from agentcli.store.sqlite import SqliteStore
 from tests.app.test_session import Made
 from tests.support.turns import FakeTool, PlayedProvider, World, calls, says

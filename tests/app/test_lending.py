@@ -8,10 +8,10 @@ import pytest
 
 from agentcli.app.delegation import MAX_LISTED_CHARS, listing
 from agentcli.app.lending import WITHHELD, Meter, NamedApprover, Narrowed
-from agentcli.config.agents import AgentDefinition
 from agentcli.domain.messages import ToolCall, Usage
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
 from agentcli.engine.limits import Spending
+from agentcli.extensions.agents import AgentDefinition
 from agentcli.tools._registry import Registry, standard_name
 
 

@@ -15,7 +15,7 @@ from agentcli.app.rewinding import RewindRefused
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.messages import TextPart, UserMessage
 from agentcli.domain.rewind import ABSENT, FileKind, FileState, RewindPoint, RewindScope
-from agentcli.store.check import check
+from agentcli.store.repair.check import check
 from tests.support.model_server import ANTHROPIC, ModelServer
 from tests.support.replies import Call, calls
 from tests.support.rivals import Talk, talk

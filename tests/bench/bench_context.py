@@ -20,8 +20,8 @@ from agentcli.domain.messages import (
     user_text,
 )
 from agentcli.domain.ports import ModelInfo
-from agentcli.engine.compaction import plan
-from agentcli.engine.context import Context
+from agentcli.engine.context.compaction import plan
+from agentcli.engine.context.window import Context
 from tests.bench.table import Row, show
 
 MESSAGES = 10_000

@@ -20,8 +20,8 @@ from agentcli.domain.messages import (
     user_text,
 )
 from agentcli.domain.ports import GateAnswer, StepFacts
+from agentcli.engine.context.transforms import TransformChain
 from agentcli.engine.gates import resolve
-from agentcli.engine.transforms import TransformChain
 from tests.bench.table import Row, show
 from tests.support.turns import PlayedProvider, World
 

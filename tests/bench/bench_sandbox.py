@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentcli.domain.tools import ToolContext, Workspace
-from agentcli.tools._keeper import KEEPER
-from agentcli.tools._sandbox import SessionSandbox
-from agentcli.tools._sandbox_places import OwnPlaces
+from agentcli.process.keeper import KEEPER
+from agentcli.process.sandbox import SessionSandbox
+from agentcli.process.sandbox_places import OwnPlaces
 from agentcli.tools.bash import TOOL
 from tests.bench.table import Row, show
 from tests.support.tool_context import tool_context

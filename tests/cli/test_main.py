@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from agentcli import __version__
-from agentcli.cli.exit_codes import MEANINGS
 from agentcli.cli.tree import all_commands, help_text
+from agentcli.headless.exit_codes import MEANINGS
 from tests.support.cli import AGENT, Finished, agent_env, run_agent
 
 OFFLINE = {"AGENTCLI_MODEL": "offline/assistant"}
@@ -313,7 +313,7 @@ def test_a_signal_while_the_run_is_being_imported_has_its_result_too(
         "import builtins, os, sys\n"
         "real = builtins.__import__\n"
         "def signalled(name, *rest, **named):\n"
-        "    if name == 'agentcli.cli.one_shot':\n"
+        "    if name == 'agentcli.headless.one_shot':\n"
         f"        os.kill(os.getpid(), {int(number)})\n"
         "    return real(name, *rest, **named)\n"
         "builtins.__import__ = signalled\n"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.background import TaskState
-from agentcli.store.check import check
+from agentcli.store.repair.check import check
 from agentcli.store.tasks import read_registry
 from tests.e2e.chat import IDLE, Chat, leave
 from tests.support.cli import agent_env, run_agent

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from agentcli.ui.stream_schema import build_schema
+from agentcli.headless.stream_schema import build_schema
 from tests.e2e.one_shot import RESULT_FIELDS
 from tests.support.cli import AGENT, Finished, agent_env
 from tests.support.model_server import ModelServer
@@ -36,9 +36,9 @@ CRASHES = {
     "engine": "import agentcli.engine.ask as m; m.Requests.ask = crash",
     "memory": "import agentcli.engine.ask as m; m.Requests.ask = out_of_memory",
     "recursion": "import agentcli.engine.ask as m; m.Requests.ask = for_ever",
-    "output": "import agentcli.cli.outputs as m\n"
+    "output": "import agentcli.headless.outputs as m\n"
     "for kind in (m.TextOutput, m.JsonOutput): kind.on_event = crash",
-    "ending": "import agentcli.cli.outputs as m\n"
+    "ending": "import agentcli.headless.outputs as m\n"
     "for kind in (m.TextOutput, m.JsonOutput): kind.ended = crash",
 }
 _PROGRAM = """

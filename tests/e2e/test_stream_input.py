@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from agentcli.cli.stream_input import MAX_LINE_BYTES
-from agentcli.cli.stream_run import MAX_WAITING
-from agentcli.ui.stream_schema import build_schema
+from agentcli.headless.stream_input import MAX_LINE_BYTES
+from agentcli.headless.stream_run import MAX_WAITING
+from agentcli.headless.stream_schema import build_schema
 from tests.e2e.one_shot import RESULT_FIELDS
 from tests.e2e.stream_client import ARGS, Client, control, message
 from tests.support.cli import AGENT, Finished, agent_env, run_agent
@@ -279,8 +279,8 @@ def test_more_messages_than_may_wait_are_all_answered_and_a_reader_may_leave(
 @pytest.mark.parametrize(
     ("broken", "subtypes"),
     [
-        ("import agentcli.cli.stream_run as m; m.StreamRun._said = crash", ["error_during_execution"]),
-        ("import agentcli.cli.stream_run as m; m.StreamRun._turn = crash", ["error_during_execution"]),
+        ("import agentcli.headless.stream_run as m; m.StreamRun._said = crash", ["error_during_execution"]),
+        ("import agentcli.headless.stream_run as m; m.StreamRun._turn = crash", ["error_during_execution"]),
         ("import agentcli.engine.ask as m; m.Requests.ask = crash", ["error_during_execution"] * 2),
     ],
 )  # fmt: skip

@@ -25,7 +25,7 @@ from agentcli.domain.prepare import Preparer, check_request
 from agentcli.domain.settings import ProviderConfig
 from agentcli.providers._base import to_json
 from agentcli.providers._registry import create
-from agentcli.tools._images import mended
+from agentcli.tools.files.images import mended
 from tests.providers.streams import BASH, READ
 from tests.support.histories import PNG, json_values, texts
 from tests.support.poisons import IMAGES, TEXTS, refused_images

@@ -417,7 +417,7 @@ def test_a_rule_with_a_catastrophic_pattern_decides_at_once(
 _COMMANDS_PROGRAM = """
 import sys
 from pathlib import Path
-from agentcli.repl.custom_commands import load_commands
+from agentcli.extensions.commands import load_commands
 print(len(load_commands([Path(sys.argv[1])])))
 """
 

@@ -26,10 +26,10 @@ import asyncio, json, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from agentcli.domain.tools import Workspace
-from agentcli.tools._keeper import KEEPER
+from agentcli.process.keeper import KEEPER
 from agentcli.tools._registry import Registry
 from tests.support.memory import children_peak_kib, peak_kib
-from tests.tools.files import Room, text_of
+from tests.tools.in_a_room import Room, text_of
 from agentcli.app.attachments import attach
 
 room = Room(Path(sys.argv[2]))

@@ -16,11 +16,11 @@ from agentcli.domain.messages import ResultStatus
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
 from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import ToolOutput, Workspace
-from agentcli.tools._keeper import KEEPER
+from agentcli.process.keeper import KEEPER
 from agentcli.tools._registry import Registry
 from tests.security.swapper import swapping
 from tests.support.turns import Answers, PlayedProvider, World, calls, says
-from tests.tools.files import Room, failed, ok, text_of
+from tests.tools.in_a_room import Room, failed, ok, text_of
 
 CANARY = "CANARY-4711"
 TOOLS = Registry.builtin(["files"])

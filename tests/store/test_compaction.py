@@ -18,10 +18,10 @@ from agentcli.domain.messages import Message, TextPart, ToolResult, Usage, UserM
 from agentcli.domain.ports import RecordedResult
 from agentcli.domain.prepare import check_request
 from agentcli.domain.session import LoadedSession, StoredMessage
-from agentcli.store.check import check
 from agentcli.store.files import SessionFiles, read_session
 from agentcli.store.recovery import recover
-from agentcli.store.repair import repair
+from agentcli.store.repair.check import check
+from agentcli.store.repair.repair import repair
 from agentcli.store.sqlite import SqliteStore
 from tests.store.sessions import (
     answer,

@@ -12,9 +12,9 @@ import pytest
 
 from agentcli.domain.errors import SessionDamaged, SessionNotFound, StoreError
 from agentcli.domain.session import SessionStatus
-from agentcli.store.check import check
 from agentcli.store.files import SessionFiles, read_session
-from agentcli.store.repair import repair
+from agentcli.store.repair.check import check
+from agentcli.store.repair.repair import repair
 from agentcli.store.sqlite import SqliteStore
 from tests.store.sessions import finished_session, fresh, now, text
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.errors import SessionNotFound
-from agentcli.store.catalogue import Entry
+from agentcli.store.catalogue.catalogue import Entry
 from agentcli.store.files import SessionFiles, new_session_id, read_session
 from agentcli.store.sqlite import SqliteStore
 from tests.store.sessions import finished_session, make, now, one_turn

@@ -22,9 +22,9 @@ from agentcli.domain.ports import RecordedResult
 from agentcli.domain.prepare import check_request
 from agentcli.domain.session import LoadedSession, SessionStatus
 from agentcli.store._fork import CUT_DETAIL
-from agentcli.store.check import check
 from agentcli.store.files import SessionFiles, read_session
 from agentcli.store.recovery import recover
+from agentcli.store.repair.check import check
 from agentcli.store.sqlite import CRASH_DETAIL, SqliteStore
 from tests.store.sessions import (
     asking,

@@ -12,9 +12,9 @@ from agentcli.domain.history import CRASHED_TEXT, History
 from agentcli.domain.messages import AssistantMessage, ToolResult
 from agentcli.domain.prepare import check_request
 from agentcli.domain.session import LoadedSession, SessionStatus
-from agentcli.store.check import check
 from agentcli.store.files import SessionFiles
 from agentcli.store.recovery import recover
+from agentcli.store.repair.check import check
 from agentcli.store.sqlite import SqliteStore
 from tests.store.sessions import now, run_child, text
 

@@ -22,9 +22,9 @@ from agentcli.store._schema import (
     TABLE_NAMES,
     TABLES,
 )
-from agentcli.store.check import check
 from agentcli.store.files import SessionFiles, read_info, read_session
 from agentcli.store.recovery import recover
+from agentcli.store.repair.check import check
 from agentcli.store.sqlite import SqliteStore
 from tests.store.sessions import finished_session, text
 

@@ -20,8 +20,8 @@ from agentcli.domain.messages import AssistantMessage, TextPart, ToolResult, Usa
 from agentcli.domain.ports import RecordedResult, RunStatus, SessionStore
 from agentcli.domain.session import SessionStatus
 from agentcli.domain.tools import RawOutputs, SessionState
-from agentcli.store.check import check
 from agentcli.store.files import read_session
+from agentcli.store.repair.check import check
 from agentcli.store.sqlite import SqliteStore
 from tests.store.sessions import (
     PNG,

@@ -23,9 +23,9 @@ from agentcli.domain.messages import user_text
 from agentcli.domain.ports import QueueKind, QueueSource
 from agentcli.domain.session import SessionInfo, SessionStatus
 from agentcli.domain.task_store import TaskStore
-from agentcli.store.check import check
 from agentcli.store.files import SessionFiles, runs_directory
-from agentcli.store.repair import repair
+from agentcli.store.repair.check import check
+from agentcli.store.repair.repair import repair
 from agentcli.store.sqlite import SqliteStore
 from agentcli.store.tasks import ask_to_cancel, read_registry
 from tests.store.sessions import change

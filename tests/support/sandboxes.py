@@ -12,10 +12,10 @@ import pytest
 
 from agentcli.domain.sandbox import SandboxState
 from agentcli.domain.tools import ToolContext, ToolOutput, Workspace
-from agentcli.tools._keeper import KEEPER
-from agentcli.tools._sandbox import SessionSandbox
-from agentcli.tools._sandbox_check import look_for_sandbox
-from agentcli.tools._sandbox_places import OwnPlaces
+from agentcli.process.keeper import KEEPER
+from agentcli.process.sandbox import SessionSandbox
+from agentcli.process.sandbox_check import look_for_sandbox
+from agentcli.process.sandbox_places import OwnPlaces
 from agentcli.tools.bash import TOOL
 from tests.support.tool_context import text_of, tool_context
 

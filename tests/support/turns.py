@@ -50,9 +50,9 @@ from agentcli.domain.tools import (
     Workspace,
 )
 from agentcli.engine.conversation import Conversation
-from agentcli.engine.policy import Policy
 from agentcli.engine.toolkit import Toolkit
 from agentcli.engine.turn import Turn
+from agentcli.policy.rules_values import Policy
 
 MODEL = ModelInfo("test", "model", input_price=1.0, output_price=2.0)
 

@@ -16,7 +16,7 @@ import pytest
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import InvalidArguments, PersistenceError
 from agentcli.domain.tools import Effect, OutputKind, ToolContext, ToolOutput
-from agentcli.tools._keeper import KEEPER
+from agentcli.process.keeper import KEEPER
 from agentcli.tools.bash import TOOL
 from tests.support.processes import alive, pids_in, until
 from tests.support.tool_context import MemoryState, Progress, text_of, tool_context

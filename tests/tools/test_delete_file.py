@@ -8,7 +8,7 @@ import pytest
 
 from agentcli.tools.delete_file import TOOL
 from agentcli.tools.read_file import TOOL as READ
-from tests.tools.files import Room, failed, ok, room
+from tests.tools.in_a_room import Room, failed, ok, room
 
 __all__ = ["room"]
 

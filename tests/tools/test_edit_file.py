@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agentcli.domain.tools import Effect
 from agentcli.tools.edit_file import TOOL
 from agentcli.tools.read_file import TOOL as READ
-from tests.tools.files import Room, failed, needs_suites, ok, room, suite
+from tests.tools.in_a_room import Room, failed, needs_suites, ok, room, suite
 
 __all__ = ["room"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.tools import Effect, OutputKind, ToolOutput
-from agentcli.tools._keeper import KEEPER
+from agentcli.process.keeper import KEEPER
 from agentcli.tools.glob_files import TOOL
 from tests.support.tool_context import text_of, tool_context
 

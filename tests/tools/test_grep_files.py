@@ -13,9 +13,9 @@ import pytest
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import InvalidArguments
 from agentcli.domain.tools import Effect, OutputKind, ToolContext, ToolOutput
-from agentcli.tools import _search
-from agentcli.tools._keeper import KEEPER
+from agentcli.process.keeper import KEEPER
 from agentcli.tools.grep_files import TOOL
+from agentcli.tools.search import search as _search
 from tests.support.tool_context import text_of, tool_context
 
 

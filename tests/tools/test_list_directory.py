@@ -10,7 +10,7 @@ from agentcli.domain.tools import Effect
 from agentcli.tools._output import MAX_CHARS
 from agentcli.tools.list_directory import TOOL
 from agentcli.tools.read_file import TOOL as READ
-from tests.tools.files import Room, failed, ok, room
+from tests.tools.in_a_room import Room, failed, ok, room
 
 __all__ = ["room"]
 

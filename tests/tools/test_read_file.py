@@ -18,12 +18,12 @@ from agentcli.domain.cancel import CancelReason
 from agentcli.domain.errors import InvalidArguments
 from agentcli.domain.messages import ImagePart
 from agentcli.domain.tools import Effect, OutputKind
-from agentcli.tools._images import mend_image
 from agentcli.tools._output import MAX_CHARS
+from agentcli.tools.files.images import mend_image
 from agentcli.tools.read_file import TOOL, _read
 from agentcli.tools.write_file import TOOL as WRITE_FILE
 from tests.support.histories import png
-from tests.tools.files import Room, failed, ok, room, text_of
+from tests.tools.in_a_room import Room, failed, ok, room, text_of
 
 __all__ = ["room"]
 

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from agentcli.tools.stat_file import TOOL
-from tests.tools.files import Room, failed, ok, room
+from tests.tools.in_a_room import Room, failed, ok, room
 
 __all__ = ["room"]
 

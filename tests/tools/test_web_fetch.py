@@ -23,12 +23,12 @@ from agentcli.domain.errors import InvalidArguments
 from agentcli.domain.messages import ImagePart
 from agentcli.domain.tools import Effect, OutputKind, ToolOutput
 from agentcli.tools import web_fetch
-from agentcli.tools._web_address import Address, why_not_public
-from agentcli.tools._web_connection import MAX_BODY_BYTES, Law
 from agentcli.tools.web_fetch import TOOL, WebFetch
+from agentcli.wire.address import Address, why_not_public
+from agentcli.wire.pinned import MAX_BODY_BYTES, Law
 from tests.support.tool_context import tool_context
 from tests.support.web_server import Page, WebServer, answer, redirect, slowly
-from tests.tools.files import failed, ok, text_of
+from tests.tools.in_a_room import failed, ok, text_of
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(64)
 

@@ -11,7 +11,7 @@ from agentcli.domain.cancel import CancelReason
 from agentcli.domain.tools import OutputKind
 from agentcli.tools.read_file import TOOL as READ
 from agentcli.tools.write_file import TOOL
-from tests.tools.files import Room, failed, ok, room
+from tests.tools.in_a_room import Room, failed, ok, room
 
 __all__ = ["room"]
 

@@ -1,0 +1,231 @@
+"""One background run while it is alive: what it tells, how it is ended, how it has ended.
+
+Law: a run that is asked to end has ended within 2 s (BG-6): its tool is told at once, told to stop
+being polite after ``FORCE_S``, and left behind, owned by the reaper, after ``ABANDON_S``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agentcli.domain.background import (
+    BackgroundSink,
+    BackgroundTask,
+    Beat,
+    TaskEnd,
+    TaskProgress,
+    TaskState,
+)
+from agentcli.domain.cancel import CancelReason, CancelToken
+from agentcli.domain.tools import OutputKind, ToolContext, ToolOutput
+from agentcli.engine.background.log import CANCELED, Redact, RunLog, write_result
+from agentcli.engine.background.text import (
+    MAX_ERROR,
+    announcement,
+    one_line,
+    summary_of,
+    text_of_output,
+)
+from agentcli.engine.race import Reaper
+
+FORCE_S = 1.0
+ABANDON_S = 1.6
+LAST_CHANCE_S = 0.2
+ENDED = "its session was closed"
+
+Work = Callable[[ToolContext, BackgroundSink], Awaitable[ToolOutput]]
+
+
+class ActiveRun:
+    """Satisfies ``BackgroundSink``. ``task`` is the row as it will be written next."""
+
+    def __init__(self, task: BackgroundTask, redact: Redact, wake: Callable[[], None]) -> None:
+        self.task = task
+        self.token = CancelToken()
+        self.log = RunLog(Path(task.log_path), redact)
+        self.flushing = asyncio.Lock()
+        self.life: asyncio.Task[None] | None = None
+        self.why_ended = ""
+        self.cancel_requested = False
+        self._redact = redact
+        self._wake = wake
+        self.news_told = 0
+        self._news: set[asyncio.Future[None]] = set()
+        self._timers: list[asyncio.TimerHandle] = []
+        self._abandoned: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    # --- BackgroundSink --------------------------------------------------------------------
+
+    def output(self, text: str) -> bool:
+        """More for ``output.log``; false once that is full."""
+        return self.log.add(text)
+
+    def tell(self, text: str) -> None:
+        """The same, for who cannot do anything about a full log."""
+        self.log.add(text)
+
+    def progress(self, progress: TaskProgress) -> None:
+        """How far it is."""
+        self.task = replace(self.task, progress=progress)
+
+    def detail(self, text: str) -> None:
+        """What it does now, in a line."""
+        self.task = replace(self.task, detail=one_line(text)[:MAX_ERROR])
+
+    def process(self, pid: int) -> None:
+        """The process that does the work; its row learns of it at once."""
+        self.task = replace(self.task, pid=pid, pid_started="")
+        self._wake()
+
+    # --- from outside ----------------------------------------------------------------------
+
+    @property
+    def beat(self) -> Beat:
+        """What the row is told now."""
+        task = self.task
+        return Beat(
+            task.run_id, task.attempt, task.detail, task.progress, task.pid, task.pid_started
+        )
+
+    def stop(self, *, why: str = "") -> None:
+        """Ask it to end: because of a request, or ``why``. May be called again."""
+        if self.token.cancelled:
+            return
+        self.why_ended, self.cancel_requested = why, not why
+        loop = asyncio.get_running_loop()
+        reason = CancelReason.PARENT if why else CancelReason.USER
+        self._timers = [
+            loop.call_later(FORCE_S, lambda: self.token.cancel(reason, force=True)),
+            loop.call_later(ABANDON_S, self._abandon),
+        ]
+        self.token.cancel(reason)
+
+    def give_up(self, why: str) -> None:
+        """It does not run and will not; it counts as interrupted."""
+        self.why_ended = why
+        self.token.cancel(CancelReason.PARENT)
+
+    async def flush(self) -> None:
+        """Put what was told into the log."""
+        async with self.flushing:
+            if self.log.is_dirty:
+                await asyncio.to_thread(self.log.flush)
+                self.tell_news()
+
+    async def wait_news(self, timeout_s: float, cancel: CancelToken, seen: int) -> None:
+        """Until there is more in the log, the run has ended, or there is no more time.
+
+        ``seen`` is ``news_told`` as it was before the log was read: later news is not missed.
+        """
+        if self.news_told != seen:
+            return
+        news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def wake() -> None:
+            if not news.done():
+                news.set_result(None)
+
+        self._news.add(news)
+        forget = cancel.add_callback(wake)
+        try:
+            if not cancel.cancelled:
+                await asyncio.wait({news}, timeout=max(timeout_s, 0.0))
+        finally:
+            forget()
+            self._news.discard(news)
+            news.cancel()
+
+    def tell_news(self) -> None:
+        """Wake those who wait."""
+        self.news_told += 1
+        for news in self._news:
+            if not news.done():
+                news.set_result(None)
+
+    # --- its life --------------------------------------------------------------------------
+
+    async def perform(self, work: Work, ctx: ToolContext, reaper: Reaper) -> ToolOutput | None:
+        """What ``work`` returns; ``None`` when it was asked to end and has not returned anything.
+
+        A cancellation from outside asks it to end and is raised when it has.
+        """
+        job = asyncio.ensure_future(guarded_work(work, ctx, self))
+        ends: set[asyncio.Future[Any]] = {job, self._abandoned}
+        outer: asyncio.CancelledError | None = None
+        while not job.done() and not self._abandoned.done():
+            try:
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError as error:
+                outer = error
+                self.stop(why=ENDED)
+        for timer in self._timers:
+            timer.cancel()
+        if not job.done():
+            job.cancel()
+            await asyncio.wait({job}, timeout=LAST_CHANCE_S)
+        if not job.done():
+            reaper.adopt(job)
+        if outer is not None:
+            raise outer
+        return job.result() if job.done() and not job.cancelled() else None
+
+    def ended(self, output: ToolOutput | None) -> TaskEnd:
+        """How it ended, with what the session is told of it."""
+        task = self.task
+        state, kind, error, summary = self._outcome(output)
+        end = replace(task, state=state, summary=summary, error_kind=kind, error_message=error)
+        message = self._redact(announcement(end)) if task.signals else ""
+        return TaskEnd(task.run_id, task.attempt, state, summary, kind, error, message)
+
+    def close_files(self, end: TaskEnd, output: ToolOutput | None) -> str:
+        """The end of the log, and ``result.json``; what went wrong. Blocks."""
+        last = {
+            TaskState.CANCELLED: CANCELED,
+            TaskState.INTERRUPTED: f"[system] interrupted: {end.error_message}\n",
+        }
+        self.log.close(last.get(end.state, ""))
+        result: dict[str, object] = {"status": "interrupted", "error": end.error_message}
+        if end.state is TaskState.CANCELLED:
+            result = {"status": "canceled"}
+        elif output is not None and end.state is not TaskState.INTERRUPTED:
+            text = self._redact(text_of_output(output))
+            key = "result" if end.state is TaskState.SUCCEEDED else "error"
+            result = {"status": end.state.value, key: text}
+        problem = write_result(Path(self.task.result_path), result)
+        return self.log.problem or problem
+
+    def _outcome(self, output: ToolOutput | None) -> tuple[TaskState, str, str, str]:
+        """State, kind of error, error, summary."""
+        if output is not None and output.kind is OutputKind.SUCCESS:
+            return TaskState.SUCCEEDED, "", "", summary_of(output)
+        if self.cancel_requested:
+            return TaskState.CANCELLED, "", "", "canceled by request"
+        if self.token.cancelled:
+            return TaskState.INTERRUPTED, "ended", self.why_ended, ""
+        if output is None:
+            return TaskState.FAILED, "internal_error", "the tool cancelled itself", "failed"
+        error = text_of_output(output)
+        if len(error) > MAX_ERROR:
+            error = f"…{error[1 - MAX_ERROR :]}"
+        return TaskState.FAILED, output.kind.value, error, summary_of(output)
+
+    def _abandon(self) -> None:
+        if not self._abandoned.done():
+            self._abandoned.set_result(None)
+
+
+async def guarded_work(work: Work, ctx: ToolContext, sink: BackgroundSink) -> ToolOutput:
+    """Run the work; anything it raises, or returns that is no output, is a fault of ours."""
+    try:
+        output: object = await work(ctx, sink)
+    except (asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - the tools' border: not even an exit passes
+        return ToolOutput.internal_error(error)
+    if isinstance(output, ToolOutput) and output.parts:
+        return output
+    return ToolOutput.internal_error(TypeError(f"not a tool's output: {type(output).__name__}"))

@@ -1,0 +1,392 @@
+"""The background runs of one session (BG-1 to BG-7).
+
+Laws. A run has its row before anything of it starts, and its end, with the message that tells of
+it, is one commit (BG-5). At most 5 runs are active in a session and 64 in the process; a place is
+free when its run has ended, however that was (BG-2). Every run is owned here and joined by
+``aclose``. What is only watched (heartbeats, logs) may fail: one warning, the run goes on (FAIL-2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from agentcli.domain.background import (
+    MAX_ACTIVE_PER_PROCESS,
+    MAX_ACTIVE_PER_SESSION,
+    BackgroundRefused,
+    BackgroundSink,
+    BackgroundTask,
+    PlacesTaken,
+    Schedule,
+    Scheduler,
+    Spawned,
+    SpawnWish,
+    TaskEnd,
+    TaskOutput,
+    TaskState,
+)
+from agentcli.domain.cancel import CancelToken, uninterruptible
+from agentcli.domain.errors import StoreError
+from agentcli.domain.events import AgentEvent, BackgroundChanged, Notice, SubAgentEvent
+from agentcli.domain.ports import QueuedInput
+from agentcli.domain.task_store import TaskStore
+from agentcli.domain.tools import Effect, FileLedger, ToolContext, ToolOutput
+from agentcli.domain.values import mutable
+from agentcli.engine.background.launch import Launch, check_launch
+from agentcli.engine.background.log import LOG_NAME, RESULT_NAME, Redact, read_log, with_own_files
+from agentcli.engine.background.place import ShellAt
+from agentcli.engine.background.run import ENDED, ActiveRun, Work
+from agentcli.engine.background.text import reported_progress
+from agentcli.engine.background.watch import Outlets, Watch
+from agentcli.engine.toolkit import Toolkit
+
+CANCEL_PATIENCE_S = 3.0
+CLOSE_PATIENCE_S = 4.0
+log = logging.getLogger(__name__)
+
+
+class Places:
+    """How many runs are active in this process; leaves nothing behind (BG-2)."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.taken = 0
+
+
+PROCESS_PLACES = Places(MAX_ACTIVE_PER_PROCESS)
+
+
+@mutable
+class Lent:
+    """What a session lends to its background runs.
+
+    ``arrived`` gets the message of each end, which waits in the file by then. ``start_time`` tells
+    when a process started, ``end_process`` kills the one of that pid and time and says whether
+    there was one; ``seal`` marks a text as ours, ``is_sealed`` knows the mark; all four block.
+    """
+
+    kit: Toolkit
+    store: TaskStore
+    directory: Path
+    new_id: Callable[[], str]
+    redact: Redact
+    emit: Callable[[AgentEvent], None]
+    arrived: Callable[[QueuedInput], None]
+    start_time: Callable[[int], str]
+    end_process: Callable[[int, str], bool]
+    seal: Callable[[str], str]
+    is_sealed: Callable[[str, str], bool]
+    places: Places = PROCESS_PLACES
+
+
+class BackgroundRuns:
+    """Satisfies ``domain.background.Background``. End it with ``aclose``.
+
+    ``known`` are the rows of the file as they were when the session was opened.
+    """
+
+    def __init__(self, lent: Lent, known: Sequence[BackgroundTask] = ()) -> None:
+        self.lent = lent
+        self.scheduler: Scheduler | None = None
+        self._tasks = {task.run_id: with_own_files(task, lent.directory) for task in known}
+        self._active: dict[str, ActiveRun] = {}
+        self._taken = 0
+        self._watch = Watch(
+            Outlets(lent.store, lent.emit, lent.arrived, lent.start_time), self._active
+        )
+        self._closed = False
+
+    # --- the port --------------------------------------------------------------------------
+
+    async def spawn(self, wish: SpawnWish) -> Spawned:
+        """Start a run, or put down its schedule. Raises ``BackgroundRefused``."""
+        launch = check_launch(self.lent.kit.toolbox, wish.tool, wish.arguments)
+        if wish.schedule is None:
+            return await self.start(wish)
+        if self.scheduler is None:
+            raise BackgroundRefused("Schedules cannot be kept in this run.")
+        if not wish.title:
+            wish = replace(wish, title=launch.tool.summary(launch.args))
+        return Spawned(schedule=await self.scheduler.put(wish))
+
+    def tasks(self) -> Sequence[BackgroundTask]:
+        """All runs that the session knows of, oldest first."""
+        now = {**self._tasks, **{run_id: run.task for run_id, run in self._active.items()}}
+        return sorted(now.values(), key=lambda task: (task.created_at, task.run_id))
+
+    def schedules(self) -> Sequence[Schedule]:
+        """The schedules that can still start something."""
+        return self.scheduler.schedules() if self.scheduler is not None else ()
+
+    async def output(
+        self, run_id: str, offset: int, limit: int, wait_s: float, cancel: CancelToken
+    ) -> TaskOutput:
+        """A page of the log, waiting up to ``wait_s`` for more or for the end."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            run = self._active.get(run_id)
+            task = run.task if run is not None else self._known(run_id)
+            seen = run.news_told if run is not None else 0
+            if run is not None:
+                await run.flush()
+            text = await asyncio.to_thread(read_log, Path(task.log_path))
+            left_s = deadline - time.monotonic()
+            if run is None or len(text) > offset or left_s <= 0 or cancel.cancelled:
+                break
+            await run.wait_news(left_s, cancel, seen)
+        page = text[offset : offset + limit]
+        end = offset + len(page)
+        over = not task.is_active and end >= len(text)
+        return TaskOutput(task, page, offset, None if over else end, len(text))
+
+    async def cancel(self, run_id: str) -> BackgroundTask | Schedule:
+        """Ask a run to end and wait for that (BG-6), or end a schedule."""
+        if self.scheduler is not None and (ended := await self.scheduler.cancel(run_id)):
+            return ended
+        task = self._known(run_id)
+        run = self._active.get(run_id)
+        if run is None:
+            return task
+        run.stop()  # first: the file may keep us waiting
+        run.task = replace(run.task, cancel_requested_at=time.time())
+        await self._watch.note_request(run_id)
+        if run.life is not None:
+            await asyncio.wait({run.life}, timeout=CANCEL_PATIENCE_S)
+        return self._known(run_id)
+
+    # --- starting --------------------------------------------------------------------------
+
+    async def start(
+        self, wish: SpawnWish, fired: Schedule | None = None, task_id: str = ""
+    ) -> Spawned:
+        """Start a run now; ``fired`` is the schedule that does, as it stands from now on.
+
+        The caller has had it judged. Raises ``BackgroundRefused``.
+        """
+        launch = check_launch(self.lent.kit.toolbox, wish.tool, wish.arguments)
+
+        async def work(ctx: ToolContext, sink: BackgroundSink) -> ToolOutput:
+            if fired is not None and fired.cwd:
+                ctx.state = ShellAt(ctx.state, fired.cwd)
+            return await launch.background.run_background(launch.args, ctx, sink)
+
+        if not wish.title:
+            wish = replace(wish, title=launch.tool.summary(launch.args))
+        paths = wish.judged
+        if paths is None:
+            paths = launch.tool.paths(launch.args, self.lent.kit.workspace)
+        wish = replace(wish, judged=paths)
+        task = self._new_task(wish, task_id, is_repeatable=is_repeatable(launch))
+        if fired is not None:
+            task = replace(task, schedule_id=fired.id)
+        return await uninterruptible(self._begin(task, wish, work, fired))
+
+    async def adopt(self, wish: SpawnWish, work: Work) -> Spawned:
+        """Let ``work``, which is under way or about to be, go on as a run (Ctrl-B).
+
+        It is called with the run's context, whose token ends it, and its sink; what it returns is
+        the run's result. Raises ``BackgroundRefused``, and then has called nothing.
+        """
+        return await uninterruptible(self._begin(self._new_task(wish, ""), wish, work, None))
+
+    async def resume(self, task: BackgroundTask, attempt: int) -> None:
+        """Start the next ``attempt`` of a run that a crash has ended. Raises as ``start``."""
+        launch = check_launch(self.lent.kit.toolbox, task.tool, task.arguments)
+
+        async def work(ctx: ToolContext, sink: BackgroundSink) -> ToolOutput:
+            sink.output(f"[system] started again after a crash (attempt {attempt})\n")
+            return await launch.background.run_background(launch.args, ctx, sink)
+
+        paths = launch.tool.paths(launch.args, self.lent.kit.workspace)
+        again = replace(task, attempt=attempt, pid=None, pid_started="", heartbeat_at=None)
+        run = ActiveRun(again, self.lent.redact, self._watch.wake)
+        self._take_place()
+        try:
+            await asyncio.to_thread(run.log.open)
+        except BaseException:
+            self._give_place_back()
+            raise
+        self._live_on(run, work, paths)
+
+    def _new_task(
+        self, wish: SpawnWish, task_id: str, *, is_repeatable: bool = False
+    ) -> BackgroundTask:
+        run_id = f"bg_{self.lent.new_id()}"
+        now = time.time()
+        place = self.lent.directory / run_id
+        return BackgroundTask(
+            run_id=run_id,
+            task_id=task_id or f"task_{self.lent.new_id()}",
+            tool=wish.tool,
+            arguments=wish.arguments,
+            title=" ".join(wish.title.split()) or wish.tool,
+            state=TaskState.RUNNING,
+            created_at=now,
+            updated_at=now,
+            log_path=str(place / LOG_NAME),
+            result_path=str(place / RESULT_NAME),
+            heartbeat_at=now,
+            signals=wish.signals,
+            is_repeatable=is_repeatable,
+        )
+
+    async def _begin(
+        self, task: BackgroundTask, wish: SpawnWish, work: Work, fired: Schedule | None
+    ) -> Spawned:
+        run = ActiveRun(task, self.lent.redact, self._watch.wake)
+        self._take_place()
+        try:
+            await asyncio.to_thread(run.log.open)
+            await self.lent.store.add(task, fired)
+        except BaseException as error:
+            self._give_place_back()
+            await asyncio.to_thread(run.log.discard)
+            if isinstance(error, StoreError):
+                raise BackgroundRefused(f"It was not started: {error.message}.") from error
+            raise
+        self._live_on(run, work, wish.judged)
+        return Spawned(task.run_id, task.task_id, task.log_path, task.result_path)
+
+    def _take_place(self) -> None:
+        places = self.lent.places
+        if self._closed:
+            raise BackgroundRefused("It was not started: the session is being closed.")
+        if self._taken >= MAX_ACTIVE_PER_SESSION:
+            raise PlacesTaken(
+                f"{self._taken} background runs are active, the most that a session may have"
+                f" ({', '.join(self._active)}). Wait for one, or end one with task_cancel."
+            )
+        if places.taken >= places.limit:
+            raise PlacesTaken(
+                f"{places.taken} background runs are active in this process, the most there may"
+                " be. Try again when one has ended."
+            )
+        self._taken += 1
+        places.taken += 1
+
+    def _give_place_back(self) -> None:
+        self._taken -= 1
+        self.lent.places.taken -= 1
+
+    def _live_on(self, run: ActiveRun, work: Work, judged: tuple[Path, ...] | None) -> None:
+        self._active[run.task.run_id] = run
+        run.life = asyncio.create_task(self._live(run, work, judged))
+        self._watch.begin()
+        self._watch.warn_of(run.log.problem)
+        self.lent.emit(BackgroundChanged(len(self._active)))
+
+    def _context(self, run: ActiveRun, judged: tuple[Path, ...] | None) -> ToolContext:
+        """Like that of a call, without what needs a person or belongs to a turn."""
+        kit = self.lent.kit
+        return ToolContext(
+            call_id=run.task.run_id,
+            workspace=kit.workspace,
+            cancel=run.token,
+            progress=run.tell,
+            files=FileLedger(),
+            state=kit.state,
+            outputs=kit.outputs,
+            session_id=kit.session_id,
+            agents=None if kit.agents is None else kit.agents(self._pass_on, unattended=True),
+            sandbox=kit.sandbox,
+            keeper=kit.keeper,
+            judged=judged,
+        )
+
+    def _pass_on(self, event: AgentEvent) -> None:
+        """Of what a run's own agent tells, the person hears what is news and how far it is."""
+        if isinstance(event, Notice):
+            self.lent.emit(event)
+            return
+        run = self._active.get(event.call_id) if isinstance(event, SubAgentEvent) else None
+        if run is not None and (progress := reported_progress(event)):
+            run.progress(progress)
+
+    # --- ending ----------------------------------------------------------------------------
+
+    async def _live(self, run: ActiveRun, work: Work, judged: tuple[Path, ...] | None) -> None:
+        output: ToolOutput | None = None
+        try:
+            output = await run.perform(work, self._context(run, judged), self.lent.kit.reaper)
+        except Exception as error:  # noqa: BLE001 - what cannot be lent is told as its failure
+            output = ToolOutput.internal_error(error)
+        finally:
+            if output is not None and output.cause is not None:
+                log.error("background run %s failed", run.task.run_id, exc_info=output.cause)
+            await uninterruptible(self._finish(run, output))
+
+    async def _finish(self, run: ActiveRun, output: ToolOutput | None) -> None:
+        end, now = run.ended(output), time.time()
+        try:
+            async with run.flushing:
+                self._watch.warn_of(await asyncio.to_thread(run.close_files, end, output))
+            await self._watch.record(end, now)
+        finally:
+            run.task = ended_task(run.task, end, now)
+            self._tasks[run.task.run_id] = run.task
+            self._active.pop(run.task.run_id, None)
+            self._give_place_back()
+            run.tell_news()
+            self._watch.wake()
+            self.lent.emit(BackgroundChanged(len(self._active), run.task))
+
+    async def interrupt(self, task: BackgroundTask, attempt: int, why: str) -> None:
+        """Put down that a run of an earlier process is over."""
+        run = ActiveRun(replace(task, attempt=attempt), self.lent.redact, self._watch.wake)
+        run.give_up(why)
+        end = run.ended(None)
+        await asyncio.to_thread(run.log.open)
+        self._watch.warn_of(await asyncio.to_thread(run.close_files, end, None))
+        now = time.time()
+        await self._watch.record(end, now)
+        self._tasks[task.run_id] = ended_task(run.task, end, now)
+
+    async def aclose(self) -> None:
+        """End all runs, as interrupted. May be called again."""
+        self._closed = True
+        if self.scheduler is not None:
+            await self.scheduler.aclose()
+        lives = [run.life for run in self._active.values() if run.life is not None]
+        for run in tuple(self._active.values()):
+            run.stop(why=ENDED)
+        if lives:
+            await asyncio.wait(lives, timeout=CLOSE_PATIENCE_S)
+        await self._watch.aclose()
+
+    def _known(self, run_id: str) -> BackgroundTask:
+        task = self._tasks.get(run_id)
+        if run := self._active.get(run_id):
+            task = run.task
+        if task is None:
+            known = ", ".join(each.run_id for each in self.tasks()[-5:]) or "none"
+            raise BackgroundRefused(f"There is no background run {run_id!r}. Newest: {known}.")
+        return task
+
+
+def is_repeatable(launch: Launch) -> bool:
+    """Whether a crash may be answered by doing it again (BG-7)."""
+    definition = launch.tool.definition
+    return definition.hints.idempotent or (
+        definition.effect is Effect.READ and not definition.hints.destructive
+    )
+
+
+def ended_task(task: BackgroundTask, end: TaskEnd, now: float) -> BackgroundTask:
+    """The row after its end."""
+    return replace(
+        task,
+        state=end.state,
+        summary=end.summary,
+        error_kind=end.error_kind,
+        error_message=end.error_message,
+        finished_at=now,
+        updated_at=now,
+        announced_at=now if end.message else None,
+        pid=None,
+        pid_started="",
+    )

@@ -1,0 +1,365 @@
+"""What is to start later: keeps the schedules of one session and starts what is due (BG-8).
+
+Laws. A schedule that is due starts one run, however many of its times have been missed; that it
+has started is committed together with the run. It was judged as the run itself when it was put
+down; when it is due it is judged again, and what would be refused by now, or would have to be asked
+about for a reason that nobody has said yes to, does not start (SEC-3). That somebody has said yes
+is believed of a session file only with our mark on it: the file may be anybody's. Without schedules
+nothing wakes the program; with some, one timer does: at the next of them, at least once a minute
+(so that a clock that was changed is noticed).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agentcli.domain.background import (
+    MAX_SCHEDULES,
+    BackgroundRefused,
+    PlacesTaken,
+    Schedule,
+    SpawnWish,
+)
+from agentcli.domain.errors import StoreError
+from agentcli.domain.events import Notice
+from agentcli.domain.tools import Workspace
+from agentcli.engine.background.launch import SPAWN, check_launch
+from agentcli.engine.background.place import SHELL
+from agentcli.engine.background.runs import BackgroundRuns
+from agentcli.engine.background.schedule_times import next_time, read_timing
+from agentcli.engine.background.text import one_line
+from agentcli.policy.approval import decide
+from agentcli.policy.rules_values import Answer, CallFacts, Decision, Policy
+
+RECHECK_S = 60.0
+RETRY_S = 10.0
+"""How soon what found no place, or no disk, is tried again."""
+SET_BACK_S = 5.0
+MISSED_S = 90.0
+_SHELL_TOOL = "bash"
+log = logging.getLogger(__name__)
+
+
+class SessionScheduler:
+    """Satisfies ``domain.background.Scheduler``. ``known`` are the rows of the file.
+
+    ``now`` is the clock: seconds since 1970. Without ``fires_missed`` what was due before it was
+    made does not start here.
+    """
+
+    def __init__(
+        self,
+        runs: BackgroundRuns,
+        known: Sequence[Schedule] = (),
+        *,
+        now: Callable[[], float] = time.time,
+        fires_missed: bool = True,
+    ) -> None:
+        self._runs = runs
+        self._now = now
+        self._seen = now()
+        self._schedules = {each.id: each for each in known if each.is_active}
+        self._held = {
+            each.id
+            for each in self._schedules.values()
+            if not fires_missed and each.next_at is not None and each.next_at <= self._seen
+        }
+        self._unproved = set(self._schedules)
+        self._put_off: dict[str, float] = {}
+        self._told: dict[str, str] = {}
+        self._changed = asyncio.Event()
+        self._changing = asyncio.Lock()
+        self._work: asyncio.Task[None] | None = None
+        self._closed = False
+        self._begin_again(self._seen)
+
+    # --- the port --------------------------------------------------------------------------
+
+    async def put(self, wish: SpawnWish) -> Schedule:
+        """A new schedule for ``wish``. Raises ``BackgroundRefused``."""
+        async with self._changing:  # several of one batch come at once
+            schedule = await self._put(wish)
+        self.begin()
+        return schedule
+
+    async def _put(self, wish: SpawnWish) -> Schedule:
+        now = self._now()
+        timing = read_timing(wish.schedule, now)
+        if len(self._schedules) >= MAX_SCHEDULES:
+            raise BackgroundRefused(
+                f"{len(self._schedules)} schedules are active, the most that a session may have."
+                " End one with task_cancel (list_tasks shows them)."
+            )
+        given = json.dumps(dict(wish.arguments), ensure_ascii=False)
+        if self._runs.lent.redact(given) != given:
+            raise BackgroundRefused(
+                "args hold what looks like a secret, which is not kept in the session file, so"
+                " they could not be used later. Let the command read it from a file or variable."
+            )
+        schedule = Schedule(
+            id=f"sch_{self._runs.lent.new_id()}",
+            tool=wish.tool,
+            arguments=wish.arguments,
+            title=one_line(wish.title) or wish.tool,
+            created_at=now,
+            cron_expression=timing.cron_expression,
+            scheduled_at=timing.scheduled_at,
+            time_zone=timing.time_zone,
+            next_at=timing.next_at,
+            signals=wish.signals,
+        )
+        if schedule.tool == _SHELL_TOOL:
+            shell = await self._shell()
+            schedule = replace(schedule, cwd=shell.get("cwd") or str(self._workspace.cwd))
+        schedule = replace(schedule, approved=await self._needs(schedule))
+        mark = await asyncio.to_thread(self._runs.lent.seal, self._approval(schedule))
+        schedule = replace(schedule, seal=mark)
+        try:
+            await self._runs.lent.store.put_schedule(schedule, now)
+        except StoreError as error:
+            raise BackgroundRefused(f"It was not scheduled: {error.message}.") from error
+        self._schedules[schedule.id] = schedule
+        return schedule
+
+    def schedules(self) -> Sequence[Schedule]:
+        """Those that can still start something."""
+        return tuple(self._schedules.values())
+
+    async def cancel(self, schedule_id: str) -> Schedule | None:
+        """End a schedule; ``None`` when there is no such one. Raises ``BackgroundRefused``."""
+        async with self._changing:  # one that is just starting a run does not come back
+            schedule = self._schedules.get(schedule_id)
+            if schedule is None:
+                return None
+            over = replace(schedule, is_active=False, next_at=None)
+            try:
+                await self._runs.lent.store.put_schedule(over, self._now())
+            except StoreError as error:
+                raise BackgroundRefused(f"It was not ended: {error.message}.") from error
+            self._schedules.pop(schedule_id, None)
+        self.begin()
+        return over
+
+    async def aclose(self) -> None:
+        """Start nothing any more. May be called again."""
+        self._closed = True
+        if self._work is not None:
+            self._work.cancel()
+            await asyncio.wait({self._work})
+            self._work = None
+
+    # --- time ------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Wait for what is due next, if anything will be."""
+        self._changed.set()
+        if (self._work is None or self._work.done()) and self._schedules and not self._closed:
+            self._work = asyncio.create_task(self._keep())
+
+    async def _keep(self) -> None:
+        while True:
+            self._changed.clear()
+            delay_s = await self.tick()
+            if delay_s is None:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(delay_s, RECHECK_S)):
+                    await self._changed.wait()
+
+    async def tick(self) -> float | None:
+        """Start what is due; seconds until the next is, ``None`` when there is none to wait for."""
+        now = self._now()
+        if now < self._seen - SET_BACK_S:
+            self._begin_again(now)
+        self._seen = now
+        async with self._changing:
+            await self._forget_ended()
+            for schedule in self.schedules():
+                if self._due_at(schedule) <= now:
+                    await self._fire(schedule, now)
+        due = [self._due_at(schedule) for schedule in self._schedules.values()]
+        soonest = min(due, default=float("inf"))
+        return None if soonest == float("inf") else max(0.0, soonest - self._now())
+
+    def _due_at(self, schedule: Schedule) -> float:
+        if schedule.next_at is None or schedule.id in self._held:
+            return float("inf")
+        return max(schedule.next_at, self._put_off.get(schedule.id, 0.0))
+
+    def _begin_again(self, now: float) -> None:
+        """The clock may have been set back: nothing waits longer than a new one would."""
+        self._put_off.clear()
+        for schedule in self.schedules():
+            if schedule.cron_expression is None or schedule.next_at is None:
+                continue
+            with contextlib.suppress(BackgroundRefused):
+                following = next_time(schedule.cron_expression, schedule.time_zone, now)
+                if following is not None and following < schedule.next_at:
+                    self._schedules[schedule.id] = replace(schedule, next_at=following)
+
+    async def _forget_ended(self) -> None:
+        """Another process may have ended one, through the file."""
+        try:
+            rows = await self._runs.lent.store.schedules()
+        except StoreError as error:
+            log.warning("schedules could not be read: %s", error.message)
+            return
+        for row in rows:
+            if not row.is_active and row.id in self._schedules:
+                del self._schedules[row.id]
+                self._emit(f"the schedule {_name(row)} was ended from outside")
+
+    # --- what is due -----------------------------------------------------------------------
+
+    async def _fire(self, schedule: Schedule, now: float) -> None:
+        try:
+            fired = _after(schedule, now)
+            if problem := await self._problem(schedule):
+                await self._skip(fired, problem)
+                return
+            self._tell_missed(schedule, now)
+            wish = SpawnWish(
+                schedule.tool, schedule.arguments, schedule.title, signals=schedule.signals
+            )
+            await self._runs.start(wish, fired, schedule.id)
+            self._keep_row(fired)
+        except PlacesTaken:
+            self._put_off[schedule.id] = now + RETRY_S
+        except (BackgroundRefused, StoreError) as error:
+            self._tell(schedule, f"did not start: {error}")
+            self._put_off[schedule.id] = now + RECHECK_S
+        except Exception as error:  # one that is broken keeps no other from its time
+            log.exception("schedule %s", schedule.id)
+            self._tell(schedule, f"did not start: {type(error).__name__} (see the log)")
+            self._put_off[schedule.id] = now + RECHECK_S
+
+    async def _skip(self, fired: Schedule, problem: str) -> None:
+        """It does not start this time; one that has no other time is over."""
+        self._tell(fired, f"did not start: {problem}")
+        await self._runs.lent.store.put_schedule(fired, self._now())
+        self._keep_row(fired)
+
+    def _keep_row(self, fired: Schedule) -> None:
+        self._put_off.pop(fired.id, None)
+        if fired.is_active:
+            self._schedules[fired.id] = fired
+        else:
+            self._schedules.pop(fired.id, None)
+
+    async def _problem(self, schedule: Schedule) -> str:
+        """Why it may not start; empty when it may."""
+        try:
+            decision = await self._judged(schedule, self._runs.lent.kit.policy)
+        except BackgroundRefused as refused:
+            return str(refused)
+        if decision.answer is Answer.DENY:
+            return decision.why
+        if not await self._has_place(schedule):
+            return f"its directory {schedule.cwd} is gone"
+        if (needs := _beyond(decision)) and needs != schedule.approved:
+            return f"it would need an approval ({needs})"
+        if decision.answer is Answer.ASK and not await self._is_proved(schedule):
+            return "it would need an approval (the session file does not prove that you gave one)"
+        return ""
+
+    async def _is_proved(self, schedule: Schedule) -> bool:
+        """Whether its call was approved here, not only according to the file."""
+        if schedule.id in self._unproved and await asyncio.to_thread(
+            self._runs.lent.is_sealed, self._approval(schedule), schedule.seal
+        ):
+            self._unproved.discard(schedule.id)
+        return schedule.id not in self._unproved
+
+    def _approval(self, schedule: Schedule) -> str:
+        """All that was approved with it."""
+        kit = self._runs.lent.kit
+        told = (
+            kit.session_id,
+            str(kit.workspace.root),
+            schedule.id,
+            schedule.tool,
+            schedule.arguments,
+            schedule.cron_expression,
+            schedule.scheduled_at,
+            schedule.time_zone,
+            schedule.approved,
+            schedule.cwd,
+        )
+        return json.dumps(told, sort_keys=True)
+
+    async def _needs(self, schedule: Schedule) -> str:
+        """What its call has been approved for, grants of this session not counted."""
+        policy = replace(self._runs.lent.kit.policy, granted=[])
+        return _beyond(await self._judged(schedule, policy))
+
+    async def _judged(self, schedule: Schedule, policy: Policy) -> Decision:
+        """The decision about its run. Raises ``BackgroundRefused``."""
+        kit = self._runs.lent.kit
+        launch = check_launch(kit.toolbox, schedule.tool, schedule.arguments)
+        await kit.begin_sandbox({schedule.tool})
+        workspace, path = self._workspace, None
+        if schedule.cwd:
+            workspace = replace(workspace, cwd=Path(schedule.cwd))
+            variables = (await self._shell()).get("set")
+            path = variables.get("PATH") if isinstance(variables, dict) else None
+        paths = launch.tool.paths(launch.args, workspace)
+        definition = launch.tool.definition
+        facts = CallFacts(definition, launch.arguments, paths, workspace, path, SPAWN)
+        return decide(facts, policy)
+
+    @property
+    def _workspace(self) -> Workspace:
+        return self._runs.lent.kit.workspace
+
+    async def _shell(self) -> dict[str, Any]:
+        stored = await self._runs.lent.kit.state.get(SHELL)
+        return stored if isinstance(stored, dict) else {}
+
+    async def _has_place(self, schedule: Schedule) -> bool:
+        """Whether the directory that its command was planned in is still there."""
+        sandbox, place = self._runs.lent.kit.sandbox, Path(schedule.cwd)
+        if sandbox is not None and (await sandbox.begin()).is_on:
+            place = sandbox.on_machine(place)
+        return not schedule.cwd or await asyncio.to_thread(place.is_dir)
+
+    # --- what is told ----------------------------------------------------------------------
+
+    def _tell_missed(self, schedule: Schedule, now: float) -> None:
+        late_s = now - (schedule.next_at or now)
+        if late_s > MISSED_S and schedule.id not in self._put_off:
+            self._emit(f"the schedule {_name(schedule)} was missed while nothing ran: it runs now")
+
+    def _tell(self, schedule: Schedule, what: str) -> None:
+        """Once, until it is something else."""
+        if self._told.get(schedule.id) != what:
+            self._told[schedule.id] = what
+            self._emit(f"the schedule {_name(schedule)} {what}")
+
+    def _emit(self, text: str) -> None:
+        self._runs.lent.emit(Notice(self._runs.lent.redact(text)))
+
+
+def _after(schedule: Schedule, now: float) -> Schedule:
+    """The schedule once it has started at ``now``. Raises ``BackgroundRefused``."""
+    following = None
+    if schedule.cron_expression is not None:
+        following = next_time(schedule.cron_expression, schedule.time_zone, now)
+    return replace(schedule, next_at=following, is_active=following is not None)
+
+
+def _beyond(decision: Decision) -> str:
+    """For what the decision asks beyond what every command asks for."""
+    is_plain = decision.rule is None and decision.lasts
+    return "" if decision.answer is not Answer.ASK or is_plain else decision.why
+
+
+def _name(schedule: Schedule) -> str:
+    return f"{schedule.id} ({one_line(schedule.title)})"

@@ -1,0 +1,243 @@
+"""The hooks of one session: tells the programs what happens and gathers what they say.
+
+Law: every program that was started here is awaited by its caller or owned until ``aclose``; hooks
+of one moment run at the same time and all have their say; a hook that fails is a notice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agentcli.domain.cancel import CancelReason, CancelToken
+from agentcli.domain.events import (
+    AgentEvent,
+    ApprovalWaiting,
+    Compacted,
+    Done,
+    Failed,
+    ToolStarted,
+)
+from agentcli.domain.hooks import (
+    SILENT,
+    HookConfig,
+    HookEvent,
+    HookVerdict,
+    Program,
+    ProgramResult,
+    RunProgram,
+)
+from agentcli.domain.messages import ImagePart, ResultStatus, TextPart, ToolCall, ToolResult
+from agentcli.domain.settings import PermissionMode
+from agentcli.domain.values import frozen
+from agentcli.extensions.hook_answers import merged, verdict_of
+from agentcli.extensions.hook_matching import matching
+
+LONG_TURN_S = 10.0
+MOST_NOTIFICATIONS = 8
+CLOSE_S = 1.0
+"""Seconds that what nobody waits for has to end by itself when the session ends."""
+STOP_S = 3.0
+log = logging.getLogger(__name__)
+
+# as the programs know them from other agents
+_MODES = {
+    PermissionMode.DEFAULT: "default",
+    PermissionMode.ACCEPT_EDITS: "acceptEdits",
+    PermissionMode.PLAN: "plan",
+    PermissionMode.YOLO: "bypassPermissions",
+}
+
+
+@frozen
+class HookFacts:
+    """What every hook is told. ``transcript`` is the session's file."""
+
+    session_id: str
+    transcript: Path
+    cwd: Path
+    mode: Callable[[], PermissionMode]
+
+
+class SessionHooks:
+    """Satisfies ``domain.hooks.Hooks``. End it with ``aclose``."""
+
+    def __init__(self, configs: Sequence[HookConfig], facts: HookFacts, run: RunProgram) -> None:
+        self._configs = tuple(configs)
+        self._facts = facts
+        self._run = run
+        self._token = CancelToken()
+        self._starting: asyncio.Task[HookVerdict] | None = None
+        self._notifying: set[asyncio.Task[HookVerdict]] = set()
+        self._unheard: list[str] = []
+        self._ended = False
+
+    def listens(self, event: HookEvent) -> bool:
+        """Whether there is any hook for ``event``."""
+        return any(config.event is event for config in self._configs)
+
+    # --- moments that the engine waits for -------------------------------------------------
+
+    async def prompt_submitted(self, prompt: str, cancel: CancelToken) -> HookVerdict:
+        """Before a prompt is recorded; what SessionStart has said comes first."""
+        began = await self._began()
+        said = await self._fire(HookEvent.USER_PROMPT_SUBMIT, {"prompt": prompt}, "", cancel)
+        unheard, self._unheard = tuple(self._unheard), []
+        return merged([began, HookVerdict(notices=unheard), said])
+
+    async def before_tool(self, call: ToolCall, cancel: CancelToken) -> HookVerdict:
+        """Before a call is judged by the policy."""
+        return await self._fire(HookEvent.PRE_TOOL_USE, _call_fields(call), call.name, cancel)
+
+    async def after_tool(
+        self, call: ToolCall, result: ToolResult, cancel: CancelToken
+    ) -> HookVerdict:
+        """After a call has run and its result is durable."""
+        fields = {**_call_fields(call), "tool_response": _response(result)}
+        return await self._fire(HookEvent.POST_TOOL_USE, fields, call.name, cancel)
+
+    async def before_compaction(
+        self, trigger: str, instructions: str, cancel: CancelToken
+    ) -> HookVerdict:
+        """Before the history is summarised."""
+        fields = {"trigger": trigger, "custom_instructions": instructions}
+        return await self._fire(HookEvent.PRE_COMPACT, fields, trigger, cancel)
+
+    async def stopping(self, answer: str, cancel: CancelToken, *, active: bool) -> HookVerdict:
+        """Before a turn ends by itself."""
+        fields = {"stop_hook_active": active, "last_assistant_message": answer}
+        return await self._fire(HookEvent.STOP, fields, "", cancel)
+
+    # --- moments that nobody waits for -----------------------------------------------------
+
+    def start(self, source: str) -> None:
+        """The session begins (``startup``, ``resume``) or was compacted (``compact``)."""
+        if self.listens(HookEvent.SESSION_START) and not self._ended:
+            before, self._starting = self._starting, None
+            self._starting = asyncio.create_task(self._start(source, before))
+
+    async def _start(self, source: str, before: asyncio.Task[HookVerdict] | None) -> HookVerdict:
+        fields = {"source": source}
+        earlier = SILENT if before is None else await before
+        said = await self._fire(HookEvent.SESSION_START, fields, source, self._token)
+        return merged([earlier, said])
+
+    async def _began(self) -> HookVerdict:
+        """What SessionStart has said, once; a cancelled wait leaves it for the next prompt."""
+        if self._starting is None:
+            return SILENT
+        await asyncio.wait({self._starting})
+        done, self._starting = self._starting, None
+        return SILENT if done.cancelled() else done.result()
+
+    def on_event(self, event: AgentEvent) -> None:
+        """A listener of the session: what the person should be called for (UI-6)."""
+        match event:
+            case ApprovalWaiting():
+                self._notify(f"agentcli needs your permission: {event.summary}", _PERMISSION)
+            case ToolStarted() if event.call.name == "ask_user":
+                self._notify("agentcli has a question for you", "elicitation_dialog")
+            case Done() | Failed() if event.summary.duration_s >= LONG_TURN_S:
+                self._notify("agentcli is waiting for your input", "idle_prompt")
+            case Compacted():
+                self.start("compact")
+
+    def _notify(self, message: str, kind: str) -> None:
+        if self._ended or not self.listens(HookEvent.NOTIFICATION):
+            return
+        if len(self._notifying) >= MOST_NOTIFICATIONS:
+            log.warning("too many notifications at once: %s", message)
+            return
+        fields = {"message": message, "notification_type": kind, "title": "agentcli"}
+        task = asyncio.create_task(
+            self._fire(HookEvent.NOTIFICATION, fields, kind, self._token), name="notification"
+        )
+        self._notifying.add(task)
+        task.add_done_callback(self._notified)
+
+    def _notified(self, task: asyncio.Task[HookVerdict]) -> None:
+        """Its warnings are told with the next prompt: nobody is there to hear them now."""
+        self._notifying.discard(task)
+        if not task.cancelled():
+            self._unheard += task.result().notices
+
+    async def aclose(self, reason: str = "other") -> None:
+        """The session ends: what still runs is stopped, SessionEnd is told. Bounded."""
+        if self._ended:
+            return
+        self._ended = True
+        starting = [] if self._starting is None else [self._starting]
+        if running := {*starting, *self._notifying}:
+            # what has just been asked for may end by itself
+            await asyncio.wait(running, timeout=CLOSE_S)
+        self._token.cancel(CancelReason.PARENT, force=True)
+        if left := {task for task in running if not task.done()}:
+            await asyncio.wait(left, timeout=STOP_S)
+        await self._fire(HookEvent.SESSION_END, {"reason": reason}, reason, CancelToken())
+
+    # --- running them ----------------------------------------------------------------------
+
+    async def _fire(
+        self, event: HookEvent, fields: Mapping[str, Any], subject: str, cancel: CancelToken
+    ) -> HookVerdict:
+        hooks = matching(self._configs, event, subject)
+        if not hooks:
+            return SILENT
+        facts = self._facts
+        told = {
+            "session_id": facts.session_id,
+            "transcript_path": str(facts.transcript),
+            "cwd": str(facts.cwd),
+            "permission_mode": _MODES[facts.mode()],
+            "hook_event_name": str(event),
+            **fields,
+        }
+        # escaped: no character of a name or a text can break the line or the encoding
+        data = (json.dumps(told, default=str) + "\n").encode()
+        return merged(await _together([self._one(hook, data, cancel) for hook in hooks]))
+
+    async def _one(self, hook: HookConfig, data: bytes, cancel: CancelToken) -> HookVerdict:
+        cwd = self._facts.cwd
+        variables = {"AGENTCLI_PROJECT_DIR": str(cwd), "CLAUDE_PROJECT_DIR": str(cwd)}
+        program = Program(hook.command, cwd, data, hook.limit_s, variables, self._facts.session_id)
+        try:
+            result = await self._run(program, cancel)
+        except Exception as error:
+            log.exception("a hook could not be run")
+            result = ProgramResult(None, problem=f"could not be run: {error}")
+        log.debug("hook %s %r: %s %s", hook.event, hook.command, result.code, result.problem)
+        try:
+            verdict = verdict_of(hook, result)
+        except Exception:
+            log.exception("the answer of a hook could not be read")
+            verdict = SILENT
+        for notice in verdict.notices:
+            log.warning("%s", notice)
+        return verdict
+
+
+_PERMISSION = "permission_prompt"
+
+
+async def _together(work: Sequence[Coroutine[Any, Any, HookVerdict]]) -> list[HookVerdict]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(each) for each in work]
+    return [task.result() for task in tasks]
+
+
+def _call_fields(call: ToolCall) -> dict[str, Any]:
+    return {"tool_name": call.name, "tool_input": dict(call.arguments), "tool_use_id": call.id}
+
+
+def _response(result: ToolResult) -> dict[str, Any]:
+    texts = [part.text for part in result.parts if isinstance(part, TextPart)]
+    images = sum(isinstance(part, ImagePart) for part in result.parts)
+    response: dict[str, Any] = {
+        "content": "\n".join(texts),
+        "is_error": result.status is not ResultStatus.OK,
+    }
+    return {**response, "images": images} if images else response

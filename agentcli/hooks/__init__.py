@@ -1,1 +1,0 @@
-"""Hooks: the person's own programs at the moments of a session."""

@@ -1,0 +1,270 @@
+"""The policy: may this call run, must a person be asked, or is it refused? Pure (SEC-3, SEC-4).
+
+Order: deny rules, plan mode, protected places and destructive commands, ask rules, ``yolo``, allow
+rules and grants of this session, what the mode makes free; everything else asks. Every decision
+names the rule or the reason that made it, and of a command the part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from agentcli.domain.sandbox import Access
+from agentcli.domain.settings import PermissionMode
+from agentcli.domain.tools import Effect, real_path
+from agentcli.domain.values import frozen
+from agentcli.policy.bash_command import SimpleCommand
+from agentcli.policy.command_rules import writes_nowhere
+from agentcli.policy.protected import has_own_repository, protected_place
+from agentcli.policy.read_only_commands import is_read_only
+from agentcli.policy.rules import Subject, covering, first, host_of, lasting_rule, might_touch
+from agentcli.policy.rules_values import Answer, CallFacts, Decision, Policy, Rule
+from agentcli.policy.shell_places import moves, starts_of
+
+_SHELL = "bash"
+_LONGEST_PART = 200
+_ACCESS = {"network": "with network", "outside": "outside the sandbox"}
+
+
+def decide(facts: CallFacts, policy: Policy) -> Decision:
+    """The decision for one call: the first of the checks below that has an opinion."""
+    judged = _Judged(facts, policy, subject_of(facts), effect_of(facts))
+    for check in _CHECKS:
+        if decision := check(judged):
+            return decision
+    if judged.effect is not Effect.EXEC:
+        return judged.because(Answer.ASK, "it changes files")
+    return _asks_to_run(judged)
+
+
+@frozen
+class _Judged:
+    facts: CallFacts
+    policy: Policy
+    subject: Subject
+    effect: Effect
+
+    @property
+    def is_command(self) -> bool:
+        return self.facts.definition.name == _SHELL and self.subject.text is not None
+
+    def because(self, answer: Answer, reason: str, rule: Rule | None = None) -> Decision:
+        return Decision(answer, reason, rule, self.effect)
+
+
+def _by_deny_rule(judged: _Judged) -> Decision | None:
+    rule = first(judged.policy.deny, judged.subject) or _via_rule(judged, judged.policy.deny)
+    return judged.because(Answer.DENY, f"denied by the rule {rule}", rule) if rule else None
+
+
+def _via_rule(judged: _Judged, rules: Sequence[Rule]) -> Rule | None:
+    via = judged.facts.via
+    return first(rules, Subject(via)) if via else None
+
+
+def _by_ask_rule(judged: _Judged) -> Decision | None:
+    """Asks whatever the mode and the other rules allow, until this session was granted it."""
+    policy, subject = judged.policy, judged.subject
+    rule = first(policy.ask, subject) or _via_rule(judged, policy.ask)
+    unsure = None if judged.effect is Effect.READ else _unsure(judged)
+    if (rule is None and unsure is None) or covering(policy.granted, subject)[0]:
+        return None
+    if rule is not None:
+        return judged.because(Answer.ASK, f"asked for by the rule {rule}", rule)
+    reason = f"it cannot be told whether the rule {unsure} covers it"
+    return judged.because(Answer.ASK, reason, unsure)
+
+
+def _unsure(judged: _Judged) -> Rule | None:
+    rules = (*judged.policy.deny, *judged.policy.ask)
+    return next((rule for rule in rules if might_touch(rule, judged.subject)), None)
+
+
+def _by_plan_mode(judged: _Judged) -> Decision | None:
+    if judged.policy.mode is PermissionMode.PLAN and judged.effect is not Effect.READ:
+        return judged.because(Answer.DENY, "plan mode allows reads only")
+    return None
+
+
+def _by_protection(judged: _Judged) -> Decision | None:
+    """What asks every time: no rule, no grant and no mode but a second ``--yolo`` frees it."""
+    if judged.facts.definition.always_ask:
+        return replace(judged.because(Answer.ASK, "this tool always asks"), lasts=False)
+    if judged.effect is Effect.READ:
+        return None
+    paths = (*judged.facts.paths, *judged.subject.paths)
+    if judged.effect is Effect.WRITE and (
+        place := protected_place(paths, judged.policy.own_directories)
+    ):
+        return replace(judged.because(Answer.ASK, f"{place} is protected"), lasts=False)
+    return _by_danger(judged) if judged.is_command else None
+
+
+def _by_danger(judged: _Judged) -> Decision | None:
+    from agentcli.policy.destructive import Ground, dangers_of
+
+    policy, subject = judged.policy, judged.subject
+    contained = policy.contained and judged.facts.arguments.get("access") != Access.OUTSIDE
+    ground = Ground(judged.facts.workspace, policy.own_directories, contained)
+    found = list(dangers_of(subject.text or "", subject.parsed, ground))
+    if policy.yolo_twice and policy.mode is PermissionMode.YOLO:
+        freed = {danger.part for danger in found if danger.is_destructive}
+        found = [danger for danger in found if danger.part not in freed]
+    if not found:
+        return None
+    decision = judged.because(Answer.ASK, found[0].what)
+    return replace(decision, part=_part_of(found[0].part, subject), lasts=False)
+
+
+def _by_yolo(judged: _Judged) -> Decision | None:
+    if judged.policy.mode is PermissionMode.YOLO:
+        return judged.because(Answer.ALLOW, "everything is allowed in yolo mode")
+    return None
+
+
+def _by_access(judged: _Judged) -> Decision | None:
+    """What asks for more than the sandbox gives asks each time: no rule says how much (SEC-7)."""
+    how = _ACCESS.get(str(judged.facts.arguments.get("access")))
+    if how is None or not judged.is_command or not judged.policy.contained:
+        return None
+    return replace(judged.because(Answer.ASK, f"it asks to run {how}"), lasts=False)
+
+
+def _by_allow_rule(judged: _Judged) -> Decision | None:
+    rules = (*judged.policy.allow, *judged.policy.granted)
+    found, _ = covering(rules, judged.subject, _free_part(judged))
+    if not found:
+        return None
+    named = ", ".join(map(str, found))
+    reason = f"allowed by the rule{'s' if len(found) > 1 else ''} {named}"
+    return judged.because(Answer.ALLOW, reason, found[0])
+
+
+def _by_mode(judged: _Judged) -> Decision | None:
+    facts = judged.facts
+    if facts.definition.effect is Effect.READ and facts.definition.hints.open_world:
+        host = judged.subject.host
+        reason = f"it fetches from {host}" if host else "it reaches beyond this machine"
+        return judged.because(Answer.ASK, reason)
+    edits_are_free = judged.policy.mode is PermissionMode.ACCEPT_EDITS and bool(facts.paths)
+    if judged.effect is Effect.EXEC or (judged.effect is Effect.WRITE and not edits_are_free):
+        return None
+    free = facts.workspace
+    if judged.effect is Effect.READ:
+        free = replace(free, extra=(*free.extra, *judged.policy.free_to_read))
+    for path in facts.paths:
+        if not free.contains(path):
+            return judged.because(Answer.ASK, f"{path} is outside the workspace")
+    what = "reads" if judged.effect is Effect.READ else "edits"
+    return judged.because(Answer.ALLOW, f"{what} inside the workspace are free")
+
+
+def _asks_to_run(judged: _Judged) -> Decision:
+    decision = judged.because(Answer.ASK, "it runs a command")
+    if not judged.is_command:
+        return decision
+    parsed = judged.subject.parsed
+    if not parsed.understood:
+        return replace(
+            decision, reason=f"it runs a command that is not understood: {parsed.why_not}"
+        )
+    rules = (*judged.policy.allow, *judged.policy.granted)
+    _, part = covering(rules, judged.subject, _free_part(judged))
+    return replace(decision, part=_part_of(part, judged.subject))
+
+
+def _part_of(part: str, subject: Subject) -> str:
+    """``part`` where it is not the whole anyway."""
+    if len(subject.parsed.commands) == 1 or part.strip() == (subject.text or "").strip():
+        return ""
+    return part if len(part) <= _LONGEST_PART else f"{part[:_LONGEST_PART]}…"
+
+
+def _free_part(judged: _Judged) -> Callable[[SimpleCommand], bool]:
+    """Which of the commands of a longer one change nothing, wherever the others may lead."""
+    facts, commands = judged.facts, judged.subject.parsed.commands if judged.is_command else ()
+    starts = starts_of(commands, facts.workspace.cwd)
+    has_moved = moves(commands)
+
+    def is_free(command: SimpleCommand) -> bool:
+        if not command.words or command.assignments or not writes_nowhere(command):
+            return False
+        if any(
+            each.operator == "<" and each.target != "/dev/null" for each in command.redirections
+        ):
+            return False
+        if command.words[0] == "cd" and len(command.words) == len(("cd", "directory")):
+            return starts.is_sure and all(
+                facts.workspace.contains(each) and not has_own_repository(each, facts.workspace)
+                for each in starts.directories
+            )
+        return starts.is_sure and all(
+            is_read_only(command.text, replace(facts.workspace, cwd=each), facts.search_path)
+            for each in (starts.directories if has_moved else starts.directories[:1])
+        )
+
+    return is_free
+
+
+_CHECKS = (
+    _by_deny_rule,
+    _by_plan_mode,
+    _by_protection,
+    _by_ask_rule,
+    _by_yolo,
+    _by_access,
+    _by_allow_rule,
+    _by_mode,
+)
+
+
+def effect_of(facts: CallFacts) -> Effect:
+    """The effect of this very call: a command known to be read-only is a READ (LOOP-4)."""
+    command = facts.arguments.get("command")
+    if facts.definition.name == _SHELL and isinstance(command, str):
+        known = is_read_only(command, facts.workspace, facts.search_path)
+        return Effect.READ if known else Effect.EXEC
+    return facts.definition.effect
+
+
+def subject_of(facts: CallFacts) -> Subject:
+    """What rules are matched with."""
+    command, url = facts.arguments.get("command"), facts.arguments.get("url")
+    return Subject(
+        tool=facts.definition.name,
+        paths=tuple(map(real_path, facts.paths)),
+        text=command if isinstance(command, str) else None,
+        host=host_of(url) if isinstance(url, str) else None,
+        root=real_path(facts.workspace.root),
+    )
+
+
+def session_rule(facts: CallFacts, policy: Policy) -> Rule:
+    """What "yes, for this session" allows, and nothing beside it.
+
+    This very command or host; this tool in the workspace; where that is not what was asked
+    about (a protected or an outside place), this tool and this very path.
+    """
+    subject = subject_of(facts)
+    name = facts.definition.name
+    text = subject.host if subject.host is not None else subject.text
+    if text is not None:
+        return Rule(name, text, exact=True)
+    if not subject.paths:
+        return Rule(name)
+    inside = all(facts.workspace.contains(path) for path in facts.paths)
+    if inside and not protected_place((*facts.paths, *subject.paths), policy.own_directories):
+        return Rule(name, f"{subject.root}/**", exact=True)
+    return Rule(name, str(subject.paths[0]), exact=True)
+
+
+def rules_offered(facts: CallFacts, policy: Policy, decision: Decision) -> tuple[Rule, str, str]:
+    """The rule of "for this session", how it reads, and how "always" would write it down (UI-7).
+
+    A text is empty where that answer would not keep the question from coming again.
+    """
+    rule = session_rule(facts, policy)
+    if not decision.lasts:
+        return rule, "", ""
+    return rule, str(rule), "" if decision.rule is not None else lasting_rule(rule)

@@ -1,0 +1,189 @@
+"""Judges bash by its syntax: which simple commands would a text run? (SEC-4)
+
+Law: whatever bash would run is listed, or ``understood`` is false. ``parse_bash`` never raises
+and answers within a second whatever the text.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import deque
+from functools import lru_cache
+
+from agentcli.domain.values import frozen, mutable
+from agentcli.policy.bash_builtins import evaluates
+from agentcli.policy.bash_command import ParsedCommand, Redirection, SimpleCommand
+from agentcli.policy.bash_text import (
+    MAX_TOKENS,
+    joined,
+    rough_commands,
+    skeleton,
+    tokens,
+    why_unreadable,
+)
+from agentcli.policy.bash_wrappers import Inner, look_through
+
+__all__ = ["ParsedCommand", "Redirection", "SimpleCommand", "parse_bash"]
+
+_MAX_WRAPPERS = 12
+_MAX_SCRIPTS = 40
+_MAX_TOKENS = 2 * MAX_TOKENS
+_MAX_COMMANDS = 6_000
+_MAX_INNER_WORDS = 20_000
+_KEPT_CHARS = 4_000
+_SHELLS = frozenset({"bash", "sh", "dash", "ash", "rbash", "zsh", "ksh"})
+
+
+def parse_bash(text: str) -> ParsedCommand:
+    """Every simple command of ``text``, wrappers such as ``sudo`` looked through."""
+    return _kept(text) if len(text) <= _KEPT_CHARS else _parse(text)
+
+
+@lru_cache(maxsize=32)
+def _kept(text: str) -> ParsedCommand:
+    return _parse(text)
+
+
+def _parse(text: str) -> ParsedCommand:
+    reading = _Reading([], "")
+    plain = reading.script(text, ())
+    return ParsedCommand(tuple(reading.found), not reading.why_not, reading.why_not, plain)
+
+
+@frozen
+class _Open:
+    """A script or a command that is still to be looked through."""
+
+    script: str | None
+    command: SimpleCommand | None
+    wrappers: tuple[str, ...]
+
+
+@mutable
+class _Reading:
+    """One text being read. Work waits in a queue: nothing here recurses."""
+
+    found: list[SimpleCommand]
+    why_not: str
+    scripts: int = 0
+    tokens: int = 0
+    words: int = 0
+
+    def script(self, text: str, wrappers: tuple[str, ...]) -> bool:
+        """Read ``text`` and all that it wraps; whether its own syntax is plain."""
+        waiting: deque[_Open] = deque()
+        plain = self._parse(text, wrappers, waiting)
+        while waiting and len(self.found) < _MAX_COMMANDS:
+            item = waiting.popleft()
+            if item.command is not None:
+                self._look(item.command, waiting)
+            elif item.script is not None:
+                self._parse(item.script, item.wrappers, waiting)
+        if waiting:
+            self._doubt("it holds too many commands")
+        return plain
+
+    def _doubt(self, why_not: str) -> None:
+        self.why_not = self.why_not or why_not
+
+    def _parse(self, text: str, wrappers: tuple[str, ...], waiting: deque[_Open]) -> bool:
+        self.scripts += 1
+        if self.scripts > _MAX_SCRIPTS:
+            self._doubt("it runs too many texts in texts")
+            return False
+        if why_not := why_unreadable(text) or self._too_costly(text):
+            self._doubt(why_not)
+            self._roughly(text, wrappers, waiting)
+            return False
+        from agentcli.policy.bash_tree import read_tree
+
+        tree = read_tree(joined(text))
+        opened = [_Open(None, _within(command, wrappers), wrappers) for command in tree.commands]
+        waiting.extendleft(reversed(opened))
+        if tree.why_not:
+            self._doubt(tree.why_not)
+            self._roughly(text, wrappers, waiting)
+        return tree.plain
+
+    def _too_costly(self, text: str) -> str:
+        """Long texts are parsed only when their skeleton is short and without a fault."""
+        cost = tokens(text)
+        if cost >= MAX_TOKENS:
+            short = skeleton(text)
+            cost = tokens(short)
+            if cost < MAX_TOKENS and self.tokens + cost < _MAX_TOKENS:
+                from agentcli.policy.bash_tree import is_well_formed
+
+                if not is_well_formed(short):
+                    return "it is not complete shell syntax"
+        self.tokens += cost
+        too_long = cost >= MAX_TOKENS or self.tokens > _MAX_TOKENS
+        return "it is too long to be judged" if too_long else ""
+
+    def _roughly(self, text: str, wrappers: tuple[str, ...], waiting: deque[_Open]) -> None:
+        for words in rough_commands(text):
+            shown = " ".join(words)
+            command = SimpleCommand(words, shown, wrappers=wrappers, sources=words)
+            waiting.append(_Open(None, command, wrappers))
+
+    def _without_first(self, command: SimpleCommand, waiting: deque[_Open]) -> None:
+        """An expansion may be nothing at all: then the next word is the program."""
+        if command.words[0] is not None:
+            return
+        self._doubt("it is not known which program it runs")
+        self.words += len(command.words)
+        if len(command.words) > 1 and self.words <= _MAX_INNER_WORDS:
+            inner = Inner(command.words[1:], 1)
+            waiting.appendleft(_opened(command, inner, command.wrappers))
+
+    def _look(self, command: SimpleCommand, waiting: deque[_Open]) -> None:
+        self.found.append(command)
+        if not command.words:
+            return
+        name = command.words[0]
+        self._without_first(command, waiting)
+        base = name.rpartition("/")[2] if name else ""
+        wrappers = (*command.wrappers, base)
+        if base in _SHELLS:
+            for body in command.fed:
+                waiting.appendleft(_Open(body, None, wrappers))
+        if why_not := evaluates(command.words, command.sources):
+            self._doubt(why_not)
+        looked = look_through(command.words)
+        if looked.why_not:
+            self._doubt(looked.why_not)
+        if not looked.inner:
+            return
+        if len(wrappers) > _MAX_WRAPPERS:
+            self._doubt("it wraps commands too deeply")
+            return
+        self.words += sum(len(inner.words) for inner in looked.inner)
+        if self.words > _MAX_INNER_WORDS:
+            self._doubt("it wraps too many commands")
+            return
+        for inner in reversed(looked.inner):
+            waiting.appendleft(_opened(command, inner, wrappers))
+
+
+def _opened(outer: SimpleCommand, inner: Inner, wrappers: tuple[str, ...]) -> _Open:
+    if inner.script is not None:
+        return _Open(inner.script, None, wrappers)
+    own = outer.words[inner.start : inner.start + len(inner.words)]
+    if inner.words == own and len(outer.sources) == len(outer.words):
+        sources = outer.sources[inner.start : inner.start + len(inner.words)]
+    else:
+        sources = tuple("…" if word is None else shlex.quote(word) for word in inner.words)
+    return _Open(
+        None,
+        SimpleCommand(inner.words, " ".join(sources), wrappers=wrappers, sources=sources),
+        wrappers,
+    )
+
+
+def _within(command: SimpleCommand, wrappers: tuple[str, ...]) -> SimpleCommand:
+    if not wrappers:
+        return command
+    return SimpleCommand(
+        command.words, command.text, command.assignments, command.redirections, wrappers,
+        command.sources, command.fed,
+    )  # fmt: skip

@@ -1,0 +1,242 @@
+"""Permission rules: ``tool`` or ``tool(pattern)`` (SEC-3).
+
+What a pattern is matched with depends on the tool: the command for ``bash``, the resolved
+paths for file tools, the host for tools that fetch. Law: an allow rule covers the whole call
+or nothing of it, a deny rule covers any part. ``bash(git diff *)`` does not allow
+``git diff; rm -rf x``; ``bash(rm *)`` denies it, and ``sudo rm -rf x`` as well.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from agentcli.domain.tools import real_path
+from agentcli.domain.values import frozen
+from agentcli.policy.bash_command import ParsedCommand, SimpleCommand
+from agentcli.policy.command_rules import (
+    covers,
+    covers_literally,
+    has_pattern,
+    is_transparent,
+    may_touch,
+    touches_command,
+)
+from agentcli.policy.rules_values import Rule, parse_rule
+
+_GLOB_CHARACTERS = re.compile(r"[*?]")
+_LONGEST_WRITTEN = 500
+_ANY_PATTERN = re.compile(r"[*?\[\]]")
+_PARTS = re.compile(r"/\*\*/|\*\*|\*|\?|[^*?/]+|/")
+
+
+@frozen
+class Subject:
+    """What a rule looks at: the tool and what the call is about.
+
+    ``paths`` are resolved, ``text`` is a command, ``host`` comes from ``host_of``.
+    """
+
+    tool: str
+    paths: tuple[Path, ...] = ()
+    text: str | None = None
+    host: str | None = None
+    root: Path = Path("/")
+
+    @property
+    def parsed(self) -> ParsedCommand:
+        """The commands that ``text`` would run."""
+        return parsed_command(self.text or "")
+
+
+@lru_cache(maxsize=4)
+def parsed_command(text: str) -> ParsedCommand:
+    """``text`` by its syntax; the newest few are kept, since a call is judged more than once."""
+    from agentcli.policy.bash_syntax import parse_bash
+
+    return parse_bash(text)
+
+
+def lasting_rule(rule: Rule) -> str:
+    """``rule`` as it may be written down for ever; empty where that would cover more (UI-7).
+
+    A written rule is a pattern: one made of a text with pattern characters in it would not be
+    this very text any more.
+    """
+    text = str(rule)
+    literal = (rule.pattern or "").removesuffix("/**")
+    if rule.pattern is None or not literal or not text.isprintable():
+        return ""
+    if _ANY_PATTERN.search(literal) or len(text) > _LONGEST_WRITTEN:
+        return ""
+    return text if parse_rule(text) == Rule(rule.tool, rule.pattern) else ""
+
+
+def host_of(url: str) -> str:
+    """The host that ``url`` names, lower case; empty where programs could read it differently."""
+    if re.search(r"[\\\s\x00-\x1f]", url):
+        return ""
+    try:
+        return (urlsplit(url).hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def allows(rule: Rule, subject: Subject) -> bool:
+    """Whether ``rule`` alone covers the whole of the call, as an allow rule must."""
+    return bool(covering((rule,), subject)[0])
+
+
+def covering(
+    rules: Sequence[Rule],
+    subject: Subject,
+    is_free: Callable[[SimpleCommand], bool] = lambda _: False,
+) -> tuple[tuple[Rule, ...], str]:
+    """The rules that cover the whole of the call between them; the part that none covers.
+
+    No rules and a part: it is not covered. ``is_free`` says which parts of a command need none.
+    """
+    of_tool = [rule for rule in rules if fnmatch.fnmatchcase(subject.tool, rule.tool)]
+    for rule in of_tool:
+        if rule.pattern is None or _covers_whole(rule, subject):
+            return (rule,), ""
+    patterns = [rule for rule in of_tool if rule.pattern is not None]
+    if subject.text is None or subject.host is not None:
+        return (), ""
+    parsed = subject.parsed
+    if not parsed.understood:
+        return (), parsed.why_not
+    found: list[Rule] = []
+    for command in parsed.commands:
+        by = next((rule for rule in patterns if _covers_part(rule, command, subject)), None)
+        if by is not None:
+            found.append(by)
+        elif not is_free(command) and not is_transparent(command, parsed):
+            return (), command.text
+    return tuple(dict.fromkeys(found)), ""
+
+
+def _covers_whole(rule: Rule, subject: Subject) -> bool:
+    if subject.host is not None:
+        return _matches_host(subject.host, rule)
+    if subject.text is not None:
+        return subject.text == rule.pattern and (rule.exact or not has_pattern(rule.pattern))
+    return bool(subject.paths) and all(
+        _matches_path(path, rule, subject.root) for path in subject.paths
+    )
+
+
+def _covers_part(rule: Rule, command: SimpleCommand, subject: Subject) -> bool:
+    pattern = rule.pattern or ""
+    if rule.exact or not has_pattern(pattern):
+        return covers_literally(pattern, command, subject.text or "", subject.parsed)
+    return covers(pattern, command)
+
+
+def touches(rule: Rule, subject: Subject) -> bool:
+    """Whether ``rule`` covers any part of the call, as a deny rule must."""
+    if not fnmatch.fnmatchcase(subject.tool, rule.tool):
+        return False
+    if rule.pattern is None:
+        return True
+    if subject.host is not None:
+        return not subject.host or _matches_host(subject.host, rule)
+    if subject.text is not None:
+        return touches_command(rule.pattern, subject.text, subject.parsed)
+    return any(_matches_path(path, rule, subject.root) for path in subject.paths)
+
+
+def might_touch(rule: Rule, subject: Subject) -> bool:
+    """Whether ``rule`` may cover a part of the call that only the shell will know."""
+    if rule.pattern is None or subject.text is None or subject.host is not None:
+        return False
+    is_meant = fnmatch.fnmatchcase(subject.tool, rule.tool)
+    return is_meant and may_touch(rule.pattern, subject.text, subject.parsed)
+
+
+def first(rules: Sequence[Rule], subject: Subject) -> Rule | None:
+    """The first rule that covers any part of the call."""
+    return next((rule for rule in rules if touches(rule, subject)), None)
+
+
+# --- hosts ---------------------------------------------------------------------------------
+
+
+def _matches_host(host: str, rule: Rule) -> bool:
+    """Whole labels: ``python.org`` covers ``docs.python.org`` and not ``mypython.org``."""
+    pattern = (rule.pattern or "").lower().rstrip(".")
+    if not host or rule.exact:
+        return bool(host) and host == pattern
+    if "*" in pattern:
+        return fnmatch.fnmatchcase(host, pattern.replace("[", "[[]"))
+    return host == pattern or host.endswith(f".{pattern}")
+
+
+# --- paths ---------------------------------------------------------------------------------
+
+
+def _matches_path(path: Path, rule: Rule, root: Path) -> bool:
+    pattern = rule.pattern or ""
+    if rule.exact:
+        return str(path) == pattern or (
+            pattern.endswith("/**") and path.is_relative_to(pattern.removesuffix("/**"))
+        )
+    absolute = str(root / _expanded(pattern))
+    candidates = (absolute, _with_real_start(absolute))
+    return any(glob_covers(glob, str(path)) for glob in candidates)
+
+
+def _expanded(pattern: str) -> Path:
+    try:
+        return Path(pattern).expanduser()
+    except RuntimeError:  # no such user
+        return Path(pattern)
+
+
+def _with_real_start(pattern: str) -> str:
+    """``pattern`` with the links and ``..`` of its part before any ``*`` or ``?`` followed."""
+    found = _GLOB_CHARACTERS.search(pattern)
+    if found is None:
+        return str(real_path(Path(pattern)))
+    start, slash, rest = pattern[: found.start()].rpartition("/")
+    real = str(real_path(Path(start + slash)))
+    return f"{real.rstrip('/')}/{rest}{pattern[found.start() :]}"
+
+
+def glob_covers(pattern: str, path: str) -> bool:
+    """``**`` crosses directories, ``*`` and ``?`` do not; a final ``/**`` covers the start too.
+
+    All places that a part of the pattern may end at are followed side by side: whatever the
+    pattern, the work is at most its length times that of ``path`` (SEC-13).
+    """
+    base = pattern.removesuffix("/**")
+    ends = {0}
+    for part in _PARTS.findall(base):
+        ends = set(_ends_of(part, path, ends))
+        if not ends:
+            return False
+    return len(path) in ends or (base != pattern and any(path[end] == "/" for end in ends))
+
+
+def _ends_of(part: str, path: str, starts: set[int]) -> Iterable[int]:
+    size = len(path)
+    if part == "**":
+        return range(min(starts), size + 1)
+    if part == "*":
+        found: list[int] = []
+        for start in sorted(starts):
+            if not found or start > found[-1]:
+                slash = path.find("/", start)
+                found += range(start, (size if slash < 0 else slash) + 1)
+        return found
+    if part == "?":
+        return [start + 1 for start in starts if start < size and path[start] != "/"]
+    if part == "/**/":
+        begun = [start + 1 for start in starts if path.startswith("/", start)]
+        later = range(min(begun), size) if begun else ()
+        return [*begun, *(place + 1 for place in later if path[place] == "/")]
+    return [start + len(part) for start in starts if path.startswith(part, start)]

@@ -1,0 +1,4 @@
+"""Programs that are run for the agent: guarded, contained, captured and always ended.
+
+Law: no process outlives its owner (CAN-10, REC-8), and none sees a secret of ours (SEC-8).
+"""

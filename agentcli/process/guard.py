@@ -1,0 +1,331 @@
+r"""The small process that stands between the app and one command; run by path, not imported.
+
+Law: every process that the command leaves behind, however it detached itself, is a descendant
+of its guard (Linux: it is their "child subreaper"), and the guard does not end before they have.
+It kills them when told to, and at once when the app is gone, which it notices because its end of
+their socket reports end-of-file: also after a SIGKILL of the app (REC-8, CAN-10).
+
+Protocol on standard input, a socket: the app sends 16 hex digits of length and a JSON object
+``{argv, cwd, env, scratch, join, landlock}``, later ``stop MILLISECONDS\n`` as often as it likes
+(SIGTERM now, SIGKILL that much later). The guard answers ``pid N\n`` or ``fail ERRNO WHAT\n``,
+then ``exit CODE\n`` when the command itself has ended (negative: the signal), and end-of-file when
+nothing of it is left. ``join`` are open files of a user and a network namespace that the command
+starts in, ``landlock`` the rules that it takes upon itself. What bubblewrap itself runs as is not
+told to end: it would take the command with it.
+Only the standard library is available here; where there is no ``/proc``, ``ps`` is asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+CONTROL = 0
+RESCAN_S = 0.02
+GROUP_POLL_S = 0.5
+GIVE_UP_S = 5.0
+_HELPERS = frozenset({b"bwrap"})
+_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
+_PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
+
+
+def process_table() -> Iterator[tuple[int, int, int]]:
+    """(pid, parent's pid, process group) of each process that can be seen; zombies left out."""
+    try:
+        names = os.listdir("/proc")  # noqa: PTH208 - pathlib is slow to load
+    except OSError:
+        names = []
+    if "self" not in names:
+        yield from _process_table_of_ps()
+        return
+    for name in names:
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123 - pathlib is slow to load
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        if fields and fields[0] not in {b"Z", b"X"}:
+            yield int(name), int(fields[1]), int(fields[2])
+
+
+def _process_table_of_ps() -> Iterator[tuple[int, int, int]]:
+    import subprocess
+
+    try:
+        listing = subprocess.run(
+            ["/bin/ps", "-axo", "pid=,ppid=,pgid=,stat="],
+            capture_output=True,
+            check=False,
+        )
+    except OSError:
+        return
+    for line in listing.stdout.splitlines():
+        pid, parent, group, state = line.split()[:4]
+        if not state.startswith(b"Z"):
+            yield int(pid), int(parent), int(group)
+
+
+def descendants(ancestor: int, group: int = 0) -> list[int]:
+    """Every living process below ``ancestor``, and the members of ``group``."""
+    table = list(process_table())
+    children: dict[int, list[int]] = {}
+    for pid, parent, _ in table:
+        children.setdefault(parent, []).append(pid)
+    found = [pid for pid, _, its_group in table if group and its_group == group]
+    waiting = [ancestor, *found]
+    while waiting:
+        new = [pid for pid in children.get(waiting.pop(), []) if pid not in found]
+        found += new
+        waiting += new
+    return [pid for pid in found if pid not in {ancestor, os.getpid()}]
+
+
+def without_helpers(pids: list[int]) -> list[int]:
+    """``pids`` without the processes that only hold a sandbox together."""
+    return [pid for pid in pids if _name_of(pid) not in _HELPERS]
+
+
+def _name_of(pid: int) -> bytes:
+    try:
+        with open(f"/proc/{pid}/comm", "rb") as file:  # noqa: PTH123 - pathlib is slow to load
+            return file.read().rstrip(b"\n")
+    except OSError:
+        return b""
+
+
+def send_signal(pids: list[int], number: int) -> None:
+    """The signal to each of them that is still there."""
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            os.kill(pid, number)
+
+
+class Guard:
+    """One command and everything that comes of it."""
+
+    def __init__(self) -> None:
+        self.command = 0
+        self.ended = False
+        self.scratch = ""
+        self.deadline: float | None = None
+        self.give_up: float | None = None
+        self.reaps_orphans = _prctl(_PR_SET_CHILD_SUBREAPER, 1) == 0
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)  # the command may have stopped us
+        self._wake_read, wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(wake_write, False)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def start(self) -> bool:
+        """Start the command; whether that worked is told to the app."""
+        size = int(_read_exactly(16), 16)
+        request = json.loads(_read_exactly(size))
+        self.scratch = request["scratch"]
+        error_read, error_write = os.pipe()
+        self.command = os.fork()
+        if not self.command:
+            _become(request, error_write)
+        for handle in (error_write, *request["join"]):
+            os.close(handle)
+        with os.fdopen(error_read, "rb") as file:
+            failure = file.read()
+        if failure:
+            os.waitpid(self.command, 0)
+            _tell(b"fail " + failure)
+            return False
+        _tell(b"pid %d" % self.command)
+        quiet = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(quiet, 1)
+        os.close(quiet)
+        return True
+
+    def watch(self) -> None:
+        """Return when nothing of the command is left."""
+        watched = [CONTROL, self._wake_read]
+        while self._reap():
+            ready, _, _ = select.select(watched, [], [], self._pause())
+            if self._wake_read in ready:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._wake_read, 4096)
+            if CONTROL in ready and not self._obey():
+                watched.remove(CONTROL)
+            if self.deadline is not None and time.monotonic() >= self.deadline:
+                self._kill()
+            if self.give_up is not None and time.monotonic() >= self.give_up:
+                return
+
+    def _pause(self) -> float | None:
+        """Seconds until something has to be done unasked; ``None`` while nothing has."""
+        if self.deadline is not None:
+            return max(0.0, self.deadline - time.monotonic())
+        return None if self.reaps_orphans else GROUP_POLL_S
+
+    def _reap(self) -> bool:
+        """Collect what has ended; whether anything is left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return not self.reaps_orphans and bool(descendants(os.getpid(), self.command))
+            if not pid:
+                return True
+            if pid == self.command and not self.ended:
+                self.ended = True
+                _tell(b"exit %d" % os.waitstatus_to_exitcode(status))
+
+    def _obey(self) -> bool:
+        """Read what the app says; False when it will never say anything again."""
+        try:
+            said = os.read(CONTROL, 4096)
+        except OSError:
+            said = b""
+        if not said:
+            self._stop(0.0)
+            self._remove_scratch()
+            return False
+        for line in said.splitlines():
+            word, _, number = line.partition(b" ")
+            if word == b"stop":
+                self._stop(int(number) / 1000)
+        return True
+
+    def _remove_scratch(self) -> None:
+        """Delete the directory of the app's that it can no longer delete itself."""
+        if self.scratch:
+            with contextlib.suppress(OSError):
+                for entry in os.scandir(self.scratch):
+                    os.unlink(entry.path)  # noqa: PTH108 - pathlib is slow to load
+                os.rmdir(self.scratch)  # noqa: PTH106 - likewise
+
+    def _stop(self, grace_s: float) -> None:
+        """SIGTERM now; a deadline once set only ever comes nearer."""
+        deadline = time.monotonic() + grace_s
+        self.deadline = deadline if self.deadline is None else min(deadline, self.deadline)
+        if grace_s:
+            targets = without_helpers(self._targets())
+            send_signal(targets, signal.SIGTERM)
+            send_signal(targets, signal.SIGCONT)  # a stopped process cannot act on SIGTERM
+            if not targets:
+                self.deadline = time.monotonic()  # only a sandbox in which nothing runs yet
+
+    def _kill(self) -> None:
+        send_signal(self._targets(), signal.SIGKILL)
+        now = time.monotonic()
+        self.deadline = now + RESCAN_S  # what was being forked meanwhile
+        self.give_up = now + GIVE_UP_S if self.give_up is None else self.give_up
+
+    def _targets(self) -> list[int]:
+        found = descendants(os.getpid(), 0 if self.reaps_orphans else self.command)
+        # where processes cannot be listed, the command's own group is all that can be named
+        return found or ([] if self.ended else [-self.command])
+
+
+def _prctl(option: int, value: int | bytes) -> int:
+    """Linux's prctl, or -1 where there is none."""
+    try:
+        import ctypes
+
+        argument = ctypes.c_char_p(value) if isinstance(value, bytes) else ctypes.c_ulong(value)
+        zero = ctypes.c_ulong(0)
+        return int(ctypes.CDLL(None).prctl(option, argument, zero, zero, zero))
+    except (ImportError, OSError, AttributeError):
+        return -1
+
+
+def _join(handles: list[int]) -> None:
+    """Enter the namespaces: a user namespace first, then the network that belongs to it."""
+    if not handles:
+        return
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    for handle, kind in zip(handles, (_CLONE_NEWUSER, _CLONE_NEWNET), strict=True):
+        if libc.setns(handle, kind):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+        os.close(handle)
+
+
+def _limit(rules: dict[str, object]) -> None:
+    """Take the rules of Landlock upon this process; raises ``OSError``."""
+    import importlib
+    import sys
+
+    sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - pathlib is slow to load
+    importlib.import_module("sandbox_landlock").restrict(rules)
+
+
+def _become(request: dict[str, Any], error_write: int) -> None:
+    """Turn the forked child into the command; never returns."""
+    problem = "start"
+    try:
+        os.setsid()
+        problem = "sandbox"
+        _join(request["join"])
+        if request["landlock"] is not None:
+            _limit(request["landlock"])
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # joining a user namespace takes it back
+        signal.set_wakeup_fd(-1)
+        for number in signal.valid_signals():
+            with contextlib.suppress(OSError, ValueError):
+                signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(1, 2)
+        problem = "directory"
+        os.chdir(request["cwd"])
+        problem = "program"
+        os.execve(request["argv"][0], request["argv"], request["env"])  # noqa: S606 - the one place that starts commands
+    except OSError as error:
+        os.write(error_write, b"%d %s" % (error.errno or 0, problem.encode()))
+    except ValueError:
+        os.write(error_write, b"%d %s" % (errno.EINVAL, problem.encode()))
+    finally:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _read_exactly(size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = os.read(CONTROL, size - len(data))
+        if not piece:
+            raise EOFError
+        data += piece
+    return data
+
+
+def _tell(line: bytes) -> None:
+    with contextlib.suppress(OSError):
+        os.write(CONTROL, line + b"\n")
+
+
+def main() -> None:
+    """Guard the command that the app asks for."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP):
+        signal.signal(number, signal.SIG_IGN)
+    _prctl(_PR_SET_NAME, b"agent-guard")
+    guard = Guard()
+    try:
+        started = guard.start()
+    except EOFError:
+        return
+    if started:
+        guard.watch()
+
+
+if __name__ == "__main__":
+    main()

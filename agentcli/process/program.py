@@ -1,0 +1,116 @@
+"""A command line of the person's own, for example a hook: ``domain.hooks.RunProgram``.
+
+It reads its standard input, and its two outputs are kept apart.
+
+Law: it runs under a guard like every command (``_process``): after a cancel, a time-out or the
+end of the app nothing of it is left (CAN-10, REC-8); its environment is that of every command
+(SEC-8); what is kept of its output is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from agentcli.domain.cancel import CancelToken
+from agentcli.domain.hooks import Program, ProgramResult
+from agentcli.process.environment import base_environment, find_program
+from agentcli.process.guarded import Command, Ended, Ending, StartFailed
+from agentcli.process.run import run
+from agentcli.process.scratch import new_scratch, remove_scratch
+
+MAX_OUTPUT_BYTES = 1024 * 1024
+MAX_ERROR_BYTES = 64 * 1024
+_SIGNALLED = 128
+# shells that understand what a POSIX shell does; a hook's command line is written for one
+_SHELLS = frozenset({"sh", "bash", "dash", "ksh", "mksh", "zsh"})
+_STARTER = 'exec "$0" -c "$1" <"$2" 2>"$3"'
+
+
+class _Kept:
+    """The head of an output."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.data = b""
+
+    def __call__(self, data: bytes) -> bool:
+        """Take more of it; what is too much is thrown away, and the writer goes on."""
+        self.data += data[: self._limit - len(self.data)]
+        return True
+
+
+async def run_program(program: Program, cancel: CancelToken) -> ProgramResult:
+    """Run it in the person's shell; see ``domain.hooks.RunProgram``."""
+    shell = _shell()
+    if shell is None:
+        return ProgramResult(None, problem="there is no shell to run it with")
+    try:
+        scratch = await new_scratch(program.stdin.decode("utf-8", "surrogateescape"))
+    except OSError as error:
+        return ProgramResult(None, problem=f"could not be run: {error}")
+    try:
+        return await _run_in(scratch, shell, program, cancel)
+    except (StartFailed, OSError) as error:
+        return ProgramResult(None, problem=f"could not be started in {program.cwd}: {error}")
+    finally:
+        await remove_scratch(scratch)
+
+
+async def _run_in(
+    scratch: Path, shell: str, program: Program, cancel: CancelToken
+) -> ProgramResult:
+    output, errors = _Kept(MAX_OUTPUT_BYTES), _Kept(MAX_ERROR_BYTES)
+    pipe = scratch / "errors"
+    argv = ("/bin/sh", "-c", _STARTER, shell, program.command, str(scratch / "command"), str(pipe))
+    environment = {**base_environment(), **program.env, "PWD": str(program.cwd)}
+    command = Command(argv, program.cwd, environment, scratch, program.owner)
+    with _read_from(pipe, errors):
+        ended = await run(command, output, cancel, program.timeout_s)
+    return _result(ended, output.data, errors.data, program.timeout_s)
+
+
+def _result(ended: Ended, output: bytes, errors: bytes, timeout_s: float) -> ProgramResult:
+    if ended.ending is Ending.EXITED and ended.returncode is not None:
+        code = ended.returncode
+        return ProgramResult(code if code >= 0 else _SIGNALLED - code, output, errors)
+    problems = {
+        Ending.TIMED_OUT: f"took longer than {timeout_s:g} s and was stopped",
+        Ending.CANCELLED: "was stopped",
+    }
+    return ProgramResult(None, output, errors, problems.get(ended.ending, "was killed"))
+
+
+@contextmanager
+def _read_from(pipe: Path, kept: _Kept) -> Iterator[None]:
+    """Make the named pipe ``pipe`` and read it until the block ends, whoever still holds it."""
+    os.mkfifo(pipe, 0o600)
+    # for writing, too: it is never without a writer, so there is no end of file to wait for
+    end = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    loop = asyncio.get_running_loop()
+
+    def read() -> bool:
+        try:
+            return kept(os.read(end, MAX_ERROR_BYTES))
+        except BlockingIOError:
+            return False
+
+    loop.add_reader(end, read)
+    try:
+        yield
+    finally:
+        loop.remove_reader(end)
+        for _ in range(MAX_OUTPUT_BYTES // MAX_ERROR_BYTES):  # a daemon may go on writing
+            if not read():
+                break
+        os.close(end)
+
+
+def _shell() -> str | None:
+    own = os.environ.get("SHELL", "")
+    if own.startswith("/") and Path(own).name in _SHELLS and os.access(own, os.X_OK):
+        return own
+    return find_program("bash", ()) or find_program("sh", ())

@@ -1,0 +1,237 @@
+"""The sandbox of one session: bubblewrap, or Landlock, or none, and why (SEC-7).
+
+Law: what is in force is what a real run has shown. Nothing falls back in silence: a wish that
+cannot be met is in the state with its reason. What is private to the session's commands lives in
+one directory, which goes with the session; a killed app's is removed by the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from agentcli.domain.sandbox import Access, Confined, SandboxKind, SandboxState
+from agentcli.domain.tools import Workspace
+from agentcli.process import sandbox_landlock as _sandbox_landlock
+from agentcli.process.environment import find_program
+from agentcli.process.sandbox_births import set_aside_births
+from agentcli.process.sandbox_bwrap import PROGRAM, PrivatePlaces, bwrap_argv, on_machine
+from agentcli.process.sandbox_places import OwnPlaces, Places, find_places
+from agentcli.process.sandbox_probe import INSTALL, Probe, probe_bwrap, probe_landlock
+from agentcli.process.scratch import PREFIX, sweep_once
+
+NO_SANDBOX_HERE = "there is no sandbox for this system; Linux has bubblewrap and Landlock"
+# addresses of programs outside, which would be talked to by what runs inside
+_DOORS = re.compile(
+    r"SSH_AUTH_SOCK|SSH_AGENT_PID|GPG_AGENT_INFO|DISPLAY|WAYLAND_\w+|XAUTHORITY|ICEAUTHORITY"
+    r"|SESSION_MANAGER|DBUS_\w+|XDG_RUNTIME_DIR|DOCKER_HOST|CONTAINER_HOST|PODMAN_\w+"
+    r"|GNOME_KEYRING_\w+|PULSE_SERVER|PIPEWIRE_\w+|VSCODE_\w*IPC\w*|VSCODE_GIT_\w+|GIT_ASKPASS"
+    r"|TMUX|STY|NVIM|NVIM_LISTEN_ADDRESS|KITTY_LISTEN_ON|EMACS_SERVER_FILE|I3SOCK|SWAYSOCK"
+    r"|AT_SPI_BUS_ADDRESS|XDG_SESSION_\w+|INVOCATION_ID|NOTIFY_SOCKET|LISTEN_\w+"
+)
+# what cannot be in the home directory, which is read-only: programs stop without them
+_CACHES = {"GOCACHE": "go-build", "npm_config_cache": "npm", "UV_CACHE_DIR": "uv"}
+
+
+class SessionSandbox:
+    """Implements ``Sandbox`` for one workspace."""
+
+    def __init__(
+        self, workspace: Workspace, own: OwnPlaces, wanted: str, *, network: bool = False
+    ) -> None:
+        self._roots = tuple(
+            Path(os.path.realpath(root)) for root in (workspace.root, *workspace.extra)
+        )
+        self._own = own
+        self._home = Path(os.path.expanduser("~"))  # noqa: PTH111 - never raises
+        self._wanted = wanted
+        self._network = network
+        self._program = ""
+        self._namespaces: tuple[int, ...] = ()
+        self._private: PrivatePlaces | None = None
+        self._before: Places | None = None
+        self._unsettled = 0
+        self._lock = asyncio.Lock()
+        self._state = SandboxState(SandboxKind.OFF, wanted, network=network, known=False)
+        self._paused = False
+
+    @property
+    def state(self) -> SandboxState:
+        """What is in force, as far as it is known."""
+        if self._paused:
+            problem = "switched off for this session"
+            return SandboxState(SandboxKind.OFF, "off", problem, self._network)
+        return self._state
+
+    async def begin(self) -> SandboxState:
+        """Find out by a real run what works here; only the first call does anything."""
+        async with self._lock:
+            if not self._state.known:
+                try:
+                    self._state = await asyncio.to_thread(self._find_out)
+                except OSError as error:
+                    problem = f"it cannot be told what works: {error}"
+                    self._state = replace(self._state, problem=problem, known=True)
+        return self.state
+
+    def switch(self, *, on: bool) -> None:
+        """Use it or do not, from the next command on; on when it was never wanted: look for it."""
+        self._paused = not on
+        if on and self._wanted == "off":
+            self._wanted = "auto"
+            self._state = replace(self._state, wanted="auto", known=False)
+
+    def take_notice(self) -> str:
+        """Nothing: whoever made it tells."""
+        return ""
+
+    # --- what works --------------------------------------------------------------------------
+
+    def _find_out(self) -> SandboxState:
+        state = SandboxState(SandboxKind.OFF, self._wanted, network=self._network)
+        if self._wanted == "off":
+            return state
+        if sys.platform != "linux":
+            return replace(state, problem=NO_SANDBOX_HERE)
+        try:
+            self._private = make_private()
+        except OSError as error:
+            return replace(state, problem=f"no temporary directory can be made: {error.strerror}")
+        failed: list[Probe] = []
+        if self._wanted in {"auto", SandboxKind.BWRAP}:
+            probe = self._try_bwrap(self._private)
+            if not probe.problem:
+                writable = (*self._roots, Path("/tmp"))  # noqa: S108 - a private one
+                return replace(state, kind=SandboxKind.BWRAP, writable=writable)
+            failed.append(probe)
+        if self._wanted in {"auto", SandboxKind.LANDLOCK}:
+            probe = probe_landlock()
+            if not probe.problem:
+                missing = _sandbox_landlock.shortcomings(_sandbox_landlock.abi_version())
+                problem = "; ".join([*(each.problem for each in failed), missing])
+                advice = failed[0].advice if failed else ""
+                writable = (*self._roots, self._private.temporary)
+                return replace(
+                    state,
+                    kind=SandboxKind.LANDLOCK,
+                    problem=problem,
+                    advice=advice,
+                    writable=writable,
+                )
+            failed.append(probe)
+        problem = "; ".join(probe.problem for probe in failed)
+        return replace(state, problem=problem, advice=failed[0].advice)
+
+    def _try_bwrap(self, private: PrivatePlaces) -> Probe:
+        program = find_program(PROGRAM, self._roots)
+        if program is None:
+            return Probe("bubblewrap is not installed", INSTALL)
+        places = self._find_places()
+        prefix = bwrap_argv(program, places, private, self._roots[0], own_network=True)
+        probe = probe_bwrap(prefix, self._roots[0])
+        self._program, self._namespaces = program, probe.namespaces
+        return probe
+
+    def _find_places(self) -> Places:
+        return find_places(self._roots, self._home, self._own)
+
+    # --- one command -------------------------------------------------------------------------
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """``base`` as a command inside has it: nothing in it leads out."""
+        if self._private is None:
+            return dict(base)
+        inside = {name: value for name, value in base.items() if not _DOORS.fullmatch(name)}
+        is_bwrap = self._state.kind is SandboxKind.BWRAP
+        temporary = "/tmp" if is_bwrap else str(self._private.temporary)  # noqa: S108 - private
+        caches = {name: f"{temporary}/.cache/{place}" for name, place in _CACHES.items()}
+        return caches | inside | {"TMPDIR": temporary}
+
+    def on_machine(self, path: Path) -> Path:
+        """Where what a command inside calls ``path`` lies on this machine."""
+        if self._private is None or self._state.kind is not SandboxKind.BWRAP:
+            return path
+        return on_machine(path, self._roots, self._private)
+
+    @property
+    def scratch_parent(self) -> Path | None:
+        """Where the private directory of a command is made."""
+        return self._private.runs if self._private is not None else None
+
+    async def confine(
+        self, argv: Sequence[str], cwd: Path, access: Access, scratch: Path
+    ) -> Confined:
+        """The command line that runs ``argv`` with no more than ``access``; see the port."""
+        if self._private is None or access is Access.OUTSIDE:
+            return Confined(tuple(argv), cwd)
+        places = await asyncio.to_thread(self._find_places)
+        self._before = places
+        self._unsettled += 1
+        network = self._network or access is Access.NETWORK
+        if self._state.kind is SandboxKind.LANDLOCK:
+            return self._with_landlock(argv, cwd, places, scratch, network=network)
+        joined = () if network else self._namespaces
+        prefix = bwrap_argv(
+            self._program,
+            places,
+            self._private,
+            cwd,
+            own_network=not network and not joined,
+            scratch=scratch,
+        )
+        # with the machine's network come its abstract sockets: X11, D-Bus
+        has_scopes = _sandbox_landlock.abi_version() >= _sandbox_landlock.ABI_SCOPE
+        rules = {"scope_only": True} if network and has_scopes else None
+        return Confined((*prefix, *argv), Path("/"), joined, rules)
+
+    def _with_landlock(
+        self, argv: Sequence[str], cwd: Path, places: Places, scratch: Path, *, network: bool
+    ) -> Confined:
+        temporary = (self._private.temporary,) if self._private is not None else ()
+        rules = {
+            "writable": [str(path) for path in (*places.writable, *temporary, scratch)],
+            "hidden": [str(path) for path in places.hidden],
+            "network": network,
+        }
+        return Confined(tuple(argv), cwd, landlock=rules)
+
+    async def settle(self) -> tuple[str, ...]:
+        """After a command: set aside what must not come into being; one line about each."""
+        before = self._before
+        self._unsettled = max(0, self._unsettled - 1)
+        if not self._unsettled:
+            self._before = None
+        if before is None:
+            return ()
+        return await asyncio.to_thread(set_aside_births, before, self._roots)
+
+    async def aclose(self) -> None:
+        """Remove the session's private temporary directory."""
+        private, self._private = self._private, None
+        namespaces, self._namespaces = self._namespaces, ()
+        self._state = replace(self._state, kind=SandboxKind.OFF, known=False)
+        for handle in namespaces:
+            with contextlib.suppress(OSError):
+                os.close(handle)
+        if private is not None:
+            await asyncio.to_thread(shutil.rmtree, private.base, ignore_errors=True)
+
+
+def make_private() -> PrivatePlaces:
+    """A fresh private directory; raises ``OSError``."""
+    parent = Path(os.path.realpath(tempfile.gettempdir()))
+    sweep_once(parent)
+    base = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=parent))
+    private = PrivatePlaces(base, base / "tmp", base / "runs", base / "empty", base / "nothing")
+    for directory in (private.temporary, private.runs, private.empty_dir):
+        directory.mkdir(mode=0o700)
+    private.empty_file.touch(mode=0o400)
+    return private

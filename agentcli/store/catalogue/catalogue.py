@@ -1,0 +1,303 @@
+"""The list of all sessions and a full-text index, in ``catalogue.db``: a cache.
+
+Laws: the session files are the truth; losing or breaking the catalogue loses nothing (how, is
+told in ``_cache``); it is written after a turn, never on the way to a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentcli.domain.messages import AssistantMessage, Message, Usage
+from agentcli.domain.session import SessionInfo, SessionStatus, StoredMessage
+from agentcli.domain.values import frozen
+from agentcli.store._codec import from_column, to_column
+from agentcli.store.catalogue.cache import Broken, Cache, value
+
+if TYPE_CHECKING:
+    from aiosqlite import Connection
+
+VERSION = 2
+MAX_INDEXED_CHARACTERS = 100_000
+MESSAGES_PER_INSERT = 200
+MAX_RANKED = 2_000
+
+_TABLES = (
+    """
+CREATE TABLE session (
+  id TEXT PRIMARY KEY, stamp TEXT NOT NULL, title TEXT NOT NULL, cwd TEXT NOT NULL,
+  created_at REAL NOT NULL, updated_at REAL NOT NULL, status TEXT NOT NULL,
+  detail TEXT NOT NULL, turns INTEGER NOT NULL, model TEXT NOT NULL, parent_id TEXT,
+  input_tokens INTEGER, output_tokens INTEGER, cache_read_tokens INTEGER,
+  cache_write_tokens INTEGER, reasoning_tokens INTEGER, cost_usd REAL, agent TEXT NOT NULL
+)""",
+    "CREATE TABLE indexed (id TEXT PRIMARY KEY, seq INTEGER NOT NULL, stamp TEXT NOT NULL)",
+    "CREATE TABLE place (id INTEGER PRIMARY KEY, session_id TEXT NOT NULL, seq INTEGER NOT NULL)",
+    "CREATE INDEX place_session ON place (session_id)",
+)
+_COLUMNS = (
+    "id, stamp, title, cwd, created_at, updated_at, status, detail, turns, model, parent_id,"
+    " input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens,"
+    " cost_usd, agent"
+)
+_FORGET = (
+    "DELETE FROM session WHERE id = ?",
+    "DELETE FROM indexed WHERE id = ?",
+    "DELETE FROM words WHERE rowid IN (SELECT id FROM place WHERE session_id = ?)",
+    "DELETE FROM place WHERE session_id = ?",
+)
+
+
+@frozen
+class Entry:
+    """A session as it was when its files had ``stamp``."""
+
+    stamp: str
+    info: SessionInfo
+
+
+@frozen
+class SearchHit:
+    """Where a text was found; ``excerpt`` has the words between ``[`` and ``]``."""
+
+    session_id: str
+    seq: int
+    excerpt: str
+
+
+class Catalogue(Cache):
+    """The cache at ``path``."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, VERSION, _create_tables)
+
+    async def entries(self) -> Mapping[str, Entry]:
+        """All that is known, by session id; empty when the cache cannot be read."""
+
+        async def read(db: Connection) -> dict[str, Entry]:
+            rows = await db.execute_fetchall(f"SELECT {_COLUMNS} FROM session")  # noqa: S608 - constant
+            return await asyncio.to_thread(_entries, rows)
+
+        return await self.read(read, {})
+
+    async def update(self, entries: Mapping[str, Entry], gone: Iterable[str] = ()) -> None:
+        """Store ``entries`` and forget the sessions in ``gone``."""
+        ids = [(session_id,) for session_id in gone]
+
+        async def write(db: Connection) -> None:
+            marks = ", ".join("?" * (_COLUMNS.count(",") + 1))
+            await db.executemany(
+                f"INSERT OR REPLACE INTO session ({_COLUMNS}) VALUES ({marks})",  # noqa: S608 - constant
+                (_row(entry) for entry in entries.values()),
+            )
+            for statement in _FORGET if ids else ():
+                await db.executemany(statement, ids)
+
+        await self.write(write)
+
+    async def indexed(self) -> Mapping[str, tuple[int, str]]:
+        """The last message of each session in the full-text index, and the stamp it had then."""
+
+        async def read(db: Connection) -> dict[str, tuple[int, str]]:
+            rows = await db.execute_fetchall("SELECT id, seq, stamp FROM indexed")
+            return {session_id: (seq, stamp) for session_id, seq, stamp in rows}
+
+        return await self.read(read, {})
+
+    async def index(
+        self, session_id: str, messages: Sequence[StoredMessage], last: int, stamp: str
+    ) -> None:
+        """Add ``messages`` to the full-text index, which then reaches to ``last``."""
+
+        async def write(db: Connection) -> None:
+            rows = await db.execute_fetchall("SELECT seq FROM indexed WHERE id = ?", (session_id,))
+            done = max((seq for (seq,) in rows), default=0)  # another process may be faster
+            new = [stored for stored in messages if stored.seq > done]
+            place = await value(db, "SELECT coalesce(max(id), 0) FROM place")
+            for start in range(0, len(new), MESSAGES_PER_INSERT):
+                batch = new[start : start + MESSAGES_PER_INSERT]
+                texts = await asyncio.to_thread(_searchable_texts, batch)
+                await db.executemany(
+                    "INSERT INTO place (id, session_id, seq) VALUES (?, ?, ?)",
+                    [(place + n, session_id, seq) for n, (seq, _) in enumerate(texts, 1)],
+                )
+                await db.executemany(
+                    "INSERT INTO words (rowid, body) VALUES (?, ?)",
+                    [(place + n, text) for n, (_, text) in enumerate(texts, 1)],
+                )
+                place += len(texts)
+            await db.execute(
+                "INSERT OR REPLACE INTO indexed (id, seq, stamp) VALUES (?, ?, ?)",
+                (session_id, max(last, done), stamp),
+            )
+
+        await self.write(write)
+
+    async def search(self, text: str, limit: int = 50) -> Sequence[SearchHit]:
+        """The best hits for all words of ``text``, the last one possibly unfinished."""
+        words = text.replace("\0", " ").split()
+        if not words:
+            return ()
+
+        async def read(db: Connection) -> list[SearchHit]:
+            if await _has_index(db):
+                query = _query(words)
+                rows = await db.execute_fetchall(
+                    "SELECT session_id, seq, snippet(words, 0, '[', ']', '…', 12)"
+                    " FROM words JOIN place ON place.id = words.rowid"
+                    " WHERE words MATCH ? ORDER BY rank LIMIT ?",
+                    (query, limit),
+                )
+            else:
+                condition = " AND ".join(["instr(lower(body), lower(?))"] * len(words))
+                rows = await db.execute_fetchall(
+                    "SELECT session_id, seq, substr(body, 1, 80) FROM words JOIN place"  # noqa: S608 - constants
+                    f" ON place.id = words.rowid WHERE {condition} LIMIT ?",
+                    (*words, limit),
+                )
+            return [SearchHit(*row) for row in rows]
+
+        return await self.read(read, [])
+
+    async def search_sessions(self, text: str, limit: int = 50) -> Sequence[SearchHit]:
+        """The sessions that ``text`` is found in, each with its best hit, best first."""
+        words = text.replace("\0", " ").split()
+        if not words:
+            return ()
+
+        async def read(db: Connection) -> list[SearchHit] | None:
+            if not await _has_index(db):
+                return None
+            query = _query(words)
+            best = dict(islice((await _best_places(db, query)).items(), limit))
+            marks = ", ".join("?" * len(best))
+            rows = await db.execute_fetchall(
+                "SELECT rowid, snippet(words, 0, '[', ']', '…', 12) FROM words"  # noqa: S608 - marks
+                f" WHERE words MATCH ? AND rowid IN ({marks})",
+                (query, *(row for row, _ in best.values())),
+            )
+            excerpts = dict(tuple(row) for row in rows)
+            return [
+                SearchHit(session_id, seq, excerpts.get(row, ""))
+                for session_id, (row, seq) in best.items()
+            ]
+
+        nothing: list[SearchHit] | None = []
+        found = await self.read(read, nothing)
+        if found is not None:
+            return found
+        return _one_each(await self.search(text, limit * 4))[:limit]
+
+
+def _one_each(hits: Sequence[SearchHit]) -> list[SearchHit]:
+    first: dict[str, SearchHit] = {}
+    for hit in hits:
+        first.setdefault(hit.session_id, hit)
+    return list(first.values())
+
+
+async def _best_places(db: Connection, query: str) -> dict[str, tuple[int, int]]:
+    """Of each session that ``query`` finds the best row and its message, best session first."""
+    rows = await db.execute_fetchall(
+        "SELECT words.rowid, session_id, seq FROM words JOIN place ON place.id = words.rowid"
+        " WHERE words MATCH ? ORDER BY rank LIMIT ?",
+        (query, MAX_RANKED),
+    )
+    best: dict[str, tuple[int, int]] = {}
+    for row, session_id, seq in rows:
+        best.setdefault(session_id, (row, seq))
+    return best
+
+
+def _query(words: Sequence[str]) -> str:
+    """All of ``words``, the last one possibly unfinished, in the language of FTS5."""
+    return " ".join('"' + word.replace('"', '""') + '"' for word in words) + "*"
+
+
+async def _create_tables(db: Connection) -> None:
+    for statement in _TABLES:
+        await db.execute(statement)
+    try:
+        await db.execute("CREATE VIRTUAL TABLE words USING fts5 (body)")
+    except sqlite3.OperationalError:  # SQLite was built without FTS5
+        await db.execute("CREATE TABLE words (body TEXT NOT NULL)")
+
+
+async def _has_index(db: Connection) -> bool:
+    return "fts5" in await value(db, "SELECT sql FROM sqlite_schema WHERE name = 'words'")
+
+
+def _searchable_texts(messages: Sequence[StoredMessage]) -> list[tuple[int, str]]:
+    texts = ((stored.seq, _searchable(stored.message)) for stored in messages)
+    return [(seq, text) for seq, text in texts if text]
+
+
+def _searchable(message: Message) -> str:
+    """What a person may look for: what was said and what tools printed; not the thinking."""
+    text = message.text
+    if isinstance(message, AssistantMessage):
+        calls = (" ".join(map(str, call.arguments.values())) for call in message.tool_calls)
+        text = "\n".join((text, *calls))
+    return text[:MAX_INDEXED_CHARACTERS].encode(errors="replace").decode().strip()
+
+
+def _row(entry: Entry) -> tuple[object, ...]:
+    info = entry.info
+    usage = info.usage
+    return (
+        info.id,
+        entry.stamp,
+        to_column(info.title),
+        to_column(info.cwd),
+        info.created_at,
+        info.updated_at,
+        info.status.value,
+        to_column(info.detail),
+        info.turns,
+        to_column(info.model),
+        info.parent_id,
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        usage.reasoning_tokens,
+        info.cost_usd,
+        to_column(info.agent),
+    )
+
+
+def _entries(rows: Iterable[Any]) -> dict[str, Entry]:
+    try:
+        return {row[0]: _entry(row) for row in rows}
+    except (ValueError, TypeError) as error:
+        raise Broken(str(error)) from error
+
+
+def _entry(row: Sequence[Any]) -> Entry:
+    (
+        session_id, stamp, title, cwd, created_at, updated_at, status, detail, turns, model,
+        parent_id, *usage, cost_usd, agent,
+    ) = row  # fmt: skip
+    return Entry(
+        str(stamp),
+        SessionInfo(
+            id=str(session_id),
+            title=from_column(title),
+            cwd=from_column(cwd),
+            created_at=created_at,
+            updated_at=updated_at,
+            status=SessionStatus(status),
+            turns=turns,
+            model=from_column(model),
+            detail=from_column(detail),
+            usage=Usage(*usage),
+            cost_usd=cost_usd,
+            parent_id=None if parent_id is None else str(parent_id),
+            agent=from_column(agent),
+        ),
+    )

@@ -1,0 +1,115 @@
+"""Making a damaged session file usable again (REC-7).
+
+Laws: what was there is copied aside first and kept; what can be read goes row by row into a
+new file that obeys every law of ``check``; what could not be saved is said, line by line; the
+new file takes the old one's place in one rename. A sound file is left as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+import time
+from pathlib import Path
+
+from agentcli.domain.errors import SessionNotFound, SessionTooNew, StoreError
+from agentcli.domain.values import frozen
+from agentcli.store import _private
+from agentcli.store._faults import fault
+from agentcli.store._file import SessionFile
+from agentcli.store._lock import WriterLock
+from agentcli.store._schema import TABLE_NAMES
+from agentcli.store.repair.check import check
+from agentcli.store.repair.rebuild import Rebuilt, rebuild
+from agentcli.store.repair.salvage import salvage
+
+
+@frozen
+class RepairReport:
+    """What a repair did.
+
+    ``copy`` is where the damaged file is kept, ``None`` when nothing was wrong; ``messages``
+    is how many the session now has; ``lost`` says what could not be saved.
+    """
+
+    path: Path
+    copy: Path | None
+    messages: int
+    lost: tuple[str, ...]
+
+
+def repair(path: Path) -> RepairReport:
+    """Mend the session file at ``path``.
+
+    Raises ``SessionLocked`` while a live process has it open, ``SessionTooNew``,
+    ``SessionNotFound`` and ``PersistenceError``.
+    """
+    if not path.exists():
+        raise SessionNotFound(f"no session file {path}", "see: agent sessions list")
+    try:
+        lock = WriterLock.acquire(path)
+        try:
+            sound = _count_if_sound(path)
+            if sound is not None:
+                return RepairReport(path, None, sound, ())
+            return _repair(path)
+        finally:
+            lock.release()
+    except (OSError, sqlite3.Error) as error:
+        raise fault(error, path, writing=True) from error
+
+
+def _count_if_sound(path: Path) -> int | None:
+    file = SessionFile(path, writable=False)
+    try:
+        file.open()
+        if check(path):
+            return None
+        query = "SELECT count(*) FROM message"
+        return int(file.read(lambda db: db.execute(query).fetchone()[0]))
+    except SessionTooNew:
+        raise
+    except (StoreError, sqlite3.Error, ValueError):
+        return None
+    finally:
+        file.close()
+
+
+def _repair(path: Path) -> RepairReport:
+    copy = path.with_name(
+        f"{path.stem}.damaged-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
+    )
+    _copy_with_log(path, copy)
+    workshop = Path(tempfile.mkdtemp(prefix=".repair-", dir=path.parent))
+    try:
+        work = workshop / "damaged"
+        _copy_with_log(path, work)
+        tables, lost = salvage(work, TABLE_NAMES)
+        built = rebuild(tables, path.stem, path.stat().st_mtime)
+        fresh = workshop / path.name
+        _store(fresh, built)
+        lost += [*built.lost, *check(fresh)]
+        for suffix in ("-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        fresh.replace(path)
+        _private.sync_directory(path.parent)
+    finally:
+        shutil.rmtree(workshop, ignore_errors=True)
+    return RepairReport(path, copy, len(built.messages), tuple(lost))
+
+
+def _store(path: Path, built: Rebuilt) -> None:
+    file = SessionFile(path, writable=True)
+    try:
+        file.create(built.insert)
+    finally:
+        file.close()
+
+
+def _copy_with_log(source: Path, target: Path) -> None:
+    _private.copy(source, target)
+    log = source.with_name(source.name + "-wal")
+    if log.exists():
+        _private.copy(log, target.with_name(target.name + "-wal"))

@@ -1,0 +1,322 @@
+"""Changing files: atomic one by one, all or nothing together (TOOL-8, TOOL-9).
+
+::
+
+    with Transaction(ctx) as change:      staged: temporary files written and synced
+        change.write(path, data, before)  nothing visible yet
+        change.delete(path, before)
+        change.commit()                   renames; on a failure the earlier ones are undone
+
+Law: a target is checked at the moment of use: it must be the very file (inode, size, time) whose
+content the change was made from, reached without following a link. Temporary names cannot be
+guessed and are gone when the ``with`` ends. A replaced file keeps its mode, its owner and its
+extended attributes where the system lets it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from agentcli.domain.no_follow import directory_of
+from agentcli.domain.tools import FileLedger, Workspace
+from agentcli.tools.files.files import FileState, fingerprint_of
+from agentcli.tools.files.paths import FileProblem, os_problem, shown
+
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_PRIVATE = 0o600
+_NEW_FILE = 0o666  # less the umask
+
+
+@dataclass(slots=True)
+class _Step:
+    """One target: ``data`` to be there afterwards, or ``None`` for a deletion."""
+
+    path: Path
+    data: bytes | None
+    before: FileState | os.stat_result | None
+    mode: int | None
+    temporary: str = ""
+    backup: str = ""
+    in_place: bool = False
+    done: bool = False
+    info: os.stat_result | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.info = self.before.info if isinstance(self.before, FileState) else self.before
+
+
+class Transaction:
+    """A set of changes to different files; see the module. Blocking: run it in a thread."""
+
+    def __init__(self, workspace: Workspace, ledger: FileLedger) -> None:
+        self._workspace = workspace
+        self._ledger = ledger
+        self._steps: list[_Step] = []
+        self._made: list[Path] = []
+        self._committed = False
+        self.notes: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for step in self._steps:
+            with suppress(OSError), directory_of(step.path) as directory:
+                for name in (step.temporary, step.backup):
+                    if name:
+                        with suppress(FileNotFoundError):
+                            os.unlink(name, dir_fd=directory)
+        if not self._committed:
+            for made in reversed(self._made):
+                with suppress(OSError), directory_of(made) as directory:
+                    os.rmdir(made.name, dir_fd=directory)
+
+    def write(
+        self,
+        path: Path,
+        data: bytes,
+        before: FileState | os.stat_result | None,
+        mode: int | None = None,
+    ) -> None:
+        """Stage ``data`` for the resolved ``path``, which is ``before`` now (``None``: absent).
+
+        ``mode`` are permission bits that differ from those of ``before`` or of a new file.
+        Raises ``FileProblem``.
+        """
+        step = _Step(path, data, before, mode)
+        self._steps.append(step)
+        self._attempt("write", step, lambda: self._stage(step))
+
+    def delete(self, path: Path, before: FileState | os.stat_result) -> None:
+        """Stage the deletion of the entry at ``path``; a link is deleted, not what it means."""
+        step = _Step(path, None, before, None)
+        self._steps.append(step)
+        self._attempt("delete", step, lambda: self._check(step))
+
+    def commit(self) -> None:
+        """Make the staged changes visible; raises ``FileProblem`` with all of them undone."""
+        keep_backups = len(self._steps) > 1
+        try:
+            for step in self._steps:
+                verb = "write" if step.data is not None else "delete"
+                self._attempt(verb, step, lambda step=step: self._apply(step, keep_backups))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+        except BaseException:
+            self._undo()
+            raise
+        self._committed = True
+        for step in self._steps:
+            self._record(step)
+
+    def _attempt(self, verb: str, step: _Step, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except OSError as error:
+            raise os_problem(error, verb, shown(step.path, self._workspace)) from error
+
+    def _stage(self, step: _Step) -> None:
+        assert step.data is not None  # noqa: S101 - callers stage writes only
+        with directory_of(step.path, self._made) as directory:
+            self._check_at(step, directory)
+            if step.info is not None and not _is_writable(step.path.name, directory):
+                name = shown(step.path, self._workspace)
+                raise FileProblem(f"{name} is read-only. Change its mode first if that is meant.")
+            temporary = f".agentcli-{secrets.token_hex(8)}.tmp"
+            try:
+                mode = _NEW_FILE if step.info is None else _PRIVATE
+                descriptor = os.open(temporary, _CREATE, mode, dir_fd=directory)
+            except PermissionError:
+                if step.info is None:
+                    raise
+                step.in_place = True  # the file may be written although its directory may not
+                return
+            step.temporary = temporary
+            try:
+                _write_all(descriptor, step.data)
+                _keep_attributes(descriptor, step, directory)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def _check(self, step: _Step) -> None:
+        with directory_of(step.path) as directory:
+            self._check_at(step, directory)
+
+    def _check_at(self, step: _Step, directory: int) -> None:
+        """The target must still be what the change was made from (SEC-5)."""
+        name = shown(step.path, self._workspace)
+        try:
+            now = os.stat(step.path.name, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            now = None
+        if step.info is None:
+            if now is not None:
+                raise FileProblem(f"{name} has just been created by someone else. Read it first.")
+            return
+        if now is None or _identity(now) != _identity(step.info):
+            raise FileProblem(
+                f"{name} changed while the change was being made. Read it again and repeat."
+            )
+
+    def _apply(self, step: _Step, keep_backup: bool) -> None:  # noqa: FBT001 - private
+        with directory_of(step.path) as directory:
+            self._check_at(step, directory)
+            name = step.path.name
+            if step.in_place:
+                self._overwrite(step, directory)
+                return
+            backup = f".agentcli-{secrets.token_hex(8)}.old"
+            if step.data is not None:
+                if keep_backup and step.info is not None and _link(name, backup, directory):
+                    step.backup = backup
+                self._place(step, directory)
+            elif keep_backup:
+                os.rename(name, backup, src_dir_fd=directory, dst_dir_fd=directory)
+                step.backup = backup
+            else:
+                os.unlink(name, dir_fd=directory)
+            step.done = True
+            _sync_directory(directory)
+
+    def _place(self, step: _Step, directory: int) -> None:
+        name = step.path.name
+        if step.info is None and _link(step.temporary, name, directory):  # never clobbers
+            return
+        os.rename(step.temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+        if step.info is not None and step.info.st_nlink > 1:
+            other = step.info.st_nlink - 1
+            self.notes.append(
+                f"{shown(step.path, self._workspace)} had {other} more hard "
+                f"link{'s' if other > 1 else ''}, which keep the old content."
+            )
+
+    def _overwrite(self, step: _Step, directory: int) -> None:
+        """Write into the file itself: its directory admits no new entry. Not atomic, said so."""
+        flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(step.path.name, flags, dir_fd=directory)
+        try:
+            step.done = True
+            _write_all(descriptor, step.data or b"")
+            os.ftruncate(descriptor, len(step.data or b""))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        name = shown(step.path, self._workspace)
+        self.notes.append(f"{name} was written in place, since its directory is not writable.")
+
+    def _undo(self) -> None:
+        lost = []
+        for step in reversed(self._steps):
+            if step.done or step.backup:
+                try:
+                    with directory_of(step.path) as directory:
+                        self._put_back(step, directory)
+                except OSError:
+                    lost.append(shown(step.path, self._workspace))
+        if lost:
+            raise FileProblem(
+                f"The change failed and {', '.join(lost)} could not be put back. "
+                "Tell the user to look at it."
+            )
+
+    def _put_back(self, step: _Step, directory: int) -> None:
+        name = step.path.name
+        if step.backup:
+            backup, step.backup = step.backup, ""  # kept for the user should this fail
+            os.rename(backup, name, src_dir_fd=directory, dst_dir_fd=directory)
+            step.backup = backup  # two names of one file: the rename left both
+        elif step.info is None:
+            os.unlink(name, dir_fd=directory)
+        elif isinstance(step.before, FileState) and step.before.data is not None:
+            flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            descriptor = os.open(name, flags, dir_fd=directory)
+            try:
+                _write_all(descriptor, step.before.data)
+                os.ftruncate(descriptor, len(step.before.data))
+            finally:
+                os.close(descriptor)
+
+    def _record(self, step: _Step) -> None:
+        mark = "" if step.data is None else fingerprint_of(step.data)
+        if mark:
+            self._ledger.seen[step.path] = mark
+        else:
+            self._ledger.seen.pop(step.path, None)
+
+
+def _is_writable(name: str, directory: int) -> bool:
+    effective = os.access in os.supports_effective_ids
+    return os.access(name, os.W_OK, dir_fd=directory, effective_ids=effective)
+
+
+def _identity(info: os.stat_result) -> tuple[int, int, int, int, int]:
+    kind = stat.S_IFMT(info.st_mode)
+    return (kind, info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _link(source: str, target: str, directory: int) -> bool:
+    """A second name for a file; ``False`` where the file system has none."""
+    try:
+        os.link(source, target, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+    except FileExistsError:
+        raise
+    except OSError:
+        return False
+    return True
+
+
+def _keep_attributes(descriptor: int, step: _Step, directory: int) -> None:
+    if step.info is not None:
+        mine = os.fstat(descriptor)
+        mode = stat.S_IMODE(step.info.st_mode)
+        if (mine.st_uid, mine.st_gid) != (step.info.st_uid, step.info.st_gid):
+            try:
+                os.fchown(descriptor, step.info.st_uid, step.info.st_gid)
+            except OSError:
+                mode &= ~(stat.S_ISUID | stat.S_ISGID)  # never lend another owner's rights
+        _copy_extended_attributes(step.path.name, directory, descriptor)
+        os.fchmod(descriptor, mode)
+    if step.mode is not None:
+        os.fchmod(descriptor, step.mode)
+
+
+def _copy_extended_attributes(name: str, directory: int, descriptor: int) -> None:
+    if not hasattr(os, "listxattr"):
+        return
+    with suppress(OSError):
+        source = os.open(
+            name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory
+        )
+        try:
+            for attribute in os.listxattr(source):
+                with suppress(OSError):
+                    os.setxattr(descriptor, attribute, os.getxattr(source, attribute))
+        finally:
+            os.close(source)
+
+
+def _sync_directory(directory: int) -> None:
+    with suppress(OSError):
+        descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,281 @@
+"""Find files and lines with ripgrep, or without it in a process of our own (TOOL-10).
+
+Law: both engines are killable processes, search the same files in the same order and report in
+the same form, which is read here as it comes: however much they find, only ``limit`` of it is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentcli.domain.cancel import CancelToken
+from agentcli.domain.no_follow import opened_directory
+from agentcli.process.environment import base_environment, find_program
+from agentcli.process.guarded import Command, Ended, Ending, StartFailed
+from agentcli.process.run import run
+from agentcli.tools.search.globs import PathFilter
+from agentcli.tools.search.search_check import LINE_BYTES, Line, files_there, lines_there
+
+TIME_LIMIT_S = 30.0
+_MAX_PATH_BYTES = 64 * 1024
+_NOISE_BYTES = 4_000
+_RG_TROUBLE = 2
+_PACKAGE_PARENT = str(Path(__file__).resolve().parents[3])
+_WORKER = (
+    f"import sys; sys.path.insert(0, {_PACKAGE_PARENT!r}); "
+    "from agentcli.tools.search import search_worker; search_worker.main()"
+)
+_RG_OPTIONS = (
+    "--no-config",
+    "--no-require-git",
+    "--no-ignore-global",
+    "--no-messages",
+    "--no-follow",
+    "--no-mmap",
+    "--sort=path",
+    "--color=never",
+    "--null",
+)
+_RG_SEARCH = (
+    "--no-heading",
+    "--with-filename",
+    "--line-number",
+    "--byte-offset",
+    "--crlf",
+    "--no-search-zip",
+)
+_TEXT = re.compile(rb"(\d+)([:-])(\d+)\2")
+_GLOB_CHARS = re.compile(r"[][*?{}\\!]")
+_MAX_KEPT_BYTES = 8 * 1024 * 1024
+# ripgrep holds whole lines: beyond this address space it gives up, and our own engine goes on
+_BOUNDED = (
+    "/bin/sh",
+    "-c",
+    'ulimit -c 0; ulimit -v 400000 2>/dev/null; exec "$0" "$@"',
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What to look for. ``pattern`` of ``None`` asks for the files; ``file`` restricts to one."""
+
+    root: Path
+    file: str = ""
+    pattern: str | None = None
+    ignore_case: bool = False
+    context: int = 0
+    path_filter: PathFilter | None = None
+
+    @property
+    def hidden(self) -> bool:
+        """Whether hidden files are wanted: only when a glob names them."""
+        return self.path_filter is not None and self.path_filter.names_hidden
+
+
+@dataclass(slots=True)
+class Found:
+    """What was found. ``more`` says that there is more than that.
+
+    ``changed`` are the lines or files that are not where the engine saw them.
+    """
+
+    lines: list[Line] = field(default_factory=list)
+    more: bool = False
+    changed: int = 0
+    ending: Ending = Ending.EXITED
+
+
+class SearchFailed(Exception):
+    """The search could not be done; the text says why."""
+
+
+async def search(query: Query, limit: int, cancel: CancelToken, outside: Iterable[Path]) -> Found:
+    """At most ``limit`` matching lines (with context) or files; raises ``SearchFailed``.
+
+    Nothing is found outside of the directory that stands at ``query.root`` now (SEC-5).
+    """
+    with ExitStack() as stack:
+        try:
+            root = stack.enter_context(opened_directory(query.root))
+        except OSError as error:
+            raise SearchFailed(f"cannot open the directory: {error.strerror}") from None
+        found = await _found(query, limit, cancel, outside)
+        if query.pattern is None:
+            there = await asyncio.to_thread(lambda: list(files_there(found.lines, root)))
+        else:
+            there = await asyncio.to_thread(lambda: list(lines_there(found.lines, root)))
+    found.changed = len(found.lines) - len(there)
+    found.lines = there
+    return found
+
+
+async def _found(query: Query, limit: int, cancel: CancelToken, outside: Iterable[Path]) -> Found:
+    rg = find_program("rg", outside)
+    if rg is not None:
+        try:
+            return await _run(_rg_command(rg, query), query, limit, cancel)
+        except SearchFailed:
+            pass  # too old, broken, or a line is larger than it may hold; ours can do it
+    return await _run(_own_command(query), query, limit, cancel)
+
+
+def _rg_command(rg: str, query: Query) -> tuple[str, ...]:
+    options = list(_RG_OPTIONS)
+    if query.hidden:
+        options += ["--hidden", "--glob=!.git"]
+    if query.pattern is None:
+        options.append("--files")
+    else:
+        options += [*_RG_SEARCH, "--ignore-case" if query.ignore_case else "--case-sensitive"]
+        options += [f"--context={query.context}", f"--regexp={query.pattern}"]
+    if query.file:  # found, not named: a named one is read to its end though it is binary
+        name = _GLOB_CHARS.sub(r"\\\g<0>", query.file)
+        options += ["--no-ignore", "--hidden", "--max-depth=1", f"--glob=/{name}"]
+    return (*_BOUNDED, rg, *options, "--", "./")
+
+
+def _own_command(query: Query) -> tuple[str, ...]:
+    request = {
+        "root": str(query.root),
+        "file": query.file,
+        "pattern": query.pattern,
+        "ignore_case": query.ignore_case,
+        "context": query.context,
+        "hidden": query.hidden,
+    }
+    return (sys.executable, "-I", "-S", "-X", "utf8", "-c", _WORKER, json.dumps(request))
+
+
+async def _run(argv: tuple[str, ...], query: Query, limit: int, cancel: CancelToken) -> Found:
+    found = Found()
+    keep = _keeper(found, query, limit)
+    reader: _FileReader | _LineReader
+    reader = _FileReader(keep) if query.pattern is None else _LineReader(keep)
+    command = Command(argv, query.root, base_environment())
+    try:
+        ended = await run(command, reader.feed, cancel, TIME_LIMIT_S)
+    except StartFailed as error:
+        raise SearchFailed(str(error)) from None
+    reader.end()
+    if _failed(ended, found, reader.noise):
+        raise SearchFailed(reader.noise.decode("utf-8", "replace").strip() or "it crashed")
+    found.ending = ended.ending
+    return found
+
+
+def _failed(ended: Ended, found: Found, noise: bytearray) -> bool:
+    """Whether the engine could not do it. ripgrep also ends with 2 when a file was unreadable."""
+    if ended.ending is not Ending.EXITED:
+        return ended.ending is Ending.LOST
+    code = ended.returncode or 0
+    if code == _RG_TROUBLE:
+        return bool(noise) and not found.lines
+    return code not in {0, 1} or noise.startswith(b"Traceback")
+
+
+def _keeper(found: Found, query: Query, limit: int) -> Callable[[Line], bool]:
+    """Takes what is found; ``False`` when that is enough."""
+    wanted = size = 0
+    verdicts: dict[str, bool] = {}
+
+    def keep(line: Line) -> bool:
+        nonlocal wanted, size
+        if query.path_filter is not None:
+            if line.path not in verdicts:
+                verdicts.clear()
+                verdicts[line.path] = query.path_filter.matches(line.path)
+            if not verdicts[line.path]:
+                return True
+        if wanted == limit and line.matches:
+            found.more = True
+            return False
+        wanted += line.matches
+        size += len(line.raw)
+        found.lines.append(line)
+        found.more = size > _MAX_KEPT_BYTES
+        return not found.more
+
+    return keep
+
+
+class _Reader:
+    def __init__(self, keep: Callable[[Line], bool]) -> None:
+        self.noise = bytearray()
+        self._keep = keep
+        self._rest = bytearray()
+
+    def end(self) -> None:
+        """What is left over was no record."""
+        self.noise += self._rest[:_NOISE_BYTES]
+
+    def _path(self, raw: bytes) -> str:
+        """The path of a record, messages in front of it set aside."""
+        if not raw.startswith(b"./"):
+            noise, _, path = raw.partition(b"\n./")
+            self.noise += noise[: max(0, _NOISE_BYTES - len(self.noise))]
+            raw = b"./" + path
+        return os.fsdecode(raw[2:])
+
+
+class _FileReader(_Reader):
+    """Reads ``./path NUL``, over and over."""
+
+    def feed(self, data: bytes) -> bool:
+        *paths, self._rest[:] = (bytes(self._rest) + data).split(b"\0")
+        return all(self._keep(Line(self._path(path))) for path in paths)
+
+
+class _LineReader(_Reader):
+    """Reads ``./path NUL number : offset : text newline``; ``-`` marks a line of context."""
+
+    def __init__(self, keep: Callable[[Line], bool]) -> None:
+        super().__init__(keep)
+        self._skipped = 0
+        self._start = 0
+
+    def feed(self, data: bytes) -> bool:
+        self._rest += data
+        at = 0
+        while True:
+            nul = self._rest.find(b"\0", at, at + _MAX_PATH_BYTES)
+            end = self._rest.find(b"\n", nul + 1) if nul >= 0 else -1
+            if end < 0:
+                break
+            if not self._record(bytes(self._rest[at:nul]), bytes(self._rest[nul + 1 : end])):
+                return False
+            at = end + 1
+        del self._rest[:at]
+        self._bound(nul - at)
+        return True
+
+    def _bound(self, nul: int) -> None:
+        """Keep no more of a line that has not ended yet than is going to be shown."""
+        keep = (nul + 1 if nul >= 0 else _MAX_PATH_BYTES) + LINE_BYTES + 32
+        if len(self._rest) > keep:
+            self._skipped += len(self._rest) - keep
+            del self._rest[keep:]
+
+    def _record(self, raw_path: bytes, rest: bytes) -> bool:
+        match = _TEXT.match(rest)
+        skipped, self._skipped = self._skipped, 0
+        if match is None:
+            return True
+        text = rest[match.end() :].removesuffix(b"\r")
+        cut = max(0, len(text) - LINE_BYTES) + skipped
+        line = Line(
+            self._path(raw_path),
+            int(match[1]),
+            text[:LINE_BYTES],
+            matches=match[2] == b":",
+            cut_bytes=cut,
+            offset=int(match[3]),
+        )
+        return self._keep(line)

@@ -1,0 +1,95 @@
+"""Which failure ends with which code, and what the result calls it."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentcli.domain import errors
+from agentcli.domain.errors import AgentError, ErrorKind, ProviderError
+from agentcli.domain.events import Cancelled, Done, Failed, Outcome, TurnSummary
+from agentcli.headless.ending import Ending, ended_by, failed, signalled, timed_out
+from agentcli.headless.exit_codes import MEANINGS, ExitCode, exit_code_for
+
+
+@pytest.mark.spec("CLI-6")
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.UsageError("x"), 2),
+        (errors.SessionNotFound("x"), 2),
+        (errors.CannotContinue("x"), 2),
+        (errors.ConfigError("x"), 78),
+        (errors.PersistenceError("x"), 74),
+        (errors.SessionLocked("x"), 74),
+        (errors.SessionDamaged("x"), 74),
+        (errors.SessionTooNew("x"), 74),
+        (errors.HistoryViolation("x"), 1),
+        (AgentError("x"), 1),
+        *((ProviderError("x", kind=kind), 75) for kind in ErrorKind if kind.retryable),
+        (ProviderError("x", kind=ErrorKind.AUTH), 78),
+        (ProviderError("x", kind=ErrorKind.BAD_REQUEST), 1),
+        (ProviderError("x", kind=ErrorKind.CONTEXT_OVERFLOW), 1),
+        (ProviderError("x", kind=ErrorKind.RATE_LIMIT, retryable=False), 1),
+        (ValueError("x"), 1),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
+)
+def test_each_error_has_its_code(error: Exception, code: int) -> None:
+    assert exit_code_for(error) == code
+
+
+@pytest.mark.spec("CLI-6")
+def test_the_codes_are_those_of_the_contract() -> None:
+    assert {int(code) for code in MEANINGS} == {0, 1, 2, 3, 4, 74, 75, 78, 129, 130, 143}
+    assert set(MEANINGS) == set(ExitCode)
+
+
+def summary(outcome: Outcome, limit: str = "") -> TurnSummary:
+    return TurnSummary(outcome, limit=limit)
+
+
+@pytest.mark.spec("CLI-5", "CLI-6")
+@pytest.mark.parametrize(
+    ("ending", "subtype", "code", "is_error"),
+    [
+        (ended_by(Done(summary(Outcome.DONE)), unattended=0), "success", 0, False),
+        (ended_by(Done(summary(Outcome.WRAPPED_UP)), unattended=0), "success", 0, False),
+        (ended_by(Done(summary(Outcome.DONE)), unattended=1), "success", 4, False),
+        (
+            ended_by(Done(summary(Outcome.MAX_STEPS, "steps")), unattended=1),
+            "error_max_turns",
+            3,
+            True,
+        ),
+        (
+            ended_by(Done(summary(Outcome.MAX_STEPS, "budget")), unattended=0),
+            "error_max_budget_usd",
+            3,
+            True,
+        ),
+        (timed_out(summary(Outcome.CANCELLED), 5), "error_timeout", 3, True),
+        (signalled(summary(Outcome.CANCELLED), ExitCode.SIGTERM), "cancelled", 143, True),
+        (
+            ended_by(Cancelled(summary(Outcome.CANCELLED), "outer"), unattended=0),
+            "cancelled",
+            1,
+            True,
+        ),
+        (
+            ended_by(Failed(summary(Outcome.ERROR), errors.PersistenceError("x")), unattended=0),
+            "error_during_execution",
+            74,
+            True,
+        ),
+        (failed(errors.ConfigError("x")), "error_during_execution", 78, True),
+    ],
+)
+def test_each_ending_has_its_subtype_and_code(
+    ending: Ending, subtype: str, code: int, *, is_error: bool
+) -> None:
+    assert (ending.subtype, ending.code, ending.is_error) == (subtype, code, is_error)
+
+
+def test_the_reason_is_a_word_for_programs() -> None:
+    assert failed(errors.SessionLocked("x")).terminal_reason == "session_locked"
+    assert failed(ProviderError("x", kind=ErrorKind.SERVER)).terminal_reason == "server"

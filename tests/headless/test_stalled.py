@@ -1,0 +1,72 @@
+"""Output that nobody reads does not keep the program from ending."""
+
+from __future__ import annotations
+
+import fcntl
+import signal
+import struct
+import subprocess
+import termios
+from pathlib import Path
+
+import pytest
+
+from agentcli.headless.stalled import StalledWrites
+from tests.support.cli import AGENT, agent_env
+from tests.support.model_server import ModelServer
+from tests.support.processes import wait_until
+from tests.support.replies import say
+
+FULL_PIPE_BYTES = 65_536 - 4_096
+
+
+def waiting_bytes(descriptor: int) -> int:
+    (count,) = struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))
+    return int(count)
+
+
+@pytest.mark.spec("CLI-12", "OPS-1", "CLI-6")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_run_whose_reader_does_not_read(
+    model_server: ModelServer, tmp_path: Path, number: int, code: int
+) -> None:
+    model_server.add(say("x" * 400_000, piece=1_000))
+    command = [*AGENT, "run", "-o", "stream-json", "--include-partial-messages", "go"]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=agent_env(model_server),
+        cwd=tmp_path,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            output = process.stdout.fileno()
+            wait_until(lambda: waiting_bytes(output) >= FULL_PIPE_BYTES, "the pipe is full")
+            process.send_signal(number)
+            assert process.wait(10) == code
+            assert process.stderr is not None
+            assert b"Traceback" not in process.stderr.read()
+        finally:
+            process.kill()
+
+
+def test_a_write_that_ends_by_itself_is_left_alone_and_what_it_raises_comes_out() -> None:
+    writes = StalledWrites()
+    done: list[str] = []
+    writes.run(lambda: done.append("one"))
+
+    def fails() -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        writes.run(fails)
+    before = signal.getsignal(signal.SIGUSR1)
+    try:
+        writes.watch(signal.SIGUSR1)
+        signal.raise_signal(signal.SIGUSR1)
+        writes.run(lambda: done.append("two"))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert done == ["one", "two"]

@@ -1,0 +1,519 @@
+"""The policy: modes by effects by places by rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentcli.domain.errors import UsageError
+from agentcli.domain.settings import PermissionMode as Mode
+from agentcli.domain.tools import Effect, ToolDefinition, ToolHints, Workspace
+from agentcli.policy.approval import decide, effect_of, rules_offered, session_rule, subject_of
+from agentcli.policy.rules import touches
+from agentcli.policy.rules_values import Answer, CallFacts, Decision, Policy, Rule
+
+ALLOW, ASK, DENY = Answer.ALLOW, Answer.ASK, Answer.DENY
+DECIDED = Decision(ASK, "it runs a command")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    root = tmp_path / "work"
+    (root / "src").mkdir(parents=True)
+    (root / ".git").mkdir()
+    (root / "src/a.py").write_text("a")
+    (tmp_path / "other").mkdir()
+    return Workspace(root, root)
+
+
+def facts(
+    workspace: Workspace,
+    tool: str,
+    effect: Effect,
+    *paths: str,
+    always_ask: bool = False,
+    **arguments: Any,
+) -> CallFacts:
+    definition = ToolDefinition(
+        tool, tool, "", {"type": "object"}, effect, "test", always_ask=always_ask
+    )
+    return CallFacts(definition, arguments, tuple(map(workspace.resolve, paths)), workspace)
+
+
+def read(workspace: Workspace, *paths: str) -> CallFacts:
+    return facts(workspace, "read_file", Effect.READ, *paths)
+
+
+def write(workspace: Workspace, *paths: str) -> CallFacts:
+    return facts(workspace, "write_file", Effect.WRITE, *paths)
+
+
+def command(workspace: Workspace, text: str) -> CallFacts:
+    return facts(workspace, "bash", Effect.EXEC, command=text)
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize(
+    ("mode", "what", "answer"),
+    [
+        (Mode.DEFAULT, "read in", ALLOW), (Mode.DEFAULT, "read out", ASK),
+        (Mode.DEFAULT, "write in", ASK), (Mode.DEFAULT, "write out", ASK),
+        (Mode.DEFAULT, "look", ALLOW), (Mode.DEFAULT, "exec", ASK), (Mode.DEFAULT, "call", ALLOW),
+        (Mode.ACCEPT_EDITS, "read in", ALLOW), (Mode.ACCEPT_EDITS, "read out", ASK),
+        (Mode.ACCEPT_EDITS, "write in", ALLOW), (Mode.ACCEPT_EDITS, "write out", ASK),
+        (Mode.ACCEPT_EDITS, "exec", ASK), (Mode.ACCEPT_EDITS, "write nowhere", ASK),
+        (Mode.ACCEPT_EDITS, "write both", ASK),
+        (Mode.PLAN, "read in", ALLOW), (Mode.PLAN, "read out", ASK), (Mode.PLAN, "write in", DENY),
+        (Mode.PLAN, "exec", DENY), (Mode.PLAN, "look", ALLOW),
+        (Mode.YOLO, "read out", ALLOW), (Mode.YOLO, "write out", ALLOW), (Mode.YOLO, "exec", ALLOW),
+    ],
+)  # fmt: skip
+def test_each_mode_frees_what_the_contract_says(
+    mode: Mode, what: str, answer: Answer, workspace: Workspace
+) -> None:
+    subjects = {
+        "read in": read(workspace, "src/a.py"), "read out": read(workspace, "../other/x"),
+        "write in": write(workspace, "src/new.py"), "write out": write(workspace, "../other/x"),
+        "write both": write(workspace, "src/new.py", "../other/x"),
+        "write nowhere": write(workspace), "look": command(workspace, "ls src"),
+        "exec": command(workspace, "make"), "call": read(workspace),
+    }  # fmt: skip
+    decision = decide(subjects[what], Policy(mode))
+    assert decision.answer is answer
+    assert decision.reason
+
+
+@pytest.mark.spec("SEC-3", "SEC-5")
+@pytest.mark.parametrize(
+    "path",
+    ["/etc/passwd", "../other/x", "src/../../other", "link/x", "file_link", "~/x", "../work2/x"],
+)
+def test_paths_are_judged_resolved_and_by_directories(path: str, workspace: Workspace) -> None:
+    root = workspace.root
+    (root / "link").symlink_to(root.parent / "other")
+    (root / "file_link").symlink_to(root.parent / "other" / "x")
+    (root.parent / "work2").mkdir()
+    assert decide(read(workspace, path), Policy()).answer is ASK
+    assert decide(write(workspace, path), Policy(Mode.ACCEPT_EDITS)).answer is ASK
+
+
+@pytest.mark.spec("SEC-5")
+def test_a_workspace_reached_by_a_link_is_still_the_workspace(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    (tmp_path / "alias").symlink_to(workspace.root)
+    linked = Workspace(tmp_path / "alias", tmp_path / "alias")
+    assert decide(read(linked, "src/a.py"), Policy()).answer is ALLOW
+    assert decide(read(linked, str(workspace.root / "src/a.py")), Policy()).answer is ALLOW
+    assert decide(read(linked, "../other/x"), Policy()).answer is ASK
+
+
+PROTECTED = [
+    ".git/config", ".git/hooks/pre-commit", "sub/.git/config", ".GIT/config", ".bashrc", ".zshrc",
+    ".ssh/authorized_keys", ".aws/credentials", ".agents/commands/x.md", ".envrc", ".gitconfig",
+    "src/../.git/config", "alias/config", "mine/settings.toml", ".git", ".git-credentials",
+]  # fmt: skip
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize("path", PROTECTED)
+@pytest.mark.parametrize("mode", [Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.YOLO])
+def test_protected_places_are_never_written_unasked(
+    path: str, mode: Mode, workspace: Workspace
+) -> None:
+    (workspace.root / "alias").symlink_to(".git")
+    policy = Policy.from_texts(mode, ["write_file", "write_file(**)"], [])
+    policy.own_directories = (workspace.root / "mine",)
+    policy.granted.append(session_rule(write(workspace, path), policy))
+    assert decide(write(workspace, path), policy).answer is ASK
+    assert decide(write(workspace, "src/ok.py", path), policy).answer is ASK
+    assert decide(read(workspace, path), policy).answer is ALLOW
+
+
+@pytest.mark.spec("SEC-3", "SEC-5")
+def test_a_protected_name_that_is_a_link_is_protected_too(workspace: Workspace) -> None:
+    (workspace.root / "dotfiles").mkdir()
+    (workspace.root / "dotfiles/bashrc").write_text("")
+    (workspace.root / ".bashrc").symlink_to("dotfiles/bashrc")
+    assert decide(write(workspace, ".bashrc"), Policy(Mode.YOLO)).answer is ASK
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize("path", [".gitignore", ".github/workflows/x.yml", "git/config", "profile"])
+def test_neighbours_of_protected_names_are_free(path: str, workspace: Workspace) -> None:
+    assert decide(write(workspace, path), Policy(Mode.ACCEPT_EDITS)).answer is ALLOW
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize("mode", list(Mode))
+def test_deny_wins_over_everything_and_names_its_rule(mode: Mode, workspace: Workspace) -> None:
+    policy = Policy.from_texts(mode, ["bash", "bash(rm *)"], ["bash(rm *)", "read_file(src/**)"])
+    policy.granted += policy.allow
+    decision = decide(command(workspace, "ls; sudo rm x"), policy)
+    assert decision == Decision(DENY, "denied by the rule bash(rm *)", policy.deny[0], Effect.EXEC)
+    assert decide(read(workspace, "./src/../src/a.py"), policy).answer is DENY
+
+
+@pytest.mark.spec("SEC-3")
+def test_an_allow_rule_frees_what_it_covers_and_is_named(workspace: Workspace) -> None:
+    policy = Policy.from_texts(Mode.DEFAULT, ["bash(make *)", "write_file(src/**)"], [])
+    allowed = decide(command(workspace, "make test"), policy)
+    assert (allowed.answer, str(allowed.rule)) == (ALLOW, "bash(make *)")
+    assert decide(command(workspace, "make test; x"), policy).answer is ASK
+    assert decide(write(workspace, "src/x"), policy).answer is ALLOW
+    assert decide(write(workspace, "x"), policy).answer is ASK
+
+
+@pytest.mark.spec("SEC-3")
+def test_plan_mode_is_not_opened_by_an_allow_rule(workspace: Workspace) -> None:
+    policy = Policy.from_texts(Mode.PLAN, ["bash", "write_file"], [])
+    assert decide(command(workspace, "make"), policy).answer is DENY
+    assert decide(write(workspace, "src/x"), policy).answer is DENY
+
+
+@pytest.mark.parametrize("mode", [Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.YOLO])
+def test_a_tool_that_always_asks_does(mode: Mode, workspace: Workspace) -> None:
+    call = facts(workspace, "dangerous", Effect.READ, always_ask=True)
+    assert decide(call, Policy(mode, granted=[session_rule(call, Policy())])).answer is ASK
+
+
+def test_a_wrong_rule_is_a_usage_error() -> None:
+    with pytest.raises(UsageError):
+        Policy.from_texts(Mode.DEFAULT, ["bash("], [])
+
+
+@pytest.mark.spec("LOOP-4")
+def test_a_command_known_to_be_read_only_is_a_read(workspace: Workspace) -> None:
+    assert effect_of(command(workspace, "ls")) is Effect.READ
+    assert effect_of(command(workspace, "ls; x")) is Effect.EXEC
+    assert effect_of(facts(workspace, "bash", Effect.EXEC, command=3)) is Effect.EXEC
+    assert effect_of(facts(workspace, "mine", Effect.EXEC, command="ls")) is Effect.EXEC
+
+
+# --- "yes, for this session" -----------------------------------------------------------------
+
+
+@pytest.mark.spec("SEC-4", "UI-7")
+@pytest.mark.parametrize("text", ["make", "rm *.o", "echo $X > y", "a\nb", "rm *", "git diff ?"])
+def test_yes_for_the_session_covers_this_very_command(text: str, workspace: Workspace) -> None:
+    policy = Policy()
+    rule = session_rule(command(workspace, text), policy)
+    policy.granted.append(rule)
+    assert decide(command(workspace, text), policy).answer is ALLOW
+    for other in (f"{text} x", "rm -rf src", "rm -f x.o", f"{text}; x", "git diff x"):
+        assert decide(command(workspace, other), policy).answer is ASK
+
+
+@pytest.mark.spec("SEC-3", "UI-7")
+def test_yes_for_the_session_to_an_edit_covers_edits_by_this_tool_in_the_workspace(
+    workspace: Workspace,
+) -> None:
+    policy = Policy()
+    policy.granted.append(session_rule(write(workspace, "src/a.py"), policy))
+    assert decide(write(workspace, "src/b.py"), policy).answer is ALLOW
+    assert decide(write(workspace, "new/dir/c"), policy).answer is ALLOW
+    assert decide(write(workspace, "../other/x"), policy).answer is ASK
+    assert decide(write(workspace, ".git/config"), policy).answer is ASK
+    edit = facts(workspace, "edit_file", Effect.WRITE, "src/a.py")
+    assert decide(edit, policy).answer is ASK
+
+
+@pytest.mark.spec("SEC-3")
+def test_yes_for_the_session_outside_or_protected_covers_this_very_path(
+    workspace: Workspace,
+) -> None:
+    for asked, other in (("../other/x", "../other/y"), (".git/config", "src/a.py")):
+        policy = Policy()
+        policy.granted.append(session_rule(write(workspace, asked), policy))
+        assert decide(write(workspace, other), policy).answer is ASK
+    policy = Policy()
+    policy.granted.append(session_rule(read(workspace, "../other/x*"), policy))
+    assert decide(read(workspace, "../other/x*"), policy).answer is ALLOW
+    assert decide(read(workspace, "../other/xy"), policy).answer is ASK
+
+
+@pytest.mark.spec("SEC-5", "LOOP-5")
+def test_links_in_a_circle_can_be_judged(workspace: Workspace) -> None:
+    (workspace.root / "loop").symlink_to("loop")
+    assert decide(read(workspace, "loop"), Policy()).answer is ALLOW
+    assert decide(write(workspace, "loop/a"), Policy()).answer is ASK
+    assert decide(command(workspace, "cat loop"), Policy()).answer is ALLOW
+    policy = Policy.from_texts(Mode.DEFAULT, [], ["read_file(loop)"])
+    assert decide(read(workspace, "loop"), policy).answer is DENY
+
+
+@pytest.mark.spec("SEC-11")
+def test_yes_for_the_session_to_a_fetch_covers_its_host(workspace: Workspace) -> None:
+    def fetch(url: str) -> CallFacts:
+        return facts(workspace, "web_fetch", Effect.EXEC, url=url)
+
+    policy = Policy()
+    policy.granted.append(session_rule(fetch("https://a.example/x"), policy))
+    assert subject_of(fetch("https://A.example/y")).host == "a.example"
+    assert decide(fetch("https://a.example/y"), policy).answer is ALLOW
+    assert decide(fetch("https://b.a.example/"), policy).answer is ASK
+    policy.granted[:] = [session_rule(fetch("http://["), policy)]
+    assert decide(fetch("https://a.example/y"), policy).answer is ASK
+    assert decide(fetch("http://["), policy).answer is ASK
+
+
+@pytest.mark.spec("SEC-3")
+def test_an_ask_rule_asks_in_every_mode_until_the_session_was_granted_it(
+    workspace: Workspace,
+) -> None:
+    policy = Policy.from_texts(Mode.YOLO, ["bash"], [], ["bash(git push *)"])
+    assert decide(command(workspace, "git push origin main"), policy).answer is Answer.ASK
+    assert decide(command(workspace, "make && git push origin main"), policy).answer is Answer.ASK
+    assert decide(command(workspace, "git status"), policy).answer is Answer.ALLOW
+    policy.granted.append(Rule("bash", "git push origin main"))
+    assert decide(command(workspace, "git push origin main"), policy).answer is Answer.ALLOW
+
+
+# --- commands by their parts ------------------------------------------------------------------
+
+
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize(
+    ("text", "answer", "part"),
+    [
+        ("git diff", ALLOW, ""), ("git diff; rm x", ASK, "rm x"), ("git diff && rm x", ASK, "rm x"),
+        ("git diff | cat", ALLOW, ""), ("git diff 2>&1 | head -5", ALLOW, ""),
+        ("git diff > f", ASK, ""), ("git diff $(rm x)", ASK, ""),
+        ("cd src && git diff", ALLOW, ""), ("cd .. && git diff", ASK, "cd .."),
+        ("cd src && git diff; make", ASK, "make"), ("ls; git diff", ALLOW, ""),
+        ("git diff $X", ASK, ""), ("PAGER=rm git diff", ASK, ""), ("sudo git diff", ASK, ""),
+        ("bash -c 'git diff; rm x'", ASK, ""), ("git diff <(make)", ASK, None),
+        ("git diff\nmake", ASK, "make"), ("for i in 1; do git diff; done; rm x", ASK, None),
+    ],
+)  # fmt: skip
+def test_a_rule_for_one_command_leaves_the_others_to_ask_and_names_the_part(
+    text: str, answer: Answer, part: str | None, workspace: Workspace
+) -> None:
+    policy = Policy.from_texts(Mode.DEFAULT, ["bash(git diff *)"], [])
+    decision = decide(command(workspace, text), policy)
+    assert decision.answer is answer, decision
+    assert part is None or decision.part == part
+    assert not part or decision.why.endswith(f": {part}")
+
+
+@pytest.mark.spec("SEC-4")
+def test_parts_are_free_by_several_rules_and_all_are_named(workspace: Workspace) -> None:
+    policy = Policy.from_texts(Mode.DEFAULT, ["bash(make *)", "bash(git diff *)"], [])
+    decision = decide(command(workspace, "make x && git diff && ls"), policy)
+    assert decision.reason == "allowed by the rules bash(make *), bash(git diff *)"
+    assert decision.rule == policy.allow[0]
+
+
+@pytest.mark.spec("SEC-4", "SEC-2")
+def test_a_rule_does_not_follow_into_another_repository(workspace: Workspace) -> None:
+    policy = Policy.from_texts(Mode.DEFAULT, ["bash(git diff *)"], [])
+    nested, bare = workspace.root / "nested", workspace.root / "bare"
+    (nested / "deep").mkdir(parents=True)
+    (nested / ".git").write_text("gitdir: elsewhere\n")
+    for name in ("objects", "refs"):
+        (bare / name).mkdir(parents=True)
+    (bare / "HEAD").write_text("ref: x\n")
+    for name in ("nested", "nested/deep", "bare", "bare/refs"):
+        decision = decide(command(workspace, f"cd {name} && git diff"), policy)
+        assert (decision.answer, decision.part) == (ASK, f"cd {name}")
+    assert decide(command(workspace, "cd src && git diff"), policy).answer is ALLOW
+
+
+@pytest.mark.spec("SEC-4", "UI-7")
+@pytest.mark.parametrize("text", ["make", "make test", "npm run build", "python -m x"])
+def test_always_for_one_command_never_covers_another(text: str, workspace: Workspace) -> None:
+    _, _, written = rules_offered(command(workspace, text), Policy(), DECIDED)
+    policy = Policy.from_texts(Mode.DEFAULT, [written], [])
+    assert decide(command(workspace, text), policy).answer is ALLOW
+    others = (f"{text} x", f"{text}; rm x", f"rm x; {text}", f"{text} > f", f"{text} $(rm x)",
+              f"cd src && {text}", f"echo rm | {text}", f"A=b {text}", f"sudo {text}", f"./{text}",
+              f"bash -c '{text}'", f"{text} &\nrm x", f"{text} < src/a.py", f"x() {{ {text}; }}; x")  # fmt: skip
+    for other in others:
+        assert decide(command(workspace, other), policy).answer is ASK, other
+
+
+@pytest.mark.spec("SEC-3")
+def test_an_unknown_part_that_may_be_denied_asks_even_in_yolo(workspace: Workspace) -> None:
+    policy = Policy.from_texts(Mode.YOLO, ["bash"], ["bash(git push *)"])
+    assert decide(command(workspace, "git $X"), policy).answer is ASK
+    assert decide(command(workspace, "$X push"), policy).rule == policy.deny[0]
+    assert decide(command(workspace, "make $X"), policy).answer is ALLOW
+    assert decide(command(workspace, "git push $X"), policy).answer is DENY
+
+
+@pytest.mark.spec("SEC-4")
+def test_what_is_not_understood_says_so(workspace: Workspace) -> None:
+    decision = decide(command(workspace, "git diff 'x"), Policy.from_texts(Mode.DEFAULT, [], []))
+    assert "is not understood" in decision.reason
+
+
+@pytest.mark.spec("UI-7", "SEC-3")
+def test_what_asks_every_time_offers_no_lasting_yes(workspace: Workspace) -> None:
+    for call in (command(workspace, "rm -rf ."), write(workspace, ".git/config")):
+        decision = decide(call, Policy())
+        assert rules_offered(call, Policy(), decision)[1:] == ("", "")
+    asking = Policy.from_texts(Mode.DEFAULT, [], [], ["bash(make *)"])
+    call = command(workspace, "make x")
+    assert rules_offered(call, asking, decide(call, asking))[1:] == ("bash(make x)", "")
+
+
+# --- tools that reach out ---------------------------------------------------------------------
+
+
+def fetch(workspace: Workspace, url: str) -> CallFacts:
+    definition = ToolDefinition(
+        "web_fetch", "", "", {"type": "object"}, Effect.READ, "web", ToolHints(open_world=True)
+    )
+    return CallFacts(definition, {"url": url}, (), workspace)
+
+
+@pytest.mark.spec("SEC-11", "SEC-3")
+def test_a_fetch_asks_in_every_mode_but_yolo_and_says_where_to(workspace: Workspace) -> None:
+    call = fetch(workspace, "https://Docs.Python.org/3/")
+    for mode in (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.PLAN):
+        decision = decide(call, Policy(mode))
+        assert (decision.answer, decision.reason) == (ASK, "it fetches from docs.python.org")
+    assert decide(call, Policy(Mode.YOLO)).answer is ALLOW
+    assert decide(fetch(workspace, "http://["), Policy()).answer is ASK
+
+
+@pytest.mark.spec("SEC-11")
+def test_fetches_are_ruled_by_host_in_whole_labels(workspace: Workspace) -> None:
+    policy = Policy.from_texts(Mode.PLAN, ["web_fetch(python.org)"], ["web_fetch(bad.python.org)"])
+    for url, answer in (
+        ("https://python.org/x", ALLOW), ("https://docs.python.org", ALLOW),
+        ("https://mypython.org", ASK), ("https://python.org.evil.com", ASK),
+        ("https://bad.python.org/", DENY), ("https://a.bad.python.org/", DENY),
+        ("https://python.org@evil.com", ASK),
+    ):  # fmt: skip
+        assert decide(fetch(workspace, url), policy).answer is answer, url
+    granted = Policy()
+    granted.granted.append(session_rule(fetch(workspace, "https://a.example/x"), granted))
+    assert decide(fetch(workspace, "https://a.example/y"), granted).answer is ALLOW
+    assert decide(fetch(workspace, "https://b.a.example/y"), granted).answer is ASK
+
+
+@pytest.mark.spec("SEC-3")
+def test_a_read_only_command_does_not_count_as_reaching_out(workspace: Workspace) -> None:
+    definition = ToolDefinition(
+        "bash", "", "", {"type": "object"}, Effect.EXEC, "shell", ToolHints(open_world=True)
+    )
+    call = CallFacts(definition, {"command": "ls"}, (), workspace)
+    assert decide(call, Policy()).answer is ALLOW
+
+
+@pytest.mark.spec("SEC-3")
+def test_tools_of_a_server_are_ruled_by_family(workspace: Workspace) -> None:
+    policy = Policy.from_texts(Mode.DEFAULT, ["mcp__github__*"], ["mcp__github__delete_*"])
+    for name, answer in (
+        ("mcp__github__list", ALLOW), ("mcp__github__delete_repo", DENY), ("mcp__gitlab__list", ASK),
+    ):  # fmt: skip
+        assert decide(facts(workspace, name, Effect.EXEC), policy).answer is answer
+
+
+# --- rules come and go ------------------------------------------------------------------------
+
+
+def test_rules_are_added_with_their_source_and_removed_by_their_text() -> None:
+    policy = Policy.from_texts(Mode.DEFAULT, ["bash(a)"], [], source="settings")
+    policy.add_rules("allow", ["bash(b)"], "--allow-tool")
+    policy.granted.append(Rule("bash", "b", exact=True))
+    assert [rule.source for rule in policy.allow] == ["settings", "--allow-tool"]
+    assert policy.remove_rule("bash(b)")
+    assert [str(rule) for rule in (*policy.allow, *policy.granted)] == ["bash(a)"]
+    assert not policy.remove_rule("bash(b)")
+
+
+# --- properties -------------------------------------------------------------------------------
+
+_WORDS = ("git", "diff", "rm", "-rf", ".", "ls", "make", "$X", ";", "&&", "|", "> f", "$(", ")",
+          "'", '"', "\n", "cd", "sudo", "bash -c", ".git/config", "~", "*", "x")  # fmt: skip
+_COMMANDS = st.lists(st.sampled_from(_WORDS), max_size=7).map(" ".join)
+_RULES = st.lists(
+    st.sampled_from(
+        ["bash", "bash(git *)", "bash(git diff *)", "bash(rm *)", "bash(make)", "*", "read_file",
+         "write_file(src/**)", "web_fetch(python.org)", "read_file(**)", "bash(ls *)"]
+    ),
+    max_size=3,
+)  # fmt: skip
+_CALLS = st.one_of(
+    st.tuples(st.just("bash"), _COMMANDS),
+    st.tuples(
+        st.sampled_from(["read_file", "write_file"]),
+        st.sampled_from(["src/a.py", ".git/x", "../other/x", "/etc/passwd", "", "~/.bashrc"]),
+    ),
+    st.tuples(st.just("web_fetch"), st.sampled_from(["https://python.org", "http://x", "["])),
+)
+
+
+def call_of(workspace: Workspace, call: tuple[str, str]) -> CallFacts:
+    name, argument = call
+    if name == "bash":
+        return command(workspace, argument)
+    if name == "web_fetch":
+        return fetch(workspace, argument)
+    effect = Effect.READ if name == "read_file" else Effect.WRITE
+    return facts(workspace, name, effect, argument)
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    root = tmp_path_factory.mktemp("work")
+    (root / "src").mkdir()
+    (root / ".git").mkdir()
+    return Workspace(root, root)
+
+
+@pytest.mark.spec("SEC-3", "SEC-4")
+@settings(max_examples=150, deadline=None)
+@given(
+    call=_CALLS,
+    mode=st.sampled_from(list(Mode)),
+    rules=st.tuples(_RULES, _RULES, _RULES),
+    more=_RULES,
+    contained=st.booleans(),
+)
+def test_a_decision_is_total_repeatable_and_never_loosened_by_a_deny_rule(
+    ground: Workspace,
+    call: tuple[str, str],
+    mode: Mode,
+    rules: tuple[list[str], list[str], list[str]],
+    more: list[str],
+    contained: bool,
+) -> None:
+    policy = Policy.from_texts(mode, *rules)
+    policy.contained = contained
+    judged = call_of(ground, call)
+    decision = decide(judged, policy)
+    assert decision == decide(judged, policy)
+    assert decision.reason
+    if decision.answer is DENY:
+        assert decision.rule in policy.deny or mode is Mode.PLAN
+    if decision.rule is not None:
+        assert str(decision.rule) in decision.reason
+    if mode is Mode.PLAN and decision.answer is not DENY:
+        assert decision.effect is Effect.READ
+    if any(touches(rule, subject_of(judged)) for rule in policy.deny):
+        assert decision.answer is DENY
+    order = [ALLOW, ASK, DENY]
+    stricter = Policy.from_texts(mode, rules[0], [*rules[1], *more], rules[2])
+    stricter.contained = contained
+    assert order.index(decide(judged, stricter).answer) >= order.index(decision.answer)
+
+
+@pytest.mark.spec("SEC-4")
+@settings(max_examples=150, deadline=None)
+@given(text=_COMMANDS)
+def test_nothing_is_free_beside_what_a_rule_names_and_what_only_reads(
+    ground: Workspace, text: str
+) -> None:
+    policy = Policy.from_texts(Mode.DEFAULT, ["bash(git diff *)"], [])
+    judged = command(ground, text)
+    if decide(judged, policy).answer is ALLOW:
+        for part in subject_of(judged).parsed.commands:
+            assert part.words[0] in {"git", "ls", "cd", "diff"}, part
+            assert not any(each.writes for each in part.redirections)

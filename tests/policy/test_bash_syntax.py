@@ -1,0 +1,165 @@
+"""Which commands a bash text would run."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentcli.policy.bash_syntax import parse_bash
+
+SUITE = Path(__file__).resolve().parents[2].parent / "shared/suites/bash/codex_split_words.json"
+SPLITS = json.loads(SUITE.read_text()) if SUITE.is_file() else []
+
+
+def listed(text: str) -> list[tuple[str | None, ...]]:
+    return [command.words for command in parse_bash(text).commands]
+
+
+@pytest.mark.skipif(not SPLITS, reason="../shared/suites is not there")
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize("row", SPLITS, ids=lambda row: row["script"])
+def test_words_are_those_that_another_project_expects(row: Any) -> None:
+    parsed = parse_bash(row["script"])
+    assert parsed.understood
+    assert [list(command.words) for command in parsed.commands] == row["commands"]
+
+
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "canary x", "a && canary x", "a; canary x", "a\ncanary x", "a | canary x", "a & canary x",
+        "a || canary x", "a |& canary x", "(canary x)", "{ canary x; }", "$(canary x)", "! canary x",
+        "`canary x`", 'a "$(canary x)"', "a <(canary x)", "a >(canary x)", "a=$(canary x)",
+        "export A=$(canary x)", "if a; then canary x; fi", "if canary x; then a; fi",
+        "for i in a; do canary x; done", "for i in $(canary x); do a; done", "until a; do canary x; done",
+        "while canary x; do a; done", "case a in a) canary x;; esac", "f() { canary x; }; f",
+        "function f { canary x; }", "cat <<E\n$(canary x)\nE", "cat <<-E\n\t`canary x`\n\tE",
+        "cat <<E && canary x\nE", "cat <<<$(canary x)", "bash <<E\ncanary x\nE", "sh <<< 'canary x'",
+        "sudo canary x", "sudo -u me canary x", "sudo --odd canary x", "env A=b canary x",
+        "env -i -u A canary x", "env -S 'canary x'", "timeout 5 canary x", "timeout -s KILL 5 canary x",
+        "nice -n 5 canary x", "nice -5 canary x", "nohup canary x", "stdbuf -oL canary x",
+        "time canary x", "time { canary x; }", "command canary x", "builtin canary x", "exec canary x",
+        "exec -a n canary x", "coproc canary x", "coproc { canary x; }", "setsid canary x",
+        "bash -c 'canary x'", "bash -lc 'canary x'", "sh -e -c 'canary x' a b", "zsh -c 'canary x'",
+        "bash --norc -o pipefail -c 'canary x'", "eval canary x", "eval 'canary x'", "eval 'can''ary' x",
+        "trap 'canary x' EXIT", "alias a='canary x'", "su -c 'canary x'", "su me --command='canary x'",
+        "flock f -c 'canary x'", "watch canary x", "busybox canary x", "chroot / canary x",
+        "sudo env A=b timeout 5 bash -c 'nohup canary x'", "eval \"bash -c 'canary x'\"",
+        "find . -name a -exec true ';' -execdir sh -c 'canary x' ';'", "A=b canary x", "can\\ary x",
+        "c'anary' x", '"canary" "x"', "canary \\\n x", "can\\\nary x", "2>a canary x", "canary 2>a x", "$x canary x", "sudo $x canary x", "$x exec canary x",
+        "a ) canary x", "a && ( canary x",
+        "[[ $(canary x) ]]", "[ $(canary x) ]", "echo $((1+$(canary x)))", "echo ${a:-$(canary x)}",
+        "((a=$(canary x)))", "a[$(canary x)]=1", "echo ${a[$(canary x)]}", "select i in a; do canary x; done",
+    ],
+)  # fmt: skip
+def test_every_command_is_listed_wherever_it_stands(text: str) -> None:
+    assert ("canary", "x") in listed(text)
+
+
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("xargs rm -f", ("rm", "-f", None)),
+        ("xargs -0 -n 1 rm", ("rm", None)),
+        ("xargs -I{} rm {} x", ("rm", None, "x", None)),
+        ("find . -exec rm {} ';'", ("rm", None, None)),
+        ("fd a -x rm", ("rm", None)),
+        ("$cmd -rf x", (None, "-rf", "x")),
+        ("rm *.py {a,b} ~ $x", ("rm", None, None, None, None)),
+        ("git show HEAD^ stash@{0} a~1", ("git", "show", "HEAD^", "stash@{0}", "a~1")),
+        ("/bin/rm x", ("/bin/rm", "x")),
+    ],
+)
+def test_a_word_that_is_not_known_is_none(text: str, words: tuple[str | None, ...]) -> None:
+    assert words in listed(text)
+
+
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ls 'x", "ls )", "( ls", "ls ;; pwd", "ls | | wc", "&& ls", "ls &&", "if then x", "ls\r", "\0",
+        "ls\u200b", "ls\xa0", "f() { ls; }", "function f { ls; }", "coproc ls", "time { ls; }",
+        "select x in a; do ls; done", "((x))", "echo $((x))", "echo $[x]", "for ((;;)); do ls; done",
+        "echo ${x@P}", "echo ${!x}", "echo ${x[1]}", "echo ${x:1}", "x[1]=2", "x=(a)", "echo $'x'",
+        'echo $"x"', "echo {1..3}", "[[ a -eq b ]]", "[[ a =~ b ]]", "[[ -v a ]]", "test -v a",
+        "[ -v a ]", "[ $x ]", "[ $x = y ]", "let x", "printf -v x y", "read $x", "declare -i x=y",
+        "read 'a[1]'", "unset 'a[1]'", "enable -f x", "hash -p x y", "shopt -s extglob", "trap x EXIT",
+        "alias a=b", "$x exec y", "$(a) b", "> $ b <<< c", "eval $x", "bash -c $x", "zsh -c ls", "sudo --odd ls", "env -S ls", "watch ls",
+        "ls {fd}>x", "echo a<(ls)", "echo ${x:-'$(ls)'}", "`ls \\`ls\\``", "cat <<A\n", "exec 3<>x",
+        "echo ?(a)", "cat <<E\n`ls`\nE",
+    ],
+)  # fmt: skip
+def test_what_bash_may_read_otherwise_is_not_understood(text: str) -> None:
+    parsed = parse_bash(text)
+    assert not parsed.understood
+    assert parsed.why_not
+
+
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "git commit -m 'a b' && git push", "x=1 y=2 make", 'for f in a b; do cat "$f"; done',
+        "cat > f <<'E'\n$(x) `y`\nE\n", "cat <<E\n$x\nE\n", "if [ -f a ]; then ls; fi", "a 2>&1 | b",
+        '[ "$x" = y ] && ls', "echo $((1 + 2))", "timeout 5 make", "bash -c 'make test'",
+        "find . -exec rm {} +", "a \\\n  b", "# only a comment", "", "echo a # b",
+    ],
+)  # fmt: skip
+def test_everyday_syntax_is_understood(text: str) -> None:
+    assert parse_bash(text).understood
+
+
+@pytest.mark.spec("SEC-4")
+def test_redirections_assignments_and_wrappers_are_told() -> None:
+    text = "A=b sudo tee x 2>/dev/null >>'a b' 2>&1 <in"
+    outer, inner = parse_bash(text).commands
+    assert outer.assignments == ("A=b",)
+    assert outer.text == "A=b sudo tee x"
+    told = [(one.operator, one.target, one.writes) for one in outer.redirections]
+    assert told == [
+        (">", "/dev/null", True),
+        (">>", "a b", True),
+        (">&", "1", False),
+        ("<", "in", False),
+    ]
+    assert (inner.words, inner.text, inner.wrappers) == (("tee", "x"), "tee x", ("sudo",))
+    assert parse_bash("> $x").commands[0].redirections[0].target is None
+
+
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ls; " * 250_000, "(" * 10_000, "(" * 10_000 + "ls" + ")" * 10_000, "echo " + "$(" * 10_000,
+        "a|" * 30_000, "`>=" * 20_000, "sudo --x " * 3_000, "env -S " * 3_000, "cat <<A " * 5_000,
+        "a=b " * 250_000, "bash -c '" * 3_000, "x" * 1_000_000, "\n" * 1_000_000,
+    ],
+    ids=lambda text: f"{text[:8]!r}-{len(text)}",
+)  # fmt: skip
+def test_a_huge_text_is_answered(text: str) -> None:
+    started = time.process_time()
+    parse_bash(text)
+    assert time.process_time() - started < 20  # seconds: an endless one, not a slow machine
+
+
+@pytest.mark.spec("SEC-4")
+def test_a_rule_sees_a_command_in_a_text_that_is_too_long() -> None:
+    parsed = parse_bash("ls; " * 100_000 + "rm -rf x")
+    assert not parsed.understood
+    assert ("rm", "-rf", "x") in [command.words for command in parsed.commands]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(st.sampled_from("ab '\"$(){}[];&|<>`\\\n#=!*-\0\r\u200b\ud800"), max_size=40))
+def test_no_text_raises(text: str) -> None:
+    parsed = parse_bash(text)
+    assert parsed.understood != bool(parsed.why_not)

@@ -1,0 +1,188 @@
+"""What destroys the workspace, home, ``/`` or ``.git``, and what writes protected places."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentcli.domain.settings import PermissionMode as Mode
+from agentcli.domain.tools import Effect, ToolDefinition, Workspace
+from agentcli.policy.approval import decide, session_rule
+from agentcli.policy.rules_values import Answer, CallFacts, Decision, Policy
+
+SUITE = Path(__file__).resolve().parents[3] / "shared/suites/bash/codex_dangerous.json"
+BASH = ToolDefinition("bash", "bash", "", {"type": "object"}, Effect.EXEC, "shell")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    root = tmp_path / "work"
+    (root / "sub").mkdir(parents=True)
+    (root / ".git").mkdir()
+    (root / "out").symlink_to(root.parent)
+    return Workspace(root, root)
+
+
+def command(workspace: Workspace, text: str) -> CallFacts:
+    return CallFacts(BASH, {"command": text}, (), workspace)
+
+
+def in_yolo(workspace: Workspace, text: str, **changes: bool) -> Decision:
+    policy = Policy.from_texts(Mode.YOLO, ["bash", "bash(*)"], [])
+    policy.granted.append(session_rule(command(workspace, text), policy))
+    for name, value in changes.items():
+        setattr(policy, name, value)
+    return decide(command(workspace, text), policy)
+
+
+DESTRUCTIVE = [
+    "rm -rf /", "rm -f /", "rm -rf .", "rm -rf ./", "rm -rf *", "rm -rf ./*", "rm -rf .*",
+    "rm -rf -- .", "rm -r --force .", "rm --recurs .", "rm -rf ..", "rm -rf ../*", "rm -rf .git",
+    "rm -rf .GIT", "rm -rf .g*", "rm -rf .gi?", "rm -rf {src,.git}", "rm -rf sub/../.git",
+    "rm -rf ~", "rm -rf ~/", "rm -rf ~/*", 'rm -rf "$HOME"', "rm -rf $HOME/", "rm -rf ${HOME}/*",
+    "rm -rf $PWD", "rm -rf out", "rm -rf /proc/self/cwd", "rm -rf /proc/self/root", "rm -rf /usr",
+    'rm -rf "$X"', "rm -rf $(pwd)", "rm -rf `pwd`", "X=/; rm -rf $X", "$cmd -rf .",
+    "/bin/rm -rf .", "\\rm -rf .", "r''m -rf .", "sudo rm -rf .", "env A=b rm -rf .",
+    "command rm -rf .", "timeout 5 rm -rf .", "nohup rm -rf . &", "bash -c 'rm -rf .'",
+    "sh -c 'cd / && rm -rf *'", "eval 'rm -rf .'", "ls | xargs rm -rf", "true && rm -rf .",
+    "echo $(rm -rf .)", "if true; then rm -rf .; fi", "for d in a b; do rm -rf $d; done",
+    "f() { rm -rf .; }; f", "(rm -rf .)", "ls\nrm -rf .", "cd .. && rm -rf work", "cd / && rm -rf *",
+    "cd && rm -rf *", "cd sub && rm -rf ../.git", "cd $X && rm -rf build", "cd - && rm -rf build",
+    "find . -delete", "find -delete", "find / -name x -delete", "find . -type f -exec rm {} +",
+    "find . -type f -exec shred {} ';'", "find . ! -name x -delete", "find ~ -name '*' -delete",
+    "git clean -fdx", "git clean -f", "git -C .. clean -xfd", "git rm -rf .", "shred -u .git/HEAD",
+    "chmod -R 777 .", "chmod -R 000 /", "chown -R nobody ~", "mv . /tmp/x", "mv .git /tmp/x",
+    "mv -t /tmp .git", "mkfs.ext4 /dev/sda1", "mkfs /dev/sda1", "dd if=/dev/zero of=/dev/sda",
+    "echo x > /dev/sda", "wipefs -a /dev/sda", "rsync -a --delete empty/ ./", "if then rm -rf /",
+    "rm -rf . ; echo $((", "rm -rf $(pwd)/x; echo $((",
+]  # fmt: skip
+HARMLESS = [
+    "rm -rf sub", "rm -rf build dist", "rm -rf {build,dist}", "rm -rf ./node_modules", "rm -f *.pyc",
+    "rm -rf sub/*", "rm -rf ~/project-x/build", 'rm "$f"', "echo 'rm -rf /'", "grep -r 'rm -rf .' .",
+    "find . -name '*.pyc' -delete", "find sub -delete", "find . -name x", "git clean -n",
+    "git clean -fdx sub", "git rm -r --cached .", "git status", "chmod +x sub/a", "chmod -R 755 sub",
+    "mv sub other", "dd if=a of=b", "echo x > /dev/null", "echo x 2>/dev/stderr", "make",
+    "cd sub && rm -rf build", "git push --force", "rsync -a a/ b/", "cat .git/config", "rm -rf $HOME/x/y",
+]  # fmt: skip
+
+
+@pytest.mark.spec("SEC-14")
+@pytest.mark.parametrize("text", DESTRUCTIVE)
+def test_a_destructive_command_asks_even_in_yolo_and_whatever_was_granted(
+    text: str, workspace: Workspace
+) -> None:
+    decision = in_yolo(workspace, text)
+    assert decision.answer is Answer.ASK, decision
+    assert not decision.lasts
+    assert decision.reason
+
+
+@pytest.mark.spec("SEC-14")
+@pytest.mark.parametrize("text", DESTRUCTIVE)
+def test_yolo_given_twice_runs_it(text: str, workspace: Workspace) -> None:
+    assert in_yolo(workspace, text, yolo_twice=True).answer is Answer.ALLOW
+
+
+@pytest.mark.spec("SEC-14")
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_only_looks_like_it_runs_in_yolo(text: str, workspace: Workspace) -> None:
+    decision = in_yolo(workspace, text)
+    assert decision.answer is Answer.ALLOW, decision
+
+
+@pytest.mark.spec("SEC-14")
+def test_a_second_yolo_is_worth_nothing_in_another_mode(workspace: Workspace) -> None:
+    policy = Policy.from_texts(Mode.DEFAULT, ["bash"], [])
+    policy.yolo_twice = True
+    assert decide(command(workspace, "rm -rf ."), policy).answer is Answer.ASK
+
+
+@pytest.mark.spec("SEC-14", "SEC-7")
+def test_a_sandbox_contains_what_is_outside_the_workspace_only(
+    workspace: Workspace, home: Path
+) -> None:
+    assert not workspace.root.is_relative_to(home)
+    for text in ("rm -rf ~", "rm -rf /usr", "dd if=x of=/dev/sda", "find ~ -delete"):
+        assert in_yolo(workspace, text, contained=True).answer is Answer.ALLOW, text
+    for text in ("rm -rf .", "rm -rf .git", "rm -rf /", "rm -rf $X", "rm -rf ..", "git clean -fdx"):
+        assert in_yolo(workspace, text, contained=True).answer is Answer.ASK, text
+
+
+@pytest.mark.spec("SEC-14")
+def test_it_says_which_part_would_destroy_what(workspace: Workspace) -> None:
+    decision = in_yolo(workspace, "make; rm -rf .git")
+    assert decision.why == "it would destroy git's own directory: rm -rf .git"
+    assert in_yolo(workspace, "rm -rf .").why == "it would destroy the workspace itself"
+
+
+@pytest.mark.spec("SEC-14")
+def test_no_dangerous_row_of_another_project_runs_unasked(workspace: Workspace) -> None:
+    if not SUITE.exists():
+        pytest.skip("the shared suites are not here")
+    for row in json.loads(SUITE.read_text()):
+        if not row["dangerous"]:
+            continue
+        text = row["command"]
+        policy = Policy.from_texts(Mode.DEFAULT, ["bash(git *)", "bash(echo *)"], [])
+        assert decide(command(workspace, text), policy).answer is Answer.ASK, text
+        if "/tmp/example" not in text and "/tmp/a" not in text:
+            assert in_yolo(workspace, text).answer is Answer.ASK, text
+
+
+WRITES = [
+    "echo x > .git/config", "echo x >> ~/.bashrc", 'echo x >"$HOME/.profile"', "> .git/HEAD",
+    "echo x | tee -a ~/.ssh/authorized_keys", "cat > .git/hooks/pre-commit <<EOF\nx\nEOF",
+    "cp x .git/hooks/pre-commit", "cp .bashrc ~", "cp -t ~/.ssh x", "mv x ~/.zshrc",
+    "mv .env other", "ln -sf x .git/hooks/post-merge", "install -m 755 x .git/hooks/pre-push",
+    "sed -i s/a/b/ ~/.profile", "sed --in-place=.bak s/a/b/ .git/config", "perl -pi -e s/a/b/ .env",
+    "dd if=x of=.git/config", "truncate -s 0 .git/index", "touch .env", "mkdir -p ~/.ssh/x",
+    "chmod 600 ~/.ssh/config", "rm .git/index.lock", "git config core.hooksPath x",
+    "git config --global core.pager x", "git config -f .git/config a b", "sort -o ~/.bashrc x",
+    "curl -o ~/.bashrc http://x", "curl http://x --output=.git/hooks/x", "sudo tee .git/config",
+    "bash -c 'echo x > .git/config'", "cd .git && echo x > config", "cd .git && touch hooks/x",
+    "echo x &> .git/config", "echo x >| .git/config", "vim ~/.bashrc", "tee out/../work/.git/x",
+    "f() { echo x > .git/config; }; f", "echo $((1)) > .git/config",
+]  # fmt: skip
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize("text", WRITES)
+@pytest.mark.parametrize("mode", [Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.YOLO])
+def test_a_command_that_writes_a_protected_place_asks_in_every_mode(
+    text: str, mode: Mode, workspace: Workspace
+) -> None:
+    policy = Policy.from_texts(mode, ["bash", "bash(*)"], [])
+    policy.yolo_twice = "rm" not in text and "mv" not in text
+    policy.granted.append(session_rule(command(workspace, text), policy))
+    decision = decide(command(workspace, text), policy)
+    assert decision.answer is Answer.ASK, decision
+    assert not decision.lasts
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cp .bashrc.bak x", "git config --get user.name", "git config --list", "git config user.name",
+        "sed s/a/b/ ~/.bashrc", "echo x > sub/a", "tee sub/a", "cat ~/.bashrc > sub/a", "git commit",
+        "diff .git/config x", "source .env", "cp .env.example sub/x",
+    ],
+)  # fmt: skip
+def test_reading_one_does_not_in_yolo(text: str, workspace: Workspace) -> None:
+    assert in_yolo(workspace, text).answer is Answer.ALLOW
+
+
+@pytest.mark.spec("SEC-4", "SEC-14")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rm " + "-f " * 300_000, "rm -rf " + "x " * 100_000, "sudo " * 200_000 + "rm -rf .",
+        "(" * 10_000 + "rm -rf ." + ")" * 10_000, "a;" * 300_000 + "rm -rf .",
+        "rm -rf " + "{a,b}" * 300, "rm -rf " + " ".join(f"x{n}" for n in range(5_000)),
+    ],
+    ids=["options", "operands", "wrappers", "parentheses", "list", "braces", "names"],
+)  # fmt: skip
+def test_what_is_too_much_to_judge_asks(text: str, workspace: Workspace) -> None:
+    assert in_yolo(workspace, text).answer is Answer.ASK

@@ -1,0 +1,351 @@
+"""Permission rules: an allow rule covers the whole call, a deny rule any part of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentcli.domain.errors import UsageError
+from agentcli.policy.rules import (
+    Subject,
+    allows,
+    covering,
+    first,
+    glob_covers,
+    host_of,
+    lasting_rule,
+    might_touch,
+    touches,
+)
+from agentcli.policy.rules_values import Rule, parse_rule
+
+
+def bash(text: str) -> Subject:
+    return Subject("bash", text=text)
+
+
+def files(*paths: Path, root: Path) -> Subject:
+    return Subject("edit_file", paths=tuple(path.resolve() for path in paths), root=root.resolve())
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("bash", Rule("bash")), (" bash(git diff *) ", Rule("bash", "git diff *")),
+        ("mcp__github__*", Rule("mcp__github__*")), ("bash(echo (a))", Rule("bash", "echo (a)")),
+        ("edit_file(src/**)", Rule("edit_file", "src/**")), ("bash(a\nb)", Rule("bash", "a\nb")),
+    ],
+)  # fmt: skip
+def test_rules_are_read_and_written_alike(text: str, rule: Rule) -> None:
+    assert parse_rule(text) == rule
+    assert parse_rule(str(rule)) == rule
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize("text", ["", "bash(", "bash()", "ba sh", "(x)", "bash(x)y", "bash)x("])
+def test_what_is_no_rule_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(UsageError, match=r"edit_file\(src"):
+        parse_rule(text)
+
+
+@pytest.mark.spec("SEC-3")
+def test_a_bare_name_covers_the_tool_and_a_star_a_family() -> None:
+    assert allows(Rule("bash"), bash("rm -rf /; x"))
+    assert allows(Rule("mcp__github__*"), Subject("mcp__github__list"))
+    assert not allows(Rule("mcp__github__*"), Subject("mcp__gitlab__list"))
+    assert not allows(Rule("bash"), Subject("bash_extra"))
+
+
+@pytest.mark.spec("SEC-3", "SEC-4")
+@pytest.mark.parametrize(
+    "command",
+    ["git diff", "git diff a b", "git diff --stat 'a b'", 'git diff "x"', "git diff HEAD~1"[:-2]],
+)
+def test_an_allow_pattern_covers_plain_commands(command: str) -> None:
+    assert allows(parse_rule("bash(git diff *)"), bash(command))
+
+
+HOOKS = [
+    ";", "&&", "||", "|", "&", "\n", "\r\n", "$(", "`", ">", ">>", "<", "<(", "${", "(",
+    "*", "?", "$", "\0", "[", "| cat >", "2>", ";a=b ", "&>",
+]  # fmt: skip
+
+
+@pytest.mark.spec("SEC-3", "SEC-4")
+@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("shape", ["git diff {}rm x", "git diff a{}b", "git{} diff x"])
+def test_an_allow_pattern_never_reaches_over_an_operator(hook: str, shape: str) -> None:
+    assert not allows(parse_rule("bash(git diff *)"), bash(shape.replace("{}", hook)))
+
+
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git diff $(rm x)", "git diff `rm x`", "git diff > f", "git diff >> ~/.bashrc",
+        "git diff <(rm x)", "git -c core.pager=x diff", "git diff $X", "git diff *", "PAGER=x git diff",
+        "git diff | tee f", "git diff &", "git diff\nrm x", "(git diff; rm x)", "git diff {a,b}",
+        "if git diff; then rm x; fi", "env A=b git diff", "sudo git diff", "xargs git diff",
+        "bash -c 'git diff'", "eval git diff", "./git diff", "/tmp/git diff", "git diff < ~/.netrc",
+        "git 'diff x'", "git() { rm x; }; git diff", "git diff \\", "git diff 'x", "git diff ~",
+    ],
+)  # fmt: skip
+def test_an_allow_pattern_covers_this_program_with_known_words_and_nothing_else(
+    command: str,
+) -> None:
+    rule = parse_rule("bash(git diff *)")
+    plain = command == "git diff &"
+    assert allows(rule, bash(command)) is plain
+
+
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git diff 2>&1",
+        "git diff x 2>/dev/null",
+        "git diff && git diff --stat",
+        "git diff é",
+        "(git diff)",
+        "git diff; git diff x",
+        "timeout 5 git diff x",
+        "nice git diff",
+    ],
+)
+def test_an_allow_pattern_covers_a_list_of_what_it_covers(command: str) -> None:
+    assert allows(parse_rule("bash(git diff *)"), bash(command))
+
+
+@pytest.mark.spec("SEC-4")
+@settings(max_examples=100)
+@given(st.text(st.characters(codec="utf-8"), max_size=20))
+def test_a_pattern_covers_known_words_only(tail: str) -> None:
+    command = f"git diff {tail}"
+    if all(c.isascii() and (c.isalnum() or c in "_@%+,./-") for c in tail):
+        assert allows(parse_rule("bash(git diff *)"), bash(command))
+    if any(c in tail.rstrip(" \n\t;&") for c in "$`><;|\0"):
+        parsed = bash(command).parsed
+        covered = allows(parse_rule("bash(git diff *)"), bash(command))
+        assert not covered or all(c.words[:2] == ("git", "diff") for c in parsed.commands)
+
+
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize("command", ["rm *", "rm *.o; ls", "echo $HOME", "a\nb", "x?", "[ab]"])
+def test_an_exact_rule_covers_this_very_command_and_no_other(command: str) -> None:
+    rule = Rule("bash", command, exact=True)
+    assert allows(rule, bash(command))
+    for other in (f"{command} x", "rm -rf x", "rm x.o", command.replace("*", "y"), f"{command}\n"):
+        assert other == command or not allows(rule, bash(other))
+
+
+@pytest.mark.spec("SEC-3")
+def test_a_rule_written_out_covers_the_text_it_is_even_with_operators() -> None:
+    assert allows(parse_rule("bash(make && make test)"), bash("make && make test"))
+    assert not allows(parse_rule("bash(make && make *)"), bash("make && make test"))
+
+
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize(
+    ("command", "covered"),
+    [
+        ("make", True), ("make && make", True), ("cd x && make", False), ("echo x | make", False),
+        ("make < x", False), ("bash -c make", False), ("{ make; }", False), ("make x", False),
+        ("A=b make", False), ("make > x", False), ("make\ncd x\nmake", False),
+    ],
+)  # fmt: skip
+def test_a_rule_for_one_command_covers_the_same_act_and_no_other(
+    command: str, covered: bool
+) -> None:
+    for rule in (parse_rule("bash(make)"), Rule("bash", "make", exact=True)):
+        rules, part = covering((rule,), bash(command), lambda part: part.text == "echo x")
+        assert bool(rules) is covered
+        assert covered or part
+
+
+@pytest.mark.spec("SEC-3", "SEC-4")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm x", "rm", "rm -rf /", "ls; rm x", "ls&&rm x", "ls || rm x", "ls | rm x", "ls & rm x",
+        "ls\nrm x", "$(rm x)", "echo `rm x`", "(rm x)", "{ rm x; }", "if true; then rm x; fi",
+        "for i in a; do rm $i; done", "while rm x; do :; done", "! rm x", "time rm x",
+        "sudo rm x", "sudo -u root rm x", "env -i A=b rm x", "xargs rm", "ls | xargs -0 rm -f",
+        "timeout 5 rm x", "nohup rm x &", "bash -c 'rm x'", 'sh -c "ls; rm x"', "eval rm x",
+        "find . -exec rm {} +", "A=b rm x", "A=b C=d rm x", "/bin/rm x", "/usr/bin/env rm x",
+        "r\\m x", "'rm' x", 'r"m" x', "$'rm' x", ">f rm x", "rm>f x", "2>/dev/null rm x", "rm\tx",
+        "  rm   x", "r\\\nm x", "cat <<<x; rm x", "echo ${x:-$(rm x)}", "function f { rm x; }",
+    ],
+)  # fmt: skip
+def test_a_deny_pattern_covers_any_part_and_looks_through_wrappers(command: str) -> None:
+    assert touches(parse_rule("bash(rm *)"), bash(command)), command
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize(
+    "command", ["echo rm x", "git rm x", "grep 'rm x' file", "rmdir x", "ls rm", "farm x"]
+)
+def test_a_deny_pattern_leaves_what_only_speaks_of_it(command: str) -> None:
+    assert not touches(parse_rule("bash(rm *)"), bash(command))
+
+
+@pytest.mark.spec("SEC-4")
+def test_a_megabyte_of_command_is_judged() -> None:
+    for text in ("sudo " * 200_000, "(" * 1_000_000, "a;" * 500_000, "'" * 1_000_001):
+        assert not touches(parse_rule("bash(rm *)"), bash(text))
+        assert touches(parse_rule("bash(rm *)"), bash(f"{text}; rm x"))
+        assert not allows(parse_rule("bash(rm *)"), bash(text))
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize(
+    ("pattern", "path", "covered"),
+    [
+        ("src/**", "src/a/b.py", True), ("src/**", "src/a", True), ("src/**", "src", True),
+        ("src/**", "srcx/a", False), ("src/**", "src/../etc", False), ("src/*", "src/a/b", False),
+        ("src/*.py", "src/a.py", True), ("src/*.py", "src/a.pyc", False), ("*.md", "a.md", True),
+        ("*.md", "x/a.md", False), ("**/*.md", "x/y/a.md", True), ("**/*.md", "a.md", True),
+        ("a.b", "axb", False), ("a+b[c]", "a+b[c]", True), ("**", "anything/at/all", True),
+        ("src/?.py", "src/a.py", True), ("src/?.py", "src//.py", False),
+    ],
+)  # fmt: skip
+def test_path_patterns_are_relative_to_the_root(
+    pattern: str, path: str, covered: bool, tmp_path: Path
+) -> None:
+    subject = files(tmp_path / path, root=tmp_path)
+    assert allows(Rule("edit_file", pattern), subject) is covered
+    assert touches(Rule("edit_file", pattern), subject) is covered
+
+
+@pytest.mark.spec("SEC-3", "SEC-5")
+def test_home_absolute_and_linked_patterns_mean_the_real_place(tmp_path: Path, home: Path) -> None:
+    real, root = tmp_path / "real", tmp_path / "root"
+    real.mkdir()
+    root.mkdir()
+    (root / "link").symlink_to(real)
+    inside = files(root / "link" / "x.py", root=root)
+    assert inside.paths == (real / "x.py",)
+    for pattern in ("link/**", "link/x.py", f"{real}/*", f"{root}/link/*.py", "./link/*"):
+        assert touches(Rule("edit_file", pattern), inside), pattern
+    assert not allows(Rule("edit_file", "other/**"), inside)
+    notes = files(home / "notes" / "a", root=root)
+    assert allows(Rule("edit_file", "~/notes/**"), notes)
+    assert not allows(Rule("edit_file", "~nobody-of-that-name/**"), notes)
+
+
+@pytest.mark.spec("SEC-3")
+def test_allow_needs_every_path_and_deny_any(tmp_path: Path) -> None:
+    both = files(tmp_path / "src/a", tmp_path / "etc/b", root=tmp_path)
+    rule = Rule("edit_file", "src/**")
+    assert not allows(rule, both)
+    assert touches(rule, both)
+    assert not allows(rule, files(root=tmp_path))
+
+
+@pytest.mark.spec("SEC-5")
+def test_an_exact_path_takes_stars_for_themselves(tmp_path: Path) -> None:
+    rule = Rule("edit_file", f"{tmp_path}/a*", exact=True)
+    assert allows(rule, files(tmp_path / "a*", root=tmp_path))
+    assert not allows(rule, files(tmp_path / "abc", root=tmp_path))
+    below = Rule("edit_file", f"{tmp_path}/[x]*/**", exact=True)
+    assert allows(below, files(tmp_path / "[x]*" / "deep" / "a", root=tmp_path))
+    assert not allows(below, files(tmp_path / "[x]y" / "a", root=tmp_path))
+
+
+@pytest.mark.spec("SEC-3", "SEC-11")
+@pytest.mark.parametrize(
+    ("pattern", "url", "covered"),
+    [
+        ("python.org", "https://docs.python.org/3", True), ("python.org", "http://PYTHON.org.", True),
+        ("python.org", "https://mypython.org", False), ("python.org", "https://python.org.evil.com", False),
+        ("docs.python.org", "https://python.org", False), ("*.python.org", "https://a.python.org", True),
+        ("python.org", "https://python.org@evil.com/", False), ("python.org", "https://evil.com#python.org", False),
+        ("python.org", "https://evil.com\\@python.org", False), ("*", "https://a b", False),
+        ("python.org", "http://[bad", False),
+    ],
+)  # fmt: skip
+def test_hosts_match_by_whole_labels(pattern: str, url: str, covered: bool) -> None:
+    subject = Subject("web_fetch", host=host_of(url))
+    assert allows(Rule("web_fetch", pattern), subject) is covered
+    if covered or not subject.host:
+        assert touches(Rule("web_fetch", pattern), subject)
+
+
+def test_the_first_rule_that_covers_is_named() -> None:
+    rules = [parse_rule("bash(ls *)"), parse_rule("bash(git *)"), parse_rule("bash")]
+    assert covering(rules, bash("git status"))[0] == (rules[2],)
+    assert covering(rules[:2], bash("git status && ls"))[0] == (rules[1], rules[0])
+    assert first(rules, bash("pwd; ls x")) == rules[0]
+    assert covering(rules[:2], bash("git status; pwd")) == ((), "pwd")
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize(
+    ("command", "unsure"),
+    [
+        ("$X -rf x", True), ("git $X", True), ("git push $X", False), ("git status $X", False),
+        ("rm $X", False), ("git push", False), ("make", False), ("git pu{s,l}h", True),
+        ("git push 'unclosed", True), ("make 'unclosed", False),
+    ],
+)  # fmt: skip
+def test_what_may_be_a_denied_command_is_told_apart_from_what_cannot(
+    command: str, unsure: bool
+) -> None:
+    rule = parse_rule("bash(git push *)")
+    found = might_touch(rule, bash(command))
+    assert found is unsure or touches(rule, bash(command))
+
+
+@pytest.mark.spec("UI-7", "SEC-4")
+@pytest.mark.parametrize(
+    ("rule", "written"),
+    [
+        (Rule("bash", "git status", exact=True), "bash(git status)"),
+        (Rule("bash", "git status; ls", exact=True), "bash(git status; ls)"),
+        (Rule("edit_file", "/w/src/**", exact=True), "edit_file(/w/src/**)"),
+        (Rule("bash", "rm *", exact=True), ""),
+        (Rule("bash", "ls a?", exact=True), ""),
+        (Rule("edit_file", "/w/[a]/**", exact=True), ""),
+        (Rule("edit_file", "/**", exact=True), ""),
+        (Rule("bash", "echo a\necho b", exact=True), ""),
+        (Rule("bash", "echo " + "a" * 600, exact=True), ""),
+        (Rule("report"), ""),
+    ],
+)
+def test_only_a_rule_that_stays_this_very_text_is_written_down(rule: Rule, written: str) -> None:
+    assert lasting_rule(rule) == written
+    if written and rule.tool == "bash":
+        again = parse_rule(written)
+        assert allows(again, Subject("bash", text=rule.pattern))
+        assert not allows(again, Subject("bash", text=f"{rule.pattern} -x"))
+        assert not allows(again, Subject("bash", text=f"{rule.pattern}; id"))
+
+
+def _as_regex(pattern: str) -> str:
+    """What a pattern means, in a form that is easy to read and slow to run."""
+    special = {"/**/": "/(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    base = pattern.removesuffix("/**")
+    parts = re.findall(r"/\*\*/|\*\*|\*|\?|[^*?/]+|/", base)
+    tail = "(?:/.*)?" if base != pattern else ""
+    return "(?s:" + "".join(special.get(part) or re.escape(part) for part in parts) + tail + ")"
+
+
+@pytest.mark.spec("SEC-3")
+@given(
+    st.lists(st.sampled_from(["a", "b", "/", "*", "**", "?", "/**/", "/**"]), max_size=7),
+    st.text("ab/\n", max_size=8),
+)
+def test_a_path_pattern_means_what_it_says(parts: list[str], path: str) -> None:
+    pattern = "".join(parts)
+    assert glob_covers(pattern, path) is bool(re.fullmatch(_as_regex(pattern), path))
+
+
+@pytest.mark.spec("SEC-13")
+@pytest.mark.parametrize("pattern", ["**/" * 40 + "x", "*a" * 200 + "x", "**a" * 200 + "x"])
+def test_a_pattern_of_many_stars_is_answered(pattern: str) -> None:
+    assert not glob_covers(pattern, "a/" * 1500 + "b")
+    assert not glob_covers(pattern, "a" * 4000)

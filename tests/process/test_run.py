@@ -1,0 +1,444 @@
+"""Real processes: whatever a command does, it can be stopped with everything it started."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentcli.domain.cancel import CancelToken
+from agentcli.domain.errors import PersistenceError
+from agentcli.process import guarded as _guarded_process
+from agentcli.process.environment import base_environment
+from agentcli.process.guarded import Command, Ended, Ending, StartFailed
+from agentcli.process.keeper import KEEPER, keeper_of
+from agentcli.process.run import run
+from tests.support.processes import alive, pids_in, until, wait_until
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and a child subreaper")
+
+# each writes its pid to a file of its own; the last three have left their parent's group,
+# one of them with an empty environment and a dead parent
+FAMILY = r"""
+echo $$ > shell.pid
+sleep 1000 & echo $! > child.pid
+( sleep 1000 & echo $! > grandchild.pid )
+setsid sh -c 'echo $$ > setsid.pid; exec sleep 1000' &
+setsid sh -c 'trap "" TERM HUP; echo $$ > stubborn.pid; while :; do sleep 1; done' &
+env -i "$(command -v sh)" -c 'PATH=/usr/bin:/bin; (setsid sh -c "echo \$\$ > orphan.pid; exec sleep 1000" &) ; exit' &
+wait
+"""
+FAMILY_SIZE = 6
+
+
+def bash(script: str, cwd: Path) -> Command:
+    return Command(("/bin/bash", "--noprofile", "--norc", "-c", script), cwd, base_environment())
+
+
+def keep(_: bytes) -> bool:
+    return True
+
+
+def once(body: Callable[[], Awaitable[None]]) -> None:
+    """Run ``body``, and see to it that nothing is left of it."""
+
+    async def whole() -> None:
+        try:
+            await body()
+        finally:
+            await KEEPER.close(grace_s=0.1)
+
+    asyncio.run(whole())
+
+
+def test_output_and_errors_come_in_order_with_the_exit_code(tmp_path: Path) -> None:
+    seen = bytearray()
+
+    def sink(data: bytes) -> bool:
+        seen.extend(data)
+        return True
+
+    async def body() -> None:
+        ended = await run(bash("echo a; echo b >&2; echo c; exit 7", tmp_path), sink, CancelToken())
+        assert (ended.ending, ended.returncode) == (Ending.EXITED, 7)
+        assert ended.left_running == ()
+
+    once(body)
+    assert bytes(seen) == b"a\nb\nc\n"
+
+
+@linux
+@pytest.mark.spec("CAN-10", "OPS-1")
+@pytest.mark.parametrize("force", [False, True])
+def test_cancel_kills_children_grandchildren_and_those_who_left_the_group(
+    tmp_path: Path, force: bool
+) -> None:
+    async def body() -> None:
+        cancel = CancelToken()
+        running = asyncio.create_task(run(bash(FAMILY, tmp_path), keep, cancel))
+        await until(lambda: len(pids_in(tmp_path)) == FAMILY_SIZE, "the family is complete")
+        pids = pids_in(tmp_path)
+        assert all(map(alive, pids))
+        cancel.cancel(force=force)
+        ended = await running
+        assert ended.ending is Ending.CANCELLED
+        assert ended.left_running == ()
+        assert not [pid for pid in pids if alive(pid)]
+
+    once(body)
+
+
+@linux
+@pytest.mark.spec("CAN-10")
+def test_polite_processes_get_sigterm_before_sigkill(tmp_path: Path) -> None:
+    script = (
+        "trap 'echo cleaned > cleaned; exit' TERM; echo $$ > a.pid; while :; do sleep 0.05; done"
+    )
+
+    async def body() -> None:
+        cancel = CancelToken()
+        running = asyncio.create_task(run(bash(script, tmp_path), keep, cancel))
+        await until(lambda: len(pids_in(tmp_path)) == 1, "it runs")
+        cancel.cancel()
+        await running
+
+    once(body)
+    assert (tmp_path / "cleaned").read_text() == "cleaned\n"
+
+
+@linux
+@pytest.mark.spec("CAN-10")
+def test_a_second_interrupt_kills_what_ignores_sigterm_without_the_grace(tmp_path: Path) -> None:
+    script = "trap '' TERM; echo $$ > a.pid; while :; do sleep 0.05; done"
+
+    async def body() -> None:
+        cancel = CancelToken()
+        running = asyncio.create_task(run(bash(script, tmp_path), keep, cancel))
+        await until(lambda: len(pids_in(tmp_path)) == 1, "it runs")
+        cancel.cancel()
+        cancel.cancel(force=True)
+        ended = await running
+        assert ended.returncode == -signal.SIGKILL
+        assert ended.duration_s < 60
+
+    once(body)
+
+
+@linux
+@pytest.mark.spec("OPS-1", "CAN-10")
+@pytest.mark.parametrize("whom", ["$$", "$PPID"], ids=["itself", "its guard"])
+def test_a_command_that_stopped_itself_or_its_guard_is_killed_all_the_same(
+    tmp_path: Path, whom: str
+) -> None:
+    async def body() -> None:
+        cancel = CancelToken()
+        script = f"echo $$ > a.pid; kill -STOP {whom}; sleep 1000"
+        running = asyncio.create_task(run(bash(script, tmp_path), keep, cancel))
+        await until(lambda: len(pids_in(tmp_path)) == 1, "it runs")
+        cancel.cancel()
+        await running
+        assert not alive(pids_in(tmp_path)[0])
+
+    once(body)
+
+
+@linux
+@pytest.mark.spec("CAN-10")
+def test_a_cancelled_task_leaves_only_after_everything_is_dead(tmp_path: Path) -> None:
+    async def body() -> None:
+        running = asyncio.create_task(run(bash(FAMILY, tmp_path), keep, CancelToken()))
+        await until(lambda: len(pids_in(tmp_path)) == FAMILY_SIZE, "the family is complete")
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert not [pid for pid in pids_in(tmp_path) if alive(pid)]
+
+    once(body)
+
+
+@linux
+@pytest.mark.spec("CAN-11")
+def test_cancelling_one_command_leaves_another_alone(tmp_path: Path) -> None:
+    async def body() -> None:
+        first, second = CancelToken(), CancelToken()
+        script = "echo $$ > {}.pid; sleep 1000"
+        one = asyncio.create_task(run(bash(script.format("one"), tmp_path), keep, first))
+        two = asyncio.create_task(run(bash(script.format("two"), tmp_path), keep, second))
+        await until(lambda: len(pids_in(tmp_path)) == 2, "both run")
+        first.cancel()
+        await one
+        assert alive(int((tmp_path / "two.pid").read_text()))
+        assert not two.done()
+        second.cancel()
+        await two
+
+    once(body)
+
+
+@linux
+@pytest.mark.spec("TOOL-11", "OPS-1")
+def test_a_daemon_that_keeps_the_output_open_does_not_hang_and_lives_until_close(
+    tmp_path: Path,
+) -> None:
+    script = "sh -c 'echo $$ > daemon.pid; while :; do echo tick; sleep 0.02; done' & echo started"
+    seen = bytearray()
+
+    def sink(data: bytes) -> bool:
+        seen.extend(data)
+        return True
+
+    async def body() -> None:
+        ended = await run(bash(script, tmp_path), sink, CancelToken(), timeout_s=20)
+        assert (ended.ending, ended.returncode) == (Ending.EXITED, 0)
+        await until(lambda: len(pids_in(tmp_path)) == 1, "the daemon runs")
+        pid = pids_in(tmp_path)[0]
+        assert pid in ended.left_running
+        assert alive(pid)
+        await KEEPER.close(grace_s=0.1)
+        assert not alive(pid)
+        assert KEEPER.running == 0
+
+    once(body)
+    assert b"started\n" in seen
+
+
+@linux
+@pytest.mark.spec("CAN-6")
+def test_a_command_that_had_ended_keeps_its_result_and_its_daemon(tmp_path: Path) -> None:
+    async def body() -> None:
+        cancel = CancelToken()
+
+        def sink(_: bytes) -> bool:
+            (process,) = KEEPER._live
+            process.exited.add_done_callback(lambda _: cancel.cancel())
+            return True
+
+        script = "sh -c 'echo $$ > daemon.pid; exec sleep 1000' & echo ok; exit 5"
+        ended = await run(bash(script, tmp_path), sink, cancel)
+        assert cancel.cancelled
+        assert (ended.ending, ended.returncode) == (Ending.EXITED, 5)
+        await until(lambda: len(pids_in(tmp_path)) == 1, "the daemon runs")
+        assert alive(pids_in(tmp_path)[0])
+
+    once(body)
+
+
+@linux
+def test_where_processes_cannot_be_listed_the_group_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blind = tmp_path / "guard.py"
+    source = (
+        Path(_guarded_process._GUARD)
+        .read_text()
+        .replace('"/proc', '"/nowhere')
+        .replace("/bin/ps", "/no/ps")
+    )
+    blind.write_text(source)
+    monkeypatch.setattr(_guarded_process, "_GUARD", str(blind))
+
+    async def body() -> None:
+        cancel = CancelToken()
+        script = "sleep 1000 & echo $! > child.pid; echo $$ > shell.pid; wait"
+        running = asyncio.create_task(run(bash(script, tmp_path), keep, cancel))
+        await until(lambda: len(pids_in(tmp_path)) == 2, "it runs")
+        cancel.cancel()
+        await running
+        assert not [pid for pid in pids_in(tmp_path) if alive(pid)]
+
+    once(body)
+
+
+@pytest.mark.spec("TOOL-11")
+def test_a_time_out_kills_the_command_and_says_so(tmp_path: Path) -> None:
+    async def body() -> None:
+        ended = await run(bash("sleep 1000", tmp_path), keep, CancelToken(), timeout_s=0.2)
+        assert ended.ending is Ending.TIMED_OUT
+
+    once(body)
+
+
+def test_a_sink_that_has_enough_ends_the_command(tmp_path: Path) -> None:
+    async def body() -> None:
+        ended = await run(bash("yes", tmp_path), lambda _: False, CancelToken())
+        assert ended.ending is Ending.ENOUGH
+
+    once(body)
+
+
+@pytest.mark.spec("CAN-3")
+def test_nothing_is_started_with_a_cancelled_token(tmp_path: Path) -> None:
+    async def body() -> None:
+        cancel = CancelToken()
+        cancel.cancel()
+        ended = await run(bash("touch made", tmp_path), keep, cancel)
+        assert ended == Ended(Ending.CANCELLED, None, 0.0)
+
+    once(body)
+    assert not (tmp_path / "made").exists()
+
+
+def test_what_cannot_be_started_says_why(tmp_path: Path) -> None:
+    async def body() -> None:
+        with pytest.raises(StartFailed, match=r"No such file.*directory"):
+            await run(bash("true", tmp_path / "absent"), keep, CancelToken())
+        with pytest.raises(StartFailed, match=r"No such file.*program"):
+            command = Command(("/no/such/program",), tmp_path, {})
+            await run(command, keep, CancelToken())
+        assert KEEPER.running == 0
+
+    once(body)
+
+
+@linux
+@pytest.mark.spec("CAN-10")
+def test_a_start_that_cannot_be_recorded_leaves_no_process(tmp_path: Path) -> None:
+    async def body() -> None:
+        started: list[int] = []
+
+        async def on_start(pid: int) -> None:
+            started.append(pid)
+            raise PersistenceError("the disk is full", "free some disk space")
+
+        with pytest.raises(PersistenceError):
+            await run(bash("exec sleep 1000", tmp_path), keep, CancelToken(), None, on_start)
+        assert not alive(started[0])
+        assert KEEPER.running == 0
+
+    once(body)
+
+
+def test_too_many_open_files_are_a_reason_that_is_told(tmp_path: Path) -> None:
+    async def body() -> None:
+        _, hard = limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        lowest = os.dup(0)
+        os.close(lowest)
+        for spare in range(5):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + spare, hard))
+            try:
+                with pytest.raises(StartFailed, match="Too many open files"):
+                    await run(bash("true", tmp_path), keep, CancelToken())
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        gc.collect()  # would warn of what was not closed
+
+    once(body)
+
+
+@linux
+def test_a_killed_guard_does_not_leave_its_command(tmp_path: Path) -> None:
+    async def body() -> None:
+        script = "echo $$ > shell.pid; echo $PPID > guard.pid; sleep 1000"
+        running = asyncio.create_task(run(bash(script, tmp_path), keep, CancelToken()))
+        await until(lambda: len(pids_in(tmp_path)) == 2, "it runs")
+        os.kill(int((tmp_path / "guard.pid").read_text()), signal.SIGKILL)
+        ended = await running
+        assert ended.ending is Ending.LOST
+        shell = int((tmp_path / "shell.pid").read_text())
+        await until(lambda: not alive(shell), "the shell is dead")
+
+    once(body)
+
+
+HOST = """
+import asyncio, sys
+from dataclasses import replace
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from tests.process.test_run import FAMILY, bash, keep
+from agentcli.domain.cancel import CancelToken
+from agentcli.process.run import run
+
+async def main():
+    here = Path(sys.argv[2])
+    (here / "daemon").mkdir()
+    daemon = "sh -c 'echo $$ > daemon.pid; exec sleep 1000' >/dev/null 2>&1 & echo ok"
+    await run(bash(daemon, here), keep, CancelToken())
+    await run(bash(sys.argv[3] + FAMILY, here), keep, CancelToken())
+
+asyncio.run(main())
+"""
+
+
+@linux
+@pytest.mark.spec("REC-8", "CAN-10")
+@pytest.mark.parametrize(
+    ("number", "first"),
+    [(signal.SIGKILL, ""), (signal.SIGTERM, ""), (signal.SIGKILL, "kill -STOP $PPID")],
+    ids=["kill", "term", "kill with a stopped guard"],
+)
+def test_nothing_survives_an_app_that_was_killed(
+    tmp_path: Path, number: signal.Signals, first: str
+) -> None:
+    root = str(Path(__file__).resolve().parents[2])
+    host = subprocess.Popen([sys.executable, "-c", HOST, root, str(tmp_path), first])
+    try:
+        wait_until(lambda: len(pids_in(tmp_path)) == FAMILY_SIZE + 1, "all of them run")
+        pids = pids_in(tmp_path)
+        assert all(map(alive, pids))
+    finally:
+        host.send_signal(number)
+        host.wait()
+    wait_until(lambda: not [pid for pid in pids if alive(pid)], "all of them are dead")
+
+
+@pytest.mark.spec("SEC-8")
+def test_a_command_has_a_session_of_its_own_and_no_input(tmp_path: Path) -> None:
+    seen = bytearray()
+
+    def sink(data: bytes) -> bool:
+        seen.extend(data)
+        return True
+
+    script = "cat; [ -t 0 ] || echo none; ps -o sid= -p $$ | tr -d ' '; echo $$; trap; ulimit -c"
+
+    async def body() -> None:
+        await run(bash(script, tmp_path), sink, CancelToken())
+
+    once(body)
+    lines = seen.decode().split()
+    assert lines[0] == "none"
+    assert lines[1] == lines[2]
+    assert int(lines[1]) != os.getsid(0)
+
+
+def test_a_large_environment_is_passed_whole(tmp_path: Path) -> None:
+    seen = bytearray()
+
+    def sink(data: bytes) -> bool:
+        seen.extend(data)
+        return True
+
+    async def body() -> None:
+        env = base_environment() | {f"BIG_{n}": "x" * 50_000 for n in range(20)}
+        command = Command(("/bin/sh", "-c", "env | grep -c '^BIG_.*xxx$'"), tmp_path, env)
+        await run(command, sink, CancelToken())
+
+    once(body)
+    assert seen == b"20\n"
+
+
+@pytest.mark.spec("CAN-11", "CAN-10")
+def test_closing_one_session_ends_nothing_of_another(tmp_path: Path) -> None:
+    async def body() -> None:
+        for owner in ("one", "two"):
+            script = f"sleep 300 & echo $! > {owner}.pid"
+            command = bash(script, tmp_path)
+            await run(replace(command, owner=owner), keep, CancelToken())
+        pids = {name: int((tmp_path / f"{name}.pid").read_text()) for name in ("one", "two")}
+        await keeper_of("one").close(grace_s=0.1)
+        assert not alive(pids["one"])
+        assert alive(pids["two"])
+        await keeper_of("two").close(grace_s=0.1)
+        assert not alive(pids["two"])
+
+    asyncio.run(body())

@@ -1,0 +1,478 @@
+"""What commands in a real sandbox can and cannot do: the escape attempts, and what still works."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentcli.domain.cancel import CancelToken
+from agentcli.domain.sandbox import SandboxKind
+from agentcli.domain.tools import OutputKind, Workspace
+from agentcli.process.keeper import KEEPER
+from agentcli.process.sandbox import SessionSandbox
+from agentcli.process.sandbox_places import OwnPlaces
+from agentcli.tools.bash import TOOL
+from tests.support.processes import until
+from tests.support.sandboxes import BOTH, Sandboxed, bash, told
+from tests.support.tool_context import text_of
+
+both = pytest.mark.parametrize("kind", BOTH)
+CANARY = "canary-7f3a"
+# the interpreter itself: a virtual environment below /tmp is not seen inside
+PYTHON = os.path.realpath(sys.executable)
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A workspace that is a git repository."""
+    root = tmp_path / "work"
+    subprocess.run(["git", "init", "-q", str(root)], check=True, cwd=tmp_path)
+    return root
+
+
+def named(text: str) -> list[str]:
+    """The command lines of living processes that hold ``text``."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            shown = line.replace(b"\0", b" ").decode("utf-8", "replace")
+            if text in shown:
+                found.append(shown)
+    return found
+
+
+# --- escapes -------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.spec("SEC-7")
+def test_nothing_outside_of_the_workspace_is_written(
+    work: Path, tmp_path: Path, home: Path, kind: str
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (work / "way-out").symlink_to(outside)
+    targets = [outside / "a", home / "b", work / "way-out" / "c", Path("/usr/agentcli-was-here")]
+    texts = told(
+        work,
+        *(f"echo x > {target}; echo x >> {target}; touch {target}" for target in targets),
+        f"cd {outside} && echo x > d",
+        f"ln {work}/.git/HEAD {outside}/e; mv {work}/.git/HEAD {outside}/f; echo x > {work}/in",
+        kind=kind,
+    )
+    assert [target for target in targets if target.exists()] == []
+    assert list(outside.iterdir()) == []
+    assert (work / "in").read_text() == "x\n", texts
+    assert 'run it again with access "outside"' in texts[3]
+
+
+@pytest.mark.spec("SEC-7")
+def test_what_git_runs_cannot_be_changed_nor_moved_away(work: Path) -> None:
+    config = (work / ".git" / "config").read_text()
+    texts = told(
+        work,
+        "echo 'touch pwned' > .git/hooks/pre-commit",
+        "git config core.fsmonitor 'touch pwned'",
+        "mv .git/hooks .git/h2; rm -rf .git/hooks; mv .git .git2; rm -rf .git",
+        "mv ../work ../moved; cp -r .git /tmp/copy; echo x > /tmp/copy/hooks/pre-commit",
+        "mkdir -p .agents/commands; echo x > .agents/config.toml",
+        "echo /tmp/copy > .git/commondir",
+    )
+    hooks = {path.name for path in (work / ".git" / "hooks").iterdir()}
+    assert all(name.endswith(".sample") for name in hooks), hooks
+    assert (work / ".git" / "config").read_text() == config
+    assert not (work / ".agents").exists()
+    assert (work / ".agents.set-aside" / "config.toml").exists()
+    assert "would take effect outside and was renamed to .agents.set-aside" in texts[4]
+    assert not (work / ".git" / "commondir").exists()
+
+
+@pytest.mark.spec("SEC-7")
+def test_commits_branches_and_a_new_repository_work(tmp_path: Path, home: Path) -> None:
+    (home / ".gitconfig").write_text("[user]\nname = A\nemail = a@example.org\n")
+    text = told(
+        tmp_path,
+        "git init -q . && echo 1 > f && git add f && git commit -qm one && git log --oneline",
+        "git checkout -qb b && echo 2 > f && git commit -qam two && git stash list && git log -1",
+        "git config user.name B",
+    )
+    assert "one" in text[0]
+    assert "[exit code 0" in text[0]
+    assert "two" in text[1]
+    assert "could not write config file" in text[2]
+
+
+@both
+@pytest.mark.spec("SEC-7", "SEC-9")
+def test_secrets_and_our_own_files_are_not_read(work: Path, home: Path, kind: str) -> None:
+    own = home / "agentcli"
+    secrets = [
+        home / ".ssh" / "id_rsa",
+        home / ".aws" / "credentials",
+        home / ".config" / "gh" / "hosts.yml",
+        home / ".netrc",
+        home / ".git-credentials",
+        home / ".mozilla" / "cookies",
+        own / "credentials.json",
+        own / "sessions" / "s.db",
+    ]
+    for path in secrets:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(CANARY)
+    (home / "plain").write_text("readable\n")
+    places = OwnPlaces((own,), (own / "credentials.json", own / "sessions"))
+    names = " ".join(map(str, secrets))
+    # the home directory may be the workspace, which Landlock cannot take a part of
+    for root in (work, home) if kind == "bwrap" else (work,):
+        (text,) = told(root, f"cat {names}; cat {home}/*/* {home}/.*/*", kind=kind, own=places)
+        assert CANARY not in text
+    for path in secrets:
+        assert path.read_text() == CANARY
+    (text,) = told(home, "cat plain", kind=kind, own=places)
+    assert text.startswith("readable\n")
+
+
+@pytest.mark.spec("SEC-7")
+def test_in_a_home_directory_start_up_files_and_our_files_stay_as_they_are(home: Path) -> None:
+    own = home / "agentcli"
+    sessions = own / "sessions"
+    sessions.mkdir(parents=True)
+    database = sessions / "s.db"
+    with sqlite3.connect(database) as connection:
+        connection.execute("create table t(x)")
+    before = database.read_bytes()
+    (home / ".bashrc").write_text("# mine\n")
+    texts = told(
+        home,
+        "echo 'touch pwned' >> .bashrc; echo x > .profile; mkdir .ssh && echo key > .ssh/authorized_keys",
+        f"echo broken > {database}; rm -rf {own}; echo 'model = \"x/y\"' > {own}/config.toml",
+        own=OwnPlaces((own,), (sessions,)),
+    )
+    assert (home / ".bashrc").read_text() == "# mine\n"
+    assert not (home / ".profile").exists()
+    assert not (home / ".ssh").exists(), texts
+    assert database.read_bytes() == before
+    assert not (own / "config.toml").exists()
+
+
+@both
+@pytest.mark.spec("SEC-7")
+def test_there_is_no_network_without_asking(work: Path, kind: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        connect = f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo connected"
+
+        async def run() -> None:
+            async with Sandboxed(work, kind) as inside:
+                assert "connected" not in await inside.say(connect)
+                assert "connected" in await inside.say(connect, access="network")
+                assert "connected" in await inside.say(connect, access="outside")
+
+        asyncio.run(run())
+
+
+@both
+@pytest.mark.spec("SEC-7")
+def test_no_other_process_is_reached(work: Path, kind: str) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as victim:
+        try:
+            attempts = f"kill -9 {victim.pid}; kill -9 -1; kill -9 $PPID; echo alive"
+            ptrace = (
+                f'{PYTHON} -c \'import ctypes; print("ptrace", '
+                f"ctypes.CDLL(None).ptrace(16, {victim.pid}, 0, 0))'"
+            )
+            text = told(
+                work, f"kill -9 {victim.pid}", ptrace, f"cat /proc/{victim.pid}/environ", kind=kind
+            )
+            assert "ptrace 0" not in text[1]
+            assert "PATH=" not in text[2]
+            told(work, attempts, kind=kind)
+            assert victim.poll() is None
+        finally:
+            victim.kill()
+
+
+@pytest.mark.spec("SEC-7")
+def test_there_is_no_way_around_the_mounts(work: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text(CANARY)
+    secret = tmp_path / "secret"
+    texts = told(
+        work,
+        f"cat /proc/1/root{secret} /proc/self/root{secret} /proc/*/cwd/../secret {secret}",
+        f"umount -l {work}/.git/hooks; umount /tmp; mount -o remount,rw / ; mount --bind / /tmp/m",
+        "unshare -Urm sh -c 'umount -l .git/hooks; mount -o remount,rw,bind .git/hooks;"
+        " echo x > .git/hooks/pre-commit; mount -o remount,rw /; echo x > /usr/pwned'",
+        "echo x > /proc/sys/kernel/core_pattern; echo x > /proc/sysrq-trigger; ls /dev/sda /dev/kmsg",
+        "grep -i '^cap' /proc/self/status; grep NoNewPrivs /proc/self/status; ls -l /run",
+    )
+    assert CANARY not in "".join(texts)
+    assert not (work / ".git" / "hooks" / "pre-commit").exists()
+    assert not Path("/usr/pwned").exists()
+    assert "core_pattern: Read-only" in texts[3]
+    assert all(set(line.split()[1]) == {"0"} for line in texts[4].splitlines() if line[:3] == "Cap")
+    assert "NoNewPrivs:\t1" in texts[4]
+
+
+@pytest.mark.spec("SEC-7")
+def test_a_setuid_program_gives_no_rights(work: Path) -> None:
+    (text,) = told(
+        work, "cp /bin/sh s; chmod u+s s; ./s -c 'id -u'; sudo -n true; su -c true; echo end"
+    )
+    assert str(os.getuid()) in text
+    assert "end" in text
+
+
+@pytest.mark.spec("SEC-7")
+def test_sockets_of_other_programs_are_not_reached(work: Path, tmp_path: Path) -> None:
+    abstract = f"agentcli-test-{os.getpid()}"
+    script = (
+        "import socket, sys\n"
+        "for name in sys.argv[1:]:\n"
+        "    s = socket.socket(socket.AF_UNIX)\n"
+        "    try:\n        s.connect(name.replace('@', chr(0)))\n        print('connected', name)\n"
+        "    except OSError as e:\n        print('refused', e)\n"
+    )
+    (work / "c.py").write_text(script)
+    with socket.socket(socket.AF_UNIX) as hidden, socket.socket(socket.AF_UNIX) as named_socket:
+        hidden.bind("\0" + abstract)
+        hidden.listen()
+        os.chdir(tmp_path)  # a socket's name is short
+        named_socket.bind("agent.sock")
+        named_socket.listen()
+
+        async def run() -> list[str]:
+            command = f"{PYTHON} c.py @{abstract} {tmp_path}/agent.sock /run/docker.sock"
+            async with Sandboxed(work) as inside:
+                return [
+                    await inside.say(command),
+                    await inside.say(command, access="network"),
+                    await inside.say(command, access="outside"),
+                ]
+
+        inside, network, outside = asyncio.run(run())
+    assert "connected" not in inside
+    assert "connected" not in network
+    assert f"connected @{abstract}" in outside
+
+
+@both
+@pytest.mark.spec("SEC-7", "SEC-8")
+def test_nothing_can_be_typed_into_a_terminal(work: Path, kind: str) -> None:
+    script = "import fcntl, os; fcntl.ioctl(os.open('/dev/tty', os.O_RDWR), 0x5412, b'x')"
+    (text,) = told(work, f'{PYTHON} -c "{script}"; tty; cat', kind=kind)
+    assert "No such device or address" in text
+    assert "not a tty" in text
+
+
+@both
+@pytest.mark.spec("SEC-7", "SEC-8")
+def test_no_variable_leads_out(work: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    doors = {
+        "SSH_AUTH_SOCK": "/s", "DISPLAY": ":0", "DBUS_SESSION_BUS_ADDRESS": "unix:path=/b",
+        "DOCKER_HOST": "unix:///d", "XDG_RUNTIME_DIR": "/run/user/0", "ANTHROPIC_API_KEY": CANARY,
+        "BASH_ENV": "/e", "LD_PRELOAD": "/nowhere.so", "BASH_FUNC_ls%%": "() { echo hijacked; }",
+    }  # fmt: skip
+    for name, value in doors.items():
+        monkeypatch.setenv(name, value)
+    (text,) = told(work, "env", kind=kind)
+    for name in doors:
+        assert f"\n{name}=" not in f"\n{text}"
+    assert CANARY not in text
+
+
+# --- what still works ----------------------------------------------------------------------
+
+
+@both
+@pytest.mark.spec("SEC-7", "TOOL-11")
+def test_directory_variables_output_and_exit_codes_are_kept(work: Path, kind: str) -> None:
+    (work / "sub").mkdir()
+    texts = told(
+        work,
+        "cd sub; export KEPT='a b' ; echo out; echo err >&2; exit 3",
+        'pwd; echo "$KEPT"; cd "$TMPDIR"; mkdir -p deep; cd deep; echo 1 > here',
+        "cat here; exit 0",
+        "kill -TERM $$; sleep 5",
+        kind=kind,
+    )
+    assert texts[0].startswith("out\nerr\n")
+    assert "[exit code 3, " in texts[0]
+    assert texts[1].startswith(f"{work}/sub\na b\n")
+    assert texts[2].startswith("1\n[exit code 0")
+    assert "[exit code 143" in texts[3]
+
+
+@pytest.mark.spec("SEC-7")
+def test_the_temporary_directory_is_the_session_s_own_and_goes_with_it(work: Path) -> None:
+    async def run() -> None:
+        async with Sandboxed(work) as inside:
+            await inside.say("echo 1 > /tmp/mine; echo 2 > /var/tmp/too; mktemp")
+            text = await inside.say("cat /tmp/mine /tmp/too; ls -A /tmp | wc -l")
+            assert text.startswith("1\n2\n")
+            assert not Path("/tmp/mine").exists()
+            place = inside.sandbox.on_machine(Path("/tmp/mine"))
+            assert place.read_text() == "1\n"
+        assert not place.parent.parent.exists()
+
+    asyncio.run(run())
+
+
+@pytest.mark.spec("SEC-7")
+def test_a_server_that_one_command_starts_is_reached_by_the_next(work: Path) -> None:
+    server = (
+        "import socket; s = socket.create_server(('127.0.0.1', 0)); "
+        "open('port', 'w').write(str(s.getsockname()[1])); s.accept()[0].sendall(b'hello')"
+    )
+
+    async def run() -> None:
+        async with Sandboxed(work) as inside:
+            text = await inside.say(
+                f'{PYTHON} -c "{server}" >/dev/null 2>&1 &\nuntil [ -s port ]; do :; done'
+            )
+            assert "still running in the background" in text
+            assert (await inside.say("cat </dev/tcp/127.0.0.1/$(cat port)")).startswith("hello")
+
+    asyncio.run(run())
+
+
+@both
+@pytest.mark.spec("SEC-7", "CAN-10")
+@pytest.mark.parametrize("trap", ["", "trap '' TERM;"])
+def test_a_cancel_ends_all_of_a_command_also_what_left_its_group(
+    work: Path, kind: str, trap: str
+) -> None:
+    mark = f"86{os.getpid()}{len(kind)}{len(trap)}"
+
+    async def run() -> None:
+        async with Sandboxed(work, kind) as inside:
+            inside.ctx.cancel = CancelToken()
+            command = (
+                f"{trap} (setsid sh -c 'sleep {mark} & sleep {mark}' &) ; echo on; sleep {mark}"
+            )
+            running = asyncio.create_task(bash(inside.ctx, command))
+            await until(
+                lambda: len([c for c in named(f"sleep {mark}") if c[:5] == "sleep"]) > 2, "all"
+            )
+            inside.ctx.cancel.cancel(force=bool(trap))
+            output = await running
+            assert output.kind is OutputKind.CANCELLED
+            assert text_of(output) == "on"
+            assert named(f"sleep {mark}") == []
+
+    asyncio.run(run())
+
+
+@both
+@pytest.mark.spec("SEC-7", "CAN-10")
+def test_a_cancelled_command_is_told_with_sigterm_first(work: Path, kind: str) -> None:
+    async def run() -> None:
+        async with Sandboxed(work, kind) as inside:
+            inside.ctx.cancel = CancelToken()
+            command = "trap 'echo bye; exit 0' TERM; touch up; while :; do sleep 0.02; done"
+            running = asyncio.create_task(bash(inside.ctx, command))
+            await until((work / "up").exists, "it runs")
+            inside.ctx.cancel.cancel()
+            assert text_of(await running).endswith("bye")
+
+    asyncio.run(run())
+
+
+@pytest.mark.spec("SEC-7", "CAN-10", "REC-8")
+def test_what_daemonizes_ends_with_the_session_even_if_it_kills_its_parents(work: Path) -> None:
+    mark = f"87{os.getpid()}"
+
+    async def run() -> None:
+        async with Sandboxed(work) as inside:
+            daemon = (
+                f"(setsid setsid sleep {mark} >/dev/null 2>&1 &); kill -9 $PPID; kill -9 1; echo ok"
+            )
+            assert (await inside.say(daemon)).startswith("ok\n")
+            assert named(f"sleep {mark}")
+            await KEEPER.close(grace_s=0.1)
+            assert named(f"sleep {mark}") == []
+
+    asyncio.run(run())
+
+
+@both
+@pytest.mark.spec("SEC-7", "TOOL-11")
+def test_a_lot_of_output_comes_through(work: Path, kind: str) -> None:
+    (text,) = told(
+        work, "head -c 50000000 /dev/zero | tr '\\0' 'x' | fold -w 100; echo end", kind=kind
+    )
+    assert "end\n[exit code 0" in text
+    assert len(text) < 40_000
+
+
+# --- what the model and the person are told ------------------------------------------------
+
+
+@pytest.mark.spec("SEC-7")
+def test_the_approval_says_what_limits_the_command(work: Path) -> None:
+    async def run() -> None:
+        async with Sandboxed(work) as inside:
+            shown = {}
+            for access in (None, "network", "outside"):
+                args = TOOL.parse({"command": "make", "access": access})
+                shown[access] = await TOOL.preview(args, inside.ctx)
+            assert shown[None] == f"make\n\nin {work}, in the sandbox"
+            assert shown["network"].endswith(", in the sandbox, WITH NETWORK")
+            assert shown["outside"].endswith(", OUTSIDE the sandbox")
+            assert TOOL.summary(args) == "Run `make`, outside the sandbox"
+
+    asyncio.run(run())
+
+
+@pytest.mark.spec("SEC-7")
+def test_a_failure_for_want_of_network_says_how_to_ask(work: Path) -> None:
+    (text,) = told(work, "echo 'curl: (6) Could not resolve host: example.org'; exit 6")
+    assert 'without network; if that is why it failed, run it again with access "network"' in text
+
+
+@pytest.mark.spec("SEC-7")
+def test_switching_it_off_and_on_counts_from_the_next_command(work: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+
+    async def run() -> None:
+        async with Sandboxed(work) as inside:
+            await inside.say(f"touch {outside}")
+            assert not outside.exists()
+            inside.sandbox.switch(on=False)
+            assert not inside.sandbox.state.is_on
+            await inside.say(f"touch {outside}")
+            assert outside.exists()
+            inside.sandbox.switch(on=True)
+            assert inside.sandbox.state.is_on
+
+    asyncio.run(run())
+
+
+@pytest.mark.spec("SEC-7")
+def test_what_is_not_there_is_said_and_nothing_takes_its_place(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(work))  # a bwrap of the workspace is none
+    (work / "bwrap").write_text("#!/bin/sh\necho ready\n")
+    (work / "bwrap").chmod(0o755)
+
+    async def run() -> None:
+        sandbox = SessionSandbox(Workspace(work, work), OwnPlaces(), "bwrap")
+        state = await sandbox.begin()
+        await sandbox.aclose()
+        assert state.kind is SandboxKind.OFF
+        assert state.problem == "bubblewrap is not installed"
+        assert "install bubblewrap" in state.advice
+        assert state.lacks_it
+
+    asyncio.run(run())

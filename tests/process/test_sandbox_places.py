@@ -1,0 +1,104 @@
+"""What is writable, read-only, hidden or must not come into being: as the disk has it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agentcli.process.sandbox_places import OwnPlaces, Places, find_places
+
+
+def git(*args: str, cwd: Path) -> None:
+    identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    subprocess.run(["git", *identity, *args], check=True, cwd=cwd, capture_output=True)
+
+
+def repository(path: Path) -> Path:
+    path.mkdir(parents=True)
+    git("init", "-q", ".", cwd=path)
+    git("commit", "-q", "--allow-empty", "-m", "one", cwd=path)
+    return path
+
+
+def places(*roots: Path, home: Path, own: OwnPlaces | None = None) -> Places:
+    return find_places(roots, home, own or OwnPlaces())
+
+
+@pytest.mark.spec("SEC-7")
+def test_hooks_and_configuration_are_read_only_also_in_repositories_below(
+    tmp_path: Path, home: Path
+) -> None:
+    top = repository(tmp_path / "top")
+    below = repository(top / "libs" / "one")
+    found = places(top, home=home)
+    for root in (top, below):
+        assert root / ".git" in found.pinned
+        assert {root / ".git" / "hooks", root / ".git" / "config"} <= set(found.read_only)
+        assert root / ".git" / "commondir" in found.unborn
+
+
+@pytest.mark.spec("SEC-7")
+def test_hooks_that_are_not_there_stay_away(tmp_path: Path, home: Path) -> None:
+    top = repository(tmp_path / "top")
+    for path in (top / ".git" / "hooks").iterdir():
+        path.unlink()
+    (top / ".git" / "hooks").rmdir()
+    assert places(top, home=home).empty == (top / ".git" / "hooks",)
+
+
+@pytest.mark.spec("SEC-7")
+def test_a_repository_without_its_head_is_still_protected(tmp_path: Path, home: Path) -> None:
+    top = repository(tmp_path / "top")
+    (top / ".git" / "HEAD").unlink()
+    assert top / ".git" / "hooks" in places(top, home=home).read_only
+
+
+@pytest.mark.spec("SEC-7")
+def test_a_linked_working_tree_can_be_committed_in_but_its_hooks_stay(
+    tmp_path: Path, home: Path
+) -> None:
+    main = repository(tmp_path / "main")
+    git("worktree", "add", "-q", str(tmp_path / "tree"), cwd=main)
+    found = places(tmp_path / "tree", home=home)
+    assert found.writable == (tmp_path / "tree", main / ".git")
+    assert {main / ".git" / "hooks", main / ".git" / "config"} <= set(found.read_only)
+    assert tmp_path / "tree" / ".git" in found.read_only
+
+
+@pytest.mark.spec("SEC-7")
+def test_a_git_file_opens_no_directory_that_does_not_know_of_it(tmp_path: Path, home: Path) -> None:
+    victim = repository(tmp_path / "victim")
+    git("worktree", "add", "-q", str(tmp_path / "tree"), cwd=victim)
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    for target in (victim / ".git", victim / ".git" / "worktrees" / "tree", home):
+        (mine / ".git").write_text(f"gitdir: {target}\n")
+        assert places(mine, home=home).writable == (mine,)
+
+
+@pytest.mark.spec("SEC-7")
+def test_secrets_are_hidden_unless_the_workspace_is_in_them(tmp_path: Path, home: Path) -> None:
+    (home / ".ssh").mkdir()
+    (home / ".netrc").touch()
+    assert {home / ".ssh", home / ".netrc"} <= set(places(tmp_path, home=home).hidden)
+    (home / ".ssh" / "work").mkdir()
+    assert home / ".ssh" not in places(home / ".ssh" / "work", home=home).hidden
+
+
+@pytest.mark.spec("SEC-7")
+def test_a_link_is_hidden_where_it_leads(tmp_path: Path, home: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.mkdir()
+    (home / ".ssh").symlink_to(keys)
+    (tmp_path / "work").mkdir()
+    assert keys in places(tmp_path / "work", home=home).hidden
+
+
+@pytest.mark.spec("SEC-7")
+def test_in_a_home_directory_start_up_files_are_read_only_and_none_is_born(home: Path) -> None:
+    (home / ".bashrc").touch()
+    found = places(home, home=home)
+    assert home / ".bashrc" in found.read_only
+    assert {home / ".profile", home / ".ssh", home / ".agents"} <= set(found.unborn)

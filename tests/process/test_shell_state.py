@@ -1,0 +1,88 @@
+"""The file a shell leaves behind is read as if an enemy had written it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentcli.process.shell_state import ShellState, read_state
+
+BASE = {"PATH": "/bin", "HOME": "/home/x"}
+
+
+def saved(tmp_path: Path, *fields: bytes, end: bytes = b"end\0") -> Path:
+    (tmp_path / "state").write_bytes(b"".join(item + b"\0" for item in fields) + end)
+    return tmp_path
+
+
+@pytest.mark.spec("TOOL-11")
+def test_only_what_differs_from_the_base_is_kept(tmp_path: Path) -> None:
+    directory = saved(tmp_path, b"/x\n", b"PATH=/bin", b"NEW=a=b\nc", b"SHLVL=2", b"_=/x")
+    state, dropped = read_state(directory, BASE)
+    assert state == ShellState("/x", {"NEW": "a=b\nc"}, ("HOME",))
+    assert dropped == ()
+    assert state.environment(BASE) == {"PATH": "/bin", "NEW": "a=b\nc"}
+
+
+@pytest.mark.spec("SEC-8")
+def test_barred_and_oversized_variables_are_named_and_not_kept(tmp_path: Path) -> None:
+    big = b"BIG=" + b"x" * 40_000
+    fields = [b"/x\n", b"PATH=/bin", b"HOME=/home/x", b"X_API_KEY=k", b"LD_PRELOAD=e", big]
+    state, dropped = read_state(saved(tmp_path, *fields), BASE)
+    assert state == ShellState("/x")
+    assert dropped == ("X_API_KEY", "LD_PRELOAD", "BIG")
+
+
+@pytest.mark.spec("SEC-13")
+def test_the_sum_of_all_variables_is_bounded(tmp_path: Path) -> None:
+    fields = [b"V%d=%s" % (n, b"x" * 30_000) for n in range(100)]
+    state, dropped = read_state(saved(tmp_path, b"/x\n", *fields), {})
+    assert state is not None
+    assert sum(map(len, state.variables.values())) <= 128 * 1024
+    assert len(state.variables) + len(dropped) == 100
+
+
+@pytest.mark.parametrize("end", [b"", b"en", b"end", b"end\0more"])
+def test_a_file_that_was_not_finished_counts_for_nothing(tmp_path: Path, end: bytes) -> None:
+    assert read_state(saved(tmp_path, b"/x\n", b"A=1", end=end), BASE) == (None, ())
+
+
+def test_no_file_counts_for_nothing(tmp_path: Path) -> None:
+    assert read_state(tmp_path, BASE) == (None, ())
+
+
+@settings(max_examples=50)
+@given(
+    st.none() | st.text().map(lambda text: "/" + text),
+    st.dictionaries(
+        st.text(),
+        st.text(
+            st.characters(codec="utf-8") | st.characters(min_codepoint=0xDC80, max_codepoint=0xDCFF)
+        ),
+    ),
+)
+def test_the_state_survives_json(cwd: str | None, variables: dict[str, str]) -> None:
+    state = ShellState(cwd, variables, ("A",))
+    text = json.dumps(state.to_json(), ensure_ascii=False)
+    assert text.encode()
+    restored = ShellState.from_json(json.loads(text))
+    assert restored == state
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, 1, [], {}, {"cwd": {}, "set": 1}, {"cwd": {"hex": "zz"}, "set": {}, "unset": []}],
+)
+def test_a_stored_value_of_another_shape_is_a_fresh_start(value: object) -> None:
+    assert ShellState.from_json(value) == ShellState()
+
+
+def test_a_stored_secret_is_not_brought_back() -> None:
+    state = ShellState.from_json(
+        {"cwd": None, "set": {"OPENAI_API_KEY": "x", "A": "1"}, "unset": []}
+    )
+    assert state.environment({}) == {"A": "1"}

@@ -1,0 +1,61 @@
+"""Unified diffs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agentcli.tools.files.diff import diff_bytes
+
+_TEXT = st.lists(st.sampled_from(["a\n", "b\n", "c\r\n", "\n", "d"]), max_size=25).map("".join)
+
+
+@settings(max_examples=200, deadline=None)
+@given(old=_TEXT, new=_TEXT)
+def test_counts_and_lines_of_a_diff_agree_and_nothing_equal_gives_nothing(
+    old: str, new: str
+) -> None:
+    diff = diff_bytes("f", "f", old.encode(), new.encode())
+    body = diff.text.split("\n")[2:]
+    assert sum(line.startswith("+") for line in body) == diff.added
+    assert sum(line.startswith("-") for line in body) == diff.removed
+    assert (diff.text == "") == (old == new)
+    assert diff.added - diff.removed == len(re.findall("[^\n]*\n|[^\n]+", new)) - len(
+        re.findall("[^\n]*\n|[^\n]+", old)
+    )
+
+
+@pytest.mark.skipif(shutil.which("patch") is None, reason="the patch program is not installed")
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    old=_TEXT.filter(bool).map(lambda t: t.replace("\r", "")),
+    new=_TEXT.map(lambda t: t.replace("\r", "")),
+)
+def test_the_patch_program_understands_a_diff(tmp_path_factory, old: str, new: str) -> None:
+    room = tmp_path_factory.mktemp("d")
+    (room / "f").write_text(old)
+    diff = diff_bytes("f", "f", old.encode(), new.encode())
+    if diff.text:
+        subprocess.run(
+            ["patch", "-p1", "-s", "--fuzz=0"],
+            input=diff.text,
+            text=True,
+            cwd=room,
+            check=True,
+            capture_output=True,
+        )
+    assert ((room / "f").read_text() if (room / "f").exists() else "") == new
+
+
+def test_a_change_far_down_a_long_file_has_its_line_numbers() -> None:
+    old = "".join(f"{n}\n" for n in range(1, 100_001))
+    new = old.replace("\n70000\n", "\nseventy\n")
+    assert diff_bytes("f", "f", old.encode(), new.encode()).text == (
+        "--- a/f\n+++ b/f\n@@ -69997,7 +69997,7 @@\n 69997\n 69998\n 69999\n-70000\n+seventy\n"
+        " 70001\n 70002\n 70003\n"
+    )

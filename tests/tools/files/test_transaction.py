@@ -1,0 +1,161 @@
+"""Changing files: at the moment of use, in places that resist, all or nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agentcli.tools.files.files import read_state
+from agentcli.tools.files.paths import FileProblem
+from agentcli.tools.files.transaction import Transaction
+from tests.tools.in_a_room import Room, room
+
+__all__ = ["room"]
+
+NOBODY = 65_534
+
+
+@pytest.fixture
+def plain_room() -> Iterator[Room]:
+    """A room of a person who is not root, so that permissions count."""
+    root = Path(tempfile.mkdtemp(prefix="agentcli-test-")).resolve()
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.chown(root, NOBODY, NOBODY)
+        os.setegid(NOBODY)
+        os.seteuid(NOBODY)
+    try:
+        yield Room(root)
+    finally:
+        if is_root:
+            os.seteuid(0)
+            os.setegid(0)
+        for path in (root, *root.rglob("*")):
+            path.chmod(0o700)
+        shutil.rmtree(root)
+
+
+def change(room: Room, path: Path, data: bytes) -> list[str]:
+    before = read_state(path, room.workspace)
+    with Transaction(room.workspace, room.ledger) as transaction:
+        transaction.write(path, data, before)
+        transaction.commit()
+        return transaction.notes
+
+
+def test_a_read_only_file_is_refused(plain_room: Room) -> None:
+    path = plain_room.write("a.txt", "a\n")
+    path.chmod(0o444)
+    with pytest.raises(FileProblem, match="read-only"):
+        change(plain_room, path, b"b\n")
+    assert plain_room.tree() == {"a.txt": b"a\n"}
+
+
+def test_a_file_in_a_directory_that_admits_no_new_file_is_written_in_place(
+    plain_room: Room,
+) -> None:
+    path = plain_room.write("dir/a.txt", "a long first line\n")
+    before = path.stat().st_ino
+    path.parent.chmod(0o555)
+    notes = change(plain_room, path, b"b\n")
+    assert "in place" in notes[0]
+    assert path.read_bytes() == b"b\n"
+    assert path.stat().st_ino == before
+
+
+def test_a_new_file_in_such_a_directory_is_a_clear_error(plain_room: Room) -> None:
+    plain_room.root.chmod(0o555)
+    with (
+        Transaction(plain_room.workspace, plain_room.ledger) as transaction,
+        pytest.raises(FileProblem, match=r"Cannot write a\.txt: permission denied"),
+    ):
+        transaction.write(plain_room.root / "a.txt", b"x", None)
+
+
+@pytest.mark.spec("SEC-5")
+def test_a_file_swapped_for_a_link_after_it_was_judged_is_refused(room: Room) -> None:
+    path = room.write("a.txt", "a\n")
+    victim = room.write("victim", "precious\n")
+    before = read_state(path, room.workspace)
+    path.unlink()
+    path.symlink_to(victim)
+    with (
+        Transaction(room.workspace, room.ledger) as transaction,
+        pytest.raises(FileProblem, match="changed while"),
+    ):
+        transaction.write(path, b"evil\n", before)
+    assert victim.read_text() == "precious\n"
+
+
+@pytest.mark.spec("SEC-5")
+def test_a_directory_swapped_for_a_link_between_staging_and_commit_is_refused(
+    room: Room,
+) -> None:
+    path = room.write("dir/a.txt", "a\n")
+    victim = room.write("other/a.txt", "precious\n")
+    before = read_state(path, room.workspace)
+    with Transaction(room.workspace, room.ledger) as transaction:
+        transaction.write(path, b"evil\n", before)
+        path.parent.rename(room.root / "moved")
+        (room.root / "dir").symlink_to("other")
+        with pytest.raises(FileProblem):
+            transaction.commit()
+    assert victim.read_text() == "precious\n"
+
+
+@pytest.mark.spec("TOOL-8")
+def test_a_file_that_changes_between_reading_and_committing_is_refused(room: Room) -> None:
+    path = room.write("a.txt", "a\n")
+    before = read_state(path, room.workspace)
+    with Transaction(room.workspace, room.ledger) as transaction:
+        transaction.write(path, b"mine\n", before)
+        path.write_text("theirs, longer\n")
+        with pytest.raises(FileProblem, match="changed while"):
+            transaction.commit()
+    assert room.tree() == {"a.txt": b"theirs, longer\n"}
+
+
+def test_a_file_created_by_someone_else_meanwhile_is_not_clobbered(room: Room) -> None:
+    path = room.root / "a.txt"
+    with Transaction(room.workspace, room.ledger) as transaction:
+        transaction.write(path, b"mine\n", None)
+        path.write_text("theirs\n")
+        with pytest.raises(FileProblem, match="just been created"):
+            transaction.commit()
+    assert room.tree() == {"a.txt": b"theirs\n"}
+
+
+def test_what_was_staged_and_not_committed_leaves_nothing_behind(room: Room) -> None:
+    with Transaction(room.workspace, room.ledger) as transaction:
+        transaction.write(room.root / "new/deep/a.txt", b"x", None)
+    assert list(room.root.iterdir()) == []
+    assert room.ledger.seen == {}
+
+
+def test_temporary_files_are_private_and_not_to_be_guessed(room: Room) -> None:
+    path = room.write("a.txt", "a\n")
+    path.chmod(0o640)
+    names = set()
+    for _ in range(2):
+        with Transaction(room.workspace, room.ledger) as transaction:
+            transaction.write(path, b"x", read_state(path, room.workspace))
+            (staged,) = (p for p in room.root.iterdir() if p != path)
+            assert stat.S_IMODE(staged.stat().st_mode) == 0o640
+            names.add(staged.name)
+    assert len(names) == 2
+
+
+def test_extended_attributes_are_kept(room: Room) -> None:
+    path = room.write("a.txt", "a\n")
+    try:
+        os.setxattr(path, "user.note", b"kept")
+    except (OSError, AttributeError):
+        pytest.skip("this file system keeps no extended attributes")
+    change(room, path, b"b\n")
+    assert os.getxattr(path, "user.note") == b"kept"
