@@ -36,11 +36,11 @@ from agentcli.domain.ports import (
     ApprovalRequest,
     ContextTransform,
     Effort,
+    PermissionMode,
     QueueKind,
     ToolGate,
     Verdict,
 )
-from agentcli.domain.settings import PermissionMode
 from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:

@@ -149,7 +149,7 @@ async def _assemble(
         long_wait=people[2],
         gates=options.gates,
         transforms=options.transforms,
-        mend_image=_mend_image,
+        repair_image=_repair_image,
         attach=partial(attach, workspace=workspace),
     )
     background = equip(kit, store, settings.paths.seal_file)
@@ -241,7 +241,7 @@ def _system_prompt(settings: Settings, options: SessionOptions, created_at: floa
     )
 
 
-async def _mend_image(image: ImagePart) -> ImagePart | None:
+async def _repair_image(image: ImagePart) -> ImagePart | None:
     """The decoder is loaded when an image needs it."""
     from agentcli.tools.files.images import mend_image
 

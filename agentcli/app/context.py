@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.cost import cost_usd
 from agentcli.domain.events import AgentEvent, Compacted, CompactionTrigger
 from agentcli.domain.messages import Usage
+from agentcli.domain.ports import cost_usd
 from agentcli.domain.session import LoadedSession
 from agentcli.engine.conversation import Conversation
 
 if TYPE_CHECKING:
-    from agentcli.domain.context import ContextReport
+    from agentcli.domain.session import ContextReport
 
 Spend = Callable[[Usage, float | None], None]
 

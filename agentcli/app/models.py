@@ -17,8 +17,7 @@ from agentcli.app.stored_keys import create_with_key
 from agentcli.config.settings import Settings
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import ConfigError
-from agentcli.domain.ports import ModelInfo, ModelRequest, Provider
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import ModelInfo, ModelRequest, Provider, ProviderConfig
 from agentcli.domain.stream import StreamEnd, StreamEvent
 from agentcli.domain.values import mutable
 from agentcli.providers import _registry

@@ -12,9 +12,9 @@ from agentcli.app.models import model_info
 from agentcli.app.options import SessionOptions
 from agentcli.config.redaction import Redactor
 from agentcli.config.settings import Settings
-from agentcli.domain.cost import cost_usd
 from agentcli.domain.errors import SessionNotFound, StoreError
 from agentcli.domain.messages import AssistantMessage, ToolResult
+from agentcli.domain.ports import cost_usd
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.domain.values import mutable
 from agentcli.store.files import SessionFiles

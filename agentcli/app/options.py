@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentcli.domain.ports import ContextTransform, Effort, ToolGate
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import ContextTransform, Effort, PermissionMode, ToolGate
 from agentcli.domain.tools import Tool
 from agentcli.domain.values import frozen
 

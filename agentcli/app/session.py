@@ -36,11 +36,9 @@ from agentcli.domain.events import (
     ToolProgress,
     TurnSummary,
 )
-from agentcli.domain.memory import change_memory, read_memory
 from agentcli.domain.messages import TextPart, UserMessage
-from agentcli.domain.ports import Effort, ModelInfo, QueuedInput, QueueKind
+from agentcli.domain.ports import Effort, ModelInfo, PermissionMode, QueuedInput, QueueKind
 from agentcli.domain.session import LoadedSession, SessionInfo
-from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import ToolOutput
 from agentcli.engine.conversation import Conversation
 from agentcli.engine.plan_mode import PLAN_KEY
@@ -343,10 +341,14 @@ class Session(SessionView):
 
     async def memory(self) -> Mapping[str, str]:
         """What the agent has kept for this session, by key."""
+        from agentcli.tools._memory import read_memory
+
         return await read_memory(self._conversation.kit.state)
 
     async def forget(self, key: str) -> bool:
         """Delete what the agent has kept as ``key``; false when there is nothing."""
+        from agentcli.tools._memory import change_memory
+
         state = self._conversation.kit.state
         return await change_memory(state, lambda memory: memory.pop(key, None)) is not None
 

@@ -11,17 +11,16 @@ from agentcli.app.totals import Totals
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.history import History
 from agentcli.domain.messages import Usage
-from agentcli.domain.ports import Effort, ModelInfo
+from agentcli.domain.ports import Effort, ModelInfo, PermissionMode
 from agentcli.domain.session import LoadedSession, SessionInfo
-from agentcli.domain.settings import PermissionMode
 from agentcli.engine.conversation import Conversation
 from agentcli.policy.rules_values import Policy
 
 if TYPE_CHECKING:
     from agentcli.domain.background import Background
-    from agentcli.domain.context import ContextReport
     from agentcli.domain.permissions import Explanation
     from agentcli.domain.sandbox import Sandbox
+    from agentcli.domain.session import ContextReport
 
 
 class SessionView:

@@ -10,8 +10,7 @@ from typing import Any
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import ConfigError, ErrorKind, ProviderError
-from agentcli.domain.ports import ModelRequest, Provider
-from agentcli.domain.settings import ProviderConfig, StoredKey
+from agentcli.domain.ports import ModelRequest, Provider, ProviderConfig, StoredKey
 from agentcli.domain.stream import StreamEvent
 
 Create = Callable[[ProviderConfig], Provider]

@@ -161,7 +161,7 @@ class Runner:
             choose=parent.choose,
             gates=parent.gates,
             transforms=parent.transforms,
-            mend_image=parent.mend_image,
+            repair_image=parent.repair_image,
         )
         around = Surroundings(
             choose=self._choose,

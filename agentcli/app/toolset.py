@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from agentcli.domain.errors import UsageError
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import PermissionMode
 from agentcli.domain.values import frozen
 from agentcli.engine.plan_mode import PRESENT_PLAN
 from agentcli.tools._registry import Registry
 
 if TYPE_CHECKING:
-    from agentcli.domain.finishing import AnswerCheck, ResultShape
     from agentcli.domain.tools import Tool
+    from agentcli.engine.finishing import AnswerCheck, ResultShape
     from agentcli.tools._result_schema import ResultSchema
 
 

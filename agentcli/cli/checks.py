@@ -20,7 +20,7 @@ from agentcli.cli.streams import is_terminal
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import AgentError
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import ProviderConfig
 
 KEYRING_S = 2.0
 _NARROW = 40

@@ -13,7 +13,7 @@ from agentcli.cli.commands import OptionSet, option_names
 from agentcli.domain.errors import UsageError
 
 if TYPE_CHECKING:
-    from agentcli.domain.settings import PermissionMode
+    from agentcli.domain.ports import PermissionMode
 
 N = TypeVar("N", int, float)
 
@@ -182,7 +182,7 @@ class SharedOptions(OptionSet):
 
     def mode(self) -> "PermissionMode | None":
         """The permission mode asked for, or ``None``."""
-        from agentcli.domain.settings import PermissionMode
+        from agentcli.domain.ports import PermissionMode
 
         asked = {
             mode

@@ -117,7 +117,7 @@ def list_(options: PolicyOptions) -> int:
 def _in_force(options: PolicyOptions) -> tuple[Settings, SessionOptions]:
     """The settings here and now, and what a session would be asked for."""
     from agentcli.app.options import SessionOptions
-    from agentcli.domain.settings import PermissionMode
+    from agentcli.domain.ports import PermissionMode
 
     choice("--permission-mode", options.permission_mode, MODES)
     paths = Paths.from_env(os.environ)

@@ -20,7 +20,7 @@ from typing import Any
 from agentcli.config.keyring_access import READ_S, WRITE_S, KeyringCall, KeyringError
 from agentcli.config.paths import Paths
 from agentcli.domain.errors import ConfigError
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import ProviderConfig
 from agentcli.domain.values import frozen, mutable
 
 KEYRING, FILE = "keyring", "file"
@@ -66,7 +66,7 @@ class Credentials:
 
 
 class StoredKey:
-    """The key of one provider: at hand, or to be fetched (``domain.settings.StoredKey``)."""
+    """The key of one provider: at hand, or to be fetched (``domain.ports.StoredKey``)."""
 
     def __init__(self, credentials: Credentials, provider: str) -> None:
         self._credentials = credentials

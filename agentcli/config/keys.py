@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from agentcli.domain.ports import Effort
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import Effort, PermissionMode
 
 # a comma that does not stand between brackets: rules hold commas of their own
 _OUTER_COMMA = re.compile(r",(?![^(]*\))")

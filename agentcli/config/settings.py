@@ -19,8 +19,7 @@ from agentcli.config.project import MERGED_KEYS, SHARED_KEYS
 from agentcli.config.redaction import address_secrets, environment_secrets
 from agentcli.config.toml_file import MEND, locate, parse, read_text
 from agentcli.domain.errors import ConfigError
-from agentcli.domain.ports import Effort
-from agentcli.domain.settings import PermissionMode, ProviderConfig
+from agentcli.domain.ports import Effort, PermissionMode, ProviderConfig
 from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:

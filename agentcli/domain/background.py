@@ -18,6 +18,7 @@ from agentcli.domain.values import frozen
 if TYPE_CHECKING:
     from agentcli.domain.cancel import CancelToken
 
+
 MAX_ACTIVE_PER_SESSION = 5
 MAX_ACTIVE_PER_PROCESS = 64
 MAX_LOG_CHARS = 262_144
@@ -93,7 +94,7 @@ class Schedule:
     """When a run starts (BG-8): one of ``cron_expression`` (5 fields) and ``scheduled_at``.
 
     ``next_at`` is in seconds since 1970; ``None`` when it will not start again. ``approved`` is
-    what a person has said yes to beyond the run itself: a rule that asks, a protected place.
+    what the user has said yes to beyond the run itself: a rule that asks, a protected place.
     ``seal`` is our mark that somebody has said so here. ``cwd`` is where the session's shell was
     when a command was planned: there it runs.
     """

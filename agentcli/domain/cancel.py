@@ -2,7 +2,7 @@
 
 asyncio's own ``Task.cancel`` is edge-triggered: code that swallows the ``CancelledError``
 forgets it. A ``CancelToken`` is level-triggered: set once, never unset, the first reason
-wins, and whoever looks later still sees it (CAN-2). An outer ``Task.cancel`` is turned into
+wins, and anyone who looks later still sees it (CAN-2). An outer ``Task.cancel`` is turned into
 a token by ``uninterruptible(..., on_cancel=token.cancel)`` and raised again afterwards.
 """
 
@@ -32,7 +32,7 @@ class CancelReason(StrEnum):
 class CancelToken:
     """Set once, never unset. Belongs to one event loop; signal handlers of that loop may set it.
 
-    ``forced`` is the second Ctrl-C: whoever is being polite stops being so (CAN-13).
+    ``forced`` is the second Ctrl-C: what is being polite stops being so (CAN-13).
     """
 
     __slots__ = ("_callbacks", "_forced", "_reason")

@@ -2,7 +2,7 @@
 
 ::
 
-    AgentError                     message + advice: one line a person can act on
+    AgentError                     message + advice: one line the user can act on
     ├── UsageError                 the command line asks for something impossible (exit 2)
     ├── ConfigError                configuration or credentials (exit 78)
     ├── ProviderError              the model API; has kind, retryable, host (exit 1 or 75)
@@ -140,7 +140,7 @@ class CannotContinue(AgentError):
 
 
 class PromptBlocked(AgentError):
-    """A hook of the person refused the prompt: it was neither stored nor sent."""
+    """A hook of the user refused the prompt: it was neither stored nor sent."""
 
 
 class NoStructuredOutput(AgentError):

@@ -132,7 +132,7 @@ class CompactionStarted:
 class Compacted:
     """The summary is durable and what it folds is hidden (CMP-2, CMP-3). Tokens are estimates.
 
-    ``usage`` is what the summary itself cost; ``kept`` and ``folded`` tell a person in a line
+    ``usage`` is what the summary itself cost; ``kept`` and ``folded`` tell the user in a line
     each what stays verbatim and what went into the summary.
     """
 
@@ -218,7 +218,7 @@ class ToolAnnounced:
 
 @frozen
 class ApprovalWaiting:
-    """A call waits for a person."""
+    """A call waits for the user."""
 
     type: ClassVar[str] = "approval_waiting"
     call: ToolCall
@@ -228,7 +228,7 @@ class ApprovalWaiting:
 
 @frozen
 class ToolRefused:
-    """A call was refused by policy or by a person; ``unattended`` when nobody could be asked."""
+    """A call was refused by policy or by the user; ``unattended`` when nobody could be asked."""
 
     type: ClassVar[str] = "tool_refused"
     call: ToolCall
@@ -258,7 +258,7 @@ class ToolProgress:
 class ToolFinished:
     """The call's result is durable. ``summary`` tells the outcome in a line.
 
-    ``display`` is for the person only, for example a unified diff; it is never sent to the model.
+    ``display`` is for the user only, for example a unified diff; it is never sent to the model.
     """
 
     type: ClassVar[str] = "tool_finished"
@@ -283,7 +283,7 @@ class SubAgentEvent:
 
 @frozen
 class Notice:
-    """One line for the person: a warning or a piece of news. Nothing was stopped by it."""
+    """One line for the user: a warning or a piece of news. Nothing was stopped by it."""
 
     type: ClassVar[str] = "notice"
     text: str

@@ -1,7 +1,7 @@
-"""Hooks: programs of the person that are told what happens and may have a say in it.
+"""Hooks: programs of the user that are told what happens and may have a say in it.
 
-Law: a hook never weakens a rule of the person's policy and never fails a turn: what it does wrong
-is a line for the person. The shape (event names, JSON on stdin, exit code 2, the JSON answer) is
+Law: a hook never weakens a rule of the user's policy and never fails a turn: what it does wrong
+is a line for the user. The shape (event names, JSON on stdin, exit code 2, the JSON answer) is
 the one of https://code.claude.com/docs/en/hooks, https://developers.openai.com/codex/hooks and
 https://moonshotai.github.io/kimi-cli/en/customization/hooks.html.
 """
@@ -68,7 +68,7 @@ class HookVerdict:
     """What all hooks of one moment have said, made one.
 
     ``blocked`` is why the moment is refused, ``stopped`` why the turn should end; both are empty
-    where nobody says so. ``context`` is for the model, ``notices`` are lines for the person.
+    where nobody says so. ``context`` is for the model, ``notices`` are lines for the user.
     ``updated_input`` replaces the arguments of a call; ``reason`` belongs to ``permission``.
     """
 
@@ -85,7 +85,7 @@ SILENT = HookVerdict()
 
 
 class Hooks(Protocol):
-    """The person's hooks, as the engine calls them.
+    """The user's hooks, as the engine calls them.
 
     Each call returns when every matching hook has ended; nothing raises but a cancellation of the
     calling task. When ``cancel`` is set the hooks are stopped with everything they started.
@@ -129,7 +129,7 @@ class ProgramResult:
 
 @frozen
 class Program:
-    """A command line for the person's shell, with what it reads from its standard input."""
+    """A command line for the user's shell, with what it reads from its standard input."""
 
     command: str
     cwd: Path

@@ -45,12 +45,12 @@ class ImageFacts:
 class Judgement:
     """``image`` may be sent; without it ``why`` says what is wrong with the original.
 
-    ``mendable``: a decoder may make a better image of it, or the first that can be sent.
+    ``repairable``: a decoder may make a better image of it, or the first that can be sent.
     """
 
     image: ImagePart | None
     why: str = ""
-    mendable: bool = False
+    repairable: bool = False
 
 
 def judge(image: ImagePart) -> Judgement:
@@ -60,14 +60,14 @@ def judge(image: ImagePart) -> Judgement:
         return Judgement(None, "it is empty")
     facts = facts_of(data)
     if not facts.media_type:
-        mendable = data.startswith(_DECODABLE) or data[4:8] == b"ftyp"
-        return Judgement(None, _what_else(data), mendable)
+        repairable = data.startswith(_DECODABLE) or data[4:8] == b"ftyp"
+        return Judgement(None, _what_else(data), repairable)
     if why := _refused(facts, len(data)):
-        return Judgement(None, why, mendable=True)
+        return Judgement(None, why, repairable=True)
     if facts.media_type != image.media_type:
         image = ImagePart(facts.media_type, data)
     # the one still format that not every provider takes
-    return Judgement(image, mendable=facts.media_type == "image/gif")
+    return Judgement(image, repairable=facts.media_type == "image/gif")
 
 
 def _refused(facts: ImageFacts, size_bytes: int) -> str:

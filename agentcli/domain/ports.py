@@ -1,11 +1,15 @@
-"""The seams of the house: what the engine needs of the rooms around it, as Protocols."""
+"""What the engine needs of the rooms around it: Protocols and the values that pass through them.
+
+Approvals, models, the seams of the loop, the input queue, the session's file, the registry of
+background runs. Tools have a file of their own (``domain.tools``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import ProviderError
@@ -23,7 +27,19 @@ from agentcli.domain.stream import StreamEvent
 from agentcli.domain.tools import ToolDefinition
 from agentcli.domain.values import frozen
 
+if TYPE_CHECKING:
+    from agentcli.domain.background import BackgroundTask, Beat, Schedule, TaskEnd
+
 # --- approval ------------------------------------------------------------------------------
+
+
+class PermissionMode(StrEnum):
+    """What runs without asking (SEC-3)."""
+
+    DEFAULT = "default"
+    ACCEPT_EDITS = "accept-edits"
+    PLAN = "plan"
+    YOLO = "yolo"
 
 
 @frozen
@@ -47,7 +63,7 @@ class ApprovalRequest:
 
 
 class Verdict(StrEnum):
-    """A person's answer."""
+    """The user's answer; ``UNATTENDED``: nobody could be asked."""
 
     ONCE = "once"
     SESSION = "session"
@@ -64,7 +80,7 @@ class ApprovalAnswer:
 
 
 class Approver(Protocol):
-    """Asks a person, or says that there is none (CLI-7)."""
+    """Asks the user, or says that there is none (CLI-7)."""
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
         """The answer. May take for ever; the engine cancels the wait with the turn (CAN-9)."""
@@ -104,6 +120,28 @@ class ModelInfo:
         return f"{self.provider}/{self.name}"
 
 
+def cost_usd(model: ModelInfo, usage: Usage) -> float | None:
+    """What ``usage`` costs at list price, in USD; ``None`` when a figure it needs is unknown.
+
+    A cache count that the provider did not report is taken for none (COST-1).
+    """
+    if not usage.is_known:
+        return None
+    total = 0.0
+    for tokens, price in (
+        (usage.input_tokens, model.input_price),
+        (usage.output_tokens, model.output_price),
+        (usage.cache_read_tokens or 0, model.cache_read_price),
+        (usage.cache_write_tokens or 0, model.cache_write_price),
+    ):
+        if tokens == 0 or price == 0:
+            continue
+        if tokens is None or price is None:
+            return None
+        total += tokens * price
+    return total / 1_000_000
+
+
 @frozen
 class ModelRequest:
     """One request. ``messages`` already satisfies ``domain.history.check_request``."""
@@ -130,15 +168,52 @@ class Provider(Protocol):
         """Release connections."""
 
 
-class MendImage(Protocol):
-    """Makes an image that providers take of one that they do not (HIS-8)."""
+RepairImage = Callable[[ImagePart], Awaitable[ImagePart | None]]
+"""Makes an image that providers take of one that they do not; ``None``: it cannot (HIS-8)."""
 
-    async def __call__(self, image: ImagePart) -> ImagePart | None:
-        """The better image, or ``None`` when there is none."""
+
+class StoredKey(Protocol):
+    """A key that the user has stored (SEC-9)."""
+
+    @property
+    def place(self) -> str:
+        """Where it stands: ``keyring`` or ``file``."""
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether ``get`` answers at once."""
+
+    def get(self) -> str:
+        """The key. May wait for seconds: not for an event loop. Raises ``ConfigError``."""
+
+    def stop(self) -> None:
+        """End a ``get`` that waits in another thread."""
+
+
+@frozen
+class ProviderConfig:
+    """How to reach a provider. ``kind`` names the wire protocol: ``anthropic``, ``openai``, ....
+
+    ``api`` chooses where OpenAI's protocol has two forms: ``chat`` or ``responses``; empty means
+    what suits the address.
+
+    ``api_key`` never appears in a ``repr``, a log or a file (SEC-9). ``key_env`` is the name of
+    the environment variable it came from, for advice. ``stored`` is the key to use where the
+    environment has none.
+    """
+
+    name: str
+    kind: str
+    base_url: str = ""
+    key_env: str = ""
+    api_key: str = field(default="", repr=False)
+    needs_key: bool = True
+    api: str = ""
+    stored: StoredKey | None = field(default=None, repr=False, compare=False)
 
 
 class LongWait(Protocol):
-    """Asks a person whether to wait for a rate limit that lasts longer than the cap (STR-2)."""
+    """Asks the user whether to wait for a rate limit that lasts longer than the cap (STR-2)."""
 
     async def offer(self, error: ProviderError, delay_s: float) -> bool:
         """Whether to wait ``delay_s`` seconds and go on; cancelled with the turn."""
@@ -208,9 +283,9 @@ class QueueKind(StrEnum):
 
 
 class QueueSource(StrEnum):
-    """Who says it: the person, or the program of its background runs (BG-5)."""
+    """Who says it: the user, or the program of its background runs (BG-5)."""
 
-    PERSON = "person"
+    USER = "user"
     BACKGROUND = "background"
 
 
@@ -226,7 +301,7 @@ class QueuedInput:
     kind: QueueKind
     text: str
     created_at: float
-    source: QueueSource = QueueSource.PERSON
+    source: QueueSource = QueueSource.USER
     others: tuple[int, ...] = ()
     is_earlier: bool = field(default=False, compare=False)
 
@@ -273,7 +348,7 @@ class RunStatus(StrEnum):
 class ToolRun:
     """The stored row of a call. ``result`` is set when it has finished out of order.
 
-    ``display`` is what a person was shown of the result, for example a diff.
+    ``display`` is what the user was shown of the result, for example a diff.
     """
 
     call_id: str
@@ -375,3 +450,51 @@ class SessionStore(Protocol):
 
     async def rescue(self, text: str) -> str | None:
         """Save what would be lost to a file beside the session; its path, or ``None`` (FAIL-1)."""
+
+
+# --- the registry of background runs -------------------------------------------------------
+
+
+@frozen
+class EndRecorded:
+    """``changed`` is false where the attempt was stale; ``message`` now waits in the queue."""
+
+    changed: bool
+    message: QueuedInput | None = None
+
+
+class TaskStore(Protocol):
+    """The rows of the registry in the session file; each call is one commit.
+
+    Raises ``StoreError``.
+    """
+
+    async def add(self, task: BackgroundTask, fired: Schedule | None = None) -> None:
+        """A run is about to start; with ``fired`` the schedule that started it, as it is now."""
+
+    async def tasks(self) -> Sequence[BackgroundTask]:
+        """All runs, oldest first."""
+
+    async def beat(self, beats: Sequence[Beat], now: float) -> None:
+        """The runs are alive; what belongs to a stale attempt or an ended run changes nothing."""
+
+    async def cancel_requests(self, run_ids: Sequence[str]) -> Sequence[str]:
+        """Those of the active runs ``run_ids`` that are asked to end, by whatever process."""
+
+    async def request_cancel(self, run_id: str, now: float) -> bool:
+        """Ask an active run to end; false when it is not active."""
+
+    async def end(self, end: TaskEnd, now: float) -> EndRecorded:
+        """The end of an attempt, and its message in the input queue, in one commit (BG-5)."""
+
+    async def restart(self, run_id: str, attempt: int, now: float) -> int | None:
+        """Begin the next attempt after ``attempt``; its number, ``None`` when that is stale."""
+
+    async def announce(self, run_ids: Sequence[str], message: str, now: float) -> EndRecorded:
+        """Tell the session of runs that had ended unannounced, in one commit."""
+
+    async def schedules(self) -> Sequence[Schedule]:
+        """All schedules, oldest first, also those that are over."""
+
+    async def put_schedule(self, schedule: Schedule, now: float) -> None:
+        """Add a schedule, or replace the one of its id."""

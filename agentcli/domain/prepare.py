@@ -1,7 +1,7 @@
 """What a provider accepts (HIS): a balanced history shaped for one model, and the proof of it.
 
 Law: nothing stored is ever changed; what is sent is a function of the messages, the model, the
-images mended so far and the quarantine alone. A message is prepared once and then remembered, so
+images repaired so far and the quarantine alone. A message is prepared once and then remembered, so
 that a long history costs a step next to nothing and the beginning of a request stays the same.
 ``check_request`` raises where something is left that every provider refuses: our bug.
 """
@@ -84,12 +84,12 @@ class _Prepared:
 class Preparer:
     """Prepares the requests of one conversation.
 
-    ``mended`` holds for an image what is sent in its place: a better one, or ``None`` when there
+    ``repaired`` holds for an image what is sent in its place: a better one, or ``None`` when there
     is none. ``wanted`` are the images that a decoder should look at before the next request,
     ``stubs`` the texts that are sent instead of images, as of now.
     """
 
-    mended: dict[ImagePart, ImagePart | None] = field(default_factory=dict)
+    repaired: dict[ImagePart, ImagePart | None] = field(default_factory=dict)
     wanted: list[ImagePart] = field(default_factory=list)
     stubs: dict[ImagePart, TextPart] = field(default_factory=dict)
     _model: ModelInfo | None = None
@@ -128,9 +128,9 @@ class Preparer:
         model = self._model or ModelInfo("", "")
         return [known.get(id(message)) or self._one(message, model) for message in messages]
 
-    def mend(self, better: Mapping[ImagePart, ImagePart | None]) -> None:
+    def repair(self, better: Mapping[ImagePart, ImagePart | None]) -> None:
         """Send these in the place of those from now on, or a text where there is ``None``."""
-        self.mended |= better
+        self.repaired |= better
         self.wanted = [image for image in self.wanted if image not in better]
         self._entries = [
             entry
@@ -184,10 +184,10 @@ class Preparer:
         self.stubs.pop(image, None)
         if not model.supports_images:
             return self._stub(image, "this model takes no images")
-        if (better := self.mended.get(image)) is not None:
+        if (better := self.repaired.get(image)) is not None:
             return better
         judgement = images.judge(image)
-        if judgement.mendable and image not in self.mended and image not in self.wanted:
+        if judgement.repairable and image not in self.repaired and image not in self.wanted:
             self.wanted.append(image)
         return judgement.image or self._stub(image, judgement.why)
 
@@ -255,7 +255,7 @@ def _weighed(source: Message, message: Message | None) -> _Prepared:
 def _within_limits(prepared: Sequence[_Prepared]) -> list[Message]:
     """What is left; the oldest images and results become texts where there are too many.
 
-    Then half of what is allowed is kept, so that not every step changes the beginning anew.
+    Then half of what is allowed is kept, so that not every step changes the beginning again.
     """
     sizes = [size for entry in prepared for size in entry.images_bytes]
     images = _too_many(sizes, MAX_IMAGES, MAX_IMAGES_BYTES)

@@ -49,7 +49,7 @@ class FileChange:
 
 @frozen
 class RewindPoint:
-    """A message of the person that can be gone back to: to before it was said.
+    """A message of the user that can be gone back to: to before it was said.
 
     ``files`` is how many changes of files came after it, up to the next one.
     """

@@ -53,7 +53,7 @@ class SubAgents(Protocol):
 class SubAgentsFor(Protocol):
     """Makes the port for one turn, whose events go to ``emit``.
 
-    ``unattended``: no person can be asked for approvals, because the work outlives the turn.
+    ``unattended``: nobody can be asked for approvals, because the work outlives the turn.
     """
 
     def __call__(

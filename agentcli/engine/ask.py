@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agentcli.domain.cancel import CancelToken, uninterruptible
-from agentcli.domain.cost import cost_usd
 from agentcli.domain.errors import AgentError, ErrorKind, ProviderError, StoreError
 from agentcli.domain.events import CompactionTrigger, ContextTransformed, ModelFellBack, Notice
 from agentcli.domain.messages import AssistantMessage, Usage, user_text
-from agentcli.domain.ports import ModelInfo, ModelRequest, Provider
+from agentcli.domain.ports import ModelInfo, ModelRequest, Provider, cost_usd
 from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.limits import Limits, Spending, output_cap, reached
 from agentcli.engine.race import race

@@ -14,11 +14,11 @@ from agentcli.domain.ports import (
     Effort,
     InputQueue,
     LongWait,
-    MendImage,
     ModelInfo,
     Provider,
     QueuedInput,
     QueueSource,
+    RepairImage,
     SessionStore,
     ToolGate,
 )
@@ -31,7 +31,7 @@ from agentcli.engine.sample import RetryPolicy
 from agentcli.engine.toolkit import Toolkit
 
 if TYPE_CHECKING:
-    from agentcli.domain.finishing import AnswerCheck
+    from agentcli.engine.finishing import AnswerCheck
 
 Emit = Callable[[AgentEvent], None]
 Choose = Callable[[str], tuple[Provider, ModelInfo]]
@@ -82,7 +82,7 @@ class Conversation:
     transforms: Sequence[ContextTransform] = ()
     chain: TransformChain = field(default_factory=TransformChain)
     context: Context = field(default_factory=Context)
-    mend_image: MendImage | None = None
+    repair_image: RepairImage | None = None
     attach: Attach | None = None
     outside_usd: Callable[[], float | None] | None = None
     limits: Limits = field(default_factory=Limits)
@@ -90,7 +90,7 @@ class Conversation:
     outgoing: Outgoing = field(init=False)
 
     def __post_init__(self) -> None:
-        self.outgoing = Outgoing(self.kit.state, self.mend_image)
+        self.outgoing = Outgoing(self.kit.state, self.repair_image)
 
     async def message_of(self, text: str) -> UserMessage:
         """What was typed, as a message, with the files that it names (UI-4)."""

@@ -20,7 +20,7 @@ from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import TurnCancelled
 from agentcli.domain.events import AgentEvent, Notice
 from agentcli.domain.messages import ResultStatus, ToolResult
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import PermissionMode
 from agentcli.domain.tools import ToolOutput, status_of
 from agentcli.engine.jobs import Job, text_of
 from agentcli.engine.race import Reaper, race

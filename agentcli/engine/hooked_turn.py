@@ -85,7 +85,7 @@ class TurnHooks:
         Raises ``TurnCancelled``.
         """
         hooks, queue = self._it.kit.hooks, self._it.queue
-        if hooks is None or queue is None or item.source is not QueueSource.PERSON:
+        if hooks is None or queue is None or item.source is not QueueSource.USER:
             return message
         said = await self._ask(hooks, item.text)
         self._tell(said.notices)

@@ -10,9 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import field
 
-from agentcli.domain.cost import cost_usd
 from agentcli.domain.messages import Usage
-from agentcli.domain.ports import ModelInfo
+from agentcli.domain.ports import ModelInfo, cost_usd
 from agentcli.domain.values import frozen, mutable
 
 FEWEST_STEPS = 5

@@ -12,8 +12,14 @@ import time
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import TurnCancelled
 from agentcli.domain.messages import TextPart, ToolCall
-from agentcli.domain.ports import ApprovalRequest, Approver, GateAnswer, StepFacts, Verdict
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import (
+    ApprovalRequest,
+    Approver,
+    GateAnswer,
+    PermissionMode,
+    StepFacts,
+    Verdict,
+)
 from agentcli.domain.tools import Effect, OutputKind, SessionState, ToolBox, ToolOutput
 from agentcli.domain.values import mutable
 from agentcli.engine.race import Reaper, race

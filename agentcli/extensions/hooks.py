@@ -32,7 +32,7 @@ from agentcli.domain.hooks import (
     RunProgram,
 )
 from agentcli.domain.messages import ImagePart, ResultStatus, TextPart, ToolCall, ToolResult
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import PermissionMode
 from agentcli.domain.values import frozen
 from agentcli.extensions.hook_answers import merged, verdict_of
 from agentcli.extensions.hook_matching import matching

@@ -21,8 +21,7 @@ from agentcli.cli.options import MODES
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import AgentError
 from agentcli.domain.messages import ImagePart, UserMessage
-from agentcli.domain.ports import QueueKind
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import PermissionMode, QueueKind
 from agentcli.headless.control import Channel
 from agentcli.headless.ending import Ending
 from agentcli.headless.stream_input import Answered, Asked, LineReader, Said, Unreadable

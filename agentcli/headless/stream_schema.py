@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.domain.messages import StopReason
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import PermissionMode
 
 SCHEMA_FILE = Path(__file__).with_name("stream_json.schema.json")
 SUBTYPES = (

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from agentcli.domain.ports import PermissionMode
 from agentcli.domain.sandbox import Access
-from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import Effect, real_path
 from agentcli.domain.values import frozen
 from agentcli.policy.bash_command import SimpleCommand

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.domain.errors import UsageError
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import PermissionMode
 from agentcli.domain.tools import Effect, ToolDefinition, Workspace
 from agentcli.domain.values import frozen, mutable
 

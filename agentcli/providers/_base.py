@@ -16,9 +16,8 @@ from typing import Any
 from agentcli import __version__
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import ErrorKind, ProviderError
-from agentcli.domain.ports import ModelRequest
+from agentcli.domain.ports import ModelRequest, ProviderConfig
 from agentcli.domain.prepare import clean_text
-from agentcli.domain.settings import ProviderConfig
 from agentcli.domain.stream import (
     StreamEnd,
     StreamEvent,

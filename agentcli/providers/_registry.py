@@ -19,8 +19,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from agentcli.domain.errors import ConfigError
-from agentcli.domain.ports import Provider
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import Provider, ProviderConfig
 
 OFFLINE_MODEL = "offline/assistant"
 _HERE = Path(__file__).parent

@@ -23,8 +23,7 @@ from agentcli.domain.messages import (
     ToolResult,
     UserMessage,
 )
-from agentcli.domain.ports import ModelRequest, Provider
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import ModelRequest, Provider, ProviderConfig
 from agentcli.domain.tools import ToolDefinition
 from agentcli.providers._base import HttpProvider, base64_text, wire_id, wire_name
 from agentcli.providers._errors import Endpoint

@@ -23,8 +23,7 @@ from agentcli.domain.messages import (
     Usage,
     UserMessage,
 )
-from agentcli.domain.ports import ModelRequest, Provider
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import ModelRequest, Provider, ProviderConfig
 from agentcli.domain.stream import (
     StreamEnd,
     StreamEvent,

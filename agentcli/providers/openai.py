@@ -20,8 +20,7 @@ from agentcli.domain.messages import (
     ToolResult,
     UserMessage,
 )
-from agentcli.domain.ports import ModelRequest, Provider
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import ModelRequest, Provider, ProviderConfig
 from agentcli.domain.values import frozen
 from agentcli.providers._base import (
     HttpProvider,

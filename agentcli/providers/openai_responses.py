@@ -26,8 +26,7 @@ from agentcli.domain.messages import (
     ToolCall,
     ToolResult,
 )
-from agentcli.domain.ports import Effort, ModelRequest, Provider
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import Effort, ModelRequest, Provider, ProviderConfig
 from agentcli.domain.stream import StreamEvent
 from agentcli.providers._base import (
     HttpProvider,

@@ -27,8 +27,7 @@ from typing import Any
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import ConfigError, ErrorKind, ProviderError
 from agentcli.domain.messages import AssistantMessage, StopReason, Usage
-from agentcli.domain.ports import ModelRequest, Provider
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import ModelRequest, Provider, ProviderConfig
 from agentcli.domain.stream import (
     StreamEnd,
     StreamEvent,

@@ -15,8 +15,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from agentcli.domain.cancel import CancelReason, CancelToken
-from agentcli.domain.ports import QueueSource
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import PermissionMode, QueueSource
 from agentcli.repl import _slash_registry as registry
 from agentcli.repl.commands import Chat
 from agentcli.repl.front import Front, Left
@@ -142,7 +141,7 @@ class ChatActions:
 
     def recall(self) -> bool:
         """Take back what was queued last."""
-        typed = [item for item in self._facts.queue() if item.source is QueueSource.PERSON]
+        typed = [item for item in self._facts.queue() if item.source is QueueSource.USER]
         if not typed:
             return False
         last = typed[-1]

@@ -9,15 +9,20 @@ from typing import Any, Protocol
 
 from agentcli.domain.background import Background
 from agentcli.domain.cancel import CancelReason, CancelToken
-from agentcli.domain.context import ContextReport
 from agentcli.domain.events import AgentEvent, Compacted, Continue, Prompt, TurnSummary
 from agentcli.domain.messages import Usage
 from agentcli.domain.permissions import Explanation
-from agentcli.domain.ports import Approver, Effort, ModelInfo, QueuedInput, QueueKind
+from agentcli.domain.ports import (
+    Approver,
+    Effort,
+    ModelInfo,
+    PermissionMode,
+    QueuedInput,
+    QueueKind,
+)
 from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
 from agentcli.domain.sandbox import Sandbox
-from agentcli.domain.session import LoadedSession, SessionInfo
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.session import ContextReport, LoadedSession, SessionInfo
 from agentcli.domain.tools import Asker, ToolOutput
 from agentcli.repl.desk import Desk
 

@@ -21,7 +21,7 @@ def add(
     kind: QueueKind,
     text: str,
     redact: Callable[[str], str],
-    source: QueueSource = QueueSource.PERSON,
+    source: QueueSource = QueueSource.USER,
 ) -> QueuedInput:
     """Let ``text`` wait."""
     now, kept = time.time(), redact(text)
@@ -45,7 +45,8 @@ def waiting(db: sqlite3.Connection) -> tuple[QueuedInput, ...]:
             QueueKind(row[1]),
             from_column(row[2]),
             float(row[3]),
-            QueueSource(row[4]),
+            # session files of earlier versions have another word for the user
+            QueueSource.BACKGROUND if row[4] == "background" else QueueSource.USER,
         )
         for row in rows
     )

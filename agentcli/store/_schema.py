@@ -15,8 +15,8 @@ usage      tokens and cost per request; ``kind`` is "step", "partial" (its reply
            "subagent" (the sum of a session of its own, whose file has the rows too)
 note       what is shown and never sent: partial answers, warnings
 kv         small JSON values of the tools
-input_queue what waits to be said to the model; ``source`` is "person", or "background"
-           for what the program says of its runs
+input_queue what waits to be said to the model; ``source`` is "background" for what the
+           program says of its runs, else it is the user's
 task       background runs; ``attempt`` fences: an update names the one it belongs to
 schedule   when a run starts; ``run`` is JSON: tool, arguments, title, signals
 rewind     what was taken back: ``messages`` (JSON, their seqs) and rows of file_change

@@ -21,8 +21,7 @@ from agentcli.domain.background import (
     TaskProgress,
     TaskState,
 )
-from agentcli.domain.ports import QueuedInput, QueueKind, QueueSource
-from agentcli.domain.task_store import EndRecorded
+from agentcli.domain.ports import EndRecorded, QueuedInput, QueueKind, QueueSource
 from agentcli.store import _queue
 from agentcli.store._codec import MalformedBody, from_column, to_column, to_json
 
@@ -45,7 +44,7 @@ class _Job(Protocol):
 
 
 class TaskTable:
-    """Satisfies ``domain.task_store.TaskStore``; ``write`` and ``read`` are its file's."""
+    """Satisfies ``domain.ports.TaskStore``; ``write`` and ``read`` are its file's."""
 
     __slots__ = ("_read", "_redact", "_write")
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from agentcli.domain.memory import change_memory, read_memory
 from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput
 from agentcli.tools._base import Arguments, BaseTool
-from agentcli.tools._memory import Key, unknown_key
+from agentcli.tools._memory import Key, change_memory, read_memory, unknown_key
 from agentcli.tools.files.paths import one_line
 
 

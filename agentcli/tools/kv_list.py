@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agentcli.domain.memory import read_memory
 from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput
 from agentcli.tools._base import Arguments, BaseTool
+from agentcli.tools._memory import read_memory
 from agentcli.tools.files.paths import one_line
 
 _SHOWN_CHARS = 80

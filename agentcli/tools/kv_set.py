@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from agentcli.domain.memory import change_memory
 from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput
 from agentcli.tools._base import Arguments, BaseTool
-from agentcli.tools._memory import MAX_KEYS, MAX_TOTAL_CHARS, MAX_VALUE_CHARS, Key
+from agentcli.tools._memory import MAX_KEYS, MAX_TOTAL_CHARS, MAX_VALUE_CHARS, Key, change_memory
 from agentcli.tools.files.paths import one_line
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agentcli.domain.context import ContextReport, HeavyResult
 from agentcli.domain.events import Compacted
+from agentcli.domain.session import ContextReport, HeavyResult
 from agentcli.ui import wording
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.theme import ACCENT, BOLD, DIM, WARNING, Theme

@@ -17,8 +17,7 @@ from agentcli.domain.background import BackgroundTask, Spawned, SpawnWish
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.events import BackgroundChanged, Prompt
 from agentcli.domain.messages import user_text
-from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, PermissionMode, Verdict
 from tests.support.cli import agent_env
 from tests.support.model_server import ANTHROPIC, ModelServer
 from tests.support.replies import say

@@ -30,8 +30,7 @@ from agentcli.domain.events import (
     ToolStarted,
 )
 from agentcli.domain.messages import ToolResult, UserMessage, user_text
-from agentcli.domain.ports import Verdict
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import PermissionMode, Verdict
 from agentcli.engine.background.runs import PROCESS_PLACES
 from agentcli.process.scratch import PREFIX
 from agentcli.store.files import runs_directory

@@ -22,8 +22,7 @@ from agentcli.domain.cancel import CancelReason
 from agentcli.domain.errors import ConfigError, SessionLocked, SessionNotFound, UsageError
 from agentcli.domain.events import Outcome, Prompt
 from agentcli.domain.messages import user_text
-from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, PermissionMode, Verdict
 from tests.support.cli import agent_env
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
 from tests.support.replies import Call, Reply, Text, call

@@ -8,7 +8,7 @@ import pytest
 
 from agentcli.app.permissions import explain, read_call
 from agentcli.domain.errors import UsageError
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import PermissionMode
 from agentcli.domain.tools import Workspace
 from agentcli.policy.rules_values import Policy
 from agentcli.tools._registry import Registry

@@ -21,9 +21,8 @@ from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.events import AgentEvent, Outcome, Prompt, ToolProgress, ToolRefused
 from agentcli.domain.messages import ResultStatus, ToolResult, user_text
-from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
+from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, PermissionMode, Verdict
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
-from agentcli.domain.settings import PermissionMode
 from agentcli.store.files import read_session
 from tests.support.cli import agent_env, run_agent, spawn_agent
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer, Recorded

@@ -16,8 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.events import AgentEvent, TextChunk
 from agentcli.domain.messages import StopReason, user_text
-from agentcli.domain.ports import ModelInfo, ModelRequest, Provider
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import ModelInfo, ModelRequest, Provider, ProviderConfig
 from agentcli.domain.stream import StreamEnd, StreamEvent, TextDelta
 from agentcli.engine.assemble import Assembler
 from agentcli.engine.sample import Sampler

@@ -24,7 +24,7 @@ from agentcli.config.credentials import (
 from agentcli.config.keyring_access import KeyringCall, KeyringError
 from agentcli.config.paths import Paths
 from agentcli.domain.errors import ConfigError
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import ProviderConfig
 from agentcli.providers._registry import BUILT_IN
 from tests.support.keyrings import fake_keyring, kept_in, use_keyring
 

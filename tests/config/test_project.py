@@ -11,7 +11,7 @@ from agentcli.config.paths import Paths
 from agentcli.config.project import SHARED_KEYS, Project, read_project
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import ConfigError
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import PermissionMode
 
 
 @pytest.fixture

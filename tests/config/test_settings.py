@@ -14,8 +14,7 @@ from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, dotted, load_settings
 from agentcli.config.toml_file import split_key
 from agentcli.domain.errors import ConfigError
-from agentcli.domain.ports import Effort
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import Effort, PermissionMode
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ def test_every_poison_is_found_and_what_is_sound_is_not_touched() -> None:
         judgement = judge(image)
         if judgement.image is None:
             assert judgement.why, name
-            assert judgement.mendable or name in HOPELESS, name
+            assert judgement.repairable or name in HOPELESS, name
         else:
             assert name in {"JPEG as PNG", "PNG as JPEG", "WebP as PNG", "still GIF"}
             assert judgement.image.data is image.data

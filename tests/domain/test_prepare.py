@@ -170,8 +170,8 @@ def test_arguments_are_mended_down_to_the_last_key() -> None:
         AssistantMessage((call,), *HOME),
         ToolResult("a", "look", (TextPart("r"),)),
     ]
-    (mended,) = calls_of(prepare(messages, *HOME))
-    assert mended.arguments == {"k\ufffd": ["\ufffd", {"x": "fine"}]}
+    (repaired,) = calls_of(prepare(messages, *HOME))
+    assert repaired.arguments == {"k\ufffd": ["\ufffd", {"x": "fine"}]}
     assert call.arguments == {"k\0": ["\ud800", {"x": "fine"}]}
 
 
@@ -226,7 +226,7 @@ def test_what_a_decoder_should_see_is_asked_for_once_and_what_it_made_is_sent_fr
     before = preparer.prepare(messages, SEES)
     assert "longer than 2,000 px" in before[0].text
     assert preparer.wanted == [WIDE]
-    preparer.mend({WIDE: SOUND})
+    preparer.repair({WIDE: SOUND})
     assert not preparer.wanted
     after = preparer.prepare([*messages, user_text("more")], SEES)
     assert after[0].parts[1] == after[2].parts[0] == SOUND
@@ -239,7 +239,7 @@ def test_what_cannot_be_mended_stays_a_text_and_is_not_asked_for_again() -> None
     preparer = Preparer()
     messages = [UserMessage((WIDE,))]
     preparer.prepare(messages, SEES)
-    preparer.mend({WIDE: None})
+    preparer.repair({WIDE: None})
     assert "left out" in preparer.prepare(messages, SEES)[0].text
     assert not preparer.wanted
 
@@ -283,7 +283,7 @@ def test_the_bytes_of_all_images_together_are_bounded() -> None:
         messages += results(ImagePart("image/png", data), number=number)
     preparer = Preparer()
     preparer.prepare(messages, SEES)
-    preparer.mend({image: image for image in preparer.wanted})
+    preparer.repair({image: image for image in preparer.wanted})
     prepared = preparer.prepare(messages, SEES)
     sent = [len(part.data) for m in prepared for part in m.parts if isinstance(part, ImagePart)]
     assert sent

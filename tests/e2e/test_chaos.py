@@ -34,8 +34,14 @@ from agentcli.domain.events import (
     ToolStarted,
 )
 from agentcli.domain.messages import AssistantMessage, ToolResult, user_text
-from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Effort, RunStatus, Verdict
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import (
+    ApprovalAnswer,
+    ApprovalRequest,
+    Effort,
+    PermissionMode,
+    RunStatus,
+    Verdict,
+)
 from agentcli.engine.retries import RetryPolicy
 from tests.support.chaos import PROMPT, Chaos
 from tests.support.cli import agent_env

@@ -17,11 +17,17 @@ from agentcli.domain.errors import (
     NoStructuredOutput,
 )
 from agentcli.domain.events import Failed, Outcome, PromptRecorded, TurnSummary
-from agentcli.domain.finishing import Accept, Remind
 from agentcli.domain.messages import ToolResult, UserMessage
 from agentcli.domain.ports import QueueKind
 from agentcli.domain.tools import ToolContext, ToolDefinition, ToolOutput
-from agentcli.engine.finishing import Fallback, ParametersShape, TerminalTools, is_question
+from agentcli.engine.finishing import (
+    Accept,
+    Fallback,
+    ParametersShape,
+    Remind,
+    TerminalTools,
+    is_question,
+)
 from tests.engine.test_steering import MemoryQueueFile, with_queue
 from tests.support.turns import FakeTool, PlayedProvider, World, calls, says
 

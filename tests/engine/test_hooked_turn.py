@@ -14,8 +14,7 @@ from agentcli.domain.errors import AgentError, PromptBlocked
 from agentcli.domain.events import CompactionTrigger, Notice, Outcome
 from agentcli.domain.hooks import SILENT, HookEvent, HookVerdict, Permission
 from agentcli.domain.messages import ToolCall, ToolResult, UserMessage, user_text
-from agentcli.domain.ports import QueuedInput, QueueKind, Verdict
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import PermissionMode, QueuedInput, QueueKind, Verdict
 from agentcli.domain.tools import Effect, ToolContext, ToolOutput
 from agentcli.engine.hooked_turn import before_compaction
 from agentcli.engine.turn import Turn

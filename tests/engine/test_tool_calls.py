@@ -22,8 +22,7 @@ from agentcli.domain.events import (
     ToolStarted,
 )
 from agentcli.domain.messages import ResultStatus, TextPart, ToolResult
-from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, PermissionMode, Verdict
 from agentcli.domain.tools import (
     Effect,
     OutputKind,

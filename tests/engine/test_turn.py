@@ -18,8 +18,7 @@ from agentcli.domain.messages import (
     Usage,
     UserMessage,
 )
-from agentcli.domain.ports import Verdict
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import PermissionMode, Verdict
 from agentcli.domain.stream import (
     StreamEnd,
     TextDelta,

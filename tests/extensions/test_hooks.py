@@ -28,7 +28,7 @@ from agentcli.domain.messages import (
     ToolCall,
     ToolResult,
 )
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import PermissionMode
 from agentcli.extensions.hooks import MOST_NOTIFICATIONS, HookFacts, SessionHooks
 from agentcli.process.keeper import keeper_of
 from agentcli.process.program import run_program

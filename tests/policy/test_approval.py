@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentcli.domain.errors import UsageError
-from agentcli.domain.settings import PermissionMode as Mode
+from agentcli.domain.ports import PermissionMode as Mode
 from agentcli.domain.tools import Effect, ToolDefinition, ToolHints, Workspace
 from agentcli.policy.approval import decide, effect_of, rules_offered, session_rule, subject_of
 from agentcli.policy.rules import touches

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.domain.settings import PermissionMode as Mode
+from agentcli.domain.ports import PermissionMode as Mode
 from agentcli.domain.tools import Effect, ToolDefinition, Workspace
 from agentcli.policy.approval import decide
 from agentcli.policy.bash_command import SimpleCommand

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.domain.settings import PermissionMode as Mode
+from agentcli.domain.ports import PermissionMode as Mode
 from agentcli.domain.tools import Effect, ToolDefinition, Workspace
 from agentcli.policy.approval import decide, session_rule
 from agentcli.policy.rules_values import Answer, CallFacts, Decision, Policy

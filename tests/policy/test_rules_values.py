@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from agentcli.domain.errors import UsageError
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import PermissionMode
 from agentcli.policy.rules_values import Answer, Decision, Policy, Rule, parse_rule
 
 

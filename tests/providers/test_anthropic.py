@@ -22,8 +22,7 @@ from agentcli.domain.messages import (
     UserMessage,
     user_text,
 )
-from agentcli.domain.ports import Effort, ModelInfo, ModelRequest
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import Effort, ModelInfo, ModelRequest, ProviderConfig
 from agentcli.domain.stream import TextDelta, ThinkingDelta, ThinkingSeal, UsageReport
 from agentcli.providers._errors import Endpoint
 from agentcli.providers.anthropic import AnthropicProvider, Decoder, encode, messages_url

@@ -20,9 +20,8 @@ from agentcli.domain.messages import (
     UserMessage,
     user_text,
 )
-from agentcli.domain.ports import Effort, ModelInfo, ModelRequest
+from agentcli.domain.ports import Effort, ModelInfo, ModelRequest, ProviderConfig
 from agentcli.domain.prepare import Preparer, check_request
-from agentcli.domain.settings import ProviderConfig
 from agentcli.providers._base import to_json
 from agentcli.providers._registry import create
 from agentcli.tools.files.images import mended
@@ -107,7 +106,7 @@ def prepared(messages: list[Message], model: ModelInfo) -> tuple[Message, ...]:
     for image in tuple(preparer.wanted):
         if image not in _MENDED:
             _MENDED[image] = mended(image)
-        preparer.mend({image: _MENDED[image]})
+        preparer.repair({image: _MENDED[image]})
     result = preparer.prepare(messages, model)
     check_request(result)
     return result

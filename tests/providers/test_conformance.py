@@ -24,9 +24,8 @@ from agentcli.domain.messages import (
     UserMessage,
     user_text,
 )
-from agentcli.domain.ports import Effort, ModelInfo, ModelRequest, Provider
+from agentcli.domain.ports import Effort, ModelInfo, ModelRequest, Provider, ProviderConfig
 from agentcli.domain.prepare import check_request, prepare
-from agentcli.domain.settings import ProviderConfig
 from agentcli.domain.stream import StreamEnd, StreamEvent, TextDelta
 from agentcli.engine.assemble import Assembler
 from agentcli.engine.retries import RetryPolicy

@@ -24,9 +24,8 @@ from agentcli.domain.messages import (
     UserMessage,
     user_text,
 )
-from agentcli.domain.ports import ModelInfo
+from agentcli.domain.ports import ModelInfo, ProviderConfig
 from agentcli.domain.prepare import prepare
-from agentcli.domain.settings import ProviderConfig
 from agentcli.domain.tools import Effect, ToolDefinition
 from agentcli.providers._registry import create, provider_config
 from agentcli.providers.gemini import GeminiProvider, api_base, encode, stream_url

@@ -22,8 +22,7 @@ from agentcli.domain.messages import (
     Usage,
     user_text,
 )
-from agentcli.domain.ports import ModelInfo
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import ModelInfo, ProviderConfig
 from agentcli.domain.stream import StreamEvent, TextDelta, UsageReport
 from agentcli.providers._errors import Endpoint
 from agentcli.providers._gemini_decoder import Decoder

@@ -21,8 +21,7 @@ from agentcli.domain.messages import (
     UserMessage,
     user_text,
 )
-from agentcli.domain.ports import Effort, ModelInfo
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import Effort, ModelInfo, ProviderConfig
 from agentcli.domain.stream import TextDelta, ToolCallStart
 from agentcli.providers._errors import Endpoint
 from agentcli.providers.openai import Decoder, OpenAIProvider, completions_url, encode, quirks_of

@@ -24,8 +24,7 @@ from agentcli.domain.messages import (
     UserMessage,
     user_text,
 )
-from agentcli.domain.ports import Effort, ModelInfo
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import Effort, ModelInfo, ProviderConfig
 from agentcli.domain.stream import StreamEvent
 from agentcli.providers._base import to_json
 from agentcli.providers._responses_items import seal

@@ -11,7 +11,7 @@ import pytest
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import ConfigError, ErrorKind, ProviderError
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import ProviderConfig
 from agentcli.providers import _registry
 from agentcli.providers._registry import (
     BUILT_IN,

@@ -50,13 +50,13 @@ from agentcli.domain.ports import (
     ApprovalRequest,
     Approver,
     ModelInfo,
+    PermissionMode,
     QueuedInput,
     QueueKind,
     Verdict,
 )
 from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus, StoredMessage
-from agentcli.domain.settings import PermissionMode
 from agentcli.domain.tools import Asker, ToolOutput
 from agentcli.repl.desk import Hit
 from agentcli.repl.host import Preferences

@@ -26,8 +26,7 @@ from agentcli.config.settings import load_settings
 from agentcli.domain.cancel import CancelReason
 from agentcli.domain.events import AgentEvent, ApprovalWaiting, Outcome, Prompt
 from agentcli.domain.messages import user_text
-from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, PermissionMode, Verdict
 from tests.security.corpus import ALL, REPOSITORY, TOUCH, Attack
 from tests.support.cli import AGENT, agent_env, run_agent
 from tests.support.model_server import ModelServer

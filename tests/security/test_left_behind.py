@@ -18,8 +18,7 @@ from agentcli.config.settings import load_settings
 from agentcli.domain.cancel import CancelReason
 from agentcli.domain.events import AgentEvent, ApprovalWaiting, Prompt
 from agentcli.domain.messages import user_text
-from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, PermissionMode, Verdict
 from tests.security.corpus import TOUCH
 from tests.security.test_attack_corpus import (
     MODES,

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from agentcli.domain.messages import ResultStatus
-from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, PermissionMode, Verdict
 from agentcli.domain.tools import ToolOutput, Workspace
 from agentcli.process.keeper import KEEPER
 from agentcli.tools._registry import Registry

@@ -20,9 +20,8 @@ from agentcli.domain.background import (
 )
 from agentcli.domain.errors import SessionNotFound
 from agentcli.domain.messages import user_text
-from agentcli.domain.ports import QueueKind, QueueSource
+from agentcli.domain.ports import QueueKind, QueueSource, TaskStore
 from agentcli.domain.session import SessionInfo, SessionStatus
-from agentcli.domain.task_store import TaskStore
 from agentcli.store.files import SessionFiles, runs_directory
 from agentcli.store.repair.check import check
 from agentcli.store.repair.repair import repair
@@ -256,7 +255,7 @@ def test_a_version_before_background_runs_is_brought_up_to_date(path: Path) -> N
     async def scenario() -> None:
         store = await SqliteStore.open(path)
         await store.tasks.add(RUN)
-        assert [item.source for item in await store.queue_waiting()] == [QueueSource.PERSON]
+        assert [item.source for item in await store.queue_waiting()] == [QueueSource.USER]
         await store.aclose()
 
     asyncio.run(scenario())

@@ -15,8 +15,7 @@ from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.events import AgentEvent, Failed, Notice, Prompt, TurnSummary
 from agentcli.domain.messages import UserMessage, user_text
-from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Effort, Verdict
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Effort, PermissionMode, Verdict
 from tests.support.cli import KEY, MODELS, agent_env
 from tests.support.model_server import ANTHROPIC, GEMINI, OPENAI, RESPONSES, ModelServer
 

@@ -28,13 +28,13 @@ from agentcli.domain.ports import (
     ApprovalRequest,
     ModelInfo,
     ModelRequest,
+    PermissionMode,
     RecordedResult,
     RunStatus,
     ToolRun,
     Verdict,
 )
 from agentcli.domain.prepare import check_request
-from agentcli.domain.settings import PermissionMode
 from agentcli.domain.stream import (
     StreamEnd,
     StreamEvent,

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from agentcli.domain.errors import InvalidArguments
-from agentcli.domain.memory import read_memory
 from agentcli.domain.tools import Effect, OutputKind, ToolContext, ToolOutput
 from agentcli.tools import kv_delete, kv_get, kv_list, kv_set
-from agentcli.tools._memory import MAX_KEYS, MAX_VALUE_CHARS
+from agentcli.tools._memory import MAX_KEYS, MAX_VALUE_CHARS, read_memory
 from tests.support.tool_context import MemoryState, text_of, tool_context
 
 TOOLS = {tool.name: tool for tool in (kv_get.TOOL, kv_set.TOOL, kv_delete.TOOL, kv_list.TOOL)}

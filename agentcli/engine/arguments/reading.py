@@ -88,7 +88,7 @@ def invalid(call: ToolCall, definition: ToolDefinition, error: InvalidArguments)
 
 
 def refused(name: str, reason: str, *, unattended: bool) -> str:
-    """For a call that policy or a person refused (CLI-7)."""
+    """For a call that policy or the user refused (CLI-7)."""
     if unattended:
         return (
             f"{name} was not run: it needs approval and nobody is there to give it ({reason}). "

@@ -1,4 +1,4 @@
-"""A running call goes on as a background run: the person has asked for it (UI-3, Ctrl-B).
+"""A running call goes on as a background run: the user has asked for it (UI-3, Ctrl-B).
 
 Laws. What runs is handed over, not started again: the call has its result at once, the work, its
 process and its output go on under the run. From then on the run's token ends it, the turn's does

@@ -22,7 +22,7 @@ STOPPED = "agentcli was stopped while it ran"
 
 
 async def take_up(runs: BackgroundRuns) -> tuple[str, ...]:
-    """Put right what the rows of an earlier process say; lines for the person."""
+    """Put right what the rows of an earlier process say; lines for the user."""
     notices: list[str] = []
     for task in runs.tasks():
         if task.is_active:

@@ -33,8 +33,7 @@ from agentcli.domain.background import (
 from agentcli.domain.cancel import CancelToken, uninterruptible
 from agentcli.domain.errors import StoreError
 from agentcli.domain.events import AgentEvent, BackgroundChanged, Notice, SubAgentEvent
-from agentcli.domain.ports import QueuedInput
-from agentcli.domain.task_store import TaskStore
+from agentcli.domain.ports import QueuedInput, TaskStore
 from agentcli.domain.tools import Effect, FileLedger, ToolContext, ToolOutput
 from agentcli.domain.values import mutable
 from agentcli.engine.background.launch import Launch, check_launch
@@ -281,7 +280,7 @@ class BackgroundRuns:
         self.lent.emit(BackgroundChanged(len(self._active)))
 
     def _context(self, run: ActiveRun, judged: tuple[Path, ...] | None) -> ToolContext:
-        """Like that of a call, without what needs a person or belongs to a turn."""
+        """Like that of a call, without what needs the user or belongs to a turn."""
         kit = self.lent.kit
         return ToolContext(
             call_id=run.task.run_id,
@@ -299,7 +298,7 @@ class BackgroundRuns:
         )
 
     def _pass_on(self, event: AgentEvent) -> None:
-        """Of what a run's own agent tells, the person hears what is news and how far it is."""
+        """Of what a run's own agent tells, the user hears what is news and how far it is."""
         if isinstance(event, Notice):
             self.lent.emit(event)
             return

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FIELDS = 5
 LATE_S = 300.0
-"""How long ago a time may be and still be meant: while a person was asked."""
+"""How long ago a time may be and still be meant: while the user was asked."""
 _LONGEST = 200
 _WAYS = 'exactly one of cron_expression ("0 9 * * 1-5") and scheduled_at ("2030-01-31T09:00:00Z")'
 _NAMES = ("cron_expression", "scheduled_at", "time_zone")

@@ -1,7 +1,7 @@
-"""How background runs are told: to the model, to the person, in ``result.json``.
+"""How background runs are told: to the model, to the user, in ``result.json``.
 
 Law: what the program says of a run stands in a block of its own, which names its source and which
-nothing that the run has printed can end: it is data, not the person's word (BG-5).
+nothing that the run has printed can end: it is data, not the user's word (BG-5).
 """
 
 from __future__ import annotations

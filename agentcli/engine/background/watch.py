@@ -1,7 +1,7 @@
 """What goes on beside background runs while there are any: one timer, one writer for all of them.
 
 Law: heartbeats, logs and requests are observational: where they cannot be written or read, the
-person is warned once and the runs go on (FAIL-2). An end that could not be written is tried again,
+user is warned once and the runs go on (FAIL-2). An end that could not be written is tried again,
 less and less often. Nothing else wakes the program while no run is active.
 """
 
@@ -17,8 +17,7 @@ from dataclasses import replace
 from agentcli.domain.background import HEARTBEAT_S, TaskEnd
 from agentcli.domain.errors import StoreError
 from agentcli.domain.events import AgentEvent, Notice
-from agentcli.domain.ports import QueuedInput
-from agentcli.domain.task_store import TaskStore
+from agentcli.domain.ports import QueuedInput, TaskStore
 from agentcli.domain.values import mutable
 from agentcli.engine.background.run import ActiveRun
 

@@ -16,7 +16,6 @@ from contextlib import suppress
 from typing import Any
 
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
-from agentcli.domain.cost import cost_usd
 from agentcli.domain.errors import AgentError, ErrorKind, ProviderError, TurnCancelled
 from agentcli.domain.events import (
     AgentEvent,
@@ -34,7 +33,7 @@ from agentcli.domain.messages import (
     Usage,
     UserMessage,
 )
-from agentcli.domain.ports import Effort, ModelRequest
+from agentcli.domain.ports import Effort, ModelRequest, cost_usd
 from agentcli.domain.prepare import check_request, prepare
 from agentcli.domain.values import frozen
 from agentcli.engine.context import summary as writing
@@ -245,7 +244,7 @@ class Compactor:
             self.usage += sampler.partial_usage
 
     def _heard(self, event: AgentEvent) -> None:
-        """Of the asking a person sees the waits; the text is not an answer."""
+        """Of the asking the user sees the waits; the text is not an answer."""
         if isinstance(event, RetryWait):
             self._emit(event)
 

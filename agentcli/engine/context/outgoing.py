@@ -1,4 +1,4 @@
-"""What a session sends of its history: prepared, images mended, refused blocks left out (HIS-8).
+"""What a session sends of its history: prepared, images repaired, refused blocks left out (HIS-8).
 
 Law: one per session, so that nothing is prepared, decoded or looked up twice; the messages it is
 given are never changed. What only a refusal needs is imported when there is one.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from agentcli.domain.errors import ProviderError, StoreError
 from agentcli.domain.messages import AssistantMessage, ImagePart, Message
-from agentcli.domain.ports import MendImage, ModelInfo, ModelRequest, Provider
+from agentcli.domain.ports import ModelInfo, ModelRequest, Provider, RepairImage
 from agentcli.domain.prepare import Preparer, check_request
 from agentcli.domain.tools import SessionState
 
@@ -24,17 +24,17 @@ log = logging.getLogger(__name__)
 
 
 class Outgoing:
-    """See the module. ``mend_image`` may take its time; without it such images become texts."""
+    """See the module. ``repair_image`` may take its time; without it such images become texts."""
 
-    def __init__(self, state: SessionState, mend_image: MendImage | None = None) -> None:
+    def __init__(self, state: SessionState, repair_image: RepairImage | None = None) -> None:
         self._preparer = Preparer()
         self._state = state
         self._quarantine: Quarantine | None = None
         self._is_loaded = False
-        self._mend_image = mend_image
+        self._repair_image = repair_image
         self._told: set[ImagePart] = set()
         self.news: list[str] = []
-        """Lines for the person about images that the last request went without."""
+        """Lines for the user about images that the last request went without."""
 
     async def messages(self, messages: Sequence[Message], model: ModelInfo) -> tuple[Message, ...]:
         """``messages`` as they may be sent to ``model``. Raises ``HistoryViolation``: our bug."""
@@ -43,8 +43,8 @@ class Outgoing:
         while self._preparer.wanted:
             # one at a time: each may take a hundred megabytes while it is decoded
             image = self._preparer.wanted[0]
-            better = None if self._mend_image is None else await self._mend_image(image)
-            self._preparer.mend({image: better})
+            better = None if self._repair_image is None else await self._repair_image(image)
+            self._preparer.repair({image: better})
             if not self._preparer.wanted:
                 prepared = self._prepared(messages, model)
         check_request(prepared)

@@ -126,5 +126,5 @@ def stub_of(result: ToolResult, call: ToolCall | None) -> ToolResult:
 
 
 def is_prompt(message: Message) -> bool:
-    """Whether a person said it."""
+    """Whether the user said it."""
     return isinstance(message, UserMessage) and not message.is_summary

@@ -96,7 +96,7 @@ class _Ward:
 
 @frozen
 class Answer:
-    """What a refusal led to: whether asking again may help, and a line for the person.
+    """What a refusal led to: whether asking again may help, and a line for the user.
 
     ``is_news``: there is something new to remember.
     """

@@ -44,7 +44,7 @@ Json = Mapping[str, Any]
 
 
 class Kind(StrEnum):
-    """What a block is; the value is how a person is told of one."""
+    """What a block is; the value is how the user is told of one."""
 
     IMAGE = "image"
     THINKING = "reasoning"

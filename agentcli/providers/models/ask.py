@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from agentcli.domain.errors import AgentError, ConfigError, ErrorKind, ProviderError
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import ProviderConfig
 from agentcli.providers._errors import Endpoint, status_error, unusable_key
 from agentcli.providers._registry import BUILT_IN
 from agentcli.wire.http import load_httpx, transport_error

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from agentcli.domain.errors import AgentError, ConfigError
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import ProviderConfig
 from agentcli.providers._registry import BUILT_IN, provider_config, provider_names, with_stored_key
 from agentcli.providers.models.ask import Answers, Asker, ask_all
 from agentcli.providers.models.lists import FOR_KIND, FOR_NAME, MAX_MODELS, Figures, ListModels

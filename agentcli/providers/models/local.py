@@ -14,7 +14,7 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from agentcli.domain.errors import AgentError, ConfigError
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import ProviderConfig
 from agentcli.providers._errors import host_of
 from agentcli.providers._registry import BUILT_IN, provider_config
 

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from agentcli.domain.errors import AgentError
-from agentcli.domain.ports import ModelInfo
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import ModelInfo, ProviderConfig
 from agentcli.providers._registry import BUILT_IN
 from agentcli.providers.models.lists import chat_entries, models_url, server_root
 from agentcli.providers.models.local import LOOPBACK

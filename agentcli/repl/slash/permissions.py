@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentcli.domain.errors import AgentError, UsageError
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import PermissionMode
 from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.ui.exact import exact_line, rule_text
 from agentcli.ui.explanation import explanation_lines

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentcli.domain.errors import UsageError
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import PermissionMode
 from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.ui.plan_lines import kept_plan_lines
 

@@ -14,7 +14,7 @@ import pytest
 from agentcli.app.session import Session
 from agentcli.domain.background import BackgroundSink, BackgroundTask, TaskState
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import PermissionMode
 from agentcli.domain.tools import (
     Effect,
     ToolContext,

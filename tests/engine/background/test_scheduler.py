@@ -26,8 +26,7 @@ from agentcli.domain.background import (
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.events import Notice, Prompt
 from agentcli.domain.messages import ToolResult, user_text
-from agentcli.domain.ports import Verdict
-from agentcli.domain.settings import PermissionMode
+from agentcli.domain.ports import PermissionMode, Verdict
 from agentcli.engine.background.scheduler import RETRY_S, SessionScheduler
 from agentcli.store.tasks import read_registry
 from tests.app.background import Person, ended, in_session, options, settings_for

@@ -1,4 +1,4 @@
-"""What a session sends: images mended once, the quarantine kept, a failing store endured."""
+"""What a session sends: images repaired once, the quarantine kept, a failing store endured."""
 
 from __future__ import annotations
 

@@ -15,9 +15,8 @@ from agentcli.domain.messages import (
     UserMessage,
     user_text,
 )
-from agentcli.domain.ports import ModelInfo, ModelRequest
+from agentcli.domain.ports import ModelInfo, ModelRequest, ProviderConfig
 from agentcli.domain.prepare import prepare
-from agentcli.domain.settings import ProviderConfig
 from agentcli.engine.context.suspects import (
     Block,
     How,

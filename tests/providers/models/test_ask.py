@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agentcli.domain.errors import AgentError, ConfigError, ErrorKind, ProviderError
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import ProviderConfig
 from agentcli.providers.models import ask as _ask
 from agentcli.providers.models.ask import Asker, ask_all
 from tests.support.json_server import JsonServer

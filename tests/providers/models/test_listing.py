@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import ProviderConfig
 from agentcli.providers import _registry
 from agentcli.providers.models.listing import list_models
 from tests.support.json_server import JsonServer

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import ProviderConfig
 from agentcli.providers.models.ask import Asker
 from agentcli.providers.models.lists import (
     MAX_PAGES,

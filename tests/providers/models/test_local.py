@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import ProviderConfig
 from agentcli.providers.models.local import WITHIN_S, find_local_model
 from tests.support.model_server import ModelServer
 

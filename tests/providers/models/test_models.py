@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agentcli.domain.cost import cost_usd
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.messages import Usage
-from agentcli.domain.ports import ModelInfo
+from agentcli.domain.ports import ModelInfo, cost_usd
 from agentcli.providers._registry import BUILT_IN
 from agentcli.providers.models.models import known_models, model_info, resolve
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentcli.domain.ports import ModelInfo
-from agentcli.domain.settings import ProviderConfig
+from agentcli.domain.ports import ModelInfo, ProviderConfig
 from agentcli.providers.models.models import model_info
 from agentcli.providers.models.windows import (
     ASK_S,

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from agentcli.domain.cost import cost_usd
 from agentcli.domain.messages import Usage
-from agentcli.domain.ports import ModelInfo
+from agentcli.domain.ports import ModelInfo, cost_usd
 
 MODEL = ModelInfo(
     "p", "m", input_price=3.0, output_price=15.0, cache_read_price=0.3, cache_write_price=3.75
