@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from agentcli.domain.tools import Workspace
 from agentcli.domain.values import frozen
 
 # what may stand before the @
@@ -17,6 +18,7 @@ _MENTION = re.compile(rf'{START}@(?:"((?:[^"\\\n]|\\.)*)"|((?:\\ |[^\s"])+))', r
 _LINES = re.compile(r"(?P<path>.+?)(?::|#L)(?P<first>[1-9]\d{0,8})(?:-L?(?P<last>[1-9]\d{0,8}))?")
 MAX_PATH_CHARS = 4096
 _MAX_CLOSERS = 20
+_MAX_PASSES = 5
 _CLOSERS = ".,;:!?)]}>'`*_\u2026"
 _PLAIN = re.compile(r"[^\s\"'`\\()\[\]{}<>#]+")
 
@@ -78,3 +80,25 @@ def escaped(path: str) -> str:
 def unescaped(text: str) -> str:
     """The path that stands between quotes as ``text``."""
     return re.sub(r"\\(.)", r"\1", text)
+
+
+def naming_only_inside(text: str, typed: str, workspace: Workspace) -> str:
+    """``text`` in which only what the user has ``typed`` attaches files from elsewhere (SEC-1).
+
+    Another file that it names by ``@`` stays named, without the ``@``.
+    """
+    for _ in range(_MAX_PASSES):
+        before = text
+        for mention in {one for readings in find_mentions(text) for one in readings}:
+            if f"@{mention.text}" not in typed and not _is_inside(mention.path, workspace):
+                text = text.replace(f"@{mention.text}", mention.text)
+        if text == before:
+            return text
+    return text.replace("@", " ")
+
+
+def _is_inside(path: str, workspace: Workspace) -> bool:
+    try:
+        return workspace.contains(workspace.resolve(path))
+    except (OSError, RuntimeError, ValueError):  # names no file
+        return True

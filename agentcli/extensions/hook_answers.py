@@ -131,7 +131,7 @@ def _own_output(config: HookConfig, own: Mapping[str, Any]) -> HookVerdict:
         case "ask":
             said.append(_granted(config, Permission.ASK, reason))
         case other:
-            # it meant to decide something: nobody knows what, so a person does
+            # it meant to decide something: nobody knows what, so the user decides
             said.append(_granted(config, Permission.ASK, "its decision means nothing"))
             what = f"the permissionDecision {str(other)[:_MAX_COMMAND]!r} means nothing"
             said.append(_warning(config, f"{what}: allow, deny or ask"))

@@ -1,7 +1,10 @@
 """The hooks of one session: tells the programs what happens and gathers what they say.
 
-Law: every program that was started here is awaited by its caller or owned until ``aclose``; hooks
-of one moment run at the same time and all have their say; a hook that fails is a notice.
+Laws: every program that was started here is awaited by its caller or owned until ``aclose``; hooks
+of one moment run at the same time and all have their say; a hook that fails is a notice. An empty
+matcher and ``*`` match everything; a matcher of plain names matches exactly one of them, in our
+spelling or in that of other agents; anything else is a regular expression that may match anywhere
+in the name.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,7 +39,6 @@ from agentcli.domain.messages import ImagePart, ResultStatus, TextPart, ToolCall
 from agentcli.domain.ports import PermissionMode
 from agentcli.domain.values import frozen
 from agentcli.extensions.hook_answers import merged, verdict_of
-from agentcli.extensions.hook_matching import matching
 
 LONG_TURN_S = 10.0
 MOST_NOTIFICATIONS = 8
@@ -51,6 +54,27 @@ _MODES = {
     PermissionMode.PLAN: "plan",
     PermissionMode.YOLO: "bypassPermissions",
 }
+
+
+_NAMES = re.compile(r"[\w ,|-]+")
+_SEPARATOR = re.compile(r"[|,]")
+# what hooks that were written for other agents call our tools
+_ALIASES = {
+    "bash": ("Bash", "Shell", "shell"),
+    "read_file": ("Read", "ReadFile"),
+    "write_file": ("Write", "WriteFile"),
+    "edit_file": ("Edit", "MultiEdit", "StrReplaceFile"),
+    "apply_patch": ("Edit", "Write", "MultiEdit"),
+    "glob_files": ("Glob",),
+    "grep_files": ("Grep",),
+    "list_directory": ("LS",),
+    "web_fetch": ("WebFetch", "FetchURL"),
+    "write_todos": ("TodoWrite",),
+    "ask_user": ("AskUserQuestion",),
+    "task": ("Task", "Agent"),
+}
+# events whose hooks are all called, whatever their matcher says
+_UNMATCHED = frozenset({HookEvent.USER_PROMPT_SUBMIT, HookEvent.STOP})
 
 
 @frozen
@@ -84,10 +108,10 @@ class SessionHooks:
 
     async def prompt_submitted(self, prompt: str, cancel: CancelToken) -> HookVerdict:
         """Before a prompt is recorded; what SessionStart has said comes first."""
-        began = await self._began()
+        at_start = await self._start_verdict()
         said = await self._fire(HookEvent.USER_PROMPT_SUBMIT, {"prompt": prompt}, "", cancel)
         unheard, self._unheard = tuple(self._unheard), []
-        return merged([began, HookVerdict(notices=unheard), said])
+        return merged([at_start, HookVerdict(notices=unheard), said])
 
     async def before_tool(self, call: ToolCall, cancel: CancelToken) -> HookVerdict:
         """Before a call is judged by the policy."""
@@ -126,7 +150,7 @@ class SessionHooks:
         said = await self._fire(HookEvent.SESSION_START, fields, source, self._token)
         return merged([earlier, said])
 
-    async def _began(self) -> HookVerdict:
+    async def _start_verdict(self) -> HookVerdict:
         """What SessionStart has said, once; a cancelled wait leaves it for the next prompt."""
         if self._starting is None:
             return SILENT
@@ -135,7 +159,7 @@ class SessionHooks:
         return SILENT if done.cancelled() else done.result()
 
     def on_event(self, event: AgentEvent) -> None:
-        """A listener of the session: what the person should be called for (UI-6)."""
+        """A listener of the session: what the user should be called for (UI-6)."""
         match event:
             case ApprovalWaiting():
                 self._notify(f"agentcli needs your permission: {event.summary}", _PERMISSION)
@@ -160,13 +184,13 @@ class SessionHooks:
         task.add_done_callback(self._notified)
 
     def _notified(self, task: asyncio.Task[HookVerdict]) -> None:
-        """Its warnings are told with the next prompt: nobody is there to hear them now."""
+        """Its warnings come with the next prompt: nobody is there to read them now."""
         self._notifying.discard(task)
         if not task.cancelled():
             self._unheard += task.result().notices
 
     async def aclose(self, reason: str = "other") -> None:
-        """The session ends: what still runs is stopped, SessionEnd is told. Bounded."""
+        """The session ends: what still runs is stopped, SessionEnd is called. Bounded."""
         if self._ended:
             return
         self._ended = True
@@ -188,7 +212,7 @@ class SessionHooks:
         if not hooks:
             return SILENT
         facts = self._facts
-        told = {
+        facts_and_fields = {
             "session_id": facts.session_id,
             "transcript_path": str(facts.transcript),
             "cwd": str(facts.cwd),
@@ -197,7 +221,7 @@ class SessionHooks:
             **fields,
         }
         # escaped: no character of a name or a text can break the line or the encoding
-        data = (json.dumps(told, default=str) + "\n").encode()
+        data = (json.dumps(facts_and_fields, default=str) + "\n").encode()
         return merged(await _together([self._one(hook, data, cancel) for hook in hooks]))
 
     async def _one(self, hook: HookConfig, data: bytes, cancel: CancelToken) -> HookVerdict:
@@ -241,3 +265,31 @@ def _response(result: ToolResult) -> dict[str, Any]:
         "is_error": result.status is not ResultStatus.OK,
     }
     return {**response, "images": images} if images else response
+
+
+def matching(configs: Sequence[HookConfig], event: HookEvent, subject: str) -> list[HookConfig]:
+    """The hooks for ``event`` about ``subject``, in their order; the same command only once."""
+    found = [
+        config
+        for config in configs
+        if config.event is event
+        and (event in _UNMATCHED or matches(config.matcher, subject, event))
+    ]
+    first: dict[str, HookConfig] = {}
+    for config in found:
+        first.setdefault(config.command, config)
+    return list(first.values())
+
+
+def matches(matcher: str, subject: str, event: HookEvent = HookEvent.PRE_TOOL_USE) -> bool:
+    """Whether ``matcher`` is for ``subject``: a tool's name, or what the event is about."""
+    if matcher.strip() in {"", "*"}:
+        return True
+    is_tool = event in {HookEvent.PRE_TOOL_USE, HookEvent.POST_TOOL_USE}
+    names = (subject, *(_ALIASES.get(subject, ()) if is_tool else ()))
+    if _NAMES.fullmatch(matcher):
+        return not {part.strip() for part in _SEPARATOR.split(matcher)}.isdisjoint(names)
+    try:
+        return any(re.search(matcher, name) for name in names)
+    except re.error:  # refused when the settings are read
+        return False

@@ -1,9 +1,9 @@
-"""Python plugins: objects of other distributions that the person's configuration names.
+"""Python plugins: objects of other distributions that the user's configuration names.
 
 A distribution offers an object in the entry point group ``agentcli.plugins``; what it may have is
 ``gates`` (``ToolGate``), ``transforms`` (``ContextTransform``), ``tools`` (``Tool``) and
 ``observers`` (called with every ``AgentEvent``), each a sequence. Laws: nothing is looked for
-unless it is named; a plugin that is broken is one line for the person, at the start or the first
+unless it is named; a plugin that is broken is one line for the user, at the start or the first
 time it fails, and the session works without it.
 """
 
@@ -36,7 +36,7 @@ _KINDS = {
 
 @dataclass(slots=True)
 class Plugins:
-    """All that the named plugins bring, in their order; ``warnings`` are lines for the person."""
+    """All that the named plugins bring, in their order; ``warnings`` are lines for the user."""
 
     gates: list[ToolGate] = field(default_factory=list)
     transforms: list[ContextTransform] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Plugins:
 
 
 def load_plugins(names: Sequence[str], say: Say) -> Plugins:
-    """The plugins called ``names``; ``say`` tells the person of one that fails later."""
+    """The plugins called ``names``; ``say`` tells the user of one that fails later."""
     from importlib.metadata import entry_points
 
     plugins = Plugins()
@@ -96,7 +96,7 @@ def _parts(plugin: Any, kind: str, needed: Sequence[str]) -> list[Any]:
 
 
 class _Once:
-    """Tells the person of a plugin's first failure; all of them go to the log."""
+    """Tells the user of a plugin's first failure; all of them go to the log."""
 
     def __init__(self, name: str, say: Say) -> None:
         self._name = name

@@ -19,7 +19,6 @@ from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import AgentError, TurnCancelled
 from agentcli.domain.events import Outcome, Prompt, TurnSummary
 from agentcli.domain.tools import Workspace
-from agentcli.extensions.commands import load_commands
 from agentcli.repl import _slash_registry as registry
 from agentcli.repl.approve import Questions
 from agentcli.repl.attention import Attention
@@ -27,6 +26,7 @@ from agentcli.repl.background_news import BackgroundNews
 from agentcli.repl.chat_actions import ChatActions
 from agentcli.repl.choosing import Choosing
 from agentcli.repl.commands import SlashCommand
+from agentcli.repl.custom_commands import load_custom
 from agentcli.repl.front import Front, Left
 from agentcli.repl.fronts import make_front
 from agentcli.repl.host import ChatHost, ChatSession
@@ -225,10 +225,12 @@ class _Chat:
         """Until the person leaves."""
         with chat_signals(self._on_sigint, self._on_end_signal):
             try:
-                registry.use_custom(
-                    await asyncio.to_thread(load_commands, self.host.desk.command_directories)
-                )
+                directories = self.host.desk.command_directories
+                commands, warnings = await asyncio.to_thread(load_custom, directories)
+                registry.use_custom(commands)
                 await self._open_first(pick_first=pick_first)
+                for line in warnings:
+                    self.show([self.theme.paint(f"! {clean_line(line)}", DIM)])
                 async with self._jobs.running(), self._front.running():
                     await self._converse(first_prompt)
             finally:

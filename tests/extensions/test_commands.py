@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from agentcli.app.attachments import attached_parts
+from agentcli.app.mentions import naming_only_inside
 from agentcli.domain.tools import Workspace
-from agentcli.extensions.commands import filled, load_commands, naming_only_inside, read_template
+from agentcli.extensions.commands import find_commands, substitute
 from agentcli.repl import _slash_registry as registry
+from agentcli.repl.custom_commands import load_custom
 from tests.repl.direct_chat import DirectChat, talk
 from tests.support.model_server import ModelServer
 from tests.support.wire_facts import facts_of
@@ -42,13 +44,14 @@ def test_names_help_and_which_one_wins(tmp_path: Path) -> None:
     write(second, "commands/empty.md", "---\nx: y\n---\n")
     write(second, "commands/notes.txt", "x")
     write(second, "commands/help.md", "not the program's")
-    commands = load_commands([first, second, tmp_path / "none"])
+    commands, warnings = load_custom([first, second, tmp_path / "none"])
     assert {c.name: (c.help, c.usage) for c in commands} == {
         "git:commit": ("Write a commit message (yours)", ""),
         "review": ("Review it (yours)", "[FILE]"),
         "pdf": ("Read PDFs (skill)", ""),
         "help": ("not the program's (yours)", ""),
     }
+    assert len(warnings) == 1 and "empty.md': it has no text" in warnings[0]
     registry.use_custom(commands)
     assert registry.find("review") in commands
     assert registry.find("help") not in commands
@@ -62,27 +65,28 @@ def test_names_help_and_which_one_wins(tmp_path: Path) -> None:
     [
         ("Do it.", "", "Do it."),
         ("Do it.", "now please", "Do it.\n\nnow please"),
-        ("Mend $ARGUMENTS!", "a $1 b", "Mend a $1 b!"),
+        ("Fix $ARGUMENTS!", "a $1 b", "Fix a $1 b!"),
         ("$2 then $1, $3", "one two", "two then one, "),
         ("costs $10", "", "costs 0"),
         ("$HOME $x", "", "$HOME $x"),
     ],
 )
 def test_arguments_are_put_in(body: str, arguments: str, sent: str) -> None:
-    assert filled(body, arguments) == sent
+    assert substitute(body, arguments) == sent
 
 
 @pytest.mark.spec("SEC-13", "SEC-1")
-def test_odd_files_are_passed_over(tmp_path: Path) -> None:
+def test_odd_files_are_named_and_hide_no_other(tmp_path: Path) -> None:
+    tmp_path = tmp_path / "commands"
+    tmp_path.mkdir()
     os.mkfifo(tmp_path / "fifo.md")
     (tmp_path / "big.md").write_text("x" * 300_000)
     (tmp_path / "binary.md").write_bytes(b"a\0b")
-    for name in ("fifo.md", "big.md", "binary.md", "none.md"):
-        assert read_template(tmp_path / name) is None
-    loop = tmp_path / "d/commands"
-    loop.mkdir(parents=True)
-    (loop / "loop").symlink_to(loop)
-    assert load_commands([tmp_path / "d"]) == []
+    write(tmp_path, "good.md", "Do it.")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    found, warnings = find_commands([tmp_path.parent])
+    assert [command.name for command in found] == ["good"]
+    assert len(warnings) == 3
 
 
 @pytest.mark.spec("UI-5")
@@ -95,7 +99,7 @@ def test_a_command_is_sent_as_it_is_by_now(
         config = chat.host.desk.command_directories[0]
         path = write(config, "commands/shout.md", "Say $ARGUMENTS loudly")
         skill = write(home, ".agents/skills/brew/SKILL.md", "Heat water.")
-        registry.use_custom(load_commands(chat.host.desk.command_directories))
+        registry.use_custom(load_custom(chat.host.desk.command_directories)[0])
         path.write_text("Say $ARGUMENTS twice")
         await chat.do("/shout hello")
         await chat.do("/brew tea")
@@ -117,7 +121,7 @@ def test_a_command_file_attaches_nothing_from_outside_of_the_workspace(tmp_path:
     workspace = Workspace(root, root)
 
     def of(body: str, typed: str = "") -> str:
-        return naming_only_inside(filled(body, typed), typed, workspace)
+        return naming_only_inside(substitute(body, typed), typed, workspace)
 
     assert of("See @a.txt and me@example.org.") == "See @a.txt and me@example.org."
     for name in (str(key), "../home/id_rsa", "door", f"@{key}", f"@@@@@@@{key}", f'"{key}"'):

@@ -29,7 +29,13 @@ from agentcli.domain.messages import (
     ToolResult,
 )
 from agentcli.domain.ports import PermissionMode
-from agentcli.extensions.hooks import MOST_NOTIFICATIONS, HookFacts, SessionHooks
+from agentcli.extensions.hooks import (
+    MOST_NOTIFICATIONS,
+    HookFacts,
+    SessionHooks,
+    matches,
+    matching,
+)
 from agentcli.process.keeper import keeper_of
 from agentcli.process.program import run_program
 from tests.support.processes import alive, until
@@ -251,3 +257,55 @@ def test_what_still_runs_when_the_session_ends_is_stopped(
 
     room.run(body)
     assert not alive(int((tmp_path / "pid").read_text()))
+
+
+PRE = HookEvent.PRE_TOOL_USE
+
+
+@pytest.mark.parametrize(
+    ("matcher", "name", "expected"),
+    [
+        ("", "bash", True),
+        ("*", "bash", True),
+        ("bash", "bash", True),
+        ("bash|edit_file", "edit_file", True),
+        ("bash, edit_file", "edit_file", True),
+        ("edit", "edit_file", False),
+        ("bash", "mcp__x__bash", False),
+        ("mcp__.*", "mcp__x__bash", True),
+        ("^edit", "edit_file", True),
+        (".*_file$", "edit_file", True),
+        ("mcp__x__.*", "bash", False),
+        ("mcp__my-server__bash", "mcp__my-server__bash", True),
+        # hooks that were written for another agent
+        ("Bash", "bash", True),
+        ("^Bash$", "bash", True),
+        ("Edit|Write", "write_file", True),
+        ("Edit|Write", "edit_file", True),
+        ("Edit|Write", "apply_patch", True),
+        ("Edit|Write", "read_file", False),
+        ("BASH", "bash", False),
+    ],
+)
+def test_a_matcher_is_a_name_names_or_a_regular_expression(
+    matcher: str, name: str, expected: bool
+) -> None:
+    assert matches(matcher, name) is expected
+
+
+def test_hooks_are_called_in_their_order_and_the_same_command_once() -> None:
+    configs = [hook(PRE, "b"), hook(PRE, "a", "bash"), hook(PRE, "b", "bash"), hook(PRE, "c")]
+    found = matching(configs, HookEvent.PRE_TOOL_USE, "bash")
+    assert [config.command for config in found] == ["b", "a", "c"]
+
+
+def test_hooks_of_other_events_are_not_called() -> None:
+    configs = [hook(HookEvent.STOP, "a"), hook(HookEvent.SESSION_START, "b", "resume")]
+    assert matching(configs, HookEvent.PRE_TOOL_USE, "bash") == []
+    assert matching(configs, HookEvent.SESSION_START, "startup") == []
+    assert [c.command for c in matching(configs, HookEvent.SESSION_START, "resume")] == ["b"]
+
+
+@pytest.mark.parametrize("event", [HookEvent.STOP, HookEvent.USER_PROMPT_SUBMIT])
+def test_events_without_a_subject_ignore_the_matcher(event: HookEvent) -> None:
+    assert matching([hook(event, "a", "anything")], event, "") != []

@@ -417,8 +417,8 @@ def test_a_rule_with_a_catastrophic_pattern_decides_at_once(
 _COMMANDS_PROGRAM = """
 import sys
 from pathlib import Path
-from agentcli.extensions.commands import load_commands
-print(len(load_commands([Path(sys.argv[1])])))
+from agentcli.extensions.commands import find_commands
+print(len(find_commands([Path(sys.argv[1])])[0]))
 """
 
 

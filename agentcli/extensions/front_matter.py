@@ -1,0 +1,138 @@
+"""Files that users bring: a text, and before it a head of YAML between lines of ``---``.
+
+::
+
+    ---
+    name: reviewer
+    description: Reviews a change: bugs only.
+    ---
+    You review code.
+
+Laws: one reader for skills, commands and agents; a value stays the text that was written (``yes``
+is no boolean); fields that nobody asks for are ignored; a head that is no YAML is read once more
+with its values quoted, as people write ``key: value: more``; everything read is bounded, and a file
+that makes no sense raises ``Unusable``, nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agentcli.domain.values import frozen
+
+MAX_HEAD_CHARS = 20_000
+MAX_DEPTH = 10
+_MARK = "---"
+_FIELD = re.compile(r"([A-Za-z][\w-]*):[ \t]+(.*?)[ \t]*")
+# values that are YAML as they are: in quotes, a plain list, a text in the lines below
+_SOUND = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|\[[\w ,./'"-]*\]|[>|][+-]?""")
+
+
+class Unusable(ValueError):
+    """A file that makes no sense; the text says why."""
+
+
+@frozen
+class Document:
+    """``fields`` by their names in small letters; ``None`` where the file has no head."""
+
+    fields: Mapping[str, Any] | None
+    body: str
+
+    def text(self, name: str) -> str:
+        """The field ``name`` in one line; empty when there is none."""
+        value = (self.fields or {}).get(name, "")
+        if isinstance(value, list):
+            value = f"[{', '.join(item for item in value if isinstance(item, str))}]"
+        return " ".join(value.split()) if isinstance(value, str) else ""
+
+    def names(self, name: str) -> tuple[str, ...] | None:
+        """The field ``name`` as a list, from YAML's or with commas; ``None``: there is none."""
+        if name not in (self.fields or {}):
+            return None
+        items = (item.strip(" \t'\"") for item in self.text(name).strip("[]").split(","))
+        return tuple(dict.fromkeys(item for item in items if item))
+
+
+def read_document(path: Path, max_bytes: int) -> Document:
+    """What the file holds; never waits for a pipe or a device. Raises ``Unusable``."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise Unusable("it is no regular file")
+            data = file.read(max_bytes + 1)
+    except OSError as error:
+        raise Unusable(f"it cannot be read: {error.strerror}") from error
+    if len(data) > max_bytes:
+        raise Unusable(f"it is larger than {max_bytes:,} bytes")
+    if b"\0" in data:
+        raise Unusable("it is no text")
+    return parse_document(data.decode("utf-8", "replace"))
+
+
+def parse_document(text: str) -> Document:
+    """The head's fields and what follows the head. Raises ``Unusable``."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    lines = text.split("\n")
+    if lines[0].rstrip() != _MARK:
+        return Document(None, text.strip())
+    end = next((at for at, line in enumerate(lines[1:], 1) if line.rstrip() == _MARK), None)
+    if end is None:
+        raise Unusable(f"its head has no end: a line of {_MARK}")
+    return Document(_fields(lines[1:end]), "\n".join(lines[end + 1 :]).strip())
+
+
+def _fields(lines: list[str]) -> dict[str, Any]:
+    # no YAML has control characters, and nothing that is shown
+    lines = ["".join(c if c.isprintable() else " " for c in line) for line in lines]
+    head = "\n".join(lines)
+    if len(head) > MAX_HEAD_CHARS:
+        raise Unusable(f"its head is longer than {MAX_HEAD_CHARS:,} characters")
+    try:
+        value = _yaml(head)
+    except ValueError:
+        try:
+            value = _yaml("\n".join(map(_quoted, lines)))
+        except ValueError as error:
+            raise Unusable(f"its head is no YAML: {error}") from None
+    if value is None or value == "":
+        return {}
+    if not isinstance(value, dict):
+        raise Unusable("its head has no fields: lines of NAME: VALUE")
+    return {str(name).lower(): each for name, each in value.items()}
+
+
+def _quoted(line: str) -> str:
+    """A line ``key: value`` with the value in quotes, unless it is sound without."""
+    field = _FIELD.fullmatch(line)
+    if field is None or not field[2] or _SOUND.fullmatch(field[2]):
+        return line
+    return f"{field[1]}: '{field[2].replace(chr(39), chr(39) * 2)}'"
+
+
+def _yaml(text: str) -> Any:
+    """``text`` as lists, mappings and texts, nothing else. Raises ``ValueError``."""
+    import yaml
+
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    depth = 0
+    try:
+        for event in yaml.parse(text, Loader=loader):  # the loader recurses, in C without a limit
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+            if depth > MAX_DEPTH:
+                raise ValueError("it is nested too deeply")
+        return yaml.load(text, Loader=loader)  # noqa: S506 - the base loader makes texts of all
+    except yaml.YAMLError as error:
+        problem = getattr(error, "problem", None) or "it cannot be parsed"
+        mark = getattr(error, "problem_mark", None)
+        where = f" (line {mark.line + 2})" if mark is not None else ""
+        raise ValueError(f"{problem}{where}") from error
