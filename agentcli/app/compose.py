@@ -45,7 +45,7 @@ from agentcli.engine.context.system_prompt import PromptParts, build_system_prom
 from agentcli.engine.conversation import Conversation
 from agentcli.engine.plan_mode import plan_notice
 from agentcli.engine.toolkit import Toolkit
-from agentcli.policy.rules_values import Policy
+from agentcli.policy.decision import Policy
 from agentcli.store.files import SessionFiles
 from agentcli.store.sqlite import SqliteStore
 

@@ -1,6 +1,6 @@
 """What the policy would say of a call that nobody has made (SEC-3, ``/permissions explain``).
 
-Law: nothing is run, written or asked; the answer is that of ``policy.approval.decide`` itself.
+Law: nothing is run, written or asked; the answer is that of ``policy.judge.decide`` itself.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 from agentcli.domain.errors import InvalidArguments, UsageError
 from agentcli.domain.permissions import Explanation
 from agentcli.domain.tools import ToolBox, Workspace
-from agentcli.policy.approval import decide, rules_offered
-from agentcli.policy.rules_values import CallFacts, Policy
+from agentcli.policy.decision import CallFacts, Policy
+from agentcli.policy.judge import decide, rules_offered
 
 _PAIR = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 

@@ -124,7 +124,7 @@ async def _done(
 
 def _refuse_foreign_places(it: Conversation, steps: Iterable[Path]) -> None:
     """A session file says what to write: where nothing is written unasked it is not believed."""
-    from agentcli.policy.protected import protected_place
+    from agentcli.policy.places import protected_place
 
     for path in steps:
         place = protected_place((path,), it.kit.policy.own_directories)

@@ -14,7 +14,7 @@ from agentcli.domain.messages import Usage
 from agentcli.domain.ports import Effort, ModelInfo, PermissionMode
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.engine.conversation import Conversation
-from agentcli.policy.rules_values import Policy
+from agentcli.policy.decision import Policy
 
 if TYPE_CHECKING:
     from agentcli.domain.background import Background

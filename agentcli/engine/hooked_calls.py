@@ -24,7 +24,7 @@ from agentcli.domain.ports import PermissionMode
 from agentcli.domain.tools import ToolOutput, status_of
 from agentcli.engine.jobs import Job, text_of
 from agentcli.engine.race import Reaper, race
-from agentcli.policy.rules_values import Answer, CallFacts, Decision, Policy
+from agentcli.policy.decision import Answer, CallFacts, Decision, Policy
 
 if TYPE_CHECKING:
     from agentcli.domain.hooks import Hooks, HookVerdict
@@ -34,7 +34,7 @@ MAX_SHOWN = 300
 
 def decided(facts: CallFacts, policy: Policy, said: HookVerdict | None) -> Decision:
     """The policy's decision on a call about which hooks have ``said`` something."""
-    from agentcli.policy.approval import decide
+    from agentcli.policy.judge import decide
 
     if said is None or said.permission is None:
         return decide(facts, policy)

@@ -20,7 +20,7 @@ from agentcli.domain.messages import ResultStatus, TextPart, ToolCall, ToolResul
 from agentcli.domain.ports import RecordedResult, SessionStore
 from agentcli.domain.tools import Effect, Tool, ToolContext, ToolOutput, status_of
 from agentcli.domain.values import mutable
-from agentcli.policy.rules_values import CallFacts
+from agentcli.policy.decision import CallFacts
 
 if TYPE_CHECKING:
     from agentcli.domain.hooks import HookVerdict

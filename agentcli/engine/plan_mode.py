@@ -23,7 +23,7 @@ from agentcli.domain.ports import (
 from agentcli.domain.tools import Effect, OutputKind, SessionState, ToolBox, ToolOutput
 from agentcli.domain.values import mutable
 from agentcli.engine.race import Reaper, race
-from agentcli.policy.rules_values import Policy
+from agentcli.policy.decision import Policy
 
 PLAN_KEY = "plan"
 PRESENT_PLAN = "present_plan"

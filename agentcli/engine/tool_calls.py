@@ -53,7 +53,7 @@ from agentcli.engine.kept_calls import run_kept
 from agentcli.engine.plan_mode import PlanTable
 from agentcli.engine.race import cancel_future, first_of, race, stop
 from agentcli.engine.toolkit import Toolkit
-from agentcli.policy.rules_values import Answer, CallFacts, Decision
+from agentcli.policy.decision import Answer, CallFacts, Decision
 
 GRACE_S = 0.15
 KILL_PATIENCE_S = 3.0
@@ -233,7 +233,7 @@ class ToolCalls:
         try:
             job.summary = tool.summary(job.args)
             paths = acting.paths(args, workspace)
-            from agentcli.policy.approval import effect_of
+            from agentcli.policy.judge import effect_of
 
             job.facts = CallFacts(definition, arguments, paths, workspace, shell.search_path, via)
             job.effect = effect_of(job.facts)
@@ -264,7 +264,7 @@ class ToolCalls:
         if job.facts is None or job.tool is None:
             return False
         reason = decision.why
-        from agentcli.policy.approval import rules_offered
+        from agentcli.policy.judge import rules_offered
 
         rule, for_session, for_ever = rules_offered(job.facts, self._kit.policy, decision)
         self._emit(ApprovalWaiting(job.call, job.summary, reason))

@@ -20,7 +20,7 @@ from agentcli.domain.tools import (
 from agentcli.domain.values import mutable
 from agentcli.engine.background.moving import Moves
 from agentcli.engine.race import Reaper
-from agentcli.policy.rules_values import Policy
+from agentcli.policy.decision import Policy
 
 if TYPE_CHECKING:
     from agentcli.domain.background import Background

@@ -1,7 +1,9 @@
 """Commands that would destroy what cannot be brought back, or write a protected place.
 
 SEC-14: on the workspace root, home, ``/`` or ``.git``; SEC-3: by redirections and by well-known
-programs. Law: one whose target cannot be told is taken to destroy the worst it could.
+programs, a table at the end. Laws: a file that is named is found, as far as its name is written
+out; a command whose target cannot be told is taken to destroy the worst it could. Programs that
+are not in the table are taken to change only what they are given with ``-o`` or ``--output``.
 """
 
 from __future__ import annotations
@@ -9,22 +11,25 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.values import frozen, mutable
 from agentcli.policy.bash_command import ParsedCommand, SimpleCommand
-from agentcli.policy.command_texts import word_lists, written_names
-from agentcli.policy.protected import plain_name, protected_place
-from agentcli.policy.shell_operands import Operands, operands_of
-from agentcli.policy.shell_places import (
+from agentcli.policy.bash_rough import word_lists, written_names
+from agentcli.policy.places import (
     Starts,
+    Words,
     expanded,
     is_pattern,
     places_of,
+    plain_name,
+    protected_place,
     seen_words,
     starts_of,
+    values_of,
 )
 
 _ALL_OF_IT = re.compile(r"[*?.!^\[\]]*[*?][*?.!^\[\]]*")
@@ -201,3 +206,264 @@ def _device(path: Path) -> str | None:
     if not name.startswith("/dev/") or _HARMLESS_DEVICES.fullmatch(name):
         return None
     return name
+
+
+# --- which files a command would change or destroy ------------------------------------------
+
+
+@frozen
+class Operands:
+    """``written``: files that would be changed; ``destroyed``: whole trees that would be lost.
+
+    ``is_recursive``: what is destroyed may be a directory with all that is in it.
+    """
+
+    written: Words = ()
+    destroyed: Words = ()
+    is_recursive: bool = False
+
+
+def operands_of(words: Words) -> Operands:
+    """What the command made of ``words`` would change and destroy."""
+    if not words or words[0] is None:
+        return _unknown_program(words[1:])
+    program = words[0].rpartition("/")[2]
+    if program.startswith(("mkfs", "mke2fs")):
+        program = "mkfs"
+    special = _SPECIAL.get(program)
+    if special is not None:
+        return special(words[1:])
+    if program in _ALL:
+        return Operands(_plain(words[1:], _ALL[program]))
+    return Operands(_outputs(words[1:]))
+
+
+def _plain(words: Words, takes_value: str = "") -> Words:
+    """The operands; ``takes_value`` lists the options whose value is the next word."""
+    values = takes_value.split()
+    found: list[str | None] = []
+    is_value = False
+    for at, word in enumerate(words):
+        if is_value:
+            is_value = False
+        elif word == "--":
+            return (*found, *words[at + 1 :])
+        elif word is None or not word.startswith("-") or word == "-":
+            found.append(word)
+        else:
+            is_value = word in values
+    return tuple(found)
+
+
+def _has(words: Words, short: str, *long: str) -> bool:
+    """Whether an option is given, alone or in a cluster such as ``-rf``."""
+    for word in words:
+        if word == "--":
+            return False
+        if word is None or not word.startswith("-"):
+            continue
+        name = word.partition("=")[0]
+        if len(name) > len("--x") and any(option.startswith(name) for option in long):
+            return True  # options may be shortened
+        if not word.startswith("--") and not set(short).isdisjoint(word[1:]):
+            return True
+    return False
+
+
+def _outputs(words: Words) -> Words:
+    return values_of(words, "-o", "--output")
+
+
+# --- programs --------------------------------------------------------------------------------
+
+
+def _unknown_program(words: Words) -> Operands:
+    """``$cmd -rf x``: as ``rm`` would take it."""
+    return _rm(words) if _has(words, "rR", "--recursive") else Operands()
+
+
+def _rm(words: Words) -> Operands:
+    files = _plain(words)
+    recursive = _has(words, "rR", "--recursive")
+    return Operands(files, files if recursive or _has(words, "f", "--force") else (), recursive)
+
+
+def _shred(words: Words) -> Operands:
+    files = _plain(words, "-n -s --iterations --size --random-source")
+    return Operands(files, files)
+
+
+def _change_mode(words: Words) -> Operands:
+    """chmod, chown, chgrp: the first operand is a mode or an owner."""
+    files = _plain(words, "--reference")
+    files = files if values_of(words, "--reference") else files[1:]
+    recursive = _has(words, "R", "--recursive")
+    return Operands(files, files if recursive else (), recursive)
+
+
+def _copy(words: Words) -> Operands:
+    """cp, install, ln, rsync: into the last operand, or the value of ``-t``."""
+    files = _plain(words, "-m -o -g -S -t --mode --owner --group --suffix --target-directory")
+    targets = values_of(words, "-t", "--target-directory")
+    sources = files
+    if not targets:
+        targets, sources = files[-1:], files[:-1]
+    inside = [
+        os.path.join(target, os.path.basename(source.rstrip("/")))  # noqa: PTH118, PTH119 - text as typed
+        for target in targets
+        if target is not None
+        for source in sources
+        if source is not None
+    ]
+    return Operands((*targets, *inside))
+
+
+def _mirror(words: Words) -> Operands:
+    copied = _copy(words)
+    deletes = any(word is not None and word.startswith("--del") for word in words)
+    return Operands(copied.written, copied.written[:1] if deletes else (), deletes)
+
+
+def _move(words: Words) -> Operands:
+    moved = _copy(words)
+    sources = _plain(words, "-S -t --suffix --target-directory")
+    if not values_of(words, "-t", "--target-directory"):
+        sources = sources[:-1]
+    known = tuple(source for source in sources if source is not None)
+    return Operands((*moved.written, *sources), known)
+
+
+def _disk_dump(words: Words) -> Operands:
+    return Operands(tuple(word[3:] for word in words if word is not None and word[:3] == "of="))
+
+
+def _in_place(words: Words) -> Operands:
+    """sed, perl, ruby: their files are written only with ``-i``."""
+    is_edit = any(
+        word is not None and re.match(r"-[a-zA-Z0-9]*i|--in-place", word) for word in words
+    )
+    return Operands(_plain(words, "-e -f --expression --file") if is_edit else ())
+
+
+def _fetch(words: Words) -> Operands:
+    """Curl and wget: files and the directory that they are put in."""
+    return Operands(
+        values_of(
+            words, "-o", "--output", "--output-dir", "-O", "--output-document", "-P",
+            "--directory-prefix", "-a", "--append-output", "--output-file", "-c", "--cookie-jar",
+            "--save-cookies", "-D", "--dump-header", "--trace", "--trace-ascii", "--stderr",
+        )
+    )  # fmt: skip
+
+
+def _unpack(words: Words) -> Operands:
+    """Tar and its kind: the directory that it is unpacked in, and what is packed."""
+    return Operands(values_of(words, "-C", "--directory", "-d", "-f", "--file", "-D", "-o"))
+
+
+def _make_file_system(words: Words) -> Operands:
+    files = tuple(word for word in _plain(words) if word is None or "/" in word)
+    return Operands(files, files, is_recursive=True)
+
+
+_PATTERN_TESTS = frozenset({"-name", "-iname", "-path", "-ipath", "-wholename", "-regex"})
+_WIDENS = frozenset({"!", "-not", "-o", "-or", ","})
+_ONLY_WILD = re.compile(r"[*?.]*")
+_KILLERS = frozenset({"rm", "shred", "unlink", "mv", "chmod", "chown", "truncate"})
+
+
+def _find(words: Words) -> Operands:
+    """``find`` destroys below its starts, unless a pattern narrows what is found there."""
+    starts: list[str | None] = []
+    for word in words:
+        if word is not None and word.startswith(("-", "(", "!")):
+            break
+        starts.append(word)
+    tests = words[len(starts) :]
+    written = values_of(tests, "-fprint", "-fprintf", "-fls")
+    runs = {
+        (after or "").rpartition("/")[2]
+        for word, after in pairwise(tests)
+        if word in {"-exec", "-execdir", "-ok", "-okdir"}
+    }
+    if "-delete" not in tests and _KILLERS.isdisjoint(runs):
+        return Operands(written)
+    narrowed = _WIDENS.isdisjoint(tests) and any(
+        word in _PATTERN_TESTS and after is not None and not _ONLY_WILD.fullmatch(after)
+        for word, after in pairwise(tests)
+    )
+    lost = [
+        start
+        for start in starts or ["."]
+        if not narrowed or start is None or start.startswith(("/", "~", ".."))
+    ]
+    return Operands(written, tuple(lost), is_recursive=True)
+
+
+def _git(words: Words) -> Operands:
+    """``git config`` writes, ``git clean`` and ``git rm -r`` destroy."""
+    rest = list(words)
+    directory = "."
+    while rest and (rest[0] is None or rest[0].startswith("-")):
+        option = rest.pop(0)
+        if option in {"-C", "-c", "--git-dir", "--work-tree"} and rest:
+            value = rest.pop(0)
+            if option == "-C" and value is not None:
+                directory = os.path.join(directory, value)  # noqa: PTH118 - text as typed
+    command = _GIT_COMMANDS.get(rest[0] or "") if rest else None
+    return command(tuple(rest[1:]), directory) if command else Operands()
+
+
+def _git_config(words: Words, directory: str) -> Operands:
+    reads = {"--get", "--get-all", "--get-regexp", "--get-urlmatch", "--list", "-l", "get", "list",
+             "--get-color", "--get-colorbool", "--name-only", "--show-origin"}  # fmt: skip
+    operands = _plain(words, "-f --file --type --default --blob")
+    if not reads.isdisjoint(words) or (len(operands) == 1 and not _has(words, "e", "--unset")):
+        return Operands()
+    if files := values_of(words, "-f", "--file"):
+        return Operands(files)
+    if _has(words, "", "--global"):
+        return Operands(("~/.gitconfig",))
+    return Operands((f"{directory}/.git/config",))
+
+
+def _git_clean(words: Words, directory: str) -> Operands:
+    if not _has(words, "f", "--force") or _has(words, "n", "--dry-run"):
+        return Operands()
+    where = _plain(words, "-e --exclude") or (".",)
+    return Operands(destroyed=_below(directory, where), is_recursive=True)
+
+
+def _git_remove(words: Words, directory: str) -> Operands:
+    if _has(words, "", "--cached", "--dry-run") or not _has(words, "r"):
+        return Operands()
+    return Operands(destroyed=_below(directory, _plain(words)), is_recursive=True)
+
+
+def _below(directory: str, names: Words) -> Words:
+    return tuple(
+        None if name is None else os.path.join(directory, name)  # noqa: PTH118 - text as typed
+        for name in names
+    )
+
+
+_GIT_COMMANDS: dict[str, Callable[[Words, str], Operands]] = {
+    "config": _git_config,
+    "clean": _git_clean,
+    "rm": _git_remove,
+}
+_SPECIAL: dict[str, Callable[[Words], Operands]] = {
+    "rm": _rm, "unlink": _rm, "shred": _shred, "chmod": _change_mode, "chown": _change_mode,
+    "chgrp": _change_mode, "setfacl": _change_mode, "chattr": _change_mode, "cp": _copy,
+    "install": _copy, "ln": _copy, "scp": _copy, "rsync": _mirror, "mv": _move, "dd": _disk_dump,
+    "sed": _in_place, "perl": _in_place, "ruby": _in_place, "mkfs": _make_file_system,
+    "curl": _fetch, "wget": _fetch, "tar": _unpack, "bsdtar": _unpack, "unzip": _unpack,
+    "wipefs": _make_file_system, "blkdiscard": _make_file_system, "find": _find, "git": _git,
+}  # fmt: skip
+# programs that write all their operands -> their options that take a value
+_ALL = {
+    "tee": "", "touch": "-d -r -t --date --reference", "mkdir": "-m --mode", "rmdir": "",
+    "truncate": "-s -r --size --reference", "sponge": "", "gzip": "-S", "gunzip": "-S",
+    "bzip2": "", "xz": "", "patch": "-p -i -d", "ed": "", "ex": "", "vi": "", "vim": "", "nano": "",
+    "emacs": "", "mknod": "", "mkfifo": "", "split": "-b -l -n -a", "csplit": "-f -n",
+}  # fmt: skip

@@ -10,7 +10,7 @@ from agentcli.app.permissions import explain, read_call
 from agentcli.domain.errors import UsageError
 from agentcli.domain.ports import PermissionMode
 from agentcli.domain.tools import Workspace
-from agentcli.policy.rules_values import Policy
+from agentcli.policy.decision import Policy
 from agentcli.tools._registry import Registry
 
 BOX = Registry.builtin(None, ())

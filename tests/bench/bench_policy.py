@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 
 from agentcli.domain.tools import Workspace
-from agentcli.policy.read_only_commands import is_read_only
+from agentcli.policy.read_only import is_read_only
 from tests.bench.table import Row, show
 
 TYPICAL_TARGET_MS = 1.0

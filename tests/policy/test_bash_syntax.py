@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.policy.bash_syntax import parse_bash
+from agentcli.policy.bash_syntax import joined, parse_bash, rough_commands, skeleton, why_unreadable
 
 SUITE = Path(__file__).resolve().parents[2].parent / "shared/suites/bash/codex_split_words.json"
 SPLITS = json.loads(SUITE.read_text()) if SUITE.is_file() else []
@@ -163,3 +163,43 @@ def test_a_rule_sees_a_command_in_a_text_that_is_too_long() -> None:
 def test_no_text_raises(text: str) -> None:
     parsed = parse_bash(text)
     assert parsed.understood != bool(parsed.why_not)
+
+
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("a \\\n b", "a  b"), ("'a\\\nb' c\\\nd", "'a\\\nb' cd"), ('"a\\\nb"', '"ab"'),
+        ("# a \\\nb", "# a \\\nb"), ("a\\\\\nb", "a\\\\\nb"), ("a <<E\\\nb", "a <<E\\\nb"),
+    ],
+)  # fmt: skip
+def test_line_continuations_are_removed_as_bash_does(text: str, result: str) -> None:
+    assert joined(text) == result
+
+
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize(
+    "char", ["\0", "\r", "\x1b", "\xa0", "\u200b", "\u202e", "\u2028", "\ud800"]
+)
+def test_invisible_characters_are_named(char: str) -> None:
+    assert f"U+{ord(char):04X}" in why_unreadable(f"ls {char}")
+    assert not why_unreadable("echo 'grün ☃'\n\tls")
+
+
+@pytest.mark.spec("SEC-4")
+def test_a_skeleton_keeps_the_syntax_and_empties_the_texts() -> None:
+    text = "echo 'long text' # c\ncat <<'E' >f\nbody )\nE\nls \"$x y\""
+    assert skeleton(text) == "echo 'x' \ncat <<'E' >f\nx\nE\nls \"$x y\""
+
+
+@pytest.mark.spec("SEC-4")
+def test_a_rough_reading_finds_commands_behind_keywords_and_assignments() -> None:
+    found = set(rough_commands("if A=b 'r'm -rf x; then ( y; fi"))
+    assert {("rm", "-rf", "x"), ("y",)} <= found
+
+
+@pytest.mark.spec("SEC-3", "SEC-4")
+@pytest.mark.parametrize("text", [r"a >&.git/config\'", r'a >&".git\\config"', r"a >&.g\\it"])
+def test_where_bash_takes_quotes_off_twice_the_target_is_not_known(text: str) -> None:
+    (command,) = parse_bash(text).commands
+    assert [(each.target, each.writes) for each in command.redirections] == [(None, True)]

@@ -52,7 +52,7 @@ from agentcli.domain.tools import (
 from agentcli.engine.conversation import Conversation
 from agentcli.engine.toolkit import Toolkit
 from agentcli.engine.turn import Turn
-from agentcli.policy.rules_values import Policy
+from agentcli.policy.decision import Policy
 
 MODEL = ModelInfo("test", "model", input_price=1.0, output_price=2.0)
 

@@ -15,8 +15,8 @@ from agentcli.domain.errors import StoreError
 from agentcli.engine.background.launch import SPAWN, Launch, check_launch
 from agentcli.engine.background.runs import BackgroundRuns, is_repeatable
 from agentcli.engine.background.text import announcement, one_line
-from agentcli.policy.approval import decide
-from agentcli.policy.rules_values import Answer, CallFacts
+from agentcli.policy.decision import Answer, CallFacts
+from agentcli.policy.judge import decide
 
 STOPPED = "agentcli was stopped while it ran"
 

@@ -36,8 +36,8 @@ from agentcli.engine.background.place import SHELL
 from agentcli.engine.background.runs import BackgroundRuns
 from agentcli.engine.background.schedule_times import next_time, read_timing
 from agentcli.engine.background.text import one_line
-from agentcli.policy.approval import decide
-from agentcli.policy.rules_values import Answer, CallFacts, Decision, Policy
+from agentcli.policy.decision import Answer, CallFacts, Decision, Policy
+from agentcli.policy.judge import decide
 
 RECHECK_S = 60.0
 RETRY_S = 10.0

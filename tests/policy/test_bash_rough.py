@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.policy.command_texts import (
+from agentcli.policy.bash_rough import (
     matches_pattern,
     names_command_of,
     parts_of,

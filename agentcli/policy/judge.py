@@ -15,12 +15,18 @@ from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import Effect, real_path
 from agentcli.domain.values import frozen
 from agentcli.policy.bash_command import SimpleCommand
-from agentcli.policy.command_rules import writes_nowhere
-from agentcli.policy.protected import has_own_repository, protected_place
-from agentcli.policy.read_only_commands import is_read_only
-from agentcli.policy.rules import Subject, covering, first, host_of, lasting_rule, might_touch
-from agentcli.policy.rules_values import Answer, CallFacts, Decision, Policy, Rule
-from agentcli.policy.shell_places import moves, starts_of
+from agentcli.policy.decision import Answer, CallFacts, Decision, Policy, Rule
+from agentcli.policy.places import has_own_repository, moves, protected_place, starts_of
+from agentcli.policy.read_only import is_read_only
+from agentcli.policy.rules import (
+    Subject,
+    covering,
+    first,
+    host_of,
+    lasting_rule,
+    might_touch,
+    writes_nowhere,
+)
 
 _SHELL = "bash"
 _LONGEST_PART = 200

@@ -11,19 +11,16 @@ import glob
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import field
 from pathlib import Path
 
 from agentcli.domain.tools import Workspace
-from agentcli.domain.values import frozen
-from agentcli.policy.bash_command import Redirection, SimpleCommand
+from agentcli.domain.values import frozen, mutable
+from agentcli.policy.bash_command import Redirection, SimpleCommand, unquote
 from agentcli.policy.bash_plain import read_plain
-from agentcli.policy.bash_syntax import parse_bash
-from agentcli.policy.bash_text import joined
-from agentcli.policy.bash_words import unquote
+from agentcli.policy.bash_syntax import joined, parse_bash
 from agentcli.policy.bash_wrappers import look_through
-from agentcli.policy.read_only_options import Reading, UnknownOptionError
-from agentcli.policy.read_only_special import SPECIAL
 from agentcli.policy.read_only_tables import (
     BUILT_IN,
     FOLLOWING,
@@ -33,7 +30,7 @@ from agentcli.policy.read_only_tables import (
     spec_of,
 )
 
-# another project's table wants a person to see this text, though it is only printed
+# another project's table wants a user to see this text, though it is only printed
 _QUOTED_DELETION = re.compile(r"\brm\s+-")
 _MOST_OPERANDS = {"none": 0, "file": 1}
 _NO_FILES = frozenset({"none", "text"})
@@ -71,16 +68,6 @@ def is_read_only(command: str, workspace: Workspace, search_path: str | None = N
         return False
     place = _Place(workspace, search_path)
     return place.is_safe() and all(map(place.only_reads, own))
-
-
-def reads_only(command: SimpleCommand, workspace: Workspace, search_path: str | None) -> bool:
-    """Whether this one command of an understood text only reads, run in ``workspace.cwd``.
-
-    For texts that a rule allows in part. The caller must know that no other command of the text
-    changes the shell: its directory, its variables, its functions.
-    """
-    place = _Place(workspace, search_path)
-    return place.is_safe() and place.only_reads(command)
 
 
 def _takes_matches(words: Sequence[str], source: str) -> bool:
@@ -152,7 +139,7 @@ class _Place:
         built_in = in_shell and name in BUILT_IN
         if not built_in and not all(map(self._is_foreign, (name, *HELPERS.get(name, ())))):
             return False
-        if special := SPECIAL.get(name):
+        if special := _SPECIAL.get(name):
             return special(words, self.may_read)
         spec = spec_of(name)
         return spec is not None and self._fits(words, spec)
@@ -244,3 +231,237 @@ class _Place:
             except OSError:
                 return False
         return True
+
+
+# --- words and options ----------------------------------------------------------------------
+
+_NUMBER = re.compile(r"[+-]?[0-9]+[A-Za-z]{0,3}")
+
+
+class UnknownOptionError(Exception):
+    """An option that is not in the table, or a value that does not fit it."""
+
+
+@mutable
+class Reading:
+    """The words told apart: options by name, files that options name, and operands."""
+
+    spec: Spec
+    rest: list[str]
+    options: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    operands: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, words: Sequence[str], spec: Spec) -> Reading:
+        """The reading of a whole call; raises ``UnknownOptionError``."""
+        reading = cls(spec, list(reversed(words[1:])))
+        while reading.rest:
+            word = reading.rest.pop()
+            if word == "--":
+                reading.operands += reversed(reading.rest)
+                break
+            if not word.startswith("-") or word == "-":
+                reading.operands.append(word)
+            elif not ("-#" in spec.marks and word[1:].isdecimal()):
+                reading.option(word)
+        return reading
+
+    def option(self, word: str) -> None:
+        """Take one option word, or a bundle of letters."""
+        if word.startswith("--") or not self.spec.bundled:
+            name, equals, value = word.partition("=")
+            mark = self._mark(name)
+            if equals and not mark:
+                raise UnknownOptionError(word)
+            if mark not in {"", "?"}:
+                self._value(mark, value if equals else self._next(word))
+            return
+        for at, letter in enumerate(word[1:], start=2):
+            mark = self._mark(f"-{letter}")
+            if mark == "?":
+                return
+            if mark:
+                self._value(mark, word[at:] or self._next(word))
+                return
+
+    def _mark(self, name: str) -> str:
+        mark = self.spec.marks.get(name)
+        if mark is None:
+            raise UnknownOptionError(name)
+        self.options.append(name)
+        return mark
+
+    def _next(self, word: str) -> str:
+        if not self.rest:
+            raise UnknownOptionError(word)
+        value = self.rest.pop()
+        if self.operands:
+            self.files.append(value)
+        return value
+
+    def _value(self, mark: str, value: str) -> None:
+        if mark == "#" and not _NUMBER.fullmatch(value):
+            raise UnknownOptionError(value)
+        if mark == "@":
+            self.files.append(value)
+
+
+# --- programs whose words have a language of their own ----------------------------------------
+
+# may the file at this path be read unasked?
+Readable = Callable[[str], bool]
+
+_FIND_ALONE = frozenset(
+    {
+        "-print", "-print0", "-ls", "-prune", "-not", "-a", "-and", "-o", "-or", "!", "(", ")",
+        ",", "-empty", "-true", "-false", "-depth", "-d", "-xdev", "-mount", "-daystart",
+        "-noleaf", "-executable", "-readable", "-writable", "-nouser", "-nogroup", "-quit",
+        "-ignore_readdir_race", "-noignore_readdir_race", "-nowarn", "-warn",
+    }
+)  # fmt: skip
+_FIND_WITH_TEXT = frozenset(
+    {
+        "-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex",
+        "-regextype", "-type", "-xtype", "-size", "-mtime", "-atime", "-ctime", "-mmin", "-amin",
+        "-cmin", "-maxdepth", "-mindepth", "-perm", "-user", "-group", "-uid", "-gid", "-links",
+        "-inum", "-printf", "-lname", "-ilname", "-used", "-fstype", "-newermt", "-newerat",
+        "-newerct",
+    }
+)  # fmt: skip
+_FIND_WITH_FILE = frozenset({"-newer", "-anewer", "-cnewer", "-samefile"})
+_FIND_FIRST = frozenset({"-H", "-P", "-O0", "-O1", "-O2", "-O3"})
+_SED_ADDRESS = r"(?:[0-9]+|\$|/[\w .:=^$*@#,-]+/)"
+_SED_COMMAND = rf"(?:{_SED_ADDRESS}(?:,(?:\+?[0-9]+|{_SED_ADDRESS}))?)?p"
+_SED_SCRIPT = re.compile(rf"{_SED_COMMAND}(?:; *{_SED_COMMAND})*;?", re.ASCII)
+_SED_FLAGS = frozenset({"-n", "--quiet", "--silent", "-E", "-r", "-nE", "-nr", "-En", "-rn"})
+_JQ_FLAGS = frozenset(
+    {
+        "--raw-output", "--compact-output", "--slurp", "--null-input", "--exit-status",
+        "--join-output", "--ascii-output", "--sort-keys", "--monochrome-output", "--color-output",
+        "--raw-input", "--tab",
+    }
+)  # fmt: skip
+_JQ_LETTERS = re.compile(r"-[rcsnejaSMCR]+")
+_JQ_UNSAFE = re.compile(r"env|ENV|import|include|modulemeta|input_filename|\$__|getpath/0")
+_DATE_FLAGS = re.compile(
+    r"-[uR]+|-I(date|hours|minutes|seconds|ns)?|--utc|--universal|--rfc-email"
+    r"|--iso-8601(=\w+)?|--rfc-3339=\w+|--date=.*|--help|--version",
+    re.DOTALL,
+)
+
+
+def _find(words: Sequence[str], may_read: Readable) -> bool:
+    """``find``: tests and printing; nothing that writes, runs, deletes or follows links."""
+    at = 1
+    while at < len(words) and words[at] in _FIND_FIRST:
+        at += 1
+    while at < len(words) and not words[at].startswith(("-", "(", ")", "!", ",")):
+        if not may_read(words[at]):
+            return False
+        at += 1
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word in _FIND_ALONE:
+            continue
+        if word not in _FIND_WITH_TEXT and word not in _FIND_WITH_FILE:
+            return False
+        if at >= len(words) or (word in _FIND_WITH_FILE and not may_read(words[at])):
+            return False
+        at += 1
+    return True
+
+
+def _sed(words: Sequence[str], may_read: Readable) -> bool:
+    """``sed -n`` with scripts that only print lines, such as ``1,5p``."""
+    scripts: list[str] = []
+    operands: list[str] = []
+    quiet, at = False, 1
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word in _SED_FLAGS:
+            quiet = quiet or word not in {"-E", "-r"}
+        elif word in {"-e", "--expression", "-ne"}:
+            quiet = quiet or word == "-ne"
+            scripts += words[at : at + 1]
+            at += 1
+        elif word == "--":
+            operands += words[at:]
+            break
+        elif word.startswith("-") and word != "-":
+            return False
+        else:
+            operands.append(word)
+    if not scripts:
+        scripts, operands = operands[:1], operands[1:]
+    if not quiet or not scripts:
+        return False
+    return all(map(_SED_SCRIPT.fullmatch, scripts)) and all(map(may_read, operands))
+
+
+def _jq(words: Sequence[str], may_read: Readable) -> bool:
+    """``jq`` with a filter that reads neither the environment nor other files."""
+    operands: list[str] = []
+    at = 1
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word in {"--arg", "--argjson"}:
+            at += 2
+        elif word == "--indent":
+            at += 1
+        elif word in _JQ_FLAGS or _JQ_LETTERS.fullmatch(word):
+            continue
+        elif word.startswith("-"):
+            return False
+        else:
+            operands.append(word)
+    if not operands or _JQ_UNSAFE.search(operands[0]):
+        return False
+    return all(map(may_read, operands[1:]))
+
+
+def _date(words: Sequence[str], may_read: Readable) -> bool:
+    """``date`` shows a time; a word without ``+`` would set the clock."""
+    at = 1
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word in {"-d", "--date"}:
+            at += 1
+        elif word == "-r":
+            if at >= len(words) or not may_read(words[at]):
+                return False
+            at += 1
+        elif not word.startswith("+") and not _DATE_FLAGS.fullmatch(word):
+            return False
+    return True
+
+
+def _test(words: Sequence[str], may_read: Readable) -> bool:
+    """``test`` and ``[``: every word that may be a path is one that may be read."""
+    rest = list(words[1:])
+    if words[0] == "[" and (not rest or rest.pop() != "]"):
+        return False
+    if "-v" in rest or "-R" in rest:
+        return False
+    return all(may_read(word) for word in rest if not word.startswith("-"))
+
+
+def _command(words: Sequence[str], may_read: Readable) -> bool:
+    """``command -v NAME`` looks a name up."""
+    del may_read
+    return len(words) > 1 and words[1] in {"-v", "-V"}
+
+
+_SPECIAL: dict[str, Callable[[Sequence[str], Readable], bool]] = {
+    "find": _find,
+    "sed": _sed,
+    "jq": _jq,
+    "date": _date,
+    "test": _test,
+    "[": _test,
+    "command": _command,
+}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentcli.domain.tools import Workspace
-from agentcli.policy.read_only_commands import is_read_only
+from agentcli.policy.read_only import is_read_only
 
 SUITE = Path(__file__).resolve().parents[2].parent / "shared/suites/bash"
 needs_suite = pytest.mark.skipif(not SUITE.is_dir(), reason="../shared/suites is not there")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.policy.bash_words import unquote
+from agentcli.policy.bash_command import unquote
 
 BASH = shutil.which("bash")
 

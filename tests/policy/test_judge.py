@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from agentcli.domain.errors import UsageError
 from agentcli.domain.ports import PermissionMode as Mode
 from agentcli.domain.tools import Effect, ToolDefinition, ToolHints, Workspace
-from agentcli.policy.approval import decide, effect_of, rules_offered, session_rule, subject_of
+from agentcli.policy.decision import Answer, CallFacts, Decision, Policy, Rule
+from agentcli.policy.judge import decide, effect_of, rules_offered, session_rule, subject_of
 from agentcli.policy.rules import touches
-from agentcli.policy.rules_values import Answer, CallFacts, Decision, Policy, Rule
 
 ALLOW, ASK, DENY = Answer.ALLOW, Answer.ASK, Answer.DENY
 DECIDED = Decision(ASK, "it runs a command")

@@ -9,7 +9,7 @@ import pytest
 
 from agentcli.domain.errors import UsageError
 from agentcli.domain.ports import PermissionMode
-from agentcli.policy.rules_values import Answer, Decision, Policy, Rule, parse_rule
+from agentcli.policy.decision import Answer, Decision, Policy, Rule, parse_rule
 
 
 @pytest.mark.spec("SEC-3")

@@ -1,0 +1,259 @@
+"""Places that no tool writes without asking, and where the operands of a command lead (SEC-3).
+
+Protected are git's own directories, shell start-up files, credentials and what is agentcli's own,
+whatever the mode and the rules. Laws: a place is known by every name that leads to it: ``..``,
+links, ``/proc/self/root``, another case, trailing dots and invisible characters, as file systems
+that ignore these would take them. Of a command what can be known without running anything is
+known (``~``, ``$HOME``, ``$PWD``, ``cd``, braces, patterns); the rest is ``None``, which nobody
+may take for harmless.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+
+from agentcli.domain.tools import Workspace, real_path
+from agentcli.domain.values import frozen
+from agentcli.policy.bash_command import SimpleCommand
+from agentcli.policy.bash_rough import unquoted
+
+_FILES = frozenset(
+    {
+        # what shells and logins read when they start
+        ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc",
+        ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login",
+        ".bash_aliases", ".xprofile", ".xinitrc", ".xsessionrc", ".pam_environment", ".inputrc",
+        "config.fish", "bash.bashrc", ".envrc", ".bash_history", ".zsh_history",
+        # what git reads
+        ".gitconfig", ".gitmodules",
+        # credentials
+        ".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass", ".my.cnf",
+        ".vault-token", ".dockercfg", ".htpasswd", ".terraformrc", ".env", "authorized_keys",
+        "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519",
+    }
+)  # fmt: skip
+_DIRECTORIES = frozenset(
+    {
+        ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".password-store", ".agentcli",
+        ".agents",
+    }
+)  # fmt: skip
+# directories that are known by two names in a row
+_PAIRS = frozenset(
+    {
+        (".config", "fish"), (".config", "git"), (".config", "gh"), (".config", "gcloud"),
+        (".config", "autostart"), (".config", "systemd"), (".config", "environment.d"),
+        (".cargo", "credentials"), (".cargo", "credentials.toml"), (".gem", "credentials"),
+        ("etc", "profile"), ("etc", "profile.d"), ("etc", "environment"), ("etc", "zsh"),
+        ("share", "keyrings"),
+    }
+)  # fmt: skip
+_GIT = frozenset({".git", "git~1"})
+_EXAMPLES = (".example", ".sample", ".template", ".dist", ".defaults")
+# HFS+ ignores these in names, so that ".g\u200cit" is ".git"
+_IGNORED = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
+_OTHER_ROOT = re.compile(r"/proc/[^/]+(?:/task/[^/]+)?/(?:root|cwd)(?=/|$)")
+
+
+def protected_place(paths: Sequence[Path], own_directories: Sequence[Path]) -> str | None:
+    """What of ``paths`` is protected, in words; ``None`` when nothing is.
+
+    ``paths`` are absolute; each is judged as it is written and where it really leads.
+    """
+    own = [_names(real_path(directory)) for directory in own_directories]
+    for path in _all_names(paths):
+        if place := _place(path, own):
+            return place
+    return None
+
+
+def is_git_directory(path: Path) -> bool:
+    """Whether ``path`` looks like a repository's own directory, whatever it is called."""
+    return (
+        os.path.isfile(path / "HEAD")  # noqa: PTH113 - unlike pathlib's, it never raises
+        and os.path.isdir(path / "objects")  # noqa: PTH112
+        and os.path.isdir(path / "refs")  # noqa: PTH112
+    )
+
+
+def has_own_repository(directory: Path, workspace: Workspace) -> bool:
+    """Whether git would take ``directory`` for a part of another repository than the workspace's.
+
+    Its configuration could have git run programs: going there is no small step.
+    """
+    real, root = real_path(directory), real_path(workspace.root)
+    for place in (real, *real.parents):
+        if place == root or not place.is_relative_to(root):
+            return False
+        if is_git_directory(place) or os.path.lexists(place / ".git"):
+            return True
+    return False
+
+
+def plain_name(name: str) -> str:
+    """``name`` as a file system would compare it that ignores case, and what cannot be seen."""
+    plain = _IGNORED.sub("", name).casefold()
+    return plain.rstrip(". ") or plain
+
+
+def _all_names(paths: Sequence[Path]) -> Iterator[Path]:
+    for path in paths:
+        lexical = Path(os.path.normpath(path))
+        yield from dict.fromkeys((lexical, real_path(path)))
+        elsewhere = _OTHER_ROOT.sub("", str(lexical), count=1)
+        if elsewhere != str(lexical):
+            yield Path(elsewhere or "/")
+
+
+def _names(path: Path) -> tuple[str, ...]:
+    return tuple(map(plain_name, path.parts))
+
+
+def _place(path: Path, own: Sequence[tuple[str, ...]]) -> str | None:
+    names = _names(path)
+    if not _GIT.isdisjoint(names):
+        return "git's own directory"
+    name = names[-1] if names else ""
+    is_secret = name.startswith(".env.") and not name.endswith(_EXAMPLES)
+    if name in _FILES or is_secret or not _DIRECTORIES.isdisjoint(names):
+        return path.name
+    if any(pair in _PAIRS for pair in pairwise(names)):
+        return path.name
+    if any(names[: len(directory)] == directory for directory in own):
+        return "agentcli's own directory"
+    if any(is_git_directory(parent) for parent in (path, *path.parents)):
+        return "git's own directory"
+    return None
+
+
+# --- where the operands of a shell command lead ---------------------------------------------
+
+Words = tuple[str | None, ...]
+_MAX_PLACES = 16
+_MAX_NAMES = 64
+_HOME = re.compile(r"\$(?:HOME(?![A-Za-z0-9_])|\{HOME\})")
+_HERE = re.compile(r"\$(?:PWD(?![A-Za-z0-9_])|\{PWD\})")
+_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_PATTERN = re.compile(r"[*?\[\]]")
+_PROC_CWD = re.compile(r"^/+proc/[^/]+/cwd(?=/|$)")
+_PROC_ROOT = re.compile(r"^/+proc/[^/]+/root(?=/)")
+_MOVES = frozenset({"cd", "pushd", "popd"})
+# they run another program in the directory that such an option names
+_ELSEWHERE = {"env": ("-C", "--chdir"), "sudo": ("-D", "--chdir")}
+
+
+@frozen
+class Starts:
+    """Where relative names may start; ``is_sure`` is false when a directory could not be told."""
+
+    directories: tuple[Path, ...]
+    is_sure: bool = True
+
+
+def starts_of(commands: Sequence[SimpleCommand], cwd: Path) -> Starts:
+    """Every directory in which one of ``commands`` may be, as ``cd`` leads there."""
+    found = [cwd]
+    is_sure = True
+    for command in commands:
+        if not command.words:
+            continue
+        words = seen_words(command)
+        if options := _ELSEWHERE.get((words[0] or "").rpartition("/")[2]):
+            for name in values_of(words[1:], *options):
+                is_sure = is_sure and name is not None
+                found = list(dict.fromkeys((*found, *places_of(name or "", found))))
+        if command.words[0] not in _MOVES:
+            continue
+        targets = [word for word in words[1:] if word is None or not re.match(r"[-+]\w", word)]
+        target = targets[0] if targets else "~"
+        if command.words[0] == "popd" or target in {None, "-"}:
+            is_sure = is_sure and command.words[0] == "popd"
+            continue
+        found = list(dict.fromkeys((*found, *places_of(target or "", found))))
+        if len(found) > _MAX_PLACES:
+            return Starts(tuple(found[:_MAX_PLACES]), is_sure=False)
+    return Starts(tuple(found), is_sure)
+
+
+def moves(commands: Sequence[SimpleCommand]) -> bool:
+    """Whether one of ``commands`` changes the directory of those after it."""
+    return any(command.words and command.words[0] in _MOVES for command in commands)
+
+
+def seen_words(command: SimpleCommand) -> Words:
+    """The words, and where bash would expand one, its source as far as a file can be told of it."""
+    if None not in command.words or len(command.sources) != len(command.words):
+        return command.words
+    return tuple(
+        expanded(unquoted(source)) if word is None else word
+        for word, source in zip(command.words, command.sources, strict=True)
+    )
+
+
+@lru_cache(maxsize=4096)
+def expanded(source: str) -> str | None:
+    """``source`` with home and working directory put in; ``None`` when more is expanded."""
+    text = _HERE.sub(".", _HOME.sub("~", source))
+    return None if re.search(r"[$`]|[<>]\(", text) else text
+
+
+def places_of(name: str, directories: Sequence[Path]) -> Iterator[Path]:
+    """The paths that ``name`` may stand for; patterns in it stay."""
+    for each in _without_braces(name):
+        path = _from_home(each)
+        plain = _PROC_ROOT.sub("", path)
+        found = _PROC_CWD.match(plain)
+        for directory in directories:
+            yield directory / (f"{directory}{plain[found.end() :]}" if found else plain)
+
+
+def is_pattern(text: str) -> bool:
+    """Whether the shell would look for files that fit ``text``."""
+    return _PATTERN.search(text) is not None
+
+
+def _from_home(name: str) -> str:
+    if not name.startswith("~"):
+        return name
+    try:
+        return os.path.expanduser(name)  # noqa: PTH111 - a user's home that is not there stays text
+    except (RuntimeError, KeyError):
+        return name
+
+
+def _without_braces(name: str) -> list[str]:
+    """``a{b,c}`` as ``ab`` and ``ac``; beyond a bound, a pattern that covers them."""
+    names = [name]
+    while any(_BRACES.search(each) for each in names):
+        more: list[str] = []
+        for each in names:
+            found = _BRACES.search(each)
+            if found is None:
+                more.append(each)
+                continue
+            start, end = each[: found.start()], each[found.end() :]
+            more += [f"{start}{choice}{end}" for choice in found[1].split(",")]
+        names = more
+        if len(names) > _MAX_NAMES:
+            return [_BRACES.sub("*", name)]
+    return names
+
+
+def values_of(words: Words, *options: str) -> Words:
+    """The values of ``options``: ``-o x``, ``-ox``, ``--output x`` and ``--output=x``."""
+    found: list[str | None] = []
+    for at, word in enumerate(words):
+        if word is None or not word.startswith("-"):
+            continue
+        if word in options:
+            found += words[at + 1 : at + 2]
+        for option in options:
+            glue = f"{option}=" if option.startswith("--") else option
+            if word.startswith(glue) and len(word) > len(glue) and word not in options:
+                found.append(word[len(glue) :])
+    return tuple(found)
