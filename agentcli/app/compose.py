@@ -43,7 +43,7 @@ from agentcli.domain.tools import Asker, Workspace
 from agentcli.engine.context.project_docs import find_docs, project_root
 from agentcli.engine.context.system_prompt import PromptParts, build_system_prompt
 from agentcli.engine.conversation import Conversation
-from agentcli.engine.plan_mode import plan_notice
+from agentcli.engine.gates import plan_notice
 from agentcli.engine.toolkit import Toolkit
 from agentcli.policy.decision import Policy
 from agentcli.store.files import SessionFiles

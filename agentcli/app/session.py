@@ -1,7 +1,8 @@
 """One conversation: submit ops, receive events.
 
-Law: one turn at a time; events reach every listener in the order in which they happened; a
+Laws: one turn at a time; events reach every listener in the order in which they happened; a
 listener that raises is logged and never disturbs the turn. Two sessions share nothing (CAN-11).
+What is unknown of the costs once stays unknown (COST-1).
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
-from agentcli.app import context, shell_line
+from agentcli.app import shell_line
 from agentcli.app.queue import DurableQueue
-from agentcli.app.session_view import SessionView
 from agentcli.app.surroundings import SessionFile, Surroundings
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import AgentError, UsageError
@@ -23,6 +23,7 @@ from agentcli.domain.events import (
     AgentEvent,
     Cancelled,
     Compacted,
+    CompactionTrigger,
     Continue,
     Done,
     Failed,
@@ -36,16 +37,225 @@ from agentcli.domain.events import (
     ToolProgress,
     TurnSummary,
 )
-from agentcli.domain.messages import TextPart, UserMessage
-from agentcli.domain.ports import Effort, ModelInfo, PermissionMode, QueuedInput, QueueKind
+from agentcli.domain.history import History
+from agentcli.domain.messages import TextPart, Usage, UserMessage
+from agentcli.domain.ports import (
+    Effort,
+    ModelInfo,
+    PermissionMode,
+    QueuedInput,
+    QueueKind,
+    cost_usd,
+)
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.tools import ToolOutput
+from agentcli.domain.values import mutable
 from agentcli.engine.conversation import Conversation
-from agentcli.engine.plan_mode import PLAN_KEY
+from agentcli.engine.gates import PLAN_KEY
 from agentcli.engine.turn import Turn
+from agentcli.policy.decision import Policy
 
 if TYPE_CHECKING:
+    from agentcli.domain.background import Background
+    from agentcli.domain.permissions import Explanation
     from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
+    from agentcli.domain.sandbox import Sandbox
+    from agentcli.domain.session import ContextReport
+
+
+class SessionView:
+    """The part of ``Session`` that only tells."""
+
+    def __init__(self, info: SessionInfo, conversation: Conversation, around: Surroundings) -> None:
+        self._info = info
+        self._conversation = conversation
+        self._around = around
+        self._token: CancelToken | None = None
+        self._totals = Totals.of(info)
+
+    @property
+    def id(self) -> str:
+        """The session's id (UUIDv7)."""
+        return self._info.id
+
+    @property
+    def info(self) -> SessionInfo:
+        """The session as it was when it was opened."""
+        return self._info
+
+    @property
+    def title(self) -> str:
+        """Its name, or the first line of its first prompt."""
+        return self._totals.title
+
+    @property
+    def model(self) -> ModelInfo:
+        """Who answers."""
+        return self._conversation.model
+
+    @property
+    def mode(self) -> PermissionMode:
+        """What runs without asking."""
+        return self._conversation.kit.policy.mode
+
+    @property
+    def history(self) -> History:
+        """The messages, as stored."""
+        return self._conversation.history
+
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        """The tools that the model has."""
+        return tuple(tool.name for tool in self._conversation.kit.toolbox.definitions)
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all turns."""
+        return self._totals.usage
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Money of all turns; ``None`` when a part of it is unknown."""
+        return self._totals.cost_usd
+
+    @property
+    def turns(self) -> int:
+        """How many turns were begun."""
+        return self._totals.turns
+
+    @property
+    def resumed(self) -> LoadedSession | None:
+        """What was found in the file when an earlier session was opened again."""
+        return self._around.resumed
+
+    @property
+    def notices(self) -> Sequence[str]:
+        """Lines for the person from the opening of the session."""
+        return self._around.notices
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a turn is under way."""
+        return self._token is not None
+
+    @property
+    def effort(self) -> Effort | None:
+        """How much the model is asked to reason; ``None`` leaves it to the model."""
+        return self._conversation.effort
+
+    @property
+    def policy(self) -> Policy:
+        """The rules that decide what runs (SEC-3)."""
+        return self._conversation.kit.policy
+
+    def explain(self, text: str) -> Explanation:
+        """What would become of the command, or of the call ``TOOL name=value``; see there."""
+        from agentcli.app.permissions import explain, read_call
+
+        kit = self._conversation.kit
+        name, arguments = read_call(kit.toolbox, text)
+        return explain(kit.toolbox, kit.workspace, kit.policy, name, arguments)
+
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """What limits commands (SEC-7)."""
+        return self._conversation.kit.sandbox
+
+    def sandbox_changed(self) -> None:
+        """Judge commands by what limits them now."""
+        sandbox = self._conversation.kit.sandbox
+        self.policy.contained = sandbox is not None and sandbox.state.is_on
+
+    @property
+    def background(self) -> Background | None:
+        """The session's background runs; ``None`` where it has none (BG-1)."""
+        return self._conversation.kit.background
+
+    def context_report(self) -> ContextReport:
+        """Where the tokens of the next request go (CMP-5)."""
+        return report(self._conversation)
+
+
+_TITLE_LENGTH = 80
+
+
+@mutable
+class Totals:
+    """``cost_usd`` is ``None`` when a part of it is unknown."""
+
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = 0.0
+    turns: int = 0
+    title: str = ""
+
+    @classmethod
+    def of(cls, info: SessionInfo) -> Totals:
+        """What is known of a session when it is opened."""
+        return cls(info.usage, info.cost_usd if info.turns else 0.0, info.turns, info.title)
+
+    def add_turn(self, summary: TurnSummary, prompt: str) -> None:
+        """One more turn, begun with ``prompt``."""
+        self.turns += 1
+        self.spend(summary.usage, summary.cost_usd)
+        if not self.title and prompt.strip():
+            self.title = prompt.strip().splitlines()[0][:_TITLE_LENGTH]
+
+    def spend(self, usage: Usage, cost_usd: float | None) -> None:
+        """Tokens, and what they cost where that is known."""
+        self.usage += usage
+        known = self.cost_usd is not None and (cost_usd is not None or not usage.is_known)
+        self.cost_usd = (self.cost_usd or 0.0) + (cost_usd or 0.0) if known else None
+
+
+Spend = Callable[[Usage, float | None], None]
+
+
+class CompactedFile(Protocol):
+    """What is needed of a session's file."""
+
+    async def load(self, *, hidden: bool = False) -> LoadedSession:
+        """All of it."""
+
+    async def undo_compaction(self) -> bool:
+        """Bring back what the newest summary stands for."""
+
+
+async def compact(
+    it: Conversation,
+    token: CancelToken,
+    emit: Callable[[AgentEvent], None],
+    focus: str,
+    spend: Spend,
+) -> Compacted | None:
+    """Fold what is old into a summary; ``None`` when there is nothing to fold.
+
+    ``spend`` hears what it cost, also where nothing came of it. Raises ``AgentError`` and
+    ``TurnCancelled``; the history is then as it was.
+    """
+    from agentcli.engine.context.compaction import Compactor
+
+    compactor = Compactor(it, token, emit)
+    try:
+        return await compactor.run(CompactionTrigger.MANUAL, focus)
+    finally:
+        if compactor.usage.is_known:
+            spend(compactor.usage, cost_usd(it.model, compactor.usage))
+
+
+async def undo(it: Conversation, file: CompactedFile) -> bool:
+    """Bring back what the newest summary stands for, on disk and in memory; false: none."""
+    if not await file.undo_compaction():
+        return False
+    it.history = (await file.load()).history()
+    return True
+
+
+def report(it: Conversation) -> ContextReport:
+    """Where the tokens of the next request go."""
+    from agentcli.engine.context.report import report as look
+
+    return look(it)
+
 
 log = logging.getLogger(__name__)
 
@@ -211,14 +421,14 @@ class Session(SessionView):
         """Fold what is old into a summary (see ``context``); ``None``: nothing to fold (CMP-4)."""
         with self._busy(token) as mine:
             spend = self._totals.spend
-            done = await context.compact(self._conversation, mine, self._emit, focus, spend)
+            done = await compact(self._conversation, mine, self._emit, focus, spend)
         await self._tell_catalogue()
         return done
 
     async def undo_compaction(self) -> bool:
         """Bring back what the newest summary stands for (CMP-3); false when there is none."""
         with self._busy(None):
-            return await context.undo(self._conversation, self._file)
+            return await undo(self._conversation, self._file)
 
     @contextmanager
     def _busy(self, token: CancelToken | None) -> Iterator[CancelToken]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from agentcli.domain.errors import UsageError
 from agentcli.domain.ports import PermissionMode
 from agentcli.domain.values import frozen
-from agentcli.engine.plan_mode import PRESENT_PLAN
+from agentcli.engine.gates import PRESENT_PLAN
 from agentcli.tools._registry import Registry
 
 if TYPE_CHECKING:

@@ -1,9 +1,11 @@
 """One batch of tool calls: judge → record intent (W2) → run → record the result (W3).
 
-Law: calls are announced and recorded in the model's order; READ calls that stand together
+Laws: calls are announced and recorded in the model's order; READ calls that stand together
 run together, everything else alone (LOOP-4); no effect without its W2 row; an event that
 announces a result comes after its commit. A call that the cancel overtook is left pending:
-the turn's one repair answers it.
+the turn's one repair answers it. What a call is about to change is remembered before it (TT-1);
+a cancel waits neither for that, the call then does not run, nor for long after it: what is still
+being found out then is the reaper's.
 """
 
 from __future__ import annotations
@@ -12,10 +14,11 @@ import asyncio
 import functools
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
 from agentcli.domain.errors import InvalidArguments, TurnCancelled
@@ -24,15 +27,17 @@ from agentcli.domain.events import (
     ApprovalWaiting,
     Notice,
     ToolAnnounced,
+    ToolFinished,
     ToolProgress,
     ToolRefused,
     ToolStarted,
 )
 from agentcli.domain.history import History, RunDetail
-from agentcli.domain.messages import ResultStatus, StopReason, ToolCall
+from agentcli.domain.messages import ResultStatus, StopReason, ToolCall, ToolResult
 from agentcli.domain.ports import (
     ApprovalAnswer,
     ApprovalRequest,
+    RecordedResult,
     SessionStore,
     Verdict,
 )
@@ -43,15 +48,14 @@ from agentcli.domain.tools import (
     ToolContext,
     ToolOutput,
     Workspace,
+    status_of,
 )
 from agentcli.domain.values import frozen
 from agentcli.engine.arguments import reading as wording
-from agentcli.engine.gates import OPEN
-from agentcli.engine.hooked_calls import CallHooks, decided
-from agentcli.engine.jobs import Job, Recorder, guarded, preview_of, text_of
-from agentcli.engine.kept_calls import run_kept
-from agentcli.engine.plan_mode import PlanTable
-from agentcli.engine.race import cancel_future, first_of, race, stop
+from agentcli.engine.gates import OPEN, PlanTable
+from agentcli.engine.hooked import CallHooks, decided
+from agentcli.engine.jobs import Job, text_of
+from agentcli.engine.race import Reaper, cancel_future, first_of, race, stop
 from agentcli.engine.toolkit import Toolkit
 from agentcli.policy.decision import Answer, CallFacts, Decision
 
@@ -298,12 +302,12 @@ class ToolCalls:
     # --- run -------------------------------------------------------------------------------
 
     async def _run_together(self, jobs: Sequence[Job]) -> None:
-        recorder = Recorder(self._store, self._history, self._emit, jobs)
+        writer = ResultWriter(self._store, self._history, self._emit, jobs)
         async with asyncio.TaskGroup() as group:
             for index, job in enumerate(jobs):
-                group.create_task(self._run_one(index, job, recorder))
+                group.create_task(self._run_one(index, job, writer))
 
-    async def _run_one(self, index: int, job: Job, recorder: Recorder) -> None:
+    async def _run_one(self, index: int, job: Job, writer: ResultWriter) -> None:
         if job.output is None:
             ctx = self._context(job)
             try:
@@ -323,7 +327,7 @@ class ToolCalls:
         if job.output.kind is OutputKind.CANCELLED:
             self.details[job.call.id] = RunDetail(job.elapsed_s, text_of(job.output))
             return
-        await recorder.finish(index, job.elapsed_s)
+        await writer.finish(index, job.elapsed_s)
         await self.hooks.after(job)
 
     def _context(self, job: Job) -> ToolContext:
@@ -393,3 +397,120 @@ class ToolCalls:
         if output.kind is OutputKind.CANCELLED and not self._token.cancelled:
             return ToolOutput.error(text_of(output))
         return output
+
+
+# --- the results -------------------------------------------------------------------------------
+
+
+class ResultWriter:
+    """Commits results as they come and makes them messages in the model's order (W3)."""
+
+    def __init__(
+        self,
+        store: SessionStore,
+        history: History,
+        emit: Callable[[AgentEvent], None],
+        jobs: Sequence[Job],
+    ) -> None:
+        self._store = store
+        self._history = history
+        self._emit = emit
+        self._jobs = jobs
+        self._ready: dict[int, tuple[ToolResult, float]] = {}
+        self._next = 0
+        self._lock = asyncio.Lock()
+
+    async def finish(self, index: int, duration_s: float) -> None:
+        """Record the output of job ``index``."""
+        job = self._jobs[index]
+        output = job.output
+        if output is None:
+            raise ValueError("there is nothing to record")
+        result = ToolResult(
+            job.call.id, job.call.name, output.parts, job.status or status_of(output)
+        )
+        recorded = RecordedResult(result, output.raw, output.display)
+        async with self._lock:
+            await uninterruptible(self._commit(index, recorded, duration_s))
+
+    async def _commit(self, index: int, recorded: RecordedResult, duration_s: float) -> None:
+        ready = {**self._ready, index: (recorded.result, duration_s)}
+        after = self._next
+        while after in ready:
+            after += 1
+        in_order = [ready[i][0] for i in range(self._next, after)]
+        await self._store.record_result(recorded, in_order)
+        self._ready = ready
+        first, self._next = self._next, after
+        for result in in_order:
+            self._history.append(result)
+        for i in range(first, after):
+            self._announce(i, *ready[i])
+
+    def _announce(self, index: int, result: ToolResult, duration_s: float) -> None:
+        job = self._jobs[index]
+        summary = display = ""
+        if job.output is not None:
+            summary, display = job.output.summary, job.output.display
+        self._emit(ToolFinished(job.call, result, summary, duration_s, display))
+
+
+async def guarded(tool: Tool, args: Any, ctx: ToolContext) -> ToolOutput:
+    """Run the tool; anything it raises, or returns that is no output, is a fault of ours."""
+    try:
+        output: object = await tool.run(args, ctx)
+    except (asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - the tools' border: not even an exit passes
+        return ToolOutput.internal_error(error)
+    if isinstance(output, ToolOutput) and output.parts:
+        return output
+    return ToolOutput.internal_error(TypeError(f"not a tool's output: {type(output).__name__}"))
+
+
+async def preview_of(tool: Tool, args: Any, ctx: ToolContext) -> str:
+    """What a person sees before saying yes; without it the question is asked all the same."""
+    try:
+        return await tool.preview(args, ctx)
+    except Exception as error:
+        log.warning("no preview of %s", tool.definition.name, exc_info=error)
+        return f"(no preview: {error})"
+
+
+# --- files are remembered before a call changes them ----------------------------------------------
+
+
+END_PATIENCE_S = 0.1
+
+
+async def run_kept(
+    kit: Toolkit,
+    job: Job,
+    run: Callable[[], Awaitable[ToolOutput | None]],
+    token: CancelToken,
+) -> ToolOutput | None:
+    """``run``, between ``begin`` and ``end`` of the keeper when the call may change files.
+
+    Raises ``TurnCancelled`` when ``token`` is set before it runs.
+    """
+    if token.cancelled:
+        raise TurnCancelled
+    keeper = kit.keeper
+    if keeper is None or job.facts is None or job.effect is Effect.READ:
+        return await run()
+    try:
+        await race(keeper.begin(job.call.id, job.effect, job.facts.paths), token, kit.reaper)
+        return await run()
+    finally:
+        await uninterruptible(_ended(keeper.end(job.call.id), token, kit.reaper))
+
+
+async def _ended(end: Coroutine[Any, Any, None], token: CancelToken, reaper: Reaper) -> None:
+    task = asyncio.create_task(end)
+    with cancel_future(token) as cancelled:
+        await first_of(task, cancelled)
+    if not task.done() and not token.forced:
+        with cancel_future(token, forced=True) as forced:
+            await first_of(task, forced, timeout_s=END_PATIENCE_S)
+    if not task.done():
+        reaper.adopt(task)

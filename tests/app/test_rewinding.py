@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentcli.app import file_states, workspace_watch
+from agentcli.app import file_keeper
 from agentcli.app.rewinding import RewindRefused
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.messages import TextPart, UserMessage
@@ -175,7 +175,7 @@ def test_what_a_command_changes_is_found_and_taken_back(
 def test_a_workspace_that_is_too_large_is_not_watched_and_that_is_said_once(
     model_server: ModelServer, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workspace_watch, "MAX_FILES", 3)
+    monkeypatch.setattr(file_keeper, "MAX_FILES", 3)
     for number in range(5):
         (work / f"{number}.txt").touch()
     for name in ("x", "y"):
@@ -195,7 +195,7 @@ def test_a_workspace_that_is_too_large_is_not_watched_and_that_is_said_once(
 def test_what_cannot_be_kept_is_said_and_cannot_be_brought_back(
     model_server: ModelServer, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_states, "MAX_FILE_BYTES", 10)
+    monkeypatch.setattr(file_keeper, "MAX_FILE_BYTES", 10)
     (work / "a.txt").write_text("one and more than is kept\n")
     model_server.add(
         calls(Call("read_file", {"path": "a.txt"})), calls(edit("one", "two")), "Done."
@@ -249,12 +249,12 @@ def test_a_file_that_cannot_be_written_changes_nothing(
         put(path, state)  # type: ignore[arg-type]
 
     fails_done: list[bool] = []
-    put = file_states._put
+    put = file_keeper._put
 
     async def body(it: Talk) -> None:
         await it.say("go")
         (point,) = await points(it)
-        monkeypatch.setattr(file_states, "_put", fails)
+        monkeypatch.setattr(file_keeper, "_put", fails)
         with pytest.raises(AgentError, match="nothing was changed"):
             await it.session.rewind(point.seq)
         assert (work / "b.txt").read_text() == "b" and (work / "c.txt").read_text() == "c"
@@ -372,7 +372,7 @@ def test_files_are_taken_back_once_and_nothing_is_no_rewind(
 def test_a_large_new_file_is_not_called_somebody_elses(
     model_server: ModelServer, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workspace_watch, "MAX_FILE_BYTES", 10)
+    monkeypatch.setattr(file_keeper, "MAX_WATCHED_BYTES", 10)
     model_server.add(calls(Call("bash", {"command": "echo 0123456789abc > big"})), "Done.")
 
     async def body(it: Talk) -> None:

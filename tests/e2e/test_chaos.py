@@ -42,7 +42,7 @@ from agentcli.domain.ports import (
     RunStatus,
     Verdict,
 )
-from agentcli.engine.retries import RetryPolicy
+from agentcli.engine.sample import RetryPolicy
 from tests.support.chaos import PROMPT, Chaos
 from tests.support.cli import agent_env
 from tests.support.model_server import ANTHROPIC, GEMINI, OPENAI, RESPONSES

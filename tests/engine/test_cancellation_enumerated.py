@@ -19,7 +19,7 @@ from agentcli.domain.history import CANCELLED_TEXT, History
 from agentcli.domain.messages import AssistantMessage, TextPart, ToolResult
 from agentcli.domain.ports import RunStatus
 from agentcli.domain.tools import Effect, ToolContext, ToolOutput
-from agentcli.engine import ending, jobs, tool_calls, turn
+from agentcli.engine import tool_calls, turn
 from tests.support.ticks import run_ticks
 from tests.support.turns import FakeTool, PlayedProvider, World, calls, says
 
@@ -266,7 +266,6 @@ def test_negative_control_without_joined_shields_the_sweep_fails(
 ) -> None:
     monkeypatch.setattr(turn, "uninterruptible", broken)
     monkeypatch.setattr(tool_calls, "uninterruptible", broken)
-    monkeypatch.setattr(jobs, "uninterruptible", broken)
     assert sweep_finds_a_fault()
 
 
@@ -276,7 +275,7 @@ def test_negative_control_without_the_repair_the_sweep_fails(
     async def nothing(self: Any, *args: Any) -> None:
         return None
 
-    monkeypatch.setattr(ending.Ending, "balance", nothing)
+    monkeypatch.setattr(turn.Repair, "balance", nothing)
     assert sweep_finds_a_fault()
 
 

@@ -20,7 +20,7 @@ from agentcli.domain.messages import TextPart, ToolResult
 from agentcli.domain.ports import RunStatus, ToolRun
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.domain.tools import Effect, ToolContext, ToolOutput
-from agentcli.engine import jobs, tool_calls, turn
+from agentcli.engine import tool_calls, turn
 from agentcli.store.recovery import recover
 from agentcli.store.sqlite import SqliteStore
 from tests.support.turns import FakeTool, PlayedProvider, World, calls, says
@@ -249,7 +249,7 @@ def test_negative_control_without_the_join_file_and_memory_part(
     async def unjoined(work: Any, on_cancel: Any = None) -> Any:
         return await asyncio.shield(asyncio.ensure_future(work))
 
-    for module in (jobs, tool_calls, turn):
+    for module in (tool_calls, turn):
         monkeypatch.setattr(module, "uninterruptible", unjoined)
     with pytest.raises((AssertionError, StoreError)):
         for k in range(1, 200, 2):

@@ -23,7 +23,7 @@ from agentcli.domain.stream import (
     UsageReport,
 )
 from agentcli.domain.tools import ToolContext, ToolOutput
-from agentcli.engine.retries import RetryPolicy
+from agentcli.engine.sample import RetryPolicy
 from agentcli.store.sqlite import SqliteStore
 from tests.support.turns import MODEL, FakeTool, PlayedProvider, World, calls, says
 

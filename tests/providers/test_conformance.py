@@ -28,8 +28,7 @@ from agentcli.domain.ports import Effort, ModelInfo, ModelRequest, Provider, Pro
 from agentcli.domain.prepare import check_request, prepare
 from agentcli.domain.stream import StreamEnd, StreamEvent, TextDelta
 from agentcli.engine.assemble import Assembler
-from agentcli.engine.retries import RetryPolicy
-from agentcli.engine.sample import Sampler
+from agentcli.engine.sample import RetryPolicy, Sampler
 from agentcli.providers._registry import BUILT_IN, create
 from tests.providers.streams import BASH, READ
 from tests.support.model_server import ModelServer

@@ -40,7 +40,7 @@ from agentcli.engine.context import summary as writing
 from agentcli.engine.context.pruning import is_prompt
 from agentcli.engine.context.tokens import of_message, of_text
 from agentcli.engine.conversation import Conversation, Emit
-from agentcli.engine.hooked_turn import before_compaction
+from agentcli.engine.hooked import before_compaction
 from agentcli.engine.race import race
 from agentcli.engine.sample import Sampler
 

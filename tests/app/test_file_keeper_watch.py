@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.app import workspace_watch
-from agentcli.app.workspace_watch import TOO_LARGE, TOO_SLOW, WorkspaceWatch
+from agentcli.app import file_keeper
+from agentcli.app.file_keeper import TOO_LARGE, TOO_SLOW, WorkspaceWatch
 from agentcli.domain.rewind import ABSENT, FileKind, FileState
 
 STOP = threading.Event()
@@ -50,7 +50,7 @@ def test_a_change_that_leaves_size_and_time_as_they_were_is_found(tmp_path: Path
 def test_what_git_ignored_until_now_is_not_taken_for_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workspace_watch, "_CLOCKS_DIFFER_NS", -1)
+    monkeypatch.setattr(file_keeper, "_CLOCKS_DIFFER_NS", -1)
     git(tmp_path, "init", "-q")
     (tmp_path / ".gitignore").write_text("kept.env\n")
     (tmp_path / "kept.env").write_text("mine")
@@ -90,8 +90,8 @@ def test_what_is_ignored_from_now_on_is_no_change_unless_it_changed(tmp_path: Pa
 def test_a_large_file_is_not_read_and_keeps_nothing_else_from_being_watched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workspace_watch, "MAX_FILE_BYTES", 100)
-    monkeypatch.setattr(workspace_watch, "MAX_BYTES", 1000)
+    monkeypatch.setattr(file_keeper, "MAX_WATCHED_BYTES", 100)
+    monkeypatch.setattr(file_keeper, "MAX_BYTES", 1000)
     with (tmp_path / "large").open("wb") as file:
         file.truncate(10_000_000_000)
     (tmp_path / "a").write_text("one")
@@ -130,12 +130,12 @@ def test_a_slow_look_is_said_and_tried_again_a_few_times(
 ) -> None:
     (tmp_path / "a").touch()
     watch = WorkspaceWatch(tmp_path, lambda _: False)
-    monkeypatch.setattr(workspace_watch, "LOOK_S", -1.0)
+    monkeypatch.setattr(file_keeper, "LOOK_S", -1.0)
     assert watch.look(STOP) == TOO_SLOW
     assert watch.compare(STOP) == (({}, {}), "")
-    monkeypatch.setattr(workspace_watch, "LOOK_S", 60.0)
+    monkeypatch.setattr(file_keeper, "LOOK_S", 60.0)
     assert watch.look(STOP) == ""
-    monkeypatch.setattr(workspace_watch, "LOOK_S", -1.0)
+    monkeypatch.setattr(file_keeper, "LOOK_S", -1.0)
     seen = [watch.look(STOP) for _ in range(4)]
     assert seen == [TOO_SLOW] * 3 + [TOO_LARGE]
 

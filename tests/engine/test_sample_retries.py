@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentcli.domain.errors import ErrorKind, ProviderError
-from agentcli.engine import retries
-from agentcli.engine.retries import (
+from agentcli.engine import sample
+from agentcli.engine.sample import (
     Budgets,
     RetryPolicy,
     clock_time,
@@ -157,7 +157,7 @@ class Clock:
 @pytest.mark.parametrize("suspended_s", [0.0, 400.0, 9e9])
 def test_a_suspend_counts_as_waiting(suspended_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(suspended_s)
-    monkeypatch.setattr(retries, "_since_boot", lambda: clock.boot_s)
+    monkeypatch.setattr(sample, "_since_boot", lambda: clock.boot_s)
     policy = RetryPolicy(sleep=clock.sleep)
     _finish(sleep_long(700.0, policy))
     assert sum(clock.slept) == max(90.0, 700.0 - suspended_s)

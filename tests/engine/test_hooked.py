@@ -16,7 +16,7 @@ from agentcli.domain.hooks import SILENT, HookEvent, HookVerdict, Permission
 from agentcli.domain.messages import ToolCall, ToolResult, UserMessage, user_text
 from agentcli.domain.ports import PermissionMode, QueuedInput, QueueKind, Verdict
 from agentcli.domain.tools import Effect, ToolContext, ToolOutput
-from agentcli.engine.hooked_turn import before_compaction
+from agentcli.engine.hooked import before_compaction
 from agentcli.engine.turn import Turn
 from tests.support.turns import Answers, FakeTool, PlayedProvider, World, calls, disk_full, says
 

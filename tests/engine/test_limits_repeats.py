@@ -19,7 +19,7 @@ from agentcli.domain.messages import (
     UserMessage,
 )
 from agentcli.domain.tools import ToolContext, ToolOutput
-from agentcli.engine.repeats import POINTED_OUT_AT, STOPPED_AT, Repeated, Repeats
+from agentcli.engine.limits import POINTED_OUT_AT, STOPPED_AT, Repeated, Repeats
 from tests.support.turns import FakeTool, PlayedProvider, World, calls
 
 pytestmark = pytest.mark.spec("OPS-2")

@@ -12,7 +12,7 @@ from agentcli.domain.events import Outcome
 from agentcli.domain.messages import UserMessage
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, PermissionMode, Verdict
 from agentcli.domain.tools import Effect, ToolContext, ToolOutput
-from agentcli.engine.plan_mode import PLAN_KEY, PRESENT_PLAN, plan_notice
+from agentcli.engine.gates import PLAN_KEY, PRESENT_PLAN, plan_notice
 from tests.support.turns import Answers, FakeTool, PlayedProvider, World, calls, says
 
 PLAN = "# Rename it\n\n1. edit a.py"
