@@ -1,5 +1,5 @@
 # ruff: noqa: INP001 - a script, not a package
-"""Write ``agentcli/tools/_definitions.json`` anew from the tools.
+"""Write ``agentcli/tools/_definitions.json`` from the tools.
 
 With ``--check`` nothing is written; the exit code is 1 when the file is not current.
 """

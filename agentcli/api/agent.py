@@ -379,7 +379,7 @@ def _one_of(kind: Any, value: str | None, name: str) -> Any:
 def _result_schema(output: Any) -> Any:
     if output is None:
         return None
-    from agentcli.tools._result_schema import ResultSchema
+    from agentcli.tools._final_result import ResultSchema
 
     describe = getattr(output, "model_json_schema", None)
     return ResultSchema(describe() if callable(describe) else output)

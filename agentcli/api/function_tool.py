@@ -18,8 +18,7 @@ from pydantic import BaseModel, TypeAdapter, create_model
 
 from agentcli.domain.errors import UsageError
 from agentcli.domain.tools import Effect, ToolContext, ToolOutput
-from agentcli.tools._base import Arguments, BaseTool
-from agentcli.tools._output import bounded
+from agentcli.tools._base import Arguments, BaseTool, bounded
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__agentcli_tool__"

@@ -10,7 +10,7 @@ from agentcli.domain.tools import Tool
 from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:
-    from agentcli.tools._result_schema import ResultSchema
+    from agentcli.tools._final_result import ResultSchema
 
 
 @frozen

@@ -551,13 +551,13 @@ class Session(SessionView):
 
     async def memory(self) -> Mapping[str, str]:
         """What the agent has kept for this session, by key."""
-        from agentcli.tools._memory import read_memory
+        from agentcli.tools.kv import read_memory
 
         return await read_memory(self._conversation.kit.state)
 
     async def forget(self, key: str) -> bool:
         """Delete what the agent has kept as ``key``; false when there is nothing."""
-        from agentcli.tools._memory import change_memory
+        from agentcli.tools.kv import change_memory
 
         state = self._conversation.kit.state
         return await change_memory(state, lambda memory: memory.pop(key, None)) is not None

@@ -18,7 +18,7 @@ from agentcli.tools._registry import Registry
 if TYPE_CHECKING:
     from agentcli.domain.tools import Tool
     from agentcli.engine.finishing import AnswerCheck, ResultShape
-    from agentcli.tools._result_schema import ResultSchema
+    from agentcli.tools._final_result import ResultSchema
 
 
 @frozen

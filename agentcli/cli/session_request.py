@@ -20,7 +20,7 @@ from agentcli.domain.ports import Effort
 
 if TYPE_CHECKING:
     from agentcli.app.options import SessionOptions
-    from agentcli.tools._result_schema import ResultSchema
+    from agentcli.tools._final_result import ResultSchema
 
 _log = logging.getLogger(__name__)
 

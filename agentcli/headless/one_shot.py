@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from agentcli.config.settings import Settings
     from agentcli.domain.ports import Approver
     from agentcli.domain.tools import Asker
-    from agentcli.tools._result_schema import ResultSchema
+    from agentcli.tools._final_result import ResultSchema
 
 _LONGEST_ALARM_S = 1e6
 SIGNALS = {

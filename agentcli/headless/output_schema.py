@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from agentcli.domain.errors import UsageError
 
 if TYPE_CHECKING:
-    from agentcli.tools._result_schema import ResultSchema
+    from agentcli.tools._final_result import ResultSchema
 
 OPTION = "--json-schema"
 MAX_BYTES = 1_000_000
@@ -35,7 +35,7 @@ def read_output_schema(given: str | None) -> ResultSchema | None:
         raise UsageError(f"{where}: not JSON: {error.msg} ({place})", "correct it") from None
     except RecursionError:
         raise UsageError(f"{where}: nested too deeply", "write a simpler schema") from None
-    from agentcli.tools._result_schema import ResultSchema
+    from agentcli.tools._final_result import ResultSchema
 
     try:
         return ResultSchema(value)

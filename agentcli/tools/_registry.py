@@ -1,5 +1,6 @@
 """The tools of a session, by name and by capability group (TOOL-4, TOOL-5).
 
+A module of this package whose name has no leading underscore has a ``TOOL``, or ``TOOLS``.
 Law: nothing a start needs is imported to list the built-in tools: their definitions come from
 ``_definitions.json``, which ``build_definitions`` writes from the tools themselves and a test
 proves current. A tool's module is imported when the tool is first got.
@@ -12,7 +13,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from agentcli.domain.errors import UsageError
 from agentcli.domain.tools import Effect, Tool, ToolDefinition, ToolHints
@@ -96,7 +97,7 @@ class Registry:
     def __init__(self) -> None:
         self._definitions: dict[str, ToolDefinition] = {}
         self._loaded: dict[str, Tool] = {}
-        self._built_in: set[str] = set()
+        self._modules: dict[str, str] = {}  # of the built-in ones
 
     @classmethod
     def builtin(
@@ -107,9 +108,9 @@ class Registry:
         Raises ``UsageError`` for a name that is neither a tool nor a group.
         """
         registry = cls()
-        definitions = _read_definitions()
-        known = {definition.name for definition in definitions}
-        groups = {definition.group for definition in definitions}
+        built_in = _read_definitions()
+        known = {definition.name for definition, _ in built_in}
+        groups = {definition.group for definition, _ in built_in}
         wanted = None if enabled is None else set(enabled)
         for name in (*(wanted or ()), *disabled):
             if name not in known and name not in groups:
@@ -118,11 +119,11 @@ class Registry:
                 near = difflib.get_close_matches(name, sorted(known | groups), n=_NEAR)
                 hint = f"did you mean {', '.join(near)}?" if near else ", ".join(sorted(groups))
                 raise UsageError(f"There is no tool or tool group {name!r}", hint)
-        for definition in definitions:
+        for definition, module in built_in:
             names = {definition.name, definition.group}
             if (wanted is None or names & wanted) and not names & set(disabled):
                 registry._definitions[definition.name] = definition
-                registry._built_in.add(definition.name)
+                registry._modules[definition.name] = module
         return registry
 
     @property
@@ -162,14 +163,14 @@ class Registry:
         """Take a tool out; nothing happens when it is not there."""
         self._definitions.pop(name, None)
         self._loaded.pop(name, None)
-        self._built_in.discard(name)
+        self._modules.pop(name, None)
 
     def get(self, name: str) -> Tool | None:
         """The tool, its module imported if need be; ``None`` for an unknown name."""
-        tool = self._loaded.get(name)
-        if tool is None and name in self._built_in:
-            tool = self._loaded[name] = _load(name)
-        return tool
+        if name in self._modules and name not in self._loaded:
+            module = _tools_of(self._modules[name])
+            self._loaded[name] = next(each for each in module if each.definition.name == name)
+        return self._loaded.get(name)
 
     def near(self, name: str) -> tuple[str, ...]:
         """Names like ``name``, best first (TOOL-4)."""
@@ -195,23 +196,30 @@ def standard_name(name: str) -> str:
 
 def build_definitions() -> str:
     """The content of ``_definitions.json``, from the tools in this package."""
-    names = [
+    modules = sorted(
         path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_")
+    )
+    rows = [
+        {"module": module, **asdict(tool.definition)}
+        for module in modules
+        for tool in _tools_of(module)
     ]
-    names.sort(key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name))
-    rows = [asdict(_load(name).definition) for name in names]
+    order = {name: number for number, name in enumerate(_ORDER)}
+    rows.sort(key=lambda row: order.get(row["name"], len(order)))
     return json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
 
 
-def _load(name: str) -> Tool:
-    return cast("Tool", import_module(f"agentcli.tools.{name}").TOOL)
+def _tools_of(module: str) -> tuple[Tool, ...]:
+    imported = import_module(f"agentcli.tools.{module}")
+    return getattr(imported, "TOOLS", None) or (imported.TOOL,)
 
 
-def _read_definitions() -> tuple[ToolDefinition, ...]:
+def _read_definitions() -> list[tuple[ToolDefinition, str]]:
+    """Each with the module that its tool is in."""
     rows: list[dict[str, Any]] = json.loads(DEFINITIONS_FILE.read_text(encoding="utf-8"))
-    return tuple(
-        ToolDefinition(
-            **{**row, "effect": Effect(row["effect"]), "hints": ToolHints(**row["hints"])}
-        )
-        for row in rows
-    )
+    found = []
+    for row in rows:
+        module = row.pop("module")
+        row |= {"effect": Effect(row["effect"]), "hints": ToolHints(**row["hints"])}
+        found.append((ToolDefinition(**row), module))
+    return found

@@ -1,16 +1,18 @@
 """``bash``: run a shell command where the session's last one left off (TOOL-11).
 
 Law: where there is a sandbox every command runs in it (SEC-7); more access is an argument, which
-the policy asks about, never a second try of ours.
+the policy asks about, never a second try of ours. In the background its output goes to a log, as
+it comes (BG-4); a flood costs no memory: what the log does not take any more is not even decoded.
 """
 
 from __future__ import annotations
 
 import asyncio
+import codecs
 import os
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -21,20 +23,28 @@ from agentcli.domain.background import BackgroundSink
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import StoreError
 from agentcli.domain.sandbox import Access, Confined, Sandbox
-from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput, Workspace
+from agentcli.domain.tools import (
+    BackgroundSwitch,
+    Effect,
+    ToolContext,
+    ToolHints,
+    ToolOutput,
+    Workspace,
+)
 from agentcli.process import leftovers as _leftovers
-from agentcli.process.capture import Capture
+from agentcli.process.capture import Capture, LiveOutput
 from agentcli.process.environment import base_environment, find_program
 from agentcli.process.guarded import Command, Ended, Ending, StartFailed
 from agentcli.process.run import run
 from agentcli.process.scratch import new_scratch, remove_scratch
 from agentcli.process.shell_state import STATE_KEY, ShellState, read_state, shell_argv
-from agentcli.tools._base import Arguments, BaseTool
-from agentcli.tools._bash_background import CallOutput, telling
-from agentcli.tools._output import MAX_CHARS, bounded
+from agentcli.tools._base import MAX_CHARS, Arguments, BaseTool, bounded
 from agentcli.tools._terminal_text import looks_binary, plain_text
 from agentcli.tools.files.paths import one_line
 
+OnStart = Callable[[int], Awaitable[None]]
+# of the output that is told with the end; all of it is in the log
+_HEAD_BYTES, _TAIL_BYTES = 2_000, 8_000
 SHELLS = ("bash", "sh")
 TIMEOUT_S = 120.0
 MAX_TIMEOUT_S = 600.0
@@ -42,6 +52,18 @@ _FOOTER_CHARS = 2_000
 _SUMMARY_CHARS = 100
 _NAMED_PROCESSES = 5
 _SIGNALLED = 128
+_ACCESS_SHOWN = {"network": ", with network", "outside": ", outside the sandbox"}
+_NETWORK_REFUSED = re.compile(
+    rb"network is unreachable|could not resolve|name resolution|name or service not known|"
+    rb"getaddrinfo|ENETUNREACH|EAI_AGAIN|ENOTFOUND|connection refused|no route to host|"
+    rb"dial tcp|failed to connect|connection error",
+    re.IGNORECASE,
+)
+_PLACE_REFUSED = re.compile(
+    rb"read-only file system|EROFS|operation not permitted|permission denied|EPERM|EACCES|"
+    rb"^bwrap: |^landlock: |cannot connect to the docker daemon|no such process",
+    re.IGNORECASE | re.MULTILINE,
+)
 
 
 class BashArguments(Arguments):
@@ -217,18 +239,13 @@ async def _where(ctx: ToolContext, asked: str | None) -> _Start:
     return _Start(state, base, cwd, note, sandbox, access)
 
 
-_ACCESS_SHOWN = {"network": ", with network", "outside": ", outside the sandbox"}
-_NETWORK_REFUSED = re.compile(
-    rb"network is unreachable|could not resolve|name resolution|name or service not known|"
-    rb"getaddrinfo|ENETUNREACH|EAI_AGAIN|ENOTFOUND|connection refused|no route to host|"
-    rb"dial tcp|failed to connect|connection error",
-    re.IGNORECASE,
-)
-_PLACE_REFUSED = re.compile(
-    rb"read-only file system|EROFS|operation not permitted|permission denied|EPERM|EACCES|"
-    rb"^bwrap: |^landlock: |cannot connect to the docker daemon|no such process",
-    re.IGNORECASE | re.MULTILINE,
-)
+def _find_shell(workspace: Workspace) -> str | None:
+    outside = (workspace.root, *workspace.extra)
+    for name in SHELLS:
+        for found in (find_program(name, outside), f"/bin/{name}", f"/usr/bin/{name}"):
+            if found is not None and os.access(found, os.X_OK):
+                return found
+    return None
 
 
 def _limits(start: _Start, offered: Sandbox | None) -> str:
@@ -239,33 +256,6 @@ def _limits(start: _Start, offered: Sandbox | None) -> str:
     if offered is not None and offered.state.is_on:
         return ", OUTSIDE the sandbox"
     return ""
-
-
-def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Ended) -> list[str]:
-    """How the model can ask for what the sandbox may have refused."""
-    if start.sandbox is None or not ended.returncode or ended.ending is not Ending.EXITED:
-        return []
-    said = capture.data()
-    offline = start.access is Access.INSIDE and not start.sandbox.state.network
-    if offline and _NETWORK_REFUSED.search(said):
-        what, how = "without network", "network"
-    elif _PLACE_REFUSED.search(said):
-        what, how = "with only the workspace and /tmp writable", "outside"
-    elif "/tmp/" in command and b"No such file" in said:  # noqa: S108 - only looked for
-        what, how = "with a /tmp of its own", "outside"
-    else:
-        return []
-    line = f"[it ran in the sandbox, {what}; if that is why it failed, run it again with access"
-    return [f'{line} "{how}": the user will be asked]']
-
-
-def _find_shell(workspace: Workspace) -> str | None:
-    outside = (workspace.root, *workspace.extra)
-    for name in SHELLS:
-        for found in (find_program(name, outside), f"/bin/{name}", f"/usr/bin/{name}"):
-            if found is not None and os.access(found, os.X_OK):
-                return found
-    return None
 
 
 async def _keep_state(ctx: ToolContext, start: _Start, scratch: Path, ended: Ended) -> list[str]:
@@ -288,6 +278,24 @@ async def _keep_state(ctx: ToolContext, start: _Start, scratch: Path, ended: End
     return notes
 
 
+def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Ended) -> list[str]:
+    """How the model can ask for what the sandbox may have refused."""
+    if start.sandbox is None or not ended.returncode or ended.ending is not Ending.EXITED:
+        return []
+    said = capture.data()
+    offline = start.access is Access.INSIDE and not start.sandbox.state.network
+    if offline and _NETWORK_REFUSED.search(said):
+        what, how = "without network", "network"
+    elif _PLACE_REFUSED.search(said):
+        what, how = "with only the workspace and /tmp writable", "outside"
+    elif "/tmp/" in command and b"No such file" in said:  # noqa: S108 - only looked for
+        what, how = "with a /tmp of its own", "outside"
+    else:
+        return []
+    line = f"[it ran in the sandbox, {what}; if that is why it failed, run it again with access"
+    return [f'{line} "{how}": the user will be asked]']
+
+
 def _left_running(ended: Ended, start: _Start) -> list[str]:
     if not ended.left_running:
         return []
@@ -306,6 +314,93 @@ def _command_line(pid: int) -> str:
     except OSError:
         return "?"
     return one_line(data.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace"), 60)
+
+
+# --- its output, shown as it comes or logged by a background run ---
+
+
+class LoggedOutput:
+    """Passes output on to ``sink``; in the place of ``LiveOutput``."""
+
+    def __init__(self, sink: BackgroundSink) -> None:
+        self._sink = sink
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._is_wanted = True
+
+    def feed(self, data: bytes) -> None:
+        """Take the next piece."""
+        if self._is_wanted:
+            self._is_wanted = self._sink.output(self._decoder.decode(data))
+
+    def close(self) -> None:
+        """There is no more."""
+        if self._is_wanted and (rest := self._decoder.decode(b"", final=True)):
+            self._sink.output(rest)
+
+
+class CallOutput:
+    """The output of a command: shown as it comes, and after a move (UI-3) logged by a run.
+
+    ``run`` is the run that it belongs to, from the beginning or by now; ``moved`` is done once it
+    was moved.
+    """
+
+    def __init__(self, progress: Callable[[str], None], run: BackgroundSink | None) -> None:
+        self.run = run
+        self.moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.capture = Capture() if run is None else ends_of_output()
+        self._live = LiveOutput(progress) if run is None else LoggedOutput(run)
+        self._pid = 0
+        self._take_back: Callable[[], None] = lambda: None
+
+    def feed(self, data: bytes) -> bool:
+        """Take the next piece; all of it is wanted."""
+        self.capture.feed(data)
+        self._live.feed(data)
+        return True
+
+    def started(self, pid: int, switch: BackgroundSwitch | None) -> None:
+        """It runs as ``pid`` and can be moved from now on."""
+        self._pid = pid
+        if self.run is not None:
+            self.run.process(pid)
+        elif switch is not None:
+            self._take_back = switch.offer(self._move)
+
+    def close(self) -> None:
+        """There is no more."""
+        self._take_back()
+        self._live.close()
+
+    def _move(self, run: BackgroundSink) -> None:
+        self.run = run
+        run.process(self._pid)
+        self._live.close()
+        self._live = LoggedOutput(run)
+        before, self.capture = self.capture.data(), ends_of_output()
+        self.feed(before)
+        self.moved.set_result(None)
+
+
+def ends_of_output() -> Capture:
+    """Keeps what is told with the end."""
+    return Capture(_HEAD_BYTES, _TAIL_BYTES)
+
+
+def telling(
+    output: CallOutput, switch: BackgroundSwitch | None, on_start: OnStart | None
+) -> OnStart:
+    """``on_start`` that tells of the process, too (BG-7), and that it can be moved."""
+
+    async def tell(pid: int) -> None:
+        output.started(pid, switch)
+        if on_start is not None:
+            await on_start(pid)
+
+    return tell
+
+
+# --- the result ---
 
 
 def _result(

@@ -8,8 +8,8 @@ from pathlib import Path
 from agentcli.domain.tools import ToolContext, ToolHints, Workspace
 from agentcli.tools._base import Arguments
 from agentcli.tools.files.diff import diff_bytes
+from agentcli.tools.files.disk import FileState, kind_of, look, read_state, require_unchanged
 from agentcli.tools.files.file_tool import Change, ChangeTool, Plan, name_of
-from agentcli.tools.files.files import FileState, kind_of, look, read_state, require_unchanged
 from agentcli.tools.files.paths import (
     FileProblem,
     located_entry,

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from agentcli.domain.tools import ToolContext, Workspace
 from agentcli.tools._base import Arguments
-from agentcli.tools.files.closest import MAX_SHOWN_LINES, numbered_rows
 from agentcli.tools.files.diff import diff_bytes
+from agentcli.tools.files.disk import require_unchanged, state_if_any
 from agentcli.tools.files.file_tool import (
     Change,
     ChangeTool,
@@ -19,8 +19,14 @@ from agentcli.tools.files.file_tool import (
     name_of,
     plural,
 )
-from agentcli.tools.files.files import require_unchanged, state_if_any
-from agentcli.tools.files.match import Edit, NoMatch, find_edit, line_of
+from agentcli.tools.files.match import (
+    MAX_SHOWN_LINES,
+    Edit,
+    NoMatch,
+    find_edit,
+    line_of,
+    numbered_rows,
+)
 from agentcli.tools.files.paths import FileProblem, located, not_found, one_line, resolve
 from agentcli.tools.files.text import UTF_8, lines_at
 

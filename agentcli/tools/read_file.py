@@ -1,28 +1,44 @@
-"""Read a file: text in pages of numbered lines, images as images, notebooks as text (TOOL-7)."""
+"""Read a file: text in pages of numbered lines, images as images, notebooks as text (TOOL-7).
+
+Law: a page ends at ``limit`` lines or ``MAX_CHARS`` characters, whichever comes first, and always
+between two lines; memory is bounded by the page and one chunk, whatever the file.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import codecs
+import json
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
 from agentcli.domain.messages import ImagePart
 from agentcli.domain.tools import ToolContext, ToolHints, ToolOutput, Workspace
-from agentcli.tools._base import Arguments
-from agentcli.tools._output import OUTPUT_SCHEME
+from agentcli.tools._base import MAX_CHARS, OUTPUT_SCHEME, Arguments, clip_line
+from agentcli.tools.files.disk import chunks, fingerprint, human_size, opened
 from agentcli.tools.files.file_tool import FileTool, name_of, plural
-from agentcli.tools.files.files import chunks, fingerprint, human_size, opened
-from agentcli.tools.files.kinds import HEAD_BYTES, binary_kind, image_type
-from agentcli.tools.files.notebook import notebook_text
-from agentcli.tools.files.pages import MAX_SCANNED_CHARS, Page, decoded, folded, read_page
 from agentcli.tools.files.paths import FileProblem, located, one_line, resolve
-from agentcli.tools.files.text import Encoding, decode, detect_head
+from agentcli.tools.files.text import (
+    HEAD_BYTES,
+    Encoding,
+    binary_kind,
+    decode,
+    detect_head,
+    image_type,
+    readable,
+)
 
+MAX_LINE_CHARS = 2_000
+_FOOTER_ROOM = 500
+MAX_SCANNED_CHARS = 64 * 1024 * 1024  # of one line; what comes after it is not looked at
+_MAX_OUTPUT_CHARS = 4_000
+_MAX_LINE_CHARS = 1_000
 DEFAULT_LIMIT = 2_000
 _MAX_IMAGE_BYTES = 20_000_000  # what no provider takes is made smaller when it is sent (HIS-8)
 _MAX_DECODED_BYTES = 8 * 1024 * 1024  # beyond this the encoding is judged by the beginning
@@ -187,6 +203,162 @@ async def _read_output(args: ReadFileArguments, ctx: ToolContext) -> ToolOutput:
     text = folded(raw.decode("utf-8", "replace"))
     source = _Source(one_line(args.path), [text], size_bytes=len(raw))
     return await asyncio.to_thread(_paged, source, args)
+
+
+# --- pages ---
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Lines ``first`` to ``last``; ``total`` is known when the end of the text was reached."""
+
+    rows: tuple[str, ...]
+    first: int
+    last: int
+    total: int | None
+    crlf: bool
+    clipped: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is before or after the page."""
+        return self.first <= 1 and self.total is not None and self.last >= self.total
+
+
+def read_page(pieces: Iterable[str], offset: int, limit: int) -> Page:
+    """At most ``limit`` lines, from line ``offset`` (from 1), of the text that comes in pieces."""
+    rows: list[str] = []
+    used, clipped, crlf = 0, 0, False
+    lines = _Lines(pieces, offset)
+    for text, length in lines:
+        number = lines.count
+        shown = text.removesuffix("\r")
+        crlf = crlf or len(shown) < len(text)
+        row = f"{number:>6}\t{readable(shown)}"
+        if length > MAX_LINE_CHARS:
+            row += f"… [{length - MAX_LINE_CHARS:,} more characters in this line]"
+        if len(rows) == limit or used + len(row) + 1 > MAX_CHARS - _FOOTER_ROOM:
+            return Page(tuple(rows), offset, number - 1, None, crlf, clipped)
+        clipped += length > MAX_LINE_CHARS
+        used += len(row) + 1
+        rows.append(row)
+    total = lines.count if lines.at_end else None
+    return Page(tuple(rows), offset, lines.count, total, crlf, clipped)
+
+
+class _Lines:
+    """The lines from ``offset`` on, each cut to ``MAX_LINE_CHARS``, with its true length."""
+
+    def __init__(self, pieces: Iterable[str], offset: int) -> None:
+        self._pieces = pieces
+        self._offset = offset
+        self.count = 0  # lines met so far, the one just given included
+        self.at_end = False
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        kept, length = "", 0
+        for piece in self._pieces:
+            start = 0
+            skipped = piece.count("\n") if self.count + 1 < self._offset else 0
+            if skipped and self.count + skipped < self._offset:
+                self.count += skipped
+                start, kept, length = piece.rfind("\n") + 1, "", 0
+            while (end := piece.find("\n", start)) != -1:
+                self.count += 1
+                if self.count >= self._offset:
+                    yield _more(kept, piece, start, end), length + end - start
+                kept, length, start = "", 0, end + 1
+            kept = _more(kept, piece, start, len(piece))
+            length += len(piece) - start
+            if length > MAX_SCANNED_CHARS:
+                self.count += 1
+                if self.count >= self._offset:
+                    yield kept, length
+                return
+        if length:
+            self.count += 1
+            if self.count >= self._offset:
+                yield kept, length
+        self.at_end = True
+
+
+def _more(kept: str, piece: str, start: int, end: int) -> str:
+    room = MAX_LINE_CHARS - len(kept)
+    return kept + piece[start : min(end, start + room)] if room > 0 else kept
+
+
+def decoded(
+    chunks: Iterable[bytes], encoding: Encoding, stopped: Callable[[], bool]
+) -> Iterator[str]:
+    """The text of ``chunks`` piece by piece; ends early once ``stopped``."""
+    decoder = codecs.getincrementaldecoder(encoding.codec)("replace")
+    skip = len(encoding.bom)
+    for chunk in chunks:
+        if stopped():
+            return
+        yield decoder.decode(chunk[skip:])
+        skip = 0
+    yield decoder.decode(b"", final=True)
+
+
+def folded(text: str) -> str:
+    """``text`` with over-long lines broken, so that every character of it can be paged to."""
+    out: list[str] = []
+    for line in text.split("\n"):
+        out += [line[at : at + MAX_LINE_CHARS] for at in range(0, len(line), MAX_LINE_CHARS)] or [
+            ""
+        ]
+    return "\n".join(out)
+
+
+# --- notebooks: the cells and what they printed, without the JSON around them ---
+
+
+def notebook_text(source: str) -> str | None:
+    """The cells of a notebook, or ``None`` when ``source`` is none."""
+    try:
+        notebook = json.loads(source)
+        language = notebook.get("metadata", {}).get("language_info", {}).get("name", "")
+        cells = notebook["cells"]
+        shown = [_cell(number, cell, language) for number, cell in enumerate(cells, 1)]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return "\n\n".join(shown) if shown else "(a notebook without cells)"
+
+
+def _cell(number: int, cell: dict[str, Any], language: str) -> str:
+    kind = str(cell.get("cell_type", "cell"))
+    name = f", {cell['id']}" if "id" in cell else ""
+    label = f"{kind} {language}".strip() if kind == "code" else kind
+    parts = [f"--- cell {number} ({label}{name}) ---", _joined(cell.get("source", ""))]
+    outputs = [text for output in cell.get("outputs", []) if (text := _output(output))]
+    if outputs:
+        parts += ["--- output ---", "\n".join(outputs)]
+    return "\n".join(parts)
+
+
+def _output(output: dict[str, Any]) -> str:
+    kind = output.get("output_type")
+    if kind == "stream":
+        return _short(_joined(output.get("text", "")))
+    if kind == "error":
+        return _short(f"{output.get('ename')}: {output.get('evalue')}")
+    data = output.get("data", {})
+    text = _short(_joined(data.get("text/plain", "")))
+    images = [media for media in data if media.startswith("image/")]
+    return "\n".join(filter(None, [text, *(f"[{media} not shown]" for media in images)]))
+
+
+def _joined(source: str | list[str]) -> str:
+    text = source if isinstance(source, str) else "".join(source)
+    return text.rstrip("\n")
+
+
+def _short(text: str) -> str:
+    clipped = "\n".join(clip_line(line, _MAX_LINE_CHARS) for line in text.split("\n"))
+    if len(clipped) <= _MAX_OUTPUT_CHARS:
+        return clipped
+    return f"{clipped[:_MAX_OUTPUT_CHARS]}\n[{len(clipped) - _MAX_OUTPUT_CHARS:,} characters cut]"
 
 
 TOOL = ReadFile()

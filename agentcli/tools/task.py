@@ -16,8 +16,7 @@ from agentcli.domain.background import BackgroundSink
 from agentcli.domain.messages import ResultPart, TextPart
 from agentcli.domain.subagents import SubTask, SubTaskReport
 from agentcli.domain.tools import Effect, OutputKind, ToolContext, ToolHints, ToolOutput
-from agentcli.tools._base import Arguments, BaseTool
-from agentcli.tools._output import bounded
+from agentcli.tools._base import Arguments, BaseTool, bounded
 from agentcli.tools.files.paths import one_line
 
 MAX_PROMPT_CHARS = 100_000

@@ -19,13 +19,18 @@ from agentcli.domain.cancel import CancelToken, uninterruptible
 from agentcli.domain.errors import ArgumentProblem, InvalidArguments
 from agentcli.domain.messages import ImagePart
 from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput
-from agentcli.tools._base import Arguments, BaseTool
-from agentcli.tools._output import bounded
-from agentcli.tools.files.files import human_size
-from agentcli.tools.files.kinds import image_type
+from agentcli.tools._base import Arguments, BaseTool, bounded
+from agentcli.tools.files.disk import human_size
 from agentcli.tools.files.paths import one_line
-from agentcli.tools.web.content import Kind, kind_of, media_type, text_of
-from agentcli.tools.web.html import MAX_MARKDOWN_CHARS, to_markdown
+from agentcli.tools.files.text import image_type
+from agentcli.tools.web.page import (
+    MAX_MARKDOWN_CHARS,
+    Kind,
+    kind_of,
+    media_type,
+    text_of,
+    to_markdown,
+)
 from agentcli.wire.address import BadAddress, Target, parse_url
 from agentcli.wire.pinned import MAX_BODY_BYTES, Answer, FetchFailed, Law, get
 

@@ -9,8 +9,8 @@ from pydantic import Field
 from agentcli.domain.tools import ToolContext, ToolHints, Workspace
 from agentcli.tools._base import Arguments
 from agentcli.tools.files.diff import diff_bytes
+from agentcli.tools.files.disk import FileState, human_size, require_unchanged, state_if_any
 from agentcli.tools.files.file_tool import Change, ChangeTool, Plan, encoded, name_of, plural
-from agentcli.tools.files.files import FileState, human_size, require_unchanged, state_if_any
 from agentcli.tools.files.paths import FileProblem, located, one_line, resolve
 from agentcli.tools.files.text import UTF_8, Encoding, count_lines, decode, line_end_label
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agentcli.domain.cancel import CancelReason
 from agentcli.domain.tools import OutputKind
 from agentcli.tools.apply_patch import TOOL
-from agentcli.tools.files.files import MAX_WHOLE_BYTES
+from agentcli.tools.files.disk import MAX_WHOLE_BYTES
 from tests.tools.in_a_room import Room, failed, needs_suites, ok, room, suite
 
 __all__ = ["room"]

@@ -19,10 +19,9 @@ from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.no_follow import size_of
 from agentcli.domain.tools import Effect, ToolContext, ToolOutput, Workspace
 from agentcli.tools._base import Arguments, BaseTool
-from agentcli.tools.files.files import MAX_WHOLE_BYTES, FileState, human_size, note_seen
+from agentcli.tools.files.disk import MAX_WHOLE_BYTES, FileState, Transaction, human_size, note_seen
 from agentcli.tools.files.paths import FileProblem, changed_meanwhile, shown
 from agentcli.tools.files.text import UTF_8, Encoding, Text, decode
-from agentcli.tools.files.transaction import Transaction
 
 A = TypeVar("A", bound=Arguments)
 R = TypeVar("R")

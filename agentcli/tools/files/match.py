@@ -1,6 +1,6 @@
-"""Finding the text that an edit means to replace (TOOL-8).
+"""Finding lines and text in a file: what an edit means to replace (TOOL-8), what comes closest.
 
-The rules are tried in this order, each only when the ones before found nothing:
+The rules of an edit are tried in this order, each only when the ones before found nothing:
 
 1. the exact text;
 2. the same text with other line ends;
@@ -18,14 +18,20 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from itertools import pairwise
 
-from agentcli.tools.files.closest import MAX_LINES_COMPARED, closest_place, numbered_rows
-from agentcli.tools.files.runs import runs
-from agentcli.tools.files.text import adopt_ends, common_end_of, lines_at, split_lines
+from agentcli.tools._base import clip_line
+from agentcli.tools.files.text import Line, adopt_ends, common_end_of, lines_at, split_lines
 
+MAX_LINES_COMPARED = 20_000
+_MAX_LINES_SOUGHT = 1_000
+_MAX_COMPARED_CHARS = 200
+MAX_SHOWN_LINES = 20
+_MAX_SHOWN_CHARS = 300
+_GOOD_ENOUGH = 0.6
 _MAX_CANDIDATES_SHOWN = 8
 _MAX_PLACES = 100_000
 _MAX_LOOSE_PLACES = 1_000
@@ -78,7 +84,7 @@ def line_of(text: str, offset: int) -> int:
     return text.count("\n", 0, offset) + 1
 
 
-# --- the rules -----------------------------------------------------------------------------
+# --- the rules ---
 
 
 def _exact(text: str, old: str, new: str) -> list[Span]:
@@ -198,9 +204,6 @@ def _whole_lines(
     return spans
 
 
-# --- indentation ---------------------------------------------------------------------------
-
-
 def _indent(line: str) -> str:
     return line[: len(line) - len(line.lstrip())]
 
@@ -243,9 +246,6 @@ def _rest(extra: str, mapping: dict[str, str]) -> str:
         count, odd = divmod(len(extra), _SPACES_PER_TAB)
         return extra if odd else "\t" * count
     return extra
-
-
-# --- helpers -------------------------------------------------------------------------------
 
 
 class _Ends:
@@ -351,3 +351,88 @@ def _nowhere(text: str, old: str) -> str:
         message += " The file has so many lines that old_string has to be exact."
     place = closest_place(lines_at(text, 0, MAX_LINES_COMPARED), sought)
     return f"{message} {place}" if place else f"{message} Read the file again."
+
+
+# --- a run of lines, and the lines most like others ---
+
+
+def runs(lines: Sequence[str], wanted: Sequence[str], start: int = 0) -> Iterator[int]:
+    """Every place, overlapping ones included, from ``start`` on; ``wanted`` is not empty.
+
+    Knuth, Morris and Pratt's search: a long run of equal lines costs no more than any other.
+    """
+    fallback = [0] * len(wanted)
+    length = 0
+    for at in range(1, len(wanted)):
+        while length and wanted[at] != wanted[length]:
+            length = fallback[length - 1]
+        length += wanted[at] == wanted[length]
+        fallback[at] = length
+    matched = 0
+    for at in range(start, len(lines)):
+        line = lines[at]
+        while matched and (matched == len(wanted) or line != wanted[matched]):
+            matched = fallback[matched - 1]
+        matched += line == wanted[matched]
+        if matched == len(wanted):
+            yield at - matched + 1
+
+
+def closest_place(lines: Sequence[Line], sought: Sequence[str]) -> str:
+    """A sentence with the lines most like ``sought``; empty when nothing is like them."""
+    wanted = [line.strip() for line in sought if line.strip()]
+    if not wanted:
+        return ""
+    have = [line.text.strip()[:_MAX_COMPARED_CHARS] for line in lines[:MAX_LINES_COMPARED]]
+    start = _by_equal_lines(have, wanted[:_MAX_LINES_SOUGHT])
+    if start is None:
+        start = _by_similar_line(have, wanted[0])
+    if start is None:
+        return ""
+    end = min(start + len(wanted), len(lines))
+    return (
+        f"The closest place is line{'s' if end > start + 1 else ''} {start + 1}"
+        f"{f'-{end}' if end > start + 1 else ''}:\n{numbered(lines, start, end)}"
+    )
+
+
+def _by_equal_lines(have: list[str], wanted: list[str]) -> int | None:
+    """The start of the window that shares most lines with ``wanted``, offset by offset."""
+    where: dict[str, list[int]] = {}
+    for at, line in enumerate(have):
+        where.setdefault(line, []).append(at)
+    votes: dict[int, int] = {}
+    for offset, line in enumerate(wanted):
+        places = where.get(line[:_MAX_COMPARED_CHARS], ())
+        for at in places if len(places) <= len(wanted) + 10 else ():
+            votes[at - offset] = votes.get(at - offset, 0) + 1
+    if not votes:
+        return None
+    best = max(votes, key=lambda start: (votes[start], -start))
+    return max(best, 0)
+
+
+def _by_similar_line(have: list[str], wanted: str) -> int | None:
+    matcher = SequenceMatcher(autojunk=False)
+    matcher.set_seq2(wanted[:_MAX_COMPARED_CHARS])
+    best, best_at = _GOOD_ENOUGH, None
+    for at, line in enumerate(have):
+        matcher.set_seq1(line)
+        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best:
+            ratio = matcher.ratio()
+            if ratio > best:
+                best, best_at = ratio, at
+    return best_at
+
+
+def numbered(lines: Sequence[Line], start: int, end: int) -> str:
+    """Lines ``start`` to ``end`` (from 0, end excluded) as ``read_file`` shows them."""
+    return numbered_rows(lines[start : min(end, start + MAX_SHOWN_LINES)], start + 1)
+
+
+def numbered_rows(lines: Sequence[Line], first: int) -> str:
+    """These lines, the first of which has the number ``first``."""
+    return "\n".join(
+        f"{number:>6}\t{clip_line(line.text, _MAX_SHOWN_CHARS)}"
+        for number, line in enumerate(lines, first)
+    )

@@ -1,4 +1,4 @@
-"""Text files as bytes and back: encodings, byte-order marks, line ends.
+"""Text files as bytes and back: encodings, byte-order marks, line ends; what is no text.
 
 Law: ``Encoding.encode(decode(data).text) == data`` for every file that ``decode`` accepts, so
 what an edit does not touch stays as it is, byte for byte (TOOL-8). What cannot make that
@@ -21,7 +21,6 @@ _CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
 _UNPRINTABLE = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\ufffe\uffff]")
 _MIN_NUL_SHARE = 0.3
 _MAX_STRAY_NUL_SHARE = 0.02
-
 _BOMS = (  # the longer ones first: UTF-32 LE begins like UTF-16 LE
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -31,6 +30,39 @@ _BOMS = (  # the longer ones first: UTF-32 LE begins like UTF-16 LE
 )
 _KEEP_BAD = "surrogateescape"
 _LABELS = {"latin-1": "Latin-1", "cp1252": "Windows-1252"}
+HEAD_BYTES = 65_536
+_IMAGES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+_BINARIES = (
+    (b"%PDF-", "a PDF document"),
+    (b"PK\x03\x04", "a ZIP archive (or an office document, a wheel, a jar)"),
+    (b"PK\x05\x06", "an empty ZIP archive"),
+    (b"\x1f\x8b", "gzip data"),
+    (b"BZh", "bzip2 data"),
+    (b"\xfd7zXZ\x00", "xz data"),
+    (b"\x28\xb5\x2f\xfd", "zstd data"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive"),
+    (b"Rar!\x1a\x07", "a RAR archive"),
+    (b"\x7fELF", "an ELF executable or library"),
+    (b"\xcf\xfa\xed\xfe", "a Mach-O executable"),
+    (b"\xca\xfe\xba\xbe", "a Java class or Mach-O executable"),
+    (b"\x00asm", "a WebAssembly module"),
+    (b"SQLite format 3\x00", "an SQLite database"),
+    (b"II*\x00", "a TIFF image"),
+    (b"MM\x00*", "a TIFF image"),
+    (b"\x00\x00\x01\x00", "an icon"),
+    (b"ID3", "an MP3 file"),
+    (b"OggS", "an Ogg file"),
+    (b"fLaC", "a FLAC file"),
+    (b"\x1a\x45\xdf\xa3", "a Matroska or WebM video"),
+    (b"wOFF", "a WOFF font"),
+    (b"wOF2", "a WOFF2 font"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office document"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +133,72 @@ def readable(text: str) -> str:
     return clean.replace("\0", "\ufffd")
 
 
-# --- lines ---------------------------------------------------------------------------------
+def _candidates(data: bytes) -> list[Encoding]:
+    for bom, codec in _BOMS:
+        if data.startswith(bom):
+            errors = "strict" if codec == "utf-8" else "surrogatepass"
+            marked = [Encoding(codec, bom, errors)]
+            return [*marked, Encoding("utf-8", bom, _KEEP_BAD)] if codec == "utf-8" else marked
+    if b"\0" in data:
+        return _utf16_without_mark(data)
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return _byte_encodings(data)
+    return [UTF_8]
+
+
+def _utf16_without_mark(data: bytes) -> list[Encoding]:
+    sample = data[:_SAMPLE]
+    half = len(sample) // 2
+    if not half or len(data) % 2:
+        return []
+    even, odd = sample[0::2].count(0) / half, sample[1::2].count(0) / half
+    codec = ""
+    if odd >= _MIN_NUL_SHARE and even <= _MAX_STRAY_NUL_SHARE:
+        codec = "utf-16-le"
+    elif even >= _MIN_NUL_SHARE and odd <= _MAX_STRAY_NUL_SHARE:
+        codec = "utf-16-be"
+    if not codec or _UNPRINTABLE.search(sample.decode(codec, "ignore")):
+        return []
+    return [Encoding(codec)]
+
+
+def _byte_encodings(data: bytes) -> list[Encoding]:
+    """Not UTF-8 and no NUL: UTF-8 with a few bad bytes, a Windows or a Latin-1 file, or binary."""
+    sample = data[:_SAMPLE]
+    if len(_CONTROL.findall(sample)) > _MAX_CONTROL_SHARE * len(sample):
+        return []
+    text = data.decode("utf-8", _KEEP_BAD)
+    broken = len(text) - len(data.decode("utf-8", "ignore"))
+    whole = len(text) - len(text.encode("ascii", "ignore")) - broken
+    if whole > broken:
+        return [Encoding("utf-8", b"", _KEEP_BAD)]
+    if re.search(rb"[\x80-\x9f]", data):
+        return [Encoding("cp1252"), Encoding("latin-1")]
+    return [Encoding("latin-1")]
+
+
+# --- what is no text ---
+
+
+def image_type(head: bytes) -> str | None:
+    """The media type of an image that models accept, else ``None``."""
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return "image/webp"
+    return next((media for magic, media in _IMAGES if head.startswith(magic)), None)
+
+
+def binary_kind(head: bytes) -> str | None:
+    """A known kind of binary file, else ``None``."""
+    if head[4:8] == b"ftyp":
+        return "an MP4 or HEIF file"
+    if head.startswith(b"RIFF"):
+        return "a WAV or AVI file"
+    return next((name for magic, name in _BINARIES if head.startswith(magic)), None)
+
+
+# --- lines ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,49 +286,3 @@ def _opcodes(old: Sequence[str], new: Sequence[str]) -> Sequence[tuple[str, int,
         return [("replace", 0, len(old), 0, len(new))]
     # "autojunk" sees to it that many equal lines do not take cubic time
     return SequenceMatcher(None, old, new).get_opcodes()
-
-
-def _candidates(data: bytes) -> list[Encoding]:
-    for bom, codec in _BOMS:
-        if data.startswith(bom):
-            errors = "strict" if codec == "utf-8" else "surrogatepass"
-            marked = [Encoding(codec, bom, errors)]
-            return [*marked, Encoding("utf-8", bom, _KEEP_BAD)] if codec == "utf-8" else marked
-    if b"\0" in data:
-        return _utf16_without_mark(data)
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return _byte_encodings(data)
-    return [UTF_8]
-
-
-def _utf16_without_mark(data: bytes) -> list[Encoding]:
-    sample = data[:_SAMPLE]
-    half = len(sample) // 2
-    if not half or len(data) % 2:
-        return []
-    even, odd = sample[0::2].count(0) / half, sample[1::2].count(0) / half
-    codec = ""
-    if odd >= _MIN_NUL_SHARE and even <= _MAX_STRAY_NUL_SHARE:
-        codec = "utf-16-le"
-    elif even >= _MIN_NUL_SHARE and odd <= _MAX_STRAY_NUL_SHARE:
-        codec = "utf-16-be"
-    if not codec or _UNPRINTABLE.search(sample.decode(codec, "ignore")):
-        return []
-    return [Encoding(codec)]
-
-
-def _byte_encodings(data: bytes) -> list[Encoding]:
-    """Not UTF-8 and no NUL: UTF-8 with a few bad bytes, a Windows or a Latin-1 file, or binary."""
-    sample = data[:_SAMPLE]
-    if len(_CONTROL.findall(sample)) > _MAX_CONTROL_SHARE * len(sample):
-        return []
-    text = data.decode("utf-8", _KEEP_BAD)
-    broken = len(text) - len(data.decode("utf-8", "ignore"))
-    whole = len(text) - len(text.encode("ascii", "ignore")) - broken
-    if whole > broken:
-        return [Encoding("utf-8", b"", _KEEP_BAD)]
-    if re.search(rb"[\x80-\x9f]", data):
-        return [Encoding("cp1252"), Encoding("latin-1")]
-    return [Encoding("latin-1")]

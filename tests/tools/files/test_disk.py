@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.tools.files.files import read_state
+from agentcli.tools.files.disk import Transaction, read_state
 from agentcli.tools.files.paths import FileProblem
-from agentcli.tools.files.transaction import Transaction
 from tests.tools.in_a_room import Room, room
 
 __all__ = ["room"]

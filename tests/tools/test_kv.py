@@ -10,11 +10,11 @@ import pytest
 
 from agentcli.domain.errors import InvalidArguments
 from agentcli.domain.tools import Effect, OutputKind, ToolContext, ToolOutput
-from agentcli.tools import kv_delete, kv_get, kv_list, kv_set
-from agentcli.tools._memory import MAX_KEYS, MAX_VALUE_CHARS, read_memory
+from agentcli.tools import kv
+from agentcli.tools.kv import MAX_KEYS, MAX_VALUE_CHARS, read_memory
 from tests.support.tool_context import MemoryState, text_of, tool_context
 
-TOOLS = {tool.name: tool for tool in (kv_get.TOOL, kv_set.TOOL, kv_delete.TOOL, kv_list.TOOL)}
+TOOLS = {tool.name: tool for tool in kv.TOOLS}
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_it_is_bounded_and_too_much_changes_nothing(ctx: ToolContext) -> None:
 )
 def test_wrong_arguments_are_refused(arguments: dict[str, str]) -> None:
     with pytest.raises(InvalidArguments):
-        kv_set.TOOL.parse(arguments)
+        TOOLS["kv_set"].parse(arguments)
 
 
 @pytest.mark.spec("SEC-3")

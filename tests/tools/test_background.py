@@ -10,7 +10,7 @@ import pytest
 from agentcli.app.session import Session
 from agentcli.domain.events import Prompt, ToolFinished
 from agentcli.domain.messages import user_text
-from agentcli.tools._background_rows import moment
+from agentcli.tools.background import moment
 from tests.app.background import ended, in_session, options, shell
 from tests.support.model_server import ModelServer
 from tests.support.replies import Call, Reply

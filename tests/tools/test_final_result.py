@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentcli.domain.errors import UsageError
-from agentcli.tools._bounded_check import Cost, cost_of
-from agentcli.tools._result_schema import ResultSchema
+from agentcli.tools._final_result import Cost, ResultSchema, cost_of
 
 NAMED = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 TREE = {

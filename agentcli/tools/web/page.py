@@ -1,6 +1,7 @@
-"""HTML to Markdown in a process of its own, which hostile HTML cannot make large or slow (SEC-13).
+"""What an answer of the web is, and its text: HTML as Markdown, from a process of its own (SEC-13).
 
-Law: a conversion ends within ``LIMIT_S`` and ``MEMORY_BYTES``, whatever the HTML; where the
+Law: a server's word about the kind of content counts, unless the bytes show that it cannot be
+true. A conversion ends within ``LIMIT_S`` and ``MEMORY_BYTES``, whatever the HTML; where the
 converter fails at it, the bare text is shown instead. The page is never rendered, nothing that it
 names is loaded.
 """
@@ -8,6 +9,7 @@ names is loaded.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 import html
 import importlib.util
@@ -16,11 +18,54 @@ import os
 import re
 import sys
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from agentcli.domain.cancel import uninterruptible
+from agentcli.tools.files.text import binary_kind, image_type
 
+_HEAD_BYTES = 4_096
+_CHARACTER_BYTES = 4
+_CHARSET_NAME = re.compile(r"[A-Za-z0-9_:.-]{1,40}")
+_META_CHARSET = re.compile(
+    rb"""<meta[^<>]{0,200}?charset\s{0,8}=\s{0,8}["']?([A-Za-z0-9_:.-]{1,40})""", re.IGNORECASE
+)
+_PARAMETER = re.compile(r"""charset\s*=\s*["']?([^\s"';]+)""", re.IGNORECASE)
+# https://encoding.spec.whatwg.org: what these names mean on the web
+_AS_ON_THE_WEB = {
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+    "iso8859-9": "cp1254",
+}
+_NOT_CHARACTER_SETS = frozenset(
+    {
+        "idna",
+        "punycode",
+        "unicode_escape",
+        "raw_unicode_escape",
+        "undefined",
+        "utf_7",
+        "mbcs",
+        "oem",
+    }
+)
+_HTML = frozenset({"text/html", "application/xhtml+xml"})
+_TEXT = re.compile(
+    r"text/.*|.*\+(json|xml|yaml)|application/(json|json5|ndjson|jsonl|x-ndjson|xml|yaml|x-yaml|toml"
+    r"|x-toml|javascript|ecmascript|x-javascript|typescript|x-sh|x-shellscript|sql|graphql|rtf"
+    r"|x-tex|x-latex|x-www-form-urlencoded|x-httpd-php|x-python-code|manifest|xml-dtd|x-subrip)"
+)
+_LOOKS_LIKE_HTML = re.compile(rb"\s*(<!doctype html|<html|<head|<body)", re.IGNORECASE)
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
 LIMIT_S = 10.0
 MEMORY_BYTES = 300 * 1000 * 1000
 MAX_MARKDOWN_CHARS = 2_000_000
@@ -35,6 +80,90 @@ _TAG_HEAD_CHARS = 40
 _OWN_LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 # unlike lower(), it keeps every character's place
 _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+
+
+class Kind(Enum):
+    """How a body is shown."""
+
+    HTML = "html"
+    TEXT = "text"
+    IMAGE = "image"
+    BINARY = "binary"
+
+
+def media_type(content_type: str) -> str:
+    """``text/html; charset=utf-8`` without its parameters, lower case; empty when it is none."""
+    media = content_type.partition(";")[0].strip().lower()
+    return media if re.fullmatch(r"[a-z0-9!#$&^_.+-]{1,80}/[a-z0-9!#$&^_.+-]{1,80}", media) else ""
+
+
+def kind_of(content_type: str, body: bytes) -> Kind:
+    """What the body is, by what the server says and what the bytes show."""
+    media, head = media_type(content_type), body[:_HEAD_BYTES]
+    if image_type(head):
+        return Kind.IMAGE
+    if not body:
+        return Kind.TEXT
+    if binary_kind(head) or (b"\0" in head and not _is_utf16(content_type, head)):
+        return Kind.BINARY
+    if media in _HTML or (not media and _LOOKS_LIKE_HTML.match(head)):
+        return Kind.HTML
+    if _TEXT.fullmatch(media):
+        return Kind.TEXT
+    return Kind.TEXT if _is_utf8(head) else Kind.BINARY
+
+
+def text_of(content_type: str, body: bytes, *, is_cut: bool = False) -> str:
+    """The body as text; what cannot be read becomes U+FFFD."""
+    for mark, codec in _BOMS:
+        if body.startswith(mark):
+            return body.decode(codec, "replace")
+    declared = _PARAMETER.search(content_type)
+    found = _META_CHARSET.search(body[:_HEAD_BYTES])
+    names = [declared[1]] if declared else []
+    names += [found[1].decode("ascii")] if found else []
+    for name in names:
+        if codec := _codec(name):
+            return body.decode(codec, "replace")
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        # one that was cut in the middle of a character is still UTF-8
+        is_utf8 = is_cut and len(body) - error.start < _CHARACTER_BYTES
+        return body.decode("utf-8" if is_utf8 else "cp1252", "replace")
+
+
+def _codec(name: str) -> str:
+    """The Python codec for a name of the web; empty when it is no character set."""
+    if not _CHARSET_NAME.fullmatch(name):
+        return ""
+    try:
+        info = codecs.lookup(name)
+    except (LookupError, ValueError):
+        return ""
+    if info.name.replace("-", "_") in _NOT_CHARACTER_SETS or not getattr(
+        info, "_is_text_encoding", True
+    ):
+        return ""
+    return _AS_ON_THE_WEB.get(info.name, info.name)
+
+
+def _is_utf16(content_type: str, head: bytes) -> bool:
+    return "utf-16" in content_type.lower() or head[:2] in {
+        codecs.BOM_UTF16_LE,
+        codecs.BOM_UTF16_BE,
+    }
+
+
+def _is_utf8(head: bytes) -> bool:
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+# --- Markdown ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +214,11 @@ def _command() -> list[str]:
     library = importlib.util.find_spec("html_to_markdown")
     files = [__file__] if library is None or library.origin is None else [__file__, library.origin]
     places = [str(Path(file).resolve().parents[3 - 2 * index]) for index, file in enumerate(files)]
-    code = f"import sys; sys.path += {places!r}; from agentcli.tools.web import html; html.main()"
+    code = f"import sys; sys.path += {places!r}; from agentcli.tools.web import page; page.main()"
     return [sys.executable, "-I", "-X", "utf8", "-c", code]
 
 
-# --- in the process ------------------------------------------------------------------------
+# --- in the process ---
 
 
 def main() -> None:
