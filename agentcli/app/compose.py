@@ -40,8 +40,12 @@ from agentcli.domain.ports import (
 )
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.tools import Asker, Workspace
-from agentcli.engine.context.project_docs import find_docs, project_root
-from agentcli.engine.context.system_prompt import PromptParts, build_system_prompt
+from agentcli.engine.context.system_prompt import (
+    PromptParts,
+    build_system_prompt,
+    find_docs,
+    project_root,
+)
 from agentcli.engine.conversation import Conversation
 from agentcli.engine.gates import plan_notice
 from agentcli.engine.toolkit import Toolkit

@@ -17,7 +17,7 @@ from agentcli.config.paths import Paths
 from agentcli.config.project import Project, read_project
 from agentcli.config.trust import Standing, decide, standing
 from agentcli.domain.errors import ConfigError, UsageError
-from agentcli.engine.context.project_docs import project_root
+from agentcli.engine.context.system_prompt import project_root
 
 if TYPE_CHECKING:
     from agentcli.config.settings import Settings

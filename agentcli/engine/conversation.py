@@ -23,8 +23,7 @@ from agentcli.domain.ports import (
     ToolGate,
 )
 from agentcli.domain.values import mutable
-from agentcli.engine.context.outgoing import Outgoing
-from agentcli.engine.context.transforms import TransformChain
+from agentcli.engine.context.outgoing import Outgoing, TransformChain
 from agentcli.engine.context.window import Context
 from agentcli.engine.limits import Limits, Spending
 from agentcli.engine.sample import RetryPolicy

@@ -15,9 +15,9 @@ from typing import Any
 
 from agentcli import __version__
 from agentcli.domain.cancel import CancelToken
+from agentcli.domain.clean import clean_text
 from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.ports import ModelRequest, ProviderConfig
-from agentcli.domain.prepare import clean_text
 from agentcli.domain.stream import (
     StreamEnd,
     StreamEvent,

@@ -20,7 +20,7 @@ from agentcli.domain.messages import (
     user_text,
 )
 from agentcli.domain.ports import GateAnswer, StepFacts
-from agentcli.engine.context.transforms import TransformChain
+from agentcli.engine.context.outgoing import TransformChain
 from agentcli.engine.gates import resolve
 from tests.bench.table import Row, show
 from tests.support.turns import PlayedProvider, World

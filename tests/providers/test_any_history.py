@@ -21,7 +21,7 @@ from agentcli.domain.messages import (
     user_text,
 )
 from agentcli.domain.ports import Effort, ModelInfo, ModelRequest, ProviderConfig
-from agentcli.domain.prepare import Preparer, check_request
+from agentcli.engine.context.outgoing import Preparer, check_request
 from agentcli.providers._base import to_json
 from agentcli.providers._registry import create
 from agentcli.tools.files.images import mended

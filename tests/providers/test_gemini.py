@@ -25,8 +25,8 @@ from agentcli.domain.messages import (
     user_text,
 )
 from agentcli.domain.ports import ModelInfo, ProviderConfig
-from agentcli.domain.prepare import prepare
 from agentcli.domain.tools import Effect, ToolDefinition
+from agentcli.engine.context.outgoing import prepare
 from agentcli.providers._registry import create, provider_config
 from agentcli.providers.gemini import GeminiProvider, api_base, encode, stream_url
 from tests.providers.streams import BASH, READ, request

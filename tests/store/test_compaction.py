@@ -16,8 +16,8 @@ from agentcli.domain.events import Outcome
 from agentcli.domain.history import CRASHED_TEXT, History
 from agentcli.domain.messages import Message, TextPart, ToolResult, Usage, UserMessage
 from agentcli.domain.ports import RecordedResult
-from agentcli.domain.prepare import check_request
 from agentcli.domain.session import LoadedSession, StoredMessage
+from agentcli.engine.context.outgoing import check_request
 from agentcli.store.files import SessionFiles, read_session
 from agentcli.store.recovery import recover
 from agentcli.store.repair.check import check

@@ -19,8 +19,8 @@ from agentcli.domain.events import Outcome
 from agentcli.domain.history import CRASHED_TEXT, History
 from agentcli.domain.messages import ToolResult
 from agentcli.domain.ports import RecordedResult
-from agentcli.domain.prepare import check_request
 from agentcli.domain.session import LoadedSession, SessionStatus
+from agentcli.engine.context.outgoing import check_request
 from agentcli.store._fork import CUT_DETAIL
 from agentcli.store.files import SessionFiles, read_session
 from agentcli.store.recovery import recover

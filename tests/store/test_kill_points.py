@@ -10,8 +10,8 @@ import pytest
 
 from agentcli.domain.history import CRASHED_TEXT, History
 from agentcli.domain.messages import AssistantMessage, ToolResult
-from agentcli.domain.prepare import check_request
 from agentcli.domain.session import LoadedSession, SessionStatus
+from agentcli.engine.context.outgoing import check_request
 from agentcli.store.files import SessionFiles
 from agentcli.store.recovery import recover
 from agentcli.store.repair.check import check

@@ -12,8 +12,8 @@ from agentcli.domain.events import Outcome
 from agentcli.domain.history import CRASHED_TEXT
 from agentcli.domain.messages import ResultStatus, ToolResult
 from agentcli.domain.ports import RecordedResult
-from agentcli.domain.prepare import check_request
 from agentcli.domain.session import LoadedSession, SessionStatus
+from agentcli.engine.context.outgoing import check_request
 from agentcli.store.recovery import recover
 from agentcli.store.sqlite import CRASH_DETAIL, SqliteStore
 from tests.store.sessions import asking, call, change, finished_session, fresh, now, result, text

@@ -34,7 +34,6 @@ from agentcli.domain.ports import (
     ToolRun,
     Verdict,
 )
-from agentcli.domain.prepare import check_request
 from agentcli.domain.stream import (
     StreamEnd,
     StreamEvent,
@@ -49,6 +48,7 @@ from agentcli.domain.tools import (
     ToolOutput,
     Workspace,
 )
+from agentcli.engine.context.outgoing import check_request
 from agentcli.engine.conversation import Conversation
 from agentcli.engine.toolkit import Toolkit
 from agentcli.engine.turn import Turn

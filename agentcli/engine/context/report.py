@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from agentcli.domain.messages import AssistantMessage, Message, ToolResult, Usage
 from agentcli.domain.ports import cost_usd
 from agentcli.domain.session import ContextPart, ContextReport, HeavyResult
-from agentcli.engine.context.tokens import of_text, of_tools
-from agentcli.engine.context.window import FULL
+from agentcli.engine.context.window import FULL, of_text, of_tools
 from agentcli.engine.conversation import Conversation
 
 HEAVIEST = 5

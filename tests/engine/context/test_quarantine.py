@@ -21,11 +21,24 @@ from agentcli.domain.messages import (
     UserMessage,
     user_text,
 )
-from agentcli.domain.ports import ModelInfo, ModelRequest
-from agentcli.domain.prepare import Preparer, check_request
-from agentcli.engine.context.quarantine import Answer, Quarantine
-from agentcli.engine.context.suspects import WHY, blocks_of
-from tests.support.histories import HOME, PNG, balanced
+from agentcli.domain.ports import ModelInfo, ModelRequest, ProviderConfig
+from agentcli.engine.context.outgoing import Preparer, check_request, prepare
+from agentcli.engine.context.quarantine import (
+    WHY,
+    Answer,
+    Block,
+    How,
+    Kind,
+    Quarantine,
+    Topic,
+    all_suspects,
+    blocks_of,
+    how_to,
+    suspects,
+    topic_of,
+)
+from agentcli.providers._registry import create
+from tests.support.histories import HOME, PNG, balanced, png
 
 MODEL = ModelInfo(*HOME)
 OTHER = ModelInfo("openai", "gpt")
@@ -185,3 +198,202 @@ def test_whatever_is_refused_the_request_stays_lawful(
         request = ModelRequest(MODEL, "", prepared)
         quarantine.answer(refused(text), request, None, again=again)
         json.dumps(quarantine.to_json())
+
+
+KINDS = ("anthropic", "gemini", "openai", "openai-responses")
+NAMES = {
+    "anthropic": "claude-sonnet-4-5",
+    "gemini": "gemini-3.6-flash",
+    "openai": "gpt-4.1",
+    "openai-responses": "gpt-6-sol",
+}
+SMALL = ImagePart("image/png", png(3, 3))
+
+
+def history(kind: str) -> list[Message]:
+    maker = (kind, NAMES[kind])
+    return [
+        UserMessage((TextPart("first question"), SOUND)),
+        user_text("steered while it worked"),
+        AssistantMessage(
+            (
+                TextPart("I shall look at two places."),
+                ToolCall("call_one_1", "read_file", {"path": "a.png"}),
+                ToolCall("call_two_2", "bash", {"command": "make a mess"}),
+            ),
+            *maker,
+        ),
+        ToolResult("call_one_1", "read_file", (TextPart("a.png (image/png)"), SMALL)),
+        ToolResult("call_two_2", "bash", (TextPart("the output of make"),)),
+        AssistantMessage((TextPart("So much for that."),), *maker),
+        user_text("the newest question"),
+    ]
+
+
+def request(kind: str, messages: list[Message] | None = None) -> ModelRequest:
+    model = ModelInfo(kind, NAMES[kind])
+    prepared = prepare(history(kind) if messages is None else messages, kind, model.name)
+    return ModelRequest(model, "You are terse.", prepared)
+
+
+def found(text: str, kind: str, status: int = 400) -> list[Block]:
+    asked = request(kind)
+    provider = create(ProviderConfig(kind, kind, "http://127.0.0.1:9", api_key="k"))
+    return suspects(text, topic_of(text, status), asked, provider.encode(asked))  # type: ignore[attr-defined]
+
+
+PLACES = {
+    "anthropic": {
+        "image": "messages.0.content.1.image.source.base64.data: invalid",
+        "result image": "messages.2.content.0.tool_result.content.1.image.source: too large",
+        "result": "messages.2.content.1: this text cannot be processed",
+        "arguments": "messages.1.content.2.tool_use.input: Input should be a valid dictionary",
+        "prompt": "messages.0.content.2.text.text: odd characters",
+        "answer": "messages.3.content.0: bad text",
+    },
+    "openai": {
+        "image": "Invalid 'messages[1].content[1].image_url.url': invalid data",
+        "result": "Invalid parameter: 'messages.[4].content' cannot be processed",
+        "arguments": "Invalid 'messages[2].tool_calls[1].function.arguments': bad JSON",
+        "prompt": '[{"loc": ["body", "messages", 1, "content", 2], "msg": "bad text"}]',
+        "answer": "messages[6].content: bad text",
+    },
+    "openai-responses": {
+        "image": "Invalid 'input[0].content[1].image_url'. Expected a valid URL",
+        "result image": "Invalid 'input[5].output[1].image_url'. Expected base64",
+        "result": "Invalid 'input[6].output': string too long",
+        "arguments": "Invalid 'input[4].arguments': bad JSON",
+        "prompt": "Invalid 'input[1].content[0].text': odd characters",
+        "answer": "Invalid 'input[7].content[0].text': odd characters",
+    },
+    "gemini": {
+        "image": "* GenerateContentRequest.contents[0].parts[1].inline_data: not an image",
+        "result": "Invalid value at 'contents[2].parts[1].function_response.response'",
+        "arguments": "* GenerateContentRequest.contents[1].parts[2].function_call.args: bad",
+        "prompt": "contents[0].parts[2].text is bad",
+        "answer": "Invalid value at 'contents[3].parts[0].text'",
+    },
+}  # fmt: skip
+MEANT = {
+    "image": SOUND,
+    "result image": SMALL,
+    "result": TextPart("the output of make"),
+    "arguments": ToolCall("call_two_2", "bash", {"command": "make a mess"}),
+    "prompt": TextPart("steered while it worked"),
+    "answer": TextPart("So much for that."),
+}
+
+
+@pytest.mark.spec("HIS-8")
+@pytest.mark.parametrize(
+    ("kind", "what"), [(kind, what) for kind, places in PLACES.items() for what in places]
+)
+def test_a_place_in_the_providers_own_count_is_found(kind: str, what: str) -> None:
+    blocks = found(PLACES[kind][what], kind)
+    assert MEANT[what] in [block.part for block in blocks]
+    assert len(blocks) <= 2  # neighbours that a service's format joins in one text
+    if kind != "openai" or what != "prompt":
+        assert [block.part for block in blocks] == [MEANT[what]]
+
+
+@pytest.mark.spec("HIS-8")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_call_that_is_named_by_its_id_is_found(kind: str) -> None:
+    blocks = found("tool call call_two_2 could not be processed", kind)
+    assert [block.part for block in blocks] == [MEANT["arguments"]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "text", ["messages.999.content.0: x", "input[77]: x", "contents[9].parts[9]"]
+)
+def test_a_place_that_does_not_exist_is_no_crash(kind: str, text: str) -> None:
+    found(text, kind)
+    asked = request(kind)
+    assert suspects(text, Topic.TEXT, asked, None) == suspects(text, Topic.TEXT, asked, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "topic"),
+    [
+        ("Could not process image", Topic.IMAGE),
+        ("messages.3.content.1.image.source.base64: image exceeds 5 MB maximum", Topic.IMAGE),
+        ("Unsupported MIME type: image/gif", Topic.IMAGE),
+        ("this model does not support image input", Topic.IMAGE),
+        ("messages.1.content.0: Invalid `signature` in `thinking` block", Topic.THINKING),
+        ("Corrupted thought signature.", Topic.THINKING),
+        ("Item 'rs_1' of type 'reasoning' was provided without its item", Topic.THINKING),
+        ("Invalid 'messages[3].content': string too long", Topic.TEXT),
+        ("no low surrogate in string: line 1 column 7", Topic.TEXT),
+        ("The response was filtered due to the prompt triggering content management", Topic.POLICY),
+        ("Invalid prompt: your prompt was flagged", Topic.POLICY),
+        ("No tool output found for function call call_1", Topic.CALLS),
+        ("Bad request", Topic.VAGUE),
+        ("", Topic.VAGUE),
+        ("max_tokens must be greater than thinking.budget_tokens", Topic.OTHER),
+        ("Unknown parameter: 'reasoning_effort'", Topic.OTHER),
+        ("tools.3.custom.name: String should match pattern", Topic.OTHER),
+        ("Invalid schema for function 'x'", Topic.OTHER),
+        ("Your credit balance is too low", Topic.OTHER),
+    ],
+)
+def test_what_a_refusal_is_about_is_read_from_its_words(text: str, topic: Topic) -> None:
+    assert topic_of(text, 400) is topic
+    assert topic_of(text, 404) is Topic.OTHER
+
+
+def test_a_limit_on_the_number_of_images_leaves_the_newest() -> None:
+    blocks = found("At most 1 image(s) may be provided in one request.", "openai")
+    assert [block.part for block in blocks] == [SOUND]
+    assert len(found("Too many images: the limit is 0 images", "openai")) == 2
+
+
+def test_without_a_name_what_is_new_is_suspected_before_what_was_accepted() -> None:
+    messages = history("openai")
+    call = ToolCall("call_three", "bash", {"command": "x"})
+    result = ToolResult("call_three", "bash", (TextPart("new output"),))
+    messages += [AssistantMessage((call,), "openai", NAMES["openai"]), result]
+    asked = request("openai", messages)
+    blocks = suspects("Bad request", Topic.VAGUE, asked, None)
+    assert [block.part for block in blocks] == [TextPart("new output")]
+
+
+def test_without_an_answer_of_this_model_images_come_first_then_the_latest_results() -> None:
+    asked = ModelRequest(ModelInfo("new", "model"), "", request("openai").messages)
+    blocks = suspects("Bad request", Topic.VAGUE, asked, None)
+    assert {block.kind for block in blocks} == {Kind.IMAGE}
+    bare = [m for m in history("openai")[1:] if not isinstance(m, UserMessage)]
+    bare = [user_text("q"), bare[0], ToolResult("call_one_1", "x", (TextPart("one"),)), *bare[2:3]]
+    asked = ModelRequest(ModelInfo("new", "model"), "", tuple(bare))
+    blocks = suspects("Bad request", Topic.VAGUE, asked, None)
+    assert [block.kind for block in blocks] == [Kind.RESULT, Kind.RESULT]
+
+
+def test_odd_characters_are_made_plain_before_a_text_is_left_out() -> None:
+    odd, fine = TextPart("a\x1b[0m"), TextPart("fine")
+    asked = request("openai", [UserMessage((odd, fine))])
+    (block,) = suspects("invalid unicode in text", Topic.TEXT, asked, None)
+    assert (block.part, how_to(block)) == (odd, How.PLAIN)
+    assert {how_to(b) for b in blocks_of(asked.messages) if b.part == fine} == {How.STUB}
+
+
+def test_reasoning_is_suspected_as_a_whole() -> None:
+    maker = ("anthropic", NAMES["anthropic"])
+    replies = [
+        AssistantMessage((ThinkingPart(str(n), f"s{n}"), TextPart("x")), *maker) for n in range(3)
+    ]
+    messages: list[Message] = [user_text("q")]
+    for reply in replies:
+        messages += [reply, user_text("more")]
+    asked = request("anthropic", messages)
+    blocks = suspects("messages.3.content.0: Invalid `signature`", Topic.THINKING, asked, None)
+    assert [block.kind for block in blocks] == [Kind.THINKING] * 3
+
+
+def test_in_the_end_everything_that_breaks_sessions_is_suspected() -> None:
+    asked = request("openai")
+    kinds = [block.kind for block in all_suspects(Topic.VAGUE, asked)]
+    assert kinds.count(Kind.IMAGE) == 2
+    assert Kind.RESULT not in kinds  # accepted before
+    assert kinds[-1] is Kind.PROMPT
+    assert {block.kind for block in all_suspects(Topic.IMAGE, asked)} == {Kind.IMAGE}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.errors import SessionLocked
-from agentcli.domain.prepare import check_request
+from agentcli.engine.context.outgoing import check_request
 from agentcli.store.files import read_session
 from agentcli.store.repair.check import check
 from agentcli.store.repair.repair import repair
