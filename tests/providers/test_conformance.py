@@ -27,8 +27,8 @@ from agentcli.domain.messages import (
 from agentcli.domain.ports import Effort, ModelInfo, ModelRequest, Provider, ProviderConfig
 from agentcli.domain.stream import StreamEnd, StreamEvent, TextDelta
 from agentcli.engine.assemble import Assembler
-from agentcli.engine.sample import RetryPolicy, Sampler
 from agentcli.engine.context.outgoing import check_request, prepare
+from agentcli.engine.sample import RetryPolicy, Sampler
 from agentcli.providers._registry import BUILT_IN, create
 from tests.providers.streams import BASH, READ
 from tests.support.model_server import ModelServer
