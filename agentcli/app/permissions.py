@@ -12,8 +12,8 @@ from typing import Any
 from agentcli.domain.errors import InvalidArguments, UsageError
 from agentcli.domain.permissions import Explanation
 from agentcli.domain.tools import ToolBox, Workspace
-from agentcli.policy.decision import CallFacts, Policy
-from agentcli.policy.judge import decide, rules_offered
+from agentcli.policy.decision import CallFacts, CallPlace, Policy
+from agentcli.policy.judge import judge, rules_offered
 
 _PAIR = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
@@ -39,9 +39,9 @@ def explain(
         paths = tool.paths(args, workspace)
     except InvalidArguments as error:
         raise UsageError(f"{name} does not take this: {error}", "give them as NAME=VALUE") from None
-    facts = CallFacts(tool.definition, arguments, paths, workspace)
-    decision = decide(facts, policy)
-    _, for_session, for_ever = rules_offered(facts, policy, decision)
+    call, place = CallFacts(tool.definition, arguments, paths), CallPlace(workspace, policy)
+    decision = judge(call, place)
+    _, for_session, for_ever = rules_offered(call, place, decision)
     return Explanation(
         tool=name,
         answer=str(decision.answer),
@@ -57,7 +57,7 @@ def explain(
 
 
 def read_call(toolbox: ToolBox, text: str) -> tuple[str, dict[str, Any]]:
-    """The call that a person means: ``TOOL name=value ...`` where that is one, else a command."""
+    """The call that the user means: ``TOOL name=value ...`` where that is one, else a command."""
     words = text.split()
     pairs = [_PAIR.fullmatch(word) for word in words[1:]]
     if words and pairs and all(pairs) and toolbox.get(words[0]) is not None:

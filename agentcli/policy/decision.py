@@ -1,7 +1,7 @@
-"""The mode and the rules in force, what is known of a call, and what came of judging it.
+"""What is judged and what comes of it: a call, the place where it would run, the decision.
 
-Law: values only, and nothing is imported to have them: judging (``approval``) begins with the first
-call of a tool (the import budget).
+A place has the mode and the rules in force. Law: values only, and nothing heavy is imported to have
+them: judging (``policy.judge``) begins with the first call of a tool (the import budget).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def parse_rule(text: str, source: str = "") -> Rule:
 
 
 class Answer(StrEnum):
-    """What the policy says."""
+    """May the call run, has the user to be asked, or is it refused?"""
 
     ALLOW = "allow"
     ASK = "ask"
@@ -83,7 +83,7 @@ class Policy:
     """The mode and rules in force. ``granted`` grows with each "for this session".
 
     ``free_to_read`` are places beside the workspace, such as what background runs have made.
-    ``contained``: a sandbox keeps commands from all but the workspace; ``yolo_twice``: the person
+    ``contained``: a sandbox keeps commands from all but the workspace; ``yolo_twice``: the user
     has asked twice for no questions, so that destructive commands run as well (SEC-14).
     """
 
@@ -106,7 +106,7 @@ class Policy:
         ask: Sequence[str] = (),
         source: str = "",
     ) -> Policy:
-        """A policy of rules as a person writes them; raises ``UsageError``."""
+        """A policy of rules as a user writes them; raises ``UsageError``."""
         policy = cls(mode)
         for kind, texts in (("allow", allow), ("deny", deny), ("ask", ask)):
             policy.add_rules(kind, texts, source)
@@ -128,15 +128,24 @@ class Policy:
 
 @frozen
 class CallFacts:
-    """What the policy knows of a call. ``paths`` are absolute, links not yet followed.
+    """What is known of a call. ``paths`` are absolute, links not yet followed.
 
-    ``search_path`` is where the session's shell looks for programs, when it was changed. ``via``
-    is the tool that was called to have this one run: its own deny and ask rules hold as well.
+    ``via`` is the tool that was called to have this one run: its own deny and ask rules hold too.
     """
 
     definition: ToolDefinition
     arguments: Mapping[str, Any]
-    paths: tuple[Path, ...]
-    workspace: Workspace
-    search_path: str | None = None
+    paths: tuple[Path, ...] = ()
     via: str = ""
+
+
+@frozen
+class CallPlace:
+    """Where a call would run: the workspace, with the mode and rules in force there.
+
+    ``search_path`` is where the session's shell looks for programs, when it was changed.
+    """
+
+    workspace: Workspace
+    policy: Policy
+    search_path: str | None = None

@@ -15,10 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from agentcli.domain.tools import Workspace, real_path
+from agentcli.domain.tools import real_path
 from agentcli.domain.values import frozen, mutable
 from agentcli.policy.bash_command import ParsedCommand, SimpleCommand
 from agentcli.policy.bash_rough import word_lists, written_names
+from agentcli.policy.bash_syntax import parse_bash
+from agentcli.policy.decision import CallPlace
 from agentcli.policy.places import (
     Starts,
     Words,
@@ -55,22 +57,12 @@ class Danger:
     is_destructive: bool
 
 
-@frozen
-class Ground:
-    """What a session stands on. ``contained``: a sandbox limits the command to the workspace."""
+def dangers_of(text: str, place: CallPlace, *, contained: bool = False) -> Iterator[Danger]:
+    """What of ``text`` is destructive or writes a protected place, in its order.
 
-    workspace: Workspace
-    own_directories: tuple[Path, ...] = ()
-    contained: bool = False
-
-    @property
-    def roots(self) -> tuple[Path, ...]:
-        """The directories of the workspace, links followed."""
-        return tuple(map(real_path, (self.workspace.root, *self.workspace.extra)))
-
-
-def dangers_of(text: str, parsed: ParsedCommand, ground: Ground) -> Iterator[Danger]:
-    """What of ``text`` is destructive or writes a protected place, in its order."""
+    ``contained``: a sandbox limits it to the workspace.
+    """
+    parsed = parse_bash(text)
     commands = parsed.commands
     if not parsed.understood:
         if len(text) <= _LONGEST_LOOSE:
@@ -78,7 +70,14 @@ def dangers_of(text: str, parsed: ParsedCommand, ground: Ground) -> Iterator[Dan
         elif _DESTROYER.search(text):
             what = "the command is too long to tell what it destroys"
             yield Danger(what, "", is_destructive=True)
-    search = _Search(starts_of(commands, ground.workspace.cwd), ground, parsed.understood)
+    workspace = place.workspace
+    search = _Search(
+        starts=starts_of(commands, workspace.cwd),
+        roots=tuple(map(real_path, (workspace.root, *workspace.extra))),
+        own_directories=place.policy.own_directories,
+        contained=contained,
+        has_all=parsed.understood,
+    )
     for command in dict.fromkeys(commands):
         yield from search.dangers(command)
     if _has_unseen_target(parsed):
@@ -106,13 +105,16 @@ def _has_unseen_target(parsed: ParsedCommand) -> bool:
 class _Search:
     """Looks where operands lead; ``left`` is how many paths may still be looked at.
 
-    ``has_all``: every operand is known to be one. A text that is not understood may fall apart
-    between a program and its operands.
+    ``roots`` are the directories of the workspace, links followed. ``has_all``: every operand is
+    known to be one. A text that is not understood may fall apart between a program and its
+    operands.
     """
 
     starts: Starts
-    ground: Ground
-    has_all: bool = True
+    roots: tuple[Path, ...]
+    own_directories: tuple[Path, ...]
+    contained: bool
+    has_all: bool
     left: int = _MOST_PATHS
 
     def dangers(self, command: SimpleCommand) -> Iterator[Danger]:
@@ -136,18 +138,48 @@ class _Search:
             is_relative = not name.startswith(("/", "~"))
             if operands.is_recursive and is_relative and not self.starts.is_sure:
                 yield Danger("it cannot be told where it would destroy", part, is_destructive=True)
-            lost = (_lost_with(path, self.ground) for path in self._places(name))
+            lost = map(self._lost_with, self._places(name))
             if what := next(filter(None, lost), None):
                 yield Danger(f"it would destroy {what}", part, is_destructive=True)
+
+    def _lost_with(self, path: Path) -> str | None:
+        """What would be lost with ``path`` (which may be a pattern) and all that is in it."""
+        lexical = Path(os.path.normpath(path))
+        while lexical.name and _ALL_OF_IT.fullmatch(lexical.name):
+            lexical = lexical.parent
+        if not is_pattern(str(lexical)):
+            both = dict.fromkeys((lexical, real_path(lexical)))
+            return next(filter(None, map(self._named, both)), None)
+        names = [*(root / ".git" for root in self.roots), *_with_parents(self.roots)]
+        if not self.contained:
+            names += _with_parents((_home(),))
+        hit = next((name for name in names if fnmatch.fnmatchcase(str(name), str(lexical))), None)
+        return str(hit) if hit is not None else None
+
+    def _named(self, path: Path) -> str | None:
+        is_inside = any(path.is_relative_to(root) for root in self.roots)
+        if ".git" in map(plain_name, path.parts) and (is_inside or not self.contained):
+            return "git's own directory"
+        if path in self.roots:
+            return "the workspace itself"
+        if any(root.is_relative_to(path) for root in self.roots):
+            return f"{path} with the workspace in it"
+        if self.contained:
+            return None
+        home = _home()
+        if home.is_relative_to(path):
+            is_home = path == home
+            return "your home directory" if is_home else f"{path} with your home directory in it"
+        return f"the system's {path}" if path.parent == Path("/") else None
 
     def written(self, names: Sequence[str | None], part: str) -> Iterator[Danger]:
         """SEC-3, and devices."""
         for name in dict.fromkeys(names):
             paths = () if name is None else tuple(self._places(name))
             if device := next(filter(None, map(_device, paths)), None):
-                if not self.ground.contained:
+                if not self.contained:
                     yield Danger(f"it would write to {device}", part, is_destructive=True)
-            elif place := protected_place(paths, self.ground.own_directories):
+            elif place := protected_place(paths, self.own_directories):
                 yield Danger(f"{place} is protected", part, is_destructive=False)
 
     def _places(self, name: str) -> Iterator[Path]:
@@ -158,47 +190,12 @@ class _Search:
             yield path
 
 
-def _lost_with(path: Path, ground: Ground) -> str | None:
-    """What would be lost with ``path`` (which may be a pattern) and all that is in it."""
-    lexical = Path(os.path.normpath(path))
-    while lexical.name and _ALL_OF_IT.fullmatch(lexical.name):
-        lexical = lexical.parent
-    roots = ground.roots
-    if is_pattern(str(lexical)):
-        names = [*(root / ".git" for root in roots), *_with_parents(roots)]
-        if not ground.contained:
-            names += _with_parents((_home(),))
-        hit = next((name for name in names if fnmatch.fnmatchcase(str(name), str(lexical))), None)
-        return str(hit) if hit is not None else None
-    return next(filter(None, (_named(each, roots, ground) for each in _both(lexical))), None)
-
-
 def _home() -> Path:
     return real_path(Path(os.path.expanduser("~")))  # noqa: PTH111 - pathlib's raises without a home
 
 
-def _both(path: Path) -> tuple[Path, ...]:
-    return tuple(dict.fromkeys((path, real_path(path))))
-
-
 def _with_parents(paths: Sequence[Path]) -> list[Path]:
     return [each for path in paths for each in (path, *path.parents)]
-
-
-def _named(path: Path, roots: Sequence[Path], ground: Ground) -> str | None:
-    is_inside = any(path.is_relative_to(root) for root in roots)
-    if ".git" in map(plain_name, path.parts) and (is_inside or not ground.contained):
-        return "git's own directory"
-    if path in roots:
-        return "the workspace itself"
-    if any(root.is_relative_to(path) for root in roots):
-        return f"{path} with the workspace in it"
-    if ground.contained:
-        return None
-    home = _home()
-    if home.is_relative_to(path):
-        return "your home directory" if path == home else f"{path} with your home directory in it"
-    return f"the system's {path}" if path.parent == Path("/") else None
 
 
 def _device(path: Path) -> str | None:

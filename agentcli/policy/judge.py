@@ -1,21 +1,22 @@
-"""The policy: may this call run, must a person be asked, or is it refused? Pure (SEC-3, SEC-4).
+"""May this call run, has the user to be asked, or is it refused? Pure (SEC-3, SEC-4).
 
 Order: deny rules, plan mode, protected places and destructive commands, ask rules, ``yolo``, allow
-rules and grants of this session, what the mode makes free; everything else asks. Every decision
-names the rule or the reason that made it, and of a command the part.
+rules and grants of this session, what the mode makes free; everything else asks. Law: every
+decision names the rule or the reason that made it, and of a command the part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from agentcli.domain.ports import PermissionMode
 from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import Effect, real_path
 from agentcli.domain.values import frozen
 from agentcli.policy.bash_command import SimpleCommand
-from agentcli.policy.decision import Answer, CallFacts, Decision, Policy, Rule
+from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision, Policy, Rule
 from agentcli.policy.places import has_own_repository, moves, protected_place, starts_of
 from agentcli.policy.read_only import is_read_only
 from agentcli.policy.rules import (
@@ -33,9 +34,9 @@ _LONGEST_PART = 200
 _ACCESS = {"network": "with network", "outside": "outside the sandbox"}
 
 
-def decide(facts: CallFacts, policy: Policy) -> Decision:
-    """The decision for one call: the first of the checks below that has an opinion."""
-    judged = _Judged(facts, policy, subject_of(facts), effect_of(facts))
+def judge(call: CallFacts, place: CallPlace) -> Decision:
+    """The decision on one call: the first of the checks below that has an opinion."""
+    judged = _Judged(call, place, subject_of(call, place), effect_of(call, place))
     for check in _CHECKS:
         if decision := check(judged):
             return decision
@@ -44,47 +45,109 @@ def decide(facts: CallFacts, policy: Policy) -> Decision:
     return _asks_to_run(judged)
 
 
+def effect_of(call: CallFacts, place: CallPlace) -> Effect:
+    """The effect of this very call: a command known to be read-only is a READ (LOOP-4)."""
+    command = call.arguments.get("command")
+    if call.definition.name == _SHELL and isinstance(command, str):
+        known = is_read_only(command, place.workspace, place.search_path)
+        return Effect.READ if known else Effect.EXEC
+    return call.definition.effect
+
+
+def rules_offered(call: CallFacts, place: CallPlace, decision: Decision) -> tuple[Rule, str, str]:
+    """The rule of "for this session", how it reads, and how "always" would write it down (UI-7).
+
+    A text is empty where that answer would not keep the question from coming again.
+    """
+    rule = session_rule(call, place)
+    if not decision.lasts:
+        return rule, "", ""
+    return rule, str(rule), "" if decision.rule is not None else lasting_rule(rule)
+
+
+def session_rule(call: CallFacts, place: CallPlace) -> Rule:
+    """What "yes, for this session" allows, and nothing beside it.
+
+    This very command or host; this tool in the workspace; where that is not what was asked
+    about (a protected or an outside place), this tool and this very path.
+    """
+    subject = subject_of(call, place)
+    name = call.definition.name
+    text = subject.host if subject.host is not None else subject.text
+    if text is not None:
+        return Rule(name, text, exact=True)
+    if not subject.paths:
+        return Rule(name)
+    inside = all(place.workspace.contains(path) for path in call.paths)
+    own = place.policy.own_directories
+    if inside and not protected_place((*call.paths, *subject.paths), own):
+        return Rule(name, f"{subject.root}/**", exact=True)
+    return Rule(name, str(subject.paths[0]), exact=True)
+
+
+def subject_of(call: CallFacts, place: CallPlace) -> Subject:
+    """What rules are matched with."""
+    command, url = call.arguments.get("command"), call.arguments.get("url")
+    return Subject(
+        tool=call.definition.name,
+        paths=tuple(map(real_path, call.paths)),
+        text=command if isinstance(command, str) else None,
+        host=host_of(url) if isinstance(url, str) else None,
+        root=real_path(place.workspace.root),
+    )
+
+
+def why_not_written(path: Path, place: CallPlace) -> str:
+    """Why a file must not be written where nobody can be asked; empty when it may be."""
+    protected = protected_place((path,), place.policy.own_directories)
+    if protected:
+        return f"{protected} is protected"
+    return "" if place.workspace.contains(path) else "it lies outside the workspace"
+
+
 @frozen
 class _Judged:
-    facts: CallFacts
-    policy: Policy
+    call: CallFacts
+    place: CallPlace
     subject: Subject
     effect: Effect
 
     @property
+    def policy(self) -> Policy:
+        return self.place.policy
+
+    @property
     def is_command(self) -> bool:
-        return self.facts.definition.name == _SHELL and self.subject.text is not None
+        return self.call.definition.name == _SHELL and self.subject.text is not None
 
     def because(self, answer: Answer, reason: str, rule: Rule | None = None) -> Decision:
         return Decision(answer, reason, rule, self.effect)
 
+    def touched(self, rules: Sequence[Rule]) -> Rule | None:
+        """The first rule that covers a part of the call, or the tool that it came by."""
+        via = self.call.via
+        return first(rules, self.subject) or (first(rules, Subject(via)) if via else None)
+
 
 def _by_deny_rule(judged: _Judged) -> Decision | None:
-    rule = first(judged.policy.deny, judged.subject) or _via_rule(judged, judged.policy.deny)
+    rule = judged.touched(judged.policy.deny)
     return judged.because(Answer.DENY, f"denied by the rule {rule}", rule) if rule else None
-
-
-def _via_rule(judged: _Judged, rules: Sequence[Rule]) -> Rule | None:
-    via = judged.facts.via
-    return first(rules, Subject(via)) if via else None
 
 
 def _by_ask_rule(judged: _Judged) -> Decision | None:
     """Asks whatever the mode and the other rules allow, until this session was granted it."""
     policy, subject = judged.policy, judged.subject
-    rule = first(policy.ask, subject) or _via_rule(judged, policy.ask)
-    unsure = None if judged.effect is Effect.READ else _unsure(judged)
+    rule = judged.touched(policy.ask)
+    unsure = None
+    if judged.effect is not Effect.READ:
+        rules = (*policy.deny, *policy.ask)
+        unsure = next((each for each in rules if might_touch(each, subject)), None)
     if (rule is None and unsure is None) or covering(policy.granted, subject)[0]:
         return None
     if rule is not None:
         return judged.because(Answer.ASK, f"asked for by the rule {rule}", rule)
     reason = f"it cannot be told whether the rule {unsure} covers it"
     return judged.because(Answer.ASK, reason, unsure)
-
-
-def _unsure(judged: _Judged) -> Rule | None:
-    rules = (*judged.policy.deny, *judged.policy.ask)
-    return next((rule for rule in rules if might_touch(rule, judged.subject)), None)
 
 
 def _by_plan_mode(judged: _Judged) -> Decision | None:
@@ -95,11 +158,11 @@ def _by_plan_mode(judged: _Judged) -> Decision | None:
 
 def _by_protection(judged: _Judged) -> Decision | None:
     """What asks every time: no rule, no grant and no mode but a second ``--yolo`` frees it."""
-    if judged.facts.definition.always_ask:
+    if judged.call.definition.always_ask:
         return replace(judged.because(Answer.ASK, "this tool always asks"), lasts=False)
     if judged.effect is Effect.READ:
         return None
-    paths = (*judged.facts.paths, *judged.subject.paths)
+    paths = (*judged.call.paths, *judged.subject.paths)
     if judged.effect is Effect.WRITE and (
         place := protected_place(paths, judged.policy.own_directories)
     ):
@@ -108,12 +171,11 @@ def _by_protection(judged: _Judged) -> Decision | None:
 
 
 def _by_danger(judged: _Judged) -> Decision | None:
-    from agentcli.policy.destructive import Ground, dangers_of
+    from agentcli.policy.destructive import dangers_of
 
     policy, subject = judged.policy, judged.subject
-    contained = policy.contained and judged.facts.arguments.get("access") != Access.OUTSIDE
-    ground = Ground(judged.facts.workspace, policy.own_directories, contained)
-    found = list(dangers_of(subject.text or "", subject.parsed, ground))
+    contained = policy.contained and judged.call.arguments.get("access") != Access.OUTSIDE
+    found = list(dangers_of(subject.text or "", judged.place, contained=contained))
     if policy.yolo_twice and policy.mode is PermissionMode.YOLO:
         freed = {danger.part for danger in found if danger.is_destructive}
         found = [danger for danger in found if danger.part not in freed]
@@ -131,7 +193,7 @@ def _by_yolo(judged: _Judged) -> Decision | None:
 
 def _by_access(judged: _Judged) -> Decision | None:
     """What asks for more than the sandbox gives asks each time: no rule says how much (SEC-7)."""
-    how = _ACCESS.get(str(judged.facts.arguments.get("access")))
+    how = _ACCESS.get(str(judged.call.arguments.get("access")))
     if how is None or not judged.is_command or not judged.policy.contained:
         return None
     return replace(judged.because(Answer.ASK, f"it asks to run {how}"), lasts=False)
@@ -148,18 +210,18 @@ def _by_allow_rule(judged: _Judged) -> Decision | None:
 
 
 def _by_mode(judged: _Judged) -> Decision | None:
-    facts = judged.facts
-    if facts.definition.effect is Effect.READ and facts.definition.hints.open_world:
+    call = judged.call
+    if call.definition.effect is Effect.READ and call.definition.hints.open_world:
         host = judged.subject.host
         reason = f"it fetches from {host}" if host else "it reaches beyond this machine"
         return judged.because(Answer.ASK, reason)
-    edits_are_free = judged.policy.mode is PermissionMode.ACCEPT_EDITS and bool(facts.paths)
+    edits_are_free = judged.policy.mode is PermissionMode.ACCEPT_EDITS and bool(call.paths)
     if judged.effect is Effect.EXEC or (judged.effect is Effect.WRITE and not edits_are_free):
         return None
-    free = facts.workspace
+    free = judged.place.workspace
     if judged.effect is Effect.READ:
         free = replace(free, extra=(*free.extra, *judged.policy.free_to_read))
-    for path in facts.paths:
+    for path in call.paths:
         if not free.contains(path):
             return judged.because(Answer.ASK, f"{path} is outside the workspace")
     what = "reads" if judged.effect is Effect.READ else "edits"
@@ -189,8 +251,8 @@ def _part_of(part: str, subject: Subject) -> str:
 
 def _free_part(judged: _Judged) -> Callable[[SimpleCommand], bool]:
     """Which of the commands of a longer one change nothing, wherever the others may lead."""
-    facts, commands = judged.facts, judged.subject.parsed.commands if judged.is_command else ()
-    starts = starts_of(commands, facts.workspace.cwd)
+    place, commands = judged.place, judged.subject.parsed.commands if judged.is_command else ()
+    starts = starts_of(commands, place.workspace.cwd)
     has_moved = moves(commands)
 
     def is_free(command: SimpleCommand) -> bool:
@@ -202,11 +264,11 @@ def _free_part(judged: _Judged) -> Callable[[SimpleCommand], bool]:
             return False
         if command.words[0] == "cd" and len(command.words) == len(("cd", "directory")):
             return starts.is_sure and all(
-                facts.workspace.contains(each) and not has_own_repository(each, facts.workspace)
+                place.workspace.contains(each) and not has_own_repository(each, place.workspace)
                 for each in starts.directories
             )
         return starts.is_sure and all(
-            is_read_only(command.text, replace(facts.workspace, cwd=each), facts.search_path)
+            is_read_only(command.text, replace(place.workspace, cwd=each), place.search_path)
             for each in (starts.directories if has_moved else starts.directories[:1])
         )
 
@@ -223,54 +285,3 @@ _CHECKS = (
     _by_allow_rule,
     _by_mode,
 )
-
-
-def effect_of(facts: CallFacts) -> Effect:
-    """The effect of this very call: a command known to be read-only is a READ (LOOP-4)."""
-    command = facts.arguments.get("command")
-    if facts.definition.name == _SHELL and isinstance(command, str):
-        known = is_read_only(command, facts.workspace, facts.search_path)
-        return Effect.READ if known else Effect.EXEC
-    return facts.definition.effect
-
-
-def subject_of(facts: CallFacts) -> Subject:
-    """What rules are matched with."""
-    command, url = facts.arguments.get("command"), facts.arguments.get("url")
-    return Subject(
-        tool=facts.definition.name,
-        paths=tuple(map(real_path, facts.paths)),
-        text=command if isinstance(command, str) else None,
-        host=host_of(url) if isinstance(url, str) else None,
-        root=real_path(facts.workspace.root),
-    )
-
-
-def session_rule(facts: CallFacts, policy: Policy) -> Rule:
-    """What "yes, for this session" allows, and nothing beside it.
-
-    This very command or host; this tool in the workspace; where that is not what was asked
-    about (a protected or an outside place), this tool and this very path.
-    """
-    subject = subject_of(facts)
-    name = facts.definition.name
-    text = subject.host if subject.host is not None else subject.text
-    if text is not None:
-        return Rule(name, text, exact=True)
-    if not subject.paths:
-        return Rule(name)
-    inside = all(facts.workspace.contains(path) for path in facts.paths)
-    if inside and not protected_place((*facts.paths, *subject.paths), policy.own_directories):
-        return Rule(name, f"{subject.root}/**", exact=True)
-    return Rule(name, str(subject.paths[0]), exact=True)
-
-
-def rules_offered(facts: CallFacts, policy: Policy, decision: Decision) -> tuple[Rule, str, str]:
-    """The rule of "for this session", how it reads, and how "always" would write it down (UI-7).
-
-    A text is empty where that answer would not keep the question from coming again.
-    """
-    rule = session_rule(facts, policy)
-    if not decision.lasts:
-        return rule, "", ""
-    return rule, str(rule), "" if decision.rule is not None else lasting_rule(rule)
