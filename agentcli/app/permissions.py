@@ -1,6 +1,6 @@
 """What the policy would say of a call that nobody has made (SEC-3, ``/permissions explain``).
 
-Law: nothing is run, written or asked; the answer is that of ``policy.judge.decide`` itself.
+Law: nothing is run, written or asked; the answer is that of ``policy.judge`` itself.
 """
 
 from __future__ import annotations

@@ -124,17 +124,16 @@ async def _done(
 
 def _refuse_foreign_places(it: Conversation, steps: Iterable[Path]) -> None:
     """A session file says what to write: where nothing is written unasked it is not believed."""
-    from agentcli.policy.places import protected_place
+    from agentcli.policy.decision import CallPlace
+    from agentcli.policy.judge import why_not_written
 
+    place = CallPlace(it.kit.workspace, it.kit.policy)
     for path in steps:
-        place = protected_place((path,), it.kit.policy.own_directories)
-        if place is None and it.kit.workspace.contains(path):
-            continue
-        why = f"{place} is protected" if place else "it lies outside the workspace"
-        raise RewindRefused(
-            f"{path} is not written by going back: {why}",
-            "put it back by hand, or go back in the chat only: /rewind chat",
-        )
+        if why := why_not_written(path, place):
+            raise RewindRefused(
+                f"{path} is not written by going back: {why}",
+                "put it back by hand, or go back in the chat only: /rewind chat",
+            )
 
 
 def _backwards(changes: Sequence[FileChange]) -> dict[Path, _Step]:

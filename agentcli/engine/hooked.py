@@ -29,7 +29,7 @@ from agentcli.domain.ports import PermissionMode, QueueSource
 from agentcli.domain.tools import ToolOutput, status_of
 from agentcli.engine.jobs import Job, text_of
 from agentcli.engine.race import Reaper, race
-from agentcli.policy.decision import Answer, CallFacts, Decision, Policy
+from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision
 
 if TYPE_CHECKING:
     from agentcli.domain.hooks import Hooks, HookVerdict
@@ -193,19 +193,19 @@ def _short(text: str) -> str:
 MAX_SHOWN = 300
 
 
-def decided(facts: CallFacts, policy: Policy, said: HookVerdict | None) -> Decision:
-    """The policy's decision on a call about which hooks have ``said`` something."""
-    from agentcli.policy.judge import decide
+def decided(call: CallFacts, place: CallPlace, said: HookVerdict | None) -> Decision:
+    """The decision on a call about which hooks have ``said`` something."""
+    from agentcli.policy.judge import judge
 
     if said is None or said.permission is None:
-        return decide(facts, policy)
+        return judge(call, place)
     from agentcli.domain.hooks import Permission
 
     if said.permission is Permission.ALLOW:
-        if policy.mode is not PermissionMode.PLAN:
-            policy = replace(policy, mode=PermissionMode.YOLO)
-        return decide(facts, policy)
-    decision = decide(facts, policy)
+        if place.policy.mode is not PermissionMode.PLAN:
+            place = replace(place, policy=replace(place.policy, mode=PermissionMode.YOLO))
+        return judge(call, place)
+    decision = judge(call, place)
     if decision.answer is not Answer.ALLOW:
         return decision
     return replace(decision, answer=Answer.ASK, reason=f"a hook asks: {said.reason}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agentcli.domain.messages import ResultStatus, TextPart, ToolCall
 from agentcli.domain.tools import Effect, Tool, ToolOutput
 from agentcli.domain.values import mutable
-from agentcli.policy.decision import CallFacts
+from agentcli.policy.decision import CallFacts, CallPlace
 
 if TYPE_CHECKING:
     from agentcli.domain.hooks import HookVerdict
@@ -31,6 +31,7 @@ class Job:
     summary: str = ""
     effect: Effect = Effect.READ
     facts: CallFacts | None = None
+    place: CallPlace | None = None
     output: ToolOutput | None = None
     status: ResultStatus | None = None
     started_at: float | None = None

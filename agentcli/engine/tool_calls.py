@@ -57,7 +57,7 @@ from agentcli.engine.hooked import CallHooks, decided
 from agentcli.engine.jobs import Job, text_of
 from agentcli.engine.race import Reaper, cancel_future, first_of, race, stop
 from agentcli.engine.toolkit import Toolkit
-from agentcli.policy.decision import Answer, CallFacts, Decision
+from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision
 
 GRACE_S = 0.15
 KILL_PATIENCE_S = 3.0
@@ -239,24 +239,26 @@ class ToolCalls:
             paths = acting.paths(args, workspace)
             from agentcli.policy.judge import effect_of
 
-            job.facts = CallFacts(definition, arguments, paths, workspace, shell.search_path, via)
-            job.effect = effect_of(job.facts)
+            job.facts = CallFacts(definition, arguments, paths, via)
+            job.place = CallPlace(workspace, self._kit.policy, shell.search_path)
+            job.effect = effect_of(job.facts, job.place)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a tool's own code
-            job.facts, job.effect = None, Effect.READ
+            job.facts = job.place = None
+            job.effect = Effect.READ
             job.output = self._reported(job, ToolOutput.internal_error(error))
 
     async def _permitted(self, job: Job, ctx: ToolContext) -> bool:
         """Whether the call may run; when not, ``job.output`` says why."""
-        if job.facts is None or job.tool is None:
+        if job.facts is None or job.place is None:
             return False
         try:
-            decision = decided(job.facts, self._kit.policy, job.hook)
+            decision = decided(job.facts, job.place, job.hook)
         except Exception as error:  # noqa: BLE001 - what cannot be judged is not run
             job.output = self._reported(job, ToolOutput.internal_error(error))
             return False
         if decision.answer is Answer.ASK:
             async with self._kit.approval_lock:
-                decision = decided(job.facts, self._kit.policy, job.hook)
+                decision = decided(job.facts, job.place, job.hook)
                 if decision.answer is Answer.ASK:
                     return await self._asked(job, ctx, decision)
         if decision.answer is Answer.DENY:
@@ -265,12 +267,12 @@ class ToolCalls:
         return True
 
     async def _asked(self, job: Job, ctx: ToolContext, decision: Decision) -> bool:
-        if job.facts is None or job.tool is None:
+        if job.facts is None or job.place is None or job.tool is None:
             return False
         reason = decision.why
         from agentcli.policy.judge import rules_offered
 
-        rule, for_session, for_ever = rules_offered(job.facts, self._kit.policy, decision)
+        rule, for_session, for_ever = rules_offered(job.facts, job.place, decision)
         self._emit(ApprovalWaiting(job.call, job.summary, reason))
         detail = await preview_of(*job.acting(job.tool)[:2], ctx)
         request = ApprovalRequest(job.call, job.summary, detail, reason, for_session, for_ever)

@@ -43,7 +43,7 @@ class Preferences:
 
 
 class Rules(Protocol):
-    """Permission rules, each readable as text, as ``policy.judge.Policy`` has them."""
+    """Permission rules, each readable as text, as ``policy.decision.Policy`` has them."""
 
     @property
     def allow(self) -> Sequence[object]:

@@ -11,7 +11,7 @@ from agentcli.domain.ports import PermissionMode as Mode
 from agentcli.domain.tools import Effect, ToolDefinition, Workspace
 from agentcli.policy.decision import Answer, CallFacts, Decision, Policy
 from agentcli.policy.destructive import Operands, operands_of
-from agentcli.policy.judge import decide, session_rule
+from tests.policy.asking import Asked, judged, session_rule
 
 SUITE = Path(__file__).resolve().parents[3] / "shared/suites/bash/codex_dangerous.json"
 BASH = ToolDefinition("bash", "bash", "", {"type": "object"}, Effect.EXEC, "shell")
@@ -26,8 +26,8 @@ def workspace(tmp_path: Path) -> Workspace:
     return Workspace(root, root)
 
 
-def command(workspace: Workspace, text: str) -> CallFacts:
-    return CallFacts(BASH, {"command": text}, (), workspace)
+def command(workspace: Workspace, text: str) -> Asked:
+    return Asked(CallFacts(BASH, {"command": text}, ()), workspace)
 
 
 def in_yolo(workspace: Workspace, text: str, **changes: bool) -> Decision:
@@ -35,7 +35,7 @@ def in_yolo(workspace: Workspace, text: str, **changes: bool) -> Decision:
     policy.granted.append(session_rule(command(workspace, text), policy))
     for name, value in changes.items():
         setattr(policy, name, value)
-    return decide(command(workspace, text), policy)
+    return judged(command(workspace, text), policy)
 
 
 DESTRUCTIVE = [
@@ -97,7 +97,7 @@ def test_what_only_looks_like_it_runs_in_yolo(text: str, workspace: Workspace) -
 def test_a_second_yolo_is_worth_nothing_in_another_mode(workspace: Workspace) -> None:
     policy = Policy.from_texts(Mode.DEFAULT, ["bash"], [])
     policy.yolo_twice = True
-    assert decide(command(workspace, "rm -rf ."), policy).answer is Answer.ASK
+    assert judged(command(workspace, "rm -rf ."), policy).answer is Answer.ASK
 
 
 @pytest.mark.spec("SEC-14", "SEC-7")
@@ -127,7 +127,7 @@ def test_no_dangerous_row_of_another_project_runs_unasked(workspace: Workspace) 
             continue
         text = row["command"]
         policy = Policy.from_texts(Mode.DEFAULT, ["bash(git *)", "bash(echo *)"], [])
-        assert decide(command(workspace, text), policy).answer is Answer.ASK, text
+        assert judged(command(workspace, text), policy).answer is Answer.ASK, text
         if "/tmp/example" not in text and "/tmp/a" not in text:
             assert in_yolo(workspace, text).answer is Answer.ASK, text
 
@@ -157,7 +157,7 @@ def test_a_command_that_writes_a_protected_place_asks_in_every_mode(
     policy = Policy.from_texts(mode, ["bash", "bash(*)"], [])
     policy.yolo_twice = "rm" not in text and "mv" not in text
     policy.granted.append(session_rule(command(workspace, text), policy))
-    decision = decide(command(workspace, text), policy)
+    decision = judged(command(workspace, text), policy)
     assert decision.answer is Answer.ASK, decision
     assert not decision.lasts
 

@@ -1,4 +1,4 @@
-"""The policy: modes by effects by places by rules."""
+"""The judge: modes by effects by places by rules."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from agentcli.domain.errors import UsageError
 from agentcli.domain.ports import PermissionMode as Mode
 from agentcli.domain.tools import Effect, ToolDefinition, ToolHints, Workspace
 from agentcli.policy.decision import Answer, CallFacts, Decision, Policy, Rule
-from agentcli.policy.judge import decide, effect_of, rules_offered, session_rule, subject_of
 from agentcli.policy.rules import touches
+from tests.policy.asking import Asked, effect_of, judged, rules_offered, session_rule, subject_of
 
 ALLOW, ASK, DENY = Answer.ALLOW, Answer.ASK, Answer.DENY
 DECIDED = Decision(ASK, "it runs a command")
@@ -37,22 +37,22 @@ def facts(
     *paths: str,
     always_ask: bool = False,
     **arguments: Any,
-) -> CallFacts:
+) -> Asked:
     definition = ToolDefinition(
         tool, tool, "", {"type": "object"}, effect, "test", always_ask=always_ask
     )
-    return CallFacts(definition, arguments, tuple(map(workspace.resolve, paths)), workspace)
+    return Asked(CallFacts(definition, arguments, tuple(map(workspace.resolve, paths))), workspace)
 
 
-def read(workspace: Workspace, *paths: str) -> CallFacts:
+def read(workspace: Workspace, *paths: str) -> Asked:
     return facts(workspace, "read_file", Effect.READ, *paths)
 
 
-def write(workspace: Workspace, *paths: str) -> CallFacts:
+def write(workspace: Workspace, *paths: str) -> Asked:
     return facts(workspace, "write_file", Effect.WRITE, *paths)
 
 
-def command(workspace: Workspace, text: str) -> CallFacts:
+def command(workspace: Workspace, text: str) -> Asked:
     return facts(workspace, "bash", Effect.EXEC, command=text)
 
 
@@ -82,7 +82,7 @@ def test_each_mode_frees_what_the_contract_says(
         "write nowhere": write(workspace), "look": command(workspace, "ls src"),
         "exec": command(workspace, "make"), "call": read(workspace),
     }  # fmt: skip
-    decision = decide(subjects[what], Policy(mode))
+    decision = judged(subjects[what], Policy(mode))
     assert decision.answer is answer
     assert decision.reason
 
@@ -97,8 +97,8 @@ def test_paths_are_judged_resolved_and_by_directories(path: str, workspace: Work
     (root / "link").symlink_to(root.parent / "other")
     (root / "file_link").symlink_to(root.parent / "other" / "x")
     (root.parent / "work2").mkdir()
-    assert decide(read(workspace, path), Policy()).answer is ASK
-    assert decide(write(workspace, path), Policy(Mode.ACCEPT_EDITS)).answer is ASK
+    assert judged(read(workspace, path), Policy()).answer is ASK
+    assert judged(write(workspace, path), Policy(Mode.ACCEPT_EDITS)).answer is ASK
 
 
 @pytest.mark.spec("SEC-5")
@@ -107,9 +107,9 @@ def test_a_workspace_reached_by_a_link_is_still_the_workspace(
 ) -> None:
     (tmp_path / "alias").symlink_to(workspace.root)
     linked = Workspace(tmp_path / "alias", tmp_path / "alias")
-    assert decide(read(linked, "src/a.py"), Policy()).answer is ALLOW
-    assert decide(read(linked, str(workspace.root / "src/a.py")), Policy()).answer is ALLOW
-    assert decide(read(linked, "../other/x"), Policy()).answer is ASK
+    assert judged(read(linked, "src/a.py"), Policy()).answer is ALLOW
+    assert judged(read(linked, str(workspace.root / "src/a.py")), Policy()).answer is ALLOW
+    assert judged(read(linked, "../other/x"), Policy()).answer is ASK
 
 
 PROTECTED = [
@@ -129,9 +129,9 @@ def test_protected_places_are_never_written_unasked(
     policy = Policy.from_texts(mode, ["write_file", "write_file(**)"], [])
     policy.own_directories = (workspace.root / "mine",)
     policy.granted.append(session_rule(write(workspace, path), policy))
-    assert decide(write(workspace, path), policy).answer is ASK
-    assert decide(write(workspace, "src/ok.py", path), policy).answer is ASK
-    assert decide(read(workspace, path), policy).answer is ALLOW
+    assert judged(write(workspace, path), policy).answer is ASK
+    assert judged(write(workspace, "src/ok.py", path), policy).answer is ASK
+    assert judged(read(workspace, path), policy).answer is ALLOW
 
 
 @pytest.mark.spec("SEC-3", "SEC-5")
@@ -139,13 +139,13 @@ def test_a_protected_name_that_is_a_link_is_protected_too(workspace: Workspace) 
     (workspace.root / "dotfiles").mkdir()
     (workspace.root / "dotfiles/bashrc").write_text("")
     (workspace.root / ".bashrc").symlink_to("dotfiles/bashrc")
-    assert decide(write(workspace, ".bashrc"), Policy(Mode.YOLO)).answer is ASK
+    assert judged(write(workspace, ".bashrc"), Policy(Mode.YOLO)).answer is ASK
 
 
 @pytest.mark.spec("SEC-3")
 @pytest.mark.parametrize("path", [".gitignore", ".github/workflows/x.yml", "git/config", "profile"])
 def test_neighbours_of_protected_names_are_free(path: str, workspace: Workspace) -> None:
-    assert decide(write(workspace, path), Policy(Mode.ACCEPT_EDITS)).answer is ALLOW
+    assert judged(write(workspace, path), Policy(Mode.ACCEPT_EDITS)).answer is ALLOW
 
 
 @pytest.mark.spec("SEC-3")
@@ -153,32 +153,32 @@ def test_neighbours_of_protected_names_are_free(path: str, workspace: Workspace)
 def test_deny_wins_over_everything_and_names_its_rule(mode: Mode, workspace: Workspace) -> None:
     policy = Policy.from_texts(mode, ["bash", "bash(rm *)"], ["bash(rm *)", "read_file(src/**)"])
     policy.granted += policy.allow
-    decision = decide(command(workspace, "ls; sudo rm x"), policy)
+    decision = judged(command(workspace, "ls; sudo rm x"), policy)
     assert decision == Decision(DENY, "denied by the rule bash(rm *)", policy.deny[0], Effect.EXEC)
-    assert decide(read(workspace, "./src/../src/a.py"), policy).answer is DENY
+    assert judged(read(workspace, "./src/../src/a.py"), policy).answer is DENY
 
 
 @pytest.mark.spec("SEC-3")
 def test_an_allow_rule_frees_what_it_covers_and_is_named(workspace: Workspace) -> None:
     policy = Policy.from_texts(Mode.DEFAULT, ["bash(make *)", "write_file(src/**)"], [])
-    allowed = decide(command(workspace, "make test"), policy)
+    allowed = judged(command(workspace, "make test"), policy)
     assert (allowed.answer, str(allowed.rule)) == (ALLOW, "bash(make *)")
-    assert decide(command(workspace, "make test; x"), policy).answer is ASK
-    assert decide(write(workspace, "src/x"), policy).answer is ALLOW
-    assert decide(write(workspace, "x"), policy).answer is ASK
+    assert judged(command(workspace, "make test; x"), policy).answer is ASK
+    assert judged(write(workspace, "src/x"), policy).answer is ALLOW
+    assert judged(write(workspace, "x"), policy).answer is ASK
 
 
 @pytest.mark.spec("SEC-3")
 def test_plan_mode_is_not_opened_by_an_allow_rule(workspace: Workspace) -> None:
     policy = Policy.from_texts(Mode.PLAN, ["bash", "write_file"], [])
-    assert decide(command(workspace, "make"), policy).answer is DENY
-    assert decide(write(workspace, "src/x"), policy).answer is DENY
+    assert judged(command(workspace, "make"), policy).answer is DENY
+    assert judged(write(workspace, "src/x"), policy).answer is DENY
 
 
 @pytest.mark.parametrize("mode", [Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.YOLO])
 def test_a_tool_that_always_asks_does(mode: Mode, workspace: Workspace) -> None:
     call = facts(workspace, "dangerous", Effect.READ, always_ask=True)
-    assert decide(call, Policy(mode, granted=[session_rule(call, Policy())])).answer is ASK
+    assert judged(call, Policy(mode, granted=[session_rule(call, Policy())])).answer is ASK
 
 
 def test_a_wrong_rule_is_a_usage_error() -> None:
@@ -203,9 +203,9 @@ def test_yes_for_the_session_covers_this_very_command(text: str, workspace: Work
     policy = Policy()
     rule = session_rule(command(workspace, text), policy)
     policy.granted.append(rule)
-    assert decide(command(workspace, text), policy).answer is ALLOW
+    assert judged(command(workspace, text), policy).answer is ALLOW
     for other in (f"{text} x", "rm -rf src", "rm -f x.o", f"{text}; x", "git diff x"):
-        assert decide(command(workspace, other), policy).answer is ASK
+        assert judged(command(workspace, other), policy).answer is ASK
 
 
 @pytest.mark.spec("SEC-3", "UI-7")
@@ -214,12 +214,12 @@ def test_yes_for_the_session_to_an_edit_covers_edits_by_this_tool_in_the_workspa
 ) -> None:
     policy = Policy()
     policy.granted.append(session_rule(write(workspace, "src/a.py"), policy))
-    assert decide(write(workspace, "src/b.py"), policy).answer is ALLOW
-    assert decide(write(workspace, "new/dir/c"), policy).answer is ALLOW
-    assert decide(write(workspace, "../other/x"), policy).answer is ASK
-    assert decide(write(workspace, ".git/config"), policy).answer is ASK
+    assert judged(write(workspace, "src/b.py"), policy).answer is ALLOW
+    assert judged(write(workspace, "new/dir/c"), policy).answer is ALLOW
+    assert judged(write(workspace, "../other/x"), policy).answer is ASK
+    assert judged(write(workspace, ".git/config"), policy).answer is ASK
     edit = facts(workspace, "edit_file", Effect.WRITE, "src/a.py")
-    assert decide(edit, policy).answer is ASK
+    assert judged(edit, policy).answer is ASK
 
 
 @pytest.mark.spec("SEC-3")
@@ -229,36 +229,36 @@ def test_yes_for_the_session_outside_or_protected_covers_this_very_path(
     for asked, other in (("../other/x", "../other/y"), (".git/config", "src/a.py")):
         policy = Policy()
         policy.granted.append(session_rule(write(workspace, asked), policy))
-        assert decide(write(workspace, other), policy).answer is ASK
+        assert judged(write(workspace, other), policy).answer is ASK
     policy = Policy()
     policy.granted.append(session_rule(read(workspace, "../other/x*"), policy))
-    assert decide(read(workspace, "../other/x*"), policy).answer is ALLOW
-    assert decide(read(workspace, "../other/xy"), policy).answer is ASK
+    assert judged(read(workspace, "../other/x*"), policy).answer is ALLOW
+    assert judged(read(workspace, "../other/xy"), policy).answer is ASK
 
 
 @pytest.mark.spec("SEC-5", "LOOP-5")
 def test_links_in_a_circle_can_be_judged(workspace: Workspace) -> None:
     (workspace.root / "loop").symlink_to("loop")
-    assert decide(read(workspace, "loop"), Policy()).answer is ALLOW
-    assert decide(write(workspace, "loop/a"), Policy()).answer is ASK
-    assert decide(command(workspace, "cat loop"), Policy()).answer is ALLOW
+    assert judged(read(workspace, "loop"), Policy()).answer is ALLOW
+    assert judged(write(workspace, "loop/a"), Policy()).answer is ASK
+    assert judged(command(workspace, "cat loop"), Policy()).answer is ALLOW
     policy = Policy.from_texts(Mode.DEFAULT, [], ["read_file(loop)"])
-    assert decide(read(workspace, "loop"), policy).answer is DENY
+    assert judged(read(workspace, "loop"), policy).answer is DENY
 
 
 @pytest.mark.spec("SEC-11")
 def test_yes_for_the_session_to_a_fetch_covers_its_host(workspace: Workspace) -> None:
-    def fetch(url: str) -> CallFacts:
+    def fetch(url: str) -> Asked:
         return facts(workspace, "web_fetch", Effect.EXEC, url=url)
 
     policy = Policy()
     policy.granted.append(session_rule(fetch("https://a.example/x"), policy))
     assert subject_of(fetch("https://A.example/y")).host == "a.example"
-    assert decide(fetch("https://a.example/y"), policy).answer is ALLOW
-    assert decide(fetch("https://b.a.example/"), policy).answer is ASK
+    assert judged(fetch("https://a.example/y"), policy).answer is ALLOW
+    assert judged(fetch("https://b.a.example/"), policy).answer is ASK
     policy.granted[:] = [session_rule(fetch("http://["), policy)]
-    assert decide(fetch("https://a.example/y"), policy).answer is ASK
-    assert decide(fetch("http://["), policy).answer is ASK
+    assert judged(fetch("https://a.example/y"), policy).answer is ASK
+    assert judged(fetch("http://["), policy).answer is ASK
 
 
 @pytest.mark.spec("SEC-3")
@@ -266,11 +266,11 @@ def test_an_ask_rule_asks_in_every_mode_until_the_session_was_granted_it(
     workspace: Workspace,
 ) -> None:
     policy = Policy.from_texts(Mode.YOLO, ["bash"], [], ["bash(git push *)"])
-    assert decide(command(workspace, "git push origin main"), policy).answer is Answer.ASK
-    assert decide(command(workspace, "make && git push origin main"), policy).answer is Answer.ASK
-    assert decide(command(workspace, "git status"), policy).answer is Answer.ALLOW
+    assert judged(command(workspace, "git push origin main"), policy).answer is Answer.ASK
+    assert judged(command(workspace, "make && git push origin main"), policy).answer is Answer.ASK
+    assert judged(command(workspace, "git status"), policy).answer is Answer.ALLOW
     policy.granted.append(Rule("bash", "git push origin main"))
-    assert decide(command(workspace, "git push origin main"), policy).answer is Answer.ALLOW
+    assert judged(command(workspace, "git push origin main"), policy).answer is Answer.ALLOW
 
 
 # --- commands by their parts ------------------------------------------------------------------
@@ -294,7 +294,7 @@ def test_a_rule_for_one_command_leaves_the_others_to_ask_and_names_the_part(
     text: str, answer: Answer, part: str | None, workspace: Workspace
 ) -> None:
     policy = Policy.from_texts(Mode.DEFAULT, ["bash(git diff *)"], [])
-    decision = decide(command(workspace, text), policy)
+    decision = judged(command(workspace, text), policy)
     assert decision.answer is answer, decision
     assert part is None or decision.part == part
     assert not part or decision.why.endswith(f": {part}")
@@ -303,7 +303,7 @@ def test_a_rule_for_one_command_leaves_the_others_to_ask_and_names_the_part(
 @pytest.mark.spec("SEC-4")
 def test_parts_are_free_by_several_rules_and_all_are_named(workspace: Workspace) -> None:
     policy = Policy.from_texts(Mode.DEFAULT, ["bash(make *)", "bash(git diff *)"], [])
-    decision = decide(command(workspace, "make x && git diff && ls"), policy)
+    decision = judged(command(workspace, "make x && git diff && ls"), policy)
     assert decision.reason == "allowed by the rules bash(make *), bash(git diff *)"
     assert decision.rule == policy.allow[0]
 
@@ -318,9 +318,9 @@ def test_a_rule_does_not_follow_into_another_repository(workspace: Workspace) ->
         (bare / name).mkdir(parents=True)
     (bare / "HEAD").write_text("ref: x\n")
     for name in ("nested", "nested/deep", "bare", "bare/refs"):
-        decision = decide(command(workspace, f"cd {name} && git diff"), policy)
+        decision = judged(command(workspace, f"cd {name} && git diff"), policy)
         assert (decision.answer, decision.part) == (ASK, f"cd {name}")
-    assert decide(command(workspace, "cd src && git diff"), policy).answer is ALLOW
+    assert judged(command(workspace, "cd src && git diff"), policy).answer is ALLOW
 
 
 @pytest.mark.spec("SEC-4", "UI-7")
@@ -328,57 +328,57 @@ def test_a_rule_does_not_follow_into_another_repository(workspace: Workspace) ->
 def test_always_for_one_command_never_covers_another(text: str, workspace: Workspace) -> None:
     _, _, written = rules_offered(command(workspace, text), Policy(), DECIDED)
     policy = Policy.from_texts(Mode.DEFAULT, [written], [])
-    assert decide(command(workspace, text), policy).answer is ALLOW
+    assert judged(command(workspace, text), policy).answer is ALLOW
     others = (f"{text} x", f"{text}; rm x", f"rm x; {text}", f"{text} > f", f"{text} $(rm x)",
               f"cd src && {text}", f"echo rm | {text}", f"A=b {text}", f"sudo {text}", f"./{text}",
               f"bash -c '{text}'", f"{text} &\nrm x", f"{text} < src/a.py", f"x() {{ {text}; }}; x")  # fmt: skip
     for other in others:
-        assert decide(command(workspace, other), policy).answer is ASK, other
+        assert judged(command(workspace, other), policy).answer is ASK, other
 
 
 @pytest.mark.spec("SEC-3")
 def test_an_unknown_part_that_may_be_denied_asks_even_in_yolo(workspace: Workspace) -> None:
     policy = Policy.from_texts(Mode.YOLO, ["bash"], ["bash(git push *)"])
-    assert decide(command(workspace, "git $X"), policy).answer is ASK
-    assert decide(command(workspace, "$X push"), policy).rule == policy.deny[0]
-    assert decide(command(workspace, "make $X"), policy).answer is ALLOW
-    assert decide(command(workspace, "git push $X"), policy).answer is DENY
+    assert judged(command(workspace, "git $X"), policy).answer is ASK
+    assert judged(command(workspace, "$X push"), policy).rule == policy.deny[0]
+    assert judged(command(workspace, "make $X"), policy).answer is ALLOW
+    assert judged(command(workspace, "git push $X"), policy).answer is DENY
 
 
 @pytest.mark.spec("SEC-4")
 def test_what_is_not_understood_says_so(workspace: Workspace) -> None:
-    decision = decide(command(workspace, "git diff 'x"), Policy.from_texts(Mode.DEFAULT, [], []))
+    decision = judged(command(workspace, "git diff 'x"), Policy.from_texts(Mode.DEFAULT, [], []))
     assert "is not understood" in decision.reason
 
 
 @pytest.mark.spec("UI-7", "SEC-3")
 def test_what_asks_every_time_offers_no_lasting_yes(workspace: Workspace) -> None:
     for call in (command(workspace, "rm -rf ."), write(workspace, ".git/config")):
-        decision = decide(call, Policy())
+        decision = judged(call, Policy())
         assert rules_offered(call, Policy(), decision)[1:] == ("", "")
     asking = Policy.from_texts(Mode.DEFAULT, [], [], ["bash(make *)"])
     call = command(workspace, "make x")
-    assert rules_offered(call, asking, decide(call, asking))[1:] == ("bash(make x)", "")
+    assert rules_offered(call, asking, judged(call, asking))[1:] == ("bash(make x)", "")
 
 
 # --- tools that reach out ---------------------------------------------------------------------
 
 
-def fetch(workspace: Workspace, url: str) -> CallFacts:
+def fetch(workspace: Workspace, url: str) -> Asked:
     definition = ToolDefinition(
         "web_fetch", "", "", {"type": "object"}, Effect.READ, "web", ToolHints(open_world=True)
     )
-    return CallFacts(definition, {"url": url}, (), workspace)
+    return Asked(CallFacts(definition, {"url": url}, ()), workspace)
 
 
 @pytest.mark.spec("SEC-11", "SEC-3")
 def test_a_fetch_asks_in_every_mode_but_yolo_and_says_where_to(workspace: Workspace) -> None:
     call = fetch(workspace, "https://Docs.Python.org/3/")
     for mode in (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.PLAN):
-        decision = decide(call, Policy(mode))
+        decision = judged(call, Policy(mode))
         assert (decision.answer, decision.reason) == (ASK, "it fetches from docs.python.org")
-    assert decide(call, Policy(Mode.YOLO)).answer is ALLOW
-    assert decide(fetch(workspace, "http://["), Policy()).answer is ASK
+    assert judged(call, Policy(Mode.YOLO)).answer is ALLOW
+    assert judged(fetch(workspace, "http://["), Policy()).answer is ASK
 
 
 @pytest.mark.spec("SEC-11")
@@ -390,11 +390,11 @@ def test_fetches_are_ruled_by_host_in_whole_labels(workspace: Workspace) -> None
         ("https://bad.python.org/", DENY), ("https://a.bad.python.org/", DENY),
         ("https://python.org@evil.com", ASK),
     ):  # fmt: skip
-        assert decide(fetch(workspace, url), policy).answer is answer, url
+        assert judged(fetch(workspace, url), policy).answer is answer, url
     granted = Policy()
     granted.granted.append(session_rule(fetch(workspace, "https://a.example/x"), granted))
-    assert decide(fetch(workspace, "https://a.example/y"), granted).answer is ALLOW
-    assert decide(fetch(workspace, "https://b.a.example/y"), granted).answer is ASK
+    assert judged(fetch(workspace, "https://a.example/y"), granted).answer is ALLOW
+    assert judged(fetch(workspace, "https://b.a.example/y"), granted).answer is ASK
 
 
 @pytest.mark.spec("SEC-3")
@@ -402,8 +402,8 @@ def test_a_read_only_command_does_not_count_as_reaching_out(workspace: Workspace
     definition = ToolDefinition(
         "bash", "", "", {"type": "object"}, Effect.EXEC, "shell", ToolHints(open_world=True)
     )
-    call = CallFacts(definition, {"command": "ls"}, (), workspace)
-    assert decide(call, Policy()).answer is ALLOW
+    call = Asked(CallFacts(definition, {"command": "ls"}, ()), workspace)
+    assert judged(call, Policy()).answer is ALLOW
 
 
 @pytest.mark.spec("SEC-3")
@@ -412,7 +412,7 @@ def test_tools_of_a_server_are_ruled_by_family(workspace: Workspace) -> None:
     for name, answer in (
         ("mcp__github__list", ALLOW), ("mcp__github__delete_repo", DENY), ("mcp__gitlab__list", ASK),
     ):  # fmt: skip
-        assert decide(facts(workspace, name, Effect.EXEC), policy).answer is answer
+        assert judged(facts(workspace, name, Effect.EXEC), policy).answer is answer
 
 
 # --- rules come and go ------------------------------------------------------------------------
@@ -450,7 +450,7 @@ _CALLS = st.one_of(
 )
 
 
-def call_of(workspace: Workspace, call: tuple[str, str]) -> CallFacts:
+def call_of(workspace: Workspace, call: tuple[str, str]) -> Asked:
     name, argument = call
     if name == "bash":
         return command(workspace, argument)
@@ -487,9 +487,9 @@ def test_a_decision_is_total_repeatable_and_never_loosened_by_a_deny_rule(
 ) -> None:
     policy = Policy.from_texts(mode, *rules)
     policy.contained = contained
-    judged = call_of(ground, call)
-    decision = decide(judged, policy)
-    assert decision == decide(judged, policy)
+    asked = call_of(ground, call)
+    decision = judged(asked, policy)
+    assert decision == judged(asked, policy)
     assert decision.reason
     if decision.answer is DENY:
         assert decision.rule in policy.deny or mode is Mode.PLAN
@@ -497,12 +497,12 @@ def test_a_decision_is_total_repeatable_and_never_loosened_by_a_deny_rule(
         assert str(decision.rule) in decision.reason
     if mode is Mode.PLAN and decision.answer is not DENY:
         assert decision.effect is Effect.READ
-    if any(touches(rule, subject_of(judged)) for rule in policy.deny):
+    if any(touches(rule, subject_of(asked)) for rule in policy.deny):
         assert decision.answer is DENY
     order = [ALLOW, ASK, DENY]
     stricter = Policy.from_texts(mode, rules[0], [*rules[1], *more], rules[2])
     stricter.contained = contained
-    assert order.index(decide(judged, stricter).answer) >= order.index(decision.answer)
+    assert order.index(judged(asked, stricter).answer) >= order.index(decision.answer)
 
 
 @pytest.mark.spec("SEC-4")
@@ -512,8 +512,8 @@ def test_nothing_is_free_beside_what_a_rule_names_and_what_only_reads(
     ground: Workspace, text: str
 ) -> None:
     policy = Policy.from_texts(Mode.DEFAULT, ["bash(git diff *)"], [])
-    judged = command(ground, text)
-    if decide(judged, policy).answer is ALLOW:
-        for part in subject_of(judged).parsed.commands:
+    asked = command(ground, text)
+    if judged(asked, policy).answer is ALLOW:
+        for part in subject_of(asked).parsed.commands:
             assert part.words[0] in {"git", "ls", "cd", "diff"}, part
             assert not any(each.writes for each in part.redirections)

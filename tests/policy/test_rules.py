@@ -18,7 +18,6 @@ from agentcli.domain.tools import Effect, ToolDefinition, Workspace
 from agentcli.policy.bash_command import SimpleCommand
 from agentcli.policy.bash_syntax import parse_bash
 from agentcli.policy.decision import Answer, CallFacts, Policy, Rule, parse_rule
-from agentcli.policy.judge import decide
 from agentcli.policy.rules import (
     Subject,
     allows,
@@ -34,6 +33,7 @@ from agentcli.policy.rules import (
     might_touch,
     touches,
 )
+from tests.policy.asking import Asked, judged
 
 
 def bash(text: str) -> Subject:
@@ -384,8 +384,8 @@ class Ground:
 
     def is_allowed(self, text: str, *rules: str) -> bool:
         policy = Policy.from_texts(Mode.DEFAULT, rules, [])
-        facts = CallFacts(TOOL, {"command": text}, (), self.workspace)
-        return decide(facts, policy).answer is Answer.ALLOW
+        facts = Asked(CallFacts(TOOL, {"command": text}, ()), self.workspace)
+        return judged(facts, policy).answer is Answer.ALLOW
 
     def sings(self, text: str) -> bool:
         """Whether the canary runs when bash is given ``text``, or a file comes into being."""

@@ -12,11 +12,11 @@ import time
 
 from agentcli.domain.background import BackgroundRefused, BackgroundTask
 from agentcli.domain.errors import StoreError
-from agentcli.engine.background.launch import SPAWN, Launch, check_launch
+from agentcli.engine.background.launch import SPAWN, check_launch
 from agentcli.engine.background.runs import BackgroundRuns, is_repeatable
 from agentcli.engine.background.text import announcement, one_line
-from agentcli.policy.decision import Answer, CallFacts
-from agentcli.policy.judge import decide
+from agentcli.policy.decision import Answer, CallFacts, CallPlace
+from agentcli.policy.judge import judge
 
 STOPPED = "agentcli was stopped while it ran"
 
@@ -68,15 +68,12 @@ def _check(runs: BackgroundRuns, task: BackgroundTask) -> None:
         raise BackgroundRefused(f"what {task.tool} does is not done a second time by itself")
     if not task.is_repeatable:
         raise BackgroundRefused("its arguments are not stored as they were given")
-    decision = decide(_facts(runs, launch), runs.lent.kit.policy)
+    kit = runs.lent.kit
+    paths = launch.tool.paths(launch.args, kit.workspace)
+    call = CallFacts(launch.tool.definition, launch.arguments, paths)
+    decision = judge(call, CallPlace(kit.workspace, kit.policy))
     if decision.answer is not Answer.ALLOW:
         raise BackgroundRefused(f"it would need an approval again ({decision.reason})")
-
-
-def _facts(runs: BackgroundRuns, launch: Launch) -> CallFacts:
-    workspace = runs.lent.kit.workspace
-    paths = launch.tool.paths(launch.args, workspace)
-    return CallFacts(launch.tool.definition, launch.arguments, paths, workspace)
 
 
 async def _announce(runs: BackgroundRuns) -> None:

@@ -36,8 +36,8 @@ from agentcli.engine.background.place import SHELL
 from agentcli.engine.background.runs import BackgroundRuns
 from agentcli.engine.background.schedule_times import next_time, read_timing
 from agentcli.engine.background.text import one_line
-from agentcli.policy.decision import Answer, CallFacts, Decision, Policy
-from agentcli.policy.judge import decide
+from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision, Policy
+from agentcli.policy.judge import judge
 
 RECHECK_S = 60.0
 RETRY_S = 10.0
@@ -312,8 +312,8 @@ class SessionScheduler:
             path = variables.get("PATH") if isinstance(variables, dict) else None
         paths = launch.tool.paths(launch.args, workspace)
         definition = launch.tool.definition
-        facts = CallFacts(definition, launch.arguments, paths, workspace, path, SPAWN)
-        return decide(facts, policy)
+        call = CallFacts(definition, launch.arguments, paths, SPAWN)
+        return judge(call, CallPlace(workspace, policy, path))
 
     @property
     def _workspace(self) -> Workspace:

@@ -1,0 +1,49 @@
+"""A call with the workspace that it is made in, and the judge asked about the two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from agentcli.domain.tools import Effect, Workspace
+from agentcli.policy import judge
+from agentcli.policy.decision import CallFacts, CallPlace, Decision, Policy, Rule
+from agentcli.policy.rules import Subject
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A call and where it is made."""
+
+    call: CallFacts
+    workspace: Workspace
+    policy: Policy = field(default_factory=Policy)
+
+    @property
+    def place(self) -> CallPlace:
+        """The place under the policy that nobody has changed."""
+        return CallPlace(self.workspace, self.policy)
+
+
+def judged(asked: Asked, policy: Policy) -> Decision:
+    """What the judge says under ``policy``."""
+    return judge.judge(asked.call, CallPlace(asked.workspace, policy))
+
+
+def effect_of(asked: Asked) -> Effect:
+    """The effect of this call."""
+    return judge.effect_of(asked.call, asked.place)
+
+
+def subject_of(asked: Asked) -> Subject:
+    """What rules are matched with."""
+    return judge.subject_of(asked.call, asked.place)
+
+
+def session_rule(asked: Asked, policy: Policy) -> Rule:
+    """What "for this session" would allow."""
+    return judge.session_rule(asked.call, CallPlace(asked.workspace, policy))
+
+
+def rules_offered(asked: Asked, policy: Policy, decision: Decision) -> tuple[Rule, str, str]:
+    """The answers that are offered."""
+    return judge.rules_offered(asked.call, CallPlace(asked.workspace, policy), decision)
