@@ -61,9 +61,7 @@ PENDING: dict[str, set[str]] = {
     "headless/stream_run.py": {"cli"},
     "headless/stream_shot.py": {"cli"},
     "process/sandbox_births.py": {"tools"},
-    "providers/models/ask.py": {"httpx"},
     "repl/custom_commands.py": {"extensions"},
-    "wire/http.py": {"providers"},
 }
 
 

@@ -21,11 +21,10 @@ from agentcli.domain.ports import ModelInfo, ModelRequest, Provider, ProviderCon
 from agentcli.domain.stream import StreamEnd, StreamEvent
 from agentcli.domain.values import mutable
 from agentcli.providers import _registry
-from agentcli.providers.models import models as _models
+from agentcli.providers.models import table as _models
 
 if TYPE_CHECKING:
-    from agentcli.providers.models.local import LocalModel
-    from agentcli.providers.models.windows import Window
+    from agentcli.providers.models.local import LocalModel, Window
 
 
 # --- a key from the keyring -----------------------------------------------------------------------
@@ -239,7 +238,7 @@ class SessionModels:
         is_local = row is not None and row.is_local
         if not (is_local or (config.kind == "openai" and config.base_url.startswith("http:"))):
             return False  # without importing anything
-        from agentcli.providers.models.windows import asks_about
+        from agentcli.providers.models.local import asks_about
 
         is_set = "context_tokens" in self.settings.models.get(model.id, {})
         return not is_set and asks_about(config, model.name)
@@ -288,7 +287,7 @@ class _Measured:
 
     async def measured(self, model: ModelInfo, *, is_loaded: bool = False) -> tuple[ModelInfo, str]:
         """``model`` with its real window where the server tells it, and a new warning or none."""
-        from agentcli.providers.models.windows import find_window, small_window_warning, with_window
+        from agentcli.providers.models.local import find_window, small_window_warning, with_window
 
         window: Window | None = await asyncio.to_thread(
             find_window, self._config, model.name, is_loaded=is_loaded

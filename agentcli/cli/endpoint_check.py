@@ -24,7 +24,7 @@ def check_endpoint(settings: Settings, env: Mapping[str, str]) -> list[Finding]:
     """The model in use, its key and its address."""
     from agentcli.app.models import default_model
     from agentcli.providers._registry import has_key, provider_config
-    from agentcli.providers.models.models import resolve
+    from agentcli.providers.models.table import resolve
 
     try:
         name, model = resolve(default_model(settings), settings.providers)

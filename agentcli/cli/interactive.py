@@ -114,7 +114,7 @@ class Host:
     def known_models(self) -> Sequence[str]:
         """Models that can be chosen: those of providers with a key first."""
         from agentcli.cli.models import is_ready
-        from agentcli.providers.models.models import known_models
+        from agentcli.providers.models.table import known_models
 
         infos = known_models()
         ready = {name: is_ready(self._settings, name) for name in {i.provider for i in infos}}

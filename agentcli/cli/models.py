@@ -95,7 +95,7 @@ def _readiness(row: _Row, settings: Settings) -> str:
 
 def _default(settings: Settings) -> str:
     from agentcli.app.models import default_model
-    from agentcli.providers.models.models import resolve
+    from agentcli.providers.models.table import resolve
 
     name = default_model(settings)
     try:
@@ -121,7 +121,7 @@ def _rows(
 ) -> list[_Row]:
     """The table's models, then those of the settings, then what else the servers list."""
     from agentcli.app.models import model_info
-    from agentcli.providers.models.models import is_same_model, known_models
+    from agentcli.providers.models.table import is_same_model, known_models
 
     extra = [name for name in (*settings.models, *settings.fallback_models, default) if "/" in name]
     figures = {
@@ -148,7 +148,7 @@ def _rows(
 
 def _with_figures(settings: Settings, info: ModelInfo, told: dict[str, Any]) -> ModelInfo:
     """``info`` with what its server says, where neither the person nor the table knows it."""
-    from agentcli.providers.models.models import is_in_table
+    from agentcli.providers.models.table import is_in_table
 
     if is_in_table(info.provider, info.name):
         return info

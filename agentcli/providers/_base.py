@@ -25,9 +25,8 @@ from agentcli.domain.stream import (
     ThinkingDelta,
     ToolCallDelta,
 )
-from agentcli.providers._errors import Endpoint, event_error, host_of, missing_key, unusable_key
-from agentcli.providers._registry import BUILT_IN
-from agentcli.wire.http import HttpClient
+from agentcli.providers._errors import check_key, endpoint_of, event_error, refusals_in_words
+from agentcli.wire.http import Endpoint, HttpClient, host_of
 from agentcli.wire.sse import SseDecoder, SseEvent
 
 # How long the end of a finished reply is awaited so that its connection can be used again.
@@ -208,21 +207,14 @@ class HttpProvider:
 
     def endpoint(self, model: str) -> Endpoint:
         """Where requests go, for texts."""
-        config = self.config
-        secrets = (config.api_key,) if config.api_key else ()
-        row = BUILT_IN.get(config.name)
-        base_env = row.base_env if row is not None else ""
-        key_env = config.key_env
-        if config.stored is not None:
-            key_env = f"the key that was stored with: agent auth login {config.name}"
-        return Endpoint(config.name, self.url(), key_env, base_env, model, secrets)
+        return endpoint_of(self.config, self.url(), model)
 
     async def stream(
         self, request: ModelRequest, cancel: CancelToken
     ) -> AsyncGenerator[StreamEvent, None]:
         """The reply as it comes, one attempt. Ends early when ``cancel`` is set."""
         endpoint = self.endpoint(request.model.name)
-        _check_key(self.config, endpoint)
+        check_key(self.config, endpoint)
         body = self.encode(request)
         headers = {
             "content-type": "application/json",
@@ -232,17 +224,18 @@ class HttpProvider:
             **self.headers(request, body),
         }
         decoder = self.decoder(request)
-        async with aclosing(self._http.post_stream(endpoint, headers, to_json(body))) as chunks:
-            async for chunk in chunks:
-                for event in decoder.feed(chunk):
-                    yield event
-                if decoder.ended or decoder.complete:
-                    break
-                if decoder.failure is not None or cancel.cancelled:
-                    break
-            if (decoder.ended or decoder.complete) and not cancel.cancelled:
-                for event in decoder.feed(await _rest(chunks)):
-                    yield event
+        with refusals_in_words(endpoint):
+            async with aclosing(self._http.post_stream(endpoint, headers, to_json(body))) as chunks:
+                async for chunk in chunks:
+                    for event in decoder.feed(chunk):
+                        yield event
+                    if decoder.ended or decoder.complete:
+                        break
+                    if decoder.failure is not None or cancel.cancelled:
+                        break
+                if (decoder.ended or decoder.complete) and not cancel.cancelled:
+                    for event in decoder.feed(await _rest(chunks)):
+                        yield event
         if not cancel.cancelled:
             for event in decoder.close():
                 yield event
@@ -268,16 +261,6 @@ async def _rest(chunks: AsyncGenerator[bytes, None]) -> bytes:
     return bytes(rest)
 
 
-def _check_key(config: ProviderConfig, endpoint: Endpoint) -> None:
-    key = config.api_key
-    if not key:
-        if config.needs_key:
-            raise missing_key(endpoint)
-        return
-    if not (key.isascii() and key.isprintable() and " " not in key):
-        raise unusable_key(endpoint)
-
-
 def to_json(body: Mapping[str, Any]) -> bytes:
     """``body`` as compact UTF-8 JSON; lone surrogates and NUL become U+FFFD (HIS-8)."""
     text = _JSON_ENCODER.encode(body)
@@ -298,7 +281,7 @@ def _without_nul(value: Any) -> Any:
 
 
 def received_json(arguments: Mapping[str, Any]) -> str:
-    """Arguments that came as an object, as the text they would have come as: nothing is mended."""
+    """Arguments that came as an object, as the text that they would have come as, unrepaired."""
     return _JSON_ENCODER.encode(arguments)
 
 

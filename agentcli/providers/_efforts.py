@@ -1,18 +1,71 @@
-"""How hard a model behind Chat Completions is asked to think, where it is not OpenAI's: data.
+"""How hard a model is asked to think: OpenAI's by the version in its name, others by a table.
 
-Law: a value that a model refuses is never sent; a model that is not in the table, a local server
-included, is asked for nothing. Sources, read on 2026-11-20: docs.x.ai (reasoning, effort levels),
-docs.mistral.ai (reasoning), api-docs.deepseek.com/guides/thinking_mode, console.groq.com/docs/
-reasoning, inference-docs.cerebras.ai (reasoning), ai.google.dev/gemini-api/docs/openai,
-openrouter.ai/docs (reasoning tokens), and the public models.dev catalogue.
+Law: a value that the model refuses is never sent; the nearest that it takes is. A model that is
+not in the table, a local server included, is asked for nothing. Sources, read on 2026-11-20:
+https://developers.openai.com/api/docs/guides/reasoning and /api/docs/models; docs.x.ai (reasoning,
+effort levels), docs.mistral.ai (reasoning), api-docs.deepseek.com/guides/thinking_mode,
+console.groq.com/docs/reasoning, inference-docs.cerebras.ai (reasoning),
+ai.google.dev/gemini-api/docs/openai, openrouter.ai/docs (reasoning tokens), and the public
+models.dev catalogue.
 """
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 from typing import Any
 
 from agentcli.domain.ports import Effort
+
+# A reasoning model of OpenAI, with its version where it has one.
+_MODEL = re.compile(r"(?:o\d|gpt-(?P<major>\d+)(?:\.(?P<minor>\d+))?)(?!.*chat)")
+_FIRST_REASONING_GPT = (5, 0)
+_FIRST_EFFORT_NONE = (5, 1)
+# From GPT-6.1 on the models always think: neither "none" nor "minimal" is taken.
+FIRST_ALWAYS_ON = (6, 1)
+_UNNUMBERED = (0, 0)
+
+Version = tuple[int, int]
+
+
+def gpt_version(model: str) -> Version | None:
+    """The version of a model that OpenAI made for chats; (0, 0) for the o-series."""
+    match = _MODEL.match(model.rpartition("/")[2])
+    if match is None:
+        return None
+    return (int(match["major"]), int(match["minor"] or 0)) if match["major"] else _UNNUMBERED
+
+
+def is_reasoning_version(version: Version) -> bool:
+    """Whether models of this version think before they answer."""
+    return version == _UNNUMBERED or version >= _FIRST_REASONING_GPT
+
+
+def effort_for(model: str, version: Version, effort: Effort) -> str | None:
+    """The value that a reasoning model takes for ``effort``; ``None`` to leave it to the model."""
+    if version == _UNNUMBERED or "codex" in model:
+        return at_least_low(effort)
+    if "-pro" in model:
+        return _pro_effort(version, effort)
+    if effort in {Effort.NONE, Effort.MINIMAL} and version < _FIRST_EFFORT_NONE:
+        return "minimal"
+    can_be_off = version < FIRST_ALWAYS_ON
+    return "none" if effort is Effort.NONE and can_be_off else at_least_low(effort)
+
+
+def _pro_effort(version: Version, effort: Effort) -> str | None:
+    """The pro models think long: the first one knows "high" only, the later ones no "low"."""
+    if effort is Effort.HIGH:
+        return "high"
+    return "medium" if effort is Effort.MEDIUM and version > _FIRST_REASONING_GPT else None
+
+
+def at_least_low(effort: Effort) -> str:
+    """For models that always think."""
+    return "low" if effort in {Effort.NONE, Effort.MINIMAL} else effort.value
+
+
+# --- behind Chat Completions, where it is not OpenAI --------------------------------------
 
 # Provider, pattern of the model's name, the values it takes; the first row that fits counts.
 ROWS: tuple[tuple[str, str, str], ...] = (

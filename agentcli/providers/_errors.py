@@ -1,23 +1,46 @@
 """What a server's refusal means: status, headers and body to a ``ProviderError`` (STR-1, STR-9).
 
 Pure; knows no HTTP library. Law: the text names the provider and the URL's host and says what to
-do; it holds no key, no user name of a URL and no control character, and is one line.
+do; it holds no key, no user name of a URL and no control character, and is one line. What cannot
+be understood, and a moment that has passed, is no wait that was asked for.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Mapping
-from dataclasses import field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from agentcli.domain.errors import ErrorKind, ProviderError
-from agentcli.domain.values import frozen
-from agentcli.providers._google_errors import DAILY_ADVICE, KIND_OF_STATUS, google_facts
-from agentcli.providers._waits import parse_retry_after, wait_in_text
+from agentcli.domain.ports import ProviderConfig
+from agentcli.providers._registry import BUILT_IN
+from agentcli.wire.http import Endpoint, Refusal
 
+# https://cloud.google.com/apis/design/errors, https://ai.google.dev/gemini-api/docs/troubleshooting
+_GOOGLE_KINDS = {
+    "INVALID_ARGUMENT": ErrorKind.BAD_REQUEST,
+    "FAILED_PRECONDITION": ErrorKind.BAD_REQUEST,
+    "OUT_OF_RANGE": ErrorKind.BAD_REQUEST,
+    "NOT_FOUND": ErrorKind.BAD_REQUEST,
+    "UNAUTHENTICATED": ErrorKind.AUTH,
+    "PERMISSION_DENIED": ErrorKind.AUTH,
+    "API_KEY_INVALID": ErrorKind.AUTH,
+    "RESOURCE_EXHAUSTED": ErrorKind.RATE_LIMIT,
+    "UNAVAILABLE": ErrorKind.OVERLOADED,
+    "INTERNAL": ErrorKind.SERVER,
+    "UNKNOWN": ErrorKind.SERVER,
+    "ABORTED": ErrorKind.SERVER,
+    "DATA_LOSS": ErrorKind.SERVER,
+    "DEADLINE_EXCEEDED": ErrorKind.SERVER,
+}
+_DAILY_ADVICE = (
+    "the quota of the day is used up; it is renewed at midnight Pacific time: use another model"
+    " or raise the plan"
+)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)s")
 _MAX_TEXT = 400
 # Status codes of RFC 9110, and 529, which Anthropic sends when overloaded.
 _REDIRECTS = range(300, 400)
@@ -49,7 +72,7 @@ _KIND_OF_TYPE = {
     "invalid_request_error": ErrorKind.BAD_REQUEST,
     "request_too_large": ErrorKind.CONTEXT_OVERFLOW,
     "context_length_exceeded": ErrorKind.CONTEXT_OVERFLOW,
-    **KIND_OF_STATUS,
+    **_GOOGLE_KINDS,
 }
 _KIND_OF_STATUS = {
     401: ErrorKind.AUTH,
@@ -63,6 +86,10 @@ _KIND_OF_STATUS = {
     _OVERLOADED: ErrorKind.OVERLOADED,
 }
 # Patterns are compiled when an error needs them, not at start-up.
+# "Please try again in 1.898s", "... in 28ms", "... in 6m0s", "... in 1 hour and 5 minutes"
+_PART = r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?|d|days?)"
+_TRY_AGAIN = rf"(?i)try again in ((?:{_PART}(?:,|\s|and)*)+)(?![a-z\d])"
+_LONGEST_S = 1e9
 # How the services word "your conversation does not fit", as seen in their public issue trackers.
 _OVERFLOW = (
     r"(?i)prompt is too long|input is too long|context[ _-]?(length|window|size|limit)"
@@ -81,48 +108,6 @@ _KEY_LIKE = r"\b(?:(?:sk|pk|rk|gsk)[-_][\w*.\-]{6,}|xai-\w{20,}|AIza[\w\-]{20,}|
 _UNPRINTABLE = r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]+"
 _TAGS = r"(?is)<(script|style)\b.*?</\1>|<[^>]*>"
 _TITLE = r"(?is)<title[^>]*>(.*?)</title>"
-
-
-@frozen
-class Endpoint:
-    """Where a request goes and how to speak of it. ``secrets`` never show up in a text."""
-
-    provider: str
-    url: str
-    key_env: str = ""
-    base_env: str = ""
-    model: str = ""
-    secrets: tuple[str, ...] = field(default=(), repr=False)
-
-    @property
-    def host(self) -> str:
-        """Host and, where it is not the scheme's own, port."""
-        return host_of(self.url)
-
-    @property
-    def label(self) -> str:
-        """``anthropic at api.anthropic.com``."""
-        return f"{self.provider} at {self.host}"
-
-    @property
-    def address_advice(self) -> str:
-        """How to change the address."""
-        if self.base_env:
-            return f"check the network and the base URL ({self.base_env})"
-        return "check the network and base_url in the configuration"
-
-    @property
-    def key_name(self) -> str:
-        """What the key is called where the person set it."""
-        return self.key_env or f"the api_key of provider {self.provider}"
-
-
-def host_of(url: str) -> str:
-    """The host and port of ``url``, without user name or password."""
-    try:
-        return urlsplit(url).netloc.rpartition("@")[2] or "(no host)"
-    except ValueError:
-        return "(no host)"
 
 
 class Complaint(NamedTuple):
@@ -213,6 +198,15 @@ def status_error(
     wait_s = parse_retry_after(headers)
     wait_s = _wait_said(kind, complaint) if wait_s is None else wait_s
     return _error(endpoint, kind, complaint, status, wait_s, retryable)
+
+
+@contextmanager
+def refusals_in_words(endpoint: Endpoint) -> Iterator[None]:
+    """A ``Refusal`` becomes the ``ProviderError`` of ``status_error``."""
+    try:
+        yield
+    except Refusal as no:
+        raise status_error(endpoint, no.status, no.headers, no.body) from None
 
 
 def event_error(endpoint: Endpoint, value: Mapping[str, Any]) -> ProviderError:
@@ -308,7 +302,7 @@ _WHAT = {
 
 def _advice(endpoint: Endpoint, kind: ErrorKind, complaint: Complaint, status: int | None) -> str:
     if complaint.is_daily:
-        return DAILY_ADVICE
+        return _DAILY_ADVICE
     if complaint.needs_money or status == _PAYMENT_REQUIRED:
         return "the account has no credit left; check its plan and billing"
     if status == _NOT_FOUND:
@@ -329,6 +323,25 @@ _ADVICE = {
     ErrorKind.SERVER: "try again in a moment",
     ErrorKind.BAD_REQUEST: "change the request or the model",
 }
+
+
+def endpoint_of(config: ProviderConfig, url: str, model: str = "") -> Endpoint:
+    """Where requests of a provider go, for texts."""
+    row = BUILT_IN.get(config.name)
+    key_env = config.key_env
+    if config.stored is not None:
+        key_env = f"the key that was stored with: agent auth login {config.name}"
+    secrets = (config.api_key,) if config.api_key else ()
+    return Endpoint(config.name, url, key_env, row.base_env if row else "", model, secrets)
+
+
+def check_key(config: ProviderConfig, endpoint: Endpoint) -> None:
+    """Raises ``ProviderError`` for a key that is missing or fits into no HTTP header."""
+    key = config.api_key
+    if not key and config.needs_key:
+        raise missing_key(endpoint)
+    if not (key.isascii() and key.isprintable() and " " not in key):
+        raise unusable_key(endpoint)
 
 
 def missing_key(endpoint: Endpoint) -> ProviderError:
@@ -355,3 +368,100 @@ def unusable_key(endpoint: Endpoint) -> ProviderError:
         provider=endpoint.provider,
         host=endpoint.host,
     )
+
+
+# --- what Google adds: a status word, a reason, when to try again ---------------------------
+
+
+class _GoogleFacts(NamedTuple):
+    """``type`` is the reason where it says more than the status, else the status word.
+
+    ``is_daily``: the limit does not pass today.
+    """
+
+    type: str = ""
+    retry_after_s: float | None = None
+    is_daily: bool = False
+
+
+def google_facts(error: Mapping[str, Any]) -> _GoogleFacts:
+    """What a ``google.rpc.Status`` says beyond code and message; nothing for other errors."""
+    status = error.get("status")
+    if not isinstance(status, str) or status not in _GOOGLE_KINDS:
+        return _GoogleFacts()
+    retry_after_s: float | None = None
+    is_daily = False
+    for detail in _details(error.get("details")):
+        kind = str(detail.get("@type", "")).rpartition("google.rpc.")[2]
+        if kind == "RetryInfo":
+            retry_after_s = _seconds(detail.get("retryDelay"))
+        elif kind == "ErrorInfo" and detail.get("reason") in _GOOGLE_KINDS:
+            status = str(detail["reason"])
+        elif kind == "QuotaFailure":
+            ids = (str(each.get("quotaId", "")) for each in _details(detail.get("violations")))
+            is_daily = is_daily or any("PerDay" in name for name in ids)
+    return _GoogleFacts(status, None if is_daily else retry_after_s, is_daily)
+
+
+def _details(value: object) -> Iterator[Mapping[str, Any]]:
+    if isinstance(value, list):
+        yield from (item for item in value if isinstance(item, Mapping))
+
+
+def _seconds(value: object) -> float | None:
+    """A ``google.protobuf.Duration`` in JSON: ``12s``, ``0.5s``; also its two-number form."""
+    if isinstance(value, Mapping):
+        value = f"{value.get('seconds', 0)}s"
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    seconds = float(match[1]) if match else math.inf
+    return seconds if math.isfinite(seconds) else None
+
+
+# --- how long to wait: in headers, or only in the text of a refusal (STR-2) ------------------
+
+
+def parse_retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait as the server asks: ``retry-after-ms``, seconds or an HTTP date.
+
+    ``None`` when absent, absurd or, by our clock, in the past: where a clock is wrong nobody shall
+    be asked without a pause. Never negative. The caller caps it.
+    """
+    milliseconds = _finite(headers.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    value = headers.get("retry-after", "").strip()
+    if not value:
+        return None
+    seconds = _finite(value)
+    if seconds is not None:
+        return seconds
+    from email.utils import parsedate_to_datetime
+    from time import time
+
+    try:
+        seconds = parsedate_to_datetime(value).timestamp() - time()
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+    return seconds if seconds > 0 else None
+
+
+def wait_in_text(text: str) -> float | None:
+    """Seconds to wait as a refusal's text puts it, or ``None``."""
+    found = re.search(_TRY_AGAIN, text)
+    if found is None:
+        return None
+    parts = re.findall(rf"(?i){_PART}", found[1])
+    seconds = sum(float(number) * _unit_s(unit.lower()) for number, unit in parts)
+    return seconds if seconds <= _LONGEST_S else None
+
+
+def _unit_s(unit: str) -> float:
+    if unit.startswith(("ms", "milli")):
+        return 0.001
+    return {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}[unit[0]]
+
+
+def _finite(value: str) -> float | None:
+    """A number of at least 0 in plain digits, else ``None``: a negative wait is no wait either."""
+    number = float(value) if re.fullmatch(r"\s*\+?[0-9]+(\.[0-9]*)?\s*", value) else float("inf")
+    return number if number < float("inf") else None

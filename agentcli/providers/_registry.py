@@ -1,11 +1,12 @@
 """Which providers there are, as data, and how one is made ready.
 
 Law: only the chosen provider's module is imported; a key comes from the environment, the
-person's configuration or what they have stored, in this order, and goes nowhere else. To add a
+user's configuration or what they have stored, in this order, and goes nowhere else. To add a
 provider: one file ``<name>.py`` here that exports ``PROVIDER`` (a function from
-``ProviderConfig`` to ``Provider``) and ``SPEC``; it is found by its name (``-`` for ``_``). With a
-function ``list_models``, as in ``_lists``, it takes part in ``agent models``. A server that speaks
-a known protocol needs no code: one row below, or ``[providers.NAME]`` in the configuration.
+``ProviderConfig`` to ``Provider``); it is found by its name (``-`` for ``_``). It may also export
+``SPEC`` (a ``ProviderSpec``: address, key, default model) and ``list_models``, as in
+``models/ask.py``, to take part in ``agent models``. A server that speaks a known protocol needs no
+code: one row below, or ``[providers.NAME]`` in the configuration.
 """
 
 from __future__ import annotations

@@ -13,23 +13,41 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.messages import (
     AssistantMessage,
     ImagePart,
     Message,
+    StopReason,
     TextPart,
     ThinkingPart,
     ToolCall,
     ToolResult,
+    Usage,
     UserMessage,
 )
-from agentcli.domain.ports import ModelRequest, Provider, ProviderConfig
+from agentcli.domain.ports import Effort, ModelRequest, Provider, ProviderConfig
+from agentcli.domain.stream import (
+    StreamEnd,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingSeal,
+    ToolCallDelta,
+    ToolCallStart,
+    UsageReport,
+)
 from agentcli.domain.tools import ToolDefinition
-from agentcli.providers._base import HttpProvider, base64_text, wire_id, wire_name
-from agentcli.providers._errors import Endpoint
-from agentcli.providers._gemini_decoder import Decoder
-from agentcli.providers._gemini_schema import gemini_schema
-from agentcli.providers.models.gemini import is_modern, thinking_config
+from agentcli.providers._base import (
+    HttpProvider,
+    StreamDecoder,
+    base64_text,
+    received_json,
+    token_count,
+    wire_id,
+    wire_name,
+)
+from agentcli.wire.http import Endpoint
 
 # https://ai.google.dev/gemini-api/docs/thought-signatures: stands for the signature of a call
 # that another model made, which Gemini 3 would refuse without one.
@@ -45,10 +63,8 @@ _FIRST_IN_NAME = re.compile(r"[A-Za-z_]")
 _MAX_NAME = 64
 _API_VERSION = re.compile(r"/v\d\w*(?:/|$)")
 
-Json = dict[str, Any]
 
-
-# --- request -------------------------------------------------------------------------------
+# --- request -----------------------------------------------------------------------------
 
 
 def encode(request: ModelRequest) -> Json:
@@ -233,7 +249,408 @@ def _holds_results(content: Json) -> bool:
     return "functionResponse" in content["parts"][0]
 
 
-# --- provider ------------------------------------------------------------------------------
+# --- what one model takes and another refuses --------------------------------------------
+
+# Sources: https://ai.google.dev/gemini-api/docs/generate-content/thinking (levels by model),
+# /thought-signatures, /function-calling. Law: a combination that the API refuses is never sent;
+# a name that is not known is taken for a model of today.
+
+_NAME = re.compile(r"gemini-(?:(?P<major>\d+)(?:\.(?P<minor>\d+))?(?![\d.]))?")
+_UNNUMBERED = (99, 0)
+_FIRST_THINKING = (2, 5)
+_FIRST_LEVELS = (3, 0)
+# Of the models with levels, the Flash ones of these versions also know "minimal".
+_WITH_MINIMAL = frozenset({(3, 0), (3, 1), (3, 5), (3, 6)})
+_BUDGETS = {
+    Effort.MINIMAL: 1_024,
+    Effort.LOW: 4_096,
+    Effort.MEDIUM: 10_000,
+    Effort.HIGH: 24_000,
+}
+_MIN_BUDGET = 1_024
+_MIN_BUDGET_PRO = 128
+# What is left for the answer where the output limit includes the thoughts.
+_ROOM_TO_ANSWER = 1_024
+
+
+def version_of(model: str) -> tuple[int, int] | None:
+    """(3, 6) of ``gemini-3.6-flash``; above all numbers for ``gemini-flash-latest``.
+
+    ``None`` for the name of another family.
+    """
+    match = _NAME.search(model.lower())
+    if match is None:
+        return None
+    if match["major"] is None:
+        return _UNNUMBERED
+    return int(match["major"]), int(match["minor"] or 0)
+
+
+def is_modern(model: str) -> bool:
+    """Whether the model (Gemini 3 on) knows call ids and media in results, and wants signatures."""
+    return (version_of(model) or _UNNUMBERED) >= _FIRST_LEVELS
+
+
+def thinking_config(request: ModelRequest) -> Json | None:
+    """``generationConfig.thinkingConfig``, or ``None`` where the model would refuse it."""
+    model = request.model.name.lower()
+    version = version_of(model)
+    if version is None or version < _FIRST_THINKING:
+        return None
+    effort = request.effort
+    if version >= _FIRST_LEVELS:
+        config: Json = {"includeThoughts": True}
+        if effort is not None:
+            config["thinkingLevel"] = _level(model, version, effort)
+        return config
+    if effort is None:
+        # Flash-Lite 2.5 does not think unless told to, and then has no thoughts to include.
+        return None if "lite" in model else {"includeThoughts": True}
+    if effort is Effort.NONE:
+        return {"thinkingBudget": _MIN_BUDGET_PRO if "pro" in model else 0}
+    budget = _BUDGETS[effort]
+    if request.max_output_tokens is not None:
+        budget = max(_MIN_BUDGET, min(budget, request.max_output_tokens - _ROOM_TO_ANSWER))
+    return {"includeThoughts": True, "thinkingBudget": budget}
+
+
+def _level(model: str, version: tuple[int, int], effort: Effort) -> str:
+    if effort in {Effort.NONE, Effort.MINIMAL}:
+        knows_minimal = "flash" in model and version in _WITH_MINIMAL
+        return "minimal" if knows_minimal else "low"
+    if effort is Effort.MEDIUM and version == _FIRST_LEVELS and "pro" in model:
+        return "high"  # Gemini 3 Pro knows only the two ends
+    return effort.value
+
+
+# --- schemas of tools --------------------------------------------------------------------
+
+# https://ai.google.dev/api/caching#FunctionDeclaration, and the list of keywords under
+# https://ai.google.dev/gemini-api/docs/structured-output. Law: pure; the result accepts whatever
+# the schema accepted (it may accept more: the tool itself checks its arguments); references are
+# written out, for beside one the API takes nothing else.
+
+_KEPT = frozenset(
+    {
+        "type", "title", "description", "enum", "default", "nullable", "pattern",
+        "minItems", "maxItems", "minimum", "maximum", "minLength", "maxLength",
+    }
+)  # fmt: skip
+_FORMATS = frozenset({"date-time", "date", "time", "int32", "int64", "float", "double"})
+_LIST_INSIDE = {"anyOf": "anyOf", "oneOf": "anyOf", "prefixItems": "prefixItems"}
+_MAX_DEPTH = 32
+# References to references multiply; a schema of a tool has some dozens of nodes.
+_MAX_NODES = 5_000
+
+
+def gemini_schema(schema: Mapping[str, Any]) -> Json | None:
+    """``schema`` of an object; ``None`` when it has no properties: the function takes nothing."""
+    plain = _Plain(schema).node(schema, (), 0)
+    properties = plain.get("properties")
+    if not properties and not isinstance(plain.get("additionalProperties"), dict):
+        return None
+    return {**plain, "type": "object"}
+
+
+class _Plain:
+    """Writes the schema out; ``root`` is where its references point into."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._nodes = 0
+
+    def node(self, schema: object, seen: tuple[str, ...], depth: int) -> Json:
+        self._nodes += 1
+        if not isinstance(schema, Mapping) or depth > _MAX_DEPTH or self._nodes > _MAX_NODES:
+            return {}
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            rest = {key: value for key, value in schema.items() if key != "$ref"}
+            if reference in seen:
+                return self.node(rest, seen, depth + 1)
+            target = self.node(self._find(reference), (*seen, reference), depth + 1)
+            return {**target, **self.node(rest, seen, depth + 1)}
+        plain: Json = {}
+        for part in _list(schema.get("allOf")):
+            _merge(plain, self.node(part, seen, depth + 1))
+        own: Json = {}
+        for key, value in schema.items():
+            self._keyword(own, key, value, seen, depth + 1)
+        _merge(plain, own)
+        _inclusive(plain, schema)
+        return plain
+
+    def _keyword(
+        self, plain: Json, key: str, value: object, seen: tuple[str, ...], depth: int
+    ) -> None:
+        if key in _KEPT or (key == "format" and value in _FORMATS):
+            plain[key] = value
+        elif key == "const":
+            plain["enum"] = [value]
+        elif key == "properties" and isinstance(value, Mapping):
+            plain[key] = {name: self.node(item, seen, depth) for name, item in value.items()}
+        elif key == "required":
+            if names := [name for name in _list(value) if isinstance(name, str)]:
+                plain[key] = names
+        elif key == "items":
+            plain[key] = self.node(value, seen, depth)
+        elif key == "additionalProperties":
+            plain[key] = value if isinstance(value, bool) else self.node(value, seen, depth)
+        elif key in _LIST_INSIDE:
+            branches = [self.node(item, seen, depth) for item in _list(value)]
+            if branches:
+                plain[_LIST_INSIDE[key]] = branches
+
+    def _find(self, reference: str) -> object:
+        """What ``#/$defs/Name`` points at; nothing for an address outside of the schema."""
+        if not reference.startswith("#"):
+            return {}
+        found: object = self._root
+        for step in reference[1:].split("/")[1:]:
+            name = step.replace("~1", "/").replace("~0", "~")
+            found = found.get(name) if isinstance(found, Mapping) else None
+        return found
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _merge(into: Json, other: Json) -> None:
+    for key, value in other.items():
+        if key == "properties":
+            into[key] = {**into.get(key, {}), **value}
+        elif key == "required":
+            into[key] = list(dict.fromkeys([*into.get(key, []), *value]))
+        else:
+            into[key] = value
+
+
+def _inclusive(plain: Json, schema: Mapping[str, Any]) -> None:
+    """The API knows no exclusive bounds: for integers the next one, else the bound itself."""
+    step = 1 if schema.get("type") == "integer" else 0
+    for key, bound, sign in (
+        ("exclusiveMinimum", "minimum", 1),
+        ("exclusiveMaximum", "maximum", -1),
+    ):
+        value = schema.get(key)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            plain.setdefault(bound, value + sign * step)
+
+
+# --- reply -------------------------------------------------------------------------------
+
+# https://ai.google.dev/api/generate-content#v1beta.GenerateContentResponse. Law: only candidate 0
+# counts; a signed part is never joined with another; a signature that belongs to a text or a call
+# is kept as a thinking part right before it (``seal_of``), so that ``encode`` can put it back on
+# the same part, byte for byte (HIS-4); a reply without a finish reason was cut; what arrives
+# together with the finish reason, in whatever order, still counts.
+
+_STOP_REASONS = {
+    "STOP": StopReason.END_TURN,
+    "MAX_TOKENS": StopReason.MAX_TOKENS,
+    "SAFETY": StopReason.REFUSAL,
+    "RECITATION": StopReason.REFUSAL,
+    "LANGUAGE": StopReason.REFUSAL,
+    "BLOCKLIST": StopReason.REFUSAL,
+    "PROHIBITED_CONTENT": StopReason.REFUSAL,
+    "SPII": StopReason.REFUSAL,
+}
+_BLOCKED_ADVICE = "say it in other words, leave out what may have been blocked, or switch the model"
+
+Json = dict[str, Any]
+
+
+def seal_of(place: str, signature: str) -> str:
+    """A signature with its place: on the ``text`` or ``call`` that follows, or ``alone``."""
+    return f"{place}:{signature}"
+
+
+class GeminiDecoder(StreamDecoder):
+    """The events of one ``streamGenerateContent`` reply."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._blocks = 0
+        self._open: tuple[type[TextDelta | ThinkingDelta], int] | None = None
+        self._call_ids: set[str] = set()
+        self._has_output = False
+        self._stop: StopReason | None = None
+        self._reason = ""
+        self._usage: Usage | None = None
+        self._head: bytes | None = b""
+
+    def feed(self, chunk: bytes) -> list[StreamEvent]:
+        """As every decoder; a JSON array instead of events is an error that says so."""
+        if self._head is not None and self.failure is None:
+            start = (self._head + chunk[:64]).lstrip(b"\xef\xbb\xbf \t\r\n")
+            self._head = None if start else self._head + chunk[:64]
+            if start.startswith(b"["):
+                self.failure = self._failure(
+                    "answered with a JSON array instead of a stream of events",
+                    "something in between drops `?alt=sse` from the address; check the base URL"
+                    " and any proxy",
+                    ErrorKind.OTHER,
+                )
+        return super().feed(chunk)
+
+    def handle(self, value: Mapping[str, Any]) -> None:
+        """Take one chunk."""
+        # one answer may be wrapped once more by proxies of Google's own
+        if isinstance(inner := value.get("response"), dict) and "candidates" not in value:
+            value = inner
+        if isinstance(usage := value.get("usageMetadata"), dict):
+            self._count(usage)
+        feedback = value.get("promptFeedback")
+        if isinstance(feedback, dict) and isinstance(why := feedback.get("blockReason"), str):
+            self.failure = self._failure(
+                f"blocked the request ({why})", _BLOCKED_ADVICE, ErrorKind.OTHER
+            )
+            return
+        candidates = value.get("candidates")
+        if isinstance(candidates, list):
+            for candidate in candidates:
+                if isinstance(candidate, dict) and not candidate.get("index"):
+                    self._candidate(candidate)
+        self.complete = self._stop is not None and self._usage is not None
+
+    def finish(self) -> None:
+        """The bytes have ended: in good order when a finish reason was given."""
+        if self._usage is not None:
+            self.out.add(UsageReport(self._usage))
+        if self._stop is None:
+            return
+        if self._stop is StopReason.REFUSAL and not self._has_output:
+            self.failure = self._failure(
+                f"stopped the reply before its first word ({self._reason})",
+                _BLOCKED_ADVICE,
+                ErrorKind.OTHER,
+            )
+            return
+        stop = self._stop
+        if stop is StopReason.END_TURN and self._call_ids:
+            stop = StopReason.TOOL_USE
+        self.end(StreamEnd(stop))
+
+    def done_marker(self) -> None:
+        """Some gateways send ``[DONE]`` as Chat Completions does."""
+        if self._stop is not None:
+            self.finish()
+
+    def _failure(self, what: str, advice: str, kind: ErrorKind) -> ProviderError:
+        return self._named(ProviderError(what, advice, kind=kind))
+
+    def _candidate(self, candidate: Json) -> None:
+        content = candidate.get("content")
+        parts = content.get("parts") if isinstance(content, dict) else None
+        if isinstance(parts, list):
+            for part in parts:
+                if isinstance(part, dict):
+                    self._part(part)
+        reason = candidate.get("finishReason")
+        if isinstance(reason, str) and reason and reason != "FINISH_REASON_UNSPECIFIED":
+            self._reason = reason
+            self._stop = _STOP_REASONS.get(reason, StopReason.OTHER)
+
+    def _part(self, part: Json) -> None:
+        signature = part.get("thoughtSignature")
+        signature = signature if isinstance(signature, str) else ""
+        call = part.get("functionCall")
+        text = part.get("text")
+        if isinstance(call, dict):
+            self._call(call, signature)
+        elif isinstance(text, str) or signature:
+            text = text if isinstance(text, str) else ""
+            if part.get("thought") is True:
+                self._thought(text, signature)
+            else:
+                self._text(text, signature)
+
+    def _thought(self, text: str, signature: str) -> None:
+        if not signature:
+            self.out.delta(ThinkingDelta, self._joined(ThinkingDelta), text)
+            return
+        block = self._new_block()
+        self.out.delta(ThinkingDelta, block, text)
+        self.out.add(ThinkingSeal(block, signature=signature))
+
+    def _text(self, text: str, signature: str) -> None:
+        self._has_output = self._has_output or bool(text)
+        if not signature:
+            self.out.delta(TextDelta, self._joined(TextDelta), text)
+            return
+        place = "text" if text.strip() else "alone"
+        self.out.add(ThinkingSeal(self._new_block(), redacted=seal_of(place, signature)))
+        self.out.delta(TextDelta, self._new_block(), text)
+
+    def _call(self, call: Json, signature: str) -> None:
+        name = call.get("name")
+        call_id = call.get("id")
+        call_id = call_id if isinstance(call_id, str) else ""
+        if not isinstance(name, str) or not name or (call_id and call_id in self._call_ids):
+            return  # some gateways send a call again in a later chunk
+        self._has_output = True
+        self._call_ids.add(call_id)
+        if signature:
+            self.out.add(ThinkingSeal(self._new_block(), redacted=seal_of("call", signature)))
+        block = self._new_block()
+        arguments = call.get("args")
+        self.out.add(ToolCallStart(block, call_id, name))
+        if isinstance(arguments, dict):
+            self.out.delta(ToolCallDelta, block, received_json(arguments))
+        elif isinstance(arguments, str):
+            self.out.delta(ToolCallDelta, block, arguments)
+
+    def _joined(self, kind: type[TextDelta | ThinkingDelta]) -> int:
+        """The block that an unsigned piece of ``kind`` continues, or a new one."""
+        if self._open is None or self._open[0] is not kind:
+            self._open = (kind, self._new_block())
+        return self._open[1]
+
+    def _new_block(self) -> int:
+        self._open = None
+        self._blocks += 1
+        return self._blocks - 1
+
+    def _count(self, usage: Json) -> None:
+        first = self._usage is None
+        self._usage = _later(self._usage or Usage(), _usage(usage))
+        if first and self._usage.is_known:
+            self.out.add(UsageReport(self._usage))  # a reply that is cut costs its prompt too
+
+
+def _usage(usage: Json) -> Usage:
+    """Gemini counts the cached tokens in the prompt, the thoughts beside the answer."""
+    prompt = _sum(usage, "promptTokenCount", "toolUsePromptTokenCount")
+    cached = token_count(usage.get("cachedContentTokenCount"))
+    thoughts = token_count(usage.get("thoughtsTokenCount"))
+    output = _sum(usage, "candidatesTokenCount", "thoughtsTokenCount")
+    return Usage(
+        input_tokens=None if prompt is None else max(0, prompt - (cached or 0)),
+        output_tokens=output,
+        cache_read_tokens=cached,
+        reasoning_tokens=thoughts,
+    )
+
+
+def _sum(usage: Json, first: str, second: str) -> int | None:
+    counts = [token_count(usage.get(first)), token_count(usage.get(second))]
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def _later(old: Usage, new: Usage) -> Usage:
+    """Fields of ``new`` where it knows them: an early chunk may know more than a late one."""
+    return Usage(
+        *(
+            value if value is not None else getattr(old, name)
+            for name in Usage.__dataclass_fields__
+            for value in (getattr(new, name),)
+        )
+    )
+
+
+# --- provider ----------------------------------------------------------------------------
 
 
 def api_base(base_url: str) -> str:
@@ -277,9 +694,9 @@ class GeminiProvider(HttpProvider):
         """The body of the request."""
         return encode(request)
 
-    def decoder(self, request: ModelRequest) -> Decoder:
+    def decoder(self, request: ModelRequest) -> GeminiDecoder:
         """A fresh decoder for one reply."""
-        return Decoder(self.endpoint(request.model.name))
+        return GeminiDecoder(self.endpoint(request.model.name))
 
 
 def create(config: ProviderConfig) -> Provider:

@@ -217,7 +217,7 @@ def answer(messages: Sequence[Message], tool_names: Sequence[str]) -> str | Foun
 
 
 def _said(message: UserMessage) -> str:
-    """What the person has said; the program's own remarks are in parentheses, and skipped."""
+    """What the user has said; the program's own remarks are in parentheses, and skipped."""
     for part in message.parts:
         if isinstance(part, TextPart) and not _REMARK.fullmatch(part.text.strip()):
             return part.text

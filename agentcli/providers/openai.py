@@ -7,7 +7,8 @@ go out as the JSON text of an object (HIS-5); the results of a batch follow thei
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,23 +16,35 @@ from agentcli.domain.messages import (
     AssistantMessage,
     ImagePart,
     Message,
+    StopReason,
     TextPart,
     ThinkingPart,
     ToolResult,
+    Usage,
     UserMessage,
 )
 from agentcli.domain.ports import ModelRequest, Provider, ProviderConfig
+from agentcli.domain.stream import (
+    StreamEnd,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    UsageReport,
+)
 from agentcli.domain.values import frozen
 from agentcli.providers._base import (
     HttpProvider,
+    StreamDecoder,
     arguments_json,
     base64_text,
+    received_json,
     short_hash,
+    token_count,
     wire_id,
     wire_name,
 )
-from agentcli.providers._chat_decoder import Decoder
-from agentcli.providers._openai_effort import (
+from agentcli.providers._efforts import (
     FIRST_ALWAYS_ON,
     effort_for,
     gpt_version,
@@ -44,8 +57,6 @@ _NO_IMAGES = "[image left out: this model takes no images]"
 # https://developers.openai.com/api/docs/models: from GPT-5.4 on, Chat Completions takes
 # functions only with reasoning_effort "none".
 _FIRST_NO_EFFORT_WITH_TOOLS = (5, 4)
-
-Json = dict[str, Any]
 
 
 @frozen
@@ -73,7 +84,7 @@ def quirks_of(config: ProviderConfig) -> _Quirks:
     )
 
 
-# --- request -------------------------------------------------------------------------------
+# --- request -----------------------------------------------------------------------------
 
 
 def encode(request: ModelRequest, provider: str = "openai", quirks: _Quirks | None = None) -> Json:
@@ -109,7 +120,7 @@ def encode(request: ModelRequest, provider: str = "openai", quirks: _Quirks | No
 def _reasoning_fields(request: ModelRequest, provider: str, quirks: _Quirks) -> Json:
     """The fields that ask for ``request.effort``; none where the model would refuse them."""
     effort, name = request.effort, request.model.name
-    # also behind a proxy of the person's own: the models are OpenAI's, by their names
+    # also behind a proxy of the user's own: the models are OpenAI's, by their names
     if quirks.is_openai or provider == "openai":
         version = gpt_version(name)
         if version is None or not is_reasoning_version(version):
@@ -224,7 +235,242 @@ class _Messages:
         return wire_id(call_id, _MAX_ID)
 
 
-# --- provider ------------------------------------------------------------------------------
+# --- reply -------------------------------------------------------------------------------
+
+# Law: only choice 0 counts; a call starts once its name is known; arguments are passed on as they
+# come; a reply is over at ``[DONE]``, or at the end of the bytes when a finish reason was given.
+
+_STOP_REASONS = {
+    "stop": StopReason.END_TURN,
+    "end_turn": StopReason.END_TURN,
+    "eos": StopReason.END_TURN,
+    "eos_token": StopReason.END_TURN,
+    "stop_sequence": StopReason.END_TURN,
+    "tool_calls": StopReason.TOOL_USE,
+    "function_call": StopReason.TOOL_USE,
+    "length": StopReason.MAX_TOKENS,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "content_filter": StopReason.REFUSAL,
+    "refusal": StopReason.REFUSAL,
+}
+
+Json = dict[str, Any]
+
+
+class _ChatCall:
+    """A call that is being received. ``block`` is ``None`` until its name is known."""
+
+    __slots__ = ("arguments", "block", "id", "name")
+
+    def __init__(self) -> None:
+        self.block: int | None = None
+        self.id = ""
+        self.name = ""
+        self.arguments: list[str] = []
+
+
+class ChatDecoder(StreamDecoder):
+    """The events of one Chat Completions stream."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._blocks = 0
+        self._open: tuple[type[TextDelta | ThinkingDelta], int] | None = None
+        self._calls: dict[object, _ChatCall] = {}
+        self._latest: _ChatCall | None = None
+        self._ids: set[str] = set()
+        self._stop: StopReason | None = None
+        self._refused = False
+        self._usage: Usage | None = None
+
+    def handle(self, value: Mapping[str, Any]) -> None:
+        """Take one chunk, or the one document of a server that does not stream."""
+        usage = value.get("usage")
+        if usage is None and isinstance(groq := value.get("x_groq"), dict):
+            usage = groq.get("usage")
+        if isinstance(usage, dict):
+            self._usage = _usage(usage)
+        choices = value.get("choices")
+        if not isinstance(choices, list):
+            return
+        for choice in choices:
+            if isinstance(choice, dict) and not choice.get("index"):
+                self._choice(choice)
+
+    def done_marker(self) -> None:
+        """The server says that this was all; a reply of nothing at all stays unfinished."""
+        if self._stop is not None or self._blocks:
+            self._end()
+
+    def finish(self) -> None:
+        """Some servers leave ``[DONE]`` out; a finish reason is enough."""
+        if self._stop is not None:
+            self._end()
+        elif self._usage is not None:
+            self.out.add(UsageReport(self._usage))
+
+    def _end(self) -> None:
+        if self._usage is not None:
+            self.out.add(UsageReport(self._usage))
+        stop = self._stop or StopReason.END_TURN
+        if stop is StopReason.END_TURN:
+            if self._calls:
+                stop = StopReason.TOOL_USE
+            elif self._refused:
+                stop = StopReason.REFUSAL
+        self.end(StreamEnd(stop))
+
+    def _choice(self, choice: Json) -> None:
+        delta = choice.get("delta") or choice.get("message")
+        if isinstance(delta, dict):
+            for kind, text in _pieces(delta):
+                self._text(kind, text)
+            refusal = delta.get("refusal")
+            if isinstance(refusal, str) and refusal:
+                self._refused = True
+                self._text(TextDelta, refusal)
+            calls = delta.get("tool_calls")
+            if isinstance(calls, list):
+                for call in calls:
+                    if isinstance(call, dict):
+                        self._call(call)
+            elif isinstance(function := delta.get("function_call"), dict):
+                self._call({"index": 0, "function": function})
+        reason = choice.get("finish_reason")
+        if isinstance(reason, str) and reason:
+            self._stop = _STOP_REASONS.get(reason, StopReason.OTHER)
+
+    def _text(self, kind: type[TextDelta | ThinkingDelta], text: str) -> None:
+        if self._open is None or self._open[0] is not kind:
+            self._open = (kind, self._new_block())
+        self.out.delta(kind, self._open[1], text)
+
+    def _new_block(self) -> int:
+        self._blocks += 1
+        return self._blocks - 1
+
+    # --- calls: matching a piece to its call -------------------------------------------------
+
+    def _call(self, piece: Json) -> None:
+        function = piece.get("function")
+        if not isinstance(function, dict):
+            function = {}
+        call_id = piece.get("id")
+        call_id = call_id if isinstance(call_id, str) else ""
+        name = function.get("name")
+        name = name if isinstance(name, str) else ""
+        arguments = function.get("arguments")
+        if isinstance(arguments, dict):
+            arguments = received_json(arguments)
+        elif not isinstance(arguments, str):
+            arguments = ""
+        call = self._match(piece.get("index"), call_id, name, arguments)
+        if call is None:
+            return
+        self._latest = call
+        call.id = call.id or call_id
+        call.name = call.name or name
+        call.arguments.append(arguments)
+        if call.block is not None:
+            self.out.delta(ToolCallDelta, call.block, arguments)
+        elif call.name:
+            self._start(call)
+
+    def _start(self, call: _ChatCall) -> None:
+        self._open = None
+        call.block = self._new_block()
+        call_id = "" if call.id in self._ids else call.id
+        self._ids.add(call.id)
+        self.out.add(ToolCallStart(call.block, call_id, call.name))
+        self.out.delta(ToolCallDelta, call.block, "".join(call.arguments))
+
+    def _match(self, index: object, call_id: str, name: str, arguments: str) -> _ChatCall | None:
+        """The call that a piece belongs to; a new one where the piece begins one.
+
+        Servers may leave out the index, the id or both, give every call index 0, or repeat id
+        and name in every piece.
+        """
+        has_index = isinstance(index, int)
+        current = self._calls.get(index) if has_index else self._latest
+        if not has_index and call_id:
+            known = (call for call in self._calls.values() if call.id == call_id)
+            nameless = current if current is not None and not (name or current.id) else None
+            current = next(known, nameless)
+        if current is None:
+            if not (name or call_id or has_index):
+                return None
+        elif not _begins_another(current, call_id, name, arguments):
+            return current
+        elif has_index:
+            # The index is not to be trusted: move the finished call out of its way.
+            self._calls[("done", len(self._calls))] = current
+        call = _ChatCall()
+        self._calls[index if has_index else ("free", len(self._calls))] = call
+        return call
+
+
+def _begins_another(current: _ChatCall, call_id: str, name: str, arguments: str) -> bool:
+    if not name:
+        return False
+    if call_id and current.id and call_id != current.id:
+        return True
+    if current.name and name != current.name:
+        return True
+    begins_object = arguments.lstrip().startswith("{")
+    return begins_object and call_id in {"", current.id} and _is_object("".join(current.arguments))
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _pieces(delta: Json) -> Iterator[tuple[type[TextDelta | ThinkingDelta], str]]:
+    """Text and reasoning of a delta, in the spellings of the servers."""
+    for key in ("reasoning_content", "reasoning", "thinking"):
+        reasoning = delta.get(key)
+        if isinstance(reasoning, str) and reasoning:
+            yield ThinkingDelta, reasoning
+            break
+    content = delta.get("content")
+    if isinstance(content, str):
+        if content:
+            yield TextDelta, content
+    elif isinstance(content, list):
+        for part in content:
+            if not isinstance(part, dict):
+                continue
+            if isinstance(thinking := part.get("thinking"), list):
+                texts = (item.get("text") for item in thinking if isinstance(item, dict))
+                yield ThinkingDelta, "".join(text for text in texts if isinstance(text, str))
+            elif isinstance(text := part.get("text"), str) and text:
+                yield TextDelta, text
+
+
+def _usage(usage: Json) -> Usage:
+    prompt = token_count(usage.get("prompt_tokens"))
+    details = usage.get("prompt_tokens_details")
+    details = details if isinstance(details, dict) else {}
+    cached = token_count(details.get("cached_tokens"))
+    if cached is None:
+        cached = token_count(usage.get("prompt_cache_hit_tokens"))
+    written = token_count(details.get("cache_write_tokens"))
+    if prompt is not None:
+        prompt = max(0, prompt - (cached or 0) - (written or 0))
+    out_details = usage.get("completion_tokens_details")
+    reasoning = out_details.get("reasoning_tokens") if isinstance(out_details, dict) else None
+    return Usage(
+        input_tokens=prompt,
+        output_tokens=token_count(usage.get("completion_tokens")),
+        cache_read_tokens=cached,
+        cache_write_tokens=written,
+        reasoning_tokens=token_count(reasoning),
+    )
+
+
+# --- provider ----------------------------------------------------------------------------
 
 
 def completions_url(base_url: str) -> str:
@@ -261,9 +507,9 @@ class OpenAIProvider(HttpProvider):
         """The body of the request."""
         return encode(request, self.name, self._quirks)
 
-    def decoder(self, request: ModelRequest) -> Decoder:
+    def decoder(self, request: ModelRequest) -> ChatDecoder:
         """A fresh decoder for one reply."""
-        return Decoder(self.endpoint(request.model.name))
+        return ChatDecoder(self.endpoint(request.model.name))
 
 
 def create(config: ProviderConfig) -> Provider:

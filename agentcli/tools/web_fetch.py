@@ -32,7 +32,7 @@ from agentcli.tools.web.page import (
     to_markdown,
 )
 from agentcli.wire.address import BadAddress, Target, parse_url
-from agentcli.wire.pinned import MAX_BODY_BYTES, Answer, FetchFailed, Law, get
+from agentcli.wire.pinned import MAX_BODY_BYTES, AddressRules, FetchFailed, HttpAnswer, get
 
 TOTAL_S = 30.0
 MAX_REDIRECTS = 5
@@ -66,8 +66,8 @@ class WebFetch(BaseTool[WebFetchArguments]):
     hints = ToolHints(idempotent=True, open_world=True)
     timeout_s = TOTAL_S + 15.0
 
-    def __init__(self, law: Law | None = None) -> None:
-        self._law = law or Law()
+    def __init__(self, law: AddressRules | None = None) -> None:
+        self._law = law or AddressRules()
 
     def parse(self, arguments: Mapping[str, Any]) -> WebFetchArguments:
         """Validated arguments; raises ``InvalidArguments`` for a URL that has no one reading."""
@@ -121,7 +121,7 @@ async def _ended(task: asyncio.Future[ToolOutput]) -> None:
         task.exception()
 
 
-async def _fetched(url: str, law: Law, call_id: str) -> ToolOutput:
+async def _fetched(url: str, law: AddressRules, call_id: str) -> ToolOutput:
     try:
         async with asyncio.timeout(TOTAL_S):
             answer = await _followed(parse_url(url), law)
@@ -136,7 +136,7 @@ def _failed(why: str) -> ToolOutput:
     return ToolOutput.error(f"Not fetched: {one_line(why, _HEADER_CHARS)}")
 
 
-async def _followed(target: Target, law: Law) -> Answer:
+async def _followed(target: Target, law: AddressRules) -> HttpAnswer:
     """The answer at the end of the redirects within the host; raises ``FetchFailed``."""
     for _ in range(MAX_REDIRECTS + 1):
         answer = await get(target, law)
@@ -164,7 +164,7 @@ def _next(here: Target, place: str) -> Target:
     return there
 
 
-async def _shown(answer: Answer, call_id: str) -> ToolOutput:
+async def _shown(answer: HttpAnswer, call_id: str) -> ToolOutput:
     said = answer.headers.get("content-type", "")
     kind = kind_of(said, answer.body)
     size, media = human_size(len(answer.body)), media_type(said) or "content of unknown type"
@@ -186,7 +186,7 @@ async def _shown(answer: Answer, call_id: str) -> ToolOutput:
     return ToolOutput.text(short, raw=raw, summary=f"{answer.status}, {size}")
 
 
-def _image(answer: Answer) -> ToolOutput:
+def _image(answer: HttpAnswer) -> ToolOutput:
     kind, size = image_type(answer.body) or "", human_size(len(answer.body))
     if answer.is_cut:
         return _failed(f"{answer.target.url} is an image of more than {size}")
@@ -194,17 +194,17 @@ def _image(answer: Answer) -> ToolOutput:
     return ToolOutput.images(text, [ImagePart(kind, answer.body)], summary=size)
 
 
-def _refused(answer: Answer, text: str) -> ToolOutput:
+def _refused(answer: HttpAnswer, text: str) -> ToolOutput:
     short = text if len(text) <= _ERROR_CHARS else f"{text[:_ERROR_CHARS]}…"
     what = f"{_status(answer)} {answer.target.url}"
     return ToolOutput.error(f"{what}\n{_NOTE}\n\n{short}" if short else what)
 
 
-def _status(answer: Answer) -> str:
+def _status(answer: HttpAnswer) -> str:
     return one_line(f"HTTP {answer.status} {answer.reason}".strip(), 100)
 
 
-async def _text(answer: Answer, kind: Kind, said: str) -> tuple[str, str, list[str]]:
+async def _text(answer: HttpAnswer, kind: Kind, said: str) -> tuple[str, str, list[str]]:
     """Title, text and what is to be noted of it."""
     if kind in {Kind.IMAGE, Kind.BINARY}:
         return "", "", []

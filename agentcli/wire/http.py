@@ -1,8 +1,9 @@
-"""HTTP for every provider: the only file that knows httpx (FAIL-6).
+"""The one HTTP client: nothing else imports httpx (FAIL-6).
 
-Law: one client per provider, created at the first request; TLS is always verified; redirects are
-never followed, so a key never reaches another origin; every failure is a ``ProviderError`` that
-names the host and holds no key; error bodies are read up to a bound.
+Law: one client per owner, created at the first request; TLS is always verified; redirects are
+never followed, so a key never reaches another origin; every failure is a ``ProviderError`` or a
+``ConfigError`` that names the host and holds no key, except that an answer that is no success is
+a ``Refusal``, which its caller puts into words; every body is read up to a bound.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ import asyncio
 import socket
 import ssl
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import ConfigError, ErrorKind, ProviderError, causes_of
-from agentcli.providers._errors import Endpoint, host_of, status_error
+from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:
     import httpx
@@ -32,11 +35,69 @@ ERROR_BODY_TIMEOUT_S = 10.0
 MAX_ERROR_BODY_BYTES = 64 * 1024
 # A server that does not stream sends its whole reply as one JSON document.
 MAX_JSON_BODY_BYTES = 16 * 1024 * 1024
-# How much of a reply is read ahead of whoever consumes it.
+MAX_ANSWER_BYTES = 8 * 1024 * 1024
+# How much of a reply is read ahead of what is consumed.
 MAX_AHEAD_BYTES = 1024 * 1024
 # A compressed read may unpack to a thousand times its size.
 MAX_PIECE_BYTES = 256 * 1024
 _SUCCESS = range(200, 300)
+
+
+@frozen
+class Endpoint:
+    """Where a request goes and how to speak of it. ``secrets`` never show up in a text."""
+
+    provider: str
+    url: str
+    key_env: str = ""
+    base_env: str = ""
+    model: str = ""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def host(self) -> str:
+        """Host and, where it is not the scheme's own, port."""
+        return host_of(self.url)
+
+    @property
+    def label(self) -> str:
+        """``anthropic at api.anthropic.com``."""
+        return f"{self.provider} at {self.host}"
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether it is reached through TLS."""
+        return self.url[:6].lower() == "https:"
+
+    @property
+    def address_advice(self) -> str:
+        """How to change the address."""
+        if self.base_env:
+            return f"check the network and the base URL ({self.base_env})"
+        return "check the network and base_url in the configuration"
+
+    @property
+    def key_name(self) -> str:
+        """What the key is called where the user set it."""
+        return self.key_env or f"the api_key of provider {self.provider}"
+
+
+class Refusal(Exception):
+    """An answer that is no success: its status, headers and the beginning of its body."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        super().__init__(status)
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+
+def host_of(url: str) -> str:
+    """The host and port of ``url``, without user name or password."""
+    try:
+        return urlsplit(url).netloc.rpartition("@")[2] or "(no host)"
+    except ValueError:
+        return "(no host)"
 
 
 def load_httpx() -> None:
@@ -57,7 +118,7 @@ def load_httpx() -> None:
 
 
 class HttpClient:
-    """The connections of one provider. Belongs to one event loop."""
+    """The connections of one owner. Belongs to one event loop."""
 
     def __init__(self) -> None:
         self._clients: dict[bool, httpx.AsyncClient] = {}
@@ -68,54 +129,47 @@ class HttpClient:
     ) -> AsyncGenerator[bytes, None]:
         """POST ``body`` and yield the reply's bytes as they come.
 
-        Raises ``ProviderError`` for every failure, before or in the middle of the reply, and
-        ``ConfigError`` for an address, certificate file or proxy that cannot be used. A JSON
-        reply of a server that does not stream is yielded as one event.
+        Raises ``Refusal``, or ``ProviderError`` for every other failure, before or in the middle
+        of the reply, and ``ConfigError`` for an address, certificate file or proxy that cannot be
+        used. A JSON reply of a server that does not stream is yielded as one event.
         """
         load_httpx()
-        import httpx
-
-        client = self._open(endpoint)
-        try:
-            request = client.build_request("POST", endpoint.url, headers=headers, content=body)
-        except (httpx.InvalidURL, ValueError):
-            raise _bad_address(endpoint) from None
+        client = self._clients.get(endpoint.is_secure)
+        if client is None:
+            client = self._clients[endpoint.is_secure] = _new_client(endpoint)
         response: httpx.Response | None = None
         self._requests += 1
         try:
-            response = await self._send(client, request)
+            with _told_as_ours(endpoint):
+                response = await self._send(client, endpoint, headers, body)
             if response.status_code not in _SUCCESS:
-                error_body = await _read_error_body(response)
-                raise status_error(endpoint, response.status_code, response.headers, error_body)
-            packed = "content-encoding" in response.headers
-            chunks = response.aiter_bytes() if packed else response.aiter_raw()
-            if "event-stream" not in response.headers.get("content-type", ""):
-                chunks = _checked(chunks, endpoint)
-            async with aclosing(_batched(chunks)) as batches:
-                async for batch in batches:
-                    yield batch[:MAX_PIECE_BYTES]
-                    for start in range(MAX_PIECE_BYTES, len(batch), MAX_PIECE_BYTES):
-                        await asyncio.sleep(0)  # a cancel must not wait for all of it
-                        yield batch[start : start + MAX_PIECE_BYTES]
-        except httpx.UnsupportedProtocol:
-            raise _bad_address(endpoint) from None
-        except httpx.TransportError as error:
-            raise transport_error(endpoint, error, streaming=response is not None) from error
-        except (httpx.DecodingError, httpx.StreamError) as error:
-            damaged = _network_error(endpoint, "sent a reply that cannot be decoded", "try again")
-            damaged.streaming = response is not None
-            raise damaged from error
+                said = await _read_error_body(response)
+                raise Refusal(response.status_code, response.headers, said)
+            with _told_as_ours(endpoint, streaming=True):
+                async with aclosing(_pieces(response, endpoint)) as pieces:
+                    async for piece in pieces:
+                        yield piece
         finally:
             self._requests -= 1
             if response is not None:
                 await uninterruptible(response.aclose())
 
-    async def _send(self, client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
+    async def _send(
+        self,
+        client: httpx.AsyncClient,
+        endpoint: Endpoint,
+        headers: Mapping[str, str],
+        body: bytes,
+    ) -> httpx.Response:
         """The head of the answer. A cancel leaves no connection open.
 
         httpcore forgets one whose request is cancelled just when it is connected (1.0.9,
         ``http11.py``: ``_state_lock``, outside of its ``try``): only its pool can close it.
         """
+        try:
+            request = client.build_request("POST", endpoint.url, headers=headers, content=body)
+        except ValueError:
+            raise _bad_address(endpoint) from None
         try:
             return await client.send(request, stream=True)
         except asyncio.CancelledError:
@@ -128,26 +182,77 @@ class HttpClient:
         while self._clients:
             await self._clients.popitem()[1].aclose()
 
-    def _open(self, endpoint: Endpoint) -> httpx.AsyncClient:
-        secure = endpoint.url[:6].lower() == "https:"
-        client = self._clients.get(secure)
-        if client is None:
-            client = self._clients[secure] = _new_client(endpoint, secure=secure)
-        return client
 
+def fetch(
+    endpoint: Endpoint,
+    headers: Mapping[str, str],
+    body: Any = None,
+    *,
+    timeout_s: float,
+    is_direct: bool = False,
+) -> bytes:
+    """The body of one answer, whole; with ``body``, which is sent as JSON, of a POST. Blocks.
 
-def _new_client(endpoint: Endpoint, *, secure: bool) -> httpx.AsyncClient:
+    ``is_direct`` goes through no proxy, as is right for a server of this machine. Raises
+    ``Refusal``, ``ProviderError`` or ``ConfigError``.
+    """
+    load_httpx()
     import httpx
 
-    # Loading the certificate authorities takes 16 ms. A plain-http address never needs them: an
-    # empty context trusts nobody, so that a mistake here fails instead of weakening anything.
-    verify = True if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    with _told_as_ours(endpoint):
+        try:
+            with (
+                httpx.Client(
+                    verify=_verify(endpoint),
+                    timeout=timeout_s,
+                    trust_env=not is_direct,
+                    follow_redirects=False,
+                ) as client,
+                client.stream(
+                    "GET" if body is None else "POST", endpoint.url, headers=headers, json=body
+                ) as response,
+            ):
+                content = _whole(response, endpoint)
+        except httpx.TimeoutException:
+            raise network_error(
+                endpoint, "did not answer in time", endpoint.address_advice
+            ) from None
+        except (OSError, ImportError, ValueError) as error:  # certificates, SOCKS, a bad proxy
+            raise ConfigError(
+                f"{endpoint.label} cannot be asked: {type(error).__name__}",
+                "check SSL_CERT_FILE and the proxy variables",
+            ) from error
+    if response.status_code not in _SUCCESS:
+        raise Refusal(response.status_code, response.headers, content)
+    return content
+
+
+def _whole(response: httpx.Response, endpoint: Endpoint) -> bytes:
+    content = bytearray()
+    for chunk in response.iter_bytes():
+        content += chunk
+        if len(content) > MAX_ANSWER_BYTES:
+            raise network_error(endpoint, "sent more than 8 MB", endpoint.address_advice)
+    return bytes(content)
+
+
+def _verify(endpoint: Endpoint) -> bool | ssl.SSLContext:
+    """Loading the certificate authorities takes 16 ms, and a plain-http address never needs them.
+
+    An empty context trusts nobody, so that a mistake here fails instead of weakening anything.
+    """
+    return True if endpoint.is_secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _new_client(endpoint: Endpoint) -> httpx.AsyncClient:
+    import httpx
+
     timeout = httpx.Timeout(
         connect=CONNECT_TIMEOUT_S, read=None, write=WRITE_TIMEOUT_S, pool=POOL_TIMEOUT_S
     )
     try:
         return httpx.AsyncClient(
-            verify=verify,
+            verify=_verify(endpoint),
             timeout=timeout,
             limits=httpx.Limits(keepalive_expiry=KEEP_ALIVE_S),
             follow_redirects=False,
@@ -167,6 +272,23 @@ def _new_client(endpoint: Endpoint, *, secure: bool) -> httpx.AsyncClient:
             "a proxy variable cannot be understood",
             "check HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY",
         ) from None
+
+
+# --- the bytes of an answer ----------------------------------------------------------------
+
+
+async def _pieces(response: httpx.Response, endpoint: Endpoint) -> AsyncGenerator[bytes, None]:
+    """The bytes of a successful answer: unpacked, checked, read ahead, in pieces of a bound."""
+    packed = "content-encoding" in response.headers
+    chunks = response.aiter_bytes() if packed else response.aiter_raw()
+    if "event-stream" not in response.headers.get("content-type", ""):
+        chunks = _checked(chunks, endpoint)
+    async with aclosing(_batched(chunks)) as batches:
+        async for batch in batches:
+            yield batch[:MAX_PIECE_BYTES]
+            for start in range(MAX_PIECE_BYTES, len(batch), MAX_PIECE_BYTES):
+                await asyncio.sleep(0)  # a cancel must not wait for all of it
+                yield batch[start : start + MAX_PIECE_BYTES]
 
 
 async def _batched(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
@@ -251,7 +373,7 @@ async def _checked(chunks: AsyncIterator[bytes], endpoint: Endpoint) -> AsyncGen
         document += chunk
         if len(document) > MAX_JSON_BODY_BYTES:
             what = "sent a reply of more than 16 MB"
-            raise _network_error(endpoint, what, "use another model", retryable=False)
+            raise network_error(endpoint, what, "use another model", retryable=False)
     else:
         if document:
             joined = b" ".join(bytes(document).splitlines())
@@ -261,6 +383,26 @@ async def _checked(chunks: AsyncIterator[bytes], endpoint: Endpoint) -> AsyncGen
         yield chunk
 
 
+# --- failures ------------------------------------------------------------------------------
+
+
+@contextmanager
+def _told_as_ours(endpoint: Endpoint, *, streaming: bool = False) -> Iterator[None]:
+    """Failures of httpx become errors of ours; ``streaming``: the reply had begun."""
+    import httpx
+
+    try:
+        yield
+    except (httpx.UnsupportedProtocol, httpx.InvalidURL):
+        raise _bad_address(endpoint) from None
+    except httpx.TransportError as error:
+        raise _transport_error(endpoint, error, streaming=streaming) from error
+    except (httpx.DecodingError, httpx.StreamError) as error:
+        damaged = network_error(endpoint, "sent a reply that cannot be decoded", "try again")
+        damaged.streaming = streaming
+        raise damaged from error
+
+
 def _bad_address(endpoint: Endpoint) -> ConfigError:
     where = endpoint.base_env or f"base_url of provider {endpoint.provider}"
     return ConfigError(
@@ -268,9 +410,10 @@ def _bad_address(endpoint: Endpoint) -> ConfigError:
     )
 
 
-def _network_error(
+def network_error(
     endpoint: Endpoint, what: str, advice: str, *, retryable: bool | None = None
 ) -> ProviderError:
+    """The server did ``what``."""
     return ProviderError(
         f"{endpoint.label} {what}",
         advice,
@@ -281,56 +424,55 @@ def _network_error(
     )
 
 
-def transport_error(
+def _transport_error(
     endpoint: Endpoint, error: httpx.TransportError, *, streaming: bool
 ) -> ProviderError:
-    """What a failed transport is to the user (FAIL-6); ``streaming``: the reply had begun."""
+    """What a failed transport is to the user (FAIL-6)."""
     import httpx
 
-    proxy = _proxy_for(endpoint.url)
+    url = proxy_for(endpoint.url)
+    proxy = host_of(url) if url else ""
     if isinstance(error, httpx.ProxyError):
-        return _network_error(
+        return network_error(
             endpoint,
-            f"cannot be reached: the proxy {proxy or ''} refused the connection",
+            f"cannot be reached: the proxy {proxy} refused the connection",
             "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY",
         )
     if isinstance(error, httpx.ConnectTimeout | httpx.ConnectError):
         return _connect_error(endpoint, error, proxy)
     if isinstance(error, httpx.PoolTimeout):
-        return _network_error(endpoint, "has no free connection", "wait for other requests")
+        return network_error(endpoint, "has no free connection", "wait for other requests")
     if streaming:
-        broke = _network_error(endpoint, "broke off in the middle of the reply", "try again")
+        broke = network_error(endpoint, "broke off in the middle of the reply", "try again")
         broke.streaming = True
         return broke
     if isinstance(error, httpx.TimeoutException):
-        return _network_error(endpoint, "stopped taking the request", "try again")
-    return _network_error(
+        return network_error(endpoint, "stopped taking the request", "try again")
+    return network_error(
         endpoint, "closed the connection without an answer", endpoint.address_advice
     )
 
 
-def _connect_error(
-    endpoint: Endpoint, error: httpx.TransportError, proxy: str | None
-) -> ProviderError:
+def _connect_error(endpoint: Endpoint, error: httpx.TransportError, proxy: str) -> ProviderError:
     import httpx
 
     through = f" through the proxy {proxy}" if proxy else ""
     advice = "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY" if proxy else endpoint.address_advice
     if isinstance(error, httpx.ConnectTimeout):
-        if endpoint.url[:6].lower() == "https:" and not through:
+        if endpoint.is_secure and not through:
             advice += ", or use http:// if it is a plain server"
         what = f"did not answer within {CONNECT_TIMEOUT_S:.0f} s{through}"
-        return _network_error(endpoint, what, advice)
+        return network_error(endpoint, what, advice)
     causes = causes_of(error)
     if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
-        return _network_error(
+        return network_error(
             endpoint,
             "showed a certificate that cannot be verified",
             "check the system clock and any proxy; SSL_CERT_FILE can name your own authorities",
             retryable=False,
         )
     if any(isinstance(cause, ssl.SSLError) for cause in causes):
-        return _network_error(
+        return network_error(
             endpoint,
             "does not speak TLS properly",
             f"use http:// if it is a plain server; {endpoint.address_advice}",
@@ -347,18 +489,17 @@ def _connect_error(
         )
     if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
         start = "" if proxy else "is the server running? "
-        return _network_error(endpoint, f"refused the connection{through}", start + advice)
-    return _network_error(endpoint, f"cannot be reached{through}", advice)
+        return network_error(endpoint, f"refused the connection{through}", start + advice)
+    return network_error(endpoint, f"cannot be reached{through}", advice)
 
 
-def _proxy_for(url: str) -> str | None:
-    """Scheme, host and port of the proxy that the environment sets for ``url``, for texts."""
-    from urllib.parse import urlsplit
+def proxy_for(url: str) -> str:
+    """The proxy that the environment sets for ``url``; empty where there is none."""
     from urllib.request import getproxies, proxy_bypass
 
     parts = urlsplit(url)
     proxies = getproxies()
-    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    proxy = proxies.get(parts.scheme) or proxies.get("all") or ""
     if not proxy or proxy_bypass(parts.hostname or ""):
-        return None
-    return host_of(proxy if "://" in proxy else f"http://{proxy}")
+        return ""
+    return proxy if "://" in proxy else f"http://{proxy}"

@@ -2,7 +2,7 @@
 
 Law: a connection goes to the very address that was checked, while TLS knows the server by its
 name; a proxy that the environment sets is asked for that address, never for a name that it would
-resolve anew. Nothing of ours goes along: no cookies, no authorisation. Of the body at most
+resolve again. Nothing of ours goes along: no cookies, no authorisation. Of the body at most
 ``MAX_BODY_BYTES`` are kept, counted after unpacking; all that was opened is closed.
 """
 
@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import httpcore
 
@@ -31,6 +30,7 @@ from agentcli.wire.address import (
     resolve,
     why_not_public,
 )
+from agentcli.wire.http import proxy_for
 
 MAX_BODY_BYTES = 5 * 1024 * 1024
 CONNECT_S = 10.0
@@ -61,7 +61,7 @@ class FetchFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Law:
+class AddressRules:
     """Who resolves names and judges addresses."""
 
     resolve: Resolver = resolve
@@ -69,7 +69,7 @@ class Law:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """What a server said. Header names are lower case; ``is_cut``: there was more of the body."""
 
     target: Target
@@ -80,10 +80,10 @@ class Answer:
     is_cut: bool = False
 
 
-async def get(target: Target, law: Law) -> Answer:
+async def get(target: Target, law: AddressRules) -> HttpAnswer:
     """GET ``target``, following nothing; raises ``FetchFailed`` and ``BadAddress``."""
     addresses = await checked_addresses(target, law.resolve, law.judge)
-    network = _Network(target, addresses, _proxy_for(target))
+    network = _Network(target, addresses, proxy_for(f"{target.scheme}://{target.authority}"))
     context = await asyncio.to_thread(_tls_context) if target.scheme == "https" else None
     url = httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
     connection = httpcore.AsyncHTTPConnection(
@@ -190,15 +190,6 @@ class _Network(httpcore.AsyncNetworkBackend):
                 await stream.aclose()
 
 
-def _proxy_for(target: Target) -> str:
-    """The proxy that the environment sets for the target; empty where there is none."""
-    proxies = getproxies()
-    proxy = proxies.get(target.scheme) or proxies.get("all") or ""
-    if not proxy or proxy_bypass(target.host):
-        return ""
-    return proxy if "://" in proxy else f"http://{proxy}"
-
-
 def _proxy_parts(proxy: str) -> tuple[str, int, str]:
     """Host, port and the line of the header that authorises us to the proxy, and to it alone."""
     try:
@@ -232,18 +223,18 @@ def _why(target: Target, error: Exception) -> str:
 # --- the answer ----------------------------------------------------------------------------
 
 
-async def _read(target: Target, response: httpcore.Response) -> Answer:
+async def _read(target: Target, response: httpcore.Response) -> HttpAnswer:
     headers: dict[str, str] = {}
     for name, value in response.headers:
         headers.setdefault(name.decode("latin-1").lower(), value.decode("utf-8", "replace"))
     reason = response.extensions.get("reason_phrase", b"").decode("latin-1")
     if response.status in _WITHOUT_BODY:
-        return Answer(target, response.status, reason, headers, b"")
+        return HttpAnswer(target, response.status, reason, headers, b"")
     coding = headers.get("content-encoding", "identity").strip().lower()
     if coding not in {"", "identity", *_WBITS}:
         raise FetchFailed(f"{target.authority} sent its answer packed in an unknown way")
     body, is_cut = await _body(response, coding, target)
-    return Answer(target, response.status, reason, headers, body, is_cut)
+    return HttpAnswer(target, response.status, reason, headers, body, is_cut)
 
 
 async def _body(response: httpcore.Response, coding: str, target: Target) -> tuple[bytes, bool]:

@@ -34,7 +34,7 @@ class Nobody:
 @pytest.fixture(autouse=True)
 def time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine must not look like a server that says nothing."""
-    monkeypatch.setattr("agentcli.providers.models.windows.ASK_S", 5.0)
+    monkeypatch.setattr("agentcli.providers.models.local.WITHIN_S", 5.0)
     monkeypatch.setattr("agentcli.providers.models.local.WITHIN_S", 1.0)
 
 

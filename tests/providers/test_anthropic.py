@@ -24,8 +24,8 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.ports import Effort, ModelInfo, ModelRequest, ProviderConfig
 from agentcli.domain.stream import TextDelta, ThinkingDelta, ThinkingSeal, UsageReport
-from agentcli.providers._errors import Endpoint
-from agentcli.providers.anthropic import AnthropicProvider, Decoder, encode, messages_url
+from agentcli.providers.anthropic import AnthropicProvider, MessagesDecoder, encode, messages_url
+from agentcli.wire.http import Endpoint
 from tests.providers.streams import BASH, READ, decode, fold, request
 from tests.support.strict import check_anthropic
 
@@ -258,8 +258,8 @@ def stop(reason: str | None = "end_turn") -> tuple[dict[str, Any], ...]:
     )
 
 
-def decoder() -> Decoder:
-    return Decoder(Endpoint("anthropic", "https://api.anthropic.com/v1/messages"))
+def decoder() -> MessagesDecoder:
+    return MessagesDecoder(Endpoint("anthropic", "https://api.anthropic.com/v1/messages"))
 
 
 def reply(*events: dict[str, Any]) -> AssistantMessage:

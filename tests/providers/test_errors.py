@@ -13,11 +13,11 @@ from agentcli.providers._errors import (
     Endpoint,
     event_error,
     missing_key,
+    parse_retry_after,
     read_complaint,
     status_error,
     unusable_key,
 )
-from agentcli.providers._waits import parse_retry_after
 
 KEY = "sk-ant-api03-abcdefghijklmnop"
 WHERE = Endpoint(
@@ -199,3 +199,8 @@ def test_a_missing_key_is_said_first() -> None:
     own = Endpoint("mine", "https://host/v1")
     assert "provider mine has no API key" in str(missing_key(own))
     assert "ANTHROPIC_API_KEY" in str(unusable_key(WHERE))
+
+
+@pytest.mark.spec("SEC-11")
+def test_a_redirect_is_said_not_to_be_followed() -> None:
+    assert "redirect, which is not followed (307)" in status_error(WHERE, 307, {}, b"").message

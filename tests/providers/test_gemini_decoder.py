@@ -24,9 +24,8 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.ports import ModelInfo, ProviderConfig
 from agentcli.domain.stream import StreamEvent, TextDelta, UsageReport
-from agentcli.providers._errors import Endpoint
-from agentcli.providers._gemini_decoder import Decoder
-from agentcli.providers.gemini import create, encode
+from agentcli.providers.gemini import GeminiDecoder, create, encode
+from agentcli.wire.http import Endpoint
 from tests.providers.streams import cuts, decode, fold, request
 from tests.support.model_server import ModelServer
 from tests.support.replies import Call, Reply, Text, Thinking, Tokens, say
@@ -46,8 +45,8 @@ def sse(*values: Any) -> bytes:
     return b"".join(f"data: {json.dumps(value)}\r\n\r\n".encode() for value in values)
 
 
-def decoder() -> Decoder:
-    return Decoder(Endpoint("gemini", "https://host/v1beta"))
+def decoder() -> GeminiDecoder:
+    return GeminiDecoder(Endpoint("gemini", "https://host/v1beta"))
 
 
 def events_of(*values: Any) -> list[StreamEvent]:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import agentcli
-from agentcli.providers._gemini_schema import gemini_schema
+from agentcli.providers.gemini import gemini_schema
 from tests.support.strict_gemini import _schema
 
 DEFINITIONS = Path(agentcli.__file__).parent / "tools/_definitions.json"

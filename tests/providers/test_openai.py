@@ -23,8 +23,14 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.ports import Effort, ModelInfo, ProviderConfig
 from agentcli.domain.stream import TextDelta, ToolCallStart
-from agentcli.providers._errors import Endpoint
-from agentcli.providers.openai import Decoder, OpenAIProvider, completions_url, encode, quirks_of
+from agentcli.providers.openai import (
+    ChatDecoder,
+    OpenAIProvider,
+    completions_url,
+    encode,
+    quirks_of,
+)
+from agentcli.wire.http import Endpoint
 from tests.providers.streams import BASH, cuts, decode, fold, request
 
 IMAGE = ImagePart("image/png", b"\x89PNG")
@@ -211,8 +217,8 @@ def test_lone_surrogates_and_nul_never_reach_the_wire() -> None:
 # --- reply ---------------------------------------------------------------------------------
 
 
-def decoder() -> Decoder:
-    return Decoder(Endpoint("openai", "https://api.openai.com/v1/chat/completions"))
+def decoder() -> ChatDecoder:
+    return ChatDecoder(Endpoint("openai", "https://api.openai.com/v1/chat/completions"))
 
 
 def chunk(finish: str | None = None, index: int | None = 0, **delta: Any) -> dict[str, Any]:

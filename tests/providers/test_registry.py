@@ -182,8 +182,8 @@ def test_only_the_chosen_provider_is_imported() -> None:
     program = """
 import sys
 from agentcli.providers import _registry
-from agentcli.providers.models import models
-models.resolve("claude-sonnet-4-5"); models.model_info("anthropic", "x")
+from agentcli.providers.models import table
+table.resolve("claude-sonnet-4-5"); table.model_info("anthropic", "x")
 _registry.create(_registry.provider_config("anthropic", {}, {}))
 loaded = {name for name in sys.modules if name.startswith("agentcli.providers.")}
 assert not loaded & {"agentcli.providers.openai", "agentcli.providers.offline"}, loaded

@@ -9,20 +9,17 @@ from typing import Any
 import pytest
 
 from agentcli.domain.messages import AssistantMessage, StopReason, TextPart
-from agentcli.providers import (
-    _gemini_decoder,
-    _responses_decoder,
-    anthropic,
-    openai,
-)
+from agentcli.providers import anthropic, openai
+from agentcli.providers import gemini as _gemini_decoder
+from agentcli.providers import openai_responses as _responses_decoder
 from agentcli.providers._base import StreamDecoder
-from agentcli.providers._errors import Endpoint
+from agentcli.wire.http import Endpoint
 from tests.providers.streams import SUITES, cuts, decode, fold
 
 STREAMS = SUITES / "streams"
 DECODERS = {
-    "anthropic.messages": anthropic.Decoder,
-    "openai.chat.completions": openai.Decoder,
+    "anthropic.messages": anthropic.MessagesDecoder,
+    "openai.chat.completions": openai.ChatDecoder,
 }
 pytestmark = pytest.mark.spec("STR-8")
 
@@ -138,22 +135,22 @@ _BLOCK = {"type": "tool_use", "id": "c", "name": "bash", "input": ARGUMENTS}
 _ITEM = {"type": "function_call", "call_id": "c", "name": "bash", "arguments": ARGUMENTS}
 _PART = {"functionCall": {"id": "c", "name": "bash", "args": ARGUMENTS}}
 WHOLE_CALLS: dict[type[StreamDecoder], list[dict[str, Any]]] = {
-    anthropic.Decoder: [
+    anthropic.MessagesDecoder: [
         {"type": "message_start", "message": {}},
         {"type": "content_block_start", "index": 0, "content_block": _BLOCK},
         {"type": "content_block_stop", "index": 0},
         {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
         {"type": "message_stop"},
     ],
-    openai.Decoder: [
+    openai.ChatDecoder: [
         {"choices": [{"index": 0, "delta": {"tool_calls": [_CALL]}}]},
         {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
     ],
-    _responses_decoder.Decoder: [
+    _responses_decoder.ResponsesDecoder: [
         {"type": "response.output_item.done", "output_index": 0, "item": _ITEM},
         {"type": "response.completed", "response": {"status": "completed"}},
     ],
-    _gemini_decoder.Decoder: [
+    _gemini_decoder.GeminiDecoder: [
         {"candidates": [{"content": {"parts": [_PART]}, "finishReason": "STOP"}]},
     ],
 }

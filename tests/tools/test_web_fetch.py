@@ -25,7 +25,7 @@ from agentcli.domain.tools import Effect, OutputKind, ToolOutput
 from agentcli.tools import web_fetch
 from agentcli.tools.web_fetch import TOOL, WebFetch
 from agentcli.wire.address import Address, why_not_public
-from agentcli.wire.pinned import MAX_BODY_BYTES, Law
+from agentcli.wire.pinned import MAX_BODY_BYTES, AddressRules
 from tests.support.tool_context import tool_context
 from tests.support.web_server import Page, WebServer, answer, redirect, slowly
 from tests.tools.in_a_room import failed, ok, text_of
@@ -41,7 +41,7 @@ def takes_loopback_for_public(address: Address) -> str:
     return "" if str(address) == "127.0.0.1" else why_not_public(address)
 
 
-OPEN = Law(here, takes_loopback_for_public)
+OPEN = AddressRules(here, takes_loopback_for_public)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def web() -> Iterator[WebServer]:
 
 
 def fetch(
-    url: str, tmp_path: Path, law: Law | None = OPEN, cancel: CancelToken | None = None
+    url: str, tmp_path: Path, law: AddressRules | None = OPEN, cancel: CancelToken | None = None
 ) -> ToolOutput:
     tool = WebFetch(law) if law else TOOL
     ctx = tool_context(tmp_path)
@@ -187,7 +187,7 @@ def test_a_name_that_moves_after_it_was_checked_moves_nothing(tmp_path: Path) ->
         output = fetch(
             f"http://rebind.example:{web.port}/",
             tmp_path,
-            Law(rebinding, takes_loopback_for_public),
+            AddressRules(rebinding, takes_loopback_for_public),
         )
         assert "the checked one" in ok(output)
         assert asked == ["rebind.example"]
@@ -202,7 +202,7 @@ def test_a_redirect_is_resolved_and_judged_anew(web: WebServer, tmp_path: Path) 
         return answers.pop(0)
 
     web.pages["/"] = redirect("/again")
-    law = Law(rebinding, takes_loopback_for_public)
+    law = AddressRules(rebinding, takes_loopback_for_public)
     text = failed(fetch(f"http://rebind.example:{web.port}/", tmp_path, law))
     assert "resolves to 127.0.0.2, which is not a public address (loopback)" in text
     assert web.connections == 1
@@ -213,7 +213,7 @@ def test_the_next_address_is_tried_when_one_does_not_answer(web: WebServer, tmp_
         return ["127.0.0.3", "127.0.0.1"]
 
     web.pages["/"] = answer("second")
-    law = Law(two, lambda _address: "")
+    law = AddressRules(two, lambda _address: "")
     assert "second" in ok(fetch(f"http://two.example:{web.port}/", tmp_path, law))
 
 
@@ -486,7 +486,7 @@ def test_a_cancel_does_not_wait_for_the_names_to_be_resolved(tmp_path: Path) -> 
         await asyncio.Event().wait()
         return []
 
-    law = Law(never, takes_loopback_for_public)
+    law = AddressRules(never, takes_loopback_for_public)
     assert fetch("http://a.example/", tmp_path, law, cancel).kind is OutputKind.CANCELLED
 
 
@@ -503,7 +503,7 @@ def test_a_proxy_is_asked_for_the_checked_address_and_given_no_name(
     pages: dict[str, Page] = {"93.184.216.34:8000": b"HTTP/1.1 200 Connected\r\n\r\n"}
     with WebServer(pages | {"/": answer("through")}) as proxy:
         monkeypatch.setenv("http_proxy", f"http://me:pass%20word@127.0.0.1:{proxy.port}")
-        text = ok(fetch("http://site.example:8000/", tmp_path, Law(public)))
+        text = ok(fetch("http://site.example:8000/", tmp_path, AddressRules(public)))
         assert text.endswith("through")
         assert b"Proxy-Authorization: Basic bWU6cGFzcyB3b3Jk\r\n" in proxy.heads[0]
         assert b"site.example" not in proxy.heads[0]

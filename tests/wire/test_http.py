@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.errors import AgentError, ConfigError, ErrorKind, ProviderError
-from agentcli.providers._errors import Endpoint
-from agentcli.wire.http import MAX_ERROR_BODY_BYTES, MAX_PIECE_BYTES, HttpClient
+from agentcli.wire.http import MAX_ERROR_BODY_BYTES, MAX_PIECE_BYTES, Endpoint, HttpClient, Refusal
 
 KEY = "sk-secret-0123456789"
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -89,6 +88,12 @@ async def error_of(url: str) -> AgentError:
     assert "\n" not in text
     assert error.advice
     return error
+
+
+async def refusal_of(url: str) -> Refusal:
+    with pytest.raises(Refusal) as caught:
+        await post(url)
+    return caught.value
 
 
 def free_port() -> int:
@@ -197,8 +202,10 @@ def test_the_client_of_plain_addresses_trusts_no_certificate(certificate: Path) 
 
     async def run() -> ssl.SSLContext:
         client = HttpClient()
-        inner = client._open(endpoint("http://127.0.0.1:1/"))
-        context = inner._transport._pool._ssl_context
+        with suppress(ProviderError):
+            async for _ in client.post_stream(endpoint("http://127.0.0.1:1/"), {}, b""):
+                pass
+        context = client._clients[False]._transport._pool._ssl_context
         await client.aclose()
         return context
 
@@ -418,31 +425,29 @@ def test_an_error_body_is_read_up_to_a_bound() -> None:
             writer.write(b"x" * MAX_ERROR_BODY_BYTES)
             await writer.drain()
 
-    async def run() -> AgentError:
+    async def run() -> Refusal:
         async with serving(endless) as port:
-            return await error_of(f"http://127.0.0.1:{port}/")
+            return await refusal_of(f"http://127.0.0.1:{port}/")
 
-    error = asyncio.run(run())
-    assert isinstance(error, ProviderError)
-    assert error.status == 500
-    assert len(str(error)) < 1000
+    refusal = asyncio.run(run())
+    assert refusal.status == 500
+    assert len(refusal.body) == MAX_ERROR_BODY_BYTES
 
 
 @pytest.mark.spec("SEC-11")
 def test_a_redirect_is_not_followed_with_the_key() -> None:
     other: list[tuple[str, dict[str, str], bytes]] = []
 
-    async def run() -> AgentError:
+    async def run() -> Refusal:
         async with serving(replying(answer(b""), other)) as elsewhere:
             moved = (
                 f"HTTP/1.1 307 Moved\r\nlocation: http://localhost:{elsewhere}/steal\r\n"
                 "content-length: 0\r\n\r\n"
             )
             async with serving(replying(moved.encode())) as port:
-                return await error_of(f"http://127.0.0.1:{port}/")
+                return await refusal_of(f"http://127.0.0.1:{port}/")
 
-    error = asyncio.run(run())
-    assert "redirect" in error.message
+    assert asyncio.run(run()).status == 307
     assert other == []
 
 
@@ -470,7 +475,7 @@ def test_the_first_request_imports_no_command_line_of_httpx() -> None:
     program = """
 import asyncio, sys
 from agentcli.providers import _registry, anthropic, openai
-from agentcli.providers.models import models
+from agentcli.providers.models import table
 from agentcli.wire.http import HttpClient, load_httpx
 assert "httpx" not in sys.modules, "httpx is imported before it is needed"
 load_httpx()

@@ -1,45 +1,69 @@
-"""Questions to servers beside the conversation: which models there are, how large a window is.
+"""Questions to servers beside the conversation: how they are asked, and how a list of models reads.
 
 Law: every question is bounded in time and size, all are asked at once, and nothing waits for a
 straggler, not even the exit of the program; a redirect is never followed, so a key goes to the
 host it was meant for and to no other (SEC-1). A failure is an ``AgentError`` without a secret.
+Of a list only what a server says outright is taken over; an entry that is not understood is left
+out, never an error; a list has an end, whatever the server says.
+
+A provider module may export ``list_models``, a function like those here; the protocols that are
+built in have theirs below.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
+from urllib.parse import quote, urlsplit
 
-from agentcli.domain.errors import AgentError, ConfigError, ErrorKind, ProviderError
+from agentcli import __version__
+from agentcli.domain.errors import AgentError
 from agentcli.domain.ports import ProviderConfig
-from agentcli.providers._errors import Endpoint, status_error, unusable_key
-from agentcli.providers._registry import BUILT_IN
-from agentcli.wire.http import load_httpx, transport_error
+from agentcli.providers._errors import check_key, endpoint_of, refusals_in_words
+from agentcli.wire.http import fetch, network_error
 
-if TYPE_CHECKING:
-    import httpx
+Figures = dict[str, Any]
+"""Fields of ``ModelInfo``: the ``name``, and what else the server tells."""
+ListModels = Callable[["ServerClient"], Iterable[Figures]]
 
-MAX_BYTES = 8 * 1024 * 1024
-_SUCCESS = range(200, 300)
+MAX_PAGES = 20
+MAX_MODELS = 5_000
+_PER_MILLION = 1_000_000
+_MAX_TOKENS = 10**9
+# Where compatible servers put the size of the window: vLLM, Groq, Mistral, LM Studio, OpenRouter
+# and Together, in this order.
+_WINDOW_FIELDS = (
+    "max_model_len",
+    "context_window",
+    "max_context_length",
+    "loaded_context_length",
+    "context_length",
+)
+_OUTPUT_FIELDS = ("max_completion_tokens", "max_output_tokens")
+_OTHER_TYPES = frozenset({"embedding", "embeddings", "image", "audio", "moderation", "rerank"})
+# OpenAI lists everything it sells; what is no chat model is told only by its name.
+_NOT_FOR_CHAT = (
+    "audio", "babbage", "dall-e", "davinci", "embedding", "image", "moderation", "realtime",
+    "search", "sora", "transcribe", "tts", "whisper",
+)  # fmt: skip
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 
-class Answers(NamedTuple, Generic[T]):
+class AskResults(NamedTuple, Generic[T]):
     """What came back, in the order of the questions; each is in exactly one of the two."""
 
     found: dict[str, T]
     failed: dict[str, AgentError]
 
 
-def ask_all(questions: Mapping[str, Callable[[], T]], within_s: float) -> Answers[T]:
+def ask_all(questions: Mapping[str, Callable[[], T]], within_s: float) -> AskResults[T]:
     """Ask all at once and wait ``within_s`` seconds in all. Blocks; Ctrl-C interrupts it.
 
     Each question has a thread that the program's exit does not wait for: a name server that says
@@ -66,7 +90,7 @@ def ask_all(questions: Mapping[str, Callable[[], T]], within_s: float) -> Answer
         except Empty:
             break
         came[name] = answer
-    result = Answers[T]({}, {})
+    result = AskResults[T]({}, {})
     for name in questions:
         late = AgentError(f"{name} did not answer within {within_s:g} s", "try again")
         answered = came.get(name, late)
@@ -77,7 +101,7 @@ def ask_all(questions: Mapping[str, Callable[[], T]], within_s: float) -> Answer
     return result
 
 
-class Asker:
+class ServerClient:
     """Asks one provider's server. Blocks: for threads, not for an event loop.
 
     ``is_direct`` goes through no proxy, as is right for a server of this machine.
@@ -90,96 +114,240 @@ class Asker:
         self._timeout_s = timeout_s
         self._is_direct = is_direct
 
+    @property
+    def server_root(self) -> str:
+        """A local server's address without the part that makes it compatible with OpenAI."""
+        return models_url(self.config.base_url).removesuffix("/models").removesuffix("/v1")
+
+    def chat_entries(self) -> Iterator[Figures]:
+        """The models of a list in OpenAI's form."""
+        return chat_entries(self.get(models_url(self.config.base_url)))
+
     def get(self, url: str, headers: Mapping[str, str] | None = None, *, body: Any = None) -> Any:
         """The JSON value at ``url``; with ``body`` it is a POST. Raises ``AgentError``.
 
         Without ``headers`` the key goes along as a bearer token.
         """
-        endpoint = self._endpoint(url)
         key = self.config.api_key
-        if key and not (key.isascii() and key.isprintable() and " " not in key):
-            raise unusable_key(endpoint)
-        response, content = self._exchange(endpoint, self._headers(headers), body)
-        if response.status_code not in _SUCCESS:
-            raise status_error(endpoint, response.status_code, response.headers, content)
+        endpoint = endpoint_of(self.config, url)
+        if key:
+            check_key(self.config, endpoint)
+        if headers is None:
+            headers = {"authorization": f"Bearer {key}"} if key else {}
+        common = {"accept": "application/json", "user-agent": f"agentcli/{__version__}"}
+        with refusals_in_words(endpoint):
+            content = fetch(
+                endpoint,
+                {**common, **headers},
+                body,
+                timeout_s=self._timeout_s,
+                is_direct=self._is_direct,
+            )
         try:
             return json.loads(content)
         except (ValueError, RecursionError):
-            raise _unreadable(endpoint, "answered with something that is not JSON") from None
+            what = "answered with something that is not JSON"
+            raise network_error(endpoint, what, endpoint.address_advice) from None
 
-    def _exchange(
-        self, endpoint: Endpoint, headers: dict[str, str], body: Any
-    ) -> tuple[httpx.Response, bytes]:
-        load_httpx()
-        import httpx
 
-        method = "GET" if body is None else "POST"
+# --- by protocol ---------------------------------------------------------------------------
+
+
+def anthropic_models(ask: ServerClient) -> Iterator[Figures]:
+    """``GET /v1/models``, page by page: https://platform.claude.com/docs/en/api/models/list."""
+    from agentcli.providers.anthropic import API_VERSION, messages_url
+
+    url = messages_url(ask.config.base_url).removesuffix("/messages") + "/models?limit=1000"
+    key = ask.config.api_key
+    headers = {"anthropic-version": API_VERSION, **({"x-api-key": key} if key else {})}
+    after = ""
+    for _ in range(MAX_PAGES):
+        page = ask.get(url + after, headers)
+        yield from claude_entries(page)
+        last = page.get("last_id") if isinstance(page, dict) and page.get("has_more") else None
+        if not isinstance(last, str) or not last:
+            return
+        after = f"&after_id={quote(last, safe='')}"
+
+
+def chat_models(ask: ServerClient) -> Iterator[Figures]:
+    """``GET /v1/models`` of OpenAI and of the servers that are compatible with it."""
+    host = urlsplit(ask.config.base_url).hostname or ""
+    return chat_entries(ask.get(models_url(ask.config.base_url)), is_openai=_is_openai(host))
+
+
+def gemini_models(ask: ServerClient) -> Iterator[Figures]:
+    """``GET /v1beta/models``, page by page: https://ai.google.dev/api/models#v1beta.models.list."""
+    base = ask.config.base_url.rstrip("/").removesuffix("/openai").removesuffix("/models")
+    base = base if urlsplit(base).path.strip("/") else f"{base}/v1beta"
+    key = ask.config.api_key
+    more = ""
+    for _ in range(MAX_PAGES):
+        url = f"{base}/models?pageSize=1000{more}"
+        page = ask.get(url, {"x-goog-api-key": key} if key else {})
+        yield from gemini_entries(page)
+        token = page.get("nextPageToken") if isinstance(page, dict) else None
+        if not isinstance(token, str) or not token:
+            return
+        more = f"&pageToken={quote(token, safe='')}"
+
+
+def ollama_models(ask: ServerClient) -> Iterator[Figures]:
+    """``GET /api/tags``: what has been pulled."""
+    value = ask.get(f"{ask.server_root}/api/tags")
+    for entry in _entries(value, "models"):
+        name = _name(entry.get("name") or entry.get("model"))
+        if name:
+            yield {"name": name}
+
+
+FOR_KIND: Mapping[str, ListModels] = {
+    "anthropic": anthropic_models,
+    "openai": chat_models,
+    "openai-responses": chat_models,
+    "gemini": gemini_models,
+}
+FOR_NAME: Mapping[str, ListModels] = {"ollama": ollama_models}
+
+
+# --- what a list says ----------------------------------------------------------------------
+
+
+def claude_entries(value: Any) -> Iterator[Figures]:
+    """The models of one page of Anthropic's list."""
+    for entry in _entries(value, "data"):
+        if name := _name(entry.get("id")):
+            found: Figures = {"name": name}
+            _put(found, "context_tokens", _count(entry.get("max_input_tokens")))
+            _put(found, "max_output_tokens", _count(entry.get("max_tokens")))
+            abilities = entry.get("capabilities")
+            if isinstance(abilities, dict):
+                _put(found, "supports_images", _supported(abilities.get("image_input")))
+                _put(found, "supports_thinking", _supported(abilities.get("thinking")))
+            yield found
+
+
+def chat_entries(value: Any, *, is_openai: bool = False) -> Iterator[Figures]:
+    """The models of a list in OpenAI's form, with the fields that compatible servers add."""
+    for entry in _entries(value, "data"):
+        name = _name(entry.get("id")).removeprefix("models/")
+        if not name or entry.get("type") in _OTHER_TYPES or _cannot_chat(entry):
+            continue
+        if is_openai and any(word in name for word in _NOT_FOR_CHAT):
+            continue
+        found: Figures = {"name": name}
+        top = entry.get("top_provider")
+        top = top if isinstance(top, dict) else {}
+        _put(found, "context_tokens", _first_count(entry, _WINDOW_FIELDS))
+        output = _first_count(entry, _OUTPUT_FIELDS) or _first_count(top, _OUTPUT_FIELDS)
+        _put(found, "max_output_tokens", output)
+        _put_prices(found, entry.get("pricing"))
+        _put_abilities(found, entry)
+        yield found
+
+
+def gemini_entries(value: Any) -> Iterator[Figures]:
+    """The models of one page of Google's list that generate text."""
+    for entry in _entries(value, "models"):
+        name = _name(entry.get("name")).removeprefix("models/")
+        methods = entry.get("supportedGenerationMethods")
+        if not name or (isinstance(methods, list) and "generateContent" not in methods):
+            continue
+        found: Figures = {"name": name}
+        _put(found, "context_tokens", _count(entry.get("inputTokenLimit")))
+        _put(found, "max_output_tokens", _count(entry.get("outputTokenLimit")))
+        _put(found, "supports_thinking", _flag(entry.get("thinking")))
+        yield found
+
+
+# --- addresses -----------------------------------------------------------------------------
+
+
+def models_url(base_url: str) -> str:
+    """The list under the base URL of Chat Completions or Responses; a bare host means ``/v1``."""
+    from agentcli.providers.openai import completions_url
+
+    base = base_url.rstrip("/").removesuffix("/responses")
+    return completions_url(base).removesuffix("/chat/completions") + "/models"
+
+
+# --- values from outside -------------------------------------------------------------------
+
+
+def _entries(value: Any, key: str) -> Iterator[dict[str, Any]]:
+    rows = value.get(key) if isinstance(value, dict) else value
+    for row in (rows if isinstance(rows, list) else [])[:MAX_MODELS]:
+        if isinstance(row, dict):
+            yield row
+
+
+def _name(value: Any) -> str:
+    is_name = isinstance(value, str) and value.isprintable() and not value.isspace()
+    return value.strip() if is_name else ""
+
+
+def _count(value: Any) -> int | None:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    return int(value) if 0 < value < _MAX_TOKENS else None
+
+
+def _flag(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _supported(value: Any) -> bool | None:
+    return _flag(value.get("supported")) if isinstance(value, dict) else None
+
+
+def _first_count(entry: Mapping[str, Any], fields: Iterable[str]) -> int | None:
+    return next((count for name in fields if (count := _count(entry.get(name)))), None)
+
+
+def _put(found: Figures, name: str, value: Any) -> None:
+    if value is not None:
+        found[name] = value
+
+
+def _cannot_chat(entry: Mapping[str, Any]) -> bool:
+    abilities = entry.get("capabilities")
+    return isinstance(abilities, dict) and abilities.get("completion_chat") is False
+
+
+def _put_prices(found: Figures, pricing: Any) -> None:
+    """OpenRouter: USD per token, as text."""
+    if not isinstance(pricing, dict):
+        return
+    fields = {
+        "input_price": "prompt",
+        "output_price": "completion",
+        "cache_read_price": "input_cache_read",
+        "cache_write_price": "input_cache_write",
+    }
+    for ours, theirs in fields.items():
+        text = pricing.get(theirs)
         try:
-            with (
-                self._client(endpoint.url) as client,
-                client.stream(method, endpoint.url, headers=headers, json=body) as response,
-            ):
-                return response, _read(endpoint, response)
-        except (httpx.UnsupportedProtocol, httpx.InvalidURL):
-            raise ConfigError(f"{endpoint.label} has no usable address", "check it") from None
-        except httpx.TimeoutException:
-            raise _unreadable(endpoint, "did not answer in time") from None
-        except httpx.TransportError as error:
-            raise transport_error(endpoint, error, streaming=False) from error
-        except httpx.DecodingError:
-            raise _unreadable(endpoint, "sent an answer that cannot be decoded") from None
-        except (OSError, ImportError, ValueError) as error:  # certificates, SOCKS, a bad proxy
-            raise ConfigError(
-                f"{endpoint.label} cannot be asked: {type(error).__name__}",
-                "check SSL_CERT_FILE and the proxy variables",
-            ) from error
-
-    def _client(self, url: str) -> httpx.Client:
-        import httpx
-
-        # as in ``_http``: a plain address needs no certificate authorities
-        verify = True if url[:6].lower() == "https:" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        return httpx.Client(
-            verify=verify,
-            timeout=self._timeout_s,
-            trust_env=not self._is_direct,
-            follow_redirects=False,
-        )
-
-    def _headers(self, headers: Mapping[str, str] | None) -> dict[str, str]:
-        from agentcli import __version__
-
-        given = dict(headers or {})
-        if headers is None and self.config.api_key:
-            given["authorization"] = f"Bearer {self.config.api_key}"
-        return {"accept": "application/json", "user-agent": f"agentcli/{__version__}", **given}
-
-    def _endpoint(self, url: str) -> Endpoint:
-        config = self.config
-        row = BUILT_IN.get(config.name)
-        return Endpoint(
-            config.name,
-            url,
-            config.key_env,
-            row.base_env if row is not None else "",
-            secrets=(config.api_key,) if config.api_key else (),
-        )
+            price = float(text) * _PER_MILLION if isinstance(text, str) else -1.0
+        except ValueError:
+            continue
+        if 0 <= price < _PER_MILLION:
+            found[ours] = round(price, 6)
 
 
-def _read(endpoint: Endpoint, response: httpx.Response) -> bytes:
-    content = bytearray()
-    for chunk in response.iter_bytes():
-        content += chunk
-        if len(content) > MAX_BYTES:
-            raise _unreadable(endpoint, "sent more than 8 MB")
-    return bytes(content)
+def _put_abilities(found: Figures, entry: Mapping[str, Any]) -> None:
+    abilities = entry.get("capabilities")
+    if isinstance(abilities, dict):  # Mistral
+        _put(found, "supports_images", _flag(abilities.get("vision")))
+        _put(found, "supports_thinking", _flag(abilities.get("reasoning")))
+    architecture = entry.get("architecture")
+    if isinstance(architecture, dict):  # OpenRouter
+        inputs = architecture.get("input_modalities")
+        if isinstance(inputs, list):
+            found["supports_images"] = "image" in inputs
+    parameters = entry.get("supported_parameters")
+    if isinstance(parameters, list):
+        found["supports_thinking"] = "reasoning" in parameters
 
 
-def _unreadable(endpoint: Endpoint, what: str) -> ProviderError:
-    return ProviderError(
-        f"{endpoint.label} {what}",
-        endpoint.address_advice,
-        kind=ErrorKind.NETWORK,
-        provider=endpoint.provider,
-        host=endpoint.host,
-    )
+def _is_openai(host: str) -> bool:
+    return host.endswith(("openai.com", "openai.azure.com"))

@@ -15,9 +15,17 @@ from typing import NamedTuple
 from agentcli.domain.errors import AgentError, ConfigError
 from agentcli.domain.ports import ProviderConfig
 from agentcli.providers._registry import BUILT_IN, provider_config, provider_names, with_stored_key
-from agentcli.providers.models.ask import Answers, Asker, ask_all
-from agentcli.providers.models.lists import FOR_KIND, FOR_NAME, MAX_MODELS, Figures, ListModels
-from agentcli.providers.models.windows import local_window
+from agentcli.providers.models.ask import (
+    FOR_KIND,
+    FOR_NAME,
+    MAX_MODELS,
+    AskResults,
+    Figures,
+    ListModels,
+    ServerClient,
+    ask_all,
+)
+from agentcli.providers.models.local import local_window
 from agentcli.wire.http import load_httpx
 
 WITHIN_S = 3.0
@@ -38,7 +46,7 @@ def list_models(
     named: Iterable[str] = (),
     within_s: float = WITHIN_S,
 ) -> Lists:
-    """The lists of all providers with a key or a server of the person's own. Blocks.
+    """The lists of all providers with a key or a server of the user's own. Blocks.
 
     A local server that nobody configured and that does not run is no news; one that the file
     or ``named`` names is.
@@ -55,7 +63,7 @@ def list_models(
         for name, config in asked.items()
         if (hook := _hook(config)) is not None
     }
-    answers: Answers[tuple[Figures, ...]] = ask_all(questions, within_s)
+    answers: AskResults[tuple[Figures, ...]] = ask_all(questions, within_s)
     expected = {*_set_up(custom), *named}
     warnings += [
         f"warning: {error}"
@@ -86,7 +94,7 @@ def _to_be_asked(
 
 
 def _set_up(custom: Mapping[str, ProviderConfig]) -> set[str]:
-    """The providers that the person's file is about; others are there for a stored key only."""
+    """The providers that the user's file is about; others are there for a stored key only."""
     return {name for name, own in custom.items() if own.kind or own.base_url or own.key_env}
 
 
@@ -106,7 +114,7 @@ def _question(
     is_local = _is_local(config.name)
 
     def ask() -> tuple[Figures, ...]:
-        asker = Asker(config, within_s, is_direct=is_local)
+        asker = ServerClient(config, within_s, is_direct=is_local)
         try:
             listed = tuple(islice(hook(asker), MAX_MODELS))
             return _with_windows(asker, listed) if is_local else listed
@@ -119,7 +127,7 @@ def _question(
     return ask
 
 
-def _with_windows(asker: Asker, listed: tuple[Figures, ...]) -> tuple[Figures, ...]:
+def _with_windows(asker: ServerClient, listed: tuple[Figures, ...]) -> tuple[Figures, ...]:
     """``listed`` with the windows that a local server gives its models, where it says so."""
     found = []
     for index, figures in enumerate(listed):

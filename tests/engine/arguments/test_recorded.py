@@ -22,10 +22,10 @@ from agentcli.domain.tools import Effect, ToolContext, ToolDefinition, ToolOutpu
 from agentcli.engine.arguments import reading as wording
 from agentcli.engine.arguments.recorded import repaired
 from agentcli.engine.assemble import read_arguments
-from agentcli.providers._errors import Endpoint
-from agentcli.providers.anthropic import Decoder
+from agentcli.providers.anthropic import MessagesDecoder
 from agentcli.tools._base import BaseTool
 from agentcli.tools._registry import Registry
+from agentcli.wire.http import Endpoint
 from tests.providers.streams import decode, fold, suite
 from tests.support.turns import Box, FakeTool, PlayedProvider, World, calls, says
 
@@ -457,7 +457,7 @@ def test_a_recorded_call_that_was_cut_inside_a_list_of_lines_is_never_executed(
     stop: StopReason,
 ) -> None:
     data = suite("streams/anthropic_sdk/incomplete_partial_json_response.sse").read_bytes()
-    message = fold(decode(Decoder(Endpoint("p", "http://host")), [data]))
+    message = fold(decode(MessagesDecoder(Endpoint("p", "http://host")), [data]))
     assert message is not None
     assert message.stop_reason is StopReason.MAX_TOKENS
 

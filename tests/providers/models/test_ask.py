@@ -10,15 +10,17 @@ import pytest
 
 from agentcli.domain.errors import AgentError, ConfigError, ErrorKind, ProviderError
 from agentcli.domain.ports import ProviderConfig
-from agentcli.providers.models import ask as _ask
-from agentcli.providers.models.ask import Asker, ask_all
+from agentcli.providers.models.ask import ServerClient, ask_all
+from agentcli.wire import http
 from tests.support.json_server import JsonServer
 
 KEY = "sk-test-0123456789abcdefghij"
 
 
-def asker(key: str = KEY, timeout_s: float = 5.0) -> Asker:
-    return Asker(ProviderConfig("work", "openai", "http://x.invalid", "WORK_KEY", key), timeout_s)
+def asker(key: str = KEY, timeout_s: float = 5.0) -> ServerClient:
+    return ServerClient(
+        ProviderConfig("work", "openai", "http://x.invalid", "WORK_KEY", key), timeout_s
+    )
 
 
 def test_a_value_comes_with_the_key_and_a_body_makes_it_a_post() -> None:
@@ -64,7 +66,7 @@ def test_no_redirect_is_followed_with_a_key() -> None:
 
 @pytest.mark.spec("SEC-13")
 def test_an_endless_answer_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_ask, "MAX_BYTES", 1_000)
+    monkeypatch.setattr(http, "MAX_ANSWER_BYTES", 1_000)
     with JsonServer({"GET /a": b" " * 5_000}) as server, pytest.raises(ProviderError, match="8 MB"):
         asker().get(f"{server.url}/a")
 

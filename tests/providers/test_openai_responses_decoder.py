@@ -20,9 +20,8 @@ from agentcli.domain.messages import (
     Usage,
 )
 from agentcli.domain.stream import StreamEnd, TextDelta, ThinkingDelta, ToolCallStart
-from agentcli.providers._errors import Endpoint
-from agentcli.providers._responses_decoder import Decoder
-from agentcli.providers._responses_items import unseal
+from agentcli.providers.openai_responses import ResponsesDecoder, unseal
+from agentcli.wire.http import Endpoint
 from tests.providers.streams import cuts, decode, fold
 from tests.support.replies import Call, Reply, Text, Thinking, Tokens
 from tests.support.wire_responses import encode
@@ -36,8 +35,10 @@ BODY = {
 pytestmark = pytest.mark.spec("STR-8")
 
 
-def decoder() -> Decoder:
-    return Decoder(Endpoint("openai", "https://api.openai.com/v1/responses", "OPENAI_API_KEY"))
+def decoder() -> ResponsesDecoder:
+    return ResponsesDecoder(
+        Endpoint("openai", "https://api.openai.com/v1/responses", "OPENAI_API_KEY")
+    )
 
 
 def sse(*events: dict[str, Any]) -> bytes:

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from agentcli.domain.ports import ModelInfo, ProviderConfig
-from agentcli.providers.models.models import model_info
-from agentcli.providers.models.windows import (
-    ASK_S,
+from agentcli.providers.models.local import (
+    WITHIN_S,
     Window,
     asks_about,
     find_window,
@@ -18,6 +17,7 @@ from agentcli.providers.models.windows import (
     small_window_warning,
     with_window,
 )
+from agentcli.providers.models.table import model_info
 from tests.support.json_server import JsonServer
 
 pytestmark = pytest.mark.spec("CTX-3")
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spec("CTX-3")
 @pytest.fixture(autouse=True)
 def time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine must not look like a server that says nothing."""
-    monkeypatch.setattr("agentcli.providers.models.windows.ASK_S", 5.0)
+    monkeypatch.setattr("agentcli.providers.models.local.WITHIN_S", 5.0)
 
 
 def shown(largest: int = 40960, parameters: str = "", **more: Any) -> dict[str, Any]:
@@ -145,8 +145,8 @@ def test_a_server_that_does_not_know_costs_nothing_but_the_answer(answer: tuple[
 def test_a_server_that_says_nothing_does_not_hold_up_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("agentcli.providers.models.windows.ASK_S", ASK_S)
-    assert ASK_S <= 0.2
+    monkeypatch.setattr("agentcli.providers.models.local.WITHIN_S", WITHIN_S)
+    assert WITHIN_S <= 0.2
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         assert find_window(local("ollama", url), "m") is None

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from agentcli.domain.ports import Effort, ModelInfo
-from agentcli.providers.gemini import encode
-from agentcli.providers.models.gemini import is_modern, thinking_config, version_of
+from agentcli.providers.gemini import encode, is_modern, thinking_config, version_of
 from agentcli.providers.models.table import MODELS
 from tests.providers.streams import request
 from tests.support.strict_gemini import check_gemini

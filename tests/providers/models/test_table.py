@@ -8,7 +8,7 @@ from agentcli.domain.errors import ConfigError
 from agentcli.domain.messages import Usage
 from agentcli.domain.ports import ModelInfo, cost_usd
 from agentcli.providers._registry import BUILT_IN
-from agentcli.providers.models.models import known_models, model_info, resolve
+from agentcli.providers.models.table import known_models, model_info, resolve
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from agentcli.domain.ports import ProviderConfig
-from agentcli.providers.models.ask import Asker
-from agentcli.providers.models.lists import (
+from agentcli.providers.models.ask import (
     MAX_PAGES,
+    ServerClient,
     anthropic_models,
     chat_entries,
     chat_models,
@@ -18,15 +18,14 @@ from agentcli.providers.models.lists import (
     gemini_models,
     models_url,
     ollama_models,
-    server_root,
 )
 from tests.support.json_server import Asked, JsonServer
 
 KEY = "sk-test-0123456789abcdefghij"
 
 
-def ask(server: JsonServer, base: str = "", key: str = KEY) -> Asker:
-    return Asker(ProviderConfig("p", "openai", f"{server.url}{base}", "P_KEY", key), 5.0)
+def ask(server: JsonServer, base: str = "", key: str = KEY) -> ServerClient:
+    return ServerClient(ProviderConfig("p", "openai", f"{server.url}{base}", "P_KEY", key), 5.0)
 
 
 def pages(asked: Asked) -> tuple[int, Any]:
@@ -82,9 +81,17 @@ def test_chat_servers_and_ollama_are_asked_where_they_are() -> None:
                 {"name": "q"}
             ]
     assert models_url("https://h/api/v1/") == "https://h/api/v1/models"
-    assert server_root("http://h:1/v1") == "http://h:1"
-    assert server_root("http://h:1") == "http://h:1"
-    assert server_root("http://h:1/proxy/v1/") == "http://h:1/proxy"
+    assert (
+        ServerClient(ProviderConfig("x", "openai", "http://h:1/v1"), 1.0).server_root
+        == "http://h:1"
+    )
+    assert (
+        ServerClient(ProviderConfig("x", "openai", "http://h:1"), 1.0).server_root == "http://h:1"
+    )
+    assert (
+        ServerClient(ProviderConfig("x", "openai", "http://h:1/proxy/v1/"), 1.0).server_root
+        == "http://h:1/proxy"
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from agentcli.domain.errors import ErrorKind, ProviderError
-from agentcli.providers._errors import Endpoint, event_error, status_error
-from agentcli.providers._google_errors import google_facts
+from agentcli.providers._errors import event_error, google_facts, status_error
+from agentcli.wire.http import Endpoint
 from tests.support.wire_gemini import error_value
 
 GEMINI = Endpoint("gemini", "https://generativelanguage.googleapis.com/x", "GEMINI_API_KEY")
