@@ -1,7 +1,8 @@
-"""What a change amounts to: a unified diff for the person, line counts for the summary."""
+"""What a change amounts to: a unified diff for the user, line counts for the summary."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -41,18 +42,22 @@ def diff_bytes(old_name: str, new_name: str, before: bytes | None, after: bytes 
 
 def diff_texts(old_label: str, new_label: str, old: str, new: str) -> Diff:
     """The diff of two texts; empty when they are equal. Only what differs is split into lines."""
-    start = _lines_back(old, old.rfind("\n", 0, _common(old, new)) + 1)
+    if old == new:
+        return Diff("", 0, 0)
+    head = f"--- {old_label}\n+++ {new_label}\n"
+    start = old.rfind("\n", 0, _common(old, new)) + 1
     old_end, new_end = _tails(old, new, start)
+    parts = old[start:old_end], new[start:new_end]
     skipped = old.count("\n", 0, start)
-    removed, added = old.count("\n", start, old_end), new.count("\n", start, new_end)
-    if max(removed, added) > _MAX_SPLIT_LINES:
-        return _rough(
-            f"--- {old_label}\n+++ {new_label}\n", (old[start:old_end], new[start:new_end]), skipped
-        )
-    before, after = split_lines(old[start:old_end]), split_lines(new[start:new_end])
-    out: list[str] = []
+    if max(part.count("\n") for part in parts) > _MAX_SPLIT_LINES:
+        return _rough(head, parts, skipped)
+    above = split_lines(old[_lines_back(old, start) : start])
+    below = lines_at(old, old_end, _CONTEXT) if old_end < len(old) else []
+    before, after = ([*above, *split_lines(part), *below] for part in parts)
+    skipped -= len(above)
+    out = [head]
     added = removed = 0
-    for group in _groups(before, after):
+    for group in _groups(before, after, len(above), len(below)):
         _, i1, _, j1, _ = group[0]
         _, _, i2, _, j2 = group[-1]
         out.append(f"@@ -{_span(i1 + skipped, i2 - i1)} +{_span(j1 + skipped, j2 - j1)} @@\n")
@@ -64,9 +69,7 @@ def diff_texts(old_label: str, new_label: str, old: str, new: str) -> Diff:
             out += [_shown("+", line) for line in after[new_from:new_to]]
             removed += old_to - old_from
             added += new_to - new_from
-    if not out:
-        return Diff("", 0, 0)
-    text = f"--- {old_label}\n+++ {new_label}\n{''.join(out)}"
+    text = "".join(out)
     return Diff(_cut(text, len(text)), added, removed)
 
 
@@ -91,12 +94,27 @@ def _cut(text: str, length: int) -> str:
     return f"{text[:cut]}… {length - cut:,} more characters of the diff\n"
 
 
-def _groups(before: list[Line], after: list[Line]) -> list[list[_Opcode]]:
-    if max(len(before), len(after)) > _MAX_COMPARED_LINES:
-        return [[("replace", 0, len(before), 0, len(after))]]
-    matcher = SequenceMatcher(None, before, after)
-    groups = [list(group) for group in matcher.get_grouped_opcodes(_CONTEXT)]
-    return [group for group in groups if any(code[0] != "equal" for code in group)]
+def _groups(
+    before: list[Line], after: list[Line], above: int, below: int
+) -> Iterator[list[_Opcode]]:
+    """The changes with their context; ``above`` and ``below`` lines at the ends are context.
+
+    Only what is between those is compared: a change that is like its surroundings must not be
+    moved to where the context is missing, ``patch`` would take that for the end of the file.
+    """
+    old_end, new_end = len(before) - below, len(after) - below
+    codes: Sequence[_Opcode] = [("replace", 0, old_end - above, 0, new_end - above)]
+    if max(old_end, new_end) <= _MAX_COMPARED_LINES:
+        codes = SequenceMatcher(None, before[above:old_end], after[above:new_end]).get_opcodes()
+    group: list[_Opcode] = [("equal", 0, above, 0, above)]
+    for tag, *places in codes:
+        i1, i2, j1, j2 = (place + above for place in places)
+        if tag == "equal" and i2 - i1 > 2 * _CONTEXT:
+            yield [*group, (tag, i1, i1 + _CONTEXT, j1, j1 + _CONTEXT)]
+            group = [(tag, i2 - _CONTEXT, i2, j2 - _CONTEXT, j2)]
+        else:
+            group.append((tag, i1, i2, j1, j2))
+    yield [*group, ("equal", old_end, len(before), new_end, len(after))]
 
 
 def _common(old: str, new: str) -> int:
@@ -121,7 +139,7 @@ def _lines_back(text: str, position: int) -> int:
 
 
 def _tails(old: str, new: str, start: int) -> tuple[int, int]:
-    """Where the common tail, less the context, begins in both texts."""
+    """Where the lines that both texts end with begin in each, not before ``start``."""
     low, high = 0, min(len(old), len(new)) - start
     while low < high:
         middle = (low + high + 1) // 2
@@ -130,15 +148,13 @@ def _tails(old: str, new: str, start: int) -> tuple[int, int]:
         else:
             high = middle - 1
     tail = len(old) - low
-    if (
-        tail > 0
-        and low
-        and (old[tail - 1] != "\n" or new[len(new) - low - 1 : len(new) - low] != "\n")
-    ):
-        tail = old.find("\n", tail) + 1 or len(old)
-    for _ in range(_CONTEXT):
+    if not (_begins_line(old, tail) and _begins_line(new, len(new) - low)):
         tail = old.find("\n", tail) + 1 or len(old)
     return tail, len(new) - (len(old) - tail)
+
+
+def _begins_line(text: str, at: int) -> bool:
+    return at == 0 or text[at - 1] == "\n"
 
 
 def _span(start: int, length: int) -> str:

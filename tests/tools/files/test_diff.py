@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from agentcli.tools.files.diff import diff_bytes
@@ -32,6 +32,9 @@ def test_counts_and_lines_of_a_diff_agree_and_nothing_equal_gives_nothing(
 
 @pytest.mark.skipif(shutil.which("patch") is None, reason="the patch program is not installed")
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@example(old="b\nb\nb\na\na\na\n", new="b\nb\nb\nb\na\na\na\n")  # like its surroundings
+@example(old="a\n", new="xa\n")
+@example(old="x\nb\nb\nb\nb\nb\nc\n", new="x\nb\nb\nb\nb\nc\n")
 @given(
     old=_TEXT.filter(bool).map(lambda t: t.replace("\r", "")),
     new=_TEXT.map(lambda t: t.replace("\r", "")),
