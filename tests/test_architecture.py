@@ -61,7 +61,6 @@ PENDING: dict[str, set[str]] = {
     "headless/stream_run.py": {"cli"},
     "headless/stream_shot.py": {"cli"},
     "process/sandbox_births.py": {"tools"},
-    "repl/custom_commands.py": {"extensions"},
 }
 
 

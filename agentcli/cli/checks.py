@@ -143,7 +143,7 @@ def check_keyring(settings: Settings) -> list[Finding]:
 
 def check_trust(paths: Paths, env: Mapping[str, str]) -> list[Finding]:
     """Whether what this directory holds for an agent takes effect (SEC-1)."""
-    from agentcli.cli.trusting import find_project
+    from agentcli.app.trust import find_project
     from agentcli.config.trust import Standing, standing
 
     try:

@@ -12,12 +12,12 @@ from typing import Annotated
 
 import typer
 
+from agentcli.app.trust import find_project, trusted_project
 from agentcli.cli.commands import PlainGroup, Spec, add_command, new_app
 from agentcli.cli.listing import EmptyOptions, FormatOption, print_json, print_table
 from agentcli.cli.options import choice
 from agentcli.cli.redacting import know_secrets, shown
 from agentcli.cli.streams import is_terminal, write_error_line, write_out
-from agentcli.cli.trusting import find_project, trusted_project
 from agentcli.config.edit import TEMPLATE, set_value, unknown_key
 from agentcli.config.keys import find_key
 from agentcli.config.paths import Paths

@@ -70,6 +70,8 @@ def models(options: ModelsOptions) -> int:
 
 
 def _as_json(row: _Row, settings: Settings, default: str) -> dict[str, Any]:
+    from agentcli.app.library import is_ready
+
     info = row.info
     return {
         "id": info.id,
@@ -88,6 +90,8 @@ def _as_json(row: _Row, settings: Settings, default: str) -> dict[str, Any]:
 
 
 def _readiness(row: _Row, settings: Settings) -> str:
+    from agentcli.app.library import is_ready
+
     if not is_ready(settings, row.info.provider):
         return "no key"
     return "not listed" if row.is_listed is False else "yes"
@@ -154,17 +158,6 @@ def _with_figures(settings: Settings, info: ModelInfo, told: dict[str, Any]) -> 
         return info
     own = settings.models.get(info.id, {})
     return replace(info, **{key: value for key, value in told.items() if key not in own})
-
-
-def is_ready(settings: Settings, provider: str) -> bool:
-    """Whether the provider can be used now: its key is there, or it needs none."""
-    from agentcli.providers._registry import has_key, provider_config
-
-    try:
-        config = provider_config(provider, settings.env, settings.providers)
-    except ConfigError:
-        return False
-    return not config.needs_key or has_key(provider, settings.env, settings.providers)
 
 
 def _tokens(count: int) -> str:

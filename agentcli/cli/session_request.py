@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli import __version__
+from agentcli.app.trust import Ask, find_project, trusted_project
 from agentcli.cli.logging_setup import REDACTOR, start_logging
 from agentcli.cli.options import RunOptions, SharedOptions, number
 from agentcli.cli.streams import write_error_line
-from agentcli.cli.trusting import Ask, find_project, trusted_project
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import UsageError

@@ -11,12 +11,11 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import TypeVar
 
-from agentcli.domain.errors import AgentError
+from agentcli.app.library import UserFiles
+from agentcli.domain.errors import AgentError, ProviderError
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
-from agentcli.repl.desk import Desk
 from agentcli.repl.front import Front
 from agentcli.repl.outside import page_text
 from agentcli.ui.diff import diff_lines, is_diff
@@ -43,6 +42,9 @@ _MAX_REASON = 400
 _MAX_TITLE = 300
 # what they show is a diff that we have made; any other text may only look like one
 _SHOWN_AS_DIFF = frozenset({"apply_patch", "delete_file", "edit_file", "write_file"})
+WAIT = "Wait, then go on by itself"
+STOP = "Stop here"
+_WAITS = frozenset({WAIT.lower(), "y", "yes", "wait", "ok"})
 _LETTERS = {"y": Verdict.ONCE, "s": Verdict.SESSION, "n": Verdict.NO}
 
 
@@ -106,20 +108,23 @@ def _detail(request: ApprovalRequest, theme: Theme) -> Shown:
 
 
 class Questions:
-    """Satisfies ``Approver`` and ``Asker``. ``interrupt`` cancels the turn.
+    """Satisfies ``library.AsksUser``. ``interrupt`` cancels the turn.
 
-    ``cwd`` is the workspace: no pager is run from there (SEC-2).
+    No pager is run from the workspace (SEC-2).
     """
 
     def __init__(
-        self, screen: Screen, front: Callable[[], Front], interrupt: Callable[[], None]
+        self,
+        screen: Screen,
+        user: UserFiles,
+        front: Callable[[], Front],
+        interrupt: Callable[[], None],
     ) -> None:
         self._screen = screen
+        self._user = user
         self._front = front
         self._interrupt = interrupt
         self._one_at_a_time = asyncio.Lock()
-        self.desk: Desk | None = None
-        self.cwd = Path("/")
         self.on_waiting: Callable[[str], None] = lambda _: None
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
@@ -129,6 +134,13 @@ class Questions:
     async def ask(self, question: str, options: Sequence[str]) -> str:
         """The person's answer to a question of the model; empty when there was none."""
         return await self._asking(question, lambda: self._ask(question, options))
+
+    async def offer(self, error: ProviderError, delay_s: float) -> bool:
+        """Whether to wait for a rate limit that lasts (STR-2); only a clear yes is a yes."""
+        del delay_s
+        question = f"{error.message}; {error.advice}. Wait for it?"
+        answer = await self.ask(question, (WAIT, STOP))
+        return answer.strip().lower() in _WAITS
 
     async def _asking(self, what: str, work: Callable[[], Awaitable[_T]]) -> _T:
         """Questions that come together are put one after the other."""
@@ -171,19 +183,17 @@ class Questions:
     async def _view(self, text: str) -> None:
         """All of it in the pager; where there is none, on the screen."""
         async with self._front().aside():
-            paged = await asyncio.to_thread(page_text, f"{text}\n", self.cwd, os.environ)
+            paged = await asyncio.to_thread(page_text, f"{text}\n", self._user.cwd, os.environ)
         if not paged:
             self._screen.print_block(text.split("\n"))
 
     async def _write_down(self, rule: str) -> str:
         """Keep ``rule`` for every session; what became of it, as a line."""
-        if self.desk is None:
-            return "Yes, for this session."
         try:
-            await self.desk.allow_always(rule)
+            await self._user.add_rule("allow", rule)
         except (AgentError, OSError) as error:
             return f"Yes, for this session; the rule could not be written: {clean_line(str(error))}"
-        return f"Yes, always: {rule_text(rule)} is in {reveal(str(self.desk.config_file))}"
+        return f"Yes, always: {rule_text(rule)} is in {reveal(str(self._user.config_file))}"
 
     async def _ask(self, question: str, options: Sequence[str]) -> str:
         screen, theme = self._screen, self._screen.theme

@@ -203,7 +203,7 @@ class ChatActions:
         told = event.display or event.result.text
         text = clean(overwritten(whole) if whole is not None else told).rstrip("\n") + "\n"
         async with self._chat.front.aside():
-            paged = await asyncio.to_thread(page_text, text, self._chat.host.cwd, os.environ)
+            paged = await asyncio.to_thread(page_text, text, self._chat.user.cwd, os.environ)
         if not paged:
             self._chat.show(text.removesuffix("\n").split("\n"))
 

@@ -6,22 +6,29 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from agentcli.app.library import CustomCommand, SessionLibrary, UserFiles
+from agentcli.app.session import Session
 from agentcli.domain.cancel import CancelToken
-from agentcli.repl.host import ChatHost, ChatSession
+from agentcli.ui.sanitize import clean_line
 from agentcli.ui.theme import Theme
 
 T = TypeVar("T")
+MAX_HELP = 100
 
 
 class Chat(Protocol):
     """The chat as a command sees it."""
 
     @property
-    def host(self) -> ChatHost:
-        """Sessions and models."""
+    def sessions(self) -> SessionLibrary:
+        """All sessions of the user."""
 
     @property
-    def session(self) -> ChatSession:
+    def user(self) -> UserFiles:
+        """The user's settings, rules, instructions, trust; the workspace."""
+
+    @property
+    def session(self) -> Session:
         """The conversation that is open."""
 
     @property
@@ -80,3 +87,15 @@ class SlashCommand:
     usage: str = ""
     aliases: tuple[str, ...] = ()
     while_working: bool = False
+
+
+def custom_command(custom: CustomCommand) -> SlashCommand:
+    """The slash command for a file of the user's."""
+
+    async def run(chat: Chat, arguments: str) -> None:
+        await chat.say(chat.user.prompt_of(custom, arguments))
+
+    text = clean_line(custom.description)
+    short = text if len(text) <= MAX_HELP else f"{text[: MAX_HELP - 1]}…"
+    kind = "skill" if custom.is_skill else "yours"
+    return SlashCommand(custom.name, f"{short} ({kind})".strip(), run, clean_line(custom.hint))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from agentcli.app.library import UserFiles
 from agentcli.repl import _slash_registry as registry
 from agentcli.repl.completion import ChatCompleter
 from agentcli.repl.front import Actions, Front
-from agentcli.repl.host import ChatHost
 from agentcli.repl.prompts import Prompts
 from agentcli.repl.session_facts import SessionFacts
 from agentcli.repl.terminal import Terminal
@@ -13,11 +13,11 @@ from agentcli.repl.turn_view import TurnView
 
 
 def make_front(
-    terminal: Terminal, view: TurnView, actions: Actions, facts: SessionFacts, host: ChatHost
+    terminal: Terminal, view: TurnView, actions: Actions, facts: SessionFacts, user: UserFiles
 ) -> Front:
     """The live input where the terminal can show it, else line by line."""
-    completer = ChatCompleter(registry.helps, host.cwd)
-    prompts = Prompts(host.history_file, host.desk.redact)
+    completer = ChatCompleter(registry.helps, user.cwd)
+    prompts = Prompts(user.history_file, user.redact)
     if not terminal.theme.live:
         from agentcli.repl.line_front import LineFront
 
@@ -29,9 +29,9 @@ def make_front(
     typing = Typing(
         completer=completer,
         history=prompt_history(prompts),
-        vi=host.preferences.editing_mode == "vi",
-        cwd=host.cwd,
-        keys=host.preferences.keys,
-        images=None if host.history_file is None else host.history_file.parent / "images",
+        vi=user.settings.editing_mode == "vi",
+        cwd=user.cwd,
+        keys=user.settings.chat_keys,
+        images=None if user.history_file is None else user.history_file.parent / "images",
     )
     return LiveFront(terminal, view, actions, Shown(facts.status, facts.queue), typing)

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from agentcli.app.attachments import attach
+from agentcli.app.library import SessionLibrary, UserFiles
+from agentcli.app.session import Session
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import AgentError, TurnCancelled
 from agentcli.domain.events import Outcome, Prompt, TurnSummary
@@ -25,11 +27,9 @@ from agentcli.repl.attention import Attention
 from agentcli.repl.background_news import BackgroundNews
 from agentcli.repl.chat_actions import ChatActions
 from agentcli.repl.choosing import Choosing
-from agentcli.repl.commands import SlashCommand
-from agentcli.repl.custom_commands import load_custom
+from agentcli.repl.commands import SlashCommand, custom_command
 from agentcli.repl.front import Front, Left
 from agentcli.repl.fronts import make_front
-from agentcli.repl.host import ChatHost, ChatSession
 from agentcli.repl.jobs import Jobs
 from agentcli.repl.menu import choose_row
 from agentcli.repl.outside import edit_text, end_programs
@@ -49,18 +49,22 @@ _COMPLETE = frozenset({Outcome.DONE, Outcome.WRAPPED_UP})
 
 
 async def run_chat(
-    host: ChatHost, first_prompt: str | None = None, *, pick_first: bool = False
+    sessions: SessionLibrary,
+    user: UserFiles,
+    first_prompt: str | None = None,
+    *,
+    pick_first: bool = False,
 ) -> int:
     """Chat until the person leaves; the exit code (CLI-6).
 
     ``pick_first`` lets the person choose the session to begin with. Raises ``AgentError`` when
     no session can be opened.
     """
-    wishes = host.preferences
-    terminal = Terminal(wishes.theme, screen_reader=wishes.screen_reader)
+    settings = user.settings
+    terminal = Terminal(settings.theme, screen_reader=settings.screen_reader)
     try:
         with terminal.in_use():
-            return await _Chat(host, terminal).run(first_prompt, pick_first=pick_first)
+            return await _Chat(sessions, user, terminal).run(first_prompt, pick_first=pick_first)
     finally:
         terminal.close()
 
@@ -68,20 +72,21 @@ async def run_chat(
 class _Chat:
     """One run of the program's chat; satisfies ``commands.Chat``."""
 
-    def __init__(self, host: ChatHost, terminal: Terminal) -> None:
-        self.host = host
+    def __init__(self, sessions: SessionLibrary, user: UserFiles, terminal: Terminal) -> None:
+        self.sessions = sessions
+        self.user = user
         self._terminal = terminal
         self._screen = terminal.screen
         self._view = TurnView(self._screen)
-        self._attention = Attention(self._screen, host.preferences.notifications)
+        self._attention = Attention(self._screen, user.settings.notifications)
         self._facts = SessionFacts()
         self._facts.on_background = self._background_changed
         self._jobs = Jobs(self._error)
         self._actions = ChatActions(self, self._view, self._facts)
-        self._front: Front = make_front(terminal, self._view, self._actions, self._facts, host)
-        self._questions = Questions(self._screen, lambda: self._front, self._actions.interrupt)
-        self._questions.desk = host.desk
-        self._questions.cwd = host.cwd
+        self._front: Front = make_front(terminal, self._view, self._actions, self._facts, user)
+        self._questions = Questions(
+            self._screen, user, lambda: self._front, self._actions.interrupt
+        )
         self._questions.on_waiting = self._attention.call
         self._view.on_long_turn = lambda _: self._attention.call("the agent has finished")
         self._choosing = Choosing(lambda: self._front, self.terminal_gone)
@@ -92,14 +97,14 @@ class _Chat:
             self._facts,
             self._screen,
             lambda: self._actions.is_working,
-            reacts=host.preferences.background_reacts,
+            reacts=user.settings.background_reacts,
         )
         self._news.front = self._front
 
     # --- commands.Chat ---------------------------------------------------------------------
 
     @property
-    def session(self) -> ChatSession:
+    def session(self) -> Session:
         """The conversation that is open."""
         if self._facts.session is None:
             raise RuntimeError("no session is open")
@@ -134,11 +139,10 @@ class _Chat:
 
     async def switch_to(self, session_id: str | None) -> None:
         """Open another session; when that fails this one stays open."""
-        people = (self._questions, self._questions)
         if session_id is None:
-            opened = await self.host.open_new(*people, self.session.model.id)
+            opened = await self.sessions.open_new(self._questions, self.session.model.id)
         else:
-            opened = await self.host.open_existing(session_id, *people)
+            opened = await self.sessions.open_existing(session_id, self._questions)
         await self._close_session("clear" if session_id is None else "resume")
         self._adopt(opened)
         if session_id is None:
@@ -146,11 +150,11 @@ class _Chat:
 
     async def pick_session(self) -> str | None:
         """Let the person choose among the sessions; ``None`` also when a signal ended that."""
-        infos = await self.host.list_sessions()
+        infos = await self.sessions.list()
         if not infos:
             self.show(["There is no session yet."])
             return None
-        return await self._choosing.run(pick_session(self._terminal, infos, self.host.desk))
+        return await self._choosing.run(pick_session(self._terminal, infos, self.sessions))
 
     async def choose(self, title: str, rows: Sequence[str], start: int = 0) -> int | None:
         """Let the person choose a row; ``None``: none of them."""
@@ -163,7 +167,7 @@ class _Chat:
     async def edit(self, text: str) -> str:
         """``text`` as the person's editor leaves it."""
         async with self._front.aside():
-            return await asyncio.to_thread(edit_text, text, self.host.cwd, os.environ)
+            return await asyncio.to_thread(edit_text, text, self.user.cwd, os.environ)
 
     def commands(self) -> Sequence[SlashCommand]:
         """All commands, by name."""
@@ -225,9 +229,8 @@ class _Chat:
         """Until the person leaves."""
         with chat_signals(self._on_sigint, self._on_end_signal):
             try:
-                directories = self.host.desk.command_directories
-                commands, warnings = await asyncio.to_thread(load_custom, directories)
-                registry.use_custom(commands)
+                custom, warnings = await self.user.custom_commands()
+                registry.use_custom(map(custom_command, custom))
                 await self._open_first(pick_first=pick_first)
                 for line in warnings:
                     self.show([self.theme.paint(f"! {clean_line(line)}", DIM)])
@@ -242,11 +245,10 @@ class _Chat:
         chosen = await self.pick_session() if pick_first else None
         if self._leaving:
             return
-        people = (self._questions, self._questions)
         if chosen is not None:
-            self._adopt(await self.host.open_existing(chosen, *people))
+            self._adopt(await self.sessions.open_existing(chosen, self._questions))
         else:
-            self._adopt(await self.host.open_first(*people))
+            self._adopt(await self.sessions.open_first(self._questions))
 
     async def _converse(self, first_prompt: str | None) -> None:
         text = (first_prompt or "").strip()
@@ -298,7 +300,7 @@ class _Chat:
                 summary = await self._turn(self.session.run_queued)
             elif text.strip():
                 self._view.echo(text)
-                message = await attach(text, Workspace(self.host.cwd, self.host.cwd))
+                message = await attach(text, Workspace(self.user.cwd, self.user.cwd))
                 summary = await self._turn(lambda: self.session.run(Prompt(message)))
             else:
                 return
@@ -326,7 +328,7 @@ class _Chat:
 
     # --- sessions --------------------------------------------------------------------------
 
-    def _adopt(self, session: ChatSession) -> None:
+    def _adopt(self, session: Session) -> None:
         """Make ``session`` the open one and say what it is."""
         self._facts.adopt(session)
         self._opened_at = time.monotonic()
@@ -338,7 +340,7 @@ class _Chat:
             self.show(resume_lines(session.resumed, time.time(), self.theme))
         else:
             model = clean_line(session.model.id)
-            where = clean_line(str(self.host.cwd))
+            where = clean_line(str(self.user.cwd))
             self.show([self.theme.paint("agentcli", BOLD) + f"  {model}  {where}"])
         if session.notices:
             self._screen.print_block(
@@ -355,7 +357,7 @@ class _Chat:
     def name_window(self) -> None:
         """Say in the window's title what the status line says (UI-6)."""
         if self._facts.session is not None:
-            title = title_of(self._facts.status(), self.host.cwd.name, self.theme)
+            title = title_of(self._facts.status(), self.user.cwd.name, self.theme)
             self._attention.title(title)
 
     async def _close_session(self, reason: str) -> None:

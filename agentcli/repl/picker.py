@@ -16,9 +16,9 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
+from agentcli.app.library import SessionLibrary
 from agentcli.domain.errors import AgentError
 from agentcli.domain.session import SessionInfo
-from agentcli.repl.desk import Desk
 from agentcli.repl.list_keys import bind_leaving, bind_moves, list_application
 from agentcli.repl.prompt import ask_line
 from agentcli.repl.selection import Match, Selection
@@ -42,7 +42,9 @@ def by_number(answer: str, infos: Sequence[SessionInfo]) -> str | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
-async def pick_session(terminal: Terminal, infos: Sequence[SessionInfo], desk: Desk) -> str | None:
+async def pick_session(
+    terminal: Terminal, infos: Sequence[SessionInfo], sessions: SessionLibrary
+) -> str | None:
     """The id of the session the person chooses; ``None`` when none was chosen."""
     if terminal.is_dumb:
         newest = infos[:SHOWN_AT_ONCE]
@@ -52,16 +54,18 @@ async def pick_session(terminal: Terminal, infos: Sequence[SessionInfo], desk: D
         terminal.screen.print_block(lines)
         answer = await ask_line(terminal, "Number of the session: ")
         return by_number(answer or "", infos)
-    return await _Picker(terminal, infos, desk).run()
+    return await _Picker(terminal, infos, sessions).run()
 
 
 class _Picker:
     """The list while it is open."""
 
-    def __init__(self, terminal: Terminal, infos: Sequence[SessionInfo], desk: Desk) -> None:
+    def __init__(
+        self, terminal: Terminal, infos: Sequence[SessionInfo], sessions: SessionLibrary
+    ) -> None:
         self._terminal = terminal
         self._selection = Selection(infos)
-        self._desk = desk
+        self._sessions = sessions
         self._previews: dict[tuple[str, str], list[str]] = {}
         self._searched = ""
         self._moved = asyncio.Event()
@@ -95,7 +99,7 @@ class _Picker:
                 await self._moved.wait()
                 continue
             try:
-                loaded = await self._desk.load(chosen.info.id)
+                loaded = await self._sessions.load(chosen.info.id)
                 lines = await asyncio.to_thread(preview_lines, loaded, chosen.excerpt)
             except (AgentError, OSError) as error:
                 lines = [str(error)]
@@ -114,13 +118,13 @@ class _Picker:
                 continue
             self._searched = query
             with suppress(AgentError, OSError):
-                self._selection.add_hits(query, await self._desk.search(query, MAX_HITS))
+                self._selection.add_hits(query, await self._sessions.search(query, MAX_HITS))
                 self._changed()
 
     async def _refresh(self) -> None:
         """Let the search know of what is new, then search again."""
         with suppress(AgentError, OSError):
-            await self._desk.refresh_search()
+            await self._sessions.refresh_search()
             self._searched = ""
             self._typed.set()
 

@@ -38,7 +38,7 @@ async def go_back(chat: Chat, point: RewindPoint, scope: RewindScope) -> None:
     """Do it and say so; the prompt stands in the input, to be said otherwise."""
     with refusals_shown(chat):
         done = await chat.session.rewind(point.seq, scope)
-        chat.show([f"Taken back: {told(done, chat.host.cwd)}. /redo brings it back."])
+        chat.show([f"Taken back: {told(done, chat.user.cwd)}. /redo brings it back."])
         if done.text:
             chat.put_in_input(done.text)
 

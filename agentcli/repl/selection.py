@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agentcli.app.library import SearchHit
 from agentcli.domain.session import SessionInfo
-from agentcli.repl.desk import Hit
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Selection:
             for info in infos
         }
         self._fitting = list(self._infos)
-        self._hits: Sequence[Hit] = ()
+        self._hits: Sequence[SearchHit] = ()
         self._matches: list[Match] | None = None
         self.query = ""
         self.cursor = 0
@@ -61,7 +61,7 @@ class Selection:
         """Take back the last letters."""
         self._search(self.query[: max(0, len(self.query) - letters)], list(self._infos))
 
-    def add_hits(self, query: str, hits: Sequence[Hit]) -> None:
+    def add_hits(self, query: str, hits: Sequence[SearchHit]) -> None:
         """What holds ``query`` in its text; too late when something else was typed since."""
         if query == self.query:
             self._hits, self._matches = hits, None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from agentcli.app.session import Session
 from agentcli.domain.events import AgentEvent, AssistantRecorded, BackgroundChanged, Compacted
 from agentcli.domain.messages import AssistantMessage
 from agentcli.domain.ports import QueuedInput
 from agentcli.domain.sandbox import Sandbox
-from agentcli.repl.host import ChatSession
 from agentcli.ui.status_line import Status, context_of
 
 
@@ -16,12 +16,12 @@ class SessionFacts:
     """Follows one session at a time; ``session`` is the open one."""
 
     def __init__(self) -> None:
-        self.session: ChatSession | None = None
+        self.session: Session | None = None
         self._context: int | None = None
         self._background = 0
         self.on_background: Callable[[], None] = lambda: None
 
-    def adopt(self, session: ChatSession | None) -> None:
+    def adopt(self, session: Session | None) -> None:
         """Another session is open, or none."""
         self.session = session
         self._context = None

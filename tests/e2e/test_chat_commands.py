@@ -33,7 +33,7 @@ def test_commands_that_look_change_nothing_and_the_chat_goes_on(
         ("/effort", "Reasoning effort: auto"),
         ("/config", "/config all"),
         ("/search copy", "Open one with /resume ID"),
-        ("/doctor", "encoding"),
+        ("/doctor", "git: "),
     ]:
         terminal.wait_for(IDLE)
         terminal.line(line)

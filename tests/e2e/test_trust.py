@@ -102,7 +102,7 @@ def test_the_command_trusts_nothing_but_what_it_has_shown(chat: Chat, hostile: P
     terminal.line("n")
     terminal.wait_for(IDLE)
     terminal.line("/trust yes")
-    terminal.wait_for("once more")
+    terminal.wait_for("To do so: /trust yes")
     assert "touch evil" in terminal.text()
     (hostile / ".agents/config.toml").write_text(CONFIG.replace("evil", "worse"))
     terminal.line("/trust yes")

@@ -13,7 +13,7 @@ from agentcli.app.mentions import naming_only_inside
 from agentcli.domain.tools import Workspace
 from agentcli.extensions.commands import find_commands, substitute
 from agentcli.repl import _slash_registry as registry
-from agentcli.repl.custom_commands import load_custom
+from agentcli.repl.commands import custom_command
 from tests.repl.direct_chat import DirectChat, talk
 from tests.support.model_server import ModelServer
 from tests.support.wire_facts import facts_of
@@ -44,7 +44,8 @@ def test_names_help_and_which_one_wins(tmp_path: Path) -> None:
     write(second, "commands/empty.md", "---\nx: y\n---\n")
     write(second, "commands/notes.txt", "x")
     write(second, "commands/help.md", "not the program's")
-    commands, warnings = load_custom([first, second, tmp_path / "none"])
+    found, warnings = find_commands([first, second, tmp_path / "none"])
+    commands = [custom_command(each) for each in found]
     assert {c.name: (c.help, c.usage) for c in commands} == {
         "git:commit": ("Write a commit message (yours)", ""),
         "review": ("Review it (yours)", "[FILE]"),
@@ -96,10 +97,10 @@ def test_a_command_is_sent_as_it_is_by_now(
     model_server.add("One.", "Two.")
 
     async def body(chat: DirectChat) -> None:
-        config = chat.host.desk.command_directories[0]
+        config = chat.user.config_file.parent
         path = write(config, "commands/shout.md", "Say $ARGUMENTS loudly")
         skill = write(home, ".agents/skills/brew/SKILL.md", "Heat water.")
-        registry.use_custom(load_custom(chat.host.desk.command_directories)[0])
+        registry.use_custom(map(custom_command, (await chat.user.custom_commands())[0]))
         path.write_text("Say $ARGUMENTS twice")
         await chat.do("/shout hello")
         await chat.do("/brew tea")

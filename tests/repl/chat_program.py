@@ -1,6 +1,7 @@
-"""A chat with a session that plays: what it does is said by the first word of the prompt.
+"""The chat with a session that plays its turns: the first word of the prompt says what happens.
 
-Run as a program at a terminal by the tests of this room.
+All but the turns and what was said earlier is real: the files, the queue, the approvals. Run as a
+program at a terminal by the tests of this room.
 """
 
 from __future__ import annotations
@@ -14,10 +15,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agentcli.domain.cancel import CancelReason, CancelToken
+from agentcli.app.library import AsksUser, SearchHit, SessionLibrary, UserFiles
+from agentcli.app.options import SessionOptions
+from agentcli.app.session import Session
+from agentcli.config.paths import Paths
+from agentcli.config.redaction import Redactor
+from agentcli.config.settings import load_settings
+from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import ConfigError, ErrorKind, ProviderError, SessionNotFound
 from agentcli.domain.events import (
-    AgentEvent,
     AssistantRecorded,
     Cancelled,
     Continue,
@@ -26,7 +32,6 @@ from agentcli.domain.events import (
     Outcome,
     Prompt,
     PromptRecorded,
-    QueueChanged,
     RetryWait,
     StepStart,
     TextChunk,
@@ -48,18 +53,12 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.ports import (
     ApprovalRequest,
-    Approver,
     ModelInfo,
-    PermissionMode,
-    QueuedInput,
-    QueueKind,
     Verdict,
 )
 from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus, StoredMessage
-from agentcli.domain.tools import Asker, ToolOutput
-from agentcli.repl.desk import Hit
-from agentcli.repl.host import Preferences
+from agentcli.domain.tools import ToolOutput
 from agentcli.repl.loop import run_chat
 
 
@@ -98,80 +97,67 @@ DIFF = """--- a/src/greet.py
      return name
 """
 
+VARIABLES = {
+    "theme": "PLAY_THEME",
+    "notifications": "PLAY_NOTIFICATIONS",
+    "editing_mode": "PLAY_EDITING_MODE",
+    "keys.todos": "PLAY_TODOS_KEY",
+}
 EARLIER = [
-    stored("0190aaaa-first", "mend the parser", SessionStatus.CANCELLED),
+    stored("0190aaaa-first", "fix the parser", SessionStatus.CANCELLED),
     stored("0190bbbb-second", "write the docs", SessionStatus.DONE),
 ]
 
 
-class PlaySession:
-    def __init__(self, info: SessionInfo, approver: Approver, asker: Asker) -> None:
-        self.id = info.id
-        self.title = info.title
-        self.model = ModelInfo("play", "model-1")
-        self.mode = PermissionMode.DEFAULT
-        self.usage = Usage() if not info.turns else Usage(10, 20)
-        self.cost_usd: float | None = 0.0
-        self.turns = info.turns
-        self.notices: Sequence[str] = ()
-        self.sandbox = None
-        self.background = None
-        self.resumed: LoadedSession | None = None
-        if info.turns:
+class PlaySession(Session):
+    """A real session in whose turns no model is asked."""
+
+    _user: AsksUser
+    _earlier: LoadedSession | None = None
+    _calls = 0
+
+    def play(self, user: AsksUser, earlier: SessionInfo | None) -> None:
+        self._user = user
+        self._answering = ModelInfo("play", "model-1")
+        self._raw = {"earlier": b"all that it printed\n"}
+        if earlier is not None:
             call = ToolCall("earlier", "bash", {"command": "make"})
             messages = (
-                StoredMessage(1, 0, user_text("please mend it")),
+                StoredMessage(1, 0, user_text("please fix it")),
                 StoredMessage(2, 0, AssistantMessage((call,))),
                 StoredMessage(3, 0, ToolResult("earlier", "bash", (TextPart("a part"),))),
-                StoredMessage(4, 0, AssistantMessage((TextPart("It is mended."),))),
+                StoredMessage(4, 0, AssistantMessage((TextPart("It is fixed."),))),
             )
-            self.resumed = LoadedSession(info, messages)
-        self._approver, self._asker = approver, asker
-        self._listeners: list[Callable[[AgentEvent], None]] = []
-        self._token: CancelToken | None = None
-        self._calls = 0
-        self._raw = {"earlier": b"all that it printed\n"}
-        self._queue: list[QueuedInput] = []
-        self._row = 0
+            self._earlier = LoadedSession(earlier, messages)
+            self._info = earlier
+            self._totals.turns, self._totals.title = earlier.turns, earlier.title
+            self._totals.usage = Usage(10, 20)
 
-    def move_to_background(self) -> bool:
-        return False
+    @property
+    def model(self) -> ModelInfo:
+        return self._answering
 
-    def set_mode(self, mode: PermissionMode, /) -> None:
-        self.mode = mode
+    @property
+    def resumed(self) -> LoadedSession | None:
+        return self._earlier
 
-    def queued(self) -> Sequence[QueuedInput]:
-        return tuple(self._queue)
+    @property
+    def sandbox(self) -> None:
+        """Whether there is one depends on the machine."""
+        return None
 
-    async def enqueue(self, text: str, kind: QueueKind = QueueKind.STEERING, /) -> QueuedInput:
-        self._row += 1
-        item = QueuedInput(self._row, kind, text, time.time())
-        self._queue.append(item)
-        self._emit(QueueChanged(len(self._queue)))
-        return item
-
-    async def edit_queued(self, row_id: int, text: str, /) -> bool:
-        self._queue = [replace(i, text=text) if i.id == row_id else i for i in self._queue]
-        return True
-
-    async def drop_queued(self, row_id: int, /) -> bool:
-        self._queue = [item for item in self._queue if item.id != row_id]
-        self._emit(QueueChanged(len(self._queue)))
-        return True
-
-    async def run_queued(self) -> TurnSummary | None:
+    async def run_queued(self, token: CancelToken | None = None) -> TurnSummary | None:
         """One queued text is one turn here; the real session joins them."""
-        if not self._queue:
+        if not (waiting := self.queued()):
             return None
-        item = self._queue.pop(0)
-        return await self.run(Prompt(user_text(item.text)))
+        await self.drop_queued(waiting[0].id)
+        return await self.run(Prompt(user_text(waiting[0].text)))
 
     async def run_command(
         self,
         command: str,
         token: CancelToken,
         on_output: Callable[[str], None],
-        /,
         *,
         tell: bool = True,
     ) -> ToolOutput:
@@ -182,28 +168,16 @@ class PlaySession:
         told = "told" if tell else "untold"
         return ToolOutput.text(f"out of {command}, {told}\n" + "line\n" * 150, summary="exit 0")
 
-    def add_listener(self, listener: Callable[[AgentEvent], None], /) -> Callable[[], None]:
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
-
-    def _emit(self, event: AgentEvent) -> None:
-        for listener in self._listeners:
-            listener(event)
-
-    def interrupt(self, reason: CancelReason = CancelReason.USER, *, force: bool = False) -> bool:
-        if self._token is None:
-            return False
-        self._token.cancel(reason, force=force)
-        return True
-
-    async def run(self, op: Prompt | Continue, /) -> TurnSummary:
+    async def run(self, op: Prompt | Continue, *_: Any, **__: Any) -> TurnSummary:
         assert isinstance(op, Prompt)
+        with self._busy(None) as token:
+            return await self._played(op, token)
+
+    async def _played(self, op: Prompt, token: CancelToken) -> TurnSummary:
         text = op.message.text
-        token = self._token = CancelToken()
-        self.turns += 1
         summary = TurnSummary(Outcome.DONE, 1, Usage(100, 5), 0.1, 0.1, "x", 0.01)
-        self._emit(TurnStart(self.turns))
-        self._emit(PromptRecorded(op.message, self.turns))
+        self._emit(TurnStart(self.turns + 1))
+        self._emit(PromptRecorded(op.message, self.turns + 1))
         self._emit(StepStart(1))
         verb, _, rest = text.partition(" ")
         work = asyncio.ensure_future(getattr(self, f"do_{verb}", self.do_say)(rest or text, token))
@@ -231,9 +205,7 @@ class PlaySession:
             stop.cancel()
             work.cancel()
             await asyncio.gather(stop, work, return_exceptions=True)
-            self._token = None
-            self.usage += summary.usage
-            self.cost_usd = (self.cost_usd or 0) + 0.01
+            self._totals.add_turn(summary, "")
         return summary
 
     def _say(self, text: str) -> None:
@@ -262,7 +234,7 @@ class PlaySession:
         request = ApprovalRequest(
             call, "Edit src/greet.py", DIFF, "it changes a file", "edit_file(/work/**)"
         )
-        answer = await self._approver.approve(request)
+        answer = await self._user.approve(request)
         self._say(f"verdict {answer.verdict}\n")
 
     async def do_count(self, rest: str, token: CancelToken) -> None:
@@ -309,7 +281,7 @@ class PlaySession:
         request = ApprovalRequest(
             call, f"Run {rest}", f"{rest}\n\nin /work", "not read-only", "bash(x)"
         )
-        answer = await self._approver.approve(request)
+        answer = await self._user.approve(request)
         self._say(f"verdict {answer.verdict} reason {answer.reason!r}\n")
         if answer.verdict is Verdict.NO and token.cancelled:
             self._say("cancelled too\n")
@@ -330,7 +302,7 @@ class PlaySession:
         await self.do_approve("rm x", token)
 
     async def do_ask(self, rest: str, token: CancelToken) -> None:
-        answer = await self._asker.ask("Which colour?", ["red", "blue"])
+        answer = await self._user.ask("Which colour?", ["red", "blue"])
         self._say(f"answer {answer!r}\n")
 
     async def do_retry(self, rest: str, token: CancelToken) -> None:
@@ -344,27 +316,24 @@ class PlaySession:
     async def do_crash(self, rest: str, token: CancelToken) -> None:
         raise RuntimeError("a bug")
 
-    async def switch_model(self, name: str, /) -> ModelInfo:
+    async def switch_model(self, name: str) -> ModelInfo:
         if "/" not in name:
             raise ConfigError(f"no model {name}", "see /model")
         provider, _, model = name.partition("/")
-        self.model = ModelInfo(provider, model)
-        return self.model
-
-    async def rename(self, title: str, /) -> None:
-        self.title = title
+        self._answering = ModelInfo(provider, model)
+        return self._answering
 
     async def load(self) -> LoadedSession:
         info = stored(self.id, self.title, SessionStatus.DONE)
         return LoadedSession(info, (StoredMessage(1, 0, user_text("hello export")),))
 
-    async def raw_output(self, call_id: str, /) -> bytes | None:
+    async def raw_output(self, call_id: str) -> bytes | None:
         return self._raw.get(call_id)
 
     async def rewind_points(self) -> list[RewindPoint]:
         return [RewindPoint(1, "the first thing", 0.0), RewindPoint(3, "the second thing", 0.0)]
 
-    async def rewind(self, seq: int, scope: RewindScope, /) -> Rewound:
+    async def rewind(self, seq: int, scope: RewindScope | None = None) -> Rewound:
         point = next(p for p in await self.rewind_points() if p.seq == seq)
         return Rewound(2, (), point.text)
 
@@ -372,28 +341,42 @@ class PlaySession:
         return [{"content": "first thing", "status": "completed"}]
 
     async def aclose(self, reason: str = "other") -> None:
+        await super().aclose(reason)
         Path("closed").touch()
 
 
-class PlayDesk:
-    config_file = Path("config.toml")
-    command_directories = (Path("own"),)
+class PlayLibrary(SessionLibrary):
+    """Opens real sessions that play; two of them have a past."""
 
-    async def refresh_search(self) -> None:
-        pass
+    _earlier: SessionInfo | None = None
 
-    def redact(self, value: Any) -> Any:
-        return value
+    async def _open(self, options: SessionOptions, user: AsksUser) -> Session:
+        session = await super()._open(options, user)
+        session.__class__ = PlaySession
+        assert isinstance(session, PlaySession)
+        session.play(user, self._earlier)
+        return session
 
-    async def search(self, text: str, limit: int = 50) -> Sequence[Hit]:
-        return [Hit(EARLIER[1].id, f"where [{text}] stands")] if "zebra" in text else []
+    async def open_new(self, user: AsksUser, model: str) -> Session:
+        self._earlier = None
+        return await super().open_new(user, "offline/rules")
 
-    async def set(self, key: str, value: str) -> str:
-        Path("settings").write_text(f"{key} = {value}")
-        return f"{key} = {value}"
+    async def open_first(self, user: AsksUser) -> Session:
+        self._earlier = EARLIER[0] if "--interrupted" in sys.argv else None
+        return await super().open_first(user)
 
-    async def allow_always(self, rule: str) -> None:
-        Path("allowed").write_text(rule)
+    async def open_existing(self, session_id: str, user: AsksUser) -> Session:
+        found = [info for info in EARLIER if info.id.startswith(session_id)]
+        if not found:
+            raise SessionNotFound(f"no session {session_id}", "see agent sessions list")
+        self._earlier = found[0]
+        return await super().open_new(user, "offline/rules")
+
+    async def list(self) -> Sequence[SessionInfo]:
+        return EARLIER
+
+    async def search(self, text: str, limit: int = 50) -> Sequence[SearchHit]:
+        return [SearchHit(EARLIER[1].id, 1, f"where [{text}] stands")] if "zebra" in text else []
 
     async def load(self, session_id: str) -> LoadedSession:
         info = next(info for info in EARLIER if info.id == session_id)
@@ -401,44 +384,21 @@ class PlayDesk:
         return LoadedSession(info, said)
 
 
-class PlayHost:
-    desk = PlayDesk()
-    cwd = Path(os.environ.get("PLAY_CWD") or Path.cwd())
-    history_file = Path("history")
-    preferences = Preferences(
-        theme=os.environ.get("PLAY_THEME", "auto"),
-        notifications=os.environ.get("PLAY_NOTIFICATIONS", "bell"),
-        editing_mode=os.environ.get("PLAY_EDITING_MODE", "emacs"),
-        screen_reader="PLAY_SCREEN_READER" in os.environ,
-        keys={"todos": os.environ["PLAY_TODOS_KEY"]} if "PLAY_TODOS_KEY" in os.environ else {},
-    )
-
-    def __init__(self) -> None:
-        self._opened = 0
-
-    async def open_first(self, approver: Approver, asker: Asker) -> PlaySession:
-        if "--interrupted" in sys.argv:
-            return PlaySession(EARLIER[0], approver, asker)
-        return await self.open_new(approver, asker, "")
-
-    async def open_new(self, approver: Approver, asker: Asker, model: str) -> PlaySession:
-        self._opened += 1
-        info = stored(f"0190cccc-new{self._opened}", "", SessionStatus.NEW)
-        return PlaySession(replace(info, turns=0), approver, asker)
-
-    async def open_existing(self, session_id: str, approver: Approver, asker: Asker) -> PlaySession:
-        for info in EARLIER:
-            if info.id.startswith(session_id):
-                return PlaySession(info, approver, asker)
-        raise SessionNotFound(f"no session {session_id}", "see agent sessions list")
-
-    async def list_sessions(self) -> Sequence[SessionInfo]:
-        return EARLIER
-
-    def known_models(self) -> Sequence[str]:
-        return ("play/model-1", "play/model-2")
+async def play() -> int:
+    env = {**os.environ, "AGENTCLI_MODEL": "offline/rules"}
+    flags: dict[str, object] = {}
+    for key, variable in VARIABLES.items():
+        if variable in env:
+            flags[key] = env[variable]
+    if "PLAY_SCREEN_READER" in env:
+        flags["screen_reader"] = True
+    settings = load_settings(Paths.from_env(env), env, flags)
+    options = SessionOptions(Path.cwd(), interactive=True)
+    first = sys.argv[sys.argv.index("--first") + 1] if "--first" in sys.argv else None
+    shown = replace(options, cwd=Path(env.get("PLAY_CWD") or Path.cwd()))
+    user = UserFiles(settings, shown, Redactor(), lambda: (), lambda: ())
+    return await run_chat(PlayLibrary(settings, options), user, first)
 
 
 if __name__ == "__main__":
-    first = sys.argv[sys.argv.index("--first") + 1] if "--first" in sys.argv else None
-    sys.exit(asyncio.run(run_chat(PlayHost(), first)))
+    sys.exit(asyncio.run(play()))

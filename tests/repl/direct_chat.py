@@ -7,11 +7,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from agentcli.app.library import SessionLibrary
 from agentcli.app.options import SessionOptions
-from agentcli.cli.interactive import Host
+from agentcli.cli.interactive import user_files
 from agentcli.config.paths import Paths
 from agentcli.config.settings import load_settings
 from agentcli.domain.cancel import CancelToken
+from agentcli.domain.errors import ProviderError
 from agentcli.domain.events import Prompt
 from agentcli.domain.messages import user_text
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
@@ -29,6 +31,9 @@ class Nobody:
     async def ask(self, question: str, options: Sequence[str]) -> str:
         return ""
 
+    async def offer(self, error: ProviderError, delay_s: float) -> bool:
+        return False
+
 
 class DirectChat:
     """Satisfies ``commands.Chat``; ``do`` runs a line as the chat would."""
@@ -38,7 +43,9 @@ class DirectChat:
     def __init__(self, cwd: Path, server: ModelServer | None = None, **env: str) -> None:
         environment = agent_env(server, **env)
         settings = load_settings(Paths.from_env(environment), environment)
-        self.host = Host(settings, SessionOptions(cwd, interactive=True))
+        options = SessionOptions(cwd, interactive=True)
+        self.sessions = SessionLibrary(settings, options)
+        self.user = user_files(settings, options)
         self.session: Any = None
         self.shown: list[str] = []
         self.sent: list[str] = []
@@ -46,7 +53,7 @@ class DirectChat:
         self.edited: str | None = None
 
     async def open(self) -> None:
-        self.session = await self.host.open_first(Nobody(), Nobody())
+        self.session = await self.sessions.open_first(Nobody())
 
     def show(self, lines: Sequence[str]) -> None:
         self.shown += lines
@@ -57,9 +64,9 @@ class DirectChat:
     async def switch_to(self, session_id: str | None) -> None:
         old = self.session
         if session_id is None:
-            self.session = await self.host.open_new(Nobody(), Nobody(), old.model.id)
+            self.session = await self.sessions.open_new(Nobody(), old.model.id)
         else:
-            self.session = await self.host.open_existing(session_id, Nobody(), Nobody())
+            self.session = await self.sessions.open_existing(session_id, Nobody())
         await old.aclose()
 
     async def pick_session(self) -> str | None:

@@ -521,7 +521,7 @@ def test_esc_twice_in_a_text_or_while_the_agent_works_rewinds_nothing(start: Sta
 def test_ctrl_o_after_a_resume_opens_the_last_call_of_that_session(start: Start) -> None:
     terminal = start(PAGER="/bin/cat")
     terminal.line("/resume 0190aaaa")
-    terminal.wait_for("Resumed: mend the parser")
+    terminal.wait_for("Resumed: fix the parser")
     at_prompt(terminal)
     terminal.key("ctrl-o")
     terminal.wait_for("all that it printed")

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import pytest
 
 from agentcli.domain.errors import ErrorKind, ProviderError
-from agentcli.repl.long_wait import STOP, WAIT, LongWaitQuestion
+from agentcli.repl.approve import STOP, WAIT, Questions
 
 
-class Answer:
+class Answered(Questions):
     def __init__(self, text: str) -> None:
         self.text = text
         self.asked: list[tuple[str, tuple[str, ...]]] = []
@@ -28,12 +28,12 @@ class Answer:
      ("no", False), ("n", False), ("3", False), ("why?", False)],
 )  # fmt: skip
 def test_only_a_clear_yes_waits(said: str, waits: bool) -> None:
-    person = Answer(said)
+    user = Answered(said)
     error = ProviderError(
         "p at h limits the rate of requests (429)", "retry after 14:05, in 42 min",
         kind=ErrorKind.RATE_LIMIT,
     )  # fmt: skip
-    assert asyncio.run(LongWaitQuestion(person).offer(error, 2520.0)) is waits
-    ((question, options),) = person.asked
+    assert asyncio.run(user.offer(error, 2520.0)) is waits
+    ((question, options),) = user.asked
     assert "p at h" in question and "14:05, in 42 min" in question
     assert options == (WAIT, STOP)

@@ -15,7 +15,7 @@ def info(number: int, title: str) -> SessionInfo:
     return SessionInfo(f"id{number}", title, "/w", 0, 0, SessionStatus.DONE, 1, "p/m")
 
 
-INFOS = [info(1, "mend parser"), info(2, "write docs"), info(12, "parser docs")]
+INFOS = [info(1, "fix parser"), info(2, "write docs"), info(12, "parser docs")]
 
 
 @pytest.mark.spec("UI-8")
@@ -39,7 +39,7 @@ def test_a_number_or_an_id_names_a_session(answer: str, chosen: str | None) -> N
 def test_texts_are_searched_and_the_chosen_one_is_previewed(start: Start) -> None:
     terminal = start()
     terminal.line("/resume")
-    terminal.wait_for("> about mend the parser")
+    terminal.wait_for("> about fix the parser")
     terminal.key("down")
     terminal.wait_for("> about write the docs")
     terminal.send("zebra")
@@ -50,9 +50,9 @@ def test_texts_are_searched_and_the_chosen_one_is_previewed(start: Start) -> Non
     terminal.key("end")
     terminal.send("\x17")
     terminal.key("home")
-    terminal.wait_for("> about mend the parser")
+    terminal.wait_for("> about fix the parser")
     terminal.key("enter")
-    terminal.wait_for("Resumed: mend the parser")
+    terminal.wait_for("Resumed: fix the parser")
     at_prompt(terminal)
 
 
@@ -62,7 +62,7 @@ def test_every_window_has_room_for_the_choice(start: Start, rows: str, cols: str
     terminal = start(ROWS=rows, COLS=cols, ready="> Ask")
     terminal.line("/resume")
     terminal.wait_for("2 found")
-    terminal.wait_for(re.compile("> mend the pa"))
+    terminal.wait_for(re.compile("> fix the pars"))
     assert all(len(line.rstrip()) <= int(cols) for line in terminal.screen())
     terminal.key("down")
     terminal.wait_for(re.compile("> write the d"))

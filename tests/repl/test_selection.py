@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from agentcli.app.library import SearchHit
 from agentcli.domain.session import SessionInfo, SessionStatus
-from agentcli.repl.desk import Hit
 from agentcli.repl.selection import Match, Selection
 
 
@@ -13,7 +13,7 @@ def info(number: int, title: str, cwd: str = "/w") -> SessionInfo:
     return SessionInfo(f"id{number}", title, cwd, 0, 0, SessionStatus.DONE, 1, "p/m")
 
 
-INFOS = [info(1, "mend parser"), info(2, "write docs", "/home/me/site"), info(12, "parser docs")]
+INFOS = [info(1, "fix parser"), info(2, "write docs", "/home/me/site"), info(12, "parser docs")]
 
 
 def chosen(selection: Selection) -> str | None:
@@ -51,7 +51,11 @@ def test_what_is_found_in_texts_comes_after_titles_and_never_too_late() -> None:
     selection = Selection(INFOS)
     selection.type("docs")
     selection.move(1)
-    hits = [Hit("id1", "the [docs] say"), Hit("id2", "in [docs]"), Hit("gone", "x")]
+    hits = [
+        SearchHit("id1", 1, "the [docs] say"),
+        SearchHit("id2", 1, "in [docs]"),
+        SearchHit("gone", 1, "x"),
+    ]
     selection.add_hits("doc", hits)
     assert len(selection) == 2
     selection.add_hits("docs", hits)

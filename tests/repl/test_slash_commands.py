@@ -168,7 +168,7 @@ def test_fork_goes_on_in_a_copy_and_leaves_the_original(
         ]
         assert chat.session.id != original
         await chat.say("more")
-        assert len((await chat.host.desk.load(original)).messages) == 2
+        assert len((await chat.sessions.load(original)).messages) == 2
         assert len((await chat.session.load()).messages) == 4
 
     talk(DirectChat(work, model_server), body)
@@ -236,7 +236,7 @@ def test_config_shows_what_was_chosen_and_writes_the_persons_file(work: Path) ->
         assert len(await chat.do("/config all")) > len(shown)
         assert "theme" in (await chat.do("/config theme"))[0]
         assert "dark" in (await chat.do("/config theme dark"))[0]
-        assert 'theme = "dark"' in chat.host.desk.config_file.read_text()
+        assert 'theme = "dark"' in chat.user.config_file.read_text()
         assert any("dark" in line for line in await chat.do("/config"))
         with pytest.raises(UsageError, match="no setting"):
             await chat.do("/config nosuch")
@@ -308,7 +308,7 @@ def test_a_theme_that_is_chosen_is_kept_and_the_list_shows_which_it_is(work: Pat
         shown = await chat.do("/theme dark")
         assert shown[0].startswith("Theme dark: ")
         assert shown[1].startswith("Kept: theme = ")
-        assert 'theme = "dark"' in chat.host.desk.config_file.read_text()
+        assert 'theme = "dark"' in chat.user.config_file.read_text()
         assert [line for line in await chat.do("/theme") if line.startswith(">")] == ["> dark"]
         with pytest.raises(UsageError, match="no theme"):
             await chat.do("/theme pink")
@@ -351,7 +351,7 @@ def test_memory_shows_what_the_agent_keeps_and_the_persons_own_instructions(
         assert "Nothing was changed." in (await chat.do("/memory edit"))[0]
         chat.edited = "Answer briefly.\n"
         await chat.do("/memory edit")
-        file = chat.host.desk.instructions_file
+        file = chat.user.instructions_file
         assert file.read_text() == chat.edited
         assert file.stat().st_mode & 0o777 == 0o600
         await chat.do("/new")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agentcli.app.library import SettingRow
 from agentcli.domain.errors import UsageError
 from agentcli.repl.commands import Chat, SlashCommand
-from agentcli.repl.desk import SettingRow
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.theme import DIM
 
@@ -14,13 +14,13 @@ DEFAULT = "default"
 
 
 async def _run(chat: Chat, arguments: str) -> None:
-    desk = chat.host.desk
+    user = chat.user
     key, _, value = arguments.partition(" ")
     if value.strip():
-        line = await desk.set(key, value.strip())
+        line = await user.set(key, value.strip())
         chat.show([clean_line(line), "It holds from the next start on."])
         return
-    rows = await desk.settings()
+    rows = await user.setting_rows()
     if key and key != "all":
         rows = [row for row in rows if row.key == key or row.key.startswith(f"{key}.")]
         if not rows:
@@ -32,7 +32,7 @@ async def _run(chat: Chat, arguments: str) -> None:
     lines = _lines(chosen, chat) if chosen else ["Everything is as it comes."]
     if left:
         lines.append(f"{left} settings are as they come: /config all")
-    file = clean_line(str(desk.config_file))
+    file = clean_line(str(user.config_file))
     chat.show([*lines, chat.theme.paint(f"Your file: {file}. Change: /config KEY VALUE", DIM)])
 
 

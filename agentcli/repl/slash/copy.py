@@ -40,7 +40,7 @@ async def _run(chat: Chat, arguments: str) -> None:
     text = last_answer(await chat.session.load())
     if arguments:
         text = code_of(text)
-    done = await asyncio.to_thread(copy_by_program, text, chat.host.cwd, os.environ)
+    done = await asyncio.to_thread(copy_by_program, text, chat.user.cwd, os.environ)
     if not done and not chat.send_to_terminal(osc_52(text)):
         raise AgentError("this terminal has no clipboard", "/export writes a file")
     size = f"{plural(len(text.splitlines()), 'line')}, {plural(len(text), 'character')}"

@@ -64,7 +64,7 @@ def shown(diff: str, new: Sequence[str], theme: Theme) -> list[str]:
 
 async def _run(chat: Chat, arguments: str) -> None:
     paths = [arguments] if arguments else []
-    diff, new = await asyncio.to_thread(changes, chat.host.cwd, paths)
+    diff, new = await asyncio.to_thread(changes, chat.user.cwd, paths)
     chat.show(shown(diff, new, chat.theme))
 
 

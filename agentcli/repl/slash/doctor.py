@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agentcli.app.library import Check
 from agentcli.domain.cancel import CancelToken
 from agentcli.repl.commands import Chat, SlashCommand
-from agentcli.repl.desk import Check
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.theme import ERROR, OK, WARNING
 
@@ -18,7 +18,7 @@ async def _run(chat: Chat, arguments: str) -> None:
 
     async def check(token: CancelToken) -> Sequence[Check]:
         del token
-        return await chat.host.desk.checks()
+        return await chat.user.checks()
 
     found = await chat.work(check, "Checking")
     lines: list[str] = []

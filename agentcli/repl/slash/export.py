@@ -81,10 +81,10 @@ async def _run(chat: Chat, arguments: str) -> None:
     loaded = await chat.session.load()
 
     def work() -> Path:
-        cwd = chat.host.cwd
+        cwd = chat.user.cwd
         stem = f"agentcli-{chat.session.id[-12:]}"
         path = named(cwd, name) if name else free_name(cwd, stem, wanted)
-        write(path, text_of(loaded, wanted, chat.host.desk.redact))
+        write(path, text_of(loaded, wanted, chat.user.redact))
         return path
 
     path = await asyncio.to_thread(work)

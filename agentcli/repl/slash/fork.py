@@ -12,7 +12,7 @@ async def _run(chat: Chat, arguments: str) -> None:
     if not session.turns:
         raise UsageError("there is nothing to copy yet", "say something first, or use /new")
     original, title = session.id, session.title
-    copy = await chat.host.desk.fork(original)
+    copy = await chat.sessions.fork(original)
     await chat.switch_to(copy)
     await chat.session.rename(arguments or f"{title or 'untitled'} (copy)")
     name = clean_line(chat.session.title)

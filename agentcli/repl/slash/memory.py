@@ -27,8 +27,8 @@ async def _run(chat: Chat, arguments: str) -> None:
 
 async def _overview(chat: Chat) -> list[str]:
     kept = await chat.session.memory()
-    text = await chat.host.desk.instructions()
-    file = clean_line(str(chat.host.desk.instructions_file))
+    text = await chat.user.instructions()
+    file = clean_line(str(chat.user.instructions_file))
     lines = [chat.theme.paint("Kept by the agent for this session", BOLD)]
     lines += [f"  {clean_line(key)}: {_short(value)}" for key, value in kept.items()]
     lines += [] if kept else ["  nothing"]
@@ -44,13 +44,13 @@ def _short(text: str) -> str:
 
 
 async def _edit(chat: Chat) -> None:
-    desk = chat.host.desk
-    before = await desk.instructions()
+    user = chat.user
+    before = await user.instructions()
     after = await chat.edit(before)
     if after == before:
         chat.show(["Nothing was changed."])
         return
-    await desk.set_instructions(after)
+    await user.set_instructions(after)
     chat.show(["Kept. New sessions know it; this one began with what was there before."])
 
 

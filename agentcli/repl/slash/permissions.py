@@ -50,11 +50,11 @@ def _set_mode(chat: Chat, name: str) -> None:
 
 async def _add(chat: Chat, kind: str, rule: str) -> None:
     """In force at once, and written down for the sessions to come."""
-    file = chat.host.desk.config_file
+    file = chat.user.config_file
     chat.session.policy.add_rules(kind, [rule], str(file))
     said = f"{rule_text(rule)}: calls that it covers {_KINDS[kind]} from now on"
     try:
-        await chat.host.desk.add_rule(kind, rule)
+        await chat.user.add_rule(kind, rule)
     except (AgentError, OSError) as error:
         chat.show([f"{said}, in this session: it could not be written: {clean_line(str(error))}"])
         return
@@ -63,11 +63,11 @@ async def _add(chat: Chat, kind: str, rule: str) -> None:
 
 async def _remove(chat: Chat, rule: str) -> None:
     """Gone at once; from the person's file too, if it is there."""
-    desk = chat.host.desk
-    written = await desk.remove_rule(rule)
+    user = chat.user
+    written = await user.remove_rule(rule)
     if not chat.session.policy.remove_rule(rule) and not written:
         raise UsageError(f"there is no rule {reveal(rule)}", "/permissions lists them")
-    where = f"from {desk.config_file}" if written else "for this session only"
+    where = f"from {user.config_file}" if written else "for this session only"
     chat.show([f"{rule_text(rule)} is removed {reveal(where)}."])
 
 

@@ -16,7 +16,7 @@ async def _run(chat: Chat, arguments: str) -> None:
             raise UsageError(
                 "there is nothing to bring back", "a rewind can be taken back until you go on"
             )
-        chat.show([f"Brought back: {told(done, chat.host.cwd)}."])
+        chat.show([f"Brought back: {told(done, chat.user.cwd)}."])
 
 
 COMMAND = SlashCommand("redo", "bring back what was taken back", _run)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from agentcli.app.library import SearchHit
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.session import SessionInfo
 from agentcli.repl.commands import Chat, SlashCommand
-from agentcli.repl.desk import Hit
 from agentcli.ui import wording
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.theme import BOLD, DIM
@@ -22,10 +22,10 @@ async def _run(chat: Chat, arguments: str) -> None:
     if not arguments:
         raise UsageError("what is to be found?", "write it after /search; /resume lists sessions")
 
-    async def find(token: CancelToken) -> Sequence[Hit]:
+    async def find(token: CancelToken) -> Sequence[SearchHit]:
         del token
-        await chat.host.desk.refresh_search()
-        return await chat.host.desk.search(arguments, SHOWN)
+        await chat.sessions.refresh_search()
+        return await chat.sessions.search(arguments, SHOWN)
 
     hits = await chat.work(find, "Searching")
     if hits is None:
@@ -43,9 +43,9 @@ async def _run(chat: Chat, arguments: str) -> None:
     chat.show([*lines, "Open one with /resume ID"])
 
 
-async def _by_session(chat: Chat, hits: Sequence[Hit]) -> list[tuple[SessionInfo, list[str]]]:
+async def _by_session(chat: Chat, hits: Sequence[SearchHit]) -> list[tuple[SessionInfo, list[str]]]:
     """The sessions in the order of their best hits; what sub-agents said is under their parent."""
-    infos = {info.id: info for info in await chat.host.list_sessions()}
+    infos = {info.id: info for info in await chat.sessions.list()}
     found: dict[str, list[str]] = {}
     for hit in hits:
         owner, agents = await _owner(chat, infos, hit.session_id)
@@ -65,7 +65,7 @@ async def _owner(
     while following is not None and len(agents) < MAX_DEPTH:
         if following not in infos:
             try:
-                infos[following] = (await chat.host.desk.load(following)).info
+                infos[following] = (await chat.sessions.load(following)).info
             except (AgentError, OSError):
                 break
         owner, info = following, infos[following]

@@ -12,7 +12,7 @@ SHOWN = 20
 
 async def _run(chat: Chat, arguments: str) -> None:
     del arguments
-    infos = await chat.host.list_sessions()
+    infos = await chat.sessions.list()
     if not infos:
         chat.show(["There is no session yet."])
         return

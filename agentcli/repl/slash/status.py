@@ -13,7 +13,7 @@ async def _run(chat: Chat, arguments: str) -> None:
     rows = (
         ("session", session.id),
         ("title", clean_line(session.title) or "untitled"),
-        ("directory", clean_line(str(chat.host.cwd))),
+        ("directory", clean_line(str(chat.user.cwd))),
         ("model", clean_line(session.model.id)),
         ("permissions", str(session.mode)),
         ("turns", str(session.turns)),

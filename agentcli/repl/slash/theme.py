@@ -30,7 +30,7 @@ async def _run(chat: Chat, arguments: str) -> None:
 async def _keep(chat: Chat, name: str) -> str:
     """Write the choice to the person's file; what became of it, as a line."""
     try:
-        return f"Kept: {clean_line(await chat.host.desk.set('theme', name))}"
+        return f"Kept: {clean_line(await chat.user.set('theme', name))}"
     except (AgentError, OSError) as error:
         return f"For this chat only; it could not be kept: {clean_line(str(error))}"
 

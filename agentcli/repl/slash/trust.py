@@ -12,11 +12,11 @@ _ANSWERS = {"yes": True, "y": True, "no": False, "n": False}
 async def _run(chat: Chat, arguments: str) -> None:
     word = arguments.strip().lower()
     if not word:
-        chat.show([reveal(line) for line in await chat.host.desk.trust()])
+        chat.show([reveal(line) for line in await chat.user.trust()])
         return
     if word not in _ANSWERS:
         raise UsageError(f"/trust {word}: what is that?", "say /trust yes or /trust no")
-    lines = await chat.host.desk.set_trust(trusted=_ANSWERS[word])
+    lines = await chat.user.set_trust(trusted=_ANSWERS[word])
     chat.show([reveal(line) for line in lines])
 
 

@@ -56,7 +56,7 @@ def usage_lines(infos: Sequence[SessionInfo], now: float) -> list[str]:
 async def _run(chat: Chat, arguments: str) -> None:
     del arguments
     session = chat.session
-    infos = await chat.host.list_sessions()
+    infos = await chat.sessions.list()
     paint = chat.theme.paint
     here = (wording.plural(session.turns, "turn"), wording.tokens(session.usage))
     lines = [

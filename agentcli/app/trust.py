@@ -1,14 +1,13 @@
-"""Whether the directory's own ``.agents`` takes effect: the answer of the book, or of the person.
+"""Whether the directory's own ``.agents`` takes effect: the answer of the book, or of the user.
 
 Laws (SEC-1): only the chat asks, before anything of the directory is used, and once: the answer is
 kept until what it was given for has changed. Without any terminal nothing is trusted, whatever the
-book says; ``--trust`` on the command line is the person's own word, for one run.
+book says; ``--trust`` on the command line is the user's own word, for one run.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,7 +39,7 @@ def find_project(cwd: Path, env: Mapping[str, str]) -> Project | None:
 def trusted_project(
     paths: Paths, project: Project | None, *, ask: Ask | None = None, by_option: bool = False
 ) -> tuple[Project | None, tuple[str, ...]]:
-    """``project`` if it may take effect, and lines for the person; ``ask`` puts the question.
+    """``project`` if it may take effect, and lines for the user; ``ask`` puts the question.
 
     Raises ``ConfigError`` when the answer cannot be kept.
     """
@@ -63,54 +62,27 @@ def trusted_project(
 
 
 def trust_lines(paths: Paths, project: Project | None) -> tuple[str, ...]:
-    """How the directory stands and what it brings, for a person."""
+    """How the directory stands and what it brings, for a user."""
     if project is None:
         return ("This directory has no .agents: there is nothing to trust.",)
     if project.problem:
         return (project.problem,)
     said = standing(paths, project.root, project.fingerprint)
-    return (f"{_WORDS[said]}: {project.root}", *told(project))
+    return (f"{_WORDS[said]}: {project.root}", *project_lines(project))
 
 
 def change_trust(paths: Paths, project: Project | None, *, trusted: bool) -> str:
-    """Keep what the person says of the directory; the line that says so. Raises ``AgentError``."""
+    """Keep what the user says of the directory; the line that says so. Raises ``AgentError``."""
     if project is None:
         raise UsageError("this directory has no .agents", "there is nothing to trust")
     if trusted and (problem := _problem(project)):
-        raise ConfigError(problem, "mend it first")
+        raise ConfigError(problem, "fix it first")
     decide(paths, project.root, project.fingerprint, trusted=trusted)
     what = "Trusted" if trusted else "Not trusted any more"
     return f"{what}, from the next start of the chat on: {project.root}"
 
 
-def ask_for_trust(project: Project, said: Standing) -> bool | None:
-    """Show what the directory would bring and ask; ``None``: not answered, ask again next time."""
-    from agentcli.ui.sanitize import reveal
-
-    say = sys.stdout.write
-
-    changed = said is Standing.CHANGED
-    first = "has changed what it wants to do here" if changed else "brings files of its own"
-    lines = [f"This directory {first}: {project.root}", *told(project)]
-    for line in lines:
-        say(f"{reveal(line)}\n")
-    say("Without your trust they are ignored; AGENTS.md is read as text in any case.\n")
-    while True:
-        say("Do you trust this directory? [y]es / [n]o: ")
-        sys.stdout.flush()
-        answer = sys.stdin.readline()
-        word = answer.strip().lower()
-        if word in {"y", "yes"}:
-            return True
-        if word in {"n", "no"}:
-            return False
-        if not answer:
-            say("\n")
-            return None
-        say("Please answer y or n.\n")
-
-
-def told(project: Project) -> list[str]:
+def project_lines(project: Project) -> list[str]:
     """What ``project`` would bring, in lines; each hook with its whole command (SEC-6)."""
     lines = [f"  {line}" for line in _settings_lines(project)]
     for kind, names in project.names:
@@ -139,7 +111,7 @@ def _settings_lines(project: Project) -> list[str]:
 
 
 def _problem(project: Project) -> str:
-    """Why nothing of it can be used: to trust it would shut the person out."""
+    """Why nothing of it can be used: to trust it would shut the user out."""
     if project.problem:
         return project.problem
     try:
@@ -150,7 +122,7 @@ def _problem(project: Project) -> str:
 
 
 def _settings_of(project: Project) -> Settings:
-    """What ``project`` says, without the person's own. Raises ``ConfigError``."""
+    """What ``project`` says, without the user's own. Raises ``ConfigError``."""
     from agentcli.config.settings import load_settings
 
     nowhere = Path("/nonexistent")
