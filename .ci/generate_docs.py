@@ -1,5 +1,5 @@
 # ruff: noqa: INP001 - a script, not a package
-"""Write what is generated from the command tree: README's command reference and ``completions/``.
+"""Write what is generated from the command tree: the topic ``commands`` and ``completions/``.
 
 With ``--check`` nothing is written; the exit code is 1 when a file is not current.
 """
@@ -10,37 +10,33 @@ import sys
 from pathlib import Path
 
 from agentcli.cli.completion_scripts import FILE_NAMES, script
+from agentcli.cli.help import DOCS
 from agentcli.cli.tree import all_commands, help_text
 
 ROOT = Path(__file__).resolve().parent.parent
-BEGIN = "<!-- commands: written by .ci/generate_docs.py -->"
-END = "<!-- commands: end -->"
+HEAD = """\
+# Every command and its options
+
+<!-- written by .ci/generate_docs.py -->
+
+What `--help` says, of the program itself and of each command.
+"""
 
 
 def reference() -> str:
     """Every command's ``--help``, under a heading each."""
-    parts = []
+    parts = [HEAD]
     for command in all_commands():
         name = " ".join(("agent", *command.words))
-        level = "#" * (3 + len(command.words[1:]))
+        level = "#" * (2 + len(command.words[1:]))
         parts.append(f"{level} `{name}`\n\n```text\n{help_text(command.words)}\n```\n")
     return "\n".join(parts)
-
-
-def readme() -> str:
-    """README with the reference between its marks; without marks, at its end."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    block = f"{BEGIN}\n\n{reference()}\n{END}"
-    if BEGIN not in text:
-        return f"{text.rstrip()}\n\n## Commands\n\n{block}\n"
-    before, _, rest = text.partition(BEGIN)
-    return before + block + rest.partition(END)[2]
 
 
 def generated() -> dict[Path, str]:
     """Every generated file and what it should hold."""
     files = {ROOT / "completions" / name: script(shell) for shell, name in FILE_NAMES.items()}
-    return {ROOT / "README.md": readme(), **files}
+    return {DOCS / "commands.md": reference(), **files}
 
 
 def main(arguments: list[str]) -> int:

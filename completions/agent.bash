@@ -48,6 +48,7 @@ _agentcli_complete() {
           'auth/status') where='auth/status' ;;
           'stats') where='stats' ;;
           'doctor') where='doctor' ;;
+          'help') where='help' ;;
           'completions') where='completions' ;;
         esac ;;
     esac
@@ -146,7 +147,7 @@ _agentcli_complete() {
   case "$where" in
     '')
       options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
-      commands='run resume sessions tasks models config permissions auth stats doctor completions' ;;
+      commands='run resume sessions tasks models config permissions auth stats doctor help completions' ;;
     'run')
       options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --json-schema --output-schema --max-turns --max-budget-usd --timeout --quiet --help -h'
       commands='' ;;
@@ -255,9 +256,12 @@ _agentcli_complete() {
     'doctor')
       options='--format --help -h'
       commands='' ;;
+    'help')
+      options='--help -h'
+      commands='background chat commands configuration exit-codes library one-shot providers safety sessions architecture contract figures' ;;
     'completions')
       options='--install --help -h'
-      commands='' ;;
+      commands='bash zsh fish' ;;
   esac
   if [[ $current == -* ]]; then
     COMPREPLY=($(compgen -W "$options" -- "$current"))

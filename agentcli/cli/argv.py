@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "auth": "Store the keys of providers, or forget them",
     "stats": "Show tokens and cost by day, model, tool and session",
     "doctor": "Check the installation and say how to mend it",
+    "help": "Read the documentation",
     "completions": "Print or install shell completion",
 }
 # options that take a value; tests/cli/test_argv.py holds these to the real declarations

@@ -42,7 +42,7 @@ def _bash(commands: list[CommandInfo]) -> str:
     cases = "\n".join(
         f"    '{'/'.join(command.words)}')\n"
         f"      options='{' '.join(name for o in command.options for name in o.names)}'\n"
-        f"      commands='{' '.join(command.commands)}' ;;"
+        f"      commands='{' '.join(command.commands + command.values)}' ;;"
         for command in commands
     )
     return f"""\
@@ -139,7 +139,8 @@ def _zsh_function(command: CommandInfo, helps: dict[tuple[str, ...], str]) -> st
     name = "_agentcli_" + "_".join(command.words)
     if not command.commands:
         options = _zsh_options(command)
-        return f"{name}() {{\n  _arguments -S \\\n{options}\n    '*:argument:_files'\n}}\n"
+        what = f"({' '.join(command.values)})" if command.values else "_files"
+        return f"{name}() {{\n  _arguments -S \\\n{options}\n    '*:argument:{what}'\n}}\n"
     return (
         f"{name}() {{\n  local -a commands\n  commands=(\n{_zsh_commands(command, helps)}\n  )\n"
         f"  _arguments -C -S \\\n{_zsh_options(command)}\n"
@@ -197,6 +198,9 @@ def _fish(commands: list[CommandInfo]) -> str:
                     f"complete -c {program} -n '{condition}' -a {sub}"
                     f" -d '{_fish_quoted(info.help)}'"
                 )
+            if command.values:
+                values = " ".join(command.values)
+                lines.append(f"complete -c {program} -n '{condition}' -f -a '{values}'")
             lines += [_fish_option(program, condition, option) for option in command.options]
     return "\n".join(lines) + "\n"
 

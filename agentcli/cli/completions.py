@@ -19,7 +19,12 @@ SHELLS = ("bash", "zsh", "fish")
 class CompletionOptions(OptionSet):
     """The shell, and whether to install."""
 
-    shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="Your shell.")]
+    shell: Annotated[
+        str,
+        typer.Argument(
+            metavar="bash|zsh|fish", help="Your shell.", autocompletion=lambda: list(SHELLS)
+        ),
+    ]
     install: Annotated[
         bool, typer.Option("--install", help="Put the script where the shell looks for it.")
     ] = False

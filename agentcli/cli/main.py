@@ -82,8 +82,6 @@ def _stopped(argv: list[str], stop: Stopped) -> int:
 
 
 def _dispatch(argv: list[str]) -> int:
-    if argv[:1] == ["help"] and all(word in COMMANDS for word in argv[1:2]):
-        argv = [*argv[1:], "--help"]
     invocation = sort_arguments(argv)
     if invocation.command == "chat":
         _refuse_near_command(argv)

@@ -21,12 +21,16 @@ class OptionInfo(NamedTuple):
 
 
 class CommandInfo(NamedTuple):
-    """One command: the words that call it, its help, its options and its sub-commands."""
+    """One command: the words that call it, its help, its options and its sub-commands.
+
+    ``values`` are what its argument can be, where that is known.
+    """
 
     words: tuple[str, ...]
     help: str
     options: tuple[OptionInfo, ...]
     commands: tuple[str, ...]
+    values: tuple[str, ...]
 
 
 def all_commands() -> list[CommandInfo]:
@@ -87,5 +91,11 @@ def _info(words: tuple[str, ...], command: Any) -> CommandInfo:
             for param in command.get_params(context)
             if param.param_type_name == "option"
         )
+        values = tuple(
+            item.value
+            for param in command.get_params(context)
+            if param.param_type_name == "argument"
+            for item in param.shell_complete(context, "")
+        )
     first_line = (command.help or "").split("\n")[0]
-    return CommandInfo(words, first_line, options, tuple(_children(command)))
+    return CommandInfo(words, first_line, options, tuple(_children(command)), values)

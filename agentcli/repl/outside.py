@@ -85,14 +85,17 @@ def overwritten(output: bytes) -> str:
     return "\n".join(line.rstrip("\r").rsplit("\r", 1)[-1] for line in lines)
 
 
-def page_text(text: str, cwd: Path, env: Mapping[str, str]) -> bool:
-    """Show ``text`` in the person's pager; false when there is none. Blocks."""
+def page_text(text: str, cwd: Path, env: Mapping[str, str], *, less: str = "") -> bool:
+    """Show ``text`` in the user's pager; false when there is none. Blocks.
+
+    ``less`` are options for the pager of that name.
+    """
     command = command_for(("PAGER",), _PAGERS, cwd, env)
     if command is None:
         return False
     kept = {name: value for name, value in env.items() if not name.startswith("LESS")}
     try:
-        _run(command, text.encode("utf-8", "replace"), {**kept, "LESSSECURE": "1"})
+        _run(command, text.encode("utf-8", "replace"), {**kept, "LESS": less, "LESSSECURE": "1"})
     except OSError:
         return False
     return True

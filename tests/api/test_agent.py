@@ -20,6 +20,7 @@ from agentcli.domain.events import Cancelled, Done, Outcome, TextChunk, ToolFini
 from agentcli.domain.messages import ResultStatus, ToolResult
 from agentcli.domain.ports import ApprovalRequest
 from tests.support.cli import agent_env
+from tests.support.docs import topic
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
 from tests.support.replies import Call, Reply, Text, fails
 
@@ -387,9 +388,8 @@ def _results(agent: Agent) -> list[ToolResult]:
     return [message for message in agent.messages if isinstance(message, ToolResult)]
 
 
-def test_the_example_of_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
-    readme = (Path(agentcli.__file__).parent.parent / "README.md").read_text()
-    example = readme.partition("## As a library")[2].partition("```python\n")[2]
+def test_the_example_of_the_documentation_runs_as_it_stands(tmp_path: Path) -> None:
+    example = topic("library").partition("```python\n")[2]
     program = tmp_path / "example.py"
     program.write_text(example.partition("```")[0])
     replies = [

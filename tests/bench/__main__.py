@@ -1,4 +1,4 @@
-"""All figures, and at the end the table for the README: ``python -m tests.bench [RUNS]``."""
+"""All figures, and at the end the table for the topic ``figures``: ``python -m tests.bench [RUNS]``."""
 
 from __future__ import annotations
 

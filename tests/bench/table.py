@@ -1,4 +1,4 @@
-"""Rows of figures: as lines while they are measured, as a Markdown table for the README."""
+"""Rows of figures: as lines while they are measured, as a Markdown table for the documentation."""
 
 from __future__ import annotations
 

@@ -132,14 +132,13 @@ def test_help_lists_every_exit_code() -> None:
 
 
 @pytest.mark.spec("CLI-11")
-@pytest.mark.parametrize("args", [("help",), ("--help",), ("-h",)], ids=" ".join)
+@pytest.mark.parametrize("args", [("--help",), ("-h",)], ids=" ".join)
 def test_help_shows_options_and_commands(args: tuple[str, ...]) -> None:
     done = run_agent(*args)
     assert done.code == 0
     assert done.stdout.startswith("Usage: agent ")
     assert "--model" in done.stdout
     assert "sessions" in done.stdout
-    assert run_agent("help", "run").stdout == run_agent("run", "--help").stdout
 
 
 @pytest.mark.spec("CLI-2")

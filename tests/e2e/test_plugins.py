@@ -1,4 +1,4 @@
-"""The plugin of the README, installed and used by a real ``agent run``."""
+"""The plugin of the documentation, installed and used by a real ``agent run``."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import pytest
 
 from tests.e2e.one_shot import one_shot
 from tests.support.cli import agent_env, run_agent
+from tests.support.docs import blocks
 from tests.support.model_server import ModelServer
 from tests.support.replies import Call, calls
 from tests.support.wire_facts import facts_of
-from tests.test_readme import blocks
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """Where the README's example is installed."""
+    """Where the example is installed."""
     path = tmp_path / "site"
     info = path / "careful-1.0.dist-info"
     info.mkdir(parents=True)
@@ -29,7 +29,7 @@ def site(tmp_path: Path) -> Path:
 
 
 @pytest.mark.spec("CTRL-4")
-def test_the_example_of_the_readme_works(
+def test_the_example_of_the_documentation_works(
     model_server: ModelServer, site: Path, tmp_path: Path, home: Path
 ) -> None:
     work = tmp_path / "work"

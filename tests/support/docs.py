@@ -1,0 +1,66 @@
+"""The documentation as data: the README and the topics of ``agent help``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from agentcli.cli.help import DOCS
+
+ROOT = Path(__file__).resolve().parents[2]
+# by path from the root
+DOCUMENTS = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
+}
+README = DOCUMENTS["README.md"]
+
+
+def topic(name: str) -> str:
+    """The text of a topic."""
+    return DOCUMENTS[f"agentcli/docs/{name}.md"]
+
+
+def blocks(language: str, mark: str = "tested") -> list[str]:
+    """The fenced blocks below ``<!-- mark -->``, of all documents."""
+    pattern = rf"<!-- {mark} -->\n```{language}\n(.*?)```"
+    return [found for text in DOCUMENTS.values() for found in re.findall(pattern, text, re.DOTALL)]
+
+
+def rows(name: str, heading: str) -> dict[str, str]:
+    """The table of a topic whose head begins with ``heading``: first cell without ticks -> rest."""
+    text = topic(name)
+    lines = text[text.index(f"\n| {heading} |") :].strip().splitlines()
+    found = {}
+    for line in lines[2:]:
+        if not line.startswith("|"):
+            break
+        first, rest = line.strip("| ").split(" | ", 1)
+        found[first.strip("`")] = rest
+    return found
+
+
+def anchors(text: str) -> set[str]:
+    """What links to headings may name, as GitHub makes it."""
+    return {
+        re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+        for heading in re.findall(r"^#+ (.*)$", without_code(text), re.MULTILINE)
+    }
+
+
+def without_code(text: str) -> str:
+    """The text without fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def links(text: str) -> Iterator[tuple[str, str]]:
+    """Each link within the repository: the file (empty: this one) and the heading."""
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", without_code(text)):
+        path, _, heading = target.partition("#")
+        yield path, heading
+
+
+def ticked(text: str) -> list[str]:
+    """What stands between back-ticks."""
+    return re.findall(r"`([^`\n]+)`", without_code(text))
