@@ -57,9 +57,7 @@ class Requests:
                 self._it.context.measured(message.usage)
                 if not message.tool_calls:
                     return message
-                from agentcli.engine.arguments.recorded import (
-                    repaired,  # not before the first request
-                )
+                from agentcli.engine.arguments.schema import repaired
 
                 return repaired(message, self._it.kit.toolbox)
 

@@ -17,8 +17,8 @@ from agentcli.domain.errors import AgentError, NoStructuredOutput
 from agentcli.domain.messages import ResultStatus, ToolCall, ToolResult
 from agentcli.domain.ports import GateAnswer, StepFacts, ToolGate
 from agentcli.domain.values import frozen
-from agentcli.engine.arguments.json_text import loads
 from agentcli.engine.arguments.schema import Schema
+from agentcli.engine.arguments.text import loads
 
 # --- what a check of an answer says --------------------------------------------------------
 

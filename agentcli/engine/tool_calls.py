@@ -51,7 +51,7 @@ from agentcli.domain.tools import (
     status_of,
 )
 from agentcli.domain.values import frozen
-from agentcli.engine.arguments import reading as wording
+from agentcli.engine.arguments import problems as wording
 from agentcli.engine.gates import OPEN, PlanTable
 from agentcli.engine.hooked import CallHooks, decided
 from agentcli.engine.jobs import Job, text_of

@@ -1,10 +1,17 @@
-"""A tool's JSON schema as a guide: does a value satisfy it, and which one was meant (LOOP-10).
+"""What a model meant, made to fit the tool's schema before anything is recorded (LOOP-9, LOOP-10).
 
-Covers what tools' schemas are made of: types, fields, items, enumerations, bounds, choices and
-references. A keyword not known here (``pattern``, ``format``, ``if``) forbids nothing: the tool
-itself has the last word. Law: a value that satisfies its schema is never changed, and another
-one only where it can be read in one way. Schemas come from MCP servers too: one that is odd,
-endless or huge costs a bounded amount of work and then changes nothing.
+``repaired`` runs once, on the message: malformed JSON counts when the result satisfies the schema,
+values of the wrong type become what the schema asks for. Laws: history, event and execution see the
+same arguments; a value that satisfies its schema is never changed, and another one only where it
+can be read in one way; a call that the output limit may have cut keeps what was received and is
+never run (LOOP-12); what cannot be repaired comes back as it was.
+
+``Schema`` refuses no call: the tool has the last word (pydantic, for ours). It is a guide, by hand
+because it runs before any tool is loaded and choosing between readings needs an answer for every
+part of a value, not an error for the whole. It covers what tools' schemas are made of: types,
+fields, items, enumerations, bounds, choices and references. A keyword not known here (``pattern``,
+``format``, ``if``) forbids nothing. Schemas come from MCP servers too: one that is odd, endless or
+huge costs a bounded amount of work and then changes nothing.
 """
 
 from __future__ import annotations
@@ -12,9 +19,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from operator import is_
 from typing import Any
 
-from agentcli.engine.arguments.json_text import loads
+from agentcli.domain.messages import AssistantMessage, StopReason, ToolCall
+from agentcli.domain.tools import ToolBox
+from agentcli.engine.arguments.text import loads
 
 MAX_STEPS = 100_000
 _MAX_REFERENCES = 16
@@ -31,6 +42,50 @@ _WORDS: dict[str, dict[str, Any]] = {
     "null": {"null": None, "none": None},
 }
 _STARTS = {"array": ("[", "```"), "object": ("{", "```")}
+
+
+# Replies that did not end where the model wanted: what is missing may be more than a bracket.
+_CUT = frozenset({StopReason.MAX_TOKENS, StopReason.REFUSAL})
+
+
+def repaired(message: AssistantMessage, toolbox: ToolBox) -> AssistantMessage:
+    """``message`` with the arguments of its calls repaired; the same object when none needs it.
+
+    Reads the definitions only: no tool is loaded.
+    """
+    parameters = {each.name: each.parameters for each in toolbox.definitions}
+    parts = list(message.parts)
+    for index, part in enumerate(parts):
+        if isinstance(part, ToolCall) and part.name in parameters:
+            schema, is_last = Schema(parameters[part.name]), index == len(parts) - 1
+            parts[index] = _repaired(part, schema, message.stop_reason, is_last=is_last)
+    unchanged = all(map(is_, parts, message.parts))
+    return message if unchanged else replace(message, parts=tuple(parts))
+
+
+def _repaired(call: ToolCall, schema: Schema, stop: StopReason, *, is_last: bool) -> ToolCall:
+    if call.malformed is None:
+        arguments = schema.coerced(call.arguments)
+        return call if arguments == call.arguments else replace(call, arguments=arguments)
+    if stop is StopReason.MAX_TOKENS and is_last:
+        return call
+    value = _value_of(call.malformed, may_be_cut=stop not in _CUT)
+    if isinstance(value, str):  # JSON text within JSON text
+        value = _value_of(value)
+    arguments = schema.coerced(value)
+    if not isinstance(arguments, dict) or not schema.satisfied_by(arguments):
+        return call
+    return replace(call, arguments=arguments, malformed=None)
+
+
+def _value_of(text: str, *, may_be_cut: bool = False) -> Any:
+    """What a JSON text says, repaired where that is possible in one way; else ``None``."""
+    try:
+        return loads(text)
+    except ValueError:
+        from agentcli.engine.arguments.repair import repair_json
+
+        return repair_json(text, may_be_cut=may_be_cut)
 
 
 class _TooMuchWork(Exception):
@@ -88,7 +143,7 @@ class Schema:
         if not isinstance(node, Mapping):
             return node is not False
         names = _type_names(node)
-        if names and not any(_is_type(value, name) for name in names):
+        if names and not _is_type(value, *names):
             return False
         if "enum" in node and not any(_same(value, each) for each in _list(node["enum"])):
             return False
@@ -112,17 +167,21 @@ class Schema:
         )
 
     def _allows_fields(self, node: Mapping[str, Any], value: dict[str, Any]) -> bool:
-        return (
-            _between(node, len(value), "minProperties", "maxProperties")
-            and all(name in value for name in _texts(node.get("required")))
-            and all(self._allows(_field_schema(node, name), item) for name, item in value.items())
-        )
+        if not _between(node, len(value), "minProperties", "maxProperties"):
+            return False
+        for name in _texts(node.get("required")):
+            if name not in value:
+                return False
+        return all(self._allows(_field_schema(node, name), item) for name, item in value.items())
 
     def _allows_choice(self, node: Mapping[str, Any], value: Any) -> bool:
-        if not all(self._allows(each, value) for each in _list(node.get("allOf"))):
-            return False
-        choices = [_list(node[key]) for key in ("anyOf", "oneOf") if key in node]
-        return all(any(self._allows(each, value) for each in some) for some in choices)
+        for part in _list(node.get("allOf")):
+            if not self._allows(part, value):
+                return False
+        for key in ("anyOf", "oneOf"):
+            if key in node and not any(self._allows(each, value) for each in _list(node[key])):
+                return False
+        return True
 
     # --- what was meant --------------------------------------------------------------------
 
@@ -254,12 +313,18 @@ def _implied_types(node: Mapping[str, Any]) -> tuple[str, ...]:
     return ("string",) if "enum" in node or "const" in node else ()
 
 
-def _is_type(value: Any, name: str) -> bool:
-    if name in {"integer", "number"}:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return False
-        return name == "number" or isinstance(value, int) or value.is_integer()
-    return name not in _TYPES or isinstance(value, _TYPES[name])
+def _is_type(value: Any, *names: str) -> bool:
+    """Whether it has one of these types; one that is not known is any."""
+    for name in names:
+        if name not in {"integer", "number"}:
+            fits = name not in _TYPES or isinstance(value, _TYPES[name])
+        elif isinstance(value, bool) or not isinstance(value, int | float):
+            fits = False
+        else:
+            fits = name == "number" or isinstance(value, int) or value.is_integer()
+        if fits:
+            return True
+    return False
 
 
 def _same(left: Any, right: Any) -> bool:
@@ -309,12 +374,7 @@ def _read(value: Any, name: str) -> Any:
     """JSON text of an array or object as what it says; anything else as it is."""
     if not isinstance(value, str) or not value.lstrip().startswith(_STARTS[name]):
         return value
-    try:
-        return loads(value)
-    except ValueError:
-        from agentcli.engine.arguments.json_repair import mended
-
-        return mended(value, may_be_cut=False)
+    return _value_of(value)
 
 
 def _as_number(value: str, name: str) -> Any:

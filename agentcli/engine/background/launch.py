@@ -17,7 +17,7 @@ from agentcli.domain.hooks import HookVerdict, Permission
 from agentcli.domain.messages import ResultStatus, ToolCall
 from agentcli.domain.tools import BackgroundTool, StandIn, Tool, ToolBox
 from agentcli.domain.values import frozen
-from agentcli.engine.arguments.reading import gated
+from agentcli.engine.arguments.problems import gated
 from agentcli.engine.gates import Passage
 
 SPAWN = "spawn_background"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agentcli.domain.errors import ArgumentProblem, InvalidArguments
 from agentcli.domain.messages import ToolCall
 from agentcli.domain.tools import Effect, ToolDefinition
-from agentcli.engine.arguments import reading as arguments
+from agentcli.engine.arguments import problems as arguments
 
 DEFINITION = ToolDefinition(
     "write_file", "Write", "",

@@ -1,7 +1,8 @@
-"""Malformed argument JSON mended, or not at all."""
+"""Malformed argument JSON repaired, or not at all."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from typing import Any
@@ -10,7 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.engine.arguments.json_repair import MAX_CHARS, MAX_PIECES, mended
+from agentcli.engine.arguments.repair import (
+    MAX_CHARS,
+    MAX_PIECES,
+    Kind,
+    UnreadableText,
+    outline,
+    repair_json,
+    tokens,
+    unfenced,
+)
 
 WORDS = st.text(st.sampled_from("ab \"'\\\n\t{}[]:,/#`é😀\ud800ntu1"), max_size=12) | st.text(
     max_size=12
@@ -95,7 +105,7 @@ def test_what_was_written_sloppily_is_read_as_it_was_meant(
     written: tuple[dict[str, Any], str],
 ) -> None:
     value, text = written
-    found = mended(text, may_be_cut=False)
+    found = repair_json(text, may_be_cut=False)
     assert json.dumps(found) == json.dumps(value)
 
 
@@ -107,8 +117,8 @@ def test_a_cut_text_is_completed_by_closers_alone_or_not_at_all(
 ) -> None:
     text = json.dumps(value, ensure_ascii=False)
     cut = text[: data.draw(st.integers(0, len(text) - 1))]
-    assert mended(cut, may_be_cut=False) is None
-    found = mended(cut, may_be_cut=True)
+    assert repair_json(cut, may_be_cut=False) is None
+    found = repair_json(cut, may_be_cut=True)
     if found is None:
         return
     assert is_start_of(found, value)
@@ -165,7 +175,10 @@ def test_backslashes_that_nobody_doubled_are_read_right_or_not_at_all(
     ][which]  # fmt: skip
     if parses(undoubled):
         return
-    assert mended('{"pattern":' + undoubled + ",}", may_be_cut=True) in (None, {"pattern": text})
+    assert repair_json('{"pattern":' + undoubled + ",}", may_be_cut=True) in (
+        None,
+        {"pattern": text},
+    )
 
 
 @pytest.mark.spec("LOOP-9")
@@ -183,8 +196,8 @@ def test_backslashes_that_nobody_doubled_are_read_right_or_not_at_all(
     ],
 )  # fmt: skip
 def test_nothing_but_closers_may_be_missing(text: str, value: Any) -> None:
-    assert mended(text, may_be_cut=True) == value
-    assert mended(text, may_be_cut=False) is None
+    assert repair_json(text, may_be_cut=True) == value
+    assert repair_json(text, may_be_cut=False) is None
 
 
 @pytest.mark.spec("LOOP-9")
@@ -207,7 +220,7 @@ def test_nothing_but_closers_may_be_missing(text: str, value: Any) -> None:
     ],
 )  # fmt: skip
 def test_only_what_has_one_reading_is_mended(text: str, value: Any) -> None:
-    assert mended(text, may_be_cut=False) == value
+    assert repair_json(text, may_be_cut=False) == value
 
 
 PLAIN = st.dictionaries(
@@ -235,7 +248,7 @@ def test_a_bracket_that_was_left_open_is_closed_in_its_place_or_nothing_is_mende
         return
     at = data.draw(st.sampled_from(brackets))
     broken = text[:at] + text[at + 1 :]
-    assert mended(broken, may_be_cut=False) in (None, value)
+    assert repair_json(broken, may_be_cut=False) in (None, value)
 
 
 def inside_string(text: str, at: int) -> bool:
@@ -253,7 +266,7 @@ def inside_string(text: str, at: int) -> bool:
     ],
 )  # fmt: skip
 def test_the_library_finds_the_place_of_a_missing_bracket(text: str, value: Any) -> None:
-    assert mended(text, may_be_cut=False) == value
+    assert repair_json(text, may_be_cut=False) == value
 
 
 @pytest.mark.spec("LOOP-9", "SEC-13")
@@ -267,12 +280,14 @@ def test_the_library_finds_the_place_of_a_missing_bracket(text: str, value: Any)
     ids=lambda text: repr(text[:8]),
 )  # fmt: skip
 def test_hostile_texts_are_refused_in_bounded_work(text: str) -> None:
-    assert mended(text, may_be_cut=True) is None or text.startswith("{}")
+    assert repair_json(text, may_be_cut=True) is None or text.startswith("{}")
 
 
 def test_a_long_value_passes_untouched_and_never_through_the_library() -> None:
     content = "line 'of' \"text\"\n" * 60_000
-    assert mended(json.dumps({"content": content})[:-1], may_be_cut=True) == {"content": content}
+    assert repair_json(json.dumps({"content": content})[:-1], may_be_cut=True) == {
+        "content": content
+    }
 
 
 def test_a_failing_library_is_no_repair(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +297,7 @@ def test_a_failing_library_is_no_repair(monkeypatch: pytest.MonkeyPatch) -> None
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(json_repair, "loads", broken)
-    assert mended('{"a": [1}', may_be_cut=False) is None
+    assert repair_json('{"a": [1}', may_be_cut=False) is None
 
 
 @pytest.mark.parametrize(
@@ -295,12 +310,80 @@ def test_a_proposal_that_the_text_does_not_prove_is_refused(
     import json_repair
 
     monkeypatch.setattr(json_repair, "loads", lambda *a, **k: wrong)
-    assert mended('{"a": [1}', may_be_cut=False) is None
+    assert repair_json('{"a": [1}', may_be_cut=False) is None
 
 
 def test_the_library_is_loaded_only_when_it_is_needed() -> None:
     import subprocess
 
-    code = "import sys, agentcli.engine.arguments.recorded; print('json_repair' in sys.modules)"
+    code = "import sys, agentcli.engine.arguments.schema; print('json_repair' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def values(text: str) -> list[Any]:
+    return [token.value for token in tokens(text) if token.kind is not Kind.MARK]
+
+
+@pytest.mark.spec("LOOP-9")
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (r'"a\n\u00e9\ud83d\ude00"', "a\né😀"), (r"'it\'s'", "it's"), ("'say \"hi\"'", 'say "hi"'),
+        (r"'a \"b\" \\'", 'a "b" \\'), ('"it\'s"', "it's"), ('"a\nb"', "a\nb"), ('" \t "', " \t "),
+        (r'"\d+\.\d \"x\""', r'\d+\.\d "x"'), (r'"\(a\|b\)"', r"\(a\|b\)"), ('"// # /* x"', "// # /* x"),
+        ("-1.50e+2", -150.0), ("0", 0), ("12345678901234567890", 12345678901234567890),
+        ("true", True), ("True", True), ("None", None), ("null", None),
+    ],
+)  # fmt: skip
+def test_each_piece_has_the_value_it_stands_for(text: str, value: Any) -> None:
+    (found,) = values(text)
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.spec("LOOP-9")
+@pytest.mark.parametrize(
+    "text",
+    [
+        r'"C:\new\data"', r'"\d\n"', r'"\\d\s"', r'"it\'s"', r'"\x41"', r'"\u12"', r'"\0"', r'"\e[0m"',
+        '"a\\\nb"', '"open', '"open\\', "'open", "/* open", "// to the end", "nul", "ls", "01", "1.", ".5",
+        "+1", "1e999", "NaN", "0x10", "12ab", "“a”", "`a`", "a.b", "\x00", "=",
+    ],
+)  # fmt: skip
+def test_what_can_be_read_in_several_ways_is_not_read(text: str) -> None:
+    with pytest.raises(UnreadableText):
+        list(tokens(text))
+
+
+def test_a_key_is_what_stands_before_a_colon() -> None:
+    found = [(token.kind, token.value) for token in tokens("{a /* x */ : 'a', \"b\": [true,]}")]
+    keys = [value for kind, value in found if kind is Kind.KEY]
+    assert keys == ["a", "b"]
+    assert [value for kind, value in found if kind is Kind.VALUE] == ["a", True]
+
+
+@pytest.mark.parametrize(
+    "text", ["```json\n{}\n```", "```\n{}```\n", "```{}```", "\ufeff {}", "```json\n{}", "\n\t{}"]
+)
+def test_a_fence_is_taken_off(text: str) -> None:
+    assert unfenced(text).strip() == "{}"
+
+
+@pytest.mark.spec("LOOP-11")
+def test_the_outline_of_a_broken_text_tells_its_fields_and_how_long_they_were() -> None:
+    cut = '{"path": "a.py", "n": 3, "todos": [{"content": "x"}], "content": "' + "y" * 500
+    assert outline(cut) == {"path": "a.py", "n": 3, "todos": list, "content": "y" * 500}
+    assert outline('{"a": {"b": 1}, "c": oops, "d": 2}') == {"a": dict, "c": ...}
+    assert outline("no JSON") == {}
+    assert outline("[1, 2") == {}
+
+
+@settings(max_examples=60)
+@given(st.text(alphabet="{}[]:,\"'\\ ab1tn\n/*#`", max_size=40))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    outline(text)
+    ends = []
+    with contextlib.suppress(UnreadableText):
+        for token in tokens(unfenced(text)):
+            ends.append(token.end)
+    assert ends == sorted(set(ends))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.engine.arguments.json_text import MAX_DEPTH, loads
+from agentcli.engine.arguments.text import MAX_DEPTH, loads
 
 
 @pytest.mark.spec("HIS-5", "HIS-8", "SEC-13")

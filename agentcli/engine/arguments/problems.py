@@ -16,8 +16,8 @@ from typing import Any
 from agentcli.domain.errors import ArgumentProblem, InvalidArguments
 from agentcli.domain.messages import ToolCall
 from agentcli.domain.tools import ToolDefinition
-from agentcli.engine.arguments.json_text import loads
 from agentcli.engine.arguments.schema import Schema, type_in_words
+from agentcli.engine.arguments.text import loads
 from agentcli.engine.gates import Passage
 
 MAX_CHARS = 2_000
@@ -48,7 +48,7 @@ def unknown_tool(name: str, near: Sequence[str], known: Sequence[str]) -> str:
 
 def malformed(call: ToolCall, definition: ToolDefinition, *, cut: bool) -> str:
     """For arguments that are not a JSON object, or were cut at the output limit (LOOP-12)."""
-    from agentcli.engine.arguments.json_scan import outline
+    from agentcli.engine.arguments.repair import outline
 
     text = call.malformed or ""
     fields = outline(text)
