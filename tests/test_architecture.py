@@ -51,15 +51,6 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
 PENDING: dict[str, set[str]] = {
     "api/agent.py": {"config", "tools"},
     "api/function_tool.py": {"tools"},
-    "headless/approvals.py": {"cli"},
-    "headless/ending.py": {"cli"},
-    "headless/one_shot.py": {"cli", "config", "tools"},
-    "headless/output_schema.py": {"tools"},
-    "headless/outputs.py": {"cli"},
-    "headless/prompt_input.py": {"cli"},
-    "headless/result_due.py": {"cli"},
-    "headless/stream_run.py": {"cli"},
-    "headless/stream_shot.py": {"cli"},
     "process/sandbox_births.py": {"tools"},
 }
 

@@ -16,7 +16,7 @@ import pytest
 from agentcli.config.keys import KEYS, TABLES
 from agentcli.config.paths import Paths
 from agentcli.config.settings import validate
-from agentcli.headless.exit_codes import MEANINGS
+from agentcli.headless.errors import MEANINGS
 from agentcli.providers._registry import BUILT_IN
 from agentcli.repl._slash_registry import helps
 from agentcli.store._schema import SCHEMA_VERSION, STATEMENTS, TABLE_NAMES

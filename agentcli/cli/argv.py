@@ -12,6 +12,7 @@ two options whose value may be missing. So the line is sorted first:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from agentcli.cli.claude_flags import WITH_VALUE, translated
@@ -63,6 +64,7 @@ LONG_WITH_VALUE = frozenset(
 SHORT_WITH_VALUE = frozenset("mCo")
 _ONE_SHOT = frozenset({"-p", "--print"})
 _INPUT_FORMAT = "--input-format"
+_WITH_RESULT = frozenset({"json", "stream-json"})
 _OPTIONAL_VALUE = frozenset({"-r", "--resume"})
 
 
@@ -92,6 +94,28 @@ def first_word(argv: list[str]) -> str | None:
     """The first word that is no option and no option's value."""
     position, _ = _find_command(argv)
     return None if position is None else argv[position]
+
+
+def wants_result(argv: Sequence[str]) -> bool:
+    """Whether ``argv`` asks for a run whose output ends with a result object."""
+    invocation = sort_arguments(list(argv))
+    return invocation.command == "run" and output_format(invocation.args) in _WITH_RESULT
+
+
+def output_format(arguments: Sequence[str]) -> str:
+    """The value of ``--output-format`` in what may be a wrong command line; maybe empty."""
+    found = ""
+    rest = iter(arguments)
+    for item in rest:
+        if item == "--":
+            break
+        if item in {"-o", "--output-format"}:
+            found = next(rest, "")
+        elif item.startswith("--output-format="):
+            found = item.partition("=")[2]
+        elif item.startswith("-o"):
+            found = item[2:]
+    return found
 
 
 def _find_command(argv: list[str]) -> tuple[int | None, bool]:

@@ -13,12 +13,12 @@ import typer
 
 from agentcli.cli.commands import OptionSet, PlainGroup, Spec, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json, print_table
-from agentcli.cli.streams import is_terminal, write_error_line
 from agentcli.config.credentials import SAME_ACCOUNT, Entry, remove_key, store_key
 from agentcli.config.keyring_access import INSTALL
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import ConfigError, UsageError
+from agentcli.headless.streams import is_terminal, write_error_line
 from agentcli.ui.sanitize import clean_line
 
 _MAX_KEY = 16_384

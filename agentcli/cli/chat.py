@@ -8,9 +8,9 @@ from typing import Any
 from agentcli.cli.argv import COMMANDS
 from agentcli.cli.commands import PlainCommand, Spec, add_command, new_app
 from agentcli.cli.options import PromptArgument, RunOptions, SharedOptions
-from agentcli.cli.streams import is_terminal
 from agentcli.cli.version import print_version
-from agentcli.headless.exit_codes import epilog
+from agentcli.headless.errors import epilog
+from agentcli.headless.streams import is_terminal
 
 
 class ChatOptions(SharedOptions, PromptArgument):

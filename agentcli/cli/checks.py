@@ -16,11 +16,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from agentcli.cli.streams import is_terminal
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import AgentError
 from agentcli.domain.ports import ProviderConfig
+from agentcli.headless.streams import is_terminal
 
 KEYRING_S = 2.0
 _NARROW = 40

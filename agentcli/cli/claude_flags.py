@@ -21,11 +21,6 @@ _RULES = {
     "--disallowed-tools": "--deny-tool",
 }
 WITH_VALUE = _DROPPED_WITH_VALUE | frozenset(_RULES)
-MODES = {
-    "acceptEdits": "accept-edits",
-    "bypassPermissions": "yolo",
-    "dontAsk": "default",
-}
 _TOOLS = {
     "Bash": "bash",
     "Edit": "edit_file",
@@ -63,15 +58,12 @@ def _translated(arguments: list[str]) -> Iterator[str]:
             for rule in _RULE.findall(text):
                 yield f"{_RULES[name]}={_rule(rule)}"
         elif name == "--permission-mode":
+            from agentcli.headless.stream_input import permission_mode
+
             mode = value if given else next(rest, "")
             yield f"{name}={permission_mode(mode)}"
         elif item not in _DROPPED:
             yield _RENAMED.get(item, item)
-
-
-def permission_mode(name: str) -> str:
-    """A permission mode's name as ours."""
-    return MODES.get(name, name)
 
 
 def _rule(text: str) -> str:

@@ -10,8 +10,8 @@ import typer
 
 from agentcli.cli.commands import OptionSet, Spec, add_command, new_app
 from agentcli.cli.options import choice
-from agentcli.cli.streams import write_error_line, write_out
 from agentcli.domain.errors import AgentError
+from agentcli.headless.streams import write_error_line, write_out
 
 SHELLS = ("bash", "zsh", "fish")
 

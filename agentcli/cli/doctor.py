@@ -30,9 +30,9 @@ from agentcli.cli.endpoint_check import check_endpoint
 from agentcli.cli.home_checks import check_home, check_leftovers, check_privacy, check_sessions
 from agentcli.cli.listing import FormatOption, print_json
 from agentcli.cli.redacting import know_secrets, shown
-from agentcli.cli.streams import write_out
 from agentcli.config.paths import Paths
 from agentcli.domain.errors import AgentError
+from agentcli.headless.streams import write_out
 from agentcli.ui.sanitize import clean_line
 
 BOUND_S = 5.0

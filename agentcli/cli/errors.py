@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from difflib import get_close_matches
 from typing import Any
 
-from agentcli.cli.streams import write_error_line
 from agentcli.domain.errors import AgentError, UsageError
-from agentcli.headless.exit_codes import ExitCode, exit_code_for
-
-_log = logging.getLogger("agentcli")
+from agentcli.headless import errors as headless
+from agentcli.headless.errors import ExitCode, exit_code_for, kind_of, log_error, one_line
+from agentcli.headless.streams import write_error_line
 
 
 def report(error: Exception) -> ExitCode:
@@ -24,7 +22,6 @@ def report(error: Exception) -> ExitCode:
 def said(error: Exception) -> tuple[str, str]:
     """The error as one line without keys, and its kind as a word for programs."""
     from agentcli.cli.redacting import know_stored, shown
-    from agentcli.headless.ending import kind_of
 
     know_stored()
     known = as_agent_error(error)
@@ -32,37 +29,13 @@ def said(error: Exception) -> tuple[str, str]:
     return message, kind_of(known)
 
 
-def log_error(known: AgentError, error: Exception) -> None:
-    """To the log with its traceback: a bug always, an expected error for debugging only."""
-    if not logging.getLogger().handlers:
-        _log.addHandler(logging.NullHandler())
-    level = logging.DEBUG if known is error else logging.ERROR
-    _log.log(level, "%s", known, exc_info=error)
-
-
 def as_agent_error(error: Exception) -> AgentError:
-    """``error`` as one of ours: with advice, and without the wording of a library."""
+    """``error`` as one of ours, those of the parser included."""
     import typer
 
-    if isinstance(error, AgentError):
-        return error
     if isinstance(error, typer.TyperException):
         return _usage_error(error)
-    if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename else ""
-        return AgentError(f"{where}{error.strerror or error}", "check the path and its permissions")
-    if isinstance(error, RecursionError | MemoryError):
-        return AgentError(f"out of resources: {type(error).__name__}", "start again")
-    return AgentError(
-        f"internal error: {type(error).__name__}: {error}",
-        "this is a bug; run again with --debug FILE and report it with that file",
-    )
-
-
-def one_line(text: str) -> str:
-    """``text`` in one line, without control characters."""
-    joined = " ".join(text.split())
-    return "".join(char if char.isprintable() else "\ufffd" for char in joined)
+    return headless.as_agent_error(error)
 
 
 def _usage_error(error: Exception) -> UsageError:

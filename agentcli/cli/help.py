@@ -20,8 +20,8 @@ import typer
 from agentcli.cli.argv import COMMANDS
 from agentcli.cli.commands import OptionSet, Spec, add_command, new_app
 from agentcli.cli.main import invoke
-from agentcli.cli.streams import is_terminal, write_error_line, write_out
 from agentcli.domain.errors import UsageError
+from agentcli.headless.streams import is_terminal, write_error_line, write_out
 
 DOCS = Path(__file__).parent.parent / "docs"
 # at the end of the list: for those who work on the program

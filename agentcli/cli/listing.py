@@ -12,7 +12,7 @@ import typer
 
 from agentcli.cli.commands import OptionSet
 from agentcli.cli.options import choice
-from agentcli.cli.streams import is_terminal, use_utf8, write_out
+from agentcli.headless.streams import is_terminal, use_utf8, write_out
 from agentcli.ui.sanitize import clean_line, safe_json
 
 LIST_FORMATS = ("table", "json")

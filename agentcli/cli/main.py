@@ -11,15 +11,26 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from agentcli.cli.argv import COMMANDS, PROMPT_COMMANDS, first_word, sort_arguments
-from agentcli.cli.streams import argument_text, prepare_standard_streams, silence
-from agentcli.headless.result_due import Stopped, early_signals, wants_result, write_failure
+from agentcli.cli.argv import (
+    COMMANDS,
+    PROMPT_COMMANDS,
+    first_word,
+    sort_arguments,
+    wants_result,
+)
+from agentcli.headless.signals import Stopped, raise_on_signals
+from agentcli.headless.streams import (
+    argument_text,
+    prepare_standard_streams,
+    silence,
+    write_error_line,
+)
 
 if TYPE_CHECKING:
     import typer
 
 PROGRAM = "agent"
-# command -> module with ``build(app)``, which adds the command to a typer app
+# command -> the module whose ``APP`` is its typer app
 MODULES = {"chat": "agentcli.cli.chat"} | {name: f"agentcli.cli.{name}" for name in COMMANDS}
 _NEAR = 0.8
 _FEW_WORDS = 3
@@ -48,7 +59,8 @@ def run_app() -> NoReturn:
 def main(argv: list[str]) -> int:
     """Run the command in ``argv``; returns the exit code."""
     try:
-        early_signals(argv)
+        if sort_arguments(argv).command == "run":  # which owes a result from here on
+            raise_on_signals()
         return _dispatch(argv)
     except Stopped as stop:
         return _stopped(argv, stop)
@@ -67,16 +79,17 @@ def _failed(argv: list[str], error: Exception) -> int:
     from agentcli.cli.errors import report, said
 
     if wants_result(argv):
-        message, reason = said(error)
-        write_failure(message, reason=reason)
+        from agentcli.headless.stream_json import write_failure
+
+        write_failure(*said(error))
     return report(error)
 
 
 def _stopped(argv: list[str], stop: Stopped) -> int:
-    from agentcli.cli.streams import write_error_line
-
     if wants_result(argv):
-        write_failure("cancelled", reason=stop.name.lower(), subtype="cancelled")
+        from agentcli.headless.stream_json import write_failure
+
+        write_failure("cancelled", stop.name.lower(), subtype="cancelled")
     write_error_line("error: cancelled")
     return stop.code
 

@@ -10,10 +10,10 @@ import typer
 
 from agentcli.cli.commands import Spec, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json, print_table
-from agentcli.cli.streams import write_error_line
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import ConfigError
+from agentcli.headless.streams import write_error_line
 
 if TYPE_CHECKING:
     from agentcli.domain.ports import ModelInfo
@@ -111,7 +111,7 @@ def _default(settings: Settings) -> str:
 
 def _offered(settings: Settings, default: str) -> dict[str, tuple[dict[str, Any], ...]]:
     """What each provider's server lists; one line on stderr for each that failed."""
-    from agentcli.cli.errors import one_line
+    from agentcli.headless.errors import one_line
     from agentcli.providers.models.listing import list_models
 
     lists = list_models(settings.env, settings.providers, named=[default.partition("/")[0]])

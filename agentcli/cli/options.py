@@ -282,6 +282,10 @@ class RunOptions(SharedOptions):
                 "agent sessions list shows them; --continue takes the newest",
             )
 
+    def timeout_s(self) -> float | None:
+        """Seconds that the run may take; ``None``: no limit."""
+        return number("--timeout", self.timeout, float) or None
+
     @property
     def speaks_json(self) -> bool:
         """Whether stdin holds messages, one JSON object per line."""

@@ -13,10 +13,10 @@ from agentcli.app.trust import find_project, trusted_project
 from agentcli.cli.commands import PlainGroup, Spec, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json, print_table
 from agentcli.cli.options import MODES, choice
-from agentcli.cli.streams import write_error_line, write_out
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import UsageError
+from agentcli.headless.streams import write_error_line, write_out
 
 if TYPE_CHECKING:
     from agentcli.app.options import SessionOptions

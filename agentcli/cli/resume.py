@@ -9,7 +9,7 @@ import typer
 from agentcli.cli.chat import ChatOptions, chat
 from agentcli.cli.commands import OptionSet, Spec, add_command, new_app
 from agentcli.cli.options import PromptArgument, SharedOptions
-from agentcli.headless.exit_codes import epilog
+from agentcli.headless.errors import epilog
 
 
 class IdArgument(OptionSet):

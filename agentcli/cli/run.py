@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import stat
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from agentcli.cli.commands import Spec, add_command, new_app
 from agentcli.cli.options import PromptArgument, RunOptions
 from agentcli.cli.version import print_version
-from agentcli.headless.exit_codes import epilog
+from agentcli.domain.errors import UsageError
+from agentcli.headless.errors import epilog
+
+if TYPE_CHECKING:
+    from agentcli.app.session import Session
+    from agentcli.domain.ports import Approver
+    from agentcli.domain.tools import Asker
+    from agentcli.headless.one_shot import Prepared
+    from agentcli.tools._final_result import ResultSchema
+
+MAX_SCHEMA_BYTES = 1_000_000
+_SCHEMA = "--json-schema"
+_MAX_NAME = 200
+_ADVICE = "give a file that holds a JSON schema, or the schema itself"
 
 
 class RunCommand(RunOptions, PromptArgument):
@@ -16,13 +35,96 @@ def run(options: RunCommand) -> int:
     """Answer one prompt; returns the exit code of CLI-6."""
     if options.version:
         return print_version()
-    if options.speaks_json and options.output_format == "stream-json":
-        from agentcli.headless.stream_shot import StreamShot
+    options.check()
+    from agentcli.cli.logging_setup import REDACTOR
+    from agentcli.headless.one_shot import OneShot, RunRequest
 
-        return StreamShot(options, options.prompt or ()).run()
-    from agentcli.headless.one_shot import OneShot
+    request = RunRequest(
+        prepare=lambda: _prepare(options),
+        redact=REDACTOR.redact,
+        redact_known=REDACTOR.redact_known,
+        words=tuple(options.prompt or ()),
+        takes_up_session=bool(options.continue_ or options.session or options.resume),
+        output_format=options.output_format,
+        partial_messages=options.include_partial_messages,
+        only_result=options.json_schema is not None,
+        timeout_s=options.timeout_s(),
+        quiet=options.quiet,
+        verbose=options.verbose,
+        replays_messages=options.replay_user_messages,
+        asks_on_stdin=options.permission_prompt_tool is not None,
+    )
+    if options.speaks_json:
+        from agentcli.headless.stream_run import StreamShot
 
-    return OneShot(options, options.prompt or ()).run()
+        return StreamShot(request).run()
+    return OneShot(request).run()
+
+
+def _prepare(options: RunCommand) -> Prepared:
+    """Settings, log, output schema. Raises ``AgentError``."""
+    from agentcli.cli.session_request import prepare_settings, session_options
+    from agentcli.headless.one_shot import Prepared
+
+    result = read_output_schema(options.json_schema)
+    settings = prepare_settings(options, quiet=options.quiet)
+    asked = session_options(options, interactive=False, result=result)
+
+    def open_(approver: Approver, asker: Asker | None) -> Awaitable[Session]:
+        from agentcli.app.compose import open_session
+
+        return open_session(settings, asked, approver, asker)
+
+    return Prepared(asked.cwd, open_)
+
+
+def read_output_schema(given: str | None) -> ResultSchema | None:
+    """The schema in the file ``given``, or in ``given`` itself when it is JSON (CTRL-5).
+
+    ``None`` stays ``None``. Raises ``UsageError`` for everything that is not a JSON schema.
+    """
+    if given is None:
+        return None
+    is_inline = given.lstrip().startswith(("{", "[")) or given.strip() in {"true", "false"}
+    text = given if is_inline else _content(given)
+    where = _SCHEMA if is_inline else f"{_SCHEMA} {given[:_MAX_NAME]}"
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise UsageError(f"{where}: not JSON: {error.msg} ({place})", "correct it") from None
+    except RecursionError:
+        raise UsageError(f"{where}: nested too deeply", "write a simpler schema") from None
+    from agentcli.tools._final_result import ResultSchema
+
+    try:
+        return ResultSchema(value)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error.message}", error.advice) from None
+
+
+def _content(name: str) -> str:
+    """The text of a file or of a pipe, ``<(command)`` in the shell."""
+    shown = name[:_MAX_NAME]
+    if not name.strip():
+        raise UsageError(f"{_SCHEMA} is empty", _ADVICE)
+    try:
+        path = Path(name).expanduser()
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+            what = "a directory" if stat.S_ISDIR(mode) else "not a file"
+            raise UsageError(f"{_SCHEMA} {shown}: {what}", _ADVICE)
+        with path.open("rb") as file:
+            data = file.read(MAX_SCHEMA_BYTES + 1)
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"{_SCHEMA} {shown}: {reason.lower()}", _ADVICE) from error
+    if len(data) > MAX_SCHEMA_BYTES:
+        raise UsageError(f"{_SCHEMA} {shown}: larger than {MAX_SCHEMA_BYTES:,} bytes", _ADVICE)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UsageError(f"{_SCHEMA} {shown}: not UTF-8", _ADVICE) from None
 
 
 APP = new_app("")

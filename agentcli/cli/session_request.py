@@ -12,11 +12,11 @@ from agentcli import __version__
 from agentcli.app.trust import Ask, find_project, trusted_project
 from agentcli.cli.logging_setup import REDACTOR, start_logging
 from agentcli.cli.options import RunOptions, SharedOptions, number
-from agentcli.cli.streams import write_error_line
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import UsageError
 from agentcli.domain.ports import Effort
+from agentcli.headless.streams import write_error_line
 
 if TYPE_CHECKING:
     from agentcli.app.options import SessionOptions

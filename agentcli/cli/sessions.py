@@ -14,9 +14,9 @@ from agentcli.cli.commands import OptionSet, PlainGroup, Spec, add_command, new_
 from agentcli.cli.listing import EmptyOptions, FormatOption, print_json, print_table
 from agentcli.cli.options import choice, number
 from agentcli.cli.sessions_stats import StatsOptions, stats
-from agentcli.cli.streams import is_terminal, use_utf8, write_error_line, write_out
 from agentcli.config.paths import Paths, ensure_dir
 from agentcli.domain.errors import AgentError, SessionTooNew, StoreError, UsageError
+from agentcli.headless.streams import is_terminal, use_utf8, write_error_line, write_out
 from agentcli.ui.sanitize import clean_line
 
 if TYPE_CHECKING:

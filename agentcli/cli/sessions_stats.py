@@ -12,8 +12,8 @@ import typer
 
 from agentcli.cli.listing import FormatOption, print_json, print_table
 from agentcli.cli.options import number
-from agentcli.cli.streams import write_error_line, write_out
 from agentcli.config.paths import Paths
+from agentcli.headless.streams import write_error_line, write_out
 
 if TYPE_CHECKING:
     from agentcli.store.catalogue.statistics import SessionTotal, Spent, Statistics, ToolUse

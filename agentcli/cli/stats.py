@@ -22,7 +22,7 @@ from agentcli.cli.sessions_stats import (
     summary_lines,
     tokens,
 )
-from agentcli.cli.streams import write_out
+from agentcli.headless.streams import write_out
 from agentcli.ui.sanitize import clean_line
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 from agentcli.cli.options import SharedOptions
 from agentcli.cli.session_request import prepare_settings, session_options
-from agentcli.cli.streams import write_error_line
 from agentcli.domain.errors import SessionLocked
 from agentcli.domain.events import AgentEvent, BackgroundChanged, Notice
 from agentcli.headless.approvals import Nobody
+from agentcli.headless.streams import write_error_line
 from agentcli.ui.sanitize import clean_line
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ import typer
 
 from agentcli.cli.commands import OptionSet, PlainGroup, Spec, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json, print_table
-from agentcli.cli.streams import check_reader, use_utf8, write_error_line, write_out
 from agentcli.config.paths import Paths
 from agentcli.domain.errors import SessionNotFound, StoreError, UsageError
+from agentcli.headless.streams import check_reader, use_utf8, write_error_line, write_out
 from agentcli.ui.sanitize import clean
 
 if TYPE_CHECKING:

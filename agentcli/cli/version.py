@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentcli.cli.streams import write_out
+from agentcli.headless.streams import write_out
 
 
 def print_version() -> int:

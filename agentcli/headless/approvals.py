@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from agentcli.cli.streams import is_terminal, write_error_line
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Approver, Verdict
 from agentcli.domain.tools import Asker
+from agentcli.headless.streams import is_terminal, write_error_line
 
 
 def make_approver() -> tuple[Approver, Asker | None]:

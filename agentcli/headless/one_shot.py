@@ -1,26 +1,25 @@
-"""One prompt, one answer, one ending (CLI-5, CLI-6, CLI-7).
+"""One prompt, one answer, one end (CLI-2, CLI-5, CLI-6, CLI-7).
 
-Law: whatever happens after the options were read - an answer, an error, a limit, a signal, a
-closed pipe - the output gets its ending exactly once, and the exit code follows from it.
+Laws: whatever happens - an answer, an error, a limit, a signal, a closed pipe - the output gets its
+end exactly once, and the exit code follows from it. A terminal is never read for the prompt, and a
+pipe that nobody writes to never hangs a run that already has its prompt.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import select
 import signal
+import stat
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from agentcli.cli.errors import as_agent_error, log_error, one_line, report, said
-from agentcli.cli.logging_setup import REDACTOR
-from agentcli.cli.options import RunOptions, number
-from agentcli.cli.session_request import prepare_settings, session_options
-from agentcli.cli.streams import silence, write_error_line
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import AgentError, PromptBlocked, UsageError
 from agentcli.domain.events import (
@@ -36,51 +35,91 @@ from agentcli.domain.events import (
     ToolRefused,
     TurnSummary,
 )
-from agentcli.domain.messages import UserMessage
-from agentcli.headless.ending import Ending, Subtype, ended_by, failed, signalled, timed_out
-from agentcli.headless.exit_codes import ExitCode
-from agentcli.headless.output_schema import read_output_schema
-from agentcli.headless.outputs import SessionFacts, make_output
-from agentcli.headless.prompt_input import read_prompt, with_attachments
-from agentcli.headless.result_due import Stopped, dropped_signal, stop_on_signals, write_failure
-from agentcli.headless.stalled import StalledWrites
+from agentcli.domain.messages import TextPart, UserMessage
+from agentcli.domain.values import frozen
+from agentcli.headless.errors import (
+    ExitCode,
+    as_agent_error,
+    exit_code_for,
+    kind_of,
+    log_error,
+    one_line,
+)
+from agentcli.headless.output import JsonOutput, Output, Redact, TextOutput
+from agentcli.headless.result import (
+    RunEnd,
+    RunFacts,
+    Subtype,
+    ended_by,
+    failed,
+    signalled,
+    timed_out,
+)
+from agentcli.headless.signals import (
+    Late,
+    StalledWrites,
+    Stopped,
+    alarm,
+    dropped_signal,
+    raise_on_signals,
+)
+from agentcli.headless.streams import is_terminal, silence, write_error_line
 
 if TYPE_CHECKING:
     from agentcli.app.session import Session
-    from agentcli.config.settings import Settings
     from agentcli.domain.ports import Approver
     from agentcli.domain.tools import Asker
-    from agentcli.tools._final_result import ResultSchema
 
-_LONGEST_ALARM_S = 1e6
 SIGNALS = {
     signal.SIGINT: (CancelReason.USER, ExitCode.SIGINT),
     signal.SIGTERM: (CancelReason.SIGTERM, ExitCode.SIGTERM),
     signal.SIGHUP: (CancelReason.SIGHUP, ExitCode.SIGHUP),
 }
+MAX_STDIN_BYTES = 10_000_000
+IDLE_S = 3.0
+_CHUNK = 1 << 16
 
 
-class _Late(BaseException):
-    """``--timeout`` passed before the event loop was there to say so."""
+class Prepared(NamedTuple):
+    """What comes of settings and options: where to work, and what opens the session there."""
+
+    cwd: Path
+    open_session: Callable[[Approver, Asker | None], Awaitable[Session]]
+
+
+@frozen
+class RunRequest:
+    """What a run is asked for.
+
+    ``prepare`` reads settings and files, which may fail or wait. ``redact`` takes out of a text
+    what is a key or looks like one, ``redact_known`` only what is one. ``takes_up_session``: an
+    earlier session goes on, so that no prompt is needed. The last two are for messages on stdin.
+    """
+
+    prepare: Callable[[], Prepared]
+    redact: Redact
+    redact_known: Redact
+    words: tuple[str, ...] = ()
+    takes_up_session: bool = False
+    output_format: str = "text"
+    partial_messages: bool = False
+    only_result: bool = False
+    timeout_s: float | None = None
+    quiet: bool = False
+    verbose: bool = False
+    replays_messages: bool = False
+    asks_on_stdin: bool = False
 
 
 class OneShot:
     """One run of ``agent run``."""
 
-    def __init__(self, options: RunOptions, words: Sequence[str]) -> None:
-        self._options = options
-        self._words = words
-        self._output = make_output(
-            options.output_format,
-            partial=options.include_partial_messages,
-            quiet=options.quiet,
-            only_result=options.json_schema is not None,
-        )
-        self._result: ResultSchema | None = None
-        self._facts = SessionFacts()
+    def __init__(self, request: RunRequest) -> None:
+        self._request = request
+        self._output = self._make_output()
+        self._facts = RunFacts()
         self._cwd = Path()
         self._token = CancelToken()
-        self._timeout_s: float | None = None
         self._code_of_signal: ExitCode | None = None
         self._is_late = False
         self._reader_left = False
@@ -88,46 +127,61 @@ class OneShot:
         self._unattended = 0
         self._terminal: TerminalEvent | None = None
         self._writes = StalledWrites()
-        self._opening: asyncio.Task[Session] | None = None
+        self._opening: asyncio.Future[Session] | None = None
         self._started_at = time.monotonic()
         self._has_ended = False
 
-    # --- from start to ending --------------------------------------------------------------
+    def _make_output(self) -> Output:
+        request = self._request
+        if request.output_format == "text":
+            only_result = request.only_result
+            return TextOutput(request.redact_known, quiet=request.quiet, only_result=only_result)
+        return JsonOutput(
+            request.redact_known,
+            stream=request.output_format == "stream-json",
+            partial=request.partial_messages,
+            quiet=request.quiet,
+        )
+
+    # --- from start to end -----------------------------------------------------------------
 
     def run(self) -> int:
         """The whole run; returns the exit code."""
         try:
-            stop_on_signals()  # until the event loop takes them over
-            return self._finish(self._ending())
+            raise_on_signals()  # until the event loop takes them over
+            return self._finish(self._outcome())
         except Stopped as stop:
             _, self._code_of_signal = SIGNALS[signal.Signals(stop.number)]
             return self._finish(signalled(self._summary(), self._code_of_signal))
         except BrokenPipeError:
             silence(sys.stdout)
             return ExitCode.OK
-        except Exception as error:  # noqa: BLE001 - even the ending has failed
-            return self._last_words(error)
+        except Exception as error:  # noqa: BLE001 - even the end has failed
+            return self._report_fault(error)
 
-    def _last_words(self, error: Exception) -> int:
-        """The ending could not be told: what little can still be said."""
-        if self._options.output_format != "text" and not isinstance(error, OSError):
-            message, reason = said(error)
-            write_failure(message, reason=reason, session_id=self._facts.session_id)
-        return report(error)
+    def _report_fault(self, error: Exception) -> int:
+        """The end could not be written: what little can still be said."""
+        known = as_agent_error(error)
+        log_error(known, error)
+        message = self._request.redact(one_line(str(known)))
+        if self._request.output_format != "text" and not isinstance(error, OSError):
+            from agentcli.headless.stream_json import write_failure
 
-    def _ending(self) -> Ending:
+            write_failure(message, kind_of(known), session_id=self._facts.session_id)
+        write_error_line(f"error: {message}")
+        return exit_code_for(known)
+
+    def _outcome(self) -> RunEnd:
+        request = self._request
         try:
-            self._options.check()
-            self._timeout_s = number("--timeout", self._options.timeout, float) or None
-            with _alarm(self._timeout_s):
-                self._result = read_output_schema(self._options.json_schema)
+            with alarm(request.timeout_s):
+                prepared = request.prepare()
                 message = self._message()
-            settings = prepare_settings(self._options, quiet=self._options.quiet)
-            return asyncio.run(self._main(settings, message))
+            return asyncio.run(self._main(prepared, message))
         except KeyboardInterrupt:
             return signalled(self._summary(), ExitCode.SIGINT)
-        except _Late:
-            return timed_out(self._summary(), self._timeout_s or 0.0)
+        except Late:
+            return timed_out(self._summary(), request.timeout_s or 0.0)
         except Exception as error:
             if self._has_ended or isinstance(error, BrokenPipeError):
                 raise
@@ -136,66 +190,61 @@ class OneShot:
             return failed(known)
 
     def _message(self) -> UserMessage | None:
-        message = read_prompt(self._words)
-        options = self._options
-        if message is None and not (options.continue_ or options.session or options.resume):
+        message = read_prompt(self._request.words)
+        if message is None and not self._request.takes_up_session:
             raise UsageError(
                 "there is no prompt", 'give one: agent run "your prompt", or pipe it in'
             )
         return message
 
-    async def _main(self, settings: Settings, message: UserMessage | None) -> Ending:
+    async def _main(self, prepared: Prepared, message: UserMessage | None) -> RunEnd:
         with self._signals_and_timer():
             try:
-                session = await self._open(settings)
+                session = await self._open(prepared)
             except asyncio.CancelledError:
-                return self._stopped_ending()
+                return self._stopped()
             session.add_listener(self._on_event)
             try:
-                ending = await self._work(session, message)
+                end = await self._work(session, message)
                 # before the session closes: nobody waits for processes that are being ended
-                self._end(ending)
+                self._end(end)
             finally:
                 await session.aclose()
-            return ending
+            return end
 
-    async def _open(self, settings: Settings) -> Session:
-        from agentcli.app.compose import open_session
-
-        request = session_options(self._options, interactive=False, result=self._result)
-        self._cwd = request.cwd
-        approver, asker = self._people()
-        self._opening = asyncio.ensure_future(open_session(settings, request, approver, asker))
+    async def _open(self, prepared: Prepared) -> Session:
+        self._cwd = prepared.cwd
+        self._opening = asyncio.ensure_future(prepared.open_session(*self._attendants()))
         try:
             if self._token.cancelled:
                 self._opening.cancel()
             session = await self._opening
         finally:
             self._opening = None
-        self._facts.session_id = session.id
-        self._facts.model = session.model.id
-        self._facts.cwd = session.info.cwd
-        self._facts.tools = session.tool_names
-        self._facts.permission_mode = str(session.mode)
-        self._guarded(lambda: self._output.opened(self._facts))
-        if not self._options.quiet:
+        facts, request = self._facts, self._request
+        facts.session_id = session.id
+        facts.model = session.model.id
+        facts.cwd = session.info.cwd
+        facts.tools = session.tool_names
+        facts.permission_mode = str(session.mode)
+        self._guarded(lambda: self._output.opened(facts))
+        if not request.quiet:
             for notice in session.notices:
-                write_error_line(REDACTOR.redact(one_line(notice)))
-        if self._options.verbose:
-            facts = self._facts
+                write_error_line(request.redact(one_line(notice)))
+        if request.verbose:
             write_error_line(f"session {facts.session_id}: {facts.model}, {facts.permission_mode}")
         return session
 
-    def _people(self) -> tuple[Approver, Asker | None]:
+    def _attendants(self) -> tuple[Approver, Asker | None]:
         """Who approves calls and who answers questions."""
         from agentcli.headless.approvals import make_approver
 
         return make_approver()
 
-    async def _work(self, session: Session, message: UserMessage | None) -> Ending:
+    async def _work(self, session: Session, message: UserMessage | None) -> RunEnd:
         """What the session was opened for: one turn."""
         if message is not None:
-            message = await with_attachments(message, self._words, self._cwd)
+            message = await with_attachments(message, self._request.words, self._cwd)
         return await self._turn(session, message, self._token)
 
     async def _turn(
@@ -204,9 +253,10 @@ class OneShot:
         message: UserMessage | None,
         token: CancelToken,
         queued: Sequence[int] = (),
-    ) -> Ending:
+    ) -> RunEnd:
         op = Continue() if message is None else Prompt(message)
-        deadline = self._started_at + self._timeout_s if self._timeout_s else None
+        timeout_s = self._request.timeout_s
+        deadline = self._started_at + timeout_s if timeout_s else None
         try:
             summary = await session.run(op, token, deadline=deadline, queued=queued)
         except PromptBlocked as error:  # a hook's word on this message, and not on the next
@@ -214,7 +264,7 @@ class OneShot:
         if self._fault is not None:
             raise self._fault
         if self._token.cancelled and summary.outcome is Outcome.CANCELLED:
-            return self._stopped_ending(summary)
+            return self._stopped(summary)
         if self._terminal is None:
             raise AgentError("the turn ended without saying how", "this is a bug; see the log")
         return ended_by(self._terminal, unattended=self._unattended)
@@ -223,7 +273,7 @@ class OneShot:
 
     def _on_event(self, event: AgentEvent) -> None:
         if self._has_ended and isinstance(event, BackgroundChanged):
-            self._tell_of_run(event)
+            self._report_background(event)
             return
         if isinstance(event, ToolRefused):
             self._unattended += event.unattended
@@ -236,16 +286,16 @@ class OneShot:
             self._fault = self._fault or error
             self._stop(CancelReason.OUTER)
 
-    def _tell_of_run(self, event: BackgroundChanged) -> None:
+    def _report_background(self, event: BackgroundChanged) -> None:
         """The run of the program is over, and with it what went on in the background (BG-7)."""
-        if event.ended is not None and not self._options.quiet and not self._reader_left:
+        if event.ended is not None and not self._request.quiet and not self._reader_left:
             from agentcli.ui.wording import background_ended
 
             write_error_line(background_ended(event.ended))
 
-    def _guarded(self, write: object) -> None:
+    def _guarded(self, write: Callable[[], object]) -> None:
         """Write; when the reader has left, stop working for it (CLI-12)."""
-        if self._reader_left or not callable(write):
+        if self._reader_left:
             return
         try:
             self._writes.run(write)
@@ -273,73 +323,73 @@ class OneShot:
     def _signals_and_timer(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         taken = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-        for number_ in taken:
-            loop.add_signal_handler(number_, self._on_signal, number_)
-            self._writes.watch(number_)
+        for number in taken:
+            loop.add_signal_handler(number, self._on_signal, number)
+            self._writes.watch(number)
         if (dropped := dropped_signal()) is not None:
             self._on_signal(dropped)
         timer = None
-        if self._timeout_s:
-            left_s = self._timeout_s - (time.monotonic() - self._started_at)
+        if timeout_s := self._request.timeout_s:
+            left_s = timeout_s - (time.monotonic() - self._started_at)
             timer = loop.call_later(left_s, self._on_timeout)
         try:
             yield
         finally:
             if timer is not None:
                 timer.cancel()
-            for number_ in taken:
-                loop.remove_signal_handler(number_)
-                # from here to the exit the ending is decided: nothing interrupts it any more
-                signal.signal(number_, signal.SIG_IGN)
+            for number in taken:
+                loop.remove_signal_handler(number)
+                # from here to the exit the end is decided: nothing interrupts it any more
+                signal.signal(number, signal.SIG_IGN)
 
-    # --- the ending ------------------------------------------------------------------------
+    # --- the end ---------------------------------------------------------------------------
 
-    def _stopped_ending(self, summary: TurnSummary | None = None) -> Ending:
+    def _stopped(self, summary: TurnSummary | None = None) -> RunEnd:
         found = summary or self._summary()
         if self._code_of_signal is not None:
             return signalled(found, self._code_of_signal)
-        if self._is_late and self._timeout_s is not None:
-            return timed_out(found, self._timeout_s)
-        return Ending(Subtype.CANCELLED, ExitCode.FAILED, "cancelled", found)
+        if self._is_late:
+            return timed_out(found, self._request.timeout_s or 0.0)
+        return RunEnd(Subtype.CANCELLED, ExitCode.FAILED, "cancelled", found)
 
     def _summary(self) -> TurnSummary:
         return TurnSummary(Outcome.CANCELLED, duration_s=time.monotonic() - self._started_at)
 
-    def _finish(self, ending: Ending) -> int:
-        self._end(ending)
+    def _finish(self, end: RunEnd) -> int:
+        self._end(end)
         if self._reader_left:
             return self._code_of_signal or ExitCode.OK
-        return ending.code
+        return end.code
 
-    def _end(self, ending: Ending) -> None:
-        """The answer or the result object, once; then one line for the person, if there is one."""
-        if self._has_ended:
-            return
-        self._has_ended = True
-        self._tell(ending)
+    def _end(self, end: RunEnd) -> None:
+        """The answer or the result object, once; then one line on stderr, if there is one."""
+        if not self._has_ended:
+            self._has_ended = True
+            self._write_end(end, since=self._started_at)
 
-    def _tell(self, ending: Ending, *, more: bool = False) -> None:
-        self._facts.duration_s = time.monotonic() - self._started_at
-        self._guarded(lambda: self._output.ended(ending, self._facts, more=more))
-        self._tell_person(ending)
+    def _write_end(self, end: RunEnd, *, since: float, more: bool = False) -> None:
+        shown = replace(end, message=self._request.redact(end.message))
+        self._facts.duration_s = time.monotonic() - since
+        self._guarded(lambda: self._output.ended(shown, self._facts, more=more))
+        self._report_end(shown)
 
-    def _tell_person(self, ending: Ending) -> None:
+    def _report_end(self, end: RunEnd) -> None:
         if self._reader_left:
             return
-        if self._options.verbose:
-            write_error_line(_figures(ending.summary, self._facts.duration_s))
-        if ending.message:
-            prefix = "error: " if ending.is_error else ""
-            write_error_line(prefix + one_line(ending.message))
-        elif ending.code is ExitCode.APPROVAL:
+        if self._request.verbose:
+            write_error_line(_figures(end.summary, self._facts.duration_s))
+        if end.message:
+            prefix = "error: " if end.is_error else ""
+            write_error_line(prefix + one_line(end.message))
+        elif end.code is ExitCode.APPROVAL:
             write_error_line(
                 f"error: {self._unattended} call(s) needed an approval and nobody could give it"
                 " - allow them with --allow-tool RULE, or all with --yolo"
             )
-        if ending.unsaved:
+        if end.unsaved:
             from agentcli.ui.sanitize import clean
 
-            write_error_line(f"this could be saved nowhere:\n{clean(ending.unsaved)}")
+            write_error_line(f"this could not be saved anywhere:\n{clean(end.unsaved)}")
 
 
 def _figures(summary: TurnSummary, duration_s: float) -> str:
@@ -349,21 +399,67 @@ def _figures(summary: TurnSummary, duration_s: float) -> str:
     return f"{', '.join(parts)}, cost {cost(summary.cost_usd)}"
 
 
-@contextmanager
-def _alarm(timeout_s: float | None) -> Iterator[None]:
-    """Raise ``_Late`` in the block after ``timeout_s``: it may wait for a pipe."""
+# --- the prompt: words of the command line, piped stdin, or both ---------------------------
 
-    def late(number_: int, frame: FrameType | None) -> None:
-        del number_, frame
-        raise _Late
 
-    if not timeout_s:
-        yield
-        return
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, min(timeout_s, _LONGEST_ALARM_S))
+def read_prompt(words: Sequence[str] | None) -> UserMessage | None:
+    """The user's message, or ``None`` when there is neither a word nor piped text.
+
+    A lone ``-`` stands for stdin, as elsewhere.
+    """
+    typed = " ".join(words or ()).strip()
+    typed = "" if typed == "-" else typed
+    piped = read_stdin(patient=not typed)
+    parts = tuple(TextPart(text) for text in (typed, piped) if text.strip())
+    return UserMessage(parts) if parts else None
+
+
+async def with_attachments(message: UserMessage, words: Sequence[str], cwd: Path) -> UserMessage:
+    """``message`` with the files that the words of the command line name (UI-4).
+
+    What came on stdin names none: a program wrote it, not the user.
+    """
+    typed = " ".join(words).strip()
+    if "@" not in typed or message.parts[0] != TextPart(typed):
+        return message
+    from agentcli.app.attachments import attach
+    from agentcli.domain.tools import Workspace
+
+    attached = await attach(typed, Workspace(cwd, cwd))
+    return UserMessage((*message.parts, *attached.parts[1:]))
+
+
+def read_stdin(*, patient: bool) -> str:
+    """All of stdin as text, empty when it is a terminal, closed or /dev/null.
+
+    Unless ``patient``, a pipe that stays silent for ``IDLE_S`` seconds is left alone, with a
+    warning: programs that start others often leave an open pipe behind.
+    """
+    if sys.stdin is None or is_terminal(sys.stdin):
+        return ""
     try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        descriptor = sys.stdin.fileno()
+        mode = os.fstat(descriptor).st_mode
+        if not patient and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+            ready, _, _ = select.select([descriptor], [], [], IDLE_S)
+            if not ready:
+                write_error_line(
+                    f"warning: nothing came on stdin within {IDLE_S:.0f} s, going on without it"
+                    " - end it, or start with < /dev/null"
+                )
+                return ""
+        return _read_all(descriptor)
+    except (OSError, ValueError):
+        return ""
+
+
+def _read_all(descriptor: int) -> str:
+    data = bytearray()
+    while chunk := os.read(descriptor, _CHUNK):
+        data += chunk
+        if len(data) > MAX_STDIN_BYTES:
+            raise UsageError(
+                f"stdin holds more than {MAX_STDIN_BYTES // 1_000_000} MB",
+                "save it to a file and name the file in the prompt",
+            )
+    return data.decode("utf-8-sig", "replace").rstrip("\r\n")

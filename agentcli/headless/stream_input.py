@@ -24,6 +24,7 @@ _CHUNK = 1 << 16
 _SPACE = b" \t\r"
 # sent by some clients, and nothing to act on
 _IGNORED = frozenset({"keep_alive", "control_cancel_request"})
+_MODES = {"acceptEdits": "accept-edits", "bypassPermissions": "yolo", "dontAsk": "default"}
 
 
 @frozen
@@ -226,3 +227,8 @@ class LineReader:
         if too_long:
             return Unreadable(f"it is longer than {MAX_LINE_BYTES // 1_000_000} MB")
         return parse_line(data.strip(_SPACE))
+
+
+def permission_mode(name: str) -> str:
+    """A permission mode's name as ours, from that of Claude Code."""
+    return _MODES.get(name, name)

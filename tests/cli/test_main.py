@@ -13,7 +13,7 @@ import pytest
 
 from agentcli import __version__
 from agentcli.cli.tree import all_commands, help_text
-from agentcli.headless.exit_codes import MEANINGS
+from agentcli.headless.errors import MEANINGS
 from tests.support.cli import AGENT, Finished, agent_env, run_agent
 
 OFFLINE = {"AGENTCLI_MODEL": "offline/assistant"}
@@ -252,7 +252,7 @@ def test_a_home_that_cannot_be_written_is_one_line_and_not_needed_without_a_sess
     done = run_agent("run", "hi", env=env, cwd=tmp_path)
     assert done.code == 74
     assert done.stderr.startswith("error: cannot write session file")
-    assert done.stderr.endswith("saved nowhere:\nhi\n")
+    assert done.stderr.endswith("could not be saved anywhere:\nhi\n")
     done = run_agent("run", "--no-session", "hi", env=env, cwd=tmp_path)
     assert done.code == 0, done.stderr
 

@@ -18,14 +18,14 @@ from typing import Any
 
 import pytest
 
-from agentcli.headless.stream_schema import build_schema
+from agentcli.headless import stream_json
 from tests.e2e.one_shot import RESULT_FIELDS
 from tests.support.cli import AGENT, Finished, agent_env
 from tests.support.model_server import ModelServer
 from tests.support.replies import Reply, call, fails, say
 from tests.ui.schema_check import problems
 
-SCHEMA = build_schema()
+SCHEMA = json.loads((Path(stream_json.__file__).parent / "stream_json.schema.json").read_text())
 FORMATS = ("text", "json", "stream-json")
 SHAPE = json.dumps({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
 
@@ -36,9 +36,9 @@ CRASHES = {
     "engine": "import agentcli.engine.ask as m; m.Requests.ask = crash",
     "memory": "import agentcli.engine.ask as m; m.Requests.ask = out_of_memory",
     "recursion": "import agentcli.engine.ask as m; m.Requests.ask = for_ever",
-    "output": "import agentcli.headless.outputs as m\n"
+    "output": "import agentcli.headless.output as m\n"
     "for kind in (m.TextOutput, m.JsonOutput): kind.on_event = crash",
-    "ending": "import agentcli.headless.outputs as m\n"
+    "ending": "import agentcli.headless.output as m\n"
     "for kind in (m.TextOutput, m.JsonOutput): kind.ended = crash",
 }
 _PROGRAM = """
@@ -192,8 +192,8 @@ def assert_stderr(path: Way, done: Finished, output: str) -> None:
 
 def _is_news(path: Way, line: str) -> bool:
     """What a person wants to know although a program reads the output."""
-    if path.code == 74:  # the prompt could be saved nowhere, so it is shown
-        return line in {"this could be saved nowhere:", "go"}
+    if path.code == 74:  # the prompt could not be saved, so it is shown
+        return line in {"this could not be saved anywhere:", "go"}
     return line.startswith(("! ", "Retrying in "))
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from agentcli.headless import stream_json
 from agentcli.headless.stream_input import MAX_LINE_BYTES
 from agentcli.headless.stream_run import MAX_WAITING
-from agentcli.headless.stream_schema import build_schema
 from tests.e2e.one_shot import RESULT_FIELDS
 from tests.e2e.stream_client import ARGS, Client, control, message
 from tests.support.cli import AGENT, Finished, agent_env, run_agent
@@ -26,7 +26,7 @@ from tests.support.replies import call, fails, say
 from tests.support.wire_facts import facts_of
 from tests.ui.schema_check import problems
 
-SCHEMA = build_schema()
+SCHEMA = json.loads((Path(stream_json.__file__).parent / "stream_json.schema.json").read_text())
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 

@@ -6,6 +6,7 @@ import importlib.resources
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -51,15 +52,16 @@ from agentcli.domain.messages import (
     Usage,
     UserMessage,
 )
-from agentcli.headless.ending import Subtype
-from agentcli.headless.jsonl import InitInfo, JsonlWriter, RunFacts, build_result, dumps
-from agentcli.headless.stream_schema import SCHEMA_FILE, SUBTYPES, schema_text
+from agentcli.domain.ports import PermissionMode
+from agentcli.headless.errors import ExitCode
+from agentcli.headless.result import RunEnd, RunFacts, Subtype, ended_by, failed
+from agentcli.headless.stream_json import StreamWriter, dumps, result_object
 from tests.ui.schema_check import problems
 
 SCHEMA = json.loads(
     importlib.resources.files("agentcli.headless").joinpath("stream_json.schema.json").read_text()
 )
-INIT = InitInfo("s1", "/work", "anthropic/m", "default", ("bash",), "0.1")
+FACTS = RunFacts("s1", "anthropic/m", "/work", ("bash",), "default")
 CALL = ToolCall("c1", "bash", {"command": "ls"})
 MESSAGE = AssistantMessage(
     (
@@ -97,18 +99,23 @@ ENDS: list[tuple[TerminalEvent | None, str, bool, str]] = [
         True,
         "auth",
     ),
-    (None, "error_during_execution", True, "during_execution"),
+    (None, "error_during_execution", True, "agent_error"),
 ]
+
+
+def end_of(event: TerminalEvent | None) -> RunEnd:
+    return failed(AgentError("x")) if event is None else ended_by(event, unattended=0)
 
 
 def play(events: list[AgentEvent], *, partial: bool = False) -> list[dict[str, Any]]:
     lines: list[str] = []
-    writer = JsonlWriter(lines.append, partial)
-    writer.init(INIT)
+    writer = StreamWriter(lines.append, partial)
+    writer.init(FACTS, "0.1")
     for event in events:
         writer.on_event(event)
     end = next((e for e in events if isinstance(e, Done | Cancelled | Failed)), None)
-    writer.result(build_result(end, RunFacts("s1", writer.denials)))
+    refused = [event for event in events if isinstance(event, ToolRefused)]
+    writer.result(result_object(end_of(end), RunFacts("s1", refused=refused)))
     assert all(line.endswith("\n") and len(line.splitlines()) == 1 for line in lines)
     values = [json.loads(line) for line in lines]
     for value in values:
@@ -275,10 +282,10 @@ def test_a_compaction_shows_as_a_status_until_it_is_over() -> None:
 @pytest.mark.spec("CLI-4", "CLI-5")
 def test_one_writer_tells_several_turns_and_what_is_said_between_them() -> None:
     lines: list[str] = []
-    writer = JsonlWriter(lines.append)
-    writer.init(INIT)
+    writer = StreamWriter(lines.append)
+    writer.init(FACTS, "0.1")
     writer.replay(UserMessage((TextPart("hi"), ImagePart("image/png", b"x"))), "from-the-client")
-    writer.result(build_result(Done(SUMMARY), RunFacts("s1")), more=True)
+    writer.result(result_object(end_of(Done(SUMMARY)), RunFacts("s1")), more=True)
     assert writer.ends_with_result
     writer.control(
         {
@@ -288,7 +295,7 @@ def test_one_writer_tells_several_turns_and_what_is_said_between_them() -> None:
     )
     assert not writer.ends_with_result
     writer.input_error(3, "it is not JSON")
-    writer.result(build_result(Done(SUMMARY), RunFacts("s1")))
+    writer.result(result_object(end_of(Done(SUMMARY)), RunFacts("s1")))
     writer.control({"type": "control_response"})
     values = [json.loads(line) for line in lines]
     assert [value["type"] for value in values] == [
@@ -300,14 +307,33 @@ def test_one_writer_tells_several_turns_and_what_is_said_between_them() -> None:
 
 
 @pytest.mark.spec("CLI-5")
-def test_the_schema_file_is_what_the_code_says_and_is_in_the_package() -> None:
-    packaged = importlib.resources.files("agentcli.headless").joinpath(SCHEMA_FILE.name).read_text()
-    assert packaged == schema_text(), "run .ci/generate_schema.py"
+def test_the_schema_knows_every_word_of_the_code_and_no_other() -> None:
+    values = SCHEMA["$defs"]
+    subtypes = values["result"]["properties"]["subtype"]["enum"]
+    reasons = values["message"]["properties"]["stop_reason"]["enum"]
+    modes = values["init"]["properties"]["permissionMode"]["enum"]
+    assert subtypes == list(Subtype)
+    assert reasons == [*(reason for reason in StopReason if reason is not StopReason.OTHER), None]
+    assert modes == list(PermissionMode)
 
 
 @pytest.mark.spec("CLI-5")
-def test_the_schema_knows_every_way_a_run_may_end() -> None:
-    assert set(SUBTYPES) >= {str(subtype) for subtype in Subtype}
+def test_an_object_of_the_schema_has_its_properties_and_no_others() -> None:
+    may_be_missing = {"compaction_usage", "retry_after_s"}
+    objects = [value for value in every(SCHEMA) if "properties" in value]
+    assert len(objects) > 30
+    for value in objects:
+        assert value["additionalProperties"] is False
+        assert set(value["properties"]) - set(value["required"]) <= may_be_missing
+
+
+def every(value: Any) -> Iterator[dict[str, Any]]:
+    """All objects in JSON data."""
+    if isinstance(value, dict):
+        yield value
+    for child in value.values() if isinstance(value, dict) else value:
+        if isinstance(child, dict | list):
+            yield from every(child)
 
 
 @pytest.mark.spec("CLI-5")
@@ -315,7 +341,7 @@ def test_the_schema_knows_every_way_a_run_may_end() -> None:
 def test_each_end_has_its_result(
     end: TerminalEvent | None, subtype: str, is_error: bool, reason: str
 ) -> None:
-    result = build_result(end, RunFacts("s1"))
+    result = result_object(end_of(end), RunFacts("s1"))
     assert problems(result, SCHEMA, SCHEMA) == []
     assert (result["subtype"], result["is_error"], result["terminal_reason"]) == (
         subtype,
@@ -356,27 +382,33 @@ def test_another_model_and_a_limit_that_is_near_are_lines_of_their_own() -> None
 
 @pytest.mark.spec("STR-9", "CLI-5")
 def test_the_result_says_when_to_try_again_where_that_is_known() -> None:
-    result = build_result(None, RunFacts("s", retry_after_s=2520.0))
+    busy = ProviderError("busy", kind=ErrorKind.OVERLOADED, retry_after_s=2520.0)
+    result = result_object(failed(busy), FACTS)
+    assert "retry_after_s" not in result  # it has not been tried
+    ended = ended_by(Failed(SUMMARY, busy), unattended=0)
+    result = result_object(ended, FACTS)
     assert result["retry_after_s"] == 2520.0
     assert problems(json.loads(dumps(result)), SCHEMA, SCHEMA) == []
-    assert "retry_after_s" not in build_result(None, RunFacts("s"))
 
 
 @pytest.mark.spec("CLI-5")
-def test_the_caller_knows_better_what_a_cancel_meant() -> None:
-    end = Cancelled(TurnSummary(Outcome.CANCELLED, text="so far"), "limit")
-    facts = RunFacts("s", subtype="error_timeout", duration_ms=7, error="10 s are over")
-    result = build_result(end, facts)
+def test_the_result_is_what_was_said_so_far_or_the_error() -> None:
+    summary = TurnSummary(Outcome.CANCELLED, text="so far")
+    end = RunEnd(Subtype.TIMEOUT, ExitCode.LIMIT, "timeout", summary, "10 s are over")
+    result = result_object(end, RunFacts("s", duration_s=0.007))
     assert (result["subtype"], result["terminal_reason"]) == ("error_timeout", "timeout")
     assert (result["duration_ms"], result["result"]) == (7, "so far")
     assert result["errors"] == ["10 s are over"]
+    silent = RunEnd(Subtype.TIMEOUT, ExitCode.LIMIT, "timeout", TurnSummary(Outcome.CANCELLED))
+    assert result_object(silent, FACTS)["errors"] == ["timeout"]
+    assert result_object(silent, FACTS)["result"] == "timeout"
 
 
 @pytest.mark.spec("CLI-5")
 def test_the_result_is_written_once_and_nothing_after_it() -> None:
     lines: list[str] = []
-    writer = JsonlWriter(lines.append)
-    result = build_result(Done(SUMMARY), RunFacts("s1"))
+    writer = StreamWriter(lines.append)
+    result = result_object(end_of(Done(SUMMARY)), RunFacts("s1"))
     writer.result(result)
     writer.result(result)
     writer.on_event(AssistantRecorded(MESSAGE, 2))
@@ -395,7 +427,7 @@ def test_any_text_is_one_line_of_valid_utf8(text: str) -> None:
 
 
 def test_the_schema_refuses_what_it_should() -> None:
-    good = build_result(Done(SUMMARY), RunFacts("s1"))
+    good = result_object(end_of(Done(SUMMARY)), RunFacts("s1"))
     assert problems({**good, "subtype": "great"}, SCHEMA, SCHEMA)
     assert problems({**good, "extra": 1}, SCHEMA, SCHEMA)
     del good["usage"]
@@ -405,7 +437,7 @@ def test_the_schema_refuses_what_it_should() -> None:
 @pytest.mark.spec("CLI-5")
 def test_writing_needs_no_heavy_package() -> None:
     code = (
-        "import sys, agentcli.headless.jsonl, agentcli.headless.plain, agentcli.ui.sanitize;"
+        "import sys, agentcli.headless.stream_json, agentcli.headless.output, agentcli.ui.sanitize;"
         "heavy = {'pydantic', 'rich', 'prompt_toolkit', 'pygments', 'httpx'} & set(sys.modules);"
         "sys.exit(len(heavy))"
     )

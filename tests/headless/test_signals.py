@@ -1,4 +1,4 @@
-"""Output that nobody reads does not keep the program from ending."""
+"""A signal is never lost, and output that nobody reads does not keep the program from ending."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import fcntl
 import signal
 import struct
 import subprocess
+import sys
 import termios
 from pathlib import Path
 
 import pytest
 
-from agentcli.headless.stalled import StalledWrites
+from agentcli.headless.signals import StalledWrites
 from tests.support.cli import AGENT, agent_env
 from tests.support.model_server import ModelServer
 from tests.support.processes import wait_until
@@ -70,3 +71,27 @@ def test_a_write_that_ends_by_itself_is_left_alone_and_what_it_raises_comes_out(
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert done == ["one", "two"]
+
+
+DROPPED = """
+import os, signal
+from agentcli.headless.signals import Stopped, dropped_signal, raise_on_signals
+
+class Finalized:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        sum(range(10))
+
+raise_on_signals()
+assert dropped_signal() is None
+Finalized()
+print(dropped_signal().name)
+"""
+
+
+@pytest.mark.spec("CLI-5", "OPS-1")
+def test_a_signal_whose_exception_python_drops_is_not_lost() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", DROPPED], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("SIGTERM\n", "")

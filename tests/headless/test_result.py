@@ -7,8 +7,8 @@ import pytest
 from agentcli.domain import errors
 from agentcli.domain.errors import AgentError, ErrorKind, ProviderError
 from agentcli.domain.events import Cancelled, Done, Failed, Outcome, TurnSummary
-from agentcli.headless.ending import Ending, ended_by, failed, signalled, timed_out
-from agentcli.headless.exit_codes import MEANINGS, ExitCode, exit_code_for
+from agentcli.headless.errors import MEANINGS, ExitCode, exit_code_for
+from agentcli.headless.result import RunEnd, ended_by, failed, signalled, timed_out
 
 
 @pytest.mark.spec("CLI-6")
@@ -85,7 +85,7 @@ def summary(outcome: Outcome, limit: str = "") -> TurnSummary:
     ],
 )
 def test_each_ending_has_its_subtype_and_code(
-    ending: Ending, subtype: str, code: int, *, is_error: bool
+    ending: RunEnd, subtype: str, code: int, *, is_error: bool
 ) -> None:
     assert (ending.subtype, ending.code, ending.is_error) == (subtype, code, is_error)
 

@@ -1,10 +1,14 @@
-"""Exit codes (CLI-6): the one place that says which failure ends with which number."""
+"""How a failure is told: an exit code (CLI-6), one line for the user, a word for programs (CLI-11).
+
+Law: this is the only place that says which failure ends with which number.
+"""
 
 from __future__ import annotations
 
 from enum import IntEnum
 
 from agentcli.domain.errors import (
+    AgentError,
     CannotContinue,
     ConfigError,
     ErrorKind,
@@ -68,3 +72,44 @@ def epilog() -> str:
     """The codes as a paragraph for ``--help``; the leading mark keeps the lines as they are."""
     lines = [f"{code.value:>4}  {meaning}" for code, meaning in MEANINGS.items()]
     return "\b\nExit codes:\n" + "\n".join(lines)
+
+
+def as_agent_error(error: Exception) -> AgentError:
+    """``error`` as one of ours: with advice, and without the wording of a library."""
+    if isinstance(error, AgentError):
+        return error
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return AgentError(f"{where}{error.strerror or error}", "check the path and its permissions")
+    if isinstance(error, RecursionError | MemoryError):
+        return AgentError(f"out of resources: {type(error).__name__}", "start again")
+    return AgentError(
+        f"internal error: {type(error).__name__}: {error}",
+        "this is a bug; run again with --debug FILE and report it with that file",
+    )
+
+
+def log_error(known: AgentError, error: Exception) -> None:
+    """To the log with its traceback: a bug always, an expected error for debugging only."""
+    import logging
+
+    log = logging.getLogger("agentcli")
+    if not logging.getLogger().handlers:
+        log.addHandler(logging.NullHandler())
+    level = logging.DEBUG if known is error else logging.ERROR
+    log.log(level, "%s", known, exc_info=error)
+
+
+def kind_of(error: AgentError) -> str:
+    """A word for programs: the kind of a ``ProviderError``, else the class's name in snake case."""
+    kind = getattr(error, "kind", None)
+    if kind is not None:
+        return str(kind)
+    name = type(error).__name__
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).lstrip("_")
+
+
+def one_line(text: str) -> str:
+    """``text`` in one line, without control characters."""
+    joined = " ".join(text.split())
+    return "".join(char if char.isprintable() else "\ufffd" for char in joined)

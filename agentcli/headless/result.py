@@ -1,19 +1,27 @@
-"""How a one-shot run ended: one value from which the result line and the exit code follow.
+"""How a run ended: one value from which the result object and the exit code follow.
 
-Law: every path makes exactly one ``Ending`` (CLI-5), and subtype and exit code are decided here
-and nowhere else (CLI-6).
+Law: every path makes exactly one ``RunEnd`` (CLI-5), and subtype and exit code are decided here and
+nowhere else (CLI-6).
 """
 
 from __future__ import annotations
 
+from dataclasses import field
 from enum import StrEnum
 from typing import NamedTuple
 
-from agentcli.cli.logging_setup import REDACTOR
 from agentcli.domain.errors import AgentError, NoStructuredOutput, ProviderError
-from agentcli.domain.events import Cancelled, Done, Failed, Outcome, TerminalEvent, TurnSummary
-from agentcli.domain.values import frozen
-from agentcli.headless.exit_codes import ExitCode, exit_code_for
+from agentcli.domain.events import (
+    Cancelled,
+    Done,
+    Failed,
+    Outcome,
+    TerminalEvent,
+    ToolRefused,
+    TurnSummary,
+)
+from agentcli.domain.values import frozen, mutable
+from agentcli.headless.errors import ExitCode, exit_code_for, kind_of
 
 
 class Subtype(StrEnum):
@@ -28,9 +36,22 @@ class Subtype(StrEnum):
     CANCELLED = "cancelled"
 
 
+@mutable
+class RunFacts:
+    """What is known of a run beside its end; filled as it becomes known."""
+
+    session_id: str = ""
+    model: str = ""
+    cwd: str = ""
+    tools: tuple[str, ...] = ()
+    permission_mode: str = ""
+    duration_s: float = 0.0
+    refused: list[ToolRefused] = field(default_factory=list)
+
+
 @frozen
-class Ending:
-    """``terminal_reason`` is a word for programs; ``message`` a line for people, maybe empty.
+class RunEnd:
+    """``terminal_reason`` is a word for programs; ``message`` a line for the user, maybe empty.
 
     ``unsaved`` is text that could be written nowhere and would be lost if it were not shown.
     ``retry_after_s`` is when the provider wants to be asked again, in seconds, where it said so.
@@ -45,12 +66,17 @@ class Ending:
     retry_after_s: float | None = None
 
     @property
+    def is_stop(self) -> bool:
+        """Whether somebody stopped it, or the time limit."""
+        return self.subtype in {Subtype.CANCELLED, Subtype.TIMEOUT}
+
+    @property
     def is_error(self) -> bool:
         """Whether the run did not do what it was asked for."""
         return self.subtype is not Subtype.SUCCESS
 
 
-def ended_by(terminal: TerminalEvent, *, unattended: int) -> Ending:
+def ended_by(terminal: TerminalEvent, *, unattended: int) -> RunEnd:
     """The ending that a turn's terminal event amounts to.
 
     ``unattended`` calls were refused because nobody could be asked.
@@ -59,25 +85,25 @@ def ended_by(terminal: TerminalEvent, *, unattended: int) -> Ending:
     match terminal:
         case Failed(error=error):
             is_about_shape = isinstance(error, NoStructuredOutput)
-            return Ending(
+            return RunEnd(
                 Subtype.OUTPUT_SCHEMA if is_about_shape else Subtype.ERROR,
                 exit_code_for(error),
                 "max_structured_output_retries" if is_about_shape else kind_of(error),
                 summary,
-                _said(error),
+                str(error),
                 terminal.unsaved,
                 _retry_after_s(error),
             )
         case Cancelled(reason=reason):
-            return Ending(Subtype.CANCELLED, ExitCode.FAILED, f"cancelled_{reason}", summary)
+            return RunEnd(Subtype.CANCELLED, ExitCode.FAILED, f"cancelled_{reason}", summary)
         case Done() if summary.outcome is Outcome.MAX_STEPS:
             limit = _LIMITS.get(summary.limit, _LIMITS["steps"])
-            return Ending(limit.subtype, ExitCode.LIMIT, limit.reason, summary, limit.message)
+            return RunEnd(limit.subtype, ExitCode.LIMIT, limit.reason, summary, limit.message)
         case Done():
             if unattended:
-                return Ending(Subtype.SUCCESS, ExitCode.APPROVAL, "approval_needed", summary)
+                return RunEnd(Subtype.SUCCESS, ExitCode.APPROVAL, "approval_needed", summary)
             reason = "wrapped_up" if summary.outcome is Outcome.WRAPPED_UP else "completed"
-            return Ending(Subtype.SUCCESS, ExitCode.OK, reason, summary)
+            return RunEnd(Subtype.SUCCESS, ExitCode.OK, reason, summary)
 
 
 class _Limit(NamedTuple):
@@ -105,37 +131,23 @@ _LIMITS = {
 }
 
 
-def timed_out(summary: TurnSummary, timeout_s: float) -> Ending:
+def timed_out(summary: TurnSummary, timeout_s: float) -> RunEnd:
     """The run was stopped by ``--timeout``."""
     message = f"stopped after {timeout_s:g} s - give --timeout more seconds"
-    return Ending(Subtype.TIMEOUT, ExitCode.LIMIT, "timeout", summary, message)
+    return RunEnd(Subtype.TIMEOUT, ExitCode.LIMIT, "timeout", summary, message)
 
 
-def signalled(summary: TurnSummary, code: ExitCode) -> Ending:
+def signalled(summary: TurnSummary, code: ExitCode) -> RunEnd:
     """The run was stopped by a signal."""
-    return Ending(Subtype.CANCELLED, code, code.name.lower(), summary, "cancelled")
+    return RunEnd(Subtype.CANCELLED, code, code.name.lower(), summary, "cancelled")
 
 
-def failed(error: AgentError) -> Ending:
+def failed(error: AgentError) -> RunEnd:
     """The run ended before or outside a turn."""
     summary = TurnSummary(Outcome.ERROR)
-    return Ending(Subtype.ERROR, exit_code_for(error), kind_of(error), summary, _said(error))
+    return RunEnd(Subtype.ERROR, exit_code_for(error), kind_of(error), summary, str(error))
 
 
 def _retry_after_s(error: AgentError) -> float | None:
     """When it is worth trying again; nothing for a limit that does not pass by itself."""
     return error.retry_after_s if isinstance(error, ProviderError) and error.retryable else None
-
-
-def _said(error: AgentError) -> str:
-    """The error in words, without keys (SEC-9)."""
-    return REDACTOR.redact(str(error))
-
-
-def kind_of(error: AgentError) -> str:
-    """A word for programs: the kind of a ``ProviderError``, else the class's name in snake case."""
-    kind = getattr(error, "kind", None)
-    if kind is not None:
-        return str(kind)
-    name = type(error).__name__
-    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).lstrip("_")

@@ -1,0 +1,121 @@
+"""What ends a run from outside where no event loop can hear of it (CLI-5, CLI-6, OPS-1, CLI-12).
+
+Before the loop runs: signals and ``--timeout``. While it runs: a write to a pipe that nobody reads
+blocks the whole loop. Laws: a signal is never lost; only a write that was under way when a signal
+came, and still is ``PATIENCE_S`` later, is given up, as if the reader had left; nothing heavy is
+imported here.
+"""
+
+from __future__ import annotations
+
+import errno
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+PATIENCE_S = 1.0
+_LONGEST_ALARM_S = 1e6
+_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+_OF_SIGNAL = 128
+# Python drops what is raised in a finalizer or in the callback of an import lock
+_caught: list[int] = []
+
+
+class Stopped(BaseException):
+    """A signal came before the run could take it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+        self.code = _OF_SIGNAL + number
+        self.name = signal.Signals(number).name
+
+
+class Late(BaseException):
+    """``--timeout`` passed before the event loop was there to say so."""
+
+
+def raise_on_signals() -> None:
+    """Raise ``Stopped`` for the signals that end a run, until somebody else takes them."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del frame
+        _caught.append(number)
+        raise Stopped(number)
+
+    def unraisable(lost: sys.UnraisableHookArgs) -> None:
+        if not isinstance(lost.exc_value, Stopped):
+            sys.__unraisablehook__(lost)
+
+    sys.unraisablehook = unraisable
+    for number in _SIGNALS:
+        # what was ignored from the start (nohup, a background job) stays ignored; and only the
+        # main thread may set a handler
+        with suppress(ValueError):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, stop)
+
+
+def dropped_signal() -> signal.Signals | None:
+    """A signal that has come and whose ``Stopped`` reached nobody: who goes on has to stop."""
+    return signal.Signals(_caught[0]) if _caught else None
+
+
+@contextmanager
+def alarm(timeout_s: float | None) -> Iterator[None]:
+    """Raise ``Late`` in the block after ``timeout_s``: it may wait for a pipe."""
+
+    def late(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        raise Late
+
+    if not timeout_s:
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, min(timeout_s, _LONGEST_ALARM_S))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class StalledWrites:
+    """Runs writes, and knows which of them a signal has to wait for."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._is_writing = False
+        self._suspect = 0
+
+    def run(self, write: Callable[[], object]) -> None:
+        """Call ``write``; raises ``BrokenPipeError`` for one that is given up."""
+        self._number += 1
+        self._is_writing = True
+        try:
+            write()
+        finally:
+            self._is_writing = False
+
+    def watch(self, number: int) -> None:
+        """Look at the write under way when signal ``number`` comes.
+
+        Call it after ``loop.add_signal_handler``, whose handler the loop still gets to run: the
+        one set here is called also while a system call blocks.
+        """
+        signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if self._is_writing and self._suspect != self._number:
+            self._suspect = self._number
+            signal.signal(signal.SIGALRM, self._on_alarm)
+            signal.setitimer(signal.ITIMER_REAL, PATIENCE_S)
+
+    def _on_alarm(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if self._is_writing and self._suspect == self._number:
+            raise BrokenPipeError(errno.EPIPE, "the reader of the output does not read")
