@@ -61,7 +61,7 @@ def explain_(options: ExplainOptions) -> int:
     from agentcli.app.permissions import explain
     from agentcli.app.toolset import Wishes, make_toolbox
     from agentcli.domain.tools import Workspace
-    from agentcli.ui.explanation import explanation_lines
+    from agentcli.ui.exact import explanation_lines
     from agentcli.ui.theme import PLAIN
 
     as_json = options.as_json

@@ -28,7 +28,7 @@ from agentcli.ui.exact import (
     rule_text,
     with_counted_runs,
 )
-from agentcli.ui.plan_lines import plan_lines
+from agentcli.ui.render import plan_lines
 from agentcli.ui.sanitize import clean, clean_line, reveal
 from agentcli.ui.screen import Screen
 from agentcli.ui.theme import BOLD, DIM, WARNING, Theme

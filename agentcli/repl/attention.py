@@ -9,9 +9,9 @@ OSC 9 (iTerm2, kitty, WezTerm, Windows Terminal, ghostty).
 
 from __future__ import annotations
 
+from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.screen import Screen
-from agentcli.ui.width import fit
 
 MAX_TITLE = 120
 _SAVE_TITLE = "\x1b[22;2t"

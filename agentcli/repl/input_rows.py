@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from prompt_toolkit.document import Document
 
-from agentcli.ui.frame import Place
+from agentcli.ui.live_screen import Place
 from agentcli.ui.rows import Row, Rows, char_columns, fit_row
 from agentcli.ui.sanitize import reveal
 from agentcli.ui.theme import BOLD, DIM, RESET, Theme

@@ -20,8 +20,7 @@ from agentcli.repl.input_rows import InputRows, Look, input_rows
 from agentcli.repl.key_help import KEYS, key_lines
 from agentcli.repl.live_port import LiveInput
 from agentcli.repl.turn_view import TurnView
-from agentcli.ui.frame import Place
-from agentcli.ui.live_screen import Below
+from agentcli.ui.live_screen import Below, Place
 from agentcli.ui.rows import Row, fit_row
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.screen import Size

@@ -11,8 +11,8 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from agentcli.repl.list_keys import bind_leaving, bind_moves, list_application
 from agentcli.repl.prompt import ask_line
 from agentcli.repl.terminal import Terminal
+from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean_line
-from agentcli.ui.width import fit
 
 _HINT = "↑↓ choose · Enter · Esc leaves"
 

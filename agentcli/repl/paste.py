@@ -10,8 +10,8 @@ import re
 from pathlib import Path
 
 from agentcli.app.mentions import escaped
+from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean_line
-from agentcli.ui.width import fit
 
 FOLD_LINES = 8
 FOLD_CHARS = 2000

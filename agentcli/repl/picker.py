@@ -23,8 +23,7 @@ from agentcli.repl.list_keys import bind_leaving, bind_moves, list_application
 from agentcli.repl.prompt import ask_line
 from agentcli.repl.selection import Match, Selection
 from agentcli.repl.terminal import Terminal
-from agentcli.ui.session_lines import session_rows
-from agentcli.ui.session_picker import View, listed_rows, picker_rows, preview_lines
+from agentcli.ui.session_lines import View, listed_rows, picker_rows, preview_lines, session_rows
 
 SHOWN_AT_ONCE = 30
 MAX_HITS = 50

@@ -25,8 +25,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 
 from agentcli.repl.keys import KeyReader
 from agentcli.ui.live_screen import LiveScreen
-from agentcli.ui.screen import Screen
-from agentcli.ui.terminal_writer import TerminalWriter
+from agentcli.ui.screen import Screen, TerminalWriter
 from agentcli.ui.theme import Theme, theme_for
 
 # Shift-Enter, where the terminal tells it from Enter (kitty's protocol, xterm's modifyOtherKeys)

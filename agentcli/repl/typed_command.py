@@ -17,9 +17,9 @@ from agentcli.repl.commands import Chat
 from agentcli.repl.outside import overwritten
 from agentcli.repl.turn_view import TurnView
 from agentcli.ui import render, wording
+from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean, clean_line
 from agentcli.ui.theme import DIM, Theme
-from agentcli.ui.width import fit
 
 MAX_LINES = 100
 _SUMMARY_COLUMNS = 200

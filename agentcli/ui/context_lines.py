@@ -5,9 +5,9 @@ from __future__ import annotations
 from agentcli.domain.events import Compacted
 from agentcli.domain.session import ContextReport, HeavyResult
 from agentcli.ui import wording
+from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.theme import ACCENT, BOLD, DIM, WARNING, Theme
-from agentcli.ui.width import fit
 
 BAR_CELLS = 24
 _FULL_PERCENT = 80

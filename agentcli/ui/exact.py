@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from agentcli.domain.permissions import Explanation
 from agentcli.domain.ports import ApprovalRequest
 from agentcli.domain.values import frozen
 from agentcli.ui.sanitize import reveal
+from agentcli.ui.theme import BOLD, Theme
 
 MAX_LINES = 200
 MAX_LINE_CHARS = 6_000
@@ -142,3 +144,37 @@ def _with_counted_gaps(lines: list[str]) -> list[str]:
             out.append(lines[end])
         at = end + 1
     return out
+
+
+# --- what the policy says of a call (SEC-3) ---------------------------------------------------
+
+
+_ANSWERS = {
+    "allow": "It runs without asking",
+    "ask": "It asks",
+    "deny": "It does not run",
+}
+
+
+def explanation_lines(told: Explanation, theme: Theme) -> list[str]:
+    """The answer, why, what of it, by which rule, and what an approval would offer."""
+    lines = [theme.paint(f"{_ANSWERS[told.answer]}: {exact_line(told.reason)}", BOLD)]
+    if told.part:
+        lines.append(f"  because of  {exact_line(told.part)}")
+    if told.rule:
+        where = f"  ({exact_line(told.source)})" if told.source else ""
+        lines.append(f"  rule        {rule_text(told.rule)}{where}")
+    lines.append(
+        f"  mode        {told.mode}; it counts as {_EFFECTS.get(told.effect, told.effect)}"
+    )
+    if told.answer == "ask":
+        offered = (
+            rule_text(told.session_rule) if told.session_rule else "nothing: it asks each time"
+        )
+        lines.append(f"  session     {offered}")
+        if told.lasting_rule:
+            lines.append(f"  always      {rule_text(told.lasting_rule)}")
+    return lines
+
+
+_EFFECTS = {"read": "reading", "write": "changing files", "exec": "running a command"}

@@ -7,6 +7,8 @@ carry the meaning, colour only repeats it (UI-10).
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from agentcli.domain.events import (
     AgentEvent,
@@ -23,7 +25,8 @@ from agentcli.domain.events import (
 from agentcli.domain.messages import ResultStatus
 from agentcli.ui import wording
 from agentcli.ui.diff import diff_lines, is_diff
-from agentcli.ui.sanitize import clean, clean_line
+from agentcli.ui.markdown_stream import MarkdownStream
+from agentcli.ui.sanitize import clean, clean_line, reveal
 from agentcli.ui.theme import BOLD, DIM, ERROR, OK, WARNING, Theme
 
 PREVIEW_LINES = 5
@@ -188,3 +191,31 @@ def _bounded(lines: list[str], most: int, theme: Theme) -> list[str]:
 
 def _cut(line: str, theme: Theme, most: int = MAX_LINE) -> str:
     return line if len(line) <= most else line[:most] + theme.symbols.more
+
+
+# --- a plan of the model: Markdown, with every invisible character spelt out ------------------
+
+
+_STATES = {
+    "presented": "not answered yet",
+    "approved": "approved",
+    "refused": "not approved",
+    "handed over": "not approved yet",
+}
+
+
+def plan_lines(text: str, theme: Theme, columns: int) -> list[str]:
+    """The plan itself, indented."""
+    stream = MarkdownStream(theme, lambda: columns - 2)
+    painted = stream.feed(reveal(text.strip()) + "\n") + stream.finish()
+    return [f"  {line}".rstrip(" ") for line in painted.rstrip("\n").split("\n")]
+
+
+def kept_plan_lines(kept: Mapping[str, Any], theme: Theme, columns: int) -> list[str]:
+    """The plan that a session keeps, and what became of it."""
+    state = _STATES.get(str(kept.get("status", "")), "")
+    lines = [theme.paint(f"The plan ({state}):" if state else "The plan:", BOLD)]
+    lines += plan_lines(str(kept.get("text", "")), theme, columns)
+    if reason := clean_line(str(kept.get("reason", ""))):
+        lines.append(theme.paint(f"  The reason you gave: {reason}", DIM))
+    return lines

@@ -16,6 +16,38 @@ from typing import NamedTuple
 
 from agentcli.ui.theme import RESET
 
+# --- the width of text; wide characters take two columns --------------------------------------
+
+
+def columns_of(text: str) -> int:
+    """The width of one line of ``text`` in columns."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def fit(text: str, columns: int, ellipsis: str = "…") -> str:
+    """``text`` cut to at most ``columns``; a cut shows."""
+    if columns <= 0:
+        return ""
+    if len(text) <= columns and columns_of(text) <= columns:
+        return text
+    room = columns - columns_of(ellipsis)
+    if room <= 0:
+        return ellipsis[:columns]
+    used = end = 0
+    for end, char in enumerate(text):  # noqa: B007 - where the loop stopped
+        used += columns_of(char)
+        if used > room:
+            break
+    return text[:end] + ellipsis
+
+
+# --- rows -------------------------------------------------------------------------------------
+
+
 TAB_COLUMNS = 8
 _TOKEN = re.compile(r"\x1b\[[0-9;]*m|[\n\t]|[^\x1b\n\t]+|\x1b")
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")

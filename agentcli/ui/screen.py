@@ -11,13 +11,193 @@ This one only ever appends, which any terminal and any reader of its output unde
 from __future__ import annotations
 
 import asyncio
+import io
+import logging
 import os
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple, TextIO
 
-from agentcli.ui.terminal_writer import TerminalWriter
-from agentcli.ui.text_stream import TextStream
-from agentcli.ui.theme import Theme
+from agentcli.ui.markdown_stream import MarkdownStream
+from agentcli.ui.sanitize import Sanitizer
+from agentcli.ui.theme import DIM, Theme
+
+# --- a writer in a thread: a terminal that takes nothing holds up nothing ---------------------
+
+# Law: what is written comes out whole and in order; ``write`` never blocks, so keys and signals
+# are heard whatever the terminal does (CAN-13, OPS-1); with nothing to write nothing wakes.
+
+
+BEHIND_BYTES = 65_536
+_PIECE_BYTES = 4_096
+
+
+class TerminalWriter:
+    """In place of ``stream``, as far as a ``Screen`` uses it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.encoding = stream.encoding or "ascii"
+        self.on_ready: Callable[[], None] = lambda: None
+        """Called, in the writer's thread, when the terminal has caught up."""
+        self._descriptor = stream.fileno()
+        self._waiting = bytearray()
+        self._changed = threading.Condition()
+        self._taken = 0
+        self._was_behind = False
+        self._error: OSError | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much waits that showing more now would only pile up."""
+        with self._changed:
+            self._was_behind = len(self._waiting) >= BEHIND_BYTES
+            return self._was_behind
+
+    def fileno(self) -> int:
+        """The terminal's descriptor."""
+        return self._descriptor
+
+    def as_stream(self) -> TextIO:
+        """The same for those who need a text stream of the standard library."""
+        raw = _Bytes(self)
+        return io.TextIOWrapper(raw, self.encoding, "replace", newline="", write_through=True)  # type: ignore[type-var]  # a raw stream that takes all is as good as a buffered one
+
+    def write(self, text: str) -> None:
+        """Have ``text`` written. Raises ``OSError`` once the terminal has gone away."""
+        self.write_bytes(text.encode(self.encoding))
+
+    def write_bytes(self, data: bytes) -> None:
+        """The same for what is encoded."""
+        with self._changed:
+            if self._error is not None:
+                raise self._error
+            self._waiting += data
+            self._changed.notify_all()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="terminal", daemon=True)
+                self._thread.start()
+
+    def flush(self) -> None:
+        """All is on its way already."""
+
+    def drain(self, patience_s: float) -> bool:
+        """Wait for all to be written, as long as something is within ``patience_s`` seconds."""
+        with self._changed:
+            while self._waiting and self._error is None:
+                taken = self._taken
+                if not self._changed.wait_for(lambda: self._taken != taken, patience_s):  # noqa: B023 - asked at once
+                    return False
+        return True
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting)
+                piece = bytes(self._waiting[:_PIECE_BYTES])
+            try:
+                taken = os.write(self._descriptor, piece)
+            except OSError as error:
+                with self._changed:
+                    self._error = error
+                    self._waiting.clear()
+                    self._taken += 1
+                    self._changed.notify_all()
+                return
+            with self._changed:
+                del self._waiting[:taken]
+                self._taken += taken
+                caught_up = self._was_behind and not self._waiting
+                self._was_behind = self._was_behind and not caught_up
+                self._changed.notify_all()
+            if caught_up:
+                with suppress(RuntimeError):  # the loop has ended
+                    self.on_ready()
+
+
+class _Bytes(io.RawIOBase):
+    """The writer as a byte stream; closing it closes nothing."""
+
+    def __init__(self, writer: TerminalWriter) -> None:
+        self._writer = writer
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
+        return os.isatty(self._writer.fileno())
+
+    def fileno(self) -> int:
+        """The terminal's descriptor."""
+        return self._writer.fileno()
+
+    def write(self, data: bytes, /) -> int:  # type: ignore[override]  # gets nothing else
+        """Take all of it."""
+        self._writer.write_bytes(bytes(data))
+        return len(data)
+
+
+# --- a stretch of text: the answer as Markdown, or thinking as dimmed text --------------------
+
+# Law: what comes out is painted, sanitized across chunks (SEC-10) and never taken back; a fault
+# in the rendering costs the rendering and not the answer.
+
+
+log = logging.getLogger(__name__)
+
+
+class TextStream:
+    """Text in, painted text out. Without a live terminal the answer is not rendered."""
+
+    def __init__(self, theme: Theme, columns: Callable[[], int], *, thinking: bool) -> None:
+        self.thinking = thinking
+        self.begun = False
+        self.head = ""
+        self._theme = theme
+        self._sanitizer = Sanitizer()
+        self._markdown: MarkdownStream | None = None
+        self._blanks = ""
+        if thinking:
+            self.head = theme.paint("Thinking", DIM) + "\n"
+        elif theme.live:
+            self._markdown = MarkdownStream(theme, columns)
+
+    def feed(self, text: str) -> str:
+        """What can be shown of the text so far and was not shown before."""
+        return self._shown(self._sanitizer.feed(text))
+
+    def finish(self) -> str:
+        """The rest."""
+        rest = self._shown(self._sanitizer.finish())
+        return rest + self._rendered(None) if self._markdown else rest
+
+    def _rendered(self, text: str | None) -> str:
+        """More text through Markdown, ``None`` for its end; a fault of ours leaves it plain."""
+        if self._markdown is None:
+            return text or ""
+        try:
+            return self._markdown.finish() if text is None else self._markdown.feed(text)
+        except Exception:
+            log.exception("the answer could not be rendered")
+            self._markdown = None
+            return text or ""
+
+    def _shown(self, text: str) -> str:
+        if self._markdown:
+            return self._rendered(text)
+        text = self._blanks + text
+        kept = text.rstrip("\n")
+        self._blanks = text[len(kept) :]
+        if not self.thinking:
+            return kept
+        return "\n".join(self._theme.paint(line, DIM) for line in kept.split("\n")) if kept else ""
+
+
+# --- the screen -------------------------------------------------------------------------------
+
 
 FLUSHES_PER_S = 30
 

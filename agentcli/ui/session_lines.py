@@ -16,14 +16,17 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.ui import wording
+from agentcli.ui.rows import columns_of, fit
 from agentcli.ui.sanitize import clean, clean_line
 from agentcli.ui.theme import BOLD, DIM, WARNING, Theme
-from agentcli.ui.width import fit
 
 LAST_LINES = 12
 _TITLE_COLUMNS = 60
 _ABOUT_RUNS = "(what became of a background run)"
 
+MOST_LISTED = 12
+_FACTS_COLUMNS = 60
+_ANSWER_CHARS = 4_000
 _WHY = {
     SessionStatus.NEW: "nothing was asked yet",
     SessionStatus.RUNNING: "it was still running",
@@ -50,39 +53,35 @@ def resume_lines(loaded: LoadedSession, now: float, theme: Theme) -> list[str]:
         why += f": {detail}"
     elif info.status is SessionStatus.CANCELLED:
         why = _CANCELLED_BY.get(info.detail, why)
+    prompt, answer = _last_exchange(loaded)
     lines = [
         theme.paint(f"Resumed: {title}", BOLD),
         theme.paint(
             f"  {wording.age(now - info.updated_at)}, {wording.plural(info.turns, 'turn')}; {why}.",
             WARNING if info.status.interrupted else DIM,
         ),
-        *_last_exchange(loaded, theme),
+        *(_quoted("> ", prompt, theme) if prompt else ()),
+        *(_quoted("  ", answer, theme) if answer else ()),
         *_partial(loaded, theme),
     ]
     stopped = _stopped_calls(loaded)
     if stopped:
         lines.append(theme.paint(f"  Not finished: {', '.join(stopped)}", WARNING))
-    hint = '  Type what to do next ("continue" goes on), or /new to start afresh.'
+    hint = '  Type what to do next ("continue" goes on), or /new for a new session.'
     return [*lines, theme.paint(hint, DIM)]
 
 
-def _last_exchange(loaded: LoadedSession, theme: Theme) -> list[str]:
-    user = answer = ""
+def _last_exchange(loaded: LoadedSession) -> tuple[str, str]:
+    """The newest prompt and the answer to it, as far as there are any."""
+    prompt = answer = ""
     for stored in loaded.messages:
         message = stored.message
-        if isinstance(message, UserMessage):
-            if message.is_summary:
-                continue
+        if isinstance(message, UserMessage) and not message.is_summary:
             is_ours = message.typed.startswith(ABOUT_RUNS)
-            user, answer = _ABOUT_RUNS if is_ours else message.typed, ""
+            prompt, answer = _ABOUT_RUNS if is_ours else message.typed, ""
         elif isinstance(message, AssistantMessage) and message.text.strip():
             answer = message.text
-    lines = []
-    if user:
-        lines += _quoted("> ", user, theme)
-    if answer:
-        lines += _quoted("  ", answer, theme)
-    return lines
+    return prompt, answer
 
 
 def _quoted(lead: str, text: str, theme: Theme) -> list[str]:
@@ -134,15 +133,18 @@ def _call_words(call: ToolCall) -> str:
 def session_row(info: SessionInfo, now: float) -> str:
     """One line of a list of sessions, plain: title, age, turns, cost, state, directory."""
     title = clean_line(info.title) or "untitled"
-    parts = [
-        title if len(title) <= _TITLE_COLUMNS else f"{title[: _TITLE_COLUMNS - 1]}…",
+    short = title if len(title) <= _TITLE_COLUMNS else f"{title[: _TITLE_COLUMNS - 1]}…"
+    return " · ".join((short, *_figures(info, now), clean_line(info.cwd)))
+
+
+def _figures(info: SessionInfo, now: float) -> list[str]:
+    """How old a session is, its turns, what it has cost where that is known, its state."""
+    return [
         wording.age(now - info.updated_at),
         wording.plural(info.turns, "turn"),
         *([wording.cost(info.cost_usd)] if info.cost_usd is not None else []),
         str(info.status),
-        clean_line(info.cwd),
     ]
-    return " · ".join(parts)
 
 
 def session_rows(infos: Sequence[SessionInfo], now: float, theme: Theme) -> list[str]:
@@ -180,3 +182,103 @@ def farewell_lines(end: Farewell, theme: Theme) -> list[str]:
         )
     )
     return [theme.paint(figures, DIM), f"Resume with: agent resume {end.session_id}"]
+
+
+# --- a list to choose from, with a preview (UI-8) ---------------------------------------------
+
+# Law: no row is wider than the screen, down to 20 columns and 6 rows; what is chosen is marked by a
+# sign, not only by its look (UI-10); what comes from sessions is sanitized (SEC-10).
+
+
+PickerRow = tuple[str, str]
+"""A style of prompt-toolkit (``bold``, ``reverse``, ``italic``, or none) and the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is to be seen. ``listed`` are the sessions around the chosen one, ``total`` of them.
+
+    ``above`` is how many there are before the first of them. ``preview`` are lines about the
+    chosen one, or ``None`` while they are fetched.
+    """
+
+    query: str
+    listed: Sequence[SessionInfo]
+    above: int
+    total: int
+    cursor: int
+    preview: Sequence[str] | None
+    now: float
+
+
+def listed_rows(lines: int) -> int:
+    """How many sessions are listed on a screen of so many lines."""
+    return max(2, min(MOST_LISTED, (lines - 4) // 2))
+
+
+def picker_rows(view: View, columns: int, lines: int) -> list[PickerRow]:
+    """The rows, at most ``lines`` of them, each narrower than ``columns``."""
+    room = max(4, columns - 1)
+    rows: list[PickerRow] = [("bold", fit(f"Resume which session? {clean_line(view.query)}", room))]
+    for at, info in enumerate(view.listed, view.above):
+        here = at == view.cursor
+        row = f"{'>' if here else ' '} {_row(info, view.now, room - 2)}"
+        rows.append(("reverse" if here else "", row))
+    if not view.listed:
+        rows.append(("", fit("  No session matches.", room)))
+    hint = f"{view.total} found. Type to search, arrows to move, Enter opens, Esc leaves."
+    below = lines - len(rows) - 1
+    if view.listed and below > 2:  # noqa: PLR2004 - an empty row and one that tells something
+        info = view.listed[view.cursor - view.above]
+        about = [*_facts(info, view.now, room), *(view.preview or ())]
+        rows.append(("", ""))
+        rows += [("", fit(line, room)) for line in about[: below - 1]]
+    return [*rows[: lines - 1], ("italic", fit(hint, room))]
+
+
+def _row(info: SessionInfo, now: float, columns: int) -> str:
+    """The title, and facts at the right where there is room for both."""
+    title = clean_line(info.title) or "untitled"
+    if columns < _FACTS_COLUMNS:
+        return fit(title, columns)
+    facts = " · ".join(_figures(info, now))
+    room = columns - columns_of(facts) - 2
+    title = fit(title, room)
+    return f"{title}{' ' * (room - columns_of(title))}  {facts}"
+
+
+def _facts(info: SessionInfo, now: float, columns: int) -> list[str]:
+    """What the list has no room for: where, when, how much, how it stands."""
+    facts = [
+        clean_line(info.cwd),
+        wording.age(now - info.updated_at),
+        wording.plural(info.turns, "turn"),
+        f"cost {wording.cost(info.cost_usd)}",
+        str(info.status),
+        clean_line(info.model),
+    ]
+    lines, line = [], ""
+    for fact in facts:
+        if not fact:
+            continue
+        longer = f"{line} · {fact}" if line else fact
+        if line and columns_of(longer) > columns:
+            lines.append(line)
+            line = fact
+        else:
+            line = longer
+    return [*lines, line]
+
+
+def preview_lines(loaded: LoadedSession, excerpt: str = "") -> list[str]:
+    """Where the words were found, and the last exchange."""
+    prompt, answer = _last_exchange(loaded)
+    lines = [f"Found: {clean_line(excerpt)}"] if excerpt else []
+    lines += [f"> {line}" for line in _lines(prompt)]
+    lines += _lines(answer)
+    return lines
+
+
+def _lines(text: str) -> list[str]:
+    cleaned = clean(text[:_ANSWER_CHARS]).expandtabs(4).strip()
+    return [line.rstrip() for line in cleaned.split("\n") if line.strip()]

@@ -11,10 +11,9 @@ from enum import IntEnum, auto
 
 from agentcli.domain.messages import Usage
 from agentcli.ui import wording
-from agentcli.ui.rows import Row, fit_row
+from agentcli.ui.rows import Row, columns_of, fit, fit_row
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.theme import DIM, WARNING, Theme
-from agentcli.ui.width import columns_of, fit
 
 TITLE_COLUMNS = 30
 _FULL = 0.8

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from agentcli.domain.background import BackgroundTask, Schedule, TaskProgress, TaskState
 from agentcli.ui import wording
+from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean, clean_line
 from agentcli.ui.theme import BOLD, DIM, ERROR, Theme
-from agentcli.ui.width import fit
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo

@@ -9,9 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.ui.diff import MAX_COMPARED, diff_lines, is_diff
+from agentcli.ui.diff import (
+    MAX_COMPARED,
+    MAX_TOKENS,
+    Piece,
+    compare,
+    compare_lines,
+    diff_lines,
+    is_diff,
+)
 from agentcli.ui.theme import PLAIN, Theme
-from agentcli.ui.word_diff import MAX_TOKENS, Piece, compare, compare_lines
 
 COLOR = Theme(color=True, attributes=True, live=True)
 MONO = Theme(color=False, attributes=True, live=True)

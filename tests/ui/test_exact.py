@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentcli.domain.messages import ToolCall
+from agentcli.domain.permissions import Explanation
 from agentcli.domain.ports import ApprovalRequest
 from agentcli.ui.exact import (
     MAX_CHARS,
@@ -17,8 +18,10 @@ from agentcli.ui.exact import (
     detail_of,
     exact_line,
     exact_lines,
+    explanation_lines,
     rule_text,
 )
+from agentcli.ui.theme import PLAIN
 
 HIDDEN = [
     "\x1b[8m", "\r", "\x00", "\x08", "\x7f", "\x85", "\u200b", "\u200d", "\u202e", "\u2066",
@@ -112,3 +115,29 @@ def test_one_line_texts_have_no_line_breaks_and_an_end() -> None:
     assert len(cut_line("x" * 100_000)) < MAX_LINE_CHARS + 100
     assert rule_text("bash(ls -l)") == "bash(ls -l)"
     assert rule_text("bash(a\nb)") == rule_text(f"bash({'x' * 500})") == "bash: this very call"
+
+
+# --- The policy's answer in lines
+
+
+@pytest.mark.spec("SEC-3", "SEC-6")
+def test_it_says_what_why_by_which_rule_and_hides_nothing() -> None:
+    told = Explanation(
+        "bash", "ask", "asked for by the rule bash(x *)", "x \u202eb", "bash(x *)", "f:1", "exec",
+        "default", "bash(x b)", "",
+    )  # fmt: skip
+    assert explanation_lines(told, PLAIN) == [
+        "It asks: asked for by the rule bash(x *)",
+        "  because of  x <U+202E>b",
+        "  rule        bash(x *)  (f:1)",
+        "  mode        default; it counts as running a command",
+        "  session     bash(x b)",
+    ]
+
+
+def test_an_answer_without_a_rule_is_short() -> None:
+    told = Explanation("read_file", "allow", "reads are free", "", "", "", "read", "plan", "", "")
+    assert explanation_lines(told, PLAIN) == [
+        "It runs without asking: reads are free",
+        "  mode        plan; it counts as reading",
+    ]

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
+import threading
+from collections.abc import Iterator
+from typing import TextIO
 
 import pyte
 import pytest
 
-from agentcli.ui.screen import Screen, Size
+from agentcli.ui.markdown_stream import MarkdownStream
+from agentcli.ui.screen import BEHIND_BYTES, Screen, Size, TerminalWriter, TextStream
 from agentcli.ui.theme import PLAIN, Theme
 
 LIVE = Theme(color=True, attributes=True, live=True)
@@ -110,3 +115,108 @@ def test_an_encoding_without_the_signs_gets_replacements() -> None:
     screen = Screen(io.TextIOWrapper(raw, "latin-1", newline=""), PLAIN, lambda: Size(80, 24))
     screen.print_block(["● é"], gap=False)
     assert raw.getvalue() == b"? \xe9\n"
+
+
+# --- Writing to a terminal that may take its time
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[int, TextIO]]:
+    reading, writing = os.pipe()
+    with open(writing, "w", encoding="ascii") as stream:
+        yield reading, stream
+    os.close(reading)
+
+
+@pytest.mark.spec("OPS-1")
+def test_a_reader_that_does_not_read_holds_up_nothing_and_gets_all_in_order(
+    ends: tuple[int, TextIO],
+) -> None:
+    reading, stream = ends
+    writer = TerminalWriter(stream)
+    caught_up = threading.Event()
+    writer.on_ready = caught_up.set
+    lines = "".join(f"{number}\n" for number in range(100_000))
+    writer.write(lines[:300_000])
+    writer.write(lines[300_000:])
+    assert not writer.drain(0.01)
+    assert writer.is_behind
+    got = b""
+    while len(got) < len(lines):
+        got += os.read(reading, 65_536)
+    assert got.decode() == lines
+    assert caught_up.wait(10)
+    assert writer.drain(10)
+    assert not writer.is_behind
+
+
+def test_little_that_waits_is_no_reason_to_hold_back(ends: tuple[int, TextIO]) -> None:
+    _, stream = ends
+    writer = TerminalWriter(stream)
+    writer.write("x" * (BEHIND_BYTES - 1))
+    assert not writer.is_behind
+
+
+@pytest.mark.spec("CAN-13")
+def test_a_reader_that_left_is_told_by_the_next_write(ends: tuple[int, TextIO]) -> None:
+    reading, stream = ends
+    writer = TerminalWriter(stream)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, reading)
+    os.close(null)
+    writer.write("one")
+    assert writer.drain(10)
+    with pytest.raises(BrokenPipeError):
+        writer.write("two")
+
+
+def test_what_the_encoding_lacks_is_an_error_of_the_write(ends: tuple[int, TextIO]) -> None:
+    _, stream = ends
+    with pytest.raises(UnicodeEncodeError):
+        TerminalWriter(stream).write("é")
+
+
+@pytest.mark.spec("OPS-1")
+def test_as_a_stream_it_replaces_what_the_terminal_cannot_show_and_keeps_the_order(
+    ends: tuple[int, TextIO],
+) -> None:
+    reading, stream = ends
+    writer = TerminalWriter(stream)
+    text = writer.as_stream()
+    text.write("one · ")
+    writer.write("two ")
+    text.buffer.write(b"three")
+    text.flush()
+    assert writer.drain(10)
+    assert os.read(reading, 100) == b"one ? two three"
+    assert text.fileno() == stream.fileno()
+    assert not text.isatty()
+
+
+# --- Streamed text, rendered or plain
+
+
+UNCOLORED = Theme(color=False, attributes=True, live=True)
+
+
+@pytest.mark.spec("UI-1", "SEC-10")
+def test_the_answer_is_rendered_and_sanitized_where_the_terminal_is_live() -> None:
+    live, plain = (TextStream(theme, lambda: 80, thinking=False) for theme in (UNCOLORED, PLAIN))
+    pieces = ("a **b", "** c\x1b[3", "1md\n")
+    assert "".join(map(live.feed, pieces)) + live.finish() == "a \x1b[1mb\x1b[0m cd\n"
+    assert "".join(map(plain.feed, pieces)) + plain.finish() == "a **b** cd"
+
+
+@pytest.mark.spec("UI-1")
+@pytest.mark.parametrize("method", ["feed", "finish"])
+def test_a_fault_in_the_rendering_leaves_the_text_plain(
+    monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    def fail(*_: object) -> str:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(MarkdownStream, method, fail)
+    stream = TextStream(UNCOLORED, lambda: 80, thinking=False)
+    shown = stream.feed("one\n") + stream.feed("two\n") + stream.finish()
+    assert "one" in shown
+    assert "two" in shown

@@ -22,7 +22,7 @@ from agentcli.domain.events import (
 )
 from agentcli.domain.messages import Usage
 from agentcli.ui import wording
-from agentcli.ui.width import columns_of, fit
+from agentcli.ui.rows import columns_of, fit
 
 
 @pytest.mark.parametrize(

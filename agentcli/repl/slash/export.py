@@ -34,11 +34,11 @@ def text_of(loaded: LoadedSession, wanted: str, redact: Callable[[Any], Any]) ->
 
         return export_json_text(loaded, redact)
     if wanted == "html":
-        from agentcli.ui.export_html import export_html
+        from agentcli.ui.export import export_html
 
         html: str = redact(export_html(loaded))
         return html
-    from agentcli.ui.export_markdown import export_markdown
+    from agentcli.ui.export import export_markdown
 
     markdown: str = redact(export_markdown(loaded))
     return markdown

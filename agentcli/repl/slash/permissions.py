@@ -5,8 +5,7 @@ from __future__ import annotations
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.ports import PermissionMode
 from agentcli.repl.commands import Chat, SlashCommand
-from agentcli.ui.exact import exact_line, rule_text
-from agentcli.ui.explanation import explanation_lines
+from agentcli.ui.exact import exact_line, explanation_lines, rule_text
 from agentcli.ui.sanitize import clean_line, reveal
 from agentcli.ui.theme import BOLD, DIM, WARNING
 

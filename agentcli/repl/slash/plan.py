@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentcli.domain.errors import UsageError
 from agentcli.domain.ports import PermissionMode
 from agentcli.repl.commands import Chat, SlashCommand
-from agentcli.ui.plan_lines import kept_plan_lines
+from agentcli.ui.render import kept_plan_lines
 
 _COLUMNS = 80
 _ON = "Plan mode is on: the agent reads and plans, and changes nothing before you approve its plan."

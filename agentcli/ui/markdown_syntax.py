@@ -1,19 +1,267 @@
-"""Markdown within a paragraph: emphasis, code, links, found while the text still grows.
+"""The syntax of Markdown that streams: the kind of a line, what it stands in, what is in it.
 
-Law: ``Line.take`` hands out text as soon as its look is certain and never takes it back; what a
-delimiter opens is held until it is closed, the text ends or ``LOOK_AHEAD`` characters have come
-without a close, so the outcome depends on the text and not on how it was cut. The rules follow
-https://spec.commonmark.org/0.31.2/#inlines where that can be decided within these bounds;
-link targets are shown (SEC-10), HTML tags stay text.
+Law: each is decided from as few characters as possible; as long as more of them could change the
+answer, there is none yet. So the answer depends on the text and not on how it was cut.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import ClassVar, Protocol
 
 from agentcli.ui.sanitize import clean
-from agentcli.ui.theme import BOLD, CODE, DIM, ITALIC, LINK, STRIKE
+from agentcli.ui.theme import BOLD, CODE, DIM, ITALIC, LINK, STRIKE, Symbols
+
+_HEADING = re.compile(r"#{1,6}(?=[ \t]|$)")
+_ORDERED = re.compile(r"\d{1,9}[.)](?=[ \t]|$)")
+_ORDERED_BEGUN = re.compile(r"\d{1,9}[.)]?\Z")
+_FENCE = re.compile(r"(`{3,})([^`]*)$|(~{3,})(.*)$")
+_INDENT = re.compile(r"[ \t]*")
+_UNDERLINE = re.compile(r"=+[ \t]*\Z")
+CODE_INDENT = 4
+_MAX_LEVEL = 6
+_RULE_MARKS = 3
+
+
+class Kind(Enum):
+    """What a line begins or is."""
+
+    BLANK = auto()
+    TEXT = auto()
+    HEADING = auto()
+    RULE = auto()
+    FENCE = auto()
+    QUOTE = auto()
+    BULLET = auto()
+    ORDERED = auto()
+    TABLE = auto()
+    INDENTED = auto()
+    UNDERLINE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A line's kind; ``skip`` characters of it are marks that are shown in another way.
+
+    ``marker`` is what a list item, fence or heading begins with, ``indent`` the columns before.
+    """
+
+    kind: Kind
+    skip: int = 0
+    indent: int = 0
+    marker: str = ""
+
+
+def classify(
+    line: str, *, complete: bool, code_from: int | None = None, in_paragraph: bool = False
+) -> Start | None:
+    """The kind of ``line`` or of the line that begins so; holds no line feed.
+
+    ``code_from``: the columns of indentation that make it code, where any do. Only after a line
+    of a paragraph ``===`` makes that one a heading, and a number but 1 is no list.
+    """
+    match = _INDENT.match(line)
+    skip = match.end() if match else 0
+    rest = line[skip:]
+    if not rest:
+        return Start(Kind.BLANK) if complete else None
+    indent = len(line[:skip].expandtabs(CODE_INDENT))
+    if code_from is not None and indent >= code_from:
+        return Start(Kind.INDENTED, skip, indent)
+    judge = _JUDGES.get(rest[0])
+    if judge is None or (rest[0] == "=" and not in_paragraph):
+        return Start(Kind.TEXT, skip, indent)
+    found = judge(rest, skip, indent, complete=complete)
+    if found and in_paragraph and found.kind is Kind.ORDERED and found.marker[:-1] != "1":
+        return Start(Kind.TEXT, skip, indent)
+    return found
+
+
+def waits_for_end(rest: str) -> bool:
+    """Whether only the end of the line can tell the kind of one that begins so."""
+    return rest[:1] == "|" or rest[:3] in {"```", "~~~"}
+
+
+def _quote(rest: str, skip: int, indent: int, *, complete: bool) -> Start | None:
+    if len(rest) == 1 and not complete:
+        return None
+    return Start(Kind.QUOTE, skip + 1 + (rest[1:2] == " "), indent)
+
+
+def _table(_rest: str, skip: int, indent: int, *, complete: bool) -> Start | None:
+    return Start(Kind.TABLE, skip, indent) if complete else None
+
+
+def _heading(rest: str, skip: int, indent: int, *, complete: bool) -> Start | None:
+    if not complete and len(rest) <= _MAX_LEVEL and not rest.lstrip("#"):
+        return None
+    if found := _HEADING.match(rest):
+        return Start(Kind.HEADING, skip + _with_space(rest, found.end()), indent, found[0])
+    return Start(Kind.TEXT, skip, indent)
+
+
+def _ordered(rest: str, skip: int, indent: int, *, complete: bool) -> Start | None:
+    if not complete and _ORDERED_BEGUN.match(rest):
+        return None
+    if found := _ORDERED.match(rest):
+        return Start(Kind.ORDERED, skip + _with_space(rest, found.end()), indent, found[0])
+    return Start(Kind.TEXT, skip, indent)
+
+
+def _with_space(rest: str, end: int) -> int:
+    """Past the white space after a marker; a deep indent after it is kept as text."""
+    spaces = len(rest) - end - len(rest[end:].lstrip(" \t"))
+    return end + min(spaces, 1)
+
+
+def _fence(rest: str, skip: int, indent: int, *, complete: bool) -> Start | None:
+    if not complete:
+        run = len(rest) - len(rest.lstrip(rest[0]))
+        return None if run >= 3 or run == len(rest) else Start(Kind.TEXT, skip, indent)  # noqa: PLR2004 - ```
+    if found := _FENCE.match(rest):
+        return Start(Kind.FENCE, skip, indent, found[1] or found[3])
+    return Start(Kind.TEXT, skip, indent)
+
+
+def _bullet_or_rule(rest: str, skip: int, indent: int, *, complete: bool) -> Start | None:
+    first = rest[0]
+    if first != "+" and not rest.strip(f"{first} \t"):
+        if not complete:
+            return None
+        if rest.count(first) >= _RULE_MARKS:
+            return Start(Kind.RULE, skip, indent)
+    if first == "_" or (len(rest) > 1 and rest[1] not in " \t"):
+        return Start(Kind.TEXT, skip, indent)
+    if len(rest) == 1 and not complete:
+        return None
+    return Start(Kind.BULLET, skip + min(2, len(rest)), indent, first)
+
+
+def _underline(rest: str, skip: int, indent: int, *, complete: bool) -> Start | None:
+    if not _UNDERLINE.match(rest):
+        return Start(Kind.TEXT, skip, indent)
+    return Start(Kind.UNDERLINE, skip, indent) if complete else None
+
+
+class _Judge(Protocol):
+    def __call__(self, rest: str, skip: int, indent: int, /, *, complete: bool) -> Start | None: ...
+
+
+_JUDGES: dict[str, _Judge] = {
+    **dict.fromkeys("`~", _fence),
+    **dict.fromkeys("-*_+", _bullet_or_rule),
+    **dict.fromkeys("0123456789", _ordered),
+    ">": _quote,
+    "|": _table,
+    "#": _heading,
+    "=": _underline,
+}
+
+
+# --- what a line stands in: quotes and list items ---------------------------------------------
+
+MAX_DEPTH = 16
+_CONTAINERS = frozenset({Kind.QUOTE, Kind.BULLET, Kind.ORDERED})
+_NEVER_LAZY = frozenset({Kind.HEADING, Kind.RULE, Kind.FENCE, Kind.TABLE, Kind.QUOTE})
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the lines before have left open. ``items``: the column where each item's text begins."""
+
+    items: tuple[int, ...] = ()
+    quotes: int = 0
+    after_blank: bool = True
+    in_paragraph: bool = False
+
+
+@dataclass(slots=True)
+class Opened:
+    """The beginning of a line. ``lead`` is shown for what ``rest`` stands in."""
+
+    items: list[int]
+    start: Start = field(default_factory=lambda: Start(Kind.BLANK))
+    rest: str = ""
+    quotes: int = 0
+    markers: int = 0
+    lead: list[Span] = field(default_factory=list)
+
+    @property
+    def margin(self) -> int:
+        """The column where ``rest`` begins, as far as it is indented by its list items."""
+        return self.items[-1] if self.markers else self.start.indent
+
+
+def open_line(line: str, context: Context, symbols: Symbols, *, complete: bool) -> Opened | str:
+    """How ``line`` begins; while that is undecided, the part of it that is."""
+    opened = Opened(list(context.items))
+    position = column = 0
+    while True:
+        rest = line[position:]
+        same = not opened.markers and opened.quotes == context.quotes
+        start = classify(
+            rest,
+            complete=complete,
+            code_from=_code_from(opened, context),
+            in_paragraph=same and context.in_paragraph,
+        )
+        if start is None:
+            return rest
+        if not opened.markers and start.kind is not Kind.QUOTE and same:
+            _leave_items(opened.items, start, context)
+        depth = opened.quotes + opened.markers
+        if start.kind not in _CONTAINERS or depth == MAX_DEPTH:
+            opened.start, opened.rest = start, rest
+            return opened
+        if start.kind is Kind.QUOTE:
+            if not opened.markers and not opened.quotes and not context.quotes:
+                _leave_items(opened.items, start, context)
+            opened.lead += _indent(start.indent, opened)
+            opened.lead.append((f"{symbols.bar} ", DIM))
+            opened.quotes += 1
+        else:
+            opened.lead += _indent(start.indent, opened)
+            mark = symbols.bullet if start.kind is Kind.BULLET else start.marker
+            opened.lead.append((f"{mark} ", DIM))
+            column += start.indent + len(start.marker) + 1
+            opened.items.append(column)
+            opened.markers += 1
+        position += start.skip
+
+
+def _indent(columns: int, opened: Opened) -> list[Span]:
+    """The white space before a mark: kept where it says how deep an item is."""
+    return [(" " * columns, 0)] if columns and (opened.items or opened.markers) else []
+
+
+def _code_from(opened: Opened, context: Context) -> int | None:
+    if opened.markers:
+        return CODE_INDENT
+    if opened.quotes or not context.after_blank:
+        return None
+    return CODE_INDENT + (opened.items[-1] if opened.items else 0)
+
+
+def _leave_items(items: list[int], start: Start, context: Context) -> None:
+    """Forget the items that a line of this indentation does not belong to."""
+    kind = start.kind
+    if kind in {Kind.BLANK, Kind.INDENTED}:
+        return
+    if kind in {Kind.BULLET, Kind.ORDERED} or kind in _NEVER_LAZY or context.after_blank:
+        while items and start.indent < items[-1]:
+            items.pop()
+
+
+# --- within a paragraph: emphasis, code, links ------------------------------------------------
+
+# Law: ``Line.take`` hands out text as soon as its look is certain and never takes it back; what a
+# delimiter opens is held until it is closed, the text ends or ``LOOK_AHEAD`` characters have come
+# without a close. The rules follow
+# https://spec.commonmark.org/0.31.2/#inlines where that can be decided within these bounds;
+# link targets are shown (SEC-10), HTML tags stay text.
+
 
 LOOK_AHEAD = 500
 _MAX_DEPTH = 6
@@ -53,7 +301,7 @@ def spans(text: str, style: int = 0) -> list[Span]:
     return line.take(final=True)
 
 
-class _Judge(Protocol):
+class _Reader(Protocol):
     def __call__(self, line: Line, text: str, at: int, /, *, final: bool) -> Found: ...
 
 
@@ -208,7 +456,7 @@ class Line:
         line.add(text)
         return line.take(final=True)
 
-    _JUDGES: ClassVar[dict[str, _Judge]] = {
+    _JUDGES: ClassVar[dict[str, _Reader]] = {
         "\\": _escape,
         "&": _entity,
         "<": _angle,
