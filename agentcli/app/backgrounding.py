@@ -53,7 +53,7 @@ class SessionBackground:
         """Where events go, and messages that wait in the file by then."""
         self._emit, self._arrived = emit, arrived
 
-    async def take_up(self, *, fires_missed: bool = True) -> tuple[str, ...]:
+    async def recover(self, *, fires_missed: bool = True) -> tuple[str, ...]:
         """Put right what an earlier process has left; lines for the person.
 
         With ``fires_missed`` the schedules that were due meanwhile start their runs (BG-8).
@@ -63,11 +63,11 @@ class SessionBackground:
         schedules = [each for each in rows if each.is_active]
         if not known and not schedules:
             return ()
-        from agentcli.engine.background.recovery import take_up
+        from agentcli.engine.background.recovery import recover
 
         self._fires_missed = fires_missed
         runs = self._made(known, schedules)
-        notices = await take_up(runs)
+        notices = await recover(runs)
         if runs.scheduler is not None:
             runs.scheduler.begin()
         return notices
@@ -121,13 +121,13 @@ class SessionBackground:
     ) -> BackgroundRuns:
         if self._runs is None:
             from agentcli.config.seal import is_sealed, seal
-            from agentcli.engine.background.runs import BackgroundRuns, Lent
+            from agentcli.engine.background.runs import BackgroundRuns, RunServices
             from agentcli.engine.background.scheduler import SessionScheduler
             from agentcli.process.leftovers import end_group, start_time
             from agentcli.store.files import new_session_id
 
             tasks = self._store.tasks
-            lent = Lent(
+            services = RunServices(
                 kit=self._kit,
                 store=tasks,
                 directory=runs_directory(self._store.path),
@@ -140,7 +140,7 @@ class SessionBackground:
                 seal=partial(seal, self._seal_file),
                 is_sealed=partial(is_sealed, self._seal_file),
             )
-            self._runs = runs = BackgroundRuns(lent, known)
+            self._runs = runs = BackgroundRuns(services, known)
             runs.scheduler = SessionScheduler(runs, schedules, fires_missed=self._fires_missed)
         return self._runs
 

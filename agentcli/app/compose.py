@@ -193,7 +193,7 @@ async def _assemble(
     if background is not None and resumed:
         around.notices = (
             *around.notices,
-            *await background.take_up(fires_missed=options.interactive),
+            *await background.recover(fires_missed=options.interactive),
         )
     return session
 

@@ -126,7 +126,7 @@ class Moving:
 
     async def _moved(self, task: asyncio.Task[ToolOutput]) -> ToolOutput | None:
         from agentcli.domain.background import BackgroundRefused, PlacesTaken, SpawnWish
-        from agentcli.engine.background.text import text_of_output
+        from agentcli.engine.background.run import text_of_output
 
         job = self._job
         wish = SpawnWish(
@@ -158,7 +158,7 @@ class Moving:
             raise
         self.is_moved = True
         return ToolOutput.text(
-            _told(spawned, job.tail),
+            _moved_text(spawned, job.tail),
             display=f"log: {spawned.log_path}",
             summary=f"moved to the background as {spawned.run_id}",
         )
@@ -182,7 +182,7 @@ def _title(summary: str) -> str:
     return summary.removeprefix("Run ").strip("`") or summary
 
 
-def _told(spawned: Spawned, tail: str) -> str:
+def _moved_text(spawned: Spawned, tail: str) -> str:
     shown = tail[-TAIL_CHARS:].strip("\n")
     lines = [
         f"The user has moved it to the background as {spawned.run_id}, where it goes on.",

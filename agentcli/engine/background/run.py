@@ -1,12 +1,15 @@
-"""One background run while it is alive: what it tells, how it is ended, how it has ended.
+"""One background run while it is alive: what it reports, how it is ended, what is said of its end.
 
-Law: a run that is asked to end has ended within 2 s (BG-6): its tool is told at once, told to stop
-being polite after ``FORCE_S``, and left behind, owned by the reaper, after ``ABANDON_S``.
+Laws. A run that is asked to end has ended within 2 s (BG-6): its tool is asked at once, to stop
+being polite after ``FORCE_S``, and left behind, owned by the reaper, after ``ABANDON_S``. What the
+program says of a run stands in a block of its own, which names its source and which nothing that
+the run has printed can end: it is data, not the user's word (BG-5).
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,15 +24,10 @@ from agentcli.domain.background import (
     TaskState,
 )
 from agentcli.domain.cancel import CancelReason, CancelToken
+from agentcli.domain.events import AgentEvent, SubAgentEvent, ToolFinished
+from agentcli.domain.messages import ResultStatus, TextPart
 from agentcli.domain.tools import OutputKind, ToolContext, ToolOutput
 from agentcli.engine.background.log import CANCELED, Redact, RunLog, write_result
-from agentcli.engine.background.text import (
-    MAX_ERROR,
-    announcement,
-    one_line,
-    summary_of,
-    text_of_output,
-)
 from agentcli.engine.race import Reaper
 
 FORCE_S = 1.0
@@ -53,7 +51,7 @@ class ActiveRun:
         self.cancel_requested = False
         self._redact = redact
         self._wake = wake
-        self.news_told = 0
+        self.news_count = 0
         self._news: set[asyncio.Future[None]] = set()
         self._timers: list[asyncio.TimerHandle] = []
         self._abandoned: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -64,8 +62,8 @@ class ActiveRun:
         """More for ``output.log``; false once that is full."""
         return self.log.add(text)
 
-    def tell(self, text: str) -> None:
-        """The same, for who cannot do anything about a full log."""
+    def write(self, text: str) -> None:
+        """The same for a tool's progress, which cannot do anything about a full log."""
         self.log.add(text)
 
     def progress(self, progress: TaskProgress) -> None:
@@ -85,7 +83,7 @@ class ActiveRun:
 
     @property
     def beat(self) -> Beat:
-        """What the row is told now."""
+        """What its row learns now."""
         task = self.task
         return Beat(
             task.run_id, task.attempt, task.detail, task.progress, task.pid, task.pid_started
@@ -110,18 +108,18 @@ class ActiveRun:
         self.token.cancel(CancelReason.PARENT)
 
     async def flush(self) -> None:
-        """Put what was told into the log."""
+        """Put what has come into the log."""
         async with self.flushing:
             if self.log.is_dirty:
                 await asyncio.to_thread(self.log.flush)
-                self.tell_news()
+                self.wake_readers()
 
     async def wait_news(self, timeout_s: float, cancel: CancelToken, seen: int) -> None:
         """Until there is more in the log, the run has ended, or there is no more time.
 
-        ``seen`` is ``news_told`` as it was before the log was read: later news is not missed.
+        ``seen`` is ``news_count`` as it was before the log was read: later news is not missed.
         """
-        if self.news_told != seen:
+        if self.news_count != seen:
             return
         news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -139,9 +137,9 @@ class ActiveRun:
             self._news.discard(news)
             news.cancel()
 
-    def tell_news(self) -> None:
-        """Wake those who wait."""
-        self.news_told += 1
+    def wake_readers(self) -> None:
+        """Wake everything that waits for more."""
+        self.news_count += 1
         for news in self._news:
             if not news.done():
                 news.set_result(None)
@@ -174,7 +172,7 @@ class ActiveRun:
         return job.result() if job.done() and not job.cancelled() else None
 
     def ended(self, output: ToolOutput | None) -> TaskEnd:
-        """How it ended, with what the session is told of it."""
+        """How it ended, with what the session learns of it."""
         task = self.task
         state, kind, error, summary = self._outcome(output)
         end = replace(task, state=state, summary=summary, error_kind=kind, error_message=error)
@@ -229,3 +227,80 @@ async def guarded_work(work: Work, ctx: ToolContext, sink: BackgroundSink) -> To
     if isinstance(output, ToolOutput) and output.parts:
         return output
     return ToolOutput.internal_error(TypeError(f"not a tool's output: {type(output).__name__}"))
+
+
+# --- what is said of a run -----------------------------------------------------------------
+
+
+MAX_SUMMARY = 400
+MAX_ERROR = 1_000
+_PROGRESS_TOOL = "report_progress"
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}
+_WORDS = {TaskState.CANCELLED: "canceled"}  # as in result.json
+
+
+def announcement(task: BackgroundTask) -> str:
+    """What the model reads of an ended run."""
+    ids = f'run_id="{task.run_id}" task_id="{task.task_id}"'
+    names = f'tool="{quoted(task.tool)}" title="{quoted(task.title)}"'
+    rows = [
+        f'<background-run {ids} status="{status_word(task.state)}" {names}>',
+        "(said by agentcli, not by the user)",
+    ]
+    if task.summary:
+        rows.append(f"summary: {quoted(task.summary)}")
+    if task.error_message:
+        rows.append(f"error: {quoted(_short(task.error_message, MAX_ERROR))}")
+    rows += [f"log: {task.log_path}", f"result: {task.result_path}", "</background-run>"]
+    return "\n".join(rows)
+
+
+def status_word(state: TaskState) -> str:
+    """The state as it is written outside."""
+    return _WORDS.get(state, state.value)
+
+
+def reported_progress(event: AgentEvent) -> TaskProgress | None:
+    """How far a run's agent says it is, where it counts (BG-3): a good ``report_progress``."""
+    if isinstance(event, SubAgentEvent):
+        event = event.event
+    if not isinstance(event, ToolFinished) or event.call.name != _PROGRESS_TOOL:
+        return None
+    given = event.call.arguments
+    current, total = _number(given.get("current")), _number(given.get("total"))
+    if event.result.status is not ResultStatus.OK or current is None:
+        return None
+    return TaskProgress(
+        current,
+        total,
+        one_line(str(given.get("unit") or "")),
+        _short(one_line(str(given.get("message") or "")), MAX_SUMMARY),
+    )
+
+
+def text_of_output(output: ToolOutput) -> str:
+    """All texts of an output."""
+    return "\n".join(part.text for part in output.parts if isinstance(part, TextPart))
+
+
+def summary_of(output: ToolOutput) -> str:
+    """An output in a line."""
+    return _short(one_line(output.summary or text_of_output(output)), MAX_SUMMARY)
+
+
+def quoted(text: str) -> str:
+    """``text`` with nothing in it that could end the block."""
+    return "".join(_ENTITIES.get(char, char) for char in text)
+
+
+def one_line(text: str) -> str:
+    """``text`` without line breaks and runs of blanks."""
+    return " ".join(text.split())
+
+
+def _short(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

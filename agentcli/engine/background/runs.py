@@ -1,21 +1,26 @@
 """The background runs of one session (BG-1 to BG-7).
 
 Laws. A run has its row before anything of it starts, and its end, with the message that tells of
-it, is one commit (BG-5). At most 5 runs are active in a session and 64 in the process; a place is
-free when its run has ended, however that was (BG-2). Every run is owned here and joined by
-``aclose``. What is only watched (heartbeats, logs) may fail: one warning, the run goes on (FAIL-2).
+it, is one commit (BG-5); an end that could not be written is tried again, less and less often. At
+most 5 runs are active in a session and 64 in the process; a place is free when its run has ended,
+however that was (BG-2). Every run is owned here and joined by ``aclose``. What is only watched
+(heartbeats, logs, requests of other processes) may fail: one warning, the run goes on (FAIL-2). One
+timer and one writer serve all runs; nothing wakes the program while none is active.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from agentcli.domain.background import (
+    HEARTBEAT_S,
     MAX_ACTIVE_PER_PROCESS,
     MAX_ACTIVE_PER_SESSION,
     BackgroundRefused,
@@ -34,16 +39,16 @@ from agentcli.domain.cancel import CancelToken, uninterruptible
 from agentcli.domain.errors import StoreError
 from agentcli.domain.events import AgentEvent, BackgroundChanged, Notice, SubAgentEvent
 from agentcli.domain.ports import QueuedInput, TaskStore
-from agentcli.domain.tools import Effect, FileLedger, ToolContext, ToolOutput
+from agentcli.domain.tools import Effect, FileLedger, SessionState, ToolContext, ToolOutput
 from agentcli.domain.values import mutable
 from agentcli.engine.background.launch import Launch, check_launch
 from agentcli.engine.background.log import LOG_NAME, RESULT_NAME, Redact, read_log, with_own_files
-from agentcli.engine.background.place import ShellAt
-from agentcli.engine.background.run import ENDED, ActiveRun, Work
-from agentcli.engine.background.text import reported_progress
-from agentcli.engine.background.watch import Outlets, Watch
+from agentcli.engine.background.run import ENDED, ActiveRun, Work, reported_progress
 from agentcli.engine.toolkit import Toolkit
 
+SHELL = "shell"
+POLL_S = 0.25
+MAX_RETRY_S = 60.0
 CANCEL_PATIENCE_S = 3.0
 CLOSE_PATIENCE_S = 4.0
 log = logging.getLogger(__name__)
@@ -61,8 +66,8 @@ PROCESS_PLACES = Places(MAX_ACTIVE_PER_PROCESS)
 
 
 @mutable
-class Lent:
-    """What a session lends to its background runs.
+class RunServices:
+    """What background runs need of their session.
 
     ``arrived`` gets the message of each end, which waits in the file by then. ``start_time`` tells
     when a process started, ``end_process`` kills the one of that pid and time and says whether
@@ -89,22 +94,20 @@ class BackgroundRuns:
     ``known`` are the rows of the file as they were when the session was opened.
     """
 
-    def __init__(self, lent: Lent, known: Sequence[BackgroundTask] = ()) -> None:
-        self.lent = lent
+    def __init__(self, services: RunServices, known: Sequence[BackgroundTask] = ()) -> None:
+        self.services = services
         self.scheduler: Scheduler | None = None
-        self._tasks = {task.run_id: with_own_files(task, lent.directory) for task in known}
+        self._tasks = {task.run_id: with_own_files(task, services.directory) for task in known}
         self._active: dict[str, ActiveRun] = {}
         self._taken = 0
-        self._watch = Watch(
-            Outlets(lent.store, lent.emit, lent.arrived, lent.start_time), self._active
-        )
+        self._watch = Watch(services, self._active)
         self._closed = False
 
     # --- the port --------------------------------------------------------------------------
 
     async def spawn(self, wish: SpawnWish) -> Spawned:
         """Start a run, or put down its schedule. Raises ``BackgroundRefused``."""
-        launch = check_launch(self.lent.kit.toolbox, wish.tool, wish.arguments)
+        launch = check_launch(self.services.kit.toolbox, wish.tool, wish.arguments)
         if wish.schedule is None:
             return await self.start(wish)
         if self.scheduler is None:
@@ -130,7 +133,7 @@ class BackgroundRuns:
         while True:
             run = self._active.get(run_id)
             task = run.task if run is not None else self._known(run_id)
-            seen = run.news_told if run is not None else 0
+            seen = run.news_count if run is not None else 0
             if run is not None:
                 await run.flush()
             text = await asyncio.to_thread(read_log, Path(task.log_path))
@@ -167,7 +170,7 @@ class BackgroundRuns:
 
         The caller has had it judged. Raises ``BackgroundRefused``.
         """
-        launch = check_launch(self.lent.kit.toolbox, wish.tool, wish.arguments)
+        launch = check_launch(self.services.kit.toolbox, wish.tool, wish.arguments)
 
         async def work(ctx: ToolContext, sink: BackgroundSink) -> ToolOutput:
             if fired is not None and fired.cwd:
@@ -178,7 +181,7 @@ class BackgroundRuns:
             wish = replace(wish, title=launch.tool.summary(launch.args))
         paths = wish.judged
         if paths is None:
-            paths = launch.tool.paths(launch.args, self.lent.kit.workspace)
+            paths = launch.tool.paths(launch.args, self.services.kit.workspace)
         wish = replace(wish, judged=paths)
         task = self._new_task(wish, task_id, is_repeatable=is_repeatable(launch))
         if fired is not None:
@@ -195,15 +198,15 @@ class BackgroundRuns:
 
     async def resume(self, task: BackgroundTask, attempt: int) -> None:
         """Start the next ``attempt`` of a run that a crash has ended. Raises as ``start``."""
-        launch = check_launch(self.lent.kit.toolbox, task.tool, task.arguments)
+        launch = check_launch(self.services.kit.toolbox, task.tool, task.arguments)
 
         async def work(ctx: ToolContext, sink: BackgroundSink) -> ToolOutput:
             sink.output(f"[system] started again after a crash (attempt {attempt})\n")
             return await launch.background.run_background(launch.args, ctx, sink)
 
-        paths = launch.tool.paths(launch.args, self.lent.kit.workspace)
+        paths = launch.tool.paths(launch.args, self.services.kit.workspace)
         again = replace(task, attempt=attempt, pid=None, pid_started="", heartbeat_at=None)
-        run = ActiveRun(again, self.lent.redact, self._watch.wake)
+        run = ActiveRun(again, self.services.redact, self._watch.wake)
         self._take_place()
         try:
             await asyncio.to_thread(run.log.open)
@@ -215,12 +218,12 @@ class BackgroundRuns:
     def _new_task(
         self, wish: SpawnWish, task_id: str, *, is_repeatable: bool = False
     ) -> BackgroundTask:
-        run_id = f"bg_{self.lent.new_id()}"
+        run_id = f"bg_{self.services.new_id()}"
         now = time.time()
-        place = self.lent.directory / run_id
+        place = self.services.directory / run_id
         return BackgroundTask(
             run_id=run_id,
-            task_id=task_id or f"task_{self.lent.new_id()}",
+            task_id=task_id or f"task_{self.services.new_id()}",
             tool=wish.tool,
             arguments=wish.arguments,
             title=" ".join(wish.title.split()) or wish.tool,
@@ -237,11 +240,11 @@ class BackgroundRuns:
     async def _begin(
         self, task: BackgroundTask, wish: SpawnWish, work: Work, fired: Schedule | None
     ) -> Spawned:
-        run = ActiveRun(task, self.lent.redact, self._watch.wake)
+        run = ActiveRun(task, self.services.redact, self._watch.wake)
         self._take_place()
         try:
             await asyncio.to_thread(run.log.open)
-            await self.lent.store.add(task, fired)
+            await self.services.store.add(task, fired)
         except BaseException as error:
             self._give_place_back()
             await asyncio.to_thread(run.log.discard)
@@ -252,7 +255,7 @@ class BackgroundRuns:
         return Spawned(task.run_id, task.task_id, task.log_path, task.result_path)
 
     def _take_place(self) -> None:
-        places = self.lent.places
+        places = self.services.places
         if self._closed:
             raise BackgroundRefused("It was not started: the session is being closed.")
         if self._taken >= MAX_ACTIVE_PER_SESSION:
@@ -270,23 +273,23 @@ class BackgroundRuns:
 
     def _give_place_back(self) -> None:
         self._taken -= 1
-        self.lent.places.taken -= 1
+        self.services.places.taken -= 1
 
     def _live_on(self, run: ActiveRun, work: Work, judged: tuple[Path, ...] | None) -> None:
         self._active[run.task.run_id] = run
         run.life = asyncio.create_task(self._live(run, work, judged))
         self._watch.begin()
         self._watch.warn_of(run.log.problem)
-        self.lent.emit(BackgroundChanged(len(self._active)))
+        self.services.emit(BackgroundChanged(len(self._active)))
 
     def _context(self, run: ActiveRun, judged: tuple[Path, ...] | None) -> ToolContext:
         """Like that of a call, without what needs the user or belongs to a turn."""
-        kit = self.lent.kit
+        kit = self.services.kit
         return ToolContext(
             call_id=run.task.run_id,
             workspace=kit.workspace,
             cancel=run.token,
-            progress=run.tell,
+            progress=run.write,
             files=FileLedger(),
             state=kit.state,
             outputs=kit.outputs,
@@ -298,9 +301,9 @@ class BackgroundRuns:
         )
 
     def _pass_on(self, event: AgentEvent) -> None:
-        """Of what a run's own agent tells, the user hears what is news and how far it is."""
+        """Of what a run's own agent reports, the user sees what is news and how far it is."""
         if isinstance(event, Notice):
-            self.lent.emit(event)
+            self.services.emit(event)
             return
         run = self._active.get(event.call_id) if isinstance(event, SubAgentEvent) else None
         if run is not None and (progress := reported_progress(event)):
@@ -311,8 +314,8 @@ class BackgroundRuns:
     async def _live(self, run: ActiveRun, work: Work, judged: tuple[Path, ...] | None) -> None:
         output: ToolOutput | None = None
         try:
-            output = await run.perform(work, self._context(run, judged), self.lent.kit.reaper)
-        except Exception as error:  # noqa: BLE001 - what cannot be lent is told as its failure
+            output = await run.perform(work, self._context(run, judged), self.services.kit.reaper)
+        except Exception as error:  # noqa: BLE001 - a context that cannot be made is its failure
             output = ToolOutput.internal_error(error)
         finally:
             if output is not None and output.cause is not None:
@@ -330,13 +333,13 @@ class BackgroundRuns:
             self._tasks[run.task.run_id] = run.task
             self._active.pop(run.task.run_id, None)
             self._give_place_back()
-            run.tell_news()
+            run.wake_readers()
             self._watch.wake()
-            self.lent.emit(BackgroundChanged(len(self._active), run.task))
+            self.services.emit(BackgroundChanged(len(self._active), run.task))
 
     async def interrupt(self, task: BackgroundTask, attempt: int, why: str) -> None:
         """Put down that a run of an earlier process is over."""
-        run = ActiveRun(replace(task, attempt=attempt), self.lent.redact, self._watch.wake)
+        run = ActiveRun(replace(task, attempt=attempt), self.services.redact, self._watch.wake)
         run.give_up(why)
         end = run.ended(None)
         await asyncio.to_thread(run.log.open)
@@ -389,3 +392,133 @@ def ended_task(task: BackgroundTask, end: TaskEnd, now: float) -> BackgroundTask
         pid=None,
         pid_started="",
     )
+
+
+class Watch:
+    """Looks after the runs in ``active``, by run id, from ``begin`` until there are none."""
+
+    def __init__(self, services: RunServices, active: Mapping[str, ActiveRun]) -> None:
+        self._services = services
+        self._active = active
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._unrecorded: list[tuple[TaskEnd, float]] = []
+        self._warned = False
+        self._closed = False
+
+    def begin(self) -> None:
+        """There is a run."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._loop())
+        elif self._unrecorded:
+            self.wake()
+
+    def wake(self) -> None:
+        """Something is to be written at once."""
+        self._news.set()
+
+    async def aclose(self) -> None:
+        """All runs have ended. The flag, as a write that fails outdoes a cancellation."""
+        self._closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+            self._task = None
+        await self._record_again()
+
+    async def record(self, end: TaskEnd, now: float) -> None:
+        """Write the end of a run; its message is passed on."""
+        try:
+            recorded = await self._services.store.end(end, now)
+        except StoreError as error:
+            self._unrecorded.append((end, now))
+            self.warn_of(error.message)
+            return
+        if recorded.message is not None:
+            self._services.arrived(recorded.message)
+
+    async def note_request(self, run_id: str) -> None:
+        """The row of a run learns that it is asked to end."""
+        try:
+            await self._services.store.request_cancel(run_id, time.time())
+        except StoreError as error:
+            self.warn_of(error.message)
+
+    def warn_of(self, problem: str) -> None:
+        """Once; then only in the log."""
+        if not problem:
+            return
+        log.warning("background runs: %s", problem)
+        if not self._warned:
+            self._warned = True
+            text = f"background runs go on, but not everything about them can be stored: {problem}"
+            self._services.emit(Notice(text))
+
+    async def _loop(self) -> None:
+        next_beat, pause_s = 0.0, HEARTBEAT_S
+        while not self._closed and (self._active or self._unrecorded):
+            has_news = self._news.is_set()
+            self._news.clear()
+            runs = tuple(self._active.values())
+            for run in runs:
+                await run.flush()
+                self.warn_of(run.log.problem)
+            try:
+                if has_news or time.monotonic() >= next_beat:
+                    pause_s = HEARTBEAT_S if runs else min(2 * pause_s, MAX_RETRY_S)
+                    next_beat = time.monotonic() + pause_s
+                    await self._beat(runs)
+                await self._read_requests()
+            except StoreError as error:
+                self.warn_of(error.message)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_S if self._active else pause_s):
+                    await self._news.wait()
+
+    async def _beat(self, runs: Sequence[ActiveRun]) -> None:
+        for run in runs:
+            if (pid := run.task.pid) is not None and not run.task.pid_started:
+                started = await asyncio.to_thread(self._services.start_time, pid)
+                run.task = replace(run.task, pid_started=started or "?")
+        now = time.time()
+        if runs:
+            await self._services.store.beat([run.beat for run in runs], now)
+        for run in runs:
+            run.task = replace(run.task, heartbeat_at=now)
+        await self._record_again()
+
+    async def _read_requests(self) -> None:
+        """Those of other processes, through the file (BG-6)."""
+        if not self._active:
+            return
+        for run_id in await self._services.store.cancel_requests(tuple(self._active)):
+            if run := self._active.get(run_id):
+                run.stop()
+
+    async def _record_again(self) -> None:
+        for unrecorded in tuple(self._unrecorded):  # a cancellation leaves the others
+            self._unrecorded.remove(unrecorded)
+            await self.record(*unrecorded)
+
+
+class ShellAt:
+    """The state of the session, with its shell in ``cwd``; satisfies ``SessionState``.
+
+    What was approved in one directory is not done in another (BG-8).
+    """
+
+    def __init__(self, state: SessionState, cwd: str) -> None:
+        self._state = state
+        self._cwd = cwd
+
+    async def get(self, key: str) -> Any:
+        """The value, or ``None``."""
+        value = await self._state.get(key)
+        if key != SHELL:
+            return value
+        return {**(value if isinstance(value, dict) else {}), "cwd": self._cwd}
+
+    async def set(self, key: str, value: Any) -> None:
+        """Store ``value``; a planned run does not move the session's shell."""
+        if key != SHELL:
+            await self._state.set(key, value)

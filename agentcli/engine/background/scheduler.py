@@ -1,12 +1,15 @@
-"""What is to start later: keeps the schedules of one session and starts what is due (BG-8).
+"""Schedules: what is to start a background run later (BG-8).
 
-Laws. A schedule that is due starts one run, however many of its times have been missed; that it
-has started is committed together with the run. It was judged as the run itself when it was put
-down; when it is due it is judged again, and what would be refused by now, or would have to be asked
-about for a reason that nobody has said yes to, does not start (SEC-3). That somebody has said yes
-is believed of a session file only with our mark on it: the file may be anybody's. Without schedules
-nothing wakes the program; with some, one timer does: at the next of them, at least once a minute
-(so that a clock that was changed is noticed).
+Laws.
+- A schedule that is due starts one run, however many of its times were missed. The run's row and
+  the schedule's next time are one commit.
+- A schedule is judged twice: when it is made, as the run itself would be, and again when it is due.
+  Then it does not start if the policy refuses it, or if it would have to ask for something that
+  was not approved when it was made (SEC-3).
+- That something was approved is believed of a session file only with our seal on it, because the
+  file may come from anybody.
+- One timer serves all schedules; without schedules there is none. It wakes when the next is due
+  and at least once a minute, so that a changed clock is noticed.
 """
 
 from __future__ import annotations
@@ -31,11 +34,9 @@ from agentcli.domain.background import (
 from agentcli.domain.errors import StoreError
 from agentcli.domain.events import Notice
 from agentcli.domain.tools import Workspace
-from agentcli.engine.background.launch import SPAWN, check_launch
-from agentcli.engine.background.place import SHELL
-from agentcli.engine.background.runs import BackgroundRuns
-from agentcli.engine.background.schedule_times import next_time, read_timing
-from agentcli.engine.background.text import one_line
+from agentcli.engine.background.launch import SPAWN, check_launch, next_time, read_timing
+from agentcli.engine.background.run import one_line
+from agentcli.engine.background.runs import SHELL, BackgroundRuns
 from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision, Policy
 from agentcli.policy.judge import judge
 
@@ -64,6 +65,7 @@ class SessionScheduler:
         fires_missed: bool = True,
     ) -> None:
         self._runs = runs
+        self._services = runs.services
         self._now = now
         self._seen = now()
         self._schedules = {each.id: each for each in known if each.is_active}
@@ -74,12 +76,12 @@ class SessionScheduler:
         }
         self._unproved = set(self._schedules)
         self._put_off: dict[str, float] = {}
-        self._told: dict[str, str] = {}
+        self._noticed: dict[str, str] = {}
         self._changed = asyncio.Event()
         self._changing = asyncio.Lock()
-        self._work: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._closed = False
-        self._begin_again(self._seen)
+        self._catch_up_with_clock(self._seen)
 
     # --- the port --------------------------------------------------------------------------
 
@@ -99,13 +101,13 @@ class SessionScheduler:
                 " End one with task_cancel (list_tasks shows them)."
             )
         given = json.dumps(dict(wish.arguments), ensure_ascii=False)
-        if self._runs.lent.redact(given) != given:
+        if self._services.redact(given) != given:
             raise BackgroundRefused(
                 "args hold what looks like a secret, which is not kept in the session file, so"
                 " they could not be used later. Let the command read it from a file or variable."
             )
         schedule = Schedule(
-            id=f"sch_{self._runs.lent.new_id()}",
+            id=f"sch_{self._services.new_id()}",
             tool=wish.tool,
             arguments=wish.arguments,
             title=one_line(wish.title) or wish.tool,
@@ -120,10 +122,10 @@ class SessionScheduler:
             shell = await self._shell()
             schedule = replace(schedule, cwd=shell.get("cwd") or str(self._workspace.cwd))
         schedule = replace(schedule, approved=await self._needs(schedule))
-        mark = await asyncio.to_thread(self._runs.lent.seal, self._approval(schedule))
+        mark = await asyncio.to_thread(self._services.seal, self._approval(schedule))
         schedule = replace(schedule, seal=mark)
         try:
-            await self._runs.lent.store.put_schedule(schedule, now)
+            await self._services.store.put_schedule(schedule, now)
         except StoreError as error:
             raise BackgroundRefused(f"It was not scheduled: {error.message}.") from error
         self._schedules[schedule.id] = schedule
@@ -141,7 +143,7 @@ class SessionScheduler:
                 return None
             over = replace(schedule, is_active=False, next_at=None)
             try:
-                await self._runs.lent.store.put_schedule(over, self._now())
+                await self._services.store.put_schedule(over, self._now())
             except StoreError as error:
                 raise BackgroundRefused(f"It was not ended: {error.message}.") from error
             self._schedules.pop(schedule_id, None)
@@ -151,20 +153,20 @@ class SessionScheduler:
     async def aclose(self) -> None:
         """Start nothing any more. May be called again."""
         self._closed = True
-        if self._work is not None:
-            self._work.cancel()
-            await asyncio.wait({self._work})
-            self._work = None
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+            self._task = None
 
     # --- time ------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Wait for what is due next, if anything will be."""
         self._changed.set()
-        if (self._work is None or self._work.done()) and self._schedules and not self._closed:
-            self._work = asyncio.create_task(self._keep())
+        if (self._task is None or self._task.done()) and self._schedules and not self._closed:
+            self._task = asyncio.create_task(self._loop())
 
-    async def _keep(self) -> None:
+    async def _loop(self) -> None:
         while True:
             self._changed.clear()
             delay_s = await self.tick()
@@ -178,7 +180,7 @@ class SessionScheduler:
         """Start what is due; seconds until the next is, ``None`` when there is none to wait for."""
         now = self._now()
         if now < self._seen - SET_BACK_S:
-            self._begin_again(now)
+            self._catch_up_with_clock(now)
         self._seen = now
         async with self._changing:
             await self._forget_ended()
@@ -194,7 +196,7 @@ class SessionScheduler:
             return float("inf")
         return max(schedule.next_at, self._put_off.get(schedule.id, 0.0))
 
-    def _begin_again(self, now: float) -> None:
+    def _catch_up_with_clock(self, now: float) -> None:
         """The clock may have been set back: nothing waits longer than a new one would."""
         self._put_off.clear()
         for schedule in self.schedules():
@@ -208,7 +210,7 @@ class SessionScheduler:
     async def _forget_ended(self) -> None:
         """Another process may have ended one, through the file."""
         try:
-            rows = await self._runs.lent.store.schedules()
+            rows = await self._services.store.schedules()
         except StoreError as error:
             log.warning("schedules could not be read: %s", error.message)
             return
@@ -225,29 +227,29 @@ class SessionScheduler:
             if problem := await self._problem(schedule):
                 await self._skip(fired, problem)
                 return
-            self._tell_missed(schedule, now)
+            self._notice_missed(schedule, now)
             wish = SpawnWish(
                 schedule.tool, schedule.arguments, schedule.title, signals=schedule.signals
             )
             await self._runs.start(wish, fired, schedule.id)
-            self._keep_row(fired)
+            self._update(fired)
         except PlacesTaken:
             self._put_off[schedule.id] = now + RETRY_S
         except (BackgroundRefused, StoreError) as error:
-            self._tell(schedule, f"did not start: {error}")
+            self._notice(schedule, f"did not start: {error}")
             self._put_off[schedule.id] = now + RECHECK_S
         except Exception as error:  # one that is broken keeps no other from its time
             log.exception("schedule %s", schedule.id)
-            self._tell(schedule, f"did not start: {type(error).__name__} (see the log)")
+            self._notice(schedule, f"did not start: {type(error).__name__} (see the log)")
             self._put_off[schedule.id] = now + RECHECK_S
 
     async def _skip(self, fired: Schedule, problem: str) -> None:
         """It does not start this time; one that has no other time is over."""
-        self._tell(fired, f"did not start: {problem}")
-        await self._runs.lent.store.put_schedule(fired, self._now())
-        self._keep_row(fired)
+        self._notice(fired, f"did not start: {problem}")
+        await self._services.store.put_schedule(fired, self._now())
+        self._update(fired)
 
-    def _keep_row(self, fired: Schedule) -> None:
+    def _update(self, fired: Schedule) -> None:
         self._put_off.pop(fired.id, None)
         if fired.is_active:
             self._schedules[fired.id] = fired
@@ -257,7 +259,7 @@ class SessionScheduler:
     async def _problem(self, schedule: Schedule) -> str:
         """Why it may not start; empty when it may."""
         try:
-            decision = await self._judged(schedule, self._runs.lent.kit.policy)
+            decision = await self._judged(schedule, self._services.kit.policy)
         except BackgroundRefused as refused:
             return str(refused)
         if decision.answer is Answer.DENY:
@@ -273,15 +275,15 @@ class SessionScheduler:
     async def _is_proved(self, schedule: Schedule) -> bool:
         """Whether its call was approved here, not only according to the file."""
         if schedule.id in self._unproved and await asyncio.to_thread(
-            self._runs.lent.is_sealed, self._approval(schedule), schedule.seal
+            self._services.is_sealed, self._approval(schedule), schedule.seal
         ):
             self._unproved.discard(schedule.id)
         return schedule.id not in self._unproved
 
     def _approval(self, schedule: Schedule) -> str:
         """All that was approved with it."""
-        kit = self._runs.lent.kit
-        told = (
+        kit = self._services.kit
+        approved = (
             kit.session_id,
             str(kit.workspace.root),
             schedule.id,
@@ -293,16 +295,16 @@ class SessionScheduler:
             schedule.approved,
             schedule.cwd,
         )
-        return json.dumps(told, sort_keys=True)
+        return json.dumps(approved, sort_keys=True)
 
     async def _needs(self, schedule: Schedule) -> str:
         """What its call has been approved for, grants of this session not counted."""
-        policy = replace(self._runs.lent.kit.policy, granted=[])
+        policy = replace(self._services.kit.policy, granted=[])
         return _beyond(await self._judged(schedule, policy))
 
     async def _judged(self, schedule: Schedule, policy: Policy) -> Decision:
         """The decision about its run. Raises ``BackgroundRefused``."""
-        kit = self._runs.lent.kit
+        kit = self._services.kit
         launch = check_launch(kit.toolbox, schedule.tool, schedule.arguments)
         await kit.begin_sandbox({schedule.tool})
         workspace, path = self._workspace, None
@@ -317,34 +319,34 @@ class SessionScheduler:
 
     @property
     def _workspace(self) -> Workspace:
-        return self._runs.lent.kit.workspace
+        return self._services.kit.workspace
 
     async def _shell(self) -> dict[str, Any]:
-        stored = await self._runs.lent.kit.state.get(SHELL)
+        stored = await self._services.kit.state.get(SHELL)
         return stored if isinstance(stored, dict) else {}
 
     async def _has_place(self, schedule: Schedule) -> bool:
         """Whether the directory that its command was planned in is still there."""
-        sandbox, place = self._runs.lent.kit.sandbox, Path(schedule.cwd)
+        sandbox, place = self._services.kit.sandbox, Path(schedule.cwd)
         if sandbox is not None and (await sandbox.begin()).is_on:
             place = sandbox.on_machine(place)
         return not schedule.cwd or await asyncio.to_thread(place.is_dir)
 
-    # --- what is told ----------------------------------------------------------------------
+    # --- notices ---------------------------------------------------------------------------
 
-    def _tell_missed(self, schedule: Schedule, now: float) -> None:
+    def _notice_missed(self, schedule: Schedule, now: float) -> None:
         late_s = now - (schedule.next_at or now)
         if late_s > MISSED_S and schedule.id not in self._put_off:
             self._emit(f"the schedule {_name(schedule)} was missed while nothing ran: it runs now")
 
-    def _tell(self, schedule: Schedule, what: str) -> None:
+    def _notice(self, schedule: Schedule, what: str) -> None:
         """Once, until it is something else."""
-        if self._told.get(schedule.id) != what:
-            self._told[schedule.id] = what
+        if self._noticed.get(schedule.id) != what:
+            self._noticed[schedule.id] = what
             self._emit(f"the schedule {_name(schedule)} {what}")
 
     def _emit(self, text: str) -> None:
-        self._runs.lent.emit(Notice(self._runs.lent.redact(text)))
+        self._services.emit(Notice(self._services.redact(text)))
 
 
 def _after(schedule: Schedule, now: float) -> Schedule:

@@ -12,7 +12,7 @@ import pytest
 
 from agentcli.app.session import Session
 from agentcli.domain.background import TaskState
-from agentcli.engine.background import watch as background_watch
+from agentcli.engine.background import runs as background_runs
 from agentcli.store.tasks import read_registry
 from tests.app.background import ended, in_session, options, settings_for, shell
 from tests.support.model_server import ModelServer
@@ -37,7 +37,7 @@ def rows_that_take_nothing(path: Path) -> Iterator[None]:
 def test_an_end_that_could_not_be_written_is_written_and_told_when_it_can_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background_watch, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(background_runs, "HEARTBEAT_S", 0.05)
 
     async def body(session: Session) -> None:
         path = settings_for(server).paths.sessions_dir / f"{session.id}.db"
