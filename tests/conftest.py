@@ -1,9 +1,15 @@
-"""Every test gets an empty home of its own: nothing of the person who runs them is read or written."""
+"""Every test gets an empty home of its own: nothing of the user who runs them is read or written.
+
+Which tests run: all but those marked ``slow`` with the README's command, all of them in
+``.ci/run``. ``sampled`` is for tests with many cases: the first case of each test always runs, the
+others are ``slow``.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -15,15 +21,48 @@ _LOCAL_SERVERS = ("OLLAMA_HOST", "LMSTUDIO_BASE_URL", "VLLM_BASE_URL", "LLAMACPP
 _KEPT = ("PATH", "LANG", "LC_ALL", "TERM", "TMPDIR", "VIRTUAL_ENV", "CI", "PYTHONPATH")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a ``sampled`` test the first case always runs; the others are ``slow``."""
+    sampled: set[str] = set()
+    for item in items:
+        if item.get_closest_marker("sampled") is None:
+            continue
+        test = item.nodeid.partition("[")[0]
+        if test in sampled:
+            item.add_marker(pytest.mark.slow)
+        sampled.add(test)
+
+
+@pytest.fixture(scope="session")
+def numbered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """New empty directories. pytest's own way lists all earlier ones each time."""
+    base = tmp_path_factory.mktemp("tests")
+
+    def make() -> Iterator[Path]:
+        for number in count():
+            path = base / str(number)
+            path.mkdir(mode=0o700)
+            yield path
+
+    return make()
+
+
+@pytest.fixture
+def tmp_path(numbered: Iterator[Path]) -> Path:
+    """An empty directory of the test's own."""
+    return next(numbered)
+
+
 @pytest.fixture(autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(numbered: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """A temporary HOME and AGENTCLI_HOME, and no key, proxy or setting of the real one."""
     for name in list(os.environ):
         if name not in _KEPT and not name.startswith(("PYTEST_", "COV_")):
             monkeypatch.delenv(name)
     for name in _LOCAL_SERVERS:
         monkeypatch.setenv(name, "http://127.0.0.1:9/v1")
-    path = tmp_path_factory.mktemp("home")
+    path = next(numbered)
     monkeypatch.setenv("HOME", str(path))
     monkeypatch.setenv("AGENTCLI_HOME", str(path / "agentcli"))
     return path

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from agentcli.cli.help import topics
 from tests.support.docs import README, ROOT, anchors
 
@@ -36,6 +38,7 @@ def test_the_pictures_are_there_and_fetch_nothing() -> None:
         assert re.findall(r"https?://[^\"'\s)]+", picture) == ["http://www.w3.org/2000/svg"]
 
 
+@pytest.mark.slow
 def test_the_pictures_are_what_the_program_shows(home: Path) -> None:
     done = subprocess.run(
         [sys.executable, ROOT / ".ci" / "generate_pictures.py", "--check"],

@@ -177,6 +177,7 @@ def test_a_process_has_so_many_places_and_no_more(
     assert PROCESS_PLACES.taken == 0
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BG-3")
 def test_the_row_has_the_process_and_a_heartbeat(tmp_path: Path) -> None:
     async def body(session: Session) -> None:
@@ -227,6 +228,7 @@ def test_a_failure_is_one_with_its_output(tmp_path: Path) -> None:
         in_session(server, options(tmp_path), body)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BG-4", "BG-6")
 @pytest.mark.parametrize("way", ["tool", "file"])
 def test_a_cancel_ends_a_stubborn_command_within_two_seconds(tmp_path: Path, way: str) -> None:
@@ -399,6 +401,7 @@ def test_a_disk_that_takes_no_log_is_a_warning_once_and_the_run_goes_on(tmp_path
         in_session(server, options(tmp_path), body)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("FAIL-2", "BG-3")
 def test_a_registry_that_cannot_be_written_is_a_warning_once_and_the_run_goes_on(
     tmp_path: Path,
@@ -445,6 +448,7 @@ def test_a_secret_is_kept_out_of_the_artifacts_also_in_two_pieces(tmp_path: Path
         in_session(server, options(tmp_path), body)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BG-2", "BG-3")
 def test_two_hundred_runs_leave_nothing_behind(tmp_path: Path) -> None:
     async def body(session: Session) -> None:

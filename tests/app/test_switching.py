@@ -26,6 +26,8 @@ from tests.support.model_server import ANTHROPIC, ModelServer
 from tests.support.replies import Call, Reply, Text, Thinking, fails, say
 from tests.support.rivals import PROTOCOLS, Talk, talk
 
+pytestmark = pytest.mark.sampled
+
 PAIRS = list(permutations(PROTOCOLS, 2))
 LOOK = Call("read_file", {"path": "dot.png"})
 LIST = Call("list_directory", {"path": "."})

@@ -33,6 +33,8 @@ from tests.support.poisons import HOPELESS, IMAGES, TEXTS, images_in, refused_im
 from tests.support.replies import Call, Reply, Text, Thinking, calls, say
 from tests.support.rivals import PROTOCOLS, Talk, settings_for, talk
 
+pytestmark = pytest.mark.sampled
+
 SOUND = ImagePart("image/png", PNG)
 
 
@@ -50,6 +52,7 @@ def all_are_acceptable(server: ModelServer) -> None:
 # --- images ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.spec("HIS-8")
 def test_poisoned_images_of_a_person_go_on(
     tmp_path: Path, model_server: ModelServer, protocol: str

@@ -15,6 +15,8 @@ from tests.support.keyrings import fake_keyring, kept_in
 from tests.support.model_server import ANTHROPIC, OPENAI, RESPONSES, ModelServer
 from tests.support.pty_driver import Terminal
 
+pytestmark = pytest.mark.sampled
+
 CANARY = "sk-canary-0123456789-abcdef"
 
 

@@ -16,6 +16,8 @@ from agentcli.cli.tree import all_commands, help_text
 from agentcli.headless.errors import MEANINGS
 from tests.support.cli import AGENT, Finished, agent_env, run_agent
 
+pytestmark = pytest.mark.sampled
+
 OFFLINE = {"AGENTCLI_MODEL": "offline/assistant"}
 
 

@@ -12,6 +12,8 @@ from tests.support.cli import agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.replies import call, say
 
+pytestmark = pytest.mark.sampled
+
 
 def explained(*args: str, cwd: Path) -> dict[str, Any]:
     done = run_agent("permissions", "explain", "--format", "json", *args, cwd=cwd)

@@ -15,6 +15,8 @@ from tests.support.cli import AGENT, agent_env, run_agent, spawn_agent
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
 from tests.support.replies import Call, call, calls, fails, say
 
+pytestmark = pytest.mark.sampled
+
 READ = call("read_file", {"path": "note.txt"}, text="Let me look.")
 FORMATS = ("text", "json", "stream-json")
 
@@ -67,6 +69,7 @@ def test_the_prompt_comes_from_words_and_from_stdin(
         assert not server.violations
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CLI-2")
 def test_an_open_pipe_that_nobody_writes_to_does_not_hang_a_run_with_a_prompt(work: Path) -> None:
     with ModelServer(["fine"]) as server:

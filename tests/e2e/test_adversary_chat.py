@@ -17,6 +17,8 @@ from tests.support.model_server import ModelServer
 from tests.support.pty_driver import Terminal
 from tests.support.replies import call, say
 
+pytestmark = pytest.mark.slow
+
 KINDS = ("live", "dumb", "screen reader")
 
 

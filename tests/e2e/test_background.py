@@ -22,6 +22,8 @@ from tests.support.replies import Call, Reply, call
 from tests.support.wire_facts import facts_of
 from tests.support.work_processes import commands_below
 
+pytestmark = pytest.mark.sampled
+
 OFF = ("--sandbox", "off")
 
 

@@ -48,6 +48,8 @@ from tests.support.cli import agent_env
 from tests.support.model_server import ANTHROPIC, GEMINI, OPENAI, RESPONSES
 from tests.support.work_processes import commands_below
 
+pytestmark = pytest.mark.slow
+
 SEEDS = [int(seed) for seed in os.environ.get("CHAOS_SEEDS", "20251").split(",")]
 TURNS = int(os.environ.get("CHAOS_TURNS", "200"))
 TURNS_OF_A_SESSION = 20

@@ -15,6 +15,8 @@ from tests.support.pty_driver import Terminal
 from tests.support.replies import call
 from tests.support.wire_facts import facts_of
 
+pytestmark = pytest.mark.sampled
+
 PROTOCOLS = [ANTHROPIC, OPENAI]
 
 

@@ -16,6 +16,8 @@ from tests.support.replies import call, say
 from tests.support.wire_facts import facts_of
 from tests.support.work_processes import pids_of, wait_for_process
 
+pytestmark = pytest.mark.sampled
+
 PROTOCOLS = [ANTHROPIC, OPENAI]
 
 

@@ -17,6 +17,8 @@ from tests.support.pty_driver import Terminal
 from tests.support.replies import call, fails, say
 from tests.support.wire_facts import facts_of
 
+pytestmark = pytest.mark.sampled
+
 PROTOCOLS = [ANTHROPIC, OPENAI]
 
 

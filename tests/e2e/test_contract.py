@@ -25,6 +25,7 @@ from tests.support.model_server import ModelServer
 from tests.support.replies import Reply, call, fails, say
 from tests.ui.schema_check import problems
 
+pytestmark = pytest.mark.sampled
 SCHEMA = json.loads((Path(stream_json.__file__).parent / "stream_json.schema.json").read_text())
 FORMATS = ("text", "json", "stream-json")
 SHAPE = json.dumps({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})

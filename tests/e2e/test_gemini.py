@@ -98,6 +98,7 @@ def test_a_stream_that_is_cancelled_leaves_no_call_behind(
     assert len(model_server.requests[-1].messages) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.spec("HIS-4", "HIS-7")
 def test_a_session_moves_to_gemini_between_its_models_and_away(
     model_server: ModelServer, tmp_path: Path

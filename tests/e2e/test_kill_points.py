@@ -22,6 +22,8 @@ from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
 from tests.support.replies import Call, Reply, calls, say
 from tests.support.wire_facts import WireFacts, facts_of
 
+pytestmark = pytest.mark.sampled
+
 # three points for each transaction: the file with the prompt, the calls, intent and result of
 # each call, what stood at the paths that a call changes before and after it, the second answer
 POINTS = 48

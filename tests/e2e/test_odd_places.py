@@ -13,6 +13,8 @@ from tests.support.model_server import ModelServer
 from tests.support.replies import call
 from tests.support.wire_facts import facts_of
 
+pytestmark = pytest.mark.sampled
+
 COMMANDS = (
     "--help",
     "run hello",

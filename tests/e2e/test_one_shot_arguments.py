@@ -14,6 +14,8 @@ from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
 from tests.support.replies import Call, calls
 from tests.support.wire_facts import facts_of
 
+pytestmark = pytest.mark.sampled
+
 PROTOCOLS = [ANTHROPIC, OPENAI]
 
 

@@ -12,6 +12,8 @@ from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
 from tests.support.replies import Call, Tokens, call, calls, fails, rate_limited
 from tests.support.wire_facts import facts_of
 
+pytestmark = pytest.mark.sampled
+
 PROTOCOLS = [ANTHROPIC, OPENAI]
 
 
@@ -73,6 +75,7 @@ def test_an_allow_rule_lets_exactly_its_command_run(
     assert (tmp_path / "a").exists() and not (tmp_path / "b").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("LOOP-12")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_call_cut_by_the_token_limit_is_never_run(

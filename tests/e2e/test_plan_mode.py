@@ -15,6 +15,8 @@ from tests.support.model_server import ANTHROPIC, GEMINI, OPENAI, RESPONSES, Mod
 from tests.support.replies import Call, call, calls
 from tests.support.wire_facts import facts_of
 
+pytestmark = pytest.mark.sampled
+
 PROTOCOLS = [ANTHROPIC, OPENAI, RESPONSES, GEMINI]
 PLAN = "# Write the file\n\n- write **made**"
 WRITE = Call("write_file", {"path": "made", "content": "x\n"}, id="write")

@@ -14,6 +14,8 @@ from tests.support.model_server import ANTHROPIC, GEMINI, OPENAI, RESPONSES, Mod
 from tests.support.replies import Call, call, calls, say
 from tests.support.wire_facts import facts_of
 
+pytestmark = pytest.mark.sampled
+
 PROTOCOLS = [ANTHROPIC, OPENAI, RESPONSES, GEMINI]
 FORMATS = ["text", "json", "stream-json"]
 PERSON = {

@@ -13,6 +13,8 @@ from tests.support.cli import Running, agent_env
 from tests.support.model_server import ModelServer
 from tests.support.processes import wait_until
 
+pytestmark = pytest.mark.sampled
+
 QUESTION = re.compile(r"Do you trust this directory\? \[y\]es / \[n\]o:")
 CONFIG = """
 permission_mode = "accept-edits"

@@ -16,6 +16,8 @@ from tests.support.replies import call
 from tests.support.web_server import WebServer, answer
 from tests.support.wire_facts import facts_of
 
+pytestmark = pytest.mark.sampled
+
 
 @pytest.fixture
 def canary() -> Iterator[WebServer]:

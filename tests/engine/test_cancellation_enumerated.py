@@ -23,6 +23,8 @@ from agentcli.engine import tool_calls, turn
 from tests.support.ticks import run_ticks
 from tests.support.turns import FakeTool, PlayedProvider, World, calls, says
 
+pytestmark = pytest.mark.sampled
+
 TERMINAL = {"done", "cancelled", "error"}
 Strike = Callable[[int, "asyncio.Task[Any]"], None]
 

@@ -25,6 +25,8 @@ from agentcli.store.recovery import recover
 from agentcli.store.sqlite import SqliteStore
 from tests.support.turns import FakeTool, PlayedProvider, World, calls, says
 
+pytestmark = pytest.mark.sampled
+
 TERMINAL = {"done", "cancelled", "error"}
 STATUS = {
     "done": SessionStatus.DONE, "cancelled": SessionStatus.CANCELLED, "error": SessionStatus.FAILED,
@@ -214,6 +216,7 @@ SWEEPS: dict[str, Callable[[int], Strike]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CAN-1", "CAN-2", "CAN-4", "CAN-6", "CAN-7", "CAN-8")
 @pytest.mark.parametrize("sweep", SWEEPS)
 def test_cancel_at_an_iteration_of_a_real_loop_leaves_file_memory_and_screen_agreed(

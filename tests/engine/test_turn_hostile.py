@@ -101,6 +101,7 @@ def run_through_interrupts(start: Callable[[], Coroutine[Any, Any, Any]]) -> Non
         loop.close()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CAN-7", "CAN-12")
 @pytest.mark.parametrize("fault", [RuntimeError, KeyboardInterrupt])
 @pytest.mark.parametrize("cancelled", [False, True])

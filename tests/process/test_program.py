@@ -113,6 +113,7 @@ def pid(path: Path) -> int:
     return int(path.read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CAN-10")
 @runs
 async def test_after_its_time_out_nothing_of_it_is_left(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from tests.support.processes import until
 from tests.support.sandboxes import BOTH, Sandboxed, bash, told
 from tests.support.tool_context import text_of
 
+pytestmark = pytest.mark.sampled
+
 both = pytest.mark.parametrize("kind", BOTH)
 CANARY = "canary-7f3a"
 # the interpreter itself: a virtual environment below /tmp is not seen inside

@@ -36,6 +36,8 @@ from tests.support.strict import (
     parse_body,
 )
 
+pytestmark = pytest.mark.sampled
+
 # kind, provider, model
 TARGETS = [
     ("anthropic", "anthropic", "claude-sonnet-4-5"),

@@ -8,7 +8,10 @@ from tests.repl.chat import Start, at_prompt
 from tests.support.pty_driver import Terminal
 from tests.support.screens import SIZES, golden, matches_snapshot
 
-pytestmark = pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+pytestmark = [
+    pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}"),
+    pytest.mark.sampled,
+]
 Size = tuple[int, int]
 
 

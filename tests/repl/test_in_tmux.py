@@ -15,7 +15,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TMUX = shutil.which("tmux")
-pytestmark = pytest.mark.skipif(TMUX is None, reason="there is no tmux")
+pytestmark = [pytest.mark.skipif(TMUX is None, reason="there is no tmux"), pytest.mark.slow]
 
 
 class Pane:

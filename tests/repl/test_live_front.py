@@ -11,6 +11,8 @@ import pytest
 from tests.repl.chat import Start, at_prompt
 from tests.support.pty_driver import Terminal
 
+pytestmark = pytest.mark.sampled
+
 
 def busy(start: Start, tmp_path: Path, **env: str) -> Terminal:
     """A chat whose agent works until ``tmp_path/go`` exists."""
@@ -311,6 +313,7 @@ def test_a_call_that_is_over_at_once_never_shows_as_running(start: Start) -> Non
     assert terminal.raw.count(b"Run ls") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.spec("STR-2")
 def test_the_wait_before_a_retry_counts_down(start: Start) -> None:
     terminal = start()
@@ -346,6 +349,7 @@ def test_a_screen_reader_gets_lines_that_are_never_redrawn(start: Start) -> None
     assert b"2026" not in terminal.raw
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-1")
 def test_a_long_answer_is_written_once_and_nothing_is_cleared(start: Start) -> None:
     terminal = start(ROWS="24", COLS="80")

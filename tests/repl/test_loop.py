@@ -12,6 +12,8 @@ import pytest
 
 from tests.repl.chat import Start, at_prompt
 
+pytestmark = pytest.mark.sampled
+
 
 @pytest.mark.spec("UI-1")
 def test_the_answer_is_shown_as_rendered_markdown(start: Start) -> None:
@@ -585,6 +587,7 @@ def context_switches(pid: int) -> int:
     return sum(int(n) for n in re.findall(r"ctxt_switches:\s+(\d+)", text))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-1")
 def test_an_idle_chat_writes_nothing_and_never_wakes(start: Start) -> None:
     terminal = start()

@@ -34,6 +34,8 @@ from tests.support.pty_driver import Terminal
 from tests.support.replies import Call
 from tests.support.replies import calls as reply_with_calls
 
+pytestmark = pytest.mark.sampled
+
 SECRET = "PRIVATE-KEY-canary-4711"
 # the policy has to hold by itself: a sandbox would keep what it lets through from being seen
 NO_SANDBOX = {"sandbox": "off"}
@@ -254,6 +256,7 @@ def place_for_a_program(base: Path, beacon: Beacon) -> tuple[Place, list[Call]]:
     return place, [Call(name, place.filled(arguments)) for name, arguments in called]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-3", "SEC-4", "SEC-5", "CLI-7")
 @pytest.mark.parametrize("mode", ["default", "accept-edits"])
 def test_the_real_program_without_a_terminal_does_nothing_of_it(

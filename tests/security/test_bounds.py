@@ -29,7 +29,7 @@ from tests.support.processes import wait_until
 from tests.support.replies import call, say
 from tests.support.work_processes import commands_below
 
-pytestmark = [pytest.mark.spec("SEC-13"), pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.spec("SEC-13"), pytest.mark.timeout(90), pytest.mark.slow]
 MAX_RESIDENT_KB = 300 * 1024
 ENDS_WITHIN_S = 30
 DEEP = 100_000

@@ -16,6 +16,8 @@ from typing import Any, BinaryIO
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 MAX_RESIDENT_KB = 300 * 1024
 LARGE = 330 * 1024 * 1024
 MB = 1024 * 1024

@@ -35,6 +35,8 @@ from tests.support.model_server import ModelServer
 from tests.support.replies import Call
 from tests.support.replies import calls as reply_with_calls
 
+pytestmark = pytest.mark.sampled
+
 __all__ = ["beacon", "place"]
 
 SCRIPT = "#!/bin/sh\n" + TOUCH + "\n"

@@ -21,6 +21,8 @@ from tests.security.swapper import swapping
 from tests.support.turns import Answers, PlayedProvider, World, calls, says
 from tests.tools.in_a_room import Room, failed, ok, text_of
 
+pytestmark = pytest.mark.sampled
+
 CANARY = "CANARY-4711"
 TOOLS = Registry.builtin(["files"])
 

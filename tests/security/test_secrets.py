@@ -18,6 +18,8 @@ from tests.support.pty_driver import Terminal
 from tests.support.replies import Reply, call, say
 from tests.support.wire_facts import facts_of
 
+pytestmark = pytest.mark.slow
+
 ECHO = json.dumps({"type": "error", "error": {
     "type": "authentication_error",
     "message": f"Incorrect API key provided: {IN_ENVIRONMENT} ({quote(IN_ENVIRONMENT)},"

@@ -18,6 +18,8 @@ from tests.support.model_server import ModelServer
 from tests.support.pty_driver import Terminal
 from tests.support.replies import call, say
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = Path(__file__).resolve().parents[2] / "agentcli"
 
 

@@ -15,6 +15,8 @@ from tests.support.model_server import OPENAI, ModelServer
 from tests.support.pty_driver import Terminal
 from tests.support.replies import Reply, call, say
 
+pytestmark = pytest.mark.slow
+
 # a title, a clipboard, a link, a colour, a cleared screen; 8-bit forms; DCS; reordering
 HOSTILE = (
     "a\x1b]0;CANARY\x07b\x1b]52;c;Q0FOQVJZ\x07\x1b]8;;http://canary/\x07c\x1b[97;41md\x1b[2Je"

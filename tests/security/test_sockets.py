@@ -15,6 +15,8 @@ from tests.support.model_server import ANTHROPIC, GEMINI, OPENAI, RESPONSES, Mod
 from tests.support.pty_driver import Terminal
 from tests.support.replies import call, say
 
+pytestmark = pytest.mark.slow
+
 _ADDRESS = re.compile(
     r"(?P<call>connect|bind|listen|sendto|sendmsg|accept4?)\((?P<rest>.*)$", re.MULTILINE
 )

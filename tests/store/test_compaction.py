@@ -278,6 +278,7 @@ def writes_before() -> int:
         return asyncio.run(scenario(Path(name)))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("REC-3", "CMP-3")
 def test_killed_at_any_point_around_a_compaction_all_or_nothing_of_it_is_there(
     tmp_path: Path,

@@ -92,6 +92,7 @@ def test_a_smaller_window_keeps_its_last_lines_and_scrolls_the_rest() -> None:
         terminal.wait_for("promptx")
 
 
+@pytest.mark.slow
 def test_a_closed_window_hangs_the_program_up() -> None:
     with python("import time; print('ready', flush=True); time.sleep(60)") as terminal:
         terminal.wait_for("ready")

@@ -531,6 +531,7 @@ def test_bytes_that_a_patch_does_not_touch_stay_identical(
     assert middle.replace(b"\r\n", b"\n") == "".join(f"{line}\n" for line in added).encode()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TOOL-9")
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from agentcli.domain.errors import UsageError
 from agentcli.tools._final_result import Cost, ResultSchema, cost_of
 
+pytestmark = pytest.mark.sampled
+
 NAMED = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 TREE = {
     "$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}},
@@ -172,6 +174,7 @@ def _doubling(levels: int) -> dict[str, Any]:
     return {"$ref": "#/$defs/a0", "$defs": {**both, f"a{levels}": {"type": "integer"}}}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-13", "CTRL-5")
 @pytest.mark.parametrize(
     ("schema", "value"),
@@ -193,6 +196,7 @@ def test_a_check_that_would_take_for_ever_ends_and_says_so(schema: Any, value: A
     assert "could not be checked within" in ResultSchema(schema).refusal(value)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-13", "CTRL-5")
 def test_references_that_multiply_without_end_are_refused_at_the_start() -> None:
     with pytest.raises(UsageError, match="without end"):

@@ -30,6 +30,8 @@ from tests.support.tool_context import tool_context
 from tests.support.web_server import Page, WebServer, answer, redirect, slowly
 from tests.tools.in_a_room import failed, ok, text_of
 
+pytestmark = pytest.mark.sampled
+
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(64)
 
 
@@ -379,6 +381,7 @@ print(before, peak_kib())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-13")
 def test_a_gigabyte_in_a_megabyte_is_not_unpacked(web: WebServer, tmp_path: Path) -> None:
     packer = zlib.compressobj(9, wbits=31)
@@ -406,6 +409,7 @@ print(peak_kib(), children_peak_kib())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SEC-13")
 def test_hostile_html_takes_little_memory_here_and_in_the_converter(
     web: WebServer, tmp_path: Path

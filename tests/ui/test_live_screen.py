@@ -235,6 +235,7 @@ def test_a_resize_in_mid_stream_loses_and_repeats_nothing(to: tuple[int, int]) -
         assert found == "".join(words)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-1")
 def test_many_chunks_make_few_frames_and_the_first_comes_at_once() -> None:
     async def main() -> Terminal:
@@ -490,6 +491,7 @@ LINES = st.lists(st.text("ab \x1b", max_size=30).map(lambda t: t.replace("\x1b",
 STEP = st.tuples(st.sampled_from(["update", "release", "print", "erase", "resize"]), LINES)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-1")
 @settings(max_examples=80, deadline=None)
 @given(st.lists(STEP, max_size=12))

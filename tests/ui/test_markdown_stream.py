@@ -121,6 +121,7 @@ def test_an_endless_table_is_shown_in_parts() -> None:
     assert shown.count("1 │ 2") > MAX_TABLE_LINES / 2
 
 
+@pytest.mark.slow
 @pytest.mark.spec("UI-1")
 @pytest.mark.parametrize(
     "unit",

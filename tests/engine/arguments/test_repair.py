@@ -98,6 +98,7 @@ def sloppy_texts(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
     return value, text
 
 
+@pytest.mark.slow
 @pytest.mark.spec("LOOP-9")
 @settings(max_examples=300, deadline=None)
 @given(sloppy_texts())

@@ -239,6 +239,7 @@ def threads_of_sqlite() -> list[str]:
     return [t.name for t in threading.enumerate() if "_connection_worker_thread" in t.name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize("times", [1, 2])
 def test_an_operation_cancelled_at_any_step_harms_nothing(

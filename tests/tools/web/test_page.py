@@ -19,6 +19,8 @@ from agentcli.tools.web.page import (
     to_markdown,
 )
 
+pytestmark = pytest.mark.sampled
+
 BASE = "https://docs.example/guide/page.html"
 SIZE = 3_000_000
 CHILDREN = Path(f"/proc/self/task/{threading.get_native_id()}/children")
