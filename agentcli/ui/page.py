@@ -11,7 +11,6 @@ from typing import ClassVar
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import Heading, Markdown
-from rich.text import Text
 from rich.theme import Theme
 
 from agentcli.ui.sanitize import clean
@@ -33,7 +32,6 @@ class _LeftHeading(Heading):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         del console, options
         self.text.justify = "left"
-        yield Text("")
         yield self.text
 
 
@@ -48,4 +46,4 @@ def painted_page(text: str, columns: int) -> str:
         file=page, force_terminal=True, width=min(columns, _WIDEST), theme=Theme(_STYLES)
     )
     console.print(_Page(clean(text), code_theme="ansi_dark", hyperlinks=False))
-    return page.getvalue().lstrip("\n")
+    return page.getvalue()
