@@ -16,8 +16,13 @@ _SEPARATORS = re.compile(r"[;&|\n\r(){}`]|\$\(")
 _REDIRECTION = re.compile(r"[0-9]*(?:<<<|<<-?|>>|<>|>\||[<>])&?[ \t]*[^ \t<>]*")
 _WRITTEN = re.compile(r"(?:>>|<>|>\||>)&?[ \t]*((?:\"[^\"\n]*\"|'[^'\n]*'|\\.|[^\s<>;&|()\"'])+)")
 _QUOTING = re.compile(r"\\\n|\$(?=['\"])|['\"\\]")
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=.*", re.DOTALL)
-_KEYWORDS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "!", "time", "coproc"})
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=.*", re.DOTALL)
+_KEYWORDS = frozenset(
+    {
+        "if", "then", "elif", "else", "while", "until", "do", "!", "time", "coproc", "function",
+        "in", "case", "for", "select",
+    }
+)  # fmt: skip
 _RUNS_OTHERS = frozenset(
     {
         "bash", "builtin", "busybox", "chroot", "command", "dash", "doas", "env", "eval", "exec",

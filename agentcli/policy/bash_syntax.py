@@ -11,18 +11,21 @@ import re
 import shlex
 import unicodedata
 from collections import deque
-from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 
 from agentcli.domain.values import frozen, mutable
 from agentcli.policy.bash_command import ParsedCommand, SimpleCommand
+from agentcli.policy.bash_rough import word_lists
 from agentcli.policy.bash_wrappers import Inner, evaluates, look_through
 
 MAX_CHARS = 100_000
 MAX_TOKENS = 1_500
 _EXPANDING = re.compile(r"[$`\\]")
 _MAX_HEREDOCS = 40
-_MAX_SEGMENTS = 5_000
+_MAX_ROUGH = 5_000
+_MAX_ROUGH_CHARS = 1_000_000
+_MAX_ROUGH_WORDS = 500
 _ORDINARY = re.compile(r"[\t\n -~]*")
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"})
 # what ``joined`` follows: comments, quotes without expansions, escapes, harmless characters
@@ -40,15 +43,6 @@ _LUMP = re.compile(
     re.VERBOSE,
 )
 _TOKEN = re.compile(r"\w+|[^\w\s]")
-_SEPARATORS = re.compile(r"[;&|\n(){}`<>]+|\$\(")
-_QUOTING = str.maketrans("", "", "'\"\\")
-_SKIPPED = frozenset(
-    {
-        "then", "do", "else", "elif", "if", "while", "until", "!", "time", "coproc", "function",
-        "in", "case", "for", "select",
-    }
-)  # fmt: skip
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=")
 _MAX_WRAPPERS = 12
 _MAX_SCRIPTS = 40
 _MAX_TOKENS = 2 * MAX_TOKENS
@@ -139,7 +133,9 @@ class _Reading:
         return "it is too long to be judged" if too_long else ""
 
     def _roughly(self, text: str, wrappers: tuple[str, ...], waiting: deque[_Open]) -> None:
-        for words in rough_commands(text):
+        """What may be commands where there is no syntax tree, for rules that forbid; bounded."""
+        lists = islice(word_lists(text[:_MAX_ROUGH_CHARS]), _MAX_ROUGH)
+        for words in dict.fromkeys(tuple(words[:_MAX_ROUGH_WORDS]) for words in lists):
             shown = " ".join(words)
             command = SimpleCommand(words, shown, wrappers=wrappers, sources=words)
             waiting.append(_Open(None, command, wrappers))
@@ -265,31 +261,3 @@ def joined(text: str) -> str:
             out.append(inside if piece[0].startswith('"') else piece[0])
         at = piece.end()
     return "".join(out) + text[at:]
-
-
-def rough_commands(text: str) -> Iterator[tuple[str, ...]]:
-    """What may be commands in a text that has no syntax tree: words with the quotes taken off.
-
-    Over-generous on purpose and bounded: for rules that forbid, never for what may run.
-    """
-    seen: set[str] = set()
-    for segment in _segments(text):
-        if segment in seen:
-            continue
-        seen.add(segment)
-        if len(seen) > _MAX_SEGMENTS:
-            return
-        words = segment.translate(_QUOTING).split()
-        start = 0
-        while start < len(words) and (words[start] in _SKIPPED or _ASSIGNMENT.match(words[start])):
-            start += 1
-        if start < len(words):
-            yield tuple(words[start:])
-
-
-def _segments(text: str) -> Iterator[str]:
-    at = 0
-    for found in _SEPARATORS.finditer(text):
-        yield text[at : found.start()].strip()
-        at = found.end()
-    yield text[at:].strip()

@@ -1,8 +1,8 @@
 """Shell commands that are known to change nothing (LOOP-4, SEC-3, SEC-4).
 
 Law: a command is read-only when it is a list or pipe of known programs whose every word is
-known, each with known options, whose files stay in the workspace. The syntax tree and a second
-reading by hand must agree on the words. Whatever is not certain is not read-only.
+known, each with known options, whose files stay in the workspace. An option that the table does
+not hold, or a value of another kind, makes it uncertain; whatever is not certain is not read-only.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from pathlib import Path
 
 from agentcli.domain.tools import Workspace
 from agentcli.domain.values import frozen, mutable
-from agentcli.policy.bash_command import Redirection, SimpleCommand, unquote
-from agentcli.policy.bash_plain import read_plain
-from agentcli.policy.bash_syntax import joined, parse_bash
+from agentcli.policy.bash_command import Redirection, SimpleCommand
+from agentcli.policy.bash_syntax import parse_bash
 from agentcli.policy.bash_wrappers import look_through
 from agentcli.policy.read_only_tables import (
     BUILT_IN,
@@ -59,13 +58,7 @@ def is_read_only(command: str, workspace: Workspace, search_path: str | None = N
     parsed = parse_bash(command)
     if not (parsed.understood and parsed.plain and parsed.commands):
         return False
-    again = read_plain(joined(command))
     own = [each for each in parsed.commands if not each.wrappers]
-    if again is None or [each.words for each in again] != [each.sources for each in own]:
-        return False
-    written = {(op.lstrip("0123456789"), unquote(to)) for c in again for op, to in c.redirections}
-    if written != {(one.operator, one.target) for c in own for one in c.redirections}:
-        return False
     place = _Place(workspace, search_path)
     return place.is_safe() and all(map(place.only_reads, own))
 
@@ -244,7 +237,11 @@ class UnknownOptionError(Exception):
 
 @mutable
 class Reading:
-    """The words told apart: options by name, files that options name, and operands."""
+    """The words told apart: options by name, files that options name, and operands.
+
+    Long names are never completed. Where programs do not look for options behind operands (BSD,
+    ``POSIXLY_CORRECT``), the value of one is a file like any other: it counts as both.
+    """
 
     spec: Spec
     rest: list[str]
@@ -308,6 +305,7 @@ class Reading:
 
 
 # --- programs whose words have a language of their own ----------------------------------------
+# Each function knows every word that it lets pass; the rest is not read-only.
 
 # may the file at this path be read unasked?
 Readable = Callable[[str], bool]

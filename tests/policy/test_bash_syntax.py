@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.policy.bash_syntax import joined, parse_bash, rough_commands, skeleton, why_unreadable
+from agentcli.policy.bash_syntax import joined, parse_bash, skeleton, why_unreadable
 
 SUITE = Path(__file__).resolve().parents[2].parent / "shared/suites/bash/codex_split_words.json"
 SPLITS = json.loads(SUITE.read_text()) if SUITE.is_file() else []
@@ -193,8 +193,10 @@ def test_a_skeleton_keeps_the_syntax_and_empties_the_texts() -> None:
 
 
 @pytest.mark.spec("SEC-4")
-def test_a_rough_reading_finds_commands_behind_keywords_and_assignments() -> None:
-    found = set(rough_commands("if A=b 'r'm -rf x; then ( y; fi"))
+def test_what_cannot_be_parsed_is_read_roughly_and_finds_commands_behind_keywords_and_assignments() -> (
+    None
+):
+    found = set(listed("if A=b 'r'm -rf x; then ( y; fi"))
     assert {("rm", "-rf", "x"), ("y",)} <= found
 
 

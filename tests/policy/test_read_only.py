@@ -58,7 +58,7 @@ def test_most_rows_that_may_run_unasked_do(workspace: Workspace) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "ls", "ls -la", "ls -l sub", "cat a.txt", "cat ./sub/../a.txt", "head -n 5 a.txt", "pwd",
+        "ls", "ls -la", "ls -l sub", "cat a.txt", "<a.txt cat", "cat ./sub/../a.txt", "head -n 5 a.txt", "pwd",
         "tail -20 a.txt", "wc -l a.txt", "echo hello world", "stat a.txt", " ls ", "ls\n",
         "cat missing.txt", "uname -a", "whoami", "cat -- a.txt", "ls --color=never", "ls\tsub",
         "echo 'x'", 'echo "x y"', "echo \\x", "echo a # b", "ls && pwd", "ls; pwd;", "ls || true",
@@ -139,7 +139,7 @@ def test_looks_are_read_only(command: str, workspace: Workspace) -> None:
         "/bin/ls", "./ls", "LS", "'git status'", "sub/ls", "~/ls", "l*", "*", "ls/", "''",
         # syntax
         "(ls)", "{ ls; }", "ls & pwd", "ls&", "ls |& cat", "! ls", "ls>x", "ls >x", "ls >>x",
-        "ls 2>x", "ls &>x", "ls >|x", "ls <>x", "ls >&x", "ls <&3", "ls >&3", "ls >&-", "<a.txt cat",
+        "ls 2>x", "ls &>x", "ls >|x", "ls <>x", "ls >&x", "ls <&3", "ls >&3", "ls >&-", "<passwd cat",
         "ls >/dev/null/../x", "ls > /dev/tcp/a/1", "cat < /dev/tcp/a/1", "ls > $X", "ls {a}>/dev/null",
         "cat <<< x", "cat <<E\nx\nE", "cat <<'E'\nx\nE\n", "cat <(ls)", "ls $(ls)", "ls `ls`",
         "echo $HOME", 'echo "$HOME"', "echo ${X:=y}", "echo $((1+1))", "echo {a,b}", "echo {1..3}",
