@@ -56,7 +56,7 @@ def test_a_version_that_nobody_can_read_is_no_traceback(
     assert (done.returncode, done.stderr.partition(" - ")[0].rstrip("\n")) == (code, told)
 
 
-@pytest.mark.spec("SEC-2")
+@pytest.mark.spec("SEC-2", "SEC-19")
 @pytest.mark.parametrize("part", ["module", "path"])
 def test_nothing_is_imported_from_the_working_directory(tmp_path: Path, part: str) -> None:
     for name in ("typer", "httpx", "evil"):
