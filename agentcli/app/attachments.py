@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentcli.domain.images import facts_of
 from agentcli.domain.messages import ATTACHED, ImagePart, TextPart, UserMessage, UserPart
 from agentcli.domain.tools import Workspace
 from agentcli.domain.values import frozen
@@ -150,6 +149,8 @@ def _file(path: Path, mention: Mention, limit: int) -> _Content:
         if not stat.S_ISREG(info.st_mode):
             return _Content(note="is not a regular file")
         head = file.read(_HEAD_BYTES) or b""  # nothing from what would have to be waited for
+        from agentcli.domain.images import facts_of
+
         if facts_of(head).media_type:
             data = head + file.read(max(0, MAX_IMAGE_BYTES - len(head)) + 1)
             if len(data) > MAX_IMAGE_BYTES:

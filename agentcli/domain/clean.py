@@ -6,6 +6,7 @@ value that needs no cleaning comes back as the same object.
 
 from __future__ import annotations
 
+import json
 import operator
 import re
 from typing import Any
@@ -90,9 +91,8 @@ def _within(text: str, max_bytes: int) -> str:
 def clean_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a call as every provider takes them back; an object, whatever they were."""
     cleaned: dict[str, Any] = clean_value(arguments)
-    if _size(cleaned) <= MAX_TEXT_BYTES:
-        return cleaned
-    return {"left_out": f"{_size(cleaned):,} characters of arguments"}
+    size = len(json.dumps(cleaned, ensure_ascii=False))
+    return cleaned if size <= MAX_TEXT_BYTES else {"left_out": f"{size:,} characters of arguments"}
 
 
 def clean_value(value: Any, depth: int = 0) -> Any:
@@ -102,8 +102,12 @@ def clean_value(value: Any, depth: int = 0) -> Any:
     if isinstance(value, dict | list) and depth >= MAX_DEPTH and value:
         return "[left out: nested too deeply]"
     if isinstance(value, dict):
-        pairs = {clean_text(key): clean_value(item, depth + 1) for key, item in value.items()}
-        return value if all(pairs.get(key, pairs) is item for key, item in value.items()) else pairs
+        pairs: dict[str, Any] = {}
+        is_clean = True
+        for key, item in value.items():
+            pairs[clean_text(key)] = cleaned = clean_value(item, depth + 1)
+            is_clean = is_clean and cleaned is item and key in pairs
+        return value if is_clean else pairs
     if isinstance(value, list):
         items = [clean_value(item, depth + 1) for item in value]
         return value if all(map(operator.is_, items, value)) else items
@@ -116,14 +120,3 @@ def _clean_number(value: Any) -> Any:
     if isinstance(value, int) and not -_MAX_INTEGER <= value < _MAX_INTEGER:
         return f"[left out: an integer of {value.bit_length()} bits]"
     return value
-
-
-def _size(value: Any) -> int:
-    """About the characters of a clean value's JSON text."""
-    if isinstance(value, str):
-        return len(value) + 2
-    if isinstance(value, dict):
-        return sum(len(key) + 4 + _size(item) for key, item in value.items()) + 2
-    if isinstance(value, list):
-        return sum(_size(item) + 1 for item in value) + 2
-    return 8

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Protocol
 
 from agentcli.domain.cancel import CancelToken
@@ -112,38 +111,3 @@ class Hooks(Protocol):
 
     def listens(self, event: HookEvent) -> bool:
         """Whether there is any hook for ``event``."""
-
-
-@frozen
-class ProgramResult:
-    """How a program ended. ``code`` is ``None`` unless it ended by itself; output is bounded.
-
-    ``problem`` says in words why there is no ``code``.
-    """
-
-    code: int | None
-    stdout: bytes = b""
-    stderr: bytes = b""
-    problem: str = ""
-
-
-@frozen
-class Program:
-    """A command line for the user's shell, with what it reads from its standard input."""
-
-    command: str
-    cwd: Path
-    stdin: bytes
-    timeout_s: float
-    env: Mapping[str, str]
-    owner: str = ""
-
-
-class RunProgram(Protocol):
-    """Runs a program so that nothing of it survives a cancel, its time-out or the app."""
-
-    async def __call__(self, program: Program, cancel: CancelToken) -> ProgramResult:
-        """The result; never raises but for a cancellation of the calling task.
-
-        ``env`` is added to the environment that every command gets (SEC-8).
-        """

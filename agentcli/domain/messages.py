@@ -7,6 +7,7 @@ one tool call. Values are frozen; constructors refuse what can never be right.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import field
 from enum import StrEnum
 from typing import Any
@@ -118,6 +119,10 @@ AssistantPart = TextPart | ThinkingPart | ToolCall
 ResultPart = TextPart | ImagePart
 
 
+def _texts(parts: Iterable[object]) -> list[str]:
+    return [part.text for part in parts if isinstance(part, TextPart)]
+
+
 ATTACHED = "<attached "
 """How a text part begins that holds an attached file, not words of the user (UI-4)."""
 ABOUT_RUNS = "<background-run "
@@ -139,12 +144,12 @@ class UserMessage:
     @property
     def text(self) -> str:
         """The text parts, one after another on lines of their own."""
-        return "\n".join(part.text for part in self.parts if isinstance(part, TextPart))
+        return "\n".join(_texts(self.parts))
 
     @property
     def typed(self) -> str:
         """The text without what was put around it, for showing and for saying it again."""
-        texts = [part.text for part in self.parts if isinstance(part, TextPart)]
+        texts = _texts(self.parts)
         while len(texts) > 1 and texts[0].startswith(ABOUT_RUNS):
             del texts[0]
         others = (text for text in texts[1:] if not text.startswith((ATTACHED, TOLD)))
@@ -169,7 +174,7 @@ class AssistantMessage:
     @property
     def text(self) -> str:
         """The visible text."""
-        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+        return "".join(_texts(self.parts))
 
 
 @frozen
@@ -193,7 +198,7 @@ class ToolResult:
     @property
     def text(self) -> str:
         """The text parts, one after another on lines of their own."""
-        return "\n".join(part.text for part in self.parts if isinstance(part, TextPart))
+        return "\n".join(_texts(self.parts))
 
 
 Message = UserMessage | AssistantMessage | ToolResult

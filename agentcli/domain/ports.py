@@ -1,7 +1,7 @@
 """What the engine needs of the rooms around it: Protocols and the values that pass through them.
 
-Approvals, models, the seams of the loop, the input queue, the session's file, the registry of
-background runs. Tools have a file of their own (``domain.tools``).
+Approvals, models, the seams of the loop, the input queue, the session's file.
+Tools have a file of their own (``domain.tools``).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import ProviderError
@@ -26,9 +26,6 @@ from agentcli.domain.messages import (
 from agentcli.domain.stream import StreamEvent
 from agentcli.domain.tools import ToolDefinition
 from agentcli.domain.values import frozen
-
-if TYPE_CHECKING:
-    from agentcli.domain.background import BackgroundTask, Beat, Schedule, TaskEnd
 
 # --- approval ------------------------------------------------------------------------------
 
@@ -452,49 +449,12 @@ class SessionStore(Protocol):
         """Save what would be lost to a file beside the session; its path, or ``None`` (FAIL-1)."""
 
 
-# --- the registry of background runs -------------------------------------------------------
-
-
 @frozen
 class EndRecorded:
-    """``changed`` is false where the attempt was stale; ``message`` now waits in the queue."""
+    """What the registry of background runs has put down of an end (BG-5).
+
+    ``changed`` is false where the attempt was stale; ``message`` now waits in the queue.
+    """
 
     changed: bool
     message: QueuedInput | None = None
-
-
-class TaskStore(Protocol):
-    """The rows of the registry in the session file; each call is one commit.
-
-    Raises ``StoreError``.
-    """
-
-    async def add(self, task: BackgroundTask, fired: Schedule | None = None) -> None:
-        """A run is about to start; with ``fired`` the schedule that started it, as it is now."""
-
-    async def tasks(self) -> Sequence[BackgroundTask]:
-        """All runs, oldest first."""
-
-    async def beat(self, beats: Sequence[Beat], now: float) -> None:
-        """The runs are alive; what belongs to a stale attempt or an ended run changes nothing."""
-
-    async def cancel_requests(self, run_ids: Sequence[str]) -> Sequence[str]:
-        """Those of the active runs ``run_ids`` that are asked to end, by whatever process."""
-
-    async def request_cancel(self, run_id: str, now: float) -> bool:
-        """Ask an active run to end; false when it is not active."""
-
-    async def end(self, end: TaskEnd, now: float) -> EndRecorded:
-        """The end of an attempt, and its message in the input queue, in one commit (BG-5)."""
-
-    async def restart(self, run_id: str, attempt: int, now: float) -> int | None:
-        """Begin the next attempt after ``attempt``; its number, ``None`` when that is stale."""
-
-    async def announce(self, run_ids: Sequence[str], message: str, now: float) -> EndRecorded:
-        """Tell the session of runs that had ended unannounced, in one commit."""
-
-    async def schedules(self) -> Sequence[Schedule]:
-        """All schedules, oldest first, also those that are over."""
-
-    async def put_schedule(self, schedule: Schedule, now: float) -> None:
-        """Add a schedule, or replace the one of its id."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import MISSING, Field, FrozenInstanceError, field
+from operator import attrgetter
 from typing import Any, NoReturn, TypeVar, cast, dataclass_transform
 
 T = TypeVar("T")
@@ -24,18 +25,14 @@ T = TypeVar("T")
 _ABSENT = object()
 
 
-def _equal(self: Any, other: object) -> Any:
-    if type(other) is not type(self):
+def _equal(self: Any, other: Any) -> Any:
+    if other.__class__ is not self.__class__:
         return NotImplemented
-    return all(getattr(self, name) == getattr(other, name) for name in _compared(self))
+    return bool(self.__compared__(self) == self.__compared__(other))
 
 
 def _hash(self: Any) -> int:
-    return hash((type(self), *(getattr(self, name) for name in _compared(self))))
-
-
-def _compared(self: Any) -> list[str]:
-    return [name for name, each in type(self).__dataclass_fields__.items() if each.compare]
+    return hash((type(self), self.__compared__(self)))
 
 
 def _repr(self: Any) -> str:
@@ -98,6 +95,8 @@ def _made(cls: type[T], shared_methods: dict[str, Any]) -> type[T]:
     body["__slots__"] = tuple(fields)
     body["__match_args__"] = tuple(fields)
     body["__dataclass_fields__"] = fields
+    compared = [name for name, each in fields.items() if each.compare]
+    body["__compared__"] = attrgetter(*compared) if compared else type
     body["__init__"] = _make_init(fields, calls_post_init="__post_init__" in body)
     made: Any = type(cls).__new__(type(cls), cls.__name__, cls.__bases__, body)
     made.__qualname__ = cls.__qualname__

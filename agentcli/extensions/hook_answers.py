@@ -17,8 +17,8 @@ from agentcli.domain.hooks import (
     HookEvent,
     HookVerdict,
     Permission,
-    ProgramResult,
 )
+from agentcli.process.program import ProgramResult
 
 MAX_CHARS = 10_000
 _MAX_NOTICE = 500

@@ -31,14 +31,12 @@ from agentcli.domain.hooks import (
     HookConfig,
     HookEvent,
     HookVerdict,
-    Program,
-    ProgramResult,
-    RunProgram,
 )
 from agentcli.domain.messages import ImagePart, ResultStatus, TextPart, ToolCall, ToolResult
 from agentcli.domain.ports import PermissionMode
 from agentcli.domain.values import frozen
 from agentcli.extensions.hook_answers import merged, verdict_of
+from agentcli.process.program import Program, ProgramResult, RunProgram
 
 LONG_TURN_S = 10.0
 MOST_NOTIFICATIONS = 8

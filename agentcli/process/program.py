@@ -1,4 +1,4 @@
-"""A command line of the person's own, for example a hook: ``domain.hooks.RunProgram``.
+"""A command line of the user's own, for example a hook.
 
 It reads its standard input, and its two outputs are kept apart.
 
@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.hooks import Program, ProgramResult
+from agentcli.domain.values import frozen
 from agentcli.process.environment import base_environment, find_program
 from agentcli.process.guarded import Command, Ended, Ending, StartFailed
 from agentcli.process.run import run
@@ -28,6 +28,35 @@ _SIGNALLED = 128
 # shells that understand what a POSIX shell does; a hook's command line is written for one
 _SHELLS = frozenset({"sh", "bash", "dash", "ksh", "mksh", "zsh"})
 _STARTER = 'exec "$0" -c "$1" <"$2" 2>"$3"'
+
+
+@frozen
+class ProgramResult:
+    """How a program ended. ``code`` is ``None`` unless it ended by itself; output is bounded.
+
+    ``problem`` says in words why there is no ``code``.
+    """
+
+    code: int | None
+    stdout: bytes = b""
+    stderr: bytes = b""
+    problem: str = ""
+
+
+@frozen
+class Program:
+    """A command line for the user's shell, with what it reads from its standard input."""
+
+    command: str
+    cwd: Path
+    stdin: bytes
+    timeout_s: float
+    env: Mapping[str, str]
+    owner: str = ""
+
+
+RunProgram = Callable[[Program, CancelToken], Awaitable[ProgramResult]]
+"""As ``run_program``: never raises but for a cancellation of the calling task."""
 
 
 class _Kept:
@@ -44,7 +73,7 @@ class _Kept:
 
 
 async def run_program(program: Program, cancel: CancelToken) -> ProgramResult:
-    """Run it in the person's shell; see ``domain.hooks.RunProgram``."""
+    """Run it in the user's shell, with ``env`` added to what every command gets (SEC-8)."""
     shell = _shell()
     if shell is None:
         return ProgramResult(None, problem="there is no shell to run it with")

@@ -44,7 +44,7 @@ class _Job(Protocol):
 
 
 class TaskTable:
-    """Satisfies ``domain.ports.TaskStore``; ``write`` and ``read`` are its file's."""
+    """Satisfies ``engine.background.runs.TaskStore``; ``write`` and ``read`` are its file's."""
 
     __slots__ = ("_read", "_redact", "_write")
 

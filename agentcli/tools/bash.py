@@ -15,11 +15,10 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from agentcli.domain.background import BackgroundSink
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import StoreError
 from agentcli.domain.sandbox import Access, Confined, Sandbox
@@ -41,6 +40,9 @@ from agentcli.process.shell_state import STATE_KEY, ShellState, read_state, shel
 from agentcli.tools._base import MAX_CHARS, Arguments, BaseTool, bounded
 from agentcli.tools._terminal_text import looks_binary, plain_text
 from agentcli.tools.files.paths import one_line
+
+if TYPE_CHECKING:
+    from agentcli.domain.background import BackgroundSink
 
 OnStart = Callable[[int], Awaitable[None]]
 # of the output that is told with the end; all of it is in the log

@@ -15,9 +15,9 @@ from agentcli.domain.hooks import (
     HookEvent,
     HookVerdict,
     Permission,
-    ProgramResult,
 )
 from agentcli.extensions.hook_answers import MAX_CHARS, merged, verdict_of
+from agentcli.process.program import ProgramResult
 
 PRE, POST, STOP = HookEvent.PRE_TOOL_USE, HookEvent.POST_TOOL_USE, HookEvent.STOP
 PROMPT, START, END = (

@@ -20,7 +20,7 @@ from agentcli.domain.events import (
     ToolStarted,
     TurnSummary,
 )
-from agentcli.domain.hooks import SILENT, HookConfig, HookEvent, Program, ProgramResult
+from agentcli.domain.hooks import SILENT, HookConfig, HookEvent
 from agentcli.domain.messages import (
     ImagePart,
     ResultStatus,
@@ -37,7 +37,7 @@ from agentcli.extensions.hooks import (
     matching,
 )
 from agentcli.process.keeper import keeper_of
-from agentcli.process.program import run_program
+from agentcli.process.program import Program, ProgramResult, run_program
 from tests.support.processes import alive, until
 
 CALL = ToolCall("c1", "bash", {"command": "ls \udcff"})

@@ -13,9 +13,14 @@ from typing import Any
 import pytest
 
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.hooks import Program, ProgramResult
 from agentcli.process.keeper import KEEPER
-from agentcli.process.program import MAX_ERROR_BYTES, MAX_OUTPUT_BYTES, run_program
+from agentcli.process.program import (
+    MAX_ERROR_BYTES,
+    MAX_OUTPUT_BYTES,
+    Program,
+    ProgramResult,
+    run_program,
+)
 from tests.support.processes import alive, until
 
 

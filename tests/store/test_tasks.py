@@ -20,8 +20,9 @@ from agentcli.domain.background import (
 )
 from agentcli.domain.errors import SessionNotFound
 from agentcli.domain.messages import user_text
-from agentcli.domain.ports import QueueKind, QueueSource, TaskStore
+from agentcli.domain.ports import QueueKind, QueueSource
 from agentcli.domain.session import SessionInfo, SessionStatus
+from agentcli.engine.background.runs import TaskStore
 from agentcli.store.files import SessionFiles, runs_directory
 from agentcli.store.repair.check import check
 from agentcli.store.repair.repair import repair

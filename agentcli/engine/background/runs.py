@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from agentcli.domain.background import (
     HEARTBEAT_S,
@@ -26,6 +26,7 @@ from agentcli.domain.background import (
     BackgroundRefused,
     BackgroundSink,
     BackgroundTask,
+    Beat,
     PlacesTaken,
     Schedule,
     Scheduler,
@@ -38,7 +39,7 @@ from agentcli.domain.background import (
 from agentcli.domain.cancel import CancelToken, uninterruptible
 from agentcli.domain.errors import StoreError
 from agentcli.domain.events import AgentEvent, BackgroundChanged, Notice, SubAgentEvent
-from agentcli.domain.ports import QueuedInput, TaskStore
+from agentcli.domain.ports import EndRecorded, QueuedInput
 from agentcli.domain.tools import Effect, FileLedger, SessionState, ToolContext, ToolOutput
 from agentcli.domain.values import mutable
 from agentcli.engine.background.launch import Launch, check_launch
@@ -63,6 +64,43 @@ class Places:
 
 
 PROCESS_PLACES = Places(MAX_ACTIVE_PER_PROCESS)
+
+
+class TaskStore(Protocol):
+    """The rows of the registry in the session file; each call is one commit.
+
+    Raises ``StoreError``.
+    """
+
+    async def add(self, task: BackgroundTask, fired: Schedule | None = None) -> None:
+        """A run is about to start; with ``fired`` the schedule that started it, as it is now."""
+
+    async def tasks(self) -> Sequence[BackgroundTask]:
+        """All runs, oldest first."""
+
+    async def beat(self, beats: Sequence[Beat], now: float) -> None:
+        """The runs are alive; what belongs to a stale attempt or an ended run changes nothing."""
+
+    async def cancel_requests(self, run_ids: Sequence[str]) -> Sequence[str]:
+        """Those of the active runs ``run_ids`` that are asked to end, by whatever process."""
+
+    async def request_cancel(self, run_id: str, now: float) -> bool:
+        """Ask an active run to end; false when it is not active."""
+
+    async def end(self, end: TaskEnd, now: float) -> EndRecorded:
+        """The end of an attempt, and its message in the input queue, in one commit (BG-5)."""
+
+    async def restart(self, run_id: str, attempt: int, now: float) -> int | None:
+        """Begin the next attempt after ``attempt``; its number, ``None`` when that is stale."""
+
+    async def announce(self, run_ids: Sequence[str], message: str, now: float) -> EndRecorded:
+        """Tell the session of runs that had ended unannounced, in one commit."""
+
+    async def schedules(self) -> Sequence[Schedule]:
+        """All schedules, oldest first, also those that are over."""
+
+    async def put_schedule(self, schedule: Schedule, now: float) -> None:
+        """Add a schedule, or replace the one of its id."""
 
 
 @mutable
