@@ -24,7 +24,7 @@ from tests.support.replies import Call, Reply, call, calls
 from tests.support.wire_facts import facts_of
 from tests.support.work_processes import commands_below
 
-pytestmark = pytest.mark.sampled
+pytestmark = pytest.mark.slow
 
 RUN_ID = re.compile(r"bg_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}")
 CUT = "[system] background output truncated at 262144 characters"
@@ -220,7 +220,6 @@ def test_the_sixth_is_refused_until_one_has_ended_and_all_end_with_the_program(
     }
 
 
-@pytest.mark.slow
 @pytest.mark.spec("BG-7", "REC-8", "CAN-10")
 @pytest.mark.parametrize(
     ("number", "code"),

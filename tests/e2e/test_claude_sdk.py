@@ -22,7 +22,7 @@ from tests.support.model_server import ModelServer
 from tests.support.replies import Call as ModelCall
 from tests.support.replies import call, calls, fails, say
 
-pytestmark = pytest.mark.sampled
+pytestmark = pytest.mark.slow
 
 sdk = pytest.importorskip(
     "claude_agent_sdk", reason="claude-agent-sdk cannot be imported here", exc_type=ImportError

@@ -18,7 +18,7 @@ from tests.support.model_server import ANTHROPIC, GEMINI, OPENAI, RESPONSES, Mod
 from tests.support.replies import Call, Reply, Tokens, calls, fails, say
 from tests.support.wire_facts import facts_of
 
-pytestmark = pytest.mark.sampled
+pytestmark = pytest.mark.slow
 
 PROTOCOLS = [ANTHROPIC, OPENAI, RESPONSES, GEMINI]
 WINDOW = 20_000
@@ -61,7 +61,6 @@ def work(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.slow
 @pytest.mark.spec("CMP-1", "CMP-2", "CMP-3", "CMP-4", "CTX-1", "LOOP-6")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_session_that_fills_its_window_is_folded_and_goes_on(

@@ -33,7 +33,7 @@ from tests.support.pty_driver import Terminal
 from tests.support.replies import Reply, bad_gateway, call, fails, rate_limited, say
 from tests.support.work_processes import commands_below, wait_for_process
 
-pytestmark = [pytest.mark.spec("OPS-1"), pytest.mark.sampled]
+pytestmark = [pytest.mark.spec("OPS-1"), pytest.mark.slow]
 ROOT = Path(__file__).resolve().parents[2]
 DAY_S = 86_400
 
@@ -287,7 +287,6 @@ def plain_port() -> Iterator[int]:
         thread.join()
 
 
-@pytest.mark.slow
 @pytest.mark.spec("FAIL-6", "CLI-6")
 @pytest.mark.parametrize(
     ("fault", "word"), [("dns", "nobody.invalid"), ("tls", "TLS"), ("proxy", "proxy")]
@@ -334,7 +333,6 @@ def test_a_server_that_keeps_failing_is_code_75(
     goes_on(model_server, work)
 
 
-@pytest.mark.slow
 @pytest.mark.spec("STR-4", "FAIL-6")
 @pytest.mark.parametrize("at", [0, 1, 150, 700, "last"])
 def test_a_drop_at_any_byte_is_tried_again_or_ends_the_turn(
@@ -374,7 +372,6 @@ def test_a_stream_of_keep_alives_can_be_ended(
 ODD = ("with space", "new\nline", "-rf '\u202e\"*", "$(touch made)")
 
 
-@pytest.mark.slow
 def test_directories_of_any_name_are_worked_in(model_server: ModelServer, work: Path) -> None:
     for name in ODD:
         place = work / name
@@ -423,7 +420,6 @@ def test_a_model_that_repeats_one_call_for_ever_is_stopped_with_the_reason(
     goes_on(model_server, work)
 
 
-@pytest.mark.slow
 def test_a_daemon_and_a_tool_that_stops_itself_leave_no_process(
     model_server: ModelServer, work: Path
 ) -> None:

@@ -15,6 +15,8 @@ from tests.support.model_server import GEMINI, ModelServer, Recorded
 from tests.support.replies import Call, Tokens, calls, fails, say
 from tests.support.strict_gemini import DUMMIES
 
+pytestmark = pytest.mark.slow
+
 
 def parts_of(request: Recorded, index: int) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = request.messages[index]["parts"]
@@ -98,7 +100,6 @@ def test_a_stream_that_is_cancelled_leaves_no_call_behind(
     assert len(model_server.requests[-1].messages) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.spec("HIS-4", "HIS-7")
 def test_a_session_moves_to_gemini_between_its_models_and_away(
     model_server: ModelServer, tmp_path: Path

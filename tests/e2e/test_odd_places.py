@@ -13,7 +13,7 @@ from tests.support.model_server import ModelServer
 from tests.support.replies import call
 from tests.support.wire_facts import facts_of
 
-pytestmark = pytest.mark.sampled
+pytestmark = pytest.mark.slow
 
 COMMANDS = (
     "--help",

@@ -21,7 +21,7 @@ from tests.support.replies import Reply, call, rate_limited, say
 from tests.support.wire_facts import facts_of
 from tests.support.work_processes import pids_of, wait_for_process
 
-pytestmark = pytest.mark.sampled
+pytestmark = pytest.mark.slow
 
 PROTOCOLS = [ANTHROPIC, OPENAI]
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
@@ -275,7 +275,6 @@ def test_garbage_in_a_stream_is_no_traceback(model_server: ModelServer, protocol
     check_sessions()
 
 
-@pytest.mark.slow
 @pytest.mark.spec("FAIL-6", "STR-2", "STR-9", "CLI-6")
 def test_an_unreachable_server_is_named_with_its_host(tmp_path: Path) -> None:
     with socket.socket() as taken:

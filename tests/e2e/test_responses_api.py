@@ -14,6 +14,8 @@ from tests.support.model_server import OPENAI, RESPONSES, ModelServer
 from tests.support.replies import Call, Reply, Text, Thinking, Tokens, call, say
 from tests.support.wire_facts import facts_of
 
+pytestmark = pytest.mark.slow
+
 
 def kinds(server: ModelServer, number: int) -> list[str]:
     return [item["type"] for item in server.requests[number].messages]

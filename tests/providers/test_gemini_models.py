@@ -40,14 +40,13 @@ def test_the_version_is_told_from_the_name(name: str, version: object, modern: b
     assert is_modern(name) is modern
 
 
-@pytest.mark.parametrize("limit", [None, 1, 600, 2_000, 65_536])
-@pytest.mark.parametrize("effort", [None, *Effort])
 @pytest.mark.parametrize("name", NAMES)
-def test_no_model_is_asked_for_what_it_refuses(
-    name: str, effort: Effort | None, limit: int | None
-) -> None:
-    asked = request("hi", ModelInfo("gemini", name), effort=effort, max_output_tokens=limit)
-    assert check_gemini(encode(asked), name.removeprefix("models/")) is None
+def test_no_model_is_asked_for_what_it_refuses(name: str) -> None:
+    for effort in (None, *Effort):
+        for limit in (None, 1, 600, 2_000, 65_536):
+            asked = request("hi", ModelInfo("gemini", name), effort=effort, max_output_tokens=limit)
+            refused = check_gemini(encode(asked), name.removeprefix("models/"))
+            assert refused is None, (effort, limit)
 
 
 @pytest.mark.parametrize(

@@ -163,12 +163,12 @@ def test_satisfaction_is_exact(schema: Any, good: list[Any], bad: list[Any]) -> 
     ],
     ids=str,
 )  # fmt: skip
-@pytest.mark.parametrize("value", ["x", "1", {"a": "1", "b": [1]}, ["1", ["2", "x"]], None, 3])
-def test_an_odd_or_endless_schema_costs_bounded_work(schema: dict[str, Any], value: Any) -> None:
-    checked = Schema(schema)
-    checked.satisfied_by(value)
-    found = checked.coerced(value)
-    assert found == value or checked.satisfied_by(found)
+def test_an_odd_or_endless_schema_costs_bounded_work(schema: dict[str, Any]) -> None:
+    for value in ("x", "1", {"a": "1", "b": [1]}, ["1", ["2", "x"]], None, 3):
+        checked = Schema(schema)
+        checked.satisfied_by(value)
+        found = checked.coerced(value)
+        assert found == value or checked.satisfied_by(found), value
 
 
 def test_a_huge_value_is_left_alone() -> None:
