@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from agentcli.cli.completion_scripts import FILE_NAMES, script
+from agentcli.cli.completions import FILE_NAMES, script
 from agentcli.cli.help import DOCS
 from agentcli.cli.tree import all_commands, help_text
 

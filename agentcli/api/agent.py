@@ -286,7 +286,7 @@ class RunningTurn:
 class TurnEvents(AsyncIterator[AgentEvent]):
     """The events of one turn; the turn begins with the first ``__anext__``.
 
-    Law: when the terminal event is given out the turn is over and another may begin. Whoever
+    Law: when the terminal event is given out the turn is over and another may begin. Anyone who
     waits for an event and is cancelled cancels the turn, and goes on when it has ended; an
     iterator that is dropped before its end cancels the turn at once, not when an asynchronous
     generator happens to be closed.

@@ -8,28 +8,30 @@ two options whose value may be missing. So the line is sorted first:
 - ``--`` ends options: all that follows is the prompt
 - ``-r`` and ``--resume`` without a value become ``--resume=`` (the picker)
 - ``--input-format`` makes it one shot too: a program speaks, which cannot be a chat
+- flags as Claude Code's users, scripts and libraries spell them are rewritten, so that one set of
+  options is declared, documented and completed; one is dropped only where doing without it changes
+  nothing that this program does, and what is unknown is left to the parser, which refuses it
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
-
-from agentcli.cli.claude_flags import WITH_VALUE, translated
 
 PROMPT_COMMANDS = frozenset({"chat", "run", "resume"})
 # name -> one line of help; cli.main knows where each one lives
 COMMANDS: dict[str, str] = {
     "run": "Answer one prompt and exit",
-    "resume": "Take up an earlier session",
-    "sessions": "List, show, search, export and mend sessions",
-    "tasks": "See, follow and end background runs",
+    "resume": "Resume an earlier session",
+    "sessions": "List, show, search, export and repair sessions",
+    "tasks": "List, follow and stop background runs",
     "models": "List the models, their limits and prices",
     "config": "Show and change settings",
-    "permissions": "Say what runs without asking, and why",
-    "auth": "Store the keys of providers, or forget them",
+    "permissions": "Explain what runs without asking, and why",
+    "auth": "Store or remove the API keys of providers",
     "stats": "Show tokens and cost by day, model, tool and session",
-    "doctor": "Check the installation and say how to mend it",
+    "doctor": "Check the installation and say how to fix it",
     "help": "Read the documentation",
     "completions": "Print or install shell completion",
 }
@@ -66,6 +68,31 @@ _ONE_SHOT = frozenset({"-p", "--print"})
 _INPUT_FORMAT = "--input-format"
 _WITH_RESULT = frozenset({"json", "stream-json"})
 _OPTIONAL_VALUE = frozenset({"-r", "--resume"})
+# flags of Claude Code; repository settings, which the first names, are never read (SEC-1)
+_DROPPED_WITH_VALUE = frozenset({"--setting-sources"})
+_DROPPED = frozenset({"--strict-mcp-config"})
+_RENAMED = {"--fork-session": "--fork"}
+_RULES = {
+    "--allowedTools": "--allow-tool",
+    "--allowed-tools": "--allow-tool",
+    "--disallowedTools": "--deny-tool",
+    "--disallowed-tools": "--deny-tool",
+}
+_OTHER_WITH_VALUE = _DROPPED_WITH_VALUE | frozenset(_RULES)
+_TOOLS = {
+    "Bash": "bash",
+    "Edit": "edit_file",
+    "Glob": "glob_files",
+    "Grep": "grep_files",
+    "LS": "list_directory",
+    "MultiEdit": "edit_file",
+    "Read": "read_file",
+    "TodoWrite": "write_todos",
+    "WebFetch": "web_fetch",
+    "Write": "write_file",
+}
+# a rule ends at a comma or a space that stands outside of its parentheses
+_RULE = re.compile(r"[^\s,()]+(?:\([^()]*(?:\([^()]*\)[^()]*)*\))?")
 
 
 class Invocation(NamedTuple):
@@ -85,9 +112,9 @@ def sort_arguments(argv: list[str]) -> Invocation:
         if command not in PROMPT_COMMANDS:
             return Invocation(command, rest, front)
         args = [*_normalised(front, command=command), *_normalised(rest, command=command)]
-        return Invocation(command, translated(args), [])
+        return Invocation(command, list(translated(args)), [])
     command = "run" if one_shot else "chat"
-    return Invocation(command, translated(_normalised(argv, command=command)), [])
+    return Invocation(command, list(translated(_normalised(argv, command=command))), [])
 
 
 def first_word(argv: list[str]) -> str | None:
@@ -160,7 +187,7 @@ def _takes_next(argv: list[str], index: int) -> int:
     """1 when the next item is the value of the option at ``index``, else 0."""
     item = argv[index]
     if item.startswith("--"):
-        if item in LONG_WITH_VALUE or item in WITH_VALUE:
+        if item in LONG_WITH_VALUE or item in _OTHER_WITH_VALUE:
             return 1
     elif len(item) == len(_cluster(item)) + 2:
         if item[-1] in SHORT_WITH_VALUE:
@@ -201,3 +228,34 @@ def _normalised(argv: list[str], *, command: str) -> list[str]:
                 step = 2
         index += step
     return done
+
+
+def translated(arguments: list[str]) -> Iterator[str]:
+    """``arguments`` in this program's spelling; what follows ``--`` is a prompt."""
+    rest = iter(arguments)
+    for item in rest:
+        if item == "--":
+            yield item
+            yield from rest
+            return
+        name, given, value = item.partition("=")
+        if name in _DROPPED_WITH_VALUE:
+            if not given:
+                next(rest, None)
+        elif name in _RULES:
+            text = value if given else next(rest, "")
+            for rule in _RULE.findall(text):
+                yield f"{_RULES[name]}={_rule(rule)}"
+        elif name == "--permission-mode":
+            from agentcli.headless.stream_input import permission_mode
+
+            mode = value if given else next(rest, "")
+            yield f"{name}={permission_mode(mode)}"
+        elif item not in _DROPPED:
+            yield _RENAMED.get(item, item)
+
+
+def _rule(text: str) -> str:
+    """``Bash(git diff:*)`` -> ``bash(git diff *)``."""
+    tool, parenthesis, pattern = text.partition("(")
+    return _TOOLS.get(tool, tool) + parenthesis + pattern.replace(":*)", " *)")

@@ -7,8 +7,7 @@ from typing import Any
 
 from agentcli.cli.argv import COMMANDS
 from agentcli.cli.commands import PlainCommand, Spec, add_command, new_app
-from agentcli.cli.options import PromptArgument, RunOptions, SharedOptions
-from agentcli.cli.version import print_version
+from agentcli.cli.options import PromptArgument, RunOptions, SharedOptions, print_version
 from agentcli.headless.errors import epilog
 from agentcli.headless.streams import is_terminal
 
@@ -28,7 +27,7 @@ class ChatCommand(PlainCommand):
 
 
 def chat(options: ChatOptions) -> int:
-    """Talk until the person leaves; returns the exit code."""
+    """Chat until the user leaves; returns the exit code."""
     if options.version:
         return print_version()
     options.check()

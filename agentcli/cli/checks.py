@@ -1,20 +1,29 @@
 """What ``agent doctor`` looks at (OPS-3): each check is a function that returns its findings.
 
-Law: a check never raises, changes nothing that matters, and is bounded in time; a finding that
-is not ``ok`` says how to mend it. Keys are named, never shown.
+Laws: a check never raises, changes nothing that matters, and is bounded in time; a finding that is
+not ``ok`` says how to fix it. Keys are named, never shown; a session that was not looked at is
+counted and said; no request is made to a provider, and looking its name up is bounded too, although
+the system's resolver cannot be interrupted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import locale
 import os
 import platform
 import shutil
+import socket
+import stat
 import sys
-from collections.abc import Mapping
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings
@@ -23,6 +32,16 @@ from agentcli.domain.ports import ProviderConfig
 from agentcli.headless.streams import is_terminal
 
 KEYRING_S = 2.0
+REACH_S = 2.0
+SESSIONS_S = 0.5
+MAX_FILES = 20_000
+MAX_PROOF_BYTES = 50_000_000  # a larger file takes longer to prove than the whole report may
+_LOW_DISK_BYTES = 500_000_000
+_NO_DISK_BYTES = 20_000_000
+_MAX_TOLD = 20
+_MAGIC = b"SQLite format 3\0"
+_HEAD_BYTES = 100
+_LARGEST_PAGE = 65_536
 _NARROW = 40
 
 
@@ -35,12 +54,19 @@ class Status(StrEnum):
 
 
 class Finding(NamedTuple):
-    """One line of the report. ``advice`` says how to mend it."""
+    """One line of the report. ``advice`` says how to fix it."""
 
     name: str
     status: Status
     detail: str
     advice: str = ""
+
+
+_PROGRAMS = {
+    "bash": (Status.FAIL, "the bash tool cannot run; install bash"),
+    "git": (Status.WARN, "install git: diffs and project roots need it"),
+    "rg": (Status.WARN, "install ripgrep: searching is much faster with it"),
+}
 
 
 def check_python() -> list[Finding]:
@@ -154,20 +180,13 @@ def check_trust(paths: Paths, env: Mapping[str, str]) -> list[Finding]:
     if project is None:
         return [Finding("trust", Status.OK, "this directory brings nothing that needs trust")]
     if project.problem:
-        return [Finding("trust", Status.WARN, project.problem, "mend it, or it stays ignored")]
+        return [Finding("trust", Status.WARN, project.problem, "fix it, or it stays ignored")]
     said = standing(paths, project.root, project.fingerprint)
     if said in {Standing.TRUSTED, Standing.REFUSED}:
         return [Finding("trust", Status.OK, f"{project.root} is {said}")]
     what = "has changed since you trusted it" if said is Standing.CHANGED else "is not decided yet"
     advice = "start agent there and answer the question; until then its .agents is ignored"
     return [Finding("trust", Status.WARN, f"{project.root} {what}", advice)]
-
-
-_PROGRAMS = {
-    "bash": (Status.FAIL, "the bash tool cannot run; install bash"),
-    "git": (Status.WARN, "install git: diffs and project roots need it"),
-    "rg": (Status.WARN, "install ripgrep: searching is much faster with it"),
-}
 
 
 def check_programs() -> list[Finding]:
@@ -241,3 +260,259 @@ def check_configuration(paths: Paths, env: Mapping[str, str]) -> tuple[Settings,
     exists = paths.config_file.exists()
     detail = str(paths.config_file) if exists else f"{paths.config_file} (not there: defaults)"
     return settings, [Finding("settings", Status.OK, detail)]
+
+
+# --- on disk: our directories, the sessions, what was left behind --------------------------
+
+
+def check_home(paths: Paths) -> list[Finding]:
+    """Whether our directories can be written, and how much room is left."""
+    findings = []
+    for directory in _directories(paths):
+        existing = _nearest_existing(directory)
+        try:
+            with tempfile.TemporaryFile(dir=existing):
+                pass
+            findings.append(Finding("home", Status.OK, f"{directory} can be written"))
+        except OSError as error:
+            advice = "set AGENTCLI_HOME to a directory that you can write to"
+            detail = f"{directory} cannot be written: {error.strerror}"
+            findings.append(Finding("home", Status.FAIL, detail, advice))
+    with contextlib.suppress(OSError):
+        free = shutil.disk_usage(_nearest_existing(paths.data_dir)).free
+        status = Status.OK
+        if free < _LOW_DISK_BYTES:
+            status = Status.FAIL if free < _NO_DISK_BYTES else Status.WARN
+        advice = "" if status is Status.OK else "free some space: sessions are written at each step"
+        findings.append(Finding("disk", status, f"{free / 1e9:.1f} GB free", advice))
+    return findings
+
+
+def check_privacy(paths: Paths) -> list[Finding]:
+    """Whether anybody else could read what is ours (SEC-9)."""
+    wanted = [(directory, 0o700) for directory in (*_directories(paths), paths.sessions_dir)]
+    wanted += [(paths.credentials_file, 0o600), (paths.trust_file, 0o600)]
+    findings = []
+    for path, mode in dict(wanted).items():
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        if status.st_uid not in {os.getuid(), 0}:
+            detail = f"{path} belongs to another user ({status.st_uid})"
+            advice = f"sudo chown -R {os.getuid()} {path}"
+            findings.append(Finding("private", Status.WARN, detail, advice))
+        elif status.st_mode & 0o077:
+            detail = f"{path} is open to others ({stat.S_IMODE(status.st_mode):04o})"
+            advice = f"chmod {mode:o} {path}"
+            findings.append(Finding("private", Status.WARN, detail, advice))
+    return findings or [Finding("private", Status.OK, "only you can read what we keep")]
+
+
+def check_leftovers(paths: Paths) -> list[Finding]:
+    """Texts that were rescued, and copies that a repair or an upgrade has kept."""
+    rescued, copies, size = [], 0, 0
+    try:
+        with os.scandir(paths.sessions_dir) as entries:
+            for count, entry in enumerate(entries):
+                if count == MAX_FILES:
+                    break
+                name = entry.name
+                if name.endswith(".recovery.txt"):
+                    rescued.append(name)
+                elif name.endswith(".backup") or ".damaged-" in name:
+                    copies += 1
+                    with contextlib.suppress(OSError):
+                        size += entry.stat(follow_symlinks=False).st_size
+    except OSError:
+        return []
+    findings = []
+    for name in sorted(rescued)[:_MAX_TOLD]:
+        detail = f"{paths.sessions_dir / name} holds what a session could not store"
+        findings.append(Finding("rescued", Status.WARN, detail, "read it, then remove it"))
+    if copies:
+        detail = (
+            f"{copies} older {'copy' if copies == 1 else 'copies'} of sessions, {size / 1e6:.1f} MB"
+        )
+        findings.append(Finding("copies", Status.OK, f"{detail}, in {paths.sessions_dir}"))
+    return findings
+
+
+def check_sessions(paths: Paths) -> list[Finding]:
+    """The integrity of the session files: each one's outline, and for a while their whole.
+
+    Files whose outline is wrong are proved first, then the newest.
+    """
+    from agentcli.store.repair.check import check
+
+    until = time.monotonic() + SESSIONS_S
+    try:
+        files = _session_files(paths.sessions_dir)
+    except OSError as error:
+        detail = f"{paths.sessions_dir} cannot be read: {error.strerror}"
+        advice = f"chmod 700 {paths.sessions_dir}, or set AGENTCLI_HOME to another directory"
+        return [Finding("sessions", Status.FAIL, detail, advice)]
+    suspects = {file for file, size in files.items() if not _looks_whole(file, size)}
+    findings: list[Finding] = []
+    checked = 0
+    for file in sorted(files, key=lambda file: file not in suspects):
+        late = time.monotonic() > until
+        if (late and file not in suspects) or len(findings) >= _MAX_TOLD:
+            break
+        if files[file] > MAX_PROOF_BYTES and file not in suspects:
+            continue
+        checked += 1
+        if problems := check(file):
+            advice = f"agent sessions repair {file.stem}"
+            detail = problems[0] if str(file) in problems[0] else f"{file}: {problems[0]}"
+            if "newer version" in problems[0]:
+                advice = "open it with the version that made it, or upgrade this one"
+            findings.append(Finding("session", Status.FAIL, detail, advice))
+    rest = len(files) - checked
+    detail = f"{checked - len(findings)} of {checked} sound"
+    if rest:
+        detail += f", {rest} not proved here (prove them with: agent sessions check)"
+    if findings:
+        more = ", and: agent sessions check" if len(findings) == _MAX_TOLD else ""
+        return [Finding("sessions", Status.FAIL, detail, f"see below{more}"), *findings]
+    return [Finding("sessions", Status.OK, detail)]
+
+
+def _session_files(directory: Path) -> Mapping[Path, int]:
+    """The newest files with their sizes, the newest first."""
+    found = []
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.name.endswith(".db") and not entry.name.startswith("."):
+                    with contextlib.suppress(OSError):
+                        status = entry.stat()
+                        found.append((status.st_mtime, Path(entry.path), status.st_size))
+    except FileNotFoundError:
+        return {}
+    found.sort(key=lambda row: row[0], reverse=True)
+    return {path: size for _, path, size in found}
+
+
+def _looks_whole(file: Path, size: int) -> bool:
+    """Whether the head is SQLite's and no page is missing (sqlite.org/fileformat.html, 1.3).
+
+    Pages that stand in the write-ahead log only are not missing.
+    """
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        head = os.read(descriptor, _HEAD_BYTES)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    if len(head) < _HEAD_BYTES or not head.startswith(_MAGIC):
+        return False
+    page = int.from_bytes(head[16:18], "big")
+    page = _LARGEST_PAGE if page == 1 else page
+    is_current = head[24:28] == head[92:96]
+    return not is_current or page * int.from_bytes(head[28:32], "big") <= size or _has_log(file)
+
+
+def _has_log(file: Path) -> bool:
+    try:
+        return file.with_name(file.name + "-wal").stat().st_size > 0
+    except OSError:
+        return False
+
+
+def _directories(paths: Paths) -> Sequence[Path]:
+    return list(dict.fromkeys((paths.data_dir, paths.config_dir, paths.state_dir)))
+
+
+def _nearest_existing(path: Path) -> Path:
+    for candidate in (path, *path.parents):
+        if os.path.isdir(candidate):  # noqa: PTH112 - no error where looking is forbidden
+            return candidate
+    return Path("/")
+
+
+# --- the provider in use -------------------------------------------------------------------
+
+
+def check_endpoint(settings: Settings, env: Mapping[str, str]) -> list[Finding]:
+    """The model in use, its key and its address."""
+    from agentcli.app.models import default_model
+    from agentcli.providers._registry import has_key, provider_config
+    from agentcli.providers.models.table import resolve
+
+    try:
+        name, model = resolve(default_model(settings), settings.providers)
+        provider = provider_config(name, settings.env, settings.providers)
+    except AgentError as error:
+        return [Finding("model", Status.FAIL, error.message, error.advice)]
+    findings = [Finding("model", Status.OK, f"{name}/{model}")]
+    if not provider.base_url.startswith("http"):
+        return findings
+    if provider.needs_key and not has_key(name, settings.env, settings.providers):
+        detail = f"{provider.name}: {provider.key_env} is not set"
+        advice = f"export {provider.key_env}=..., or: agent auth login {provider.name}"
+        findings.append(Finding("key", Status.FAIL, detail, advice))
+    proxy = proxy_for(provider.base_url, env)
+    address = urlsplit(proxy or provider.base_url)
+    host = address.hostname or ""
+    try:
+        port = address.port or (443 if address.scheme == "https" else 80)
+        reach(host, port, REACH_S)
+    except (OSError, ValueError) as error:
+        advice = "check the address, the network and the proxy settings"
+        through = "the proxy " if proxy else ""
+        detail = f"{provider.name}: {through}{host} cannot be reached: {error}"
+        return [*findings, Finding("endpoint", Status.FAIL, detail, advice)]
+    return [*findings, Finding("endpoint", Status.OK, f"{provider.name}: {host}:{port} answers")]
+
+
+def reach(host: str, port: int, timeout_s: float) -> None:
+    """Connect and hang up, within ``timeout_s``; raises ``OSError``."""
+    until = time.monotonic() + timeout_s
+    found: list[Any] = []
+
+    def look_up() -> None:
+        try:
+            found.append(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except (OSError, UnicodeError) as error:  # a label of 64 letters is a UnicodeError
+            found.append(error)
+
+    # a daemon: the process may end while the resolver still waits for its servers
+    thread = threading.Thread(target=look_up, name="name-lookup", daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if not found:
+        raise TimeoutError(f"its name was not found out within {timeout_s:g} s")
+    if isinstance(found[0], UnicodeError):
+        raise OSError("it is no valid name")
+    if isinstance(found[0], Exception):
+        raise found[0]
+    failure: OSError = OSError("it has no address")
+    for family, kind, protocol, _, address in found[0]:
+        left = until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        try:
+            with socket.socket(family, kind, protocol) as connection:
+                connection.settimeout(left)
+                connection.connect(address)
+                return
+        except OSError as error:
+            failure = error
+    raise failure
+
+
+def proxy_for(url: str, env: Mapping[str, str]) -> str:
+    """The proxy that a request to ``url`` goes through, or an empty text."""
+    address = urlsplit(url)
+    host = address.hostname or ""
+    proxies = {key.lower(): value for key, value in env.items() if key.lower().endswith("_proxy")}
+    for direct in proxies.get("no_proxy", "").split(","):
+        name = direct.strip().lstrip(".")
+        if name in {"*", host} or (name and host.endswith("." + name)):
+            return ""
+    return proxies.get(f"{address.scheme}_proxy", "") or proxies.get("all_proxy", "")

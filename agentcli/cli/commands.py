@@ -2,7 +2,7 @@
 
 Typer 0.29 turns every value into its type with pydantic, which alone costs more than the rest
 of the start (DESIGN "Import budget"). Here options stay what the shell gave: texts, lists of
-texts, flags and counts; whoever uses one turns it into its type and words the error. Typer
+texts, flags and counts; who uses one turns it into its type and words the error. Typer
 still declares, parses, and renders the help.
 """
 

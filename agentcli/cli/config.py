@@ -179,7 +179,7 @@ def edit(options: EmptyOptions) -> int:
     if read_text(file) is None:
         write(file, TEMPLATE)
     try:
-        code = subprocess.run([*command, str(file)], check=False).returncode  # noqa: S603 - the person's own editor
+        code = subprocess.run([*command, str(file)], check=False).returncode  # noqa: S603 - the user's own editor
     except OSError as error:
         raise UsageError(
             f"cannot start the editor {command[0]}: {error.strerror}", "set EDITOR"
@@ -192,7 +192,7 @@ def edit(options: EmptyOptions) -> int:
 
 
 def _editor() -> list[str]:
-    """The person's editor with its arguments; raises ``UsageError`` when it reads as none."""
+    """The user's editor with its arguments; raises ``UsageError`` when it reads as none."""
     text = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     try:
         command = shlex.split(text)

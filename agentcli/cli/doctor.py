@@ -1,4 +1,4 @@
-"""``agent doctor``: everything that can be checked, and how to mend it (OPS-3).
+"""``agent doctor``: everything that can be checked, and how to fix it (OPS-3).
 
 Laws: what takes time is checked side by side, and none of it is waited for beyond its bound; a
 check that breaks is a finding, never the end of the others.
@@ -16,18 +16,21 @@ from agentcli.cli.checks import (
     Finding,
     Status,
     check_configuration,
+    check_endpoint,
+    check_home,
     check_keyring,
     check_keys,
+    check_leftovers,
     check_other_agents,
+    check_privacy,
     check_programs,
     check_python,
     check_sandbox,
+    check_sessions,
     check_terminal,
     check_trust,
 )
 from agentcli.cli.commands import Spec, add_command, new_app
-from agentcli.cli.endpoint_check import check_endpoint
-from agentcli.cli.home_checks import check_home, check_leftovers, check_privacy, check_sessions
 from agentcli.cli.listing import FormatOption, print_json
 from agentcli.cli.redacting import know_secrets, shown
 from agentcli.config.paths import Paths
@@ -129,7 +132,7 @@ def side_by_side(checks: _Checks, bound_s: float) -> list[Finding]:
 APP = new_app("")
 add_command(
     APP,
-    Spec("doctor", "Check the installation and say how to mend it; exit code 1 if it must be."),
+    Spec("doctor", "Check the installation and say how to fix it; exit code 1 when a check fails."),
     FormatOption,
     doctor,
 )

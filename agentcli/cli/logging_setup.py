@@ -70,7 +70,7 @@ def start_logging(
     """Send the program's log to ``log_file``, and everything to ``debug_file`` if there is one.
 
     ``verbose`` adds informational records. Raises ``UsageError`` when the debug file, which the
-    person asked for, cannot be written.
+    user asked for, cannot be written.
     """
     root = logging.getLogger()
     logging.raiseExceptions = False

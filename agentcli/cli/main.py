@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from agentcli.cli.argv import (
     COMMANDS,
@@ -28,6 +28,8 @@ from agentcli.headless.streams import (
 
 if TYPE_CHECKING:
     import typer
+
+    from agentcli.domain.errors import UsageError
 
 PROGRAM = "agent"
 # command -> the module whose ``APP`` is its typer app
@@ -76,13 +78,46 @@ def main(argv: list[str]) -> int:
 
 
 def _failed(argv: list[str], error: Exception) -> int:
-    from agentcli.cli.errors import report, said
+    """Say ``error`` on stderr, log its traceback; the exit code."""
+    from agentcli.cli.redacting import know_stored, shown
+    from agentcli.headless.errors import as_agent_error, exit_code_for, kind_of, log_error, one_line
 
+    known = _parse_error(error) or as_agent_error(error)
+    log_error(known, error)
+    know_stored()
+    message = shown(one_line(str(known)))
     if wants_result(argv):
         from agentcli.headless.stream_json import write_failure
 
-        write_failure(*said(error))
-    return report(error)
+        write_failure(message, kind_of(known))
+    write_error_line(f"error: {message}")
+    return exit_code_for(known)
+
+
+def _parse_error(error: Exception) -> UsageError | None:
+    """What the parser says, in this program's words; ``None`` for any other error."""
+    import typer
+
+    from agentcli.domain.errors import UsageError
+
+    if not isinstance(error, typer.TyperException):
+        return None
+    context: Any = getattr(error, "ctx", None)
+    see = f"see: {context.command_path if context is not None else PROGRAM} --help"
+    option = getattr(error, "option_name", None)
+    if option is None or not hasattr(error, "possibilities"):
+        message = error.format_message() if hasattr(error, "format_message") else str(error)
+        return UsageError(message[:1].lower() + message[1:].rstrip("."), see)
+    from difflib import get_close_matches
+
+    from agentcli.cli.options import RunOptions, SharedOptions, declared
+
+    valid = [name for param in context.command.get_params(context) for name in param.opts]
+    if option in declared(RunOptions) - declared(SharedOptions) and option not in valid:
+        return UsageError(f"{option} is for one shot only", "use agent run or agent -p")
+    near = get_close_matches(option, [name for name in valid if name.startswith("--")], cutoff=0.6)
+    advice = f"did you mean {' or '.join(near[:2])}?" if near else see
+    return UsageError(f"unknown option {option}", advice)
 
 
 def _stopped(argv: list[str], stop: Stopped) -> int:

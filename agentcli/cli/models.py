@@ -151,7 +151,7 @@ def _rows(
 
 
 def _with_figures(settings: Settings, info: ModelInfo, told: dict[str, Any]) -> ModelInfo:
-    """``info`` with what its server says, where neither the person nor the table knows it."""
+    """``info`` with what its server says, where neither the user nor the table knows it."""
     from agentcli.providers.models.table import is_in_table
 
     if is_in_table(info.provider, info.name):

@@ -44,12 +44,12 @@ class SharedOptions(OptionSet):
         typer.Option(
             "--fallback-model",
             metavar="PROVIDER/MODEL",
-            help="Model to go on with when the first stays overloaded; repeatable.",
+            help="Model to switch to when the first stays overloaded; repeatable.",
         ),
     ] = None
     continue_: Annotated[
         bool,
-        typer.Option("-c", "--continue", help="Go on with the newest session of this directory."),
+        typer.Option("-c", "--continue", help="Continue the newest session of this directory."),
     ] = False
     resume: Annotated[
         str | None,
@@ -57,17 +57,17 @@ class SharedOptions(OptionSet):
             "-r",
             "--resume",
             metavar="[ID|NAME]",
-            help="Take up a session; without a value, choose one from a list.",
+            help="Resume a session; without a value, pick one from a list.",
         ),
     ] = None
     session: Annotated[
-        str | None, typer.Option("--session", metavar="ID", help="Take up the session ID.")
+        str | None, typer.Option("--session", metavar="ID", help="Resume the session ID.")
     ] = None
     fork: Annotated[
-        bool, typer.Option("--fork", help="Go on in a copy; the session itself stays as it is.")
+        bool, typer.Option("--fork", help="Continue in a copy; the session itself stays as it is.")
     ] = False
     new: Annotated[
-        bool, typer.Option("--new", help="Start afresh even if a session was interrupted here.")
+        bool, typer.Option("--new", help="Start a new session even if one was interrupted here.")
     ] = False
     cd: Annotated[str | None, typer.Option("-C", "--cd", metavar="DIR", help="Work in DIR.")] = None
     add_dir: Annotated[
@@ -76,7 +76,9 @@ class SharedOptions(OptionSet):
     ] = None
     permission_mode: Annotated[
         str | None,
-        typer.Option("--permission-mode", metavar="|".join(MODES), help="What runs unasked."),
+        typer.Option(
+            "--permission-mode", metavar="|".join(MODES), help="What runs without asking."
+        ),
     ] = None
     plan: Annotated[
         bool, typer.Option("--plan", help="Read only: short for --permission-mode plan.")
@@ -98,24 +100,26 @@ class SharedOptions(OptionSet):
         typer.Option(
             "--allow-tool",
             metavar="RULE",
-            help="Run what the rule names unasked, e.g. 'bash(git diff *)'; repeatable.",
+            help="Run matching calls without asking, e.g. 'bash(git diff *)'; repeatable.",
         ),
     ] = None
     deny_tool: Annotated[
         list[str] | None,
-        typer.Option("--deny-tool", metavar="RULE", help="Never run it; repeatable."),
+        typer.Option("--deny-tool", metavar="RULE", help="Never run matching calls; repeatable."),
     ] = None
     trust: Annotated[
         bool,
-        typer.Option("--trust", help="Let the directory's own .agents take effect, this time."),
+        typer.Option("--trust", help="Trust the directory's own .agents for this run."),
     ] = False
     tools: Annotated[
         str | None,
-        typer.Option("--tools", metavar="LIST", help="Only these tools or groups, with commas."),
+        typer.Option(
+            "--tools", metavar="LIST", help="Only these tools or groups, separated by commas."
+        ),
     ] = None
     effort: Annotated[
         str | None,
-        typer.Option("--effort", metavar="|".join(EFFORTS), help="How hard the model thinks."),
+        typer.Option("--effort", metavar="|".join(EFFORTS), help="How much the model thinks."),
     ] = None
     system_prompt: Annotated[
         str | None,
@@ -134,13 +138,13 @@ class SharedOptions(OptionSet):
         typer.Option(
             "--sandbox",
             metavar="|".join(SANDBOXES),
-            help="What limits commands: by default the best that works here.",
+            help="Sandbox for commands; default: the best that works here.",
         ),
     ] = None
-    no_session: Annotated[
-        bool, typer.Option("--no-session", help="Keep nothing of this session on disk.")
-    ] = False
-    verbose: Annotated[bool, typer.Option("--verbose", help="Tell more on stderr.")] = False
+    no_session: Annotated[bool, typer.Option("--no-session", help="Do not save this session.")] = (
+        False
+    )
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print more on stderr.")] = False
     debug: Annotated[
         str | None,
         typer.Option("--debug", metavar="FILE", help="Write a debug log with tracebacks to FILE."),
@@ -221,7 +225,7 @@ class RunOptions(SharedOptions):
         bool,
         typer.Option(
             "--replay-user-messages",
-            help="With stream-json input: say each message again when it is recorded.",
+            help="With stream-json input: echo each message once it is recorded.",
         ),
     ] = False
     permission_prompt_tool: Annotated[
@@ -236,7 +240,7 @@ class RunOptions(SharedOptions):
         bool,
         typer.Option(
             "--include-partial-messages",
-            help="With stream-json: pieces of the answer as they come.",
+            help="With stream-json output: send the answer in pieces.",
         ),
     ] = False
     json_schema: Annotated[
@@ -258,7 +262,7 @@ class RunOptions(SharedOptions):
     ] = None
     timeout: Annotated[
         str | None,
-        typer.Option("--timeout", metavar="SECONDS", help="Stop after so many seconds."),
+        typer.Option("--timeout", metavar="SECONDS", help="Stop after this many seconds."),
     ] = None
     quiet: Annotated[
         bool, typer.Option("--quiet", help="No progress and no warnings on stderr.")
@@ -308,6 +312,15 @@ class RunOptions(SharedOptions):
                 raise UsageError(
                     f"{name} needs stream-json input", "add --input-format stream-json"
                 )
+
+
+def print_version() -> int:
+    """``agentcli X.Y.Z``: other programs are called ``agent`` too (CLI-1)."""
+    from agentcli import __version__
+    from agentcli.headless.streams import write_out
+
+    write_out(f"agentcli {__version__}\n")
+    return 0
 
 
 def not_supported(option: str) -> UsageError:

@@ -56,7 +56,7 @@ class ExplainOptions(PolicyOptions):
 
 
 def explain_(options: ExplainOptions) -> int:
-    """Say what would become of a call; nothing is run."""
+    """Say what would happen to a call; nothing is run."""
     from agentcli.app.compose import policy_for
     from agentcli.app.permissions import explain
     from agentcli.app.toolset import Wishes, make_toolbox
@@ -144,10 +144,12 @@ class PermissionsGroup(PlainGroup):
     default_command = "list"
 
 
-APP = new_app("Say what runs without asking, and why. Without a command: list.", PermissionsGroup)
+APP = new_app(
+    "Explain what runs without asking, and why. Without a command: list.", PermissionsGroup
+)
 add_command(
     APP,
-    Spec("explain", "Say what would become of a command or another call; nothing is run."),
+    Spec("explain", "Explain what would happen to a command or another call; nothing is run."),
     ExplainOptions,
     explain_,
 )

@@ -1,4 +1,4 @@
-"""``agent resume [ID]``: the chat, taking up an earlier session (CLI-9)."""
+"""``agent resume [ID]``: the chat in an earlier session (CLI-9)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentcli.headless.errors import epilog
 
 
 class IdArgument(OptionSet):
-    """The session to take up."""
+    """The session to resume."""
 
     id: Annotated[
         str | None,
@@ -35,7 +35,7 @@ def resume(options: ResumeOptions) -> int:
 APP = new_app("")
 add_command(
     APP,
-    Spec("resume", "Take up an earlier session where it ended.", epilog()),
+    Spec("resume", "Resume an earlier session where it ended.", epilog()),
     ResumeOptions,
     resume,
 )

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.cli.commands import Spec, add_command, new_app
-from agentcli.cli.options import PromptArgument, RunOptions
-from agentcli.cli.version import print_version
+from agentcli.cli.options import PromptArgument, RunOptions, print_version
 from agentcli.domain.errors import UsageError
 from agentcli.headless.errors import epilog
 

@@ -30,7 +30,7 @@ def prepare_settings(
 ) -> Settings:
     """Settings in force for ``options``; starts the log. Raises ``ConfigError``, ``UsageError``.
 
-    ``ask`` asks the person whether to trust the directory (SEC-1); without it nobody is asked.
+    ``ask`` asks the user whether to trust the directory (SEC-1); without it nobody is asked.
     """
     paths = Paths.from_env(os.environ)
     start_logging(log_file=paths.log_file, debug_file=options.debug, verbose=options.verbose)

@@ -13,7 +13,7 @@ import typer
 from agentcli.cli.commands import OptionSet, PlainGroup, Spec, add_command, new_app
 from agentcli.cli.listing import EmptyOptions, FormatOption, print_json, print_table
 from agentcli.cli.options import choice, number
-from agentcli.cli.sessions_stats import StatsOptions, stats
+from agentcli.cli.stats import StatsOptions, stats_tables
 from agentcli.config.paths import Paths, ensure_dir
 from agentcli.domain.errors import AgentError, SessionTooNew, StoreError, UsageError
 from agentcli.headless.streams import is_terminal, use_utf8, write_error_line, write_out
@@ -260,7 +260,7 @@ def _agents_of(files: SessionFiles, ids: Sequence[str]) -> list[str]:
 
 
 def check(options: SomeIds) -> int:
-    """Prove sessions sound; exit code 1 when one is not."""
+    """Check sessions for damage; exit code 1 if there is any."""
     from agentcli.store.repair.check import check as problems_of
 
     as_json = options.as_json
@@ -280,12 +280,12 @@ def check(options: SomeIds) -> int:
             for problem in problems:
                 write_out(f"  {clean_line(problem)}\n")
             if problems and not _is_too_new(files.path_of(session_id)):
-                write_out(f"  mend it with: agent sessions repair {session_id}\n")
+                write_out(f"  repair it with: agent sessions repair {session_id}\n")
     return 1 if any(found.values()) else 0
 
 
 def _is_too_new(path: Path) -> bool:
-    """Whether only a newer version can open the file: then there is nothing to mend."""
+    """Whether only a newer version can open the file: then there is nothing to repair."""
     from agentcli.store.files import read_info
 
     try:
@@ -298,16 +298,16 @@ def _is_too_new(path: Path) -> bool:
 
 
 def repair(options: IdArgument) -> int:
-    """Mend a damaged session; the damaged file is kept beside it."""
-    from agentcli.store.repair.repair import repair as mend
+    """Repair a damaged session; the damaged file is kept beside it."""
+    from agentcli.store.repair.repair import repair as repair_file
 
     files = _files()
     path = files.path_of(_resolve_damaged(files, options.id))
-    report = mend(path)
+    report = repair_file(path)
     if report.copy is None:
         write_error_line("nothing was wrong with it")
         return 0
-    write_error_line(f"mended: {report.messages} message(s); the damaged file is {report.copy}")
+    write_error_line(f"repaired: {report.messages} message(s); the damaged file is {report.copy}")
     for line in report.lost:
         write_error_line(f"lost: {line}")
     return 0
@@ -324,7 +324,7 @@ def _resolve_damaged(files: SessionFiles, text: str) -> str:
 
 
 def reindex(options: EmptyOptions) -> int:
-    """Make the catalogue anew from the session files."""
+    """Rebuild the catalogue from the session files."""
     del options
     ensure_dir(Paths.from_env(os.environ).data_dir)
     write_error_line(f"{_wait(_files().reindex())} session(s) indexed")
@@ -351,10 +351,10 @@ class SessionsGroup(PlainGroup):
 
 
 APP = new_app(
-    "List, show, search, export and mend sessions. Without a command: list.", SessionsGroup
+    "List, show, search, export and repair sessions. Without a command: list.", SessionsGroup
 )
 add_command(APP, Spec("list", "All sessions, newest first."), ListOptions, list_)
-add_command(APP, Spec("show", "Print a session to read it."), ShowOptions, show)
+add_command(APP, Spec("show", "Print a session."), ShowOptions, show)
 add_command(APP, Spec("search", "Find text in all sessions."), SearchOptions, search)
 add_command(
     APP, Spec("export", "Write a session as JSON, Markdown or HTML."), ExportOptions, export_
@@ -368,12 +368,14 @@ add_command(
 add_command(APP, Spec("rename", "Give a session a name."), RenameOptions, rename)
 add_command(APP, Spec("delete", "Remove sessions for good."), DeleteOptions, delete)
 add_command(
-    APP, Spec("check", "Prove sessions sound; exit code 1 when one is not."), SomeIds, check
-)
-add_command(APP, Spec("stats", "Turns, tokens and cost, by model and by day."), StatsOptions, stats)
-add_command(
-    APP, Spec("repair", "Mend a damaged session; the damaged file is kept."), IdArgument, repair
+    APP, Spec("check", "Check sessions for damage; exit code 1 if there is any."), SomeIds, check
 )
 add_command(
-    APP, Spec("reindex", "Make the catalogue anew from the session files."), EmptyOptions, reindex
+    APP, Spec("stats", "Turns, tokens and cost, by model and by day."), StatsOptions, stats_tables
+)
+add_command(
+    APP, Spec("repair", "Repair a damaged session; the damaged file is kept."), IdArgument, repair
+)
+add_command(
+    APP, Spec("reindex", "Rebuild the catalogue from the session files."), EmptyOptions, reindex
 )

@@ -1,7 +1,7 @@
 """``agent tasks ...``: background runs and schedules, from another terminal (CLI-9, BG-6).
 
-Law: a session file is only read here, whoever has it open; a run is asked to end through it, and
-ended by its owner. Waiting looks at the file a few times a second and ends with the run.
+Law: a session file is only read here, and may be open elsewhere; a run is asked to end through it,
+and ended by its owner. Waiting looks at the file a few times a second and ends with the run.
 """
 
 from __future__ import annotations
@@ -174,8 +174,8 @@ def cancel(options: RunOption) -> int:
         return 1
     if not found.is_open:
         write_error_line(
-            f"noted, but the session of {meant.run_id} is not open: nothing of it runs, and when"
-            " the session is opened again it does not start again"
+            f"noted: the session of {meant.run_id} is not open, so nothing runs now, and it will"
+            " not start again when the session is opened"
         )
         return 0
     deadline = time.monotonic() + CANCEL_WAIT_S

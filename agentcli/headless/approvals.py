@@ -1,4 +1,4 @@
-"""Who says yes in one shot: the person at the terminal, or nobody (CLI-7)."""
+"""Who says yes in one shot: the user at the terminal, or nobody (CLI-7)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentcli.headless.streams import is_terminal, write_error_line
 
 
 def make_approver() -> tuple[Approver, Asker | None]:
-    """An approver, and who answers questions: a person when there is a terminal to ask at."""
+    """An approver, and who answers questions: the user where there is a terminal to ask at."""
     if is_terminal(sys.stdin) and is_terminal(sys.stderr):
         terminal = AtTerminal()
         return terminal, terminal
@@ -51,7 +51,7 @@ class AtTerminal:
             return await self._approve(request)
 
     async def ask(self, question: str, options: Sequence[str]) -> str:
-        """The person's answer; a number picks an option."""
+        """The user's answer; a number picks an option."""
         async with self._one_at_a_time:
             return await self._ask(question, options)
 
@@ -102,7 +102,7 @@ def _question(request: ApprovalRequest, *, is_cut: bool) -> str:
     else:
         head = "Allow? y = once"
     view = ", v = view all of it first" if is_cut else ""
-    return f"{head}{view}, anything else = no, and is told to the model"
+    return f"{head}{view}, anything else = no, and the model reads it"
 
 
 def _forget_typed_ahead() -> None:

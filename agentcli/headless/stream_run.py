@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from agentcli.domain.ports import Approver
     from agentcli.domain.tools import Asker
 
-# more are left in the pipe: whoever writes them has to wait
+# more are left in the pipe: who writes them has to wait
 MAX_WAITING = 100
 _RULE = re.compile(r"(?P<tool>[^(]+)(?:\((?P<content>.*)\))?", re.DOTALL)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.cli.completion_scripts import FILE_NAMES, script
+from agentcli.cli.completions import FILE_NAMES, script
 from tests.support.cli import agent_env, run_agent
 
 FILES = Path(__file__).resolve().parents[2] / "completions"

@@ -103,10 +103,10 @@ def test_a_directory_that_may_not_be_looked_into_stops_no_check(tmp_path: Path) 
     locked = tmp_path / "locked"
     (locked / "home").mkdir(parents=True)
     program = (
-        "import os, sys; from pathlib import Path; from agentcli.cli import checks, home_checks;"
+        "import os, sys; from pathlib import Path; from agentcli.cli import checks;"
         " from agentcli.config.paths import Paths;"
         " os.getuid() or os.setuid(65534); home = Path(sys.argv[1]);"
-        " print(*{found.status for found in home_checks.check_home(Paths(home, home, home))"
+        " print(*{found.status for found in checks.check_home(Paths(home, home, home))"
         " if found.name == 'home'});"
         " print(checks.check_other_agents({'PATH': sys.argv[1]})[0].detail)"
     )

@@ -1,14 +1,16 @@
-"""What the doctor finds on disk: privacy, leftovers, and sessions within a bound."""
+"""What the doctor finds: on disk within a bound, and at the address of a provider."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 from pathlib import Path
 
 import pytest
 
-from agentcli.cli import home_checks
-from agentcli.cli.home_checks import check_leftovers, check_privacy, check_sessions
+from agentcli.cli import checks
+from agentcli.cli.checks import check_leftovers, check_privacy, check_sessions, proxy_for, reach
 from agentcli.config.paths import Paths
 from tests.store.sessions import change, finished_session
 
@@ -57,7 +59,7 @@ def test_when_time_is_over_damage_is_still_found_and_the_rest_is_counted(
     files[0].write_bytes(files[0].read_bytes()[:-4096])
     files[1].write_bytes(b"")
     files[2].write_bytes(b"garbage" * 1000)
-    monkeypatch.setattr(home_checks, "SESSIONS_S", -1.0)
+    monkeypatch.setattr(checks, "SESSIONS_S", -1.0)
     total, *damaged = check_sessions(paths)
     assert total.status == "fail" and "0 of 3 sound, 2 not proved here" in total.detail
     assert {finding.advice for finding in damaged} == {
@@ -70,3 +72,36 @@ def test_a_session_of_a_newer_version_is_not_said_to_be_mendable(paths: Paths) -
     change(asyncio.run(finished_session(paths.sessions_dir)), "PRAGMA user_version = 999")
     _, finding = check_sessions(paths)
     assert "repair" not in finding.advice and "upgrade" in finding.advice
+
+
+# --- knocking at an address: reached, refused, unknown, silent, a resolver that hangs ---
+
+
+@pytest.mark.spec("OPS-3")
+def test_an_address_answers_or_says_why_not() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        reach("127.0.0.1", port, 5)
+    with pytest.raises(ConnectionRefusedError):
+        reach("127.0.0.1", port, 5)
+    with pytest.raises(OSError, match="valid name"):
+        reach("a" * 70 + ".example", port, 5)
+    with pytest.raises(socket.gaierror):
+        reach("nobody.invalid", port, 5)
+
+
+@pytest.mark.spec("OPS-3", "OPS-1")
+def test_a_resolver_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_more: answer.wait() and [])
+    with pytest.raises(TimeoutError, match="name"):
+        reach("slow.example", 443, 0.1)
+    answer.set()
+
+
+@pytest.mark.spec("OPS-3")
+def test_the_proxy_is_what_is_knocked_at() -> None:
+    env = {"HTTPS_PROXY": "http://proxy:3128", "no_proxy": "localhost,.corp.example"}
+    assert proxy_for("https://api.example/v1", env) == "http://proxy:3128"
+    assert proxy_for("https://models.corp.example/v1", env) == ""
+    assert proxy_for("http://api.example/v1", env) == ""
