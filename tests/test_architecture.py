@@ -51,7 +51,6 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
 PENDING: dict[str, set[str]] = {
     "api/agent.py": {"config", "tools"},
     "api/function_tool.py": {"tools"},
-    "process/sandbox_births.py": {"tools"},
 }
 
 

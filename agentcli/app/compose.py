@@ -266,9 +266,9 @@ def _closers(
     options: SessionOptions, store: SqliteStore, session_id: str
 ) -> tuple[Callable[[], Awaitable[None]], ...]:
     async def end_processes() -> None:
-        keeper = sys.modules.get("agentcli.process.keeper")
-        if keeper is not None:
-            await keeper.keeper_of(session_id).close()
+        processes = sys.modules.get("agentcli.process.run")
+        if processes is not None:
+            await processes.end_processes(session_id)
 
     async def forget() -> None:
         await store.aclose()

@@ -18,8 +18,7 @@ from pathlib import Path
 from agentcli.domain.tools import real_path
 from agentcli.domain.values import frozen, mutable
 from agentcli.policy.bash_command import ParsedCommand, SimpleCommand
-from agentcli.policy.bash_rough import word_lists, written_names
-from agentcli.policy.bash_syntax import parse_bash
+from agentcli.policy.bash_syntax import parse_bash, word_lists, written_names
 from agentcli.policy.decision import CallPlace
 from agentcli.policy.places import (
     Starts,

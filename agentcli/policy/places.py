@@ -20,7 +20,7 @@ from pathlib import Path
 from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.values import frozen
 from agentcli.policy.bash_command import SimpleCommand
-from agentcli.policy.bash_rough import unquoted
+from agentcli.policy.bash_syntax import unquoted
 
 _FILES = frozenset(
     {

@@ -18,8 +18,13 @@ from urllib.parse import urlsplit
 from agentcli.domain.tools import real_path
 from agentcli.domain.values import frozen
 from agentcli.policy.bash_command import ParsedCommand, SimpleCommand
-from agentcli.policy.bash_rough import MAX_JUDGED, matches_pattern, names_command_of, parts_of
-from agentcli.policy.bash_syntax import parse_bash
+from agentcli.policy.bash_syntax import (
+    MAX_CHARS,
+    matches_pattern,
+    names_command_of,
+    parse_bash,
+    parts_of,
+)
 from agentcli.policy.decision import Rule, parse_rule
 
 _NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
@@ -226,7 +231,7 @@ def touches_command(pattern: str, text: str, parsed: ParsedCommand) -> bool:
         return True
     if not names_command_of(pattern, text):
         return False
-    if len(text) > MAX_JUDGED:
+    if len(text) > MAX_CHARS:
         return True
     return any(matches_pattern(part, pattern) for part in parts_of(text))
 

@@ -18,9 +18,8 @@ from pathlib import Path
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.values import frozen
 from agentcli.process.environment import base_environment, find_program
-from agentcli.process.guarded import Command, Ended, Ending, StartFailed
-from agentcli.process.run import run
-from agentcli.process.scratch import new_scratch, remove_scratch
+from agentcli.process.run import Command, Ending, Result, RunLimits, StartFailed, run
+from agentcli.process.shell import new_scratch, remove_scratch
 
 MAX_OUTPUT_BYTES = 1024 * 1024
 MAX_ERROR_BYTES = 64 * 1024
@@ -98,11 +97,11 @@ async def _run_in(
     environment = {**base_environment(), **program.env, "PWD": str(program.cwd)}
     command = Command(argv, program.cwd, environment, scratch, program.owner)
     with _read_from(pipe, errors):
-        ended = await run(command, output, cancel, program.timeout_s)
+        ended = await run(command, RunLimits(cancel, program.timeout_s), output)
     return _result(ended, output.data, errors.data, program.timeout_s)
 
 
-def _result(ended: Ended, output: bytes, errors: bytes, timeout_s: float) -> ProgramResult:
+def _result(ended: Result, output: bytes, errors: bytes, timeout_s: float) -> ProgramResult:
     if ended.ending is Ending.EXITED and ended.returncode is not None:
         code = ended.returncode
         return ProgramResult(code if code >= 0 else _SIGNALLED - code, output, errors)

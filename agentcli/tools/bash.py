@@ -31,12 +31,25 @@ from agentcli.domain.tools import (
     Workspace,
 )
 from agentcli.process import leftovers as _leftovers
-from agentcli.process.capture import Capture, LiveOutput
 from agentcli.process.environment import base_environment, find_program
-from agentcli.process.guarded import Command, Ended, Ending, StartFailed
-from agentcli.process.run import run
-from agentcli.process.scratch import new_scratch, remove_scratch
-from agentcli.process.shell_state import STATE_KEY, ShellState, read_state, shell_argv
+from agentcli.process.run import (
+    Capture,
+    Command,
+    Ending,
+    LiveOutput,
+    Result,
+    RunLimits,
+    StartFailed,
+    run,
+)
+from agentcli.process.shell import (
+    STATE_KEY,
+    ShellState,
+    new_scratch,
+    read_state,
+    remove_scratch,
+    shell_argv,
+)
 from agentcli.tools._base import MAX_CHARS, Arguments, BaseTool, bounded
 from agentcli.tools._terminal_text import looks_binary, plain_text
 from agentcli.tools.files.paths import one_line
@@ -203,9 +216,8 @@ class BashTool(BaseTool[BashArguments]):
         try:
             async with _leftovers.recorded(ctx.state) as record:
                 on_start = telling(output, ctx.to_background, record)
-                ended = await run(
-                    command, output.feed, ctx.cancel, timeout_s, on_start, output.moved
-                )
+                limits = RunLimits(ctx.cancel, timeout_s, output.moved)
+                ended = await run(command, limits, output.feed, on_start)
         finally:
             output.close()
             born = await uninterruptible(start.sandbox.settle()) if start.sandbox else ()
@@ -260,7 +272,7 @@ def _limits(start: _Start, offered: Sandbox | None) -> str:
     return ""
 
 
-async def _keep_state(ctx: ToolContext, start: _Start, scratch: Path, ended: Ended) -> list[str]:
+async def _keep_state(ctx: ToolContext, start: _Start, scratch: Path, ended: Result) -> list[str]:
     """Store where the shell ended up; what the model should know about it."""
     state, dropped = await asyncio.to_thread(read_state, scratch, start.base)
     notes = []
@@ -280,7 +292,7 @@ async def _keep_state(ctx: ToolContext, start: _Start, scratch: Path, ended: End
     return notes
 
 
-def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Ended) -> list[str]:
+def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Result) -> list[str]:
     """How the model can ask for what the sandbox may have refused."""
     if start.sandbox is None or not ended.returncode or ended.ending is not Ending.EXITED:
         return []
@@ -298,7 +310,7 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: En
     return [f'{line} "{how}": the user will be asked]']
 
 
-def _left_running(ended: Ended, start: _Start) -> list[str]:
+def _left_running(ended: Result, start: _Start) -> list[str]:
     if not ended.left_running:
         return []
     names = [f"{pid} ({_command_line(pid)})" for pid in ended.left_running[:_NAMED_PROCESSES]]
@@ -406,7 +418,7 @@ def telling(
 
 
 def _result(
-    call_id: str, capture: Capture, ended: Ended, timeout_s: float, notes: list[str]
+    call_id: str, capture: Capture, ended: Result, timeout_s: float, notes: list[str]
 ) -> ToolOutput:
     data = capture.data()
     if looks_binary(data):
@@ -428,7 +440,7 @@ def _result(
     return ToolOutput.error(body, raw=raw, summary=outcome)
 
 
-def _outcome(ended: Ended, timeout_s: float, took: str) -> tuple[str, str]:
+def _outcome(ended: Result, timeout_s: float, took: str) -> tuple[str, str]:
     """How it ended: for the screen, and for the model."""
     if ended.ending is Ending.TIMED_OUT:
         limit = f"{timeout_s:g} s"

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from agentcli.domain.no_follow import is_directory
 from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput, Workspace
-from agentcli.process.guarded import Ending
+from agentcli.process.run import Ending
 from agentcli.tools._base import Arguments, BaseTool, bounded
 from agentcli.tools.files.disk import look
 from agentcli.tools.files.paths import (

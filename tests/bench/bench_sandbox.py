@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentcli.domain.tools import ToolContext, Workspace
-from agentcli.process.keeper import KEEPER
+from agentcli.process.run import end_processes
 from agentcli.process.sandbox import SessionSandbox
 from agentcli.process.sandbox_places import OwnPlaces
 from agentcli.tools.bash import TOOL
@@ -46,7 +46,7 @@ async def measure(root: Path, runs: int) -> Iterator[Row]:
                 added = statistics.median(inside[2:]) - statistics.median(plain[2:])
                 rows.append(Row(f"`true` in {kind}, added", added, "ms", target=ADDED_MS))
         finally:
-            await KEEPER.close(grace_s=0.1)
+            await end_processes(grace_s=0.1)
             await sandbox.aclose()
     return iter(rows)
 

@@ -36,8 +36,8 @@ from agentcli.extensions.hooks import (
     matches,
     matching,
 )
-from agentcli.process.keeper import keeper_of
 from agentcli.process.program import Program, ProgramResult, run_program
+from agentcli.process.run import end_processes
 from tests.support.processes import alive, until
 
 CALL = ToolCall("c1", "bash", {"command": "ls \udcff"})
@@ -64,7 +64,7 @@ class Room:
                 await body()
             finally:
                 await self.hooks.aclose()
-                await keeper_of("s1").close(grace_s=0.1)
+                await end_processes("s1", grace_s=0.1)
 
         asyncio.run(whole())
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from agentcli.domain.cancel import CancelToken
-from agentcli.process.keeper import KEEPER
 from agentcli.process.program import (
     MAX_ERROR_BYTES,
     MAX_OUTPUT_BYTES,
@@ -21,6 +20,7 @@ from agentcli.process.program import (
     ProgramResult,
     run_program,
 )
+from agentcli.process.run import end_processes
 from tests.support.processes import alive, until
 
 
@@ -33,7 +33,7 @@ def runs(body: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
             try:
                 await body(*args, **kwargs)
             finally:
-                await KEEPER.close(grace_s=0.1)
+                await end_processes(grace_s=0.1)
 
         asyncio.run(run_it())
 

@@ -14,14 +14,25 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import PersistenceError
-from agentcli.process import guarded as _guarded_process
+from agentcli.process import run as _run
 from agentcli.process.environment import base_environment
-from agentcli.process.guarded import Command, Ended, Ending, StartFailed
-from agentcli.process.keeper import KEEPER, keeper_of
-from agentcli.process.run import run
+from agentcli.process.run import (
+    LIVE_BYTES,
+    Capture,
+    Command,
+    Ending,
+    LiveOutput,
+    Result,
+    RunLimits,
+    StartFailed,
+    end_processes,
+    run,
+)
 from tests.support.processes import alive, pids_in, until, wait_until
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and a child subreaper")
@@ -55,7 +66,7 @@ def once(body: Callable[[], Awaitable[None]]) -> None:
         try:
             await body()
         finally:
-            await KEEPER.close(grace_s=0.1)
+            await end_processes(grace_s=0.1)
 
     asyncio.run(whole())
 
@@ -68,7 +79,9 @@ def test_output_and_errors_come_in_order_with_the_exit_code(tmp_path: Path) -> N
         return True
 
     async def body() -> None:
-        ended = await run(bash("echo a; echo b >&2; echo c; exit 7", tmp_path), sink, CancelToken())
+        ended = await run(
+            bash("echo a; echo b >&2; echo c; exit 7", tmp_path), RunLimits(CancelToken()), sink
+        )
         assert (ended.ending, ended.returncode) == (Ending.EXITED, 7)
         assert ended.left_running == ()
 
@@ -84,7 +97,7 @@ def test_cancel_kills_children_grandchildren_and_those_who_left_the_group(
 ) -> None:
     async def body() -> None:
         cancel = CancelToken()
-        running = asyncio.create_task(run(bash(FAMILY, tmp_path), keep, cancel))
+        running = asyncio.create_task(run(bash(FAMILY, tmp_path), RunLimits(cancel), keep))
         await until(lambda: len(pids_in(tmp_path)) == FAMILY_SIZE, "the family is complete")
         pids = pids_in(tmp_path)
         assert all(map(alive, pids))
@@ -106,7 +119,7 @@ def test_polite_processes_get_sigterm_before_sigkill(tmp_path: Path) -> None:
 
     async def body() -> None:
         cancel = CancelToken()
-        running = asyncio.create_task(run(bash(script, tmp_path), keep, cancel))
+        running = asyncio.create_task(run(bash(script, tmp_path), RunLimits(cancel), keep))
         await until(lambda: len(pids_in(tmp_path)) == 1, "it runs")
         cancel.cancel()
         await running
@@ -122,7 +135,7 @@ def test_a_second_interrupt_kills_what_ignores_sigterm_without_the_grace(tmp_pat
 
     async def body() -> None:
         cancel = CancelToken()
-        running = asyncio.create_task(run(bash(script, tmp_path), keep, cancel))
+        running = asyncio.create_task(run(bash(script, tmp_path), RunLimits(cancel), keep))
         await until(lambda: len(pids_in(tmp_path)) == 1, "it runs")
         cancel.cancel()
         cancel.cancel(force=True)
@@ -142,7 +155,7 @@ def test_a_command_that_stopped_itself_or_its_guard_is_killed_all_the_same(
     async def body() -> None:
         cancel = CancelToken()
         script = f"echo $$ > a.pid; kill -STOP {whom}; sleep 1000"
-        running = asyncio.create_task(run(bash(script, tmp_path), keep, cancel))
+        running = asyncio.create_task(run(bash(script, tmp_path), RunLimits(cancel), keep))
         await until(lambda: len(pids_in(tmp_path)) == 1, "it runs")
         cancel.cancel()
         await running
@@ -155,7 +168,7 @@ def test_a_command_that_stopped_itself_or_its_guard_is_killed_all_the_same(
 @pytest.mark.spec("CAN-10")
 def test_a_cancelled_task_leaves_only_after_everything_is_dead(tmp_path: Path) -> None:
     async def body() -> None:
-        running = asyncio.create_task(run(bash(FAMILY, tmp_path), keep, CancelToken()))
+        running = asyncio.create_task(run(bash(FAMILY, tmp_path), RunLimits(CancelToken()), keep))
         await until(lambda: len(pids_in(tmp_path)) == FAMILY_SIZE, "the family is complete")
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -171,8 +184,10 @@ def test_cancelling_one_command_leaves_another_alone(tmp_path: Path) -> None:
     async def body() -> None:
         first, second = CancelToken(), CancelToken()
         script = "echo $$ > {}.pid; sleep 1000"
-        one = asyncio.create_task(run(bash(script.format("one"), tmp_path), keep, first))
-        two = asyncio.create_task(run(bash(script.format("two"), tmp_path), keep, second))
+        one = asyncio.create_task(run(bash(script.format("one"), tmp_path), RunLimits(first), keep))
+        two = asyncio.create_task(
+            run(bash(script.format("two"), tmp_path), RunLimits(second), keep)
+        )
         await until(lambda: len(pids_in(tmp_path)) == 2, "both run")
         first.cancel()
         await one
@@ -197,15 +212,15 @@ def test_a_daemon_that_keeps_the_output_open_does_not_hang_and_lives_until_close
         return True
 
     async def body() -> None:
-        ended = await run(bash(script, tmp_path), sink, CancelToken(), timeout_s=20)
+        ended = await run(bash(script, tmp_path), RunLimits(CancelToken(), 20), sink)
         assert (ended.ending, ended.returncode) == (Ending.EXITED, 0)
         await until(lambda: len(pids_in(tmp_path)) == 1, "the daemon runs")
         pid = pids_in(tmp_path)[0]
         assert pid in ended.left_running
         assert alive(pid)
-        await KEEPER.close(grace_s=0.1)
+        await end_processes(grace_s=0.1)
         assert not alive(pid)
-        assert KEEPER.running == 0
+        assert not _run._live[""]
 
     once(body)
     assert b"started\n" in seen
@@ -218,12 +233,12 @@ def test_a_command_that_had_ended_keeps_its_result_and_its_daemon(tmp_path: Path
         cancel = CancelToken()
 
         def sink(_: bytes) -> bool:
-            (process,) = KEEPER._live
+            (process,) = _run._live[""]
             process.exited.add_done_callback(lambda _: cancel.cancel())
             return True
 
         script = "sh -c 'echo $$ > daemon.pid; exec sleep 1000' & echo ok; exit 5"
-        ended = await run(bash(script, tmp_path), sink, cancel)
+        ended = await run(bash(script, tmp_path), RunLimits(cancel), sink)
         assert cancel.cancelled
         assert (ended.ending, ended.returncode) == (Ending.EXITED, 5)
         await until(lambda: len(pids_in(tmp_path)) == 1, "the daemon runs")
@@ -238,18 +253,15 @@ def test_where_processes_cannot_be_listed_the_group_is_killed(
 ) -> None:
     blind = tmp_path / "guard.py"
     source = (
-        Path(_guarded_process._GUARD)
-        .read_text()
-        .replace('"/proc', '"/nowhere')
-        .replace("/bin/ps", "/no/ps")
+        Path(_run._GUARD).read_text().replace('"/proc', '"/nowhere').replace("/bin/ps", "/no/ps")
     )
     blind.write_text(source)
-    monkeypatch.setattr(_guarded_process, "_GUARD", str(blind))
+    monkeypatch.setattr(_run, "_GUARD", str(blind))
 
     async def body() -> None:
         cancel = CancelToken()
         script = "sleep 1000 & echo $! > child.pid; echo $$ > shell.pid; wait"
-        running = asyncio.create_task(run(bash(script, tmp_path), keep, cancel))
+        running = asyncio.create_task(run(bash(script, tmp_path), RunLimits(cancel), keep))
         await until(lambda: len(pids_in(tmp_path)) == 2, "it runs")
         cancel.cancel()
         await running
@@ -261,7 +273,7 @@ def test_where_processes_cannot_be_listed_the_group_is_killed(
 @pytest.mark.spec("TOOL-11")
 def test_a_time_out_kills_the_command_and_says_so(tmp_path: Path) -> None:
     async def body() -> None:
-        ended = await run(bash("sleep 1000", tmp_path), keep, CancelToken(), timeout_s=0.2)
+        ended = await run(bash("sleep 1000", tmp_path), RunLimits(CancelToken(), 0.2), keep)
         assert ended.ending is Ending.TIMED_OUT
 
     once(body)
@@ -269,7 +281,7 @@ def test_a_time_out_kills_the_command_and_says_so(tmp_path: Path) -> None:
 
 def test_a_sink_that_has_enough_ends_the_command(tmp_path: Path) -> None:
     async def body() -> None:
-        ended = await run(bash("yes", tmp_path), lambda _: False, CancelToken())
+        ended = await run(bash("yes", tmp_path), RunLimits(CancelToken()), lambda _: False)
         assert ended.ending is Ending.ENOUGH
 
     once(body)
@@ -280,8 +292,8 @@ def test_nothing_is_started_with_a_cancelled_token(tmp_path: Path) -> None:
     async def body() -> None:
         cancel = CancelToken()
         cancel.cancel()
-        ended = await run(bash("touch made", tmp_path), keep, cancel)
-        assert ended == Ended(Ending.CANCELLED, None, 0.0)
+        ended = await run(bash("touch made", tmp_path), RunLimits(cancel), keep)
+        assert ended == Result(Ending.CANCELLED, None, 0.0)
 
     once(body)
     assert not (tmp_path / "made").exists()
@@ -290,11 +302,11 @@ def test_nothing_is_started_with_a_cancelled_token(tmp_path: Path) -> None:
 def test_what_cannot_be_started_says_why(tmp_path: Path) -> None:
     async def body() -> None:
         with pytest.raises(StartFailed, match=r"No such file.*directory"):
-            await run(bash("true", tmp_path / "absent"), keep, CancelToken())
+            await run(bash("true", tmp_path / "absent"), RunLimits(CancelToken()), keep)
         with pytest.raises(StartFailed, match=r"No such file.*program"):
             command = Command(("/no/such/program",), tmp_path, {})
-            await run(command, keep, CancelToken())
-        assert KEEPER.running == 0
+            await run(command, RunLimits(CancelToken()), keep)
+        assert not _run._live[""]
 
     once(body)
 
@@ -310,9 +322,9 @@ def test_a_start_that_cannot_be_recorded_leaves_no_process(tmp_path: Path) -> No
             raise PersistenceError("the disk is full", "free some disk space")
 
         with pytest.raises(PersistenceError):
-            await run(bash("exec sleep 1000", tmp_path), keep, CancelToken(), None, on_start)
+            await run(bash("exec sleep 1000", tmp_path), RunLimits(CancelToken()), keep, on_start)
         assert not alive(started[0])
-        assert KEEPER.running == 0
+        assert not _run._live[""]
 
     once(body)
 
@@ -326,7 +338,7 @@ def test_too_many_open_files_are_a_reason_that_is_told(tmp_path: Path) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + spare, hard))
             try:
                 with pytest.raises(StartFailed, match="Too many open files"):
-                    await run(bash("true", tmp_path), keep, CancelToken())
+                    await run(bash("true", tmp_path), RunLimits(CancelToken()), keep)
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         gc.collect()  # would warn of what was not closed
@@ -338,7 +350,7 @@ def test_too_many_open_files_are_a_reason_that_is_told(tmp_path: Path) -> None:
 def test_a_killed_guard_does_not_leave_its_command(tmp_path: Path) -> None:
     async def body() -> None:
         script = "echo $$ > shell.pid; echo $PPID > guard.pid; sleep 1000"
-        running = asyncio.create_task(run(bash(script, tmp_path), keep, CancelToken()))
+        running = asyncio.create_task(run(bash(script, tmp_path), RunLimits(CancelToken()), keep))
         await until(lambda: len(pids_in(tmp_path)) == 2, "it runs")
         os.kill(int((tmp_path / "guard.pid").read_text()), signal.SIGKILL)
         ended = await running
@@ -356,14 +368,14 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from tests.process.test_run import FAMILY, bash, keep
 from agentcli.domain.cancel import CancelToken
-from agentcli.process.run import run
+from agentcli.process.run import RunLimits, run
 
 async def main():
     here = Path(sys.argv[2])
     (here / "daemon").mkdir()
     daemon = "sh -c 'echo $$ > daemon.pid; exec sleep 1000' >/dev/null 2>&1 & echo ok"
-    await run(bash(daemon, here), keep, CancelToken())
-    await run(bash(sys.argv[3] + FAMILY, here), keep, CancelToken())
+    await run(bash(daemon, here), RunLimits(CancelToken()), keep)
+    await run(bash(sys.argv[3] + FAMILY, here), RunLimits(CancelToken()), keep)
 
 asyncio.run(main())
 """
@@ -402,7 +414,7 @@ def test_a_command_has_a_session_of_its_own_and_no_input(tmp_path: Path) -> None
     script = "cat; [ -t 0 ] || echo none; ps -o sid= -p $$ | tr -d ' '; echo $$; trap; ulimit -c"
 
     async def body() -> None:
-        await run(bash(script, tmp_path), sink, CancelToken())
+        await run(bash(script, tmp_path), RunLimits(CancelToken()), sink)
 
     once(body)
     lines = seen.decode().split()
@@ -421,7 +433,7 @@ def test_a_large_environment_is_passed_whole(tmp_path: Path) -> None:
     async def body() -> None:
         env = base_environment() | {f"BIG_{n}": "x" * 50_000 for n in range(20)}
         command = Command(("/bin/sh", "-c", "env | grep -c '^BIG_.*xxx$'"), tmp_path, env)
-        await run(command, sink, CancelToken())
+        await run(command, RunLimits(CancelToken()), sink)
 
     once(body)
     assert seen == b"20\n"
@@ -433,12 +445,62 @@ def test_closing_one_session_ends_nothing_of_another(tmp_path: Path) -> None:
         for owner in ("one", "two"):
             script = f"sleep 300 & echo $! > {owner}.pid"
             command = bash(script, tmp_path)
-            await run(replace(command, owner=owner), keep, CancelToken())
+            await run(replace(command, owner=owner), RunLimits(CancelToken()), keep)
         pids = {name: int((tmp_path / f"{name}.pid").read_text()) for name in ("one", "two")}
-        await keeper_of("one").close(grace_s=0.1)
+        await end_processes("one", grace_s=0.1)
         assert not alive(pids["one"])
         assert alive(pids["two"])
-        await keeper_of("two").close(grace_s=0.1)
+        await end_processes("two", grace_s=0.1)
         assert not alive(pids["two"])
 
     asyncio.run(body())
+
+
+@pytest.mark.spec("TOOL-11", "SEC-13")
+@settings(max_examples=80)
+@given(st.lists(st.binary(max_size=30)), st.integers(1, 40), st.integers(1, 40))
+def test_both_ends_are_kept_and_the_middle_is_counted(
+    pieces: list[bytes], head: int, tail: int
+) -> None:
+    capture = Capture(head, tail)
+    for piece in pieces:
+        capture.feed(piece)
+    whole = b"".join(pieces)
+    assert capture.size_bytes == len(whole)
+    if len(whole) <= head + tail:
+        assert capture.data() == whole
+    else:
+        missing = b"\n[... %d bytes of output were not kept ...]\n" % (len(whole) - head - tail)
+        assert capture.data() == whole[:head] + missing + whole[-tail:]
+
+
+@pytest.mark.spec("TOOL-11")
+def test_live_output_joins_what_comes_together_and_decodes_across_pieces() -> None:
+    told: list[str] = []
+
+    async def body() -> None:
+        live = LiveOutput(told.append)
+        for byte in "h\u00e9llo".encode():
+            live.feed(bytes([byte]))
+        live.close()
+
+    asyncio.run(body())
+    assert told == ["h\u00e9llo"]
+
+
+@pytest.mark.spec("SEC-13")
+def test_a_flood_is_reported_as_its_newest_part_and_a_size() -> None:
+    told: list[str] = []
+
+    async def body() -> None:
+        live = LiveOutput(told.append)
+        for _ in range(100):
+            live.feed(b"x" * 100_000)
+        live.feed(b"the end")
+        live.close()
+
+    asyncio.run(body())
+    text = "".join(told)
+    assert text.endswith("xthe end")
+    assert f"[... {100 * 100_000 + 7 - LIVE_BYTES} bytes ...]" in text
+    assert len(text) < 2 * LIVE_BYTES

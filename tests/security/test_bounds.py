@@ -36,7 +36,7 @@ DEEP = 100_000
 
 
 @dataclass(frozen=True)
-class Ended:
+class Result:
     """A process that has ended: what it said and how much it held."""
 
     code: int
@@ -85,7 +85,7 @@ class Measured:
         self._told = pipe.open("rb")
         self.pid = int(self._told.readline())
 
-    def ended(self, within_s: float = ENDS_WITHIN_S) -> Ended:
+    def ended(self, within_s: float = ENDS_WITHIN_S) -> Result:
         """Wait for the end, kept to the bound; the memory is within its own."""
         try:
             self._launcher.wait(within_s)
@@ -100,7 +100,7 @@ class Measured:
         assert resident // (1024 if sys.platform == "darwin" else 1) < MAX_RESIDENT_KB, resident
         assert "Traceback" not in err, err[-2000:]
         assert len(err) < 50_000
-        return Ended(code, out, err)
+        return Result(code, out, err)
 
     def said(self, text: str) -> bool:
         """Whether it has written ``text`` by now."""
@@ -124,7 +124,7 @@ def env_of(url: str, **more: str) -> dict[str, str]:
     return agent_env(None, ANTHROPIC, **keys, AGENTCLI_MODEL=MODELS[ANTHROPIC], **more)
 
 
-def only_error(done: Ended) -> str:
+def only_error(done: Result) -> str:
     """The one line of error, with its advice."""
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1 and len(errors[0]) < 3000, done.stderr[-3000:]

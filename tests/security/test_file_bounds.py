@@ -28,7 +28,7 @@ import asyncio, json, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from agentcli.domain.tools import Workspace
-from agentcli.process.keeper import KEEPER
+from agentcli.process.run import end_processes
 from agentcli.tools._registry import Registry
 from tests.support.memory import children_peak_kib, peak_kib
 from tests.tools.in_a_room import Room, text_of
@@ -50,7 +50,7 @@ async def main():
         await tool.preview(args, ctx)
         output = await tool.run(args, ctx)
         print(json.dumps([output.kind.value, text_of(output)]))
-    await KEEPER.close()
+    await end_processes()
 
 asyncio.run(main())
 print(json.dumps([peak_kib(), children_peak_kib()]))

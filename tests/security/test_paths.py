@@ -15,7 +15,7 @@ import pytest
 from agentcli.domain.messages import ResultStatus
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, PermissionMode, Verdict
 from agentcli.domain.tools import ToolOutput, Workspace
-from agentcli.process.keeper import KEEPER
+from agentcli.process.run import end_processes
 from agentcli.tools._registry import Registry
 from tests.security.swapper import swapping
 from tests.support.turns import Answers, PlayedProvider, World, calls, says
@@ -123,7 +123,7 @@ def turn(place: Place, case: tuple[str, dict[str, Any]], approver: Answers, root
 
     async def body() -> None:
         await world.run()
-        await KEEPER.close()
+        await end_processes()
 
     asyncio.run(body())
     return world
@@ -211,7 +211,7 @@ def test_a_directory_that_is_swapped_all_the_time_leads_nowhere(
             texts.append(await tool.preview(args, ctx))
             texts.append(text_of(await tool.run(args, ctx)))
             room.ledger.seen.clear()
-        await KEEPER.close()
+        await end_processes()
         return texts
 
     with swapping(place.directory, place.link):

@@ -12,9 +12,8 @@ import pytest
 
 from agentcli.domain.sandbox import SandboxState
 from agentcli.domain.tools import ToolContext, ToolOutput, Workspace
-from agentcli.process.keeper import KEEPER
-from agentcli.process.sandbox import SessionSandbox
-from agentcli.process.sandbox_check import look_for_sandbox
+from agentcli.process.run import end_processes
+from agentcli.process.sandbox import SessionSandbox, look_for_sandbox
 from agentcli.process.sandbox_places import OwnPlaces
 from agentcli.tools.bash import TOOL
 from tests.support.tool_context import text_of, tool_context
@@ -61,7 +60,7 @@ class Sandboxed:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await KEEPER.close(grace_s=0.1)
+        await end_processes(grace_s=0.1)
         await self.sandbox.aclose()
 
     async def say(self, command: str, **more: object) -> str:

@@ -16,7 +16,7 @@ import pytest
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import InvalidArguments, PersistenceError
 from agentcli.domain.tools import Effect, OutputKind, ToolContext, ToolOutput
-from agentcli.process.keeper import KEEPER
+from agentcli.process.run import end_processes
 from agentcli.tools.bash import TOOL
 from tests.support.processes import alive, pids_in, until
 from tests.support.tool_context import MemoryState, Progress, text_of, tool_context
@@ -29,7 +29,7 @@ def whole(body: Callable[[], Awaitable[None]]) -> None:
         try:
             await body()
         finally:
-            await KEEPER.close(grace_s=0.1)
+            await end_processes(grace_s=0.1)
 
     asyncio.run(run())
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.tools import Effect, OutputKind, ToolOutput
-from agentcli.process.keeper import KEEPER
+from agentcli.process.run import end_processes
 from agentcli.tools.glob_files import TOOL
 from tests.support.tool_context import text_of, tool_context
 
@@ -27,7 +27,7 @@ def glob(root: Path, pattern: str, cwd: Path | None = None, **more: object) -> T
     async def body() -> ToolOutput:
         ctx = tool_context(root, cwd=cwd)
         output = await TOOL.run(TOOL.parse({"pattern": pattern, **more}), ctx)
-        await KEEPER.close()
+        await end_processes()
         return output
 
     return asyncio.run(body())

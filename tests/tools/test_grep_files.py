@@ -13,7 +13,7 @@ import pytest
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import InvalidArguments
 from agentcli.domain.tools import Effect, OutputKind, ToolContext, ToolOutput
-from agentcli.process.keeper import KEEPER
+from agentcli.process.run import end_processes
 from agentcli.tools.grep_files import TOOL
 from agentcli.tools.search import search as _search
 from tests.support.tool_context import text_of, tool_context
@@ -33,7 +33,7 @@ def grep(root: Path | ToolContext, pattern: str, **more: object) -> ToolOutput:
 
     async def body() -> ToolOutput:
         output = await TOOL.run(TOOL.parse({"pattern": pattern, **more}), ctx)
-        await KEEPER.close()
+        await end_processes()
         return output
 
     return asyncio.run(body())

@@ -19,8 +19,7 @@ from pathlib import Path
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.no_follow import opened_directory
 from agentcli.process.environment import base_environment, find_program
-from agentcli.process.guarded import Command, Ended, Ending, StartFailed
-from agentcli.process.run import run
+from agentcli.process.run import Command, Ending, Result, RunLimits, StartFailed, run
 from agentcli.tools.search.globs import PathFilter
 from agentcli.tools.search.search_check import LINE_BYTES, Line, files_there, lines_there
 
@@ -161,7 +160,7 @@ async def _run(argv: tuple[str, ...], query: Query, limit: int, cancel: CancelTo
     reader = _FileReader(keep) if query.pattern is None else _LineReader(keep)
     command = Command(argv, query.root, base_environment())
     try:
-        ended = await run(command, reader.feed, cancel, TIME_LIMIT_S)
+        ended = await run(command, RunLimits(cancel, TIME_LIMIT_S), reader.feed)
     except StartFailed as error:
         raise SearchFailed(str(error)) from None
     reader.end()
@@ -171,7 +170,7 @@ async def _run(argv: tuple[str, ...], query: Query, limit: int, cancel: CancelTo
     return found
 
 
-def _failed(ended: Ended, found: Found, noise: bytearray) -> bool:
+def _failed(ended: Result, found: Found, noise: bytearray) -> bool:
     """Whether the engine could not do it. ripgrep also ends with 2 when a file was unreadable."""
     if ended.ending is not Ending.EXITED:
         return ended.ending is Ending.LOST

@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentcli.domain.cancel import CancelToken
-from agentcli.process.guarded import Ending
-from agentcli.process.keeper import KEEPER
+from agentcli.process.run import Ending, end_processes
 from agentcli.tools.search import search as _search
 from agentcli.tools.search.globs import PathFilter
 from agentcli.tools.search.regex import BadPattern, normalized
@@ -30,7 +29,7 @@ def both(query: Query, limit: int = 1000) -> tuple[Found, Found]:
         command = _search._rg_command(rg, query)
         theirs = await _search._run(command, query, limit, CancelToken())
         ours = await _search._run(_search._own_command(query), query, limit, CancelToken())
-        await KEEPER.close()
+        await end_processes()
         return theirs, ours
 
     return asyncio.run(body())
@@ -39,7 +38,7 @@ def both(query: Query, limit: int = 1000) -> tuple[Found, Found]:
 def alone(query: Query, limit: int = 1000, cancel: CancelToken | None = None) -> Found:
     async def body() -> Found:
         found = await search(query, limit, cancel or CancelToken(), [])
-        await KEEPER.close()
+        await end_processes()
         return found
 
     return asyncio.run(body())
@@ -273,7 +272,7 @@ def test_an_unusable_rg_is_replaced_and_one_in_the_workspace_is_not_run(
 
     async def body() -> Found:
         found = await search(Query(work, pattern="foo"), 10, CancelToken(), [work])
-        await KEEPER.close()
+        await end_processes()
         return found
 
     found = asyncio.run(body())

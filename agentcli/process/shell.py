@@ -1,23 +1,35 @@
 r"""What a shell hands to the next one: its directory and its exported variables (TOOL-11).
 
 Each command runs in a shell of its own. A line around the command has the shell write its directory
-and its exported variables, NUL-terminated, to a private file when it ends. Law: that file is
-taken for hostile (any command may write to it); only what differs from the base environment is
-kept, in bounded size, and never a key of a provider or a variable that ``_environment`` bars.
+and its exported variables, NUL-terminated, to a file in a private directory when it ends. Laws:
+that file is taken for hostile (any command may write to it); only what differs from the base
+environment is kept, in bounded size, and never a key of a provider or a variable that
+``environment`` bars. The directory is 0700 with an unpredictable name, and is removed by its maker;
+what a killed app left behind the next command of that user removes (SEC-9).
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
+import re
 import shlex
+import shutil
 import stat
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agentcli.domain.cancel import uninterruptible
 from agentcli.process.environment import may_pass
 
+PREFIX = "agentcli-"
+"""Begins the name of every temporary directory of ours; our pid follows."""
+_NAME = re.compile(rf"{PREFIX}(?P<pid>\d+)-\w+")
+_swept: set[Path] = set()
 STATE_KEY = "shell"
 _MAX_FILE_BYTES = 4 * 1024 * 1024
 _MAX_VALUE_CHARS = 32 * 1024
@@ -144,3 +156,66 @@ def _pack(text: str) -> str | dict[str, str]:
 
 def _unpack(packed: Any) -> str:
     return packed if isinstance(packed, str) else os.fsdecode(bytes.fromhex(packed["hex"]))
+
+
+# --- the private directory ------------------------------------------------------------------------
+
+
+async def new_scratch(command: str, parent: Path | None = None) -> Path:
+    """A directory with the command, in ``parent``; a cancelled caller leaves none behind."""
+    made: list[Path] = []
+    try:
+        await uninterruptible(asyncio.to_thread(lambda: made.append(_make(command, parent))))
+    except asyncio.CancelledError:
+        for scratch in made:
+            await remove_scratch(scratch)
+        raise
+    return made[0]
+
+
+async def remove_scratch(scratch: Path) -> None:
+    """Remove it, whatever happens to the caller."""
+    await uninterruptible(asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True))
+
+
+def _make(command: str, parent: Path | None) -> Path:
+    sweep_once(Path(tempfile.gettempdir()))
+    scratch = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=parent))
+    try:
+        for name, data in (("command", command.encode("utf-8", "surrogateescape")), ("state", b"")):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            with os.fdopen(os.open(scratch / name, flags, 0o600), "wb") as file:
+                file.write(data)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+    return scratch
+
+
+def sweep_once(parent: Path) -> None:
+    """Remove what dead processes of this user left in ``parent``; once per process."""
+    if parent in _swept:
+        return
+    _swept.add(parent)
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(parent):
+            match = _NAME.fullmatch(entry.name)
+            if match and not _is_alive(int(match["pid"])) and _is_own_directory(entry):
+                shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _is_own_directory(entry: os.DirEntry[str]) -> bool:
+    with contextlib.suppress(OSError):
+        found = entry.stat(follow_symlinks=False)
+        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    return False
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
