@@ -226,7 +226,7 @@ async def list_sessions(settings: Settings) -> Sequence[SessionInfo]:
 
 def project_files(root: Path, stopped: Callable[[], bool]) -> Iterator[str]:
     """What is below a directory without git, for completing names; see ``walk_project``."""
-    from agentcli.tools.search.project_files import walk_project
+    from agentcli.tools.search.worker import walk_project
 
     return walk_project(str(root), stopped)
 

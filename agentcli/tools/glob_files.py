@@ -22,8 +22,14 @@ from agentcli.tools.files.paths import (
     shown,
 )
 from agentcli.tools.search.globs import BadGlob, PathFilter, split_base
-from agentcli.tools.search.search import TIME_LIMIT_S, Found, Query, SearchFailed, search
-from agentcli.tools.search.search_check import changed_note
+from agentcli.tools.search.search import (
+    TIME_LIMIT_S,
+    Found,
+    Query,
+    SearchFailed,
+    changed_note,
+    search,
+)
 
 LIMIT = 1_000
 

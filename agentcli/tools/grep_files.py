@@ -26,16 +26,25 @@ from agentcli.tools.files.paths import (
     shown,
 )
 from agentcli.tools.search.globs import BadGlob, PathFilter
-from agentcli.tools.search.regex import BadPattern, normalized
-from agentcli.tools.search.search import TIME_LIMIT_S, Found, Query, SearchFailed, search
-from agentcli.tools.search.search_check import Line, changed_note
-from agentcli.tools.search.search_worker import BINARY_PROBE_BYTES
+from agentcli.tools.search.search import (
+    TIME_LIMIT_S,
+    BadPattern,
+    Found,
+    Line,
+    Query,
+    SearchFailed,
+    changed_note,
+    search,
+)
+from agentcli.tools.search.worker import BINARY_PROBE_BYTES
 
 DEFAULT_LIMIT = 200
 MAX_LIMIT = 2_000
+MAX_PATTERN_CHARS = 10_000
 MAX_CONTEXT = 20
 LINE_CHARS = 500
 _CONTROLS = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+_LINE_END = re.compile(r"\n|(?<!\\)(?:\\\\)*\\n")
 
 
 class GrepArguments(Arguments):
@@ -55,8 +64,8 @@ class GrepTool(BaseTool[GrepArguments]):
     name = "grep_files"
     display_name = "Search"
     description = (
-        "Search files for a regular expression (no look-around, no back-references). Prints "
-        "path:line:text, sorted by path. Hidden, binary and .gitignored files are left out."
+        "Search files for a regular expression. Prints path:line:text, sorted by path. Hidden, "
+        "binary and .gitignored files are left out."
     )
     params = GrepArguments
     effect = Effect.READ
@@ -82,7 +91,8 @@ class GrepTool(BaseTool[GrepArguments]):
             outside = (ctx.workspace.root, *ctx.workspace.extra)
             found = await search(query, args.limit, ctx.cancel, outside)
         except BadPattern as problem:
-            return ToolOutput.error(f"Cannot use the pattern: {problem}.")
+            advice = "escape special characters with a backslash"
+            return ToolOutput.error(f"Cannot use the pattern: {problem}; {advice}.")
         except BadGlob as problem:
             return ToolOutput.error(f"Cannot use the glob: {problem}.")
         except FileProblem as problem:
@@ -93,7 +103,7 @@ class GrepTool(BaseTool[GrepArguments]):
 
 
 def _query(args: GrepArguments, ctx: ToolContext) -> Query:
-    pattern = normalized(args.pattern)
+    pattern = _within_a_line(args.pattern)
     path_filter = PathFilter(args.glob) if args.glob else None
     place = located(args.path or ".", ctx)
     name = shown(place, ctx.workspace)
@@ -110,6 +120,15 @@ def _query(args: GrepArguments, ctx: ToolContext) -> Query:
     if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise FileProblem(f"{name} is a binary file; nothing was searched.")
     return Query(place.parent, place.name, pattern, args.ignore_case, args.context)
+
+
+def _within_a_line(pattern: str) -> str:
+    """``pattern``, if a command can be given it and a line can match it."""
+    if len(pattern) > MAX_PATTERN_CHARS or "\0" in pattern:
+        raise BadPattern("it is too long, or has a NUL in it")
+    if _LINE_END.search(pattern):
+        raise BadPattern("a match lies within one line: search for a part of it, or use context")
+    return pattern
 
 
 def _require_readable(directory: Path, name: str) -> None:

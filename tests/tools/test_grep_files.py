@@ -86,8 +86,11 @@ def test_what_is_found_is_bounded_and_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "advice"),
     [
-        ({"pattern": "("}, r"write \\\( for a literal"),
-        ({"pattern": "(?=x)"}, "look-around"),
+        ({"pattern": "("}, r"unterminated subpattern at position 0; escape .* backslash"),
+        ({"pattern": r"a\nb"}, "within one line"),
+        ({"pattern": "a\nb"}, "within one line"),
+        ({"pattern": "\0"}, "NUL"),
+        ({"pattern": "a" * 20_000}, "too long"),
         ({"pattern": "x", "glob": "["}, "glob"),
         ({"pattern": "x", "path": "absent"}, "does not exist"),
         ({"pattern": "x", "path": "fifo"}, "neither a file nor a directory"),
@@ -102,6 +105,41 @@ def test_bad_input_is_an_error_with_advice(
     output = grep(tmp_path, **arguments)
     assert output.kind is OutputKind.TOOL_ERROR
     assert re.search(advice, text_of(output)), text_of(output)
+
+
+@pytest.mark.spec("TOOL-10")
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        ("func() {", "func {"),
+        ("interface{}", "interface{}"),
+        ("x{2}y", "xxy"),
+        ("a{b,c}", "a{b,c}"),
+        (r"\"quoted\" \/", '"quoted" /'),
+        ("(?P<name>ab)|c", "c"),
+        ("(?i)foo", "FOO"),
+        ("[]a]", "]"),
+        (r"\bfoo\b(?! two)", "a foo one"),
+        (r"(a|b)\1", "bb"),
+        (r"\\n", "a\\n"),
+        ("\u00e9+$", "\u00e9\u00e9"),
+    ],
+)
+def test_either_engine_s_way_of_writing_is_understood(
+    tmp_path: Path, pattern: str, line: str
+) -> None:
+    (tmp_path / "f").write_text(f"{line}\nzzz\n")
+    assert text_of(grep(tmp_path, pattern)) == f"f:1:{line}\n[1 match in 1 file]"
+
+
+@pytest.mark.spec("TOOL-10")
+@pytest.mark.parametrize("pattern", ["[[:upper:]_]", r"\p{Lu}"])
+def test_what_python_reads_otherwise_is_an_error_without_ripgrep(
+    tmp_path: Path, pattern: str, engine: str
+) -> None:
+    (tmp_path / "f").write_text("Ab&\n")
+    output = grep(tmp_path, pattern)
+    assert (output.kind is OutputKind.TOOL_ERROR) is (engine == "python")
 
 
 @pytest.mark.parametrize(

@@ -1,37 +1,38 @@
 """Find files and lines with ripgrep, or without it in a process of our own (TOOL-10).
 
 Law: both engines are killable processes, search the same files in the same order and report in
-the same form, which is read here as it comes: however much they find, only ``limit`` of it is kept.
+the same form, which is read here as it comes: however much they find, only ``limit`` of it is
+kept. A pattern is theirs to understand: what ripgrep refuses is tried with Python's ``re``.
+
+They open files by their names: a directory that becomes a link while one works leads it elsewhere.
+So nothing is told that cannot be read again, at its place in the file, through an open directory
+and without following a link (SEC-5).
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
+import codecs
 import os
 import re
-import sys
-from collections.abc import Callable, Iterable
+import stat
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.no_follow import opened_directory
+from agentcli.domain.no_follow import below, lstat_at, open_at, opened_directory
 from agentcli.process.environment import base_environment, find_program
 from agentcli.process.run import Command, Ending, Result, RunLimits, StartFailed, run
 from agentcli.tools.search.globs import PathFilter
-from agentcli.tools.search.search_check import LINE_BYTES, Line, files_there, lines_there
+from agentcli.tools.search.worker import BAD_PATTERN, command_of
 
 TIME_LIMIT_S = 30.0
 _MAX_PATH_BYTES = 64 * 1024
 _NOISE_BYTES = 4_000
 _RG_TROUBLE = 2
-_PACKAGE_PARENT = str(Path(__file__).resolve().parents[3])
-_WORKER = (
-    f"import sys; sys.path.insert(0, {_PACKAGE_PARENT!r}); "
-    "from agentcli.tools.search import search_worker; search_worker.main()"
-)
 _RG_OPTIONS = (
     "--no-config",
     "--no-require-git",
@@ -60,6 +61,13 @@ _BOUNDED = (
     "-c",
     'ulimit -c 0; ulimit -v 400000 2>/dev/null; exec "$0" "$@"',
 )
+LINE_BYTES = 2_000
+_CHUNK_BYTES = 1024 * 1024
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +87,27 @@ class Query:
         return self.path_filter is not None and self.path_filter.names_hidden
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a file, or (``number`` 0) a file. ``cut_bytes`` are missing at its end.
+
+    ``raw`` is the line in UTF-8, as far as it was, ``offset`` where it begins in the file without
+    its byte-order mark and in UTF-8.
+    """
+
+    path: str
+    number: int = 0
+    raw: bytes = b""
+    matches: bool = True
+    cut_bytes: int = 0
+    offset: int = 0
+
+    @property
+    def text(self) -> str:
+        """The line for a person or a model."""
+        return self.raw.decode("utf-8", "ignore" if self.cut_bytes else "replace")
+
+
 @dataclass(slots=True)
 class Found:
     """What was found. ``more`` says that there is more than that.
@@ -94,6 +123,10 @@ class Found:
 
 class SearchFailed(Exception):
     """The search could not be done; the text says why."""
+
+
+class BadPattern(SearchFailed):
+    """Neither engine takes the pattern."""
 
 
 async def search(query: Query, limit: int, cancel: CancelToken, outside: Iterable[Path]) -> Found:
@@ -142,15 +175,16 @@ def _rg_command(rg: str, query: Query) -> tuple[str, ...]:
 
 
 def _own_command(query: Query) -> tuple[str, ...]:
-    request = {
-        "root": str(query.root),
-        "file": query.file,
-        "pattern": query.pattern,
-        "ignore_case": query.ignore_case,
-        "context": query.context,
-        "hidden": query.hidden,
-    }
-    return (sys.executable, "-I", "-S", "-X", "utf8", "-c", _WORKER, json.dumps(request))
+    return command_of(
+        {
+            "root": str(query.root),
+            "file": query.file,
+            "pattern": query.pattern,
+            "ignore_case": query.ignore_case,
+            "context": query.context,
+            "hidden": query.hidden,
+        }
+    )
 
 
 async def _run(argv: tuple[str, ...], query: Query, limit: int, cancel: CancelToken) -> Found:
@@ -164,6 +198,8 @@ async def _run(argv: tuple[str, ...], query: Query, limit: int, cancel: CancelTo
     except StartFailed as error:
         raise SearchFailed(str(error)) from None
     reader.end()
+    if ended.returncode == BAD_PATTERN:
+        raise BadPattern(reader.noise.decode("utf-8", "replace"))
     if _failed(ended, found, reader.noise):
         raise SearchFailed(reader.noise.decode("utf-8", "replace").strip() or "it crashed")
     found.ending = ended.ending
@@ -203,6 +239,9 @@ def _keeper(found: Found, query: Query, limit: int) -> Callable[[Line], bool]:
         return not found.more
 
     return keep
+
+
+# --- what the engines print ---
 
 
 class _Reader:
@@ -278,3 +317,89 @@ class _LineReader(_Reader):
             offset=int(match[3]),
         )
         return self._keep(line)
+
+
+# --- whether it stands there ---
+
+
+def changed_note(count: int, noun: str) -> str:
+    """What is told of results that did not stand the check."""
+    if not count:
+        return ""
+    nouns = noun if count == 1 else f"{noun}s"
+    return f"\n[{count:,} {nouns} left out: changed during the search]"
+
+
+def files_there(lines: Iterable[Line], root: int) -> Iterator[Line]:
+    """Those of the files found that stand below the open directory ``root``."""
+    for parents, group in groupby(lines, key=lambda line: line.path.split("/")[:-1]):
+        try:
+            with below(root, parents) as directory:
+                for line in group:
+                    if _is_file(line.path.rpartition("/")[2], directory):
+                        yield line
+        except OSError:
+            continue
+
+
+def lines_there(lines: Iterable[Line], root: int) -> Iterator[Line]:
+    """Those of the lines found that stand where they are said to."""
+    for path, group in groupby(lines, key=lambda line: line.path):
+        *parents, name = path.split("/")
+        try:
+            with below(root, parents) as directory:
+                if not _is_file(name, directory):
+                    continue
+                descriptor = open_at(name, directory)
+            try:
+                yield from _standing(list(group), descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError:
+            continue
+
+
+def _is_file(name: str, directory: int) -> bool:
+    try:
+        return stat.S_ISREG(lstat_at(name, directory).st_mode)
+    except OSError:
+        return False
+
+
+def _standing(lines: list[Line], descriptor: int) -> list[Line]:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return []
+    bom, codec = _encoding(os.pread(descriptor, 3, 0))
+    there = [line for line in lines if _stands(line, descriptor, len(bom))]
+    if there or not bom:
+        return there
+    return list(_standing_in_text(lines, _recoded(descriptor, codec, len(bom))))
+
+
+def _encoding(head: bytes) -> tuple[bytes, str]:
+    return next(((bom, codec) for bom, codec in _BOMS if head.startswith(bom)), (b"", "utf-8"))
+
+
+def _stands(line: Line, descriptor: int, skipped: int) -> bool:
+    return os.pread(descriptor, len(line.raw), skipped + line.offset) == line.raw
+
+
+def _recoded(descriptor: int, codec: str, skipped: int) -> Iterator[bytes]:
+    """The text of the file in UTF-8, piece by piece."""
+    decoder = codecs.getincrementaldecoder(codec)("replace")
+    position, data = skipped, b"-"
+    while data:
+        data = os.pread(descriptor, _CHUNK_BYTES, position)
+        position += len(data)
+        yield decoder.decode(data, final=not data).encode("utf-8", "replace")
+
+
+def _standing_in_text(lines: list[Line], pieces: Iterator[bytes]) -> Iterator[Line]:
+    held, start = b"", 0
+    for line in sorted(lines, key=lambda line: line.offset):
+        end = line.offset + len(line.raw)
+        while start + len(held) < end and (piece := next(pieces, None)) is not None:
+            keep = max(0, len(held) - max(0, line.offset - start))
+            start, held = start + len(held) - keep, held[len(held) - keep :] + piece
+        if held[line.offset - start : end - start] == line.raw:
+            yield line

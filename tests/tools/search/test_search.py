@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.process.run import Ending, end_processes
 from agentcli.tools.search import search as _search
 from agentcli.tools.search.globs import PathFilter
-from agentcli.tools.search.regex import BadPattern, normalized
-from agentcli.tools.search.search import Found, Query, search
+from agentcli.tools.search.search import Found, Query, SearchFailed, search
 
 needs_rg = pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")
 
@@ -105,7 +105,7 @@ def tree(tmp_path: Path) -> Path:
 )
 @pytest.mark.parametrize("context", [0, 2])
 def test_the_same_lines(tree: Path, pattern: str, context: int) -> None:
-    query = Query(tree, pattern=normalized(pattern), context=context)
+    query = Query(tree, pattern=pattern, context=context)
     theirs, ours = both(query)
     assert theirs.lines == ours.lines
     assert theirs.lines
@@ -145,6 +145,7 @@ def test_the_same_for_case_single_files_and_limits(tree: Path) -> None:
 
 
 NAMES = st.sampled_from(["a", "b", "a.py", "b.txt", ".h", "a b", "-x", "#c", "!d", "build"])
+# without braces: to git they are themselves, and so they are to us; ripgrep expands them
 LINES = st.sampled_from(
     [
         "a",
@@ -167,7 +168,6 @@ LINES = st.sampled_from(
         "[ab]",
         "bu*d",
         "a b ",
-        "{a,b}",
         "",
         "/a/*",
         "**/b/**/a",
@@ -221,14 +221,14 @@ def test_any_tree_with_any_ignore_files_is_the_same_to_both(
     pattern=st.text("ab.[]^$|()*+?{}\\-dws12 &,", min_size=1, max_size=9),
     lines=st.lists(st.text("ab.[]^$|()*+?{}\\-1 2&,\u00e9", max_size=8), max_size=8),
 )
-def test_any_pattern_finds_the_same_lines_or_is_refused(pattern: str, lines: list[str]) -> None:
-    try:
-        common = normalized(pattern)
-    except BadPattern:
-        return
+def test_any_pattern_that_both_take_finds_the_same_lines(pattern: str, lines: list[str]) -> None:
+    assume(not re.search(r"[*+?}]\+", pattern))  # one more repetition, or a possessive one
     with tempfile.TemporaryDirectory() as name:
         Path(name, "file").write_text("\n".join(lines))
-        theirs, ours = both(Query(Path(name), pattern=common))
+        try:
+            theirs, ours = both(Query(Path(name), pattern=pattern))
+        except SearchFailed:
+            return
         assert theirs.lines == ours.lines
 
 
@@ -237,7 +237,7 @@ def test_any_pattern_finds_the_same_lines_or_is_refused(pattern: str, lines: lis
 def test_a_catastrophic_pattern_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_search, "TIME_LIMIT_S", 0.5)
     (tmp_path / "f").write_text("a" * 60 + "!\n")
-    found = alone(Query(tmp_path, pattern=normalized("(a|a)*(a|a)*$")))
+    found = alone(Query(tmp_path, pattern="(a|a)*(a|a)*$"))
     assert found.ending is Ending.TIMED_OUT
 
 
@@ -245,7 +245,7 @@ def test_a_catastrophic_pattern_is_stopped(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.usefixtures("no_rg")
 def test_a_cancel_stops_a_catastrophic_pattern_at_once(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("a" * 60 + "!\n")
-    query = Query(tmp_path, pattern=normalized("(a|a)*(a|a)*$"))
+    query = Query(tmp_path, pattern="(a|a)*(a|a)*$")
 
     async def body() -> Found:
         cancel = CancelToken()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.tools.search.search_check import Line, changed_note, files_there, lines_there
+from agentcli.tools.search.search import Line, changed_note, files_there, lines_there
 
 
 @pytest.fixture

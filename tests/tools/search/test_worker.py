@@ -1,15 +1,16 @@
-"""Ignore files: ripgrep's own cases, and the precedence of nested files."""
+"""What is walked without ripgrep: its own cases of ignore files, the precedence of nested ones."""
 
 from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentcli.tools.search.ignore import parse_rules, verdict, walk
+from agentcli.tools.search.worker import parse_rules, verdict, walk, walk_project
 
 SUITE = Path(__file__).resolve().parents[4] / "shared/suites/gitignore/gitignore.json"
 
@@ -86,3 +87,18 @@ def test_links_fifos_and_odd_ignore_files_do_no_harm(tmp_path: Path) -> None:
 def test_the_order_is_by_the_bytes_of_names_directory_by_directory(tmp_path: Path) -> None:
     plant(tmp_path, {name: "" for name in ("b", "a/z", "a.txt", "a-b", "B", "\u00e9", "a/b/c")})
     assert list(walk(str(tmp_path))) == ["B", "a/b/c", "a/z", "a-b", "a.txt", "b", "\u00e9"]
+
+
+def test_a_project_is_listed_nearest_first_with_its_directories(tmp_path: Path) -> None:
+    plant(tmp_path, {"b": "", "a/c": "", "a/no.log": "", ".git/x": "", ".gitignore": "*.log\n"})
+    (tmp_path / "link").symlink_to("a")
+    found = list(walk_project(str(tmp_path), lambda: False))
+    assert found == [".gitignore", "a/", "b", "link", "a/c"]
+
+
+@pytest.mark.spec("SEC-13")
+def test_an_ignore_file_that_takes_for_ever_is_not_waited_for(tmp_path: Path) -> None:
+    plant(tmp_path, {".gitignore": "*a" * 40 + "*b\n", "a" * 200: ""})
+    started = time.monotonic()
+    found = list(walk_project(str(tmp_path), lambda: time.monotonic() > started + 0.5))
+    assert found in ([], [".gitignore"]) and time.monotonic() < started + 5
