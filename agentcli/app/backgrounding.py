@@ -145,15 +145,21 @@ class SessionBackground:
         return self._runs
 
 
-def equip(kit: Toolkit, store: SqliteStore, seal_file: Path) -> SessionBackground | None:
+def equip(
+    kit: Toolkit, store: SqliteStore, seal_file: Path, *, interactive: bool
+) -> SessionBackground | None:
     """Give the session of ``kit`` its background runs, if it has the tool that starts them.
 
     A session that exists gets them in any case: what an earlier process left is put right.
-    ``seal_file`` is the key of the marks on approvals.
+    ``seal_file`` is the key of the marks on approvals. In an interactive session a running command
+    can be moved there (UI-3).
     """
     if not store.created and all(each.name != SPAWN for each in kit.toolbox.definitions):
         return None
     kit.background = made = SessionBackground(kit, store, seal_file)
     kit.policy.free_to_read = (runs_directory(store.path),)
-    kit.moves.adopt = made.adopt
+    if interactive:
+        from agentcli.engine.background.moving import Moves
+
+        kit.moves = Moves(made.adopt)
     return made

@@ -156,7 +156,7 @@ async def _assemble(
         repair_image=_repair_image,
         attach=partial(attach, workspace=workspace),
     )
-    background = equip(kit, store, settings.paths.seal_file)
+    background = equip(kit, store, settings.paths.seal_file, interactive=options.interactive)
     closers = partial(_closers, replace(options, no_session=False))
     kept = None if options.no_session else files
     agent_notices = delegate(settings, conversation, toolbox, store, kept, closers)

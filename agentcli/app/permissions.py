@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentcli.domain.errors import InvalidArguments, UsageError
-from agentcli.domain.permissions import Explanation
+from agentcli.domain.reports import Explanation
 from agentcli.domain.tools import ToolBox, Workspace
 from agentcli.policy.decision import CallFacts, CallPlace, Policy
 from agentcli.policy.judge import judge, rules_offered

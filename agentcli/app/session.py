@@ -57,10 +57,9 @@ from agentcli.policy.decision import Policy
 
 if TYPE_CHECKING:
     from agentcli.domain.background import Background
-    from agentcli.domain.permissions import Explanation
+    from agentcli.domain.reports import ContextReport, Explanation
     from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
     from agentcli.domain.sandbox import Sandbox
-    from agentcli.domain.session import ContextReport
 
 
 class SessionView:
@@ -500,7 +499,8 @@ class Session(SessionView):
 
     def move_to_background(self) -> bool:
         """Let the running command go on as a background run; false when none can (UI-3)."""
-        return self._conversation.kit.moves.request()
+        moves = self._conversation.kit.moves
+        return moves is not None and moves.request()
 
     def background_outlets(
         self,

@@ -65,18 +65,15 @@ class History:
         else:
             if self._pending:
                 raise HistoryViolation(f"calls without a result: {', '.join(self._pending)}")
-            if isinstance(message, AssistantMessage):
-                self._add_calls(message.tool_calls)
+            calls = message.tool_calls if isinstance(message, AssistantMessage) else ()
+            new: dict[str, ToolCall] = {}
+            for call in calls:
+                if not call.id or call.id in self._call_ids or call.id in new:
+                    raise HistoryViolation(f"call id empty or used before: {call.id!r}")
+                new[call.id] = call
+            self._call_ids.update(new)
+            self._pending = new
         self._messages.append(message)
-
-    def _add_calls(self, calls: Sequence[ToolCall]) -> None:
-        new: dict[str, ToolCall] = {}
-        for call in calls:
-            if not call.id or call.id in self._call_ids or call.id in new:
-                raise HistoryViolation(f"call id empty or used before: {call.id!r}")
-            new[call.id] = call
-        self._call_ids.update(new)
-        self._pending = new
 
     def fold(self, summary: Message, folded: Collection[int]) -> None:
         """Put ``summary`` in the place of the messages at the indices ``folded`` (CMP-3).

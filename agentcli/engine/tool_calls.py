@@ -365,7 +365,8 @@ class ToolCalls:
     async def _execute(self, job: Job, tool: Tool, ctx: ToolContext) -> ToolOutput | None:
         """The tool's output; a ``CANCELLED`` one when the cancel overtook it (CAN-6)."""
         job.started_at = time.monotonic()
-        moving = self._kit.moves.begin(job, ctx, self._emit)
+        moves = self._kit.moves
+        moving = None if moves is None else moves.begin(job, ctx, self._emit)
         task = asyncio.create_task(guarded(tool, job.args, ctx))
         try:
             with cancel_future(self._token) as cancelled:

@@ -18,7 +18,6 @@ from agentcli.domain.tools import (
     Workspace,
 )
 from agentcli.domain.values import mutable
-from agentcli.engine.background.moving import Moves
 from agentcli.engine.race import Reaper
 from agentcli.policy.decision import Policy
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from agentcli.domain.sandbox import Sandbox
     from agentcli.domain.subagents import SubAgentsFor
     from agentcli.domain.tools import FileKeeper
+    from agentcli.engine.background.moving import Moves
 
 
 @mutable
@@ -36,7 +36,7 @@ class Toolkit:
 
     ``sandbox`` limits what commands can do (SEC-7); ``background`` runs what outlives a turn
     (BG-1); ``keeper`` remembers files before they are changed (TT-1); ``moves`` are the running
-    calls that can go on there (UI-3).
+    calls of a chat that can go on there (UI-3).
     """
 
     toolbox: ToolBox
@@ -53,7 +53,7 @@ class Toolkit:
     sandbox: Sandbox | None = None
     background: Background | None = None
     keeper: FileKeeper | None = None
-    moves: Moves = field(default_factory=Moves)
+    moves: Moves | None = None
     reaper: Reaper = field(default_factory=Reaper)
     approval_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 

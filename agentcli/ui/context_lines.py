@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentcli.domain.events import Compacted
-from agentcli.domain.session import ContextReport, HeavyResult
+from agentcli.domain.reports import ContextReport, HeavyResult
 from agentcli.ui import wording
 from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean_line

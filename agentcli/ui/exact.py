@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from agentcli.domain.permissions import Explanation
 from agentcli.domain.ports import ApprovalRequest
+from agentcli.domain.reports import Explanation
 from agentcli.domain.values import frozen
 from agentcli.ui.sanitize import reveal
 from agentcli.ui.theme import BOLD, Theme

@@ -6,7 +6,7 @@ import pytest
 
 from agentcli.domain.events import Compacted, CompactionTrigger
 from agentcli.domain.messages import Usage
-from agentcli.domain.session import ContextPart, ContextReport, HeavyResult
+from agentcli.domain.reports import ContextPart, ContextReport, HeavyResult
 from agentcli.ui.context_lines import compacted_lines, context_lines
 from agentcli.ui.theme import PLAIN
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentcli.domain.messages import ToolCall
-from agentcli.domain.permissions import Explanation
 from agentcli.domain.ports import ApprovalRequest
+from agentcli.domain.reports import Explanation
 from agentcli.ui.exact import (
     MAX_CHARS,
     MAX_LINE_CHARS,

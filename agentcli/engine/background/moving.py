@@ -28,35 +28,31 @@ _NO_PLACE = "as many runs are active as there may be (/tasks shows them, /tasks 
 
 
 class Moves:
-    """The running calls of a session that can be moved. ``adopt`` makes a run of one."""
+    """The running calls of a chat that can be moved. ``adopt`` makes a run of one."""
 
-    def __init__(self) -> None:
-        self.adopt: Adopt | None = None
-        self._offered: list[Moving] = []
+    def __init__(self, adopt: Adopt) -> None:
+        self.adopt = adopt
+        self.offered: list[Moving] = []
 
     def request(self) -> bool:
         """Move the call that began last; false when there is none that can be.
 
         Asked once more while one is on its way, it has nothing to do and is true.
         """
-        return any(moving.want() for moving in reversed(self._offered)) or bool(self._offered)
+        return any(moving.want() for moving in reversed(self.offered)) or bool(self.offered)
 
     def begin(
         self, job: Job, ctx: ToolContext, emit: Callable[[AgentEvent], None]
     ) -> Moving | None:
         """The seam for a call that is about to run; ``None`` for one that cannot be moved."""
-        if self.adopt is None or job.tool is None or not job.tool.definition.hints.background:
+        if job.tool is None or not job.tool.definition.hints.background:
             return None
-        return Moving(self, self.adopt, job, ctx, emit)
+        return Moving(self, job, ctx, emit)
 
-    def offer(self, moving: Moving) -> None:
-        """It can be moved from now on."""
-        self._offered.append(moving)
-
-    def take_back(self, moving: Moving) -> None:
+    def withdraw(self, moving: Moving) -> None:
         """It can be moved no longer."""
-        if moving in self._offered:
-            self._offered.remove(moving)
+        if moving in self.offered:
+            self.offered.remove(moving)
 
 
 class Moving:
@@ -66,14 +62,9 @@ class Moving:
     """
 
     def __init__(
-        self,
-        moves: Moves,
-        adopt: Adopt,
-        job: Job,
-        ctx: ToolContext,
-        emit: Callable[[AgentEvent], None],
+        self, moves: Moves, job: Job, ctx: ToolContext, emit: Callable[[AgentEvent], None]
     ) -> None:
-        self._moves, self._adopt, self._job, self._emit = moves, adopt, job, emit
+        self._moves, self._job, self._emit = moves, job, emit
         self._judged = ctx.judged
         self._turn = ctx.cancel
         self._token = CancelToken()
@@ -86,8 +77,8 @@ class Moving:
     def offer(self, move: Callable[[BackgroundSink], None]) -> Callable[[], None]:
         """``move`` is called once, when the call is moved; returns what takes the offer back."""
         self._hand_over = move
-        self._moves.offer(self)
-        return self._take_back
+        self._moves.offered.append(self)
+        return self._withdraw
 
     def want(self) -> bool:
         """Ask for it; false where that was done already."""
@@ -121,7 +112,7 @@ class Moving:
 
     def end(self) -> bool:
         """The call has its result; whether what may still run is its own."""
-        self._moves.take_back(self)
+        self._moves.withdraw(self)
         return not self.is_moved
 
     async def _moved(self, task: asyncio.Task[ToolOutput]) -> ToolOutput | None:
@@ -147,7 +138,7 @@ class Moving:
                 forget()
 
         try:
-            spawned = await self._adopt(wish, work)
+            spawned = await self._moves.adopt(wish, work)
         except BackgroundRefused as refused:
             self._forget = self._follow(self._turn)
             why = _NO_PLACE if isinstance(refused, PlacesTaken) else refused
@@ -173,9 +164,9 @@ class Moving:
         pass_on()
         return token.add_callback(pass_on)
 
-    def _take_back(self) -> None:
+    def _withdraw(self) -> None:
         self._hand_over = None
-        self._moves.take_back(self)
+        self._moves.withdraw(self)
 
 
 def _title(summary: str) -> str:

@@ -121,7 +121,12 @@ class Preparer:
             known = [by_source.get(id(each)) or self._one(each, model) for each in messages]
         known += [self._one(message, model) for message in messages[len(known) :]]
         self._sources, self._entries = list(messages), known
-        kept = _without_trailing_space(_within_limits(known))
+        kept = _within_limits(known)
+        if kept and isinstance(last := kept[-1], AssistantMessage):
+            final = last.parts[-1]
+            if isinstance(final, TextPart):
+                trimmed = TextPart(final.text.rstrip())
+                kept[-1] = replace(last, parts=(*last.parts[:-1], trimmed))
         if kept and isinstance(kept[0], AssistantMessage):
             kept.insert(0, UserMessage((TextPart("(the beginning is left out)"),)))
         return tuple(kept)
@@ -344,15 +349,6 @@ def _add_groups(
         if number and isinstance(asked, AssistantMessage):
             out.append(replace(asked, parts=tuple(group)))
         out += [results[call.id] for call in group]
-
-
-def _without_trailing_space(messages: list[Message]) -> list[Message]:
-    if messages and isinstance(last := messages[-1], AssistantMessage):
-        parts = list(last.parts)
-        if parts and isinstance(final := parts[-1], TextPart):
-            parts[-1] = TextPart(final.text.rstrip())
-            messages[-1] = replace(last, parts=tuple(parts))
-    return messages
 
 
 def check_request(messages: Sequence[Message]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from agentcli.domain.messages import AssistantMessage, Message, ToolResult, Usage
 from agentcli.domain.ports import cost_usd
-from agentcli.domain.session import ContextPart, ContextReport, HeavyResult
+from agentcli.domain.reports import ContextPart, ContextReport, HeavyResult
 from agentcli.engine.context.window import FULL, of_text, of_tools
 from agentcli.engine.conversation import Conversation
 

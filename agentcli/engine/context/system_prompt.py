@@ -37,7 +37,9 @@ def find_docs(cwd: Path, user_directory: Path | None) -> tuple[ProjectDoc, ...]:
     """
     found: list[tuple[Path, bytes]] = []
     root = project_root(cwd)
-    for directory in ([user_directory] if user_directory else []) + _down_to(cwd, root):
+    upwards = [cwd, *cwd.parents]
+    below_root = reversed(upwards[: upwards.index(root) + 1])
+    for directory in (*([user_directory] if user_directory else []), *below_root):
         for name in _NAMES:
             data = _read(directory / name, None if directory == user_directory else root)
             if data is not None:
@@ -64,11 +66,6 @@ def project_root(cwd: Path) -> Path:
         if (directory / ".git").exists():
             return directory
     return cwd
-
-
-def _down_to(cwd: Path, root: Path) -> list[Path]:
-    between = [cwd, *cwd.parents]
-    return list(reversed(between[: between.index(root) + 1]))
 
 
 def _read(path: Path, root: Path | None) -> bytes | None:
@@ -134,7 +131,7 @@ def build_system_prompt(parts: PromptParts) -> str:
         sections.append(_documents(parts.docs))
     if parts.appendix:
         sections.append(parts.appendix)
-    return "\n\n".join(section for section in sections if section)
+    return "\n\n".join(filter(None, sections))
 
 
 def _environment(parts: PromptParts) -> str:

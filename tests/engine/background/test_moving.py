@@ -52,7 +52,7 @@ def ask(server: ModelServer, command: str, **arguments: Any) -> None:
 
 
 async def moved(session: Session, server: ModelServer, command: str, **arguments: Any) -> str:
-    """The text of the result of ``command``, which the person has moved."""
+    """The text of the result of ``command``, which the user has moved."""
     mover = Mover(session)
     ask(server, command, **arguments)
     await session.run(Prompt(user_text("go")))
@@ -163,12 +163,12 @@ def test_the_log_of_a_command_that_ends_while_it_is_moved_holds_what_it_printed(
 ) -> None:
     async def body(session: Session) -> None:
         moves = session._conversation.kit.moves
+        assert moves is not None
         adopt = moves.adopt
-        assert adopt is not None
 
         async def late(wish: Any, work: Any) -> Any:
             (tmp_path / "go").touch()
-            await until(lambda: not moves._offered, "the end of the command")
+            await until(lambda: not moves.offered, "the end of the command")
             return await adopt(wish, work)
 
         moves.adopt = late
