@@ -19,7 +19,7 @@ from agentcli.config.settings import validate
 from agentcli.headless.errors import MEANINGS
 from agentcli.providers._registry import BUILT_IN
 from agentcli.repl._slash_registry import helps
-from agentcli.store._schema import SCHEMA_VERSION, STATEMENTS, TABLE_NAMES
+from agentcli.store.schema import SCHEMA_VERSION, STATEMENTS, table_names
 from tests.support.cli import AGENT, run_agent
 from tests.support.docs import (
     DOCUMENTS,
@@ -131,8 +131,8 @@ def test_every_table_and_column_of_a_session_file_is_listed() -> None:
     for statement in STATEMENTS:
         db.execute(statement)
     listed = rows("sessions", "table")
-    assert set(listed) == set(TABLE_NAMES)
-    for name in TABLE_NAMES:
+    assert set(listed) == set(table_names())
+    for name in table_names():
         columns = [row[1] for row in db.execute(f"PRAGMA table_info({name})")]
         assert re.findall(r"`(\w+)`", listed[name].split(" | ")[0]) == columns, name
     db.close()

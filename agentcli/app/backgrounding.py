@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.engine.toolkit import Toolkit
-from agentcli.store.files import runs_directory
+from agentcli.store.disk import runs_directory
 from agentcli.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from agentcli.domain.ports import cost_usd
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.domain.values import mutable
 from agentcli.store.files import SessionFiles
-from agentcli.store.recovery import recover
-from agentcli.store.sqlite import SqliteStore
+from agentcli.store.sqlite import SqliteStore, recover
 
 
 @mutable

@@ -53,8 +53,8 @@ from agentcli.engine.conversation import Conversation
 from agentcli.engine.limits import Spending
 from agentcli.engine.toolkit import Toolkit
 from agentcli.extensions.agents import AgentDefinition
-from agentcli.store._rows import SUBAGENT_KEY
 from agentcli.store.files import SessionFiles, new_session_id
+from agentcli.store.reads import SUBAGENT_KEY
 from agentcli.store.sqlite import SqliteStore
 from agentcli.tools._registry import standard_name
 

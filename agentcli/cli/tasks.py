@@ -239,8 +239,8 @@ def _paths(options: ListOptions) -> list[Path]:
 def _read(path: Path, *, may_fail: bool = False) -> Registry:
     """Of one session; with ``may_fail`` a file that cannot be read is a warning and empty."""
     from agentcli.engine.background.log import with_own_files
-    from agentcli.store._lock import live_owner
-    from agentcli.store.files import runs_directory
+    from agentcli.store.disk import runs_directory
+    from agentcli.store.lock import live_owner
     from agentcli.store.tasks import read_registry
 
     try:

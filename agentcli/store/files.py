@@ -15,22 +15,29 @@ import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from agentcli.domain.errors import SessionDamaged, SessionNotFound, SessionTooNew, StoreError
+from agentcli.domain.errors import (
+    HistoryViolation,
+    SessionDamaged,
+    SessionNotFound,
+    SessionTooNew,
+    StoreError,
+)
+from agentcli.domain.history import History
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
-from agentcli.store import _rows
-from agentcli.store._faults import fault
-from agentcli.store._file import SessionFile
-from agentcli.store._lock import WriterLock, lock_path
-from agentcli.store._rescue import recovery_path
-from agentcli.store._stamp import SUFFIX, stamp_of, stamps_in
-from agentcli.store._status import with_true_status
-from agentcli.store._worker import Worker
+from agentcli.store import reads
 from agentcli.store.catalogue.catalogue import Catalogue, Entry, SearchHit
+from agentcli.store.codec import MalformedBody, NewerBody, to_column
+from agentcli.store.disk import SUFFIX, recovery_path, runs_directory, stamp_of, stamps_in
+from agentcli.store.faults import damaged, fault
+from agentcli.store.file import SessionFile, connect_unseen, publish, read_with, unmark_wal
+from agentcli.store.lock import WriterLock, live_owner, lock_path
+from agentcli.store.reads import with_true_status
+from agentcli.store.worker import Worker
 
 T = TypeVar("T")
 
@@ -39,6 +46,7 @@ MAX_CANDIDATES = 5
 TOUCH_TIMEOUT_S = 5.0
 FILES_PER_JOB = 100  # between two of which a cancelled list stops
 LEFTOVER_AGE_S = 24 * 3600.0
+CUT_DETAIL = "it was copied in the middle of a turn, which went on in the original"
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -125,10 +133,8 @@ class SessionFiles:
 
         Raises ``SessionNotFound``, ``SessionDamaged``, ``SessionTooNew`` or ``PersistenceError``.
         """
-        from agentcli.store._fork import fork
-
         source, new_id = self.path_of(session_id), self.new_id()
-        fork(source, self.path_of(new_id))
+        copy_session(source, self.path_of(new_id))
         return new_id
 
     async def delete(self, session_id: str) -> None:
@@ -150,7 +156,7 @@ class SessionFiles:
         await self._index()
 
     async def reindex(self) -> int:
-        """Make the catalogue anew from the session files; how many sessions it now holds.
+        """Build the catalogue again from the session files; how many sessions it now holds.
 
         Also clears away what killed processes left half made.
         """
@@ -244,28 +250,13 @@ class SessionFiles:
 
 def read_info(path: Path) -> SessionInfo:
     """The line of one session file, read without locking it; raises ``StoreError``."""
-    return read_with(path, _rows.read_info)
+    return read_with(path, reads.read_info)
 
 
 def read_session(path: Path, *, hidden: bool = False) -> LoadedSession:
     """One session file, read without locking it (REC-6); raises ``StoreError``."""
-    loaded = read_with(path, lambda db: _rows.read_session(db, hidden=hidden))
+    loaded = read_with(path, lambda db: reads.read_session(db, hidden=hidden))
     return replace(loaded, info=with_true_status(loaded.info, path, own=False, live=False))
-
-
-def read_with(path: Path, body: Callable[[sqlite3.Connection], T]) -> T:
-    """What ``body`` reads of the session file ``path``; raises ``StoreError``. Blocks."""
-    file = SessionFile(path, writable=False)
-    try:
-        file.open()
-        return file.read(body)
-    except Exception as error:
-        known = fault(error, path, writing=False)
-        if known is error:
-            raise
-        raise known from error
-    finally:
-        file.close()
 
 
 def _delete(path: Path) -> None:
@@ -312,13 +303,77 @@ def _ambiguous(text: str, found: Sequence[SessionInfo]) -> SessionNotFound:
     )
 
 
-def runs_directory(path: Path) -> Path:
-    """Where the background runs of the session file ``path`` put what they make (BG-4)."""
-    return path.with_suffix(".runs")
-
-
 def _belongings(path: Path) -> Sequence[Path]:
     stem = path.stem
     copies = (*path.parent.glob(f"{stem}.v*.backup"), *path.parent.glob(f"{stem}.damaged-*"))
     beside = [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal")]
     return (path, *beside, *copies, recovery_path(path), lock_path(path))
+
+
+# --- a copy that goes on by itself -----------------------------------------------------------
+
+# Laws. The source is only read, and its writer is not in the way: the copy is one state of it
+# (https://sqlite.org/backup.html). The copy appears under its name complete and proved readable,
+# or not at all. Nothing of the source's lock or turn binds it: a turn that runs in the source was
+# cut in the copy, whose next open balances it (REC-1, REC-6).
+
+
+def copy_session(source: Path, target: Path) -> None:
+    """Make ``target``, a session of its own, from the session file ``source``.
+
+    Raises ``SessionNotFound``, ``SessionDamaged``, ``SessionTooNew`` or ``PersistenceError``.
+    """
+    file = SessionFile(source, writable=False)
+
+    def build(temporary: Path, descriptor: int) -> None:
+        file.read(_copy, temporary, descriptor)
+        _make_own(temporary, source, target, is_live=is_live)
+
+    try:
+        file.open()
+        is_live = live_owner(source) is not None
+        publish(target, build)
+    except StoreError:
+        raise
+    except HistoryViolation as error:
+        raise damaged(source, error.message) from error
+    except (MalformedBody, NewerBody) as error:
+        raise fault(error, source, writing=False) from error
+    except Exception as error:
+        known = fault(error, target, writing=True)
+        if isinstance(known, SessionDamaged):
+            known = damaged(source, str(error))
+        raise known from error
+    finally:
+        file.close()
+
+
+def _copy(db: sqlite3.Connection, path: Path, descriptor: int) -> None:
+    db.execute("SELECT id FROM session").fetchone()  # from here on one state is seen
+    os.ftruncate(descriptor, 0)
+    with contextlib.closing(connect_unseen(path)) as copy:
+        db.backup(copy)
+    unmark_wal(descriptor)
+
+
+def _make_own(path: Path, source: Path, target: Path, *, is_live: bool) -> None:
+    """Prove the copy readable and lawful, and give it its own name and times."""
+    now = time.time()
+    with contextlib.closing(connect_unseen(path)) as db:
+        line = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if line != "ok":
+            raise MalformedBody(line)
+        loaded = reads.read_session(db)
+        History(stored.message for stored in loaded.messages)
+        status, detail = loaded.info.status, loaded.info.detail
+        if is_live and status is SessionStatus.RUNNING:
+            status, detail = SessionStatus.CRASHED, CUT_DETAIL
+        db.execute("DELETE FROM kv WHERE key = ?", (reads.SUBAGENT_KEY,))  # the user's from now on
+        from agentcli.store.tasks import leave_to_the_original
+
+        leave_to_the_original(db, now)
+        db.execute(
+            "UPDATE session SET id = ?, parent_id = ?, created_at = ?, updated_at = ?,"
+            " status = ?, detail = ?",
+            (target.stem, source.stem, now, now, status.value, to_column(detail)),
+        )

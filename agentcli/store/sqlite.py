@@ -8,37 +8,37 @@ job after another, and no job is ever torn by a cancellation.
 
 from __future__ import annotations
 
-import json
+import asyncio
+import functools
+import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from agentcli.domain.errors import PersistenceError
+from agentcli.domain.errors import HistoryViolation, PersistenceError
 from agentcli.domain.events import Outcome
-from agentcli.domain.messages import (
-    AssistantMessage,
-    ToolCall,
-    ToolResult,
-    Usage,
-    UserMessage,
-)
+from agentcli.domain.history import History, RepairReason, repair_results
+from agentcli.domain.messages import AssistantMessage, ToolCall, ToolResult, Usage, UserMessage
 from agentcli.domain.ports import QueuedInput, QueueKind, RecordedResult, ToolRun
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
-from agentcli.store import _compaction, _queue, _rows
-from agentcli.store._codec import to_column
-from agentcli.store._faults import fault
-from agentcli.store._file import SessionFile
-from agentcli.store._recorder import STATUS_OF_OUTCOME, PriceOf, Recorder, Redact
-from agentcli.store._status import CRASH_DETAIL, with_true_status
-from agentcli.store._worker import Worker
+from agentcli.store import reads, writes
+from agentcli.store.disk import ensure_directory, open_or_create, recovery_path
+from agentcli.store.faults import damaged, fault
+from agentcli.store.file import Body, SessionFile
+from agentcli.store.worker import Worker
+from agentcli.store.writes import PriceOf, Redact, SessionWrites
 
 if TYPE_CHECKING:
-    from agentcli.store._rewind import RewindTable
-    from agentcli.store._tasks import TaskTable
+    from agentcli.store.rewinds import RewindTable
+    from agentcli.store.tasks import TaskTable
 
+
+RESCUE_TIMEOUT_S = 3.0
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class SqliteStore:
@@ -48,11 +48,11 @@ class SqliteStore:
     message in USD or ``None``; ``redact`` takes secrets out of everything stored (SEC-9).
     """
 
-    __slots__ = ("_began_turn", "_draft", "_draft_state", "_file", "_recorder", "_worker")
+    __slots__ = ("_began_turn", "_draft", "_draft_state", "_file", "_worker", "_writes")
 
-    def __init__(self, file: SessionFile, recorder: Recorder, draft: SessionInfo | None) -> None:
+    def __init__(self, file: SessionFile, writes: SessionWrites, draft: SessionInfo | None) -> None:
         self._file = file
-        self._recorder = recorder
+        self._writes = writes
         self._worker = Worker(file.close)
         self._draft = draft
         self._draft_state: dict[str, Any] = {}
@@ -68,7 +68,7 @@ class SqliteStore:
         redact: Redact | None = None,
     ) -> Self:
         """A session that will be created at ``path`` by its first ``record_prompt``."""
-        return cls(SessionFile(path, writable=True), Recorder(price, redact), info)
+        return cls(SessionFile(path, writable=True), SessionWrites(price, redact), info)
 
     @classmethod
     async def open(
@@ -84,7 +84,7 @@ class SqliteStore:
         Raises ``SessionNotFound``, ``SessionLocked`` (only when ``writable``, REC-6),
         ``SessionDamaged`` (REC-7), ``SessionTooNew`` or ``PersistenceError``.
         """
-        store = cls(SessionFile(path, writable=writable), Recorder(price, redact), None)
+        store = cls(SessionFile(path, writable=writable), SessionWrites(price, redact), None)
         try:
             await store._run(store._file.open, writing=False)
         except BaseException:
@@ -95,7 +95,7 @@ class SqliteStore:
     def beside(self, info: SessionInfo) -> SqliteStore:
         """A new session in the same directory, with the same prices and redaction."""
         path = self.path.with_name(f"{info.id}{self.path.suffix}")
-        return SqliteStore(SessionFile(path, writable=True), self._recorder, info)
+        return SqliteStore(SessionFile(path, writable=True), self._writes, info)
 
     @property
     def path(self) -> Path:
@@ -127,26 +127,24 @@ class SqliteStore:
     ) -> int:
         """W0: the prompt, the state "running"; creates the file of a new session."""
         self._began_turn = True
-        if self._draft is None:
-            return await self._write(
-                lambda db: self._recorder.prompt(db, message, queued, begins_turn=begins_turn)
-            )
-        return await self._create(lambda db: self._recorder.prompt(db, message))
+        if self._draft is not None:
+            return await self._create(self._writes.prompt, message)
+        return await self._write(self._writes.prompt, message, queued, begins_turn=begins_turn)
 
-    async def _create(self, body: Callable[[sqlite3.Connection], T]) -> T:
+    async def _create(self, body: Body[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Make the file of a new session, with what it begins with."""
         draft, state = self._draft, self._draft_state
 
         def fill(db: sqlite3.Connection) -> T:
             if draft is not None:
-                self._recorder.session(db, draft)
+                self._writes.session(db, draft)
             for key, value in state.items():
-                self._recorder.state(db, key, value)
-            return body(db)
+                self._writes.state(db, key, value)
+            return body(db, *args, **kwargs)
 
         def create() -> T:
             if self._draft is None:  # a job before this one was the first
-                return self._file.write(body)
+                return self._file.write(body, *args, **kwargs)
             result = self._file.create(fill)
             self._draft = None
             return result
@@ -165,22 +163,15 @@ class SqliteStore:
 
         ``wasted`` is what attempts have cost that did not become the message (COST-1).
         """
-
-        def write(db: sqlite3.Connection) -> int:
-            if wasted is not None:
-                model = f"{message.provider}/{message.model}"
-                self._recorder.partial_usage(db, model, wasted)
-            return self._recorder.assistant(db, message, calls, final)
-
-        return await self._write(write)
+        return await self._write(self._writes.assistant, message, calls, final=final, wasted=wasted)
 
     async def record_running(self, call: ToolCall) -> None:
         """W2: the call is about to take effect."""
-        await self._write(lambda db: self._recorder.running(db, call))
+        await self._write(self._writes.running, call)
 
     async def record_result(self, done: RecordedResult, in_order: Sequence[ToolResult]) -> None:
         """W3: ``done`` is parked, or becomes a message with the others of ``in_order``."""
-        await self._write(lambda db: self._recorder.result(db, done, in_order))
+        await self._write(self._writes.result, done, in_order)
 
     async def record_end(
         self,
@@ -196,12 +187,12 @@ class SqliteStore:
 
         The partial text is for display only (CAN-5), ``usage`` counts in the totals (COST-1).
         """
-        status = STATUS_OF_OUTCOME[outcome]
+        status = writes.STATUS_OF_OUTCOME[outcome]
 
         def write(db: sqlite3.Connection) -> None:
             if usage is not None:
-                self._recorder.partial_usage(db, model, usage)
-            self._recorder.end(db, results, status, detail, partial)
+                self._writes.partial_usage(db, model, usage)
+            self._writes.end(db, results, status, detail, partial)
 
         await self._write(write)
 
@@ -215,21 +206,22 @@ class SqliteStore:
         model: str,
     ) -> int:
         """Put ``summary`` before the history and hide what it stands for (CMP-3); its seq."""
-        fold, spent = (folded, total), (model, usage)
-        return await self._write(lambda db: self._recorder.compaction(db, summary, fold, spent))
+        return await self._write(self._writes.compaction, summary, folded, total, (model, usage))
 
     async def undo_compaction(self) -> bool:
         """Bring back what the newest summary stands for; false when there is none (CMP-3)."""
-        return self._draft is None and await self._write(_compaction.undo)
+        return self._draft is None and await self._write(writes.undo_compaction)
 
-    async def record_crash(self, results: Sequence[ToolResult], detail: str = CRASH_DETAIL) -> None:
+    async def record_crash(
+        self, results: Sequence[ToolResult], detail: str = reads.CRASH_DETAIL
+    ) -> None:
         """Close a turn whose process died: the results that balance it (REC-1)."""
         status = SessionStatus.CRASHED
-        await self._write(lambda db: self._recorder.end(db, results, status, detail, ""))
+        await self._write(self._writes.end, results, status, detail)
 
     async def add_note(self, kind: str, text: str) -> None:
         """Keep something to show that is never sent to the model."""
-        await self._write(lambda db: self._recorder.note(db, kind, text))
+        await self._write(self._writes.note, kind, text)
 
     async def add_usage(
         self, model: str, usage: Usage, cost_usd: float | None, *, kind: str
@@ -238,7 +230,7 @@ class SqliteStore:
         import time
 
         about = (None, time.time(), kind, model)
-        await self._write(lambda db: self._recorder.usage(db, about, usage, cost_usd))
+        await self._write(self._writes.usage, about, usage, cost_usd)
 
     # --- reading -------------------------------------------------------------------------
 
@@ -249,39 +241,35 @@ class SqliteStore:
         """
         if self._draft is not None:
             return LoadedSession(self._draft, ())
-        loaded = await self._read(lambda db: _rows.read_session(db, hidden=hidden))
+        loaded = await self._read(reads.read_session, hidden=hidden)
         return replace(loaded, info=self._true_status(loaded.info))
 
     async def info(self) -> SessionInfo:
         """The session's line in a list, with its totals."""
         if self._draft is not None:
             return self._draft
-        return self._true_status(await self._read(_rows.read_info))
+        return self._true_status(await self._read(reads.read_info))
 
     async def stored_status(self) -> SessionStatus:
         """The status as the file has it, "running" also where the process that ran it is dead."""
         if self._draft is not None:
             return self._draft.status
-        return (await self._read(_rows.read_info)).status
+        return (await self._read(reads.read_info)).status
 
     async def tool_runs(self) -> Mapping[str, ToolRun]:
         """The rows of calls that have no result message, by call id."""
         if self._draft is not None:
             return {}
-        return await self._read(_rows.read_open_runs)
-
-    async def raw(self, call_id: str) -> bytes | None:
-        """The whole output of a call, when it was kept (TOOL-3)."""
-        if self._draft is not None:
-            return None
-        return await self._read(lambda db: _rows.read_raw(db, call_id))
+        return await self._read(reads.read_open_runs)
 
     async def read(self, call_id: str) -> bytes | None:
-        """The same, as the port ``RawOutputs`` calls it."""
-        return await self.raw(call_id)
+        """The whole output of a call, when it was kept (TOOL-3)."""
+        return None if self._draft is not None else await self._read(reads.read_raw, call_id)
 
     def _true_status(self, info: SessionInfo) -> SessionInfo:
-        return with_true_status(info, self.path, own=self._file.writable, live=self._began_turn)
+        return reads.with_true_status(
+            info, self.path, own=self._file.writable, live=self._began_turn
+        )
 
     # --- small values --------------------------------------------------------------------
 
@@ -289,89 +277,85 @@ class SqliteStore:
         """The JSON value of ``key``, or ``None``."""
         if self._draft is not None:
             return self._draft_state.get(key)
-        row = await self._read(
-            lambda db: db.execute(
-                "SELECT value FROM kv WHERE key = ?", (to_column(key),)
-            ).fetchone()
-        )
-        return None if row is None else json.loads(row[0])
+        return await self._read(reads.read_state, key)
 
     async def set(self, key: str, value: Any) -> None:
         """Store ``value`` durably; ``None`` removes the key."""
         if self._draft is not None:
             self._draft_state[key] = value
             return
-        await self._write(lambda db: self._recorder.state(db, key, value))
+        await self._write(self._writes.state, key, value)
 
     async def set_title(self, title: str) -> None:
         """Name the session."""
         if self._draft is not None:
             self._draft = replace(self._draft, title=title)
             return
-        await self._write(lambda db: self._recorder.title(db, title))
+        await self._write(self._writes.named, "title", title)
 
     async def set_model(self, model: str) -> None:
         """Remember the model that answers from now on (``provider/model``)."""
         if self._draft is not None:
             self._draft = replace(self._draft, model=model)
             return
-        kept = to_column(self._recorder.redact(model))
-        await self._write(lambda db: db.execute("UPDATE session SET model = ?", (kept,)))
+        await self._write(self._writes.named, "model", model)
 
     async def rescue(self, text: str) -> str | None:
-        """Save ``text`` beside the session; the file's path, or ``None`` (FAIL-1)."""
-        from agentcli.store._rescue import rescue
-
-        return await rescue(self.path, self._recorder.redact(text))
+        """Append ``text`` durably to a file beside the session (FAIL-1); its path, or ``None``."""
+        worker = Worker(lambda: None)  # its thread ends with the job, however long a disk hangs
+        saved = worker.submit(functools.partial(_rescue, self.path, self._writes.redact(text)))
+        await asyncio.wait({saved}, timeout=RESCUE_TIMEOUT_S)
+        return saved.result() if saved.done() else None
 
     # --- text that waits -------------------------------------------------------------------
 
     async def queue_add(self, kind: QueueKind, text: str) -> QueuedInput:
         """Let ``text`` wait, durably; creates the file of a new session."""
-
-        def body(db: sqlite3.Connection) -> QueuedInput:
-            return _queue.add(db, kind, text, self._recorder.redact)
-
-        return await (self._write(body) if self._draft is None else self._create(body))
+        do = self._write if self._draft is None else self._create
+        return await do(writes.queue_add, kind, text, self._writes.redact)
 
     async def queue_edit(self, row_id: int, text: str) -> str | None:
         """Change what waits; the text as stored, or ``None`` when it waits no longer."""
-        return await self._write(lambda db: _queue.edit(db, row_id, text, self._recorder.redact))
+        return await self._write(writes.queue_edit, row_id, text, self._writes.redact)
 
     async def queue_drop(self, row_id: int) -> bool:
         """Take back what waits; false when it waits no longer."""
-        return await self._write(lambda db: _queue.drop(db, row_id))
+        return await self._write(writes.queue_drop, row_id)
 
     async def queue_waiting(self) -> Sequence[QueuedInput]:
         """What waits, oldest first."""
-        return () if self._draft is not None else await self._read(_queue.waiting)
+        return () if self._draft is not None else await self._read(writes.queue_waiting)
 
     @property
     def tasks(self) -> TaskTable:
         """The registry of background runs (BG-3)."""
-        from agentcli.store._tasks import TaskTable
+        from agentcli.store.tasks import TaskTable
 
-        return TaskTable(self._write, self._read, self._recorder.redact)
+        return TaskTable(self._write, self._read, self._writes.redact)
 
     @property
     def rewinds(self) -> RewindTable:
         """Snapshots of files, and what was taken back (TT-1, TT-2)."""
-        from agentcli.store._rewind import RewindTable
+        from agentcli.store.rewinds import RewindTable
 
         return RewindTable(self._write, self._read, lambda: self._draft is None)
 
     # --- one thread, one transaction, one kind of error ----------------------------------
 
-    async def _write(self, body: Callable[[sqlite3.Connection], T]) -> T:
+    async def _write(self, body: Body[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         if self._draft is not None:
             raise PersistenceError(
                 f"cannot write session file {self.path}: it was never created",
                 "see the first error of this session",
             )
-        return await self._run(lambda: self._file.write(body), writing=True)
+        return await self._run(
+            functools.partial(self._file.write, body, *args, **kwargs), writing=True
+        )
 
-    async def _read(self, body: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._run(lambda: self._file.read(body), writing=False)
+    async def _read(self, body: Body[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._run(
+            functools.partial(self._file.read, body, *args, **kwargs), writing=False
+        )
 
     async def _run(self, job: Callable[[], T], *, writing: bool) -> T:
         try:
@@ -381,3 +365,53 @@ class SqliteStore:
             if known is error:
                 raise
             raise known from error
+
+
+def _rescue(session_path: Path, text: str) -> str | None:
+    path = recovery_path(session_path)
+    data = text.encode(errors="backslashreplace")
+    if not data.endswith(b"\n"):
+        data += b"\n"
+    try:
+        ensure_directory(path.parent)
+        descriptor = open_or_create(path, os.O_APPEND)
+    except OSError:
+        return None
+    before = os.fstat(descriptor).st_size
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.fsync(descriptor)
+    except OSError:
+        with suppress(OSError):  # no half of a text stays: without a path it is shown elsewhere
+            os.ftruncate(descriptor, before)
+            if before == 0:
+                path.unlink()
+        return None
+    finally:
+        os.close(descriptor)
+    return str(path)
+
+
+async def recover(store: SqliteStore) -> tuple[LoadedSession, tuple[ToolResult, ...]]:
+    """Balance a session whose process died, once, at the next open (REC-1).
+
+    The repair is the one of ``domain.history``, committed to the file: from then on every reader
+    and every request sees the same history; doing it again changes nothing. Returns the session
+    and the results that the repair took; one that was stored but not yet a message comes back as
+    it was. Raises ``SessionDamaged`` for a history that breaks the law in a way no crash can cause.
+    """
+    loaded = await store.load()
+    try:
+        history = History(stored.message for stored in loaded.messages)
+    except HistoryViolation as error:
+        raise damaged(store.path, error.message) from error
+    crashed = loaded.info.status is SessionStatus.CRASHED
+    is_news = crashed and await store.stored_status() is SessionStatus.RUNNING
+    if not history.pending and not is_news:
+        return loaded, ()
+    results = repair_results(history.pending, loaded.runs, RepairReason.CRASHED)
+    detail = loaded.info.detail if crashed else ""
+    await store.record_crash(results, detail or reads.CRASH_DETAIL)
+    return await store.load(), results

@@ -33,7 +33,7 @@ from agentcli.domain.messages import ToolResult, UserMessage, user_text
 from agentcli.domain.ports import PermissionMode, Verdict
 from agentcli.engine.background.runs import PROCESS_PLACES
 from agentcli.process.shell import PREFIX
-from agentcli.store.files import runs_directory
+from agentcli.store.disk import runs_directory
 from agentcli.store.tasks import ask_to_cancel, read_registry
 from tests.app.background import (
     Person,

@@ -183,7 +183,7 @@ FAULTS: Mapping[str, Mapping[str, str]] = {
     "zero-byte session": {"opening": _UNUSABLE},
     "newer session": {
         "opening": _UNUSABLE,
-        "untouched": "tests/store/test_migrations.py"
+        "untouched": "tests/store/test_schema_migrations.py"
         "::test_a_file_of_a_newer_version_is_refused_and_untouched",
     },
     "clock jumps of 400 days": {

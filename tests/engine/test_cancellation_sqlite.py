@@ -21,8 +21,7 @@ from agentcli.domain.ports import RunStatus, ToolRun
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.domain.tools import Effect, ToolContext, ToolOutput
 from agentcli.engine import tool_calls, turn
-from agentcli.store.recovery import recover
-from agentcli.store.sqlite import SqliteStore
+from agentcli.store.sqlite import SqliteStore, recover
 from tests.support.turns import FakeTool, PlayedProvider, World, calls, says
 
 pytestmark = pytest.mark.sampled

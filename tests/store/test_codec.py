@@ -21,14 +21,7 @@ from agentcli.domain.messages import (
     Usage,
     UserMessage,
 )
-from agentcli.store._codec import (
-    MalformedBody,
-    NewerBody,
-    decode,
-    encode,
-    from_column,
-    to_column,
-)
+from agentcli.store.codec import MalformedBody, NewerBody, decode, encode, from_column, to_column
 
 
 def _without_pairs(value: str) -> str:

@@ -12,8 +12,8 @@ import pytest
 
 from agentcli.domain.errors import SessionLocked
 from agentcli.domain.session import SessionStatus
-from agentcli.store._lock import WriterLock, live_owner, lock_path
 from agentcli.store.files import SessionFiles, read_session
+from agentcli.store.lock import WriterLock, live_owner, lock_path
 from agentcli.store.sqlite import SqliteStore
 from tests.store.sessions import finished_session, fresh, now, text
 

@@ -315,9 +315,9 @@ def test_raw_output_is_kept_beside_the_result(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = fresh(tmp_path)
         await one_turn(store)
-        assert await store.raw("a") == b"raw"
+        assert await store.read("a") == b"raw"
         assert await store.read("b") == b"raw"
-        assert await store.raw("unknown") is None
+        assert await store.read("unknown") is None
         await store.aclose()
         with contextlib.closing(sqlite3.connect(store.path)) as db:
             assert db.execute("SELECT count(*) FROM blob").fetchone() == (2,)  # once each

@@ -23,7 +23,8 @@ from agentcli.domain.messages import user_text
 from agentcli.domain.ports import QueueKind, QueueSource
 from agentcli.domain.session import SessionInfo, SessionStatus
 from agentcli.engine.background.runs import TaskStore
-from agentcli.store.files import SessionFiles, runs_directory
+from agentcli.store.disk import runs_directory
+from agentcli.store.files import SessionFiles
 from agentcli.store.repair.check import check
 from agentcli.store.repair.repair import repair
 from agentcli.store.sqlite import SqliteStore

@@ -1,26 +1,47 @@
 """The list of all sessions and a full-text index, in ``catalogue.db``: a cache.
 
-Laws: the session files are the truth; losing or breaking the catalogue loses nothing (how, is
-told in ``_cache``); it is written after a turn, never on the way to a request.
+Laws: the session files are the truth; losing or breaking the catalogue loses nothing; it is
+written after a turn, never on the way to a request. An operation is one transaction on a
+connection of its own; a broken file is made again without a word; any other failure is a warning
+and a value given for that case (FAIL-2). An operation can be cancelled at any moment: it is rolled
+back, which costs a cache nothing, and neither connection nor thread is left.
+
+Built on aiosqlite: statement by statement, never on the event loop. A session file cannot afford
+that: there a transaction is one job that nothing may tear. So session files have a thread of
+their own (``store.worker``).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
+import os
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentcli.domain.messages import AssistantMessage, Message, Usage
 from agentcli.domain.session import SessionInfo, SessionStatus, StoredMessage
 from agentcli.domain.values import frozen
-from agentcli.store._codec import from_column, to_column
-from agentcli.store.catalogue.cache import Broken, Cache, value
+from agentcli.store import disk
+from agentcli.store.codec import from_column, to_column
 
 if TYPE_CHECKING:
     from aiosqlite import Connection
+
+
+T = TypeVar("T")
+Body = Callable[["Connection"], Awaitable[T]]
+
+BUSY_TIMEOUT_S = 2.0
+RETRY_DELAY_S = 0.02
+STATEMENT_TIMEOUT_S = 0.05  # what SQLite waits for a lock, out of reach of a cancel
+JOIN_TIMEOUT_S = 1.0
+_ROWS_PER_FETCH = 64
+LOG = logging.getLogger(__name__)
 
 VERSION = 2
 MAX_INDEXED_CHARACTERS = 100_000
@@ -53,6 +74,10 @@ _FORGET = (
 )
 
 
+class Broken(sqlite3.DatabaseError):
+    """What is in the file is not ours."""
+
+
 @frozen
 class Entry:
     """A session as it was when its files had ``stamp``."""
@@ -70,11 +95,12 @@ class SearchHit:
     excerpt: str
 
 
-class Catalogue(Cache):
-    """The cache at ``path``."""
+class Catalogue:
+    """The cache at ``path``; ``warning`` is what went wrong last."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, VERSION, _create_tables)
+        self.path = path
+        self.warning: str | None = None
 
     async def entries(self) -> Mapping[str, Entry]:
         """All that is known, by session id; empty when the cache cannot be read."""
@@ -83,7 +109,7 @@ class Catalogue(Cache):
             rows = await db.execute_fetchall(f"SELECT {_COLUMNS} FROM session")  # noqa: S608 - constant
             return await asyncio.to_thread(_entries, rows)
 
-        return await self.read(read, {})
+        return await self._read(read, {})
 
     async def update(self, entries: Mapping[str, Entry], gone: Iterable[str] = ()) -> None:
         """Store ``entries`` and forget the sessions in ``gone``."""
@@ -98,7 +124,7 @@ class Catalogue(Cache):
             for statement in _FORGET if ids else ():
                 await db.executemany(statement, ids)
 
-        await self.write(write)
+        await self._write(write)
 
     async def indexed(self) -> Mapping[str, tuple[int, str]]:
         """The last message of each session in the full-text index, and the stamp it had then."""
@@ -107,7 +133,7 @@ class Catalogue(Cache):
             rows = await db.execute_fetchall("SELECT id, seq, stamp FROM indexed")
             return {session_id: (seq, stamp) for session_id, seq, stamp in rows}
 
-        return await self.read(read, {})
+        return await self._read(read, {})
 
     async def index(
         self, session_id: str, messages: Sequence[StoredMessage], last: int, stamp: str
@@ -136,7 +162,7 @@ class Catalogue(Cache):
                 (session_id, max(last, done), stamp),
             )
 
-        await self.write(write)
+        await self._write(write)
 
     async def search(self, text: str, limit: int = 50) -> Sequence[SearchHit]:
         """The best hits for all words of ``text``, the last one possibly unfinished."""
@@ -162,7 +188,7 @@ class Catalogue(Cache):
                 )
             return [SearchHit(*row) for row in rows]
 
-        return await self.read(read, [])
+        return await self._read(read, [])
 
     async def search_sessions(self, text: str, limit: int = 50) -> Sequence[SearchHit]:
         """The sessions that ``text`` is found in, each with its best hit, best first."""
@@ -188,10 +214,85 @@ class Catalogue(Cache):
             ]
 
         nothing: list[SearchHit] | None = []
-        found = await self.read(read, nothing)
+        found = await self._read(read, nothing)
         if found is not None:
             return found
         return _one_each(await self.search(text, limit * 4))[:limit]
+
+    async def clear(self) -> None:
+        """Throw everything away."""
+        await asyncio.to_thread(self._remove)
+
+    def _remove(self) -> None:
+        for suffix in ("", "-wal", "-shm"):
+            with contextlib.suppress(OSError):
+                self.path.with_name(self.path.name + suffix).unlink()
+
+    # --- one operation, one transaction --------------------------------------------------
+
+    async def _read(self, body: Body[T], otherwise: T) -> T:
+        """What ``body`` returns; ``otherwise`` without a file or when it cannot be read."""
+        return await self._use(body, otherwise, writing=False)
+
+    async def _write(self, body: Body[None]) -> None:
+        """Commit what ``body`` does; it may be called again while others hold the lock."""
+        await self._use(body, None, writing=True)
+
+    async def _use(self, body: Body[T], otherwise: T, *, writing: bool) -> T:
+        try:
+            if not writing and not self.path.exists():
+                return otherwise
+            try:
+                return await self._run_patiently(body, writing=writing)
+            except sqlite3.DatabaseError as error:
+                if not _is_broken(error):
+                    raise
+                await self.clear()
+                return await self._run_patiently(body, writing=writing)
+        except (sqlite3.Error, OSError, ValueError, RuntimeError) as error:
+            self.warning = f"the session catalogue {self.path} cannot be used: {error}"
+            LOG.warning("%s", self.warning)
+            return otherwise
+
+    async def _run_patiently(self, body: Body[T], *, writing: bool) -> T:
+        """Wait here for what others write: where SQLite waits no cancel reaches it."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + BUSY_TIMEOUT_S
+        while True:
+            try:
+                return await self._run(body, writing=writing)
+            except sqlite3.OperationalError as error:
+                if not _name(error).startswith("SQLITE_BUSY") or loop.time() >= until:
+                    raise
+            await asyncio.sleep(RETRY_DELAY_S)
+
+    async def _run(self, body: Body[T], *, writing: bool) -> T:
+        if not self.path.exists():
+            disk.ensure_directory(self.path.parent)
+            with contextlib.suppress(FileExistsError):
+                os.close(disk.create(self.path))
+        async with _opened(self.path) as db:
+            await db.execute("PRAGMA synchronous = OFF")  # it can be made again
+            await self._ensure_tables(db)
+            if not writing:
+                return await body(db)
+            await db.execute("BEGIN IMMEDIATE")
+            result = await body(db)
+            await db.execute("COMMIT")
+            return result
+
+    async def _ensure_tables(self, db: Connection) -> None:
+        if await value(db, "PRAGMA user_version") == VERSION:
+            return
+        await db.execute("PRAGMA journal_mode = WAL")
+        await db.execute("BEGIN IMMEDIATE")
+        found = await value(db, "PRAGMA user_version")
+        if found == 0:
+            await _create_tables(db)
+            await db.execute(f"PRAGMA user_version = {VERSION}")
+        elif found != VERSION:
+            raise Broken(f"version {found}")
+        await db.execute("COMMIT")
 
 
 def _one_each(hits: Sequence[SearchHit]) -> list[SearchHit]:
@@ -301,3 +402,66 @@ def _entry(row: Sequence[Any]) -> Entry:
             agent=from_column(agent),
         ),
     )
+
+
+# --- connections -----------------------------------------------------------------------------
+
+
+async def value(db: Connection, query: str) -> Any:
+    """The first column of the first row."""
+    return next(iter(await db.execute_fetchall(query)))[0]
+
+
+@contextlib.asynccontextmanager
+async def _opened(path: Path) -> AsyncIterator[Connection]:
+    """A connection that is closed, and its thread ended, whatever happens to the caller.
+
+    aiosqlite drops what a cancelled opening opens, and its thread is no daemon: a connection
+    left open keeps the process from exiting (read in 0.22.1, ``core.py``).
+    """
+    import aiosqlite
+
+    logging.getLogger("aiosqlite").setLevel(logging.INFO)  # below that it logs whole sessions
+    opened: list[sqlite3.Connection] = []
+
+    def connect() -> sqlite3.Connection:
+        db = sqlite3.connect(
+            path, timeout=STATEMENT_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        )
+        opened.append(db)
+        return db
+
+    connection = aiosqlite.Connection(connect, _ROWS_PER_FETCH)
+    thread: Any = getattr(connection, "_thread", connection)
+    thread.daemon = True  # a hanging disk must not keep the process from exiting
+    try:
+        await connection
+        yield connection
+        await connection.close()
+    except BaseException:
+        with contextlib.suppress(sqlite3.ProgrammingError):  # it was closed already
+            for db in opened:
+                db.interrupt()
+        connection.stop()
+        raise
+    finally:
+        _end(thread, opened)
+
+
+def _end(thread: Any, opened: list[sqlite3.Connection]) -> None:
+    """Wait for a thread to which nothing is left that takes long."""
+    if thread.ident is not None:
+        thread.join(JOIN_TIMEOUT_S)
+    if not thread.is_alive():
+        for db in opened:
+            db.close()
+
+
+def _is_broken(error: sqlite3.DatabaseError) -> bool:
+    if isinstance(error, Broken):
+        return True
+    return _name(error).startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or "no such" in str(error)
+
+
+def _name(error: sqlite3.Error) -> str:
+    return getattr(error, "sqlite_errorname", None) or ""

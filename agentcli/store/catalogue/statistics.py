@@ -19,9 +19,9 @@ from agentcli.domain.errors import StoreError
 from agentcli.domain.messages import Usage
 from agentcli.domain.session import SessionInfo
 from agentcli.domain.values import frozen, mutable
-from agentcli.store import _rows
-from agentcli.store._codec import from_column
-from agentcli.store.files import read_with
+from agentcli.store import reads as _rows
+from agentcli.store.codec import from_column
+from agentcli.store.file import read_with
 
 SUBAGENT_KIND = "subagent"
 _CHARACTERS_PER_TOKEN = 4

@@ -15,10 +15,11 @@ from agentcli.domain.history import History
 from agentcli.domain.messages import AssistantMessage, Message, ToolResult
 from agentcli.domain.ports import RunStatus
 from agentcli.domain.session import SessionStatus
-from agentcli.store import _rows, _tasks
-from agentcli.store._codec import MalformedBody, NewerBody, decode, from_column
-from agentcli.store._faults import fault
-from agentcli.store._file import SessionFile
+from agentcli.store import reads as _rows
+from agentcli.store import tasks as _tasks
+from agentcli.store.codec import MalformedBody, NewerBody, decode, from_column
+from agentcli.store.faults import fault
+from agentcli.store.file import SessionFile
 
 MAX_PROBLEMS = 50
 _MAY_HAVE_PENDING = {SessionStatus.RUNNING, SessionStatus.CRASHED}

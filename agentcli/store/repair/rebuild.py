@@ -1,16 +1,24 @@
-"""From salvaged rows to a lawful session: the values first, then the rows of a new file.
+"""Out of a damaged database into a lawful session: rows are read, then values, then a new file.
 
-The history law is restored as after a crash (``domain.history.repair_results``): a call whose
-result is lost gets one that says so. A result whose call is lost becomes a note.
+Laws. A damaged page costs the rows on it and no others: rows are fetched upwards from the first,
+downwards from the last, and one by one in between; a damaged first page is replaced by that of a
+fresh session file, whose tables start on the same pages. The history law is restored as after a
+crash (``domain.history.repair_results``): a call whose result is lost gets one that says so, a
+result whose call is lost becomes a note. Which tables and columns there are is for ``schema``
+alone to say: what is not looked at here is taken over as it is.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 import sqlite3
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from agentcli.domain.history import RepairReason, repair_results
@@ -24,20 +32,143 @@ from agentcli.domain.messages import (
     UserMessage,
 )
 from agentcli.domain.ports import RunStatus, ToolRun
+from agentcli.domain.rewind import FileKind
 from agentcli.domain.session import SessionInfo, SessionStatus
-from agentcli.store._codec import MalformedBody, NewerBody, decode, encode, from_column, to_column
-from agentcli.store._recorder import Recorder, put_blob, run_status_of, title_of
-from agentcli.store._status import CRASH_DETAIL
-from agentcli.store._tasks import unreadable
-from agentcli.store.repair.rebuild_rewinds import insert_rewinds
-from agentcli.store.repair.salvage import Row, Tables
+from agentcli.store import disk, schema
+from agentcli.store.codec import MalformedBody, NewerBody, decode, encode, from_column, to_column
+from agentcli.store.file import MAX_VALUE_BYTES
+from agentcli.store.reads import CRASH_DETAIL
+from agentcli.store.tasks import unreadable
+from agentcli.store.writes import put_blob, run_status_of, title_of
+
+MAX_PROBES = 50_000
+MAX_PROBES_BEYOND = 2_000  # where no row above the damage can be reached
+_PAGE_COUNT = slice(28, 32)  # https://sqlite.org/fileformat2.html#the_database_header
+_FREE_LIST = slice(32, 40)
+_WAL_MARK = slice(18, 20)
+
+Row = Mapping[str, Any]
+Tables = dict[str, list[Row]]
 
 M = TypeVar("M", UserMessage, AssistantMessage, ToolResult, Message)
 
 LOST_IMAGE = TextPart("(an image that was lost when the session file was damaged)")
 TAKEN_BACK = -1
-_PLAIN_TABLES = ("kv", "input_queue", "task", "schedule")
+# The tables that are not taken over as they are.
+_LOOKED_AT = frozenset(
+    {"session", "blob", "message", "tool_run", "usage", "note", "rewind", "file_change"}
+)
 _FINAL = {RunStatus.FINISHED, RunStatus.CANCELLED, RunStatus.INTERRUPTED}
+
+
+# --- rows out of a damaged file --------------------------------------------------------------
+
+
+def salvage(path: Path, tables: tuple[str, ...]) -> tuple[Tables, list[str]]:
+    """The readable rows of ``tables`` in the copy at ``path``, and what could not be read.
+
+    ``path`` may be changed; give it a copy.
+    """
+    found, lost = _read_tables(path, tables)
+    if not found.get("message"):
+        _replace_first_page(path)
+        again, lost_again = _read_tables(path, tables)
+        if again.get("message"):
+            return again, [*lost_again, "the first page was damaged and was replaced"]
+    return found, lost
+
+
+def _read_tables(path: Path, tables: tuple[str, ...]) -> tuple[Tables, list[str]]:
+    found: Tables = {}
+    lost: list[str] = []
+    try:
+        db = sqlite3.connect(path, isolation_level=None)
+    except sqlite3.Error as error:
+        return found, [str(error)]
+    with contextlib.closing(db):
+        db.row_factory = sqlite3.Row
+        db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+        for table in tables:
+            try:
+                db.execute("PRAGMA writable_schema = ON")  # reads truncated files, too
+                rows, problem = _read_table(db, table)
+            except (sqlite3.Error, OverflowError) as error:
+                rows, problem = [], str(error)
+            found[table] = rows
+            if problem:
+                lost.append(f"table {table}: {problem}; {len(rows)} rows could be read")
+    return found, lost
+
+
+def _read_table(db: sqlite3.Connection, table: str) -> tuple[list[Row], str]:
+    columns = [row["name"] for row in db.execute(f"PRAGMA table_info({table})")]
+    if not columns:
+        return [], "missing"
+    key = "rowid" if _has_rowid(db, table) else None
+    if key is None:
+        rows, problem = _run(db, f"SELECT * FROM {table}")  # noqa: S608 - own names
+        return rows, problem
+    query = f"SELECT rowid AS __rowid, * FROM {table}"  # noqa: S608 - own names
+    upwards, problem = _run(db, f"{query} ORDER BY rowid")
+    if not problem:
+        return upwards, ""
+    downwards, _ = _run(db, f"{query} ORDER BY rowid DESC")
+    rows_by_id = {row["__rowid"]: row for row in (*upwards, *downwards)}
+    low = max((row["__rowid"] for row in upwards), default=0) + 1
+    high = min((row["__rowid"] for row in downwards), default=low + MAX_PROBES_BEYOND)
+    for rowid in range(low, min(high, low + MAX_PROBES)):
+        for row in _run(db, f"{query} WHERE rowid = {rowid}")[0]:
+            rows_by_id[rowid] = row
+    return [rows_by_id[rowid] for rowid in sorted(rows_by_id)], problem
+
+
+def _has_rowid(db: sqlite3.Connection, table: str) -> bool:
+    try:
+        db.execute(f"SELECT rowid FROM {table} LIMIT 0")  # noqa: S608 - own names
+    except sqlite3.OperationalError:
+        return False
+    return True
+
+
+def _run(db: sqlite3.Connection, query: str) -> tuple[list[Row], str]:
+    rows: list[Row] = []
+    try:
+        rows.extend(dict(row) for row in _each(db, query))
+    except sqlite3.Error as error:
+        return rows, str(error)
+    return rows, ""
+
+
+def _each(db: sqlite3.Connection, query: str) -> Iterator[sqlite3.Row]:
+    yield from db.execute(query)
+
+
+def _replace_first_page(path: Path) -> None:
+    fresh = path.with_name(f"{path.name}.fresh")
+    os.close(disk.create(fresh))
+    try:
+        with contextlib.closing(sqlite3.connect(fresh, isolation_level=None)) as db:
+            page_size = int(db.execute("PRAGMA page_size").fetchone()[0])
+            db.execute("BEGIN")
+            for statement in schema.STATEMENTS:
+                db.execute(statement)
+            db.execute("COMMIT")
+        page = bytearray(fresh.read_bytes()[:page_size])
+    finally:
+        fresh.unlink()
+    size = path.stat().st_size
+    if size <= page_size:
+        return
+    page[_PAGE_COUNT] = (size // page_size).to_bytes(4)
+    page[_FREE_LIST] = bytes(8)
+    page[_WAL_MARK] = b"\x01\x01"
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    with path.open("r+b") as file:
+        file.write(page)
+
+
+# --- a lawful session ------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -50,6 +181,7 @@ class Kept:
     message: Message
     created_at: float
     old_seq: int | None = None
+    row: Row = field(default_factory=dict)
     hidden_by: int | None = None
     place: int | None = None
 
@@ -67,18 +199,35 @@ class Rebuilt:
 
     def insert(self, db: sqlite3.Connection) -> None:
         """Write everything into the empty tables of ``db``."""
-        Recorder(None, None).session(db, self.info)
-        db.execute("UPDATE session SET detail = ?", (to_column(self.info.detail),))
-        for data in self.blobs.values():
-            put_blob(db, data)
+        info = self.info
+        put(
+            db,
+            "session",
+            next(iter(self.tables.get("session", ())), {}),
+            singleton=1,
+            id=info.id,
+            title=to_column(info.title),
+            cwd=to_column(info.cwd),
+            created_at=info.created_at,
+            updated_at=info.updated_at,
+            status=info.status.value,
+            detail=to_column(info.detail),
+            turns=info.turns,
+            model=to_column(info.model),
+            parent_id=info.parent_id,
+        )
+        for row in self.tables.get("blob", ()):
+            if (data := self.blobs.get(row.get("hash", ""))) is not None:
+                put(db, "blob", row, size=len(data))
         new_seq = {kept.old_seq: seq for seq, kept in enumerate(self.messages, 1)}
         self._insert_messages(db, new_seq)
         self._insert_runs(db)
         self._insert_beside(db, new_seq)
         insert_rewinds(db, self.tables, new_seq, self.blobs, self.lost)
-        for table in _PLAIN_TABLES:
-            for row in self.tables.get(table, ()):
-                self._try_insert(db, table, row)
+        for table in schema.table_names():
+            if table not in _LOOKED_AT:
+                for row in self.tables.get(table, ()):
+                    try_put(db, table, row, self.lost)
         for table, name, problem in tuple(unreadable(db)):
             key = "run_id" if table == "task" else "id"
             db.execute(f"DELETE FROM {table} WHERE {key} = ?", (name,))  # noqa: S608 - own names
@@ -87,10 +236,8 @@ class Rebuilt:
     def _insert_messages(self, db: sqlite3.Connection, new_seq: Mapping[int | None, int]) -> None:
         for seq, kept in enumerate(self.messages, 1):
             role, body = encode(kept.message, lambda data: put_blob(db, data))
-            db.execute(
-                "INSERT INTO message (seq, role, body, created_at) VALUES (?, ?, ?, ?)",
-                (seq, role, body, kept.created_at),
-            )
+            now = {"role": role, "body": body, "created_at": kept.created_at}
+            put(db, "message", kept.row, seq=seq, hidden_by=None, place=None, **now)
         for seq, kept in enumerate(self.messages, 1):
             if kept.hidden_by is not None:
                 by = seq if kept.hidden_by == TAKEN_BACK else new_seq.get(kept.hidden_by)
@@ -123,27 +270,23 @@ class Rebuilt:
                 status = row.get("status")
                 if result is not None and status not in _FINAL:
                     status = run_status_of(result).value
-                raw = row.get("raw")
-                db.execute(
-                    "INSERT INTO tool_run (call_id, name, status, message_seq, started_at,"
-                    " finished_at, raw, display, result_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        to_column(call.id),
-                        to_column(call.name),
-                        status or RunStatus.INTERRUPTED.value,
-                        seq,
-                        row.get("started_at"),
-                        row.get("finished_at"),
-                        raw if raw in self.blobs else None,
-                        row.get("display") or "",
-                        result_seq,
-                    ),
+                put(
+                    db,
+                    "tool_run",
+                    row,
+                    call_id=to_column(call.id),
+                    name=to_column(call.name),
+                    status=status or RunStatus.INTERRUPTED.value,
+                    message_seq=seq,
+                    raw=row.get("raw") if row.get("raw") in self.blobs else None,
+                    result=None,
+                    result_seq=result_seq,
                 )
 
     def _insert_beside(self, db: sqlite3.Connection, new_seq: Mapping[int | None, int]) -> None:
         for row in self.tables.get("usage", ()):
             seq = new_seq.get(row.get("message_seq")) if row.get("message_seq") else None
-            self._try_insert(db, "usage", {**row, "message_seq": seq})
+            try_put(db, "usage", row, self.lost, id=None, message_seq=seq)
         notes = list(self.tables.get("note", ()))
         for old_seq, result in self.orphans:
             text = f"The result of a lost call of {result.name}:\n{result.text}"
@@ -155,18 +298,31 @@ class Rebuilt:
                 for seq, kept in enumerate(self.messages, 1)
                 if kept.old_seq is not None and kept.old_seq <= row["after_seq"]
             ]
-            self._try_insert(db, "note", {**row, "after_seq": max(place, default=0)})
+            try_put(db, "note", row, self.lost, id=None, after_seq=max(place, default=0))
 
-    def _try_insert(self, db: sqlite3.Connection, table: str, row: Row) -> None:
-        names = [name for name in row if name not in {"__rowid", "id"} or table == "schedule"]
-        marks = ", ".join("?" * len(names))
-        try:
-            db.execute(
-                f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})",  # noqa: S608 - own names
-                [row[name] for name in names],
-            )
-        except sqlite3.Error as error:
-            self.lost.append(f"a row of {table}: {error}")
+
+def put(db: sqlite3.Connection, table: str, row: Row, **ours: Any) -> None:
+    """Insert ``row`` with the values of ``ours`` in place of its own.
+
+    A column that the table no longer has is left out, and so is one without a value: it gets its
+    default.
+    """
+    columns = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")]
+    given = {**row, **ours}
+    names = [name for name in columns if given.get(name) is not None]
+    marks = ", ".join("?" * len(names))
+    db.execute(
+        f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})",  # noqa: S608 - own names
+        [given[name] for name in names],
+    )
+
+
+def try_put(db: sqlite3.Connection, table: str, row: Row, lost: list[str], **ours: Any) -> None:
+    """As ``put``; a row that the table refuses is lost."""
+    try:
+        put(db, table, row, **ours)
+    except sqlite3.Error as error:
+        lost.append(f"a row of {table}: {error}")
 
 
 def rebuild(tables: Tables, session_id: str, changed_at: float) -> Rebuilt:
@@ -216,7 +372,7 @@ def _decode_messages(
             continue
         message = _without_lost_images(message)
         hidden_by = TAKEN_BACK if row.get("hidden_by") == seq else row.get("hidden_by")
-        kept.append(Kept(message, created_at, seq, hidden_by, row.get("place")))
+        kept.append(Kept(message, created_at, seq, row, hidden_by, row.get("place")))
     return kept, partials
 
 
@@ -362,3 +518,62 @@ def _info(
 
 def _number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
+
+
+# --- snapshots and rewinds (TT-1) ------------------------------------------------------------
+
+# Law: a row whose content is lost says so instead of naming what is not there.
+
+_SIDES = ("before", "after")
+
+
+def insert_rewinds(
+    db: sqlite3.Connection,
+    tables: Tables,
+    new_seq: Mapping[int | None, int],
+    blobs: Mapping[str, bytes],
+    lost: list[str],
+) -> None:
+    """Write both tables; messages are numbered again by ``new_seq``."""
+    known = sorted(seq for seq in new_seq if seq is not None)
+    for row in tables.get("rewind", ()):
+        try_put(db, "rewind", _rewind(row, new_seq, known), lost)
+    rewinds = {row_id for (row_id,) in db.execute("SELECT id FROM rewind")}
+    for row in tables.get("file_change", ()):
+        try_put(db, "file_change", _change(row, new_seq, known, blobs, rewinds), lost)
+
+
+def _rewind(row: Row, new_seq: Mapping[int | None, int], known: Sequence[int]) -> Row:
+    try:
+        moves = [[new_seq.get(seq) for seq in move] for move in json.loads(row["messages"])]
+    except (ValueError, TypeError):
+        moves = []
+    newest = _place(row.get("newest_seq"), new_seq, known)
+    return {
+        **row,
+        "messages": json.dumps([move for move in moves if move[:1] != [None]]),
+        "newest_seq": newest,
+    }
+
+
+def _change(
+    row: Row,
+    new_seq: Mapping[int | None, int],
+    known: Sequence[int],
+    blobs: Mapping[str, bytes],
+    rewinds: set[int],
+) -> Row:
+    repaired = {**row, "seq": _place(row.get("seq"), new_seq, known)}
+    for side in _SIDES:
+        name = row.get(f"{side}_data")
+        if name is not None and name not in blobs:
+            repaired |= {f"{side}_kind": FileKind.UNKEPT.value, f"{side}_data": None}
+    if row.get("rewind") not in rewinds:
+        repaired["rewind"] = None
+    return repaired
+
+
+def _place(seq: Any, new_seq: Mapping[int | None, int], known: Sequence[int]) -> int:
+    """The new number of the message ``seq`` or of the last one before it that is left."""
+    at = bisect_right(known, seq) if isinstance(seq, int) else 0
+    return new_seq[known[at - 1]] if at else 0

@@ -16,14 +16,12 @@ from pathlib import Path
 
 from agentcli.domain.errors import SessionNotFound, SessionTooNew, StoreError
 from agentcli.domain.values import frozen
-from agentcli.store import _private
-from agentcli.store._faults import fault
-from agentcli.store._file import SessionFile
-from agentcli.store._lock import WriterLock
-from agentcli.store._schema import TABLE_NAMES
+from agentcli.store import disk, schema
+from agentcli.store.faults import fault
+from agentcli.store.file import SessionFile
+from agentcli.store.lock import WriterLock
 from agentcli.store.repair.check import check
-from agentcli.store.repair.rebuild import Rebuilt, rebuild
-from agentcli.store.repair.salvage import salvage
+from agentcli.store.repair.rebuild import Rebuilt, rebuild, salvage
 
 
 @frozen
@@ -41,7 +39,7 @@ class RepairReport:
 
 
 def repair(path: Path) -> RepairReport:
-    """Mend the session file at ``path``.
+    """Repair the session file at ``path``.
 
     Raises ``SessionLocked`` while a live process has it open, ``SessionTooNew``,
     ``SessionNotFound`` and ``PersistenceError``.
@@ -86,7 +84,7 @@ def _repair(path: Path) -> RepairReport:
     try:
         work = workshop / "damaged"
         _copy_with_log(path, work)
-        tables, lost = salvage(work, TABLE_NAMES)
+        tables, lost = salvage(work, schema.table_names())
         built = rebuild(tables, path.stem, path.stat().st_mtime)
         fresh = workshop / path.name
         _store(fresh, built)
@@ -94,7 +92,7 @@ def _repair(path: Path) -> RepairReport:
         for suffix in ("-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
         fresh.replace(path)
-        _private.sync_directory(path.parent)
+        disk.sync_directory(path.parent)
     finally:
         shutil.rmtree(workshop, ignore_errors=True)
     return RepairReport(path, copy, len(built.messages), tuple(lost))
@@ -109,7 +107,7 @@ def _store(path: Path, built: Rebuilt) -> None:
 
 
 def _copy_with_log(source: Path, target: Path) -> None:
-    _private.copy(source, target)
+    disk.copy(source, target)
     log = source.with_name(source.name + "-wal")
     if log.exists():
-        _private.copy(log, target.with_name(target.name + "-wal"))
+        disk.copy(log, target.with_name(target.name + "-wal"))

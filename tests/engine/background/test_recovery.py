@@ -24,7 +24,8 @@ from agentcli.domain.tools import (
     Workspace,
 )
 from agentcli.process.leftovers import start_time
-from agentcli.store.files import SessionFiles, runs_directory
+from agentcli.store.disk import runs_directory
+from agentcli.store.files import SessionFiles
 from agentcli.store.sqlite import SqliteStore
 from agentcli.store.tasks import read_registry
 from tests.app.background import ended, in_session, options, settings_for

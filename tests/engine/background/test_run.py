@@ -21,7 +21,7 @@ from agentcli.engine.background import runs as background
 from agentcli.engine.background.log import read_log
 from agentcli.engine.background.run import ActiveRun
 from agentcli.engine.background.runs import PROCESS_PLACES
-from agentcli.store.files import runs_directory
+from agentcli.store.disk import runs_directory
 from tests.app.background import ended, in_session, options, settings_for, shell
 from tests.support.model_server import ModelServer
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from agentcli.domain.session import SessionStatus
-from agentcli.store.catalogue import cache as _cache
 from agentcli.store.catalogue import catalogue
+from agentcli.store.catalogue import catalogue as _cache
 from agentcli.store.catalogue.catalogue import Entry
 from agentcli.store.files import SessionFiles, read_session
 from agentcli.store.sqlite import SqliteStore

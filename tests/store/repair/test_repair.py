@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from agentcli.domain.history import CRASHED_TEXT
 from agentcli.domain.messages import ImagePart, TextPart, ToolResult, UserMessage
 from agentcli.domain.ports import RecordedResult
 from agentcli.domain.session import SessionStatus
+from agentcli.store import schema
 from agentcli.store.files import read_session
 from agentcli.store.repair.check import check
 from agentcli.store.repair.repair import repair
@@ -82,7 +85,7 @@ def test_repair_keeps_what_it_can_and_says_what_it_cannot(tmp_path: Path) -> Non
     async def values() -> None:
         store = await SqliteStore.open(path)
         assert await store.get("todos") == ["one"]
-        assert await store.raw("b") == b"raw"
+        assert await store.read("b") == b"raw"
         await store.record_prompt(text("on"))
         await store.record_assistant(answer(), (), final=Outcome.DONE)
         await store.aclose()
@@ -105,3 +108,47 @@ def test_whatever_bytes_were_hit_the_repaired_session_is_sound(path: Path, seed:
     report = repair(path)
     assert check(path) == []
     assert (report.copy is None) == sound_before
+
+
+@pytest.mark.spec("REC-7")
+def test_a_column_or_table_that_is_new_needs_nothing_of_repair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = schema.table_names()
+    new = [f"ALTER TABLE {name} ADD COLUMN added TEXT NOT NULL DEFAULT ''" for name in tables]
+    new.append("CREATE TABLE later (id INTEGER PRIMARY KEY, added TEXT)")
+    monkeypatch.setattr(schema, "STATEMENTS", (*schema.STATEMENTS, *new))
+    path = asyncio.run(finished_session(tmp_path, turns=2))
+    change(
+        path,
+        "INSERT INTO blob (hash, size, data) VALUES"
+        " ('6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d', 1, x'00')",
+        "INSERT INTO note (after_seq, created_at, kind, text) VALUES (1, 1, 'warning', 'x')",
+        "INSERT INTO kv (key, value) VALUES ('a', '1')",
+        "INSERT INTO input_queue (kind, body, created_at, updated_at) VALUES"
+        " ('follow_up', 'x', 1, 1)",
+        "INSERT INTO task (run_id, tool, arguments, state, created_at, updated_at) VALUES"
+        " ('r', 'bash', '{}', 'succeeded', 1, 1)",
+        "INSERT INTO schedule (id, scheduled_at, run, state, created_at, updated_at) VALUES"
+        " ('s', '2030-01-01', '{}', 'over', 1, 1)",
+        "INSERT INTO rewind (created_at, newest_seq, messages) VALUES (1, 1, '[]')",
+        "INSERT INTO file_change (seq, call_id, path, before_kind, created_at) VALUES"
+        " (1, 'a', '/x', 'absent', 1)",
+        "INSERT INTO later (id) VALUES (7)",
+        *(f"UPDATE {name} SET added = 'kept'" for name in (*tables, "later")),
+        "UPDATE message SET body = '{}' WHERE seq = 3",
+    )
+    before = {name: values_of(path, name) for name in (*tables, "later")}
+    assert all(before.values())
+    report = repair(path)
+    assert report.copy is not None
+    after = {name: values_of(path, name) for name in (*tables, "later")}
+    assert set(after["message"]) == {"kept", ""}  # one was lost, and stands for itself no more
+    assert {name: set(found) for name, found in after.items() if name != "message"} == {
+        name: {"kept"} for name in before if name != "message"
+    }
+
+
+def values_of(path: Path, table: str) -> list[str]:
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        return [row[0] for row in db.execute(f"SELECT added FROM {table}")]

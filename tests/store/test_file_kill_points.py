@@ -13,9 +13,8 @@ from agentcli.domain.messages import AssistantMessage, ToolResult
 from agentcli.domain.session import LoadedSession, SessionStatus
 from agentcli.engine.context.outgoing import check_request
 from agentcli.store.files import SessionFiles
-from agentcli.store.recovery import recover
 from agentcli.store.repair.check import check
-from agentcli.store.sqlite import SqliteStore
+from agentcli.store.sqlite import SqliteStore, recover
 from tests.store.sessions import now, run_child, text
 
 # Says on stdout what the store has acknowledged, then goes on.

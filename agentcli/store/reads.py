@@ -1,26 +1,27 @@
-"""Reading a session file: rows become the values of ``domain.session``."""
+"""Reading a session file: rows become the values of ``domain.session``.
+
+Law: what says that it runs is reported as crashed where the process that ran it is dead.
+"""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from agentcli.domain.messages import ToolResult, Usage
 from agentcli.domain.ports import RunStatus, ToolRun
-from agentcli.domain.session import (
-    LoadedSession,
-    Note,
-    SessionInfo,
-    SessionStatus,
-    StoredMessage,
-)
-from agentcli.store._codec import GetBlob, MalformedBody, decode, from_column
+from agentcli.domain.session import LoadedSession, Note, SessionInfo, SessionStatus, StoredMessage
+from agentcli.store.codec import GetBlob, MalformedBody, decode, from_column, to_column
+from agentcli.store.lock import live_owner
 
 SESSION_COLUMNS = "id, title, cwd, created_at, updated_at, status, detail, turns, model, parent_id"
 # a summary comes before the message whose seq is its place
 SENT_ORDER = "coalesce(place, seq), place IS NULL, seq"
+CRASH_DETAIL = "it stopped without warning: a crash, a kill or a power loss"
 SUBAGENT_KEY = "subagent"
 _LAST_MOMENT = 253_370_764_800.0  # the year 9999, in every time zone
 _RUN_COLUMNS = "call_id, name, status, started_at, finished_at, result, display"
@@ -62,7 +63,7 @@ def read_info(db: sqlite3.Connection) -> SessionInfo:
 
 
 def _agent(db: sqlite3.Connection) -> str:
-    """The name of the sub-agent whose session it is; empty for a person's."""
+    """The name of the sub-agent whose session it is; empty for a user's."""
     row = db.execute("SELECT value FROM kv WHERE key = ?", (SUBAGENT_KEY,)).fetchone()
     if row is None:
         return ""
@@ -168,6 +169,12 @@ def _run(row: tuple[Any, ...], get_blob: GetBlob) -> ToolRun:
     )
 
 
+def read_state(db: sqlite3.Connection, key: str) -> Any:
+    """The JSON value of ``key`` in ``kv``, or ``None``."""
+    row = db.execute("SELECT value FROM kv WHERE key = ?", (to_column(key),)).fetchone()
+    return None if row is None else json.loads(row[0])
+
+
 def read_raw(db: sqlite3.Connection, call_id: str) -> bytes | None:
     """The whole output of a call, when it was kept."""
     row = db.execute(
@@ -175,3 +182,19 @@ def read_raw(db: sqlite3.Connection, call_id: str) -> bytes | None:
         (call_id,),
     ).fetchone()
     return None if row is None else bytes(row[0])
+
+
+def with_true_status(info: SessionInfo, path: Path, *, own: bool, live: bool) -> SessionInfo:
+    """``info`` with "running" corrected to "crashed" where the process that ran it is dead.
+
+    A session is called what its file is called, also when somebody has copied the file.
+    ``own``: the caller holds the writer's lock; ``live``: and has begun the turn itself.
+    """
+    if info.id != path.stem:
+        info = replace(info, id=path.stem)
+    if info.status is not SessionStatus.RUNNING:
+        return info
+    alive = live if own else live_owner(path) is not None
+    if alive:
+        return info
+    return replace(info, status=SessionStatus.CRASHED, detail=CRASH_DETAIL)

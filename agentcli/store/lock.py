@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from agentcli.domain.errors import SessionLocked
-from agentcli.store import _private
+from agentcli.store import disk as _private
 
 if sys.platform != "win32":  # there, sessions open unlocked
     import fcntl

@@ -1,8 +1,9 @@
 """Snapshots of files and what was taken back, in a session file (TT-1, TT-2).
 
-Each function runs in one transaction. Laws: nothing is deleted; a message that was taken back
-points to itself (``hidden_by``) as a summary does; contents are compressed, each kept once, and
-bounded in all (``MAX_KEPT_BYTES``).
+Each function runs in one transaction. Laws: a rewind deletes no message, it hides: what was taken
+back points to itself (``hidden_by``), as a summary does, and can be brought back; contents of
+files are compressed, each kept once, and bounded in all (``MAX_KEPT_BYTES``). The one row that
+goes is that of a file which a call was to change and did not (``settle``).
 """
 
 from __future__ import annotations
@@ -15,15 +16,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from agentcli.domain.messages import ABOUT_RUNS, UserMessage
 from agentcli.domain.rewind import FileChange, FileKind, FileState, RewindPoint, RewindRecord
-from agentcli.store._codec import MalformedBody, decode, from_column, to_column
-from agentcli.store._recorder import put_blob
-from agentcli.store._rows import blob_reader, moment
+from agentcli.store.codec import MalformedBody, decode, from_column, to_column
+from agentcli.store.file import Transaction
+from agentcli.store.reads import blob_reader, moment
+from agentcli.store.writes import put_blob
 
-_Job = Callable[[Callable[[sqlite3.Connection], Any]], Any]
 MAX_KEPT_BYTES = 256 * 1024 * 1024
 MAX_POINTS = 500
 _MAX_INFLATED = 64 * 1024 * 1024
@@ -41,19 +41,18 @@ class RewindTable:
 
     __slots__ = ("_exists", "_read", "_write")
 
-    def __init__(self, write: _Job, read: _Job, exists: Callable[[], bool]) -> None:
+    def __init__(self, write: Transaction, read: Transaction, exists: Callable[[], bool]) -> None:
         self._write = write
         self._read = read
         self._exists = exists
 
     async def keep(self, call_id: str, states: Mapping[Path, FileState]) -> Mapping[Path, int]:
         """Keep what stands at the paths before the call changes them; the rows' ids."""
-        ids: dict[Path, int] = await self._write(lambda db: keep(db, call_id, states))
-        return ids
+        return await self._write(keep, call_id, states)
 
     async def settle(self, after: Mapping[int, FileState | None]) -> None:
         """What became of the paths of these rows; ``None``: they are as they were."""
-        await self._write(lambda db: settle(db, after))
+        await self._write(settle, after)
 
     async def points(self) -> Sequence[RewindPoint]:
         """What can be gone back to, oldest first."""
@@ -61,12 +60,11 @@ class RewindTable:
 
     async def changes_since(self, seq: int) -> Sequence[FileChange]:
         """Changes from the prompt ``seq`` on that were not taken back."""
-        return await self._read(lambda db: changes_since(db, seq)) if self._exists() else ()
+        return await self._read(changes_since, seq) if self._exists() else ()
 
     async def take_back(self, seq: int, text: str, changes: Sequence[int], *, chat: bool) -> int:
         """Take back what was said (with ``chat``) and these changes; how many messages."""
-        hidden: int = await self._write(lambda db: take_back(db, seq, text, changes, chat=chat))
-        return hidden
+        return await self._write(take_back, seq, text, changes, chat=chat)
 
     async def newest(self) -> RewindRecord | None:
         """The newest rewind that can itself be taken back."""
@@ -74,7 +72,7 @@ class RewindTable:
 
     async def bring_back(self, record: RewindRecord) -> None:
         """Undo a rewind."""
-        await self._write(lambda db: bring_back(db, record))
+        await self._write(bring_back, record)
 
 
 def keep(db: sqlite3.Connection, call_id: str, states: Mapping[Path, FileState]) -> dict[Path, int]:
@@ -108,7 +106,7 @@ def settle(db: sqlite3.Connection, after: Mapping[int, FileState | None]) -> Non
 
 
 def points(db: sqlite3.Connection) -> list[RewindPoint]:
-    """What can be gone back to, oldest first: what the person said and did not take back."""
+    """What can be gone back to, oldest first: what the user said and did not take back."""
     get_blob = blob_reader(db)
     rows = db.execute(
         "SELECT seq, created_at, body FROM message WHERE role = 'user'"

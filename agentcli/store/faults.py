@@ -8,7 +8,7 @@ import sqlite3
 from pathlib import Path
 
 from agentcli.domain.errors import PersistenceError, SessionDamaged, SessionTooNew, StoreError
-from agentcli.store._codec import MalformedBody, NewerBody
+from agentcli.store.codec import MalformedBody, NewerBody
 
 _FREE_SPACE = "free some disk space, then continue the session"
 _MAKE_WRITABLE = (

@@ -14,8 +14,8 @@ from agentcli.domain.messages import ResultStatus, ToolResult
 from agentcli.domain.ports import RecordedResult
 from agentcli.domain.session import LoadedSession, SessionStatus
 from agentcli.engine.context.outgoing import check_request
-from agentcli.store.recovery import recover
-from agentcli.store.sqlite import CRASH_DETAIL, SqliteStore
+from agentcli.store.reads import CRASH_DETAIL
+from agentcli.store.sqlite import SqliteStore, recover
 from tests.store.sessions import asking, call, change, finished_session, fresh, now, result, text
 
 Recovered = tuple[LoadedSession, tuple[ToolResult, ...], int]

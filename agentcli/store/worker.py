@@ -12,13 +12,15 @@ no daemon: a connection left open keeps the process from exiting (aiosqlite 0.22
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-Job = Callable[[], None]
+Job = tuple[Callable[[], Any], "asyncio.Future[Any] | None"]
+"""A function, and who waits for what it returns or raises."""
 
 JOIN_TIMEOUT_S = 5.0
 
@@ -28,7 +30,7 @@ class Worker:
 
     __slots__ = ("_jobs", "_on_stop", "_thread")
 
-    def __init__(self, on_stop: Job) -> None:
+    def __init__(self, on_stop: Callable[[], None]) -> None:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._on_stop = on_stop
         self._thread: threading.Thread | None = None
@@ -36,8 +38,12 @@ class Worker:
     def submit(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Run ``function`` after the jobs before it; what it returns or raises, later."""
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._start()
-        self._jobs.put(lambda: _perform(function, done))
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=_work, args=(self._jobs,), name="session", daemon=True
+            )
+            self._thread.start()
+        self._jobs.put((function, done))
         return done
 
     async def run(self, function: Callable[[], T]) -> T:
@@ -66,40 +72,30 @@ class Worker:
             self._jobs.put(None)
             thread.join(JOIN_TIMEOUT_S)
 
-    def _start(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=_work, args=(self._jobs,), name="session", daemon=True
-            )
-            self._thread.start()
-
     def __del__(self) -> None:
         if self._thread is not None:
-            self._jobs.put(self._on_stop)
+            self._jobs.put((self._on_stop, None))
             self._jobs.put(None)
-
-
-def _perform(function: Callable[[], Any], done: asyncio.Future[Any]) -> None:
-    try:
-        result = function()
-    except BaseException as error:  # noqa: BLE001 - handed to the coroutine that waits for it
-        _answer(done, done.set_exception, error)
-    else:
-        _answer(done, done.set_result, result)
-
-
-def _answer(done: asyncio.Future[Any], deliver: Callable[[Any], None], value: Any) -> None:
-    def answer() -> None:
-        if not done.done():
-            deliver(value)
-
-    try:
-        done.get_loop().call_soon_threadsafe(answer)
-    except RuntimeError:  # the loop was closed; nobody waits any more
-        return
 
 
 def _work(jobs: SimpleQueue[Job | None]) -> None:
     while (job := jobs.get()) is not None:
-        job()
-        del job
+        function, done = job
+        result, failure = None, None
+        try:
+            result = function()
+        except BaseException as error:  # noqa: BLE001 - handed to the coroutine that waits for it
+            failure = error
+        if done is not None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed; nobody waits any more
+                done.get_loop().call_soon_threadsafe(_answer, done, result, failure)
+        del job, function, done, result, failure  # what they hold is not kept until the next one
+
+
+def _answer(done: asyncio.Future[Any], result: Any, failure: BaseException | None) -> None:
+    if done.done():
+        return
+    if failure is not None:
+        done.set_exception(failure)
+    else:
+        done.set_result(result)

@@ -1,7 +1,10 @@
 """What each write of a turn changes in the tables. Every method runs in one transaction.
 
-Law: after every commit the history is balanced, or each call without a result has a row in
-``tool_run`` from which the next open can balance it (REC-1).
+Laws. After every commit the history is balanced, or each call without a result has a row in
+``tool_run`` from which the next open can balance it (REC-1). A compaction deletes no message
+(CMP-3): a summary is one more, sent before what was kept (``place``), and what it stands for
+points to it (``hidden_by``). Taking it back clears those pointers and lets the summary point to
+itself, so that the summary before it, if any, is back as well.
 """
 
 from __future__ import annotations
@@ -22,10 +25,10 @@ from agentcli.domain.messages import (
     Usage,
     UserMessage,
 )
-from agentcli.domain.ports import RecordedResult, RunStatus
+from agentcli.domain.ports import QueuedInput, QueueKind, QueueSource, RecordedResult, RunStatus
 from agentcli.domain.session import SessionInfo, SessionStatus
-from agentcli.store import _compaction, _queue
-from agentcli.store._codec import encode, to_column, to_json
+from agentcli.store.codec import encode, from_column, to_column, to_json
+from agentcli.store.reads import SENT_ORDER
 
 TITLE_LENGTH = 80
 
@@ -66,7 +69,7 @@ def title_of(message: UserMessage) -> str:
     return "(image)" if message.parts else ""
 
 
-class Recorder:
+class SessionWrites:
     """The writes. ``price`` knows what a message cost, ``redact`` takes secrets out of text."""
 
     __slots__ = ("_price", "redact")
@@ -103,7 +106,7 @@ class Recorder:
     ) -> int:
         """W0; returns the seq of the message, or of the last one when there is none."""
         now = time.time()
-        _queue.deliver(db, queued, now)
+        _deliver(db, queued, now)
         title = ""
         if message is not None:
             title = self.redact(title_of(message))
@@ -126,9 +129,13 @@ class Recorder:
         db: sqlite3.Connection,
         message: AssistantMessage,
         calls: Sequence[ToolCall],
+        *,
         final: Outcome | None,
+        wasted: Usage | None = None,
     ) -> int:
         """W1; returns the seq of the message."""
+        if wasted is not None:
+            self.partial_usage(db, f"{message.provider}/{message.model}", wasted)
         now = time.time()
         seq = self._append(db, message, now)
         for call in calls:
@@ -184,15 +191,31 @@ class Recorder:
         self,
         db: sqlite3.Connection,
         summary: UserMessage,
-        fold: tuple[Sequence[int], int],
+        folded: Sequence[int],
+        total: int,
         spent: tuple[str, Usage],
     ) -> int:
-        """A summary in the place of what it folds; see ``_compaction``. Returns its seq.
+        """Put ``summary`` before the history and hide the messages at ``folded``; its seq.
 
-        ``fold``: the indices and how many messages there are; ``spent``: model and tokens.
+        ``spent``: model and tokens. Raises ``HistoryViolation`` when the file does not have the
+        ``total`` messages to send that the indices were counted in.
         """
+        rows = db.execute(
+            f"SELECT seq, coalesce(place, seq) FROM message"  # noqa: S608 - constant
+            f" WHERE hidden_by IS NULL ORDER BY {SENT_ORDER}"
+        ).fetchall()
+        if len(rows) != total:
+            raise HistoryViolation(f"{total} messages were to be folded, the file has {len(rows)}")
+        away = set(folded)
+        places = [place for at, (_, place) in enumerate(rows) if at not in away]
         now = time.time()
-        seq = _compaction.fold(db, *fold, lambda: self._append(db, summary, now))
+        seq = self._append(db, summary, now)
+        if places:
+            db.execute("UPDATE message SET place = ? WHERE seq = ?", (places[0], seq))
+        db.executemany(
+            "UPDATE message SET hidden_by = ? WHERE seq = ?",
+            [(seq, rows[at][0]) for at in sorted(away)],
+        )
         model, usage = spent
         if usage.is_known:
             self.usage(db, (seq, now, "compaction", model), usage, self._cost(model, usage))
@@ -222,7 +245,10 @@ class Recorder:
         parked = None
         if all(other.call_id != result.call_id for other in in_order):
             parked = self.redact(encode(result, lambda data: put_blob(db, data))[1])
-        raw = None if done.raw is None else put_blob(db, self._redact_bytes(done.raw))
+        raw = None
+        if done.raw is not None:
+            text = self.redact(done.raw.decode("latin-1"))
+            raw = put_blob(db, text.encode("latin-1", "replace"))
         changed = db.execute(
             "UPDATE tool_run SET status = ?, finished_at = ?, raw = ?, display = ?, result = ?"
             " WHERE call_id = ? AND result IS NULL AND result_seq IS NULL",
@@ -246,7 +272,7 @@ class Recorder:
         results: Sequence[ToolResult],
         status: SessionStatus,
         detail: str,
-        partial: str,
+        partial: str = "",
     ) -> None:
         """Balance, say why, keep what was seen."""
         now = time.time()
@@ -263,9 +289,9 @@ class Recorder:
             (_last_seq(db), time.time(), kind, to_column(self.redact(text))),
         )
 
-    def title(self, db: sqlite3.Connection, title: str) -> None:
-        """Name the session."""
-        db.execute("UPDATE session SET title = ?", (to_column(self.redact(title)),))
+    def named(self, db: sqlite3.Connection, column: str, text: str) -> None:
+        """Set the session's ``title`` or ``model``."""
+        db.execute(f"UPDATE session SET {column} = ?", (to_column(self.redact(text)),))  # noqa: S608 - own names
 
     def state(self, db: sqlite3.Connection, key: str, value: Any) -> None:
         """Store a JSON value under ``key``; ``None`` removes it."""
@@ -312,14 +338,11 @@ class Recorder:
     def _set_status(
         self, db: sqlite3.Connection, status: SessionStatus, detail: str, now: float
     ) -> None:
-        _queue.settle(db, now)
+        _settle(db, now)
         db.execute(
             "UPDATE session SET status = ?, detail = ?, updated_at = ?",
             (status.value, to_column(self.redact(detail)), now),
         )
-
-    def _redact_bytes(self, data: bytes) -> bytes:
-        return self.redact(data.decode("latin-1")).encode("latin-1", "replace")
 
 
 def run_status_of(result: ToolResult) -> RunStatus:
@@ -329,3 +352,101 @@ def run_status_of(result: ToolResult) -> RunStatus:
 
 def _last_seq(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT coalesce(max(seq), 0) FROM message").fetchone()[0])
+
+
+# --- text that waits: ``input_queue`` (UI-3, CTRL-1) ----------------------------------------
+
+# Law: a row goes queued → delivered → done and never back. It is delivered in the transaction that
+# makes it a message, so after a crash it is either waiting or in the history, never both or
+# neither. A row that the user takes back is done without having been delivered.
+
+
+def queue_add(
+    db: sqlite3.Connection,
+    kind: QueueKind,
+    text: str,
+    redact: Callable[[str], str],
+    source: QueueSource = QueueSource.USER,
+) -> QueuedInput:
+    """Let ``text`` wait."""
+    now, kept = time.time(), redact(text)
+    cursor = db.execute(
+        "INSERT INTO input_queue (kind, body, created_at, updated_at, source)"
+        " VALUES (?, ?, ?, ?, ?)",
+        (kind.value, to_column(kept), now, now, source.value),
+    )
+    return QueuedInput(int(cursor.lastrowid or 0), kind, kept, now, source)
+
+
+def queue_waiting(db: sqlite3.Connection) -> tuple[QueuedInput, ...]:
+    """What waits, oldest first."""
+    rows = db.execute(
+        "SELECT id, kind, body, created_at, source FROM input_queue"
+        " WHERE state = 'queued' ORDER BY id"
+    )
+    return tuple(
+        QueuedInput(
+            int(row[0]),
+            QueueKind(row[1]),
+            from_column(row[2]),
+            float(row[3]),
+            # session files of earlier versions have another word for the user
+            QueueSource.BACKGROUND if row[4] == "background" else QueueSource.USER,
+        )
+        for row in rows
+    )
+
+
+def queue_edit(
+    db: sqlite3.Connection, row_id: int, text: str, redact: Callable[[str], str]
+) -> str | None:
+    """Change the text of what waits; as stored, or ``None`` when it waits no longer."""
+    kept = redact(text)
+    changed = db.execute(
+        "UPDATE input_queue SET body = ?, updated_at = ? WHERE id = ? AND state = 'queued'",
+        (to_column(kept), time.time(), row_id),
+    )
+    return kept if changed.rowcount == 1 else None
+
+
+def queue_drop(db: sqlite3.Connection, row_id: int) -> bool:
+    """Take back what waits; false when it waits no longer."""
+    changed = db.execute(
+        "UPDATE input_queue SET state = 'done', updated_at = ? WHERE id = ? AND state = 'queued'",
+        (time.time(), row_id),
+    )
+    return changed.rowcount == 1
+
+
+def _deliver(db: sqlite3.Connection, ids: Sequence[int], now: float) -> None:
+    """These become a message in the same transaction."""
+    for row_id in ids:
+        changed = db.execute(
+            "UPDATE input_queue SET state = 'delivered', updated_at = ?"
+            " WHERE id = ? AND state = 'queued'",
+            (now, row_id),
+        )
+        if changed.rowcount != 1:
+            raise HistoryViolation(f"queued text {row_id} was delivered before")
+
+
+def _settle(db: sqlite3.Connection, now: float) -> None:
+    """The turn is over: what was delivered in it is done."""
+    db.execute(
+        "UPDATE input_queue SET state = 'done', updated_at = ? WHERE state = 'delivered'", (now,)
+    )
+
+
+# --- compaction ------------------------------------------------------------------------------
+
+
+def undo_compaction(db: sqlite3.Connection) -> bool:
+    """Bring back what the newest summary stands for; false when there is none."""
+    (summary,) = db.execute(
+        "SELECT max(seq) FROM message WHERE role = 'summary' AND hidden_by IS NULL"
+    ).fetchone()
+    if summary is None:
+        return False
+    db.execute("UPDATE message SET hidden_by = NULL WHERE hidden_by = ?", (summary,))
+    db.execute("UPDATE message SET hidden_by = ? WHERE seq = ?", (summary, summary))
+    return True

@@ -19,10 +19,9 @@ from agentcli.domain.ports import RecordedResult
 from agentcli.domain.session import LoadedSession, StoredMessage
 from agentcli.engine.context.outgoing import check_request
 from agentcli.store.files import SessionFiles, read_session
-from agentcli.store.recovery import recover
 from agentcli.store.repair.check import check
 from agentcli.store.repair.repair import repair
-from agentcli.store.sqlite import SqliteStore
+from agentcli.store.sqlite import SqliteStore, recover
 from tests.store.sessions import (
     answer,
     asking,

@@ -21,11 +21,10 @@ from agentcli.domain.messages import ToolResult
 from agentcli.domain.ports import RecordedResult
 from agentcli.domain.session import LoadedSession, SessionStatus
 from agentcli.engine.context.outgoing import check_request
-from agentcli.store._fork import CUT_DETAIL
-from agentcli.store.files import SessionFiles, read_session
-from agentcli.store.recovery import recover
+from agentcli.store.files import CUT_DETAIL, SessionFiles, read_session
+from agentcli.store.reads import CRASH_DETAIL
 from agentcli.store.repair.check import check
-from agentcli.store.sqlite import CRASH_DETAIL, SqliteStore
+from agentcli.store.sqlite import SqliteStore, recover
 from tests.store.sessions import (
     asking,
     call,
@@ -248,7 +247,7 @@ def test_a_full_disk_leaves_no_copy_and_one_clear_error(files: SessionFiles, pat
         "import resource, sys\n"
         "from pathlib import Path\n"
         "from agentcli.domain.errors import PersistenceError\n"
-        "from agentcli.store import _fork  # compiled before the limit\n"
+        "from agentcli.store import tasks  # compiled before the limit\n"
         "from agentcli.store.files import SessionFiles\n"
         "files = SessionFiles(Path(sys.argv[1]), Path(sys.argv[1]) / 'c.db')\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))\n"

@@ -16,31 +16,40 @@ import errno
 import os
 import sqlite3
 import stat
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from agentcli.domain.errors import SessionNotFound
-from agentcli.store import _kill_points, _private
-from agentcli.store._faults import damaged, too_new
-from agentcli.store._lock import WriterLock
-from agentcli.store._schema import APPLICATION_ID, SCHEMA_VERSION, STATEMENTS
-from agentcli.store._stamp import log_stamp_of, stamp_of
+from agentcli.store import disk, schema
+from agentcli.store.faults import damaged, fault, too_new
+from agentcli.store.lock import WriterLock
+from agentcli.store.schema import APPLICATION_ID, SCHEMA_VERSION
 
 T = TypeVar("T")
+P = ParamSpec("P")
+Body = Callable[Concatenate[sqlite3.Connection, P], T]
+"""What is done in one transaction, given the connection and what else it takes."""
 
 BUSY_TIMEOUT_S = 5.0
 WAL_LIMIT_BYTES = 4 * 1024 * 1024
 MAX_VALUE_BYTES = 64 * 1024 * 1024  # of a row: a file of others must not fill the memory (SEC-13)
-WAL_MARK = b"\x02\x02"  # https://sqlite.org/fileformat2.html#file_format_version_numbers
-ROLLBACK_MARK = b"\x01\x01"
-WAL_MARK_OFFSET = 18
+_WAL_MARK = b"\x02\x02"  # https://sqlite.org/fileformat2.html#file_format_version_numbers
+_ROLLBACK_MARK = b"\x01\x01"
+_WAL_MARK_OFFSET = 18
+
+
+class Transaction(Protocol):
+    """Runs a body in a transaction of its own, elsewhere."""
+
+    def __call__(self, body: Body[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
+        """What ``body`` returns, after the commit."""
 
 
 class SessionFile:
     """The file at ``path`` and, when ``writable``, the writer's lock on it."""
 
-    __slots__ = ("_db", "_kill_at", "_lock", "_quiet_stamp", "commits", "path", "writable")
+    __slots__ = ("_db", "_lock", "_quiet_stamp", "commits", "path", "writable")
 
     def __init__(self, path: Path, *, writable: bool) -> None:
         self.path = path
@@ -49,37 +58,32 @@ class SessionFile:
         self._db: sqlite3.Connection | None = None
         self._lock: WriterLock | None = None
         self._quiet_stamp: str | None = None
-        self._kill_at = _kill_points.target()
 
     def create(self, fill: Callable[[sqlite3.Connection], T]) -> T:
         """Make the file with what ``fill`` inserts, and keep it locked.
 
         The connection is opened by the next use: the first request need not wait for that.
         """
-        _private.ensure_directory(self.path.parent)
+
+        def build(temporary: Path, _descriptor: int) -> T:
+            self._lock = WriterLock.acquire(self.path)
+            with contextlib.closing(connect_unseen(temporary)) as db:
+                db.execute("BEGIN")
+                for statement in schema.STATEMENTS:
+                    db.execute(statement)
+                result = fill(db)
+                db.execute("COMMIT")
+            return result
+
+        disk.ensure_directory(self.path.parent)
         if self.path.exists():
             raise FileExistsError(errno.EEXIST, "there is such a file already", str(self.path))
-        self._reach_kill_point()
-        temporary = _private.temporary(self.path)
-        descriptor = _private.create(temporary)
         try:
-            self._lock = WriterLock.acquire(self.path)
-            try:
-                result = _build(temporary, fill)
-                os.pwrite(descriptor, WAL_MARK, WAL_MARK_OFFSET)
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            self._reach_kill_point()
-            temporary.rename(self.path)
-            temporary = self.path
-            _private.sync_directory(self.path.parent)
+            result = publish(self.path, build)
         except BaseException:
-            temporary.unlink(missing_ok=True)
             self._release()
             raise
         self.commits += 1
-        self._reach_kill_point()
         return result
 
     def open(self) -> None:
@@ -98,9 +102,9 @@ class SessionFile:
             if self.writable:
                 self._lock = WriterLock.acquire(self.path)
                 if status.st_mode & 0o077:
-                    self.path.chmod(_private.FILE_MODE)
-            elif not log_stamp_of(self.path):
-                self._quiet_stamp = stamp_of(self.path)
+                    self.path.chmod(disk.FILE_MODE)
+            elif not disk.log_stamp_of(self.path):
+                self._quiet_stamp = disk.stamp_of(self.path)
             self._db = self._connect()
             version = self._check_version(self._db)
             if version < SCHEMA_VERSION:
@@ -109,7 +113,12 @@ class SessionFile:
             self.close()
             raise
 
-    def write(self, body: Callable[[sqlite3.Connection], T]) -> T:
+    def write(
+        self,
+        body: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
         """What ``body`` returns, its changes committed; on any exception none of them are."""
         if self._lock is None:  # closed: somebody else may be its writer now
             raise sqlite3.ProgrammingError("the session is closed")
@@ -118,25 +127,30 @@ class SessionFile:
         if self._db is None:
             self._db = self._connect()
         db = self._db
-        self._reach_kill_point()
+        reach_kill_point()
         try:
             db.execute("BEGIN IMMEDIATE")
-            result = body(db)
-            self._reach_kill_point()
+            result = body(db, *args, **kwargs)
+            reach_kill_point()
             db.execute("COMMIT")
         except BaseException:
             self._roll_back(db)
             raise
         self.commits += 1
-        self._reach_kill_point()
+        reach_kill_point()
         return result
 
-    def read(self, body: Callable[[sqlite3.Connection], T]) -> T:
+    def read(
+        self,
+        body: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
         """What ``body`` returns; it sees one state of the file, whoever writes meanwhile."""
         if self._quiet_stamp is None:
-            return self._read_once(body)
+            return self._read_once(body, *args, **kwargs)
         try:
-            result = self._read_once(body)
+            result = self._read_once(body, *args, **kwargs)
         except (sqlite3.Error, ValueError):
             if self._is_quiet():
                 raise
@@ -145,20 +159,25 @@ class SessionFile:
                 return result
         self._disconnect()  # somebody has begun to write
         self._quiet_stamp = None
-        return self._read_once(body)
+        return self._read_once(body, *args, **kwargs)
 
-    def _read_once(self, body: Callable[[sqlite3.Connection], T]) -> T:
+    def _read_once(
+        self,
+        body: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
         if self._db is None:
             self._db = self._connect()
         db = self._db
         db.execute("BEGIN")
         try:
-            return body(db)
+            return body(db, *args, **kwargs)
         finally:
             self._roll_back(db)
 
     def _is_quiet(self) -> bool:
-        return self._quiet_stamp == stamp_of(self.path)
+        return self._quiet_stamp == disk.stamp_of(self.path)
 
     def close(self) -> None:
         """Fold the write-ahead log into the file and give the lock back; never raises."""
@@ -167,8 +186,9 @@ class SessionFile:
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._disconnect()
         self._release()
-        if self.commits:
-            _kill_points.report()
+        if self.commits and COUNT_VARIABLE in os.environ:
+            with Path(os.environ[COUNT_VARIABLE]).open("a", encoding="ascii") as file:
+                file.write(f"{_passed}\n")
 
     def _connect(self) -> sqlite3.Connection:
         if not self.writable:
@@ -211,18 +231,16 @@ class SessionFile:
         return version
 
     def _migrate(self, db: sqlite3.Connection, version: int) -> None:
-        from agentcli.store import _migrations
-
         if self.writable:
-            _migrations.back_up(db, self.path, version)
-            self.write(_migrations.migrate)
+            schema.back_up(db, self.path, version)
+            self.write(schema.migrate)
             return
         memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         db.backup(memory)
         db.close()
         self._db = memory
         self._quiet_stamp = None
-        _migrations.migrate(memory)
+        schema.migrate(memory)
 
     def _roll_back(self, db: sqlite3.Connection) -> None:
         try:
@@ -242,21 +260,59 @@ class SessionFile:
             self._lock.release()
             self._lock = None
 
-    def _reach_kill_point(self) -> None:
-        _kill_points.reach(self._kill_at)
+
+def read_with(path: Path, body: Body[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What ``body`` reads of the session file ``path``; raises ``StoreError``. Blocks."""
+    file = SessionFile(path, writable=False)
+    try:
+        file.open()
+        return file.read(body, *args, **kwargs)
+    except Exception as error:
+        known = fault(error, path, writing=False)
+        if known is error:
+            raise
+        raise known from error
+    finally:
+        file.close()
 
 
-def _build(path: Path, fill: Callable[[sqlite3.Connection], T]) -> T:
-    db = sqlite3.connect(path, isolation_level=None)
-    with contextlib.closing(db):
-        db.execute("PRAGMA journal_mode = OFF")  # nobody sees the file before it is renamed
-        db.execute("PRAGMA synchronous = OFF")
-        db.execute("BEGIN")
-        for statement in STATEMENTS:
-            db.execute(statement)
-        result = fill(db)
-        db.execute("COMMIT")
+def publish(path: Path, build: Callable[[Path, int], T]) -> T:
+    """Let ``build`` fill a database that nobody sees, then give it its name ``path``.
+
+    It gets the file's temporary name and a descriptor. Like any write it passes three kill points.
+    """
+    reach_kill_point()
+    temporary = disk.temporary(path)
+    descriptor = disk.create(temporary)
+    try:
+        try:
+            result = build(temporary, descriptor)
+            os.pwrite(descriptor, _WAL_MARK, _WAL_MARK_OFFSET)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        reach_kill_point()
+        temporary.rename(path)
+        temporary = path
+        disk.sync_directory(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    reach_kill_point()
     return result
+
+
+def unmark_wal(descriptor: int) -> None:
+    """Make the copy of a database one that needs no write-ahead log to be opened."""
+    os.pwrite(descriptor, _ROLLBACK_MARK, _WAL_MARK_OFFSET)
+
+
+def connect_unseen(path: Path) -> sqlite3.Connection:
+    """A connection to a file that nobody sees before it is renamed."""
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("PRAGMA journal_mode = OFF")
+    db.execute("PRAGMA synchronous = OFF")
+    return db
 
 
 def _connect(path: Path, options: str) -> sqlite3.Connection:
@@ -272,3 +328,37 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
     )
     db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
     return db
+
+
+# --- test hooks: end this process at a chosen write (REC-3); without effect unless asked for ----
+
+# Each transaction on a session file passes three points: before BEGIN, before COMMIT, after
+# COMMIT. The creation of a session file counts as one transaction.
+#
+# ``AGENTCLI_TEST_KILL_AT_WRITE=N``         SIGKILL at the N-th point (from 1) of this process.
+# ``AGENTCLI_TEST_KILL_AT_WRITE=N:before``  SIGKILL before the COMMIT of the N-th transaction.
+# ``AGENTCLI_TEST_KILL_AT_WRITE=N:after``   SIGKILL after the COMMIT of the N-th transaction.
+# ``AGENTCLI_TEST_COUNT_WRITES=FILE``       whenever a session is closed, append to FILE a line
+# with the number of points passed so far by this process; the last line is the total.
+
+KILL_VARIABLE = "AGENTCLI_TEST_KILL_AT_WRITE"
+COUNT_VARIABLE = "AGENTCLI_TEST_COUNT_WRITES"
+POINTS_PER_WRITE = 3
+_OFFSETS = {"before": 2, "after": 3}
+
+_passed = 0
+
+
+def reach_kill_point() -> None:
+    """Pass the next point."""
+    global _passed  # noqa: PLW0603 - the points of one process are one sequence
+    _passed += 1
+    text = os.environ.get(KILL_VARIABLE)
+    if text is None:
+        return
+    number, _, moment = text.partition(":")
+    before = (int(number) - 1) * POINTS_PER_WRITE + _OFFSETS[moment] if moment else int(number)
+    if _passed == before:
+        import signal
+
+        os.kill(os.getpid(), signal.SIGKILL)

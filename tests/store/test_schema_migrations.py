@@ -14,18 +14,11 @@ from agentcli.domain.errors import PersistenceError, SessionTooNew
 from agentcli.domain.messages import TextPart, ToolResult, Usage, UserMessage
 from agentcli.domain.ports import RunStatus
 from agentcli.domain.session import SessionStatus
-from agentcli.store import _migrations
-from agentcli.store._schema import (
-    APPLICATION_ID,
-    REWIND_TABLES,
-    SCHEMA_VERSION,
-    TABLE_NAMES,
-    TABLES,
-)
+from agentcli.store import schema as _migrations
 from agentcli.store.files import SessionFiles, read_info, read_session
-from agentcli.store.recovery import recover
 from agentcli.store.repair.check import check
-from agentcli.store.sqlite import SqliteStore
+from agentcli.store.schema import APPLICATION_ID, REWIND_TABLES, SCHEMA_VERSION, TABLES, table_names
+from agentcli.store.sqlite import SqliteStore, recover
 from tests.store.sessions import finished_session, text
 
 VERSION_1_RUNS = """
@@ -174,7 +167,7 @@ def test_migrated_tables_are_those_of_a_new_file(path: Path, tmp_path: Path) -> 
         try:
             return {
                 name: sorted(row[1:] for row in db.execute(f"PRAGMA table_info({name})"))
-                for name in TABLE_NAMES
+                for name in table_names()
             }
         finally:
             db.close()

@@ -1,0 +1,151 @@
+"""The files of sessions on the disk: private, whole, and what they look like from outside.
+
+Law: only their owner can read them, whatever the umask (SEC-9); a stamp tells whether a session
+changed since, without opening it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+DIRECTORY_MODE = 0o700
+FILE_MODE = 0o600
+_OPEN_FLAGS = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+SUFFIX = ".db"
+WAL_SUFFIX = ".db-wal"
+
+
+def ensure_directory(path: Path) -> None:
+    """Make ``path`` and its missing parents, each 0700; tighten ``path`` if it was wider."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        for missing in (*reversed(path.parents), path):
+            if not missing.exists():
+                with contextlib.suppress(FileExistsError):
+                    missing.mkdir(mode=DIRECTORY_MODE)
+                    missing.chmod(DIRECTORY_MODE)  # the umask may have taken more away
+        return
+    if mode & 0o077:
+        with contextlib.suppress(OSError):
+            path.chmod(DIRECTORY_MODE)
+
+
+def create(path: Path) -> int:
+    """A descriptor of the new, empty file ``path``, mode 0600; ``FileExistsError`` if it exists."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS, FILE_MODE)
+    os.fchmod(descriptor, FILE_MODE)
+    return descriptor
+
+
+def open_or_create(path: Path, extra_flags: int = 0) -> int:
+    """A descriptor of ``path`` for reading and writing, mode 0600 when it is new; no links."""
+    flags = os.O_RDWR | os.O_CREAT | _OPEN_FLAGS | extra_flags
+    descriptor = os.open(path, flags, FILE_MODE)
+    if not os.fstat(descriptor).st_mode & 0o600:  # the umask took it all away
+        os.fchmod(descriptor, FILE_MODE)
+    return descriptor
+
+
+def temporary(path: Path) -> Path:
+    """A name beside ``path`` that nobody can guess and no listing shows."""
+    return path.with_name(f".{path.stem}.{os.urandom(8).hex()}.new")
+
+
+def sync_directory(path: Path) -> None:
+    """Make what was created or renamed in ``path`` durable, where the file system can do that."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in {errno.EINVAL, errno.ENOTSUP}:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def copy(source: Path, target: Path) -> None:
+    """A durable copy, mode 0600; ``FileExistsError`` if ``target`` exists.
+
+    ``source`` must not be open in this process as a database: closing any descriptor of a
+    file drops SQLite's locks on it (https://sqlite.org/howtocorrupt.html, 2.2).
+    """
+    import shutil
+
+    with source.open("rb") as reader, os.fdopen(create(target), "wb") as writer:
+        shutil.copyfileobj(reader, writer, 1 << 20)
+        writer.flush()
+        os.fsync(writer.fileno())
+
+
+# --- what the files of a session are called, and what they look like from outside ------------
+
+
+def recovery_path(session_path: Path) -> Path:
+    """Where text goes that could not be written to a session (FAIL-1)."""
+    return session_path.with_suffix(".recovery.txt")
+
+
+def runs_directory(path: Path) -> Path:
+    """Where the background runs of the session file ``path`` put what they make (BG-4)."""
+    return path.with_suffix(".runs")
+
+
+def stamp_of(path: Path) -> str:
+    """Times and sizes of a session file and its write-ahead log; empty if there is no file."""
+    try:
+        main = _part(path.stat())
+    except OSError:
+        return ""
+    return main + log_stamp_of(path)
+
+
+def log_stamp_of(path: Path) -> str:
+    """The part of ``stamp_of`` that is the write-ahead log; an empty log counts as none."""
+    try:
+        status = path.with_name(path.name + "-wal").stat()
+    except OSError:
+        return ""
+    return _part(status) if status.st_size else ""
+
+
+def stamps_in(directory: Path) -> Mapping[str, str]:
+    """The stamp of every session file in ``directory``, by session id."""
+    main: dict[str, str] = {}
+    logs: dict[str, str] = {}
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                name = entry.name
+                if name.startswith("."):
+                    continue
+                if name.endswith(SUFFIX):
+                    main[name[: -len(SUFFIX)]] = _stat(entry)
+                elif name.endswith(WAL_SUFFIX):
+                    logs[name[: -len(WAL_SUFFIX)]] = _log_stat(entry)
+    except FileNotFoundError:
+        return {}
+    return {name: stamp + logs.get(name, "") for name, stamp in main.items() if stamp}
+
+
+def _stat(entry: os.DirEntry[str]) -> str:
+    try:
+        return _part(entry.stat())
+    except OSError:
+        return ""
+
+
+def _log_stat(entry: os.DirEntry[str]) -> str:
+    try:
+        status = entry.stat()
+    except OSError:
+        return ""
+    return _part(status) if status.st_size else ""
+
+
+def _part(status: os.stat_result) -> str:
+    return f"{status.st_ino}.{status.st_mtime_ns}.{status.st_size};"
