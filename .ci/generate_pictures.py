@@ -33,7 +33,7 @@ from rich.text import Text
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY))
 
-from agentcli.repl.answers import FLOW_S  # noqa: E402 - found by the line above
+from agentcli.repl.terminal import FLOW_S  # noqa: E402 - found by the line above
 from tests.support.model_server import ModelServer  # noqa: E402
 from tests.support.pty_driver import Terminal  # noqa: E402
 from tests.support.replies import Call, Tokens, calls, say  # noqa: E402

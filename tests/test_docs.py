@@ -18,7 +18,7 @@ from agentcli.config.paths import Paths
 from agentcli.config.settings import validate
 from agentcli.headless.errors import MEANINGS
 from agentcli.providers._registry import BUILT_IN
-from agentcli.repl._slash_registry import helps
+from agentcli.repl.commands import helps
 from agentcli.store.schema import SCHEMA_VERSION, STATEMENTS, table_names
 from tests.support.cli import AGENT, run_agent
 from tests.support.docs import (

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from agentcli.app.attachments import attach
 from agentcli.app.compose import list_sessions, open_session, session_files
 from agentcli.app.mentions import naming_only_inside
 from agentcli.app.options import SessionOptions
@@ -23,6 +24,7 @@ from agentcli.config.project import Project
 from agentcli.config.redaction import Redactor
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import ConfigError
+from agentcli.domain.messages import UserMessage
 from agentcli.domain.ports import Approver, LongWait
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.tools import Asker, Workspace
@@ -218,6 +220,10 @@ class UserFiles:
         """What the command sends, as its file is by now."""
         workspace = Workspace(self.cwd, self.cwd)
         return naming_only_inside(command.prompt(arguments), arguments, workspace)
+
+    async def message(self, text: str) -> UserMessage:
+        """The message for what was typed, with the files that it names (UI-4)."""
+        return await attach(text, Workspace(self.cwd, self.cwd))
 
     # --- trust -----------------------------------------------------------------------------
 

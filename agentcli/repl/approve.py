@@ -1,4 +1,4 @@
-"""Questions to the person while the agent works: approvals (SEC-6, UI-7) and ``ask_user``.
+"""Questions to the user while the agent works: approvals (SEC-6, UI-7) and ``ask_user``.
 
 Law: what is shown is exactly what will run or change, whole, with every invisible character
 spelt out; an answer counts only when it was given after the question could be read; no answer
@@ -16,7 +16,7 @@ from typing import TypeVar
 from agentcli.app.library import UserFiles
 from agentcli.domain.errors import AgentError, ProviderError
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
-from agentcli.repl.front import Front
+from agentcli.repl.actions import ChatInput
 from agentcli.repl.outside import page_text
 from agentcli.ui.diff import diff_lines, is_diff
 from agentcli.ui.exact import (
@@ -117,22 +117,22 @@ class Questions:
         self,
         screen: Screen,
         user: UserFiles,
-        front: Callable[[], Front],
+        chat_input: ChatInput,
         interrupt: Callable[[], None],
     ) -> None:
         self._screen = screen
         self._user = user
-        self._front = front
+        self._input = chat_input
         self._interrupt = interrupt
         self._one_at_a_time = asyncio.Lock()
         self.on_waiting: Callable[[str], None] = lambda _: None
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        """The person's answer; "no" when the turn is cancelled meanwhile."""
+        """The user's answer; "no" when the turn is cancelled meanwhile."""
         return await self._asking(request.summary, lambda: self._approve(request))
 
     async def ask(self, question: str, options: Sequence[str]) -> str:
-        """The person's answer to a question of the model; empty when there was none."""
+        """The user's answer to a question of the model; empty when there was none."""
         return await self._asking(question, lambda: self._ask(question, options))
 
     async def offer(self, error: ProviderError, delay_s: float) -> bool:
@@ -160,7 +160,7 @@ class Questions:
             said = (_SAID_TO_PLAN if request.is_plan else _SAID)[letter]
             screen.print_block([theme.paint(f"  {said}", DIM)], gap=False)
             return ApprovalAnswer(verdict)
-        reason = await self._front().line("  No, because: ")
+        reason = await self._input.line("  No, because: ")
         if reason is None:
             self._interrupt()
             return ApprovalAnswer(Verdict.NO)
@@ -173,16 +173,16 @@ class Questions:
         is_cut = detail.is_cut and not request.is_plan
         answers = _answers(request, is_cut=is_cut)
         whole = approval_lines(request, theme)
-        letter = await self._front().choose(answers, lambda: screen.print_block(whole))
+        letter = await self._input.choose(answers, lambda: screen.print_block(whole))
         again = [_title(request, theme), *_answer_lines(request, is_cut=is_cut)]
         while letter == "v":
             await self._view(detail.whole)
-            letter = await self._front().choose(answers, lambda: screen.print_block(again))
+            letter = await self._input.choose(answers, lambda: screen.print_block(again))
         return letter
 
     async def _view(self, text: str) -> None:
         """All of it in the pager; where there is none, on the screen."""
-        async with self._front().aside():
+        async with self._input.aside():
             paged = await asyncio.to_thread(page_text, f"{text}\n", self._user.cwd, os.environ)
         if not paged:
             self._screen.print_block(text.split("\n"))
@@ -200,7 +200,7 @@ class Questions:
         lines = [theme.paint(f"? {line}", BOLD) for line in clean(question).strip().split("\n")]
         lines += [f"  {at} {clean_line(option)}" for at, option in enumerate(options, 1)]
         screen.print_block(lines)
-        answer = await self._front().line("  Your answer: ")
+        answer = await self._input.line("  Your answer: ")
         if answer is None:
             self._interrupt()
             return ""

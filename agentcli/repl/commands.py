@@ -1,14 +1,24 @@
-"""What a slash command is and what it may do to the chat."""
+"""Slash commands: what one is, what it may do to the chat, and which there are.
+
+Law: adding a command is adding a file to ``slash`` that exports ``COMMAND``. A message that only
+begins with a slash, such as a path, is no command.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import pkgutil
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
 from typing import Protocol, TypeVar
 
 from agentcli.app.library import CustomCommand, SessionLibrary, UserFiles
 from agentcli.app.session import Session
 from agentcli.domain.cancel import CancelToken
+from agentcli.repl import slash
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.theme import Theme
 
@@ -45,13 +55,13 @@ class Chat(Protocol):
         """Open that session in place of this one; ``None``: a new one."""
 
     async def pick_session(self) -> str | None:
-        """Let the person choose a session; its id, or ``None``."""
+        """Let the user choose a session; its id, or ``None``."""
 
     async def choose(self, title: str, rows: Sequence[str], start: int = 0) -> int | None:
-        """Let the person choose a row, ``start`` first; ``None``: none of them."""
+        """Let the user choose a row, ``start`` first; ``None``: none of them."""
 
     def put_in_input(self, text: str) -> None:
-        """Let the person edit ``text`` and say it."""
+        """Let the user edit ``text`` and say it."""
 
     def commands(self) -> Sequence[SlashCommand]:
         """All commands, by name."""
@@ -63,7 +73,7 @@ class Chat(Protocol):
         """A control sequence of our own that moves nothing; false where there is no terminal."""
 
     async def edit(self, text: str) -> str:
-        """``text`` as the person's editor leaves it. Raises ``AgentError``."""
+        """``text`` as the user's editor leaves it. Raises ``AgentError``."""
 
     async def work(self, run: Callable[[CancelToken], Awaitable[T]], label: str) -> T | None:
         """Do something that takes time as the agent's work, shown as ``label``.
@@ -99,3 +109,83 @@ def custom_command(custom: CustomCommand) -> SlashCommand:
     short = text if len(text) <= MAX_HELP else f"{text[: MAX_HELP - 1]}…"
     kind = "skill" if custom.is_skill else "yours"
     return SlashCommand(custom.name, f"{short} ({kind})".strip(), run, clean_line(custom.hint))
+
+
+# --- finding them -----------------------------------------------------------------------------
+
+_LINE = re.compile(r"/([a-z][a-z0-9:-]*)(?:\s+(.*))?\Z", re.DOTALL | re.IGNORECASE)
+_custom: dict[str, SlashCommand] = {}
+
+
+def all_commands() -> tuple[SlashCommand, ...]:
+    """Every command, by name; then the user's own."""
+    return (*_own_commands(), *_custom.values())
+
+
+def use_custom(commands: Iterable[SlashCommand]) -> None:
+    """Have these as well, in place of those before; a name that is taken stays as it is."""
+    _custom.clear()
+    taken = _own_names()
+    _custom.update({c.name: c for c in commands if c.name not in taken})
+
+
+@cache
+def _own_commands() -> tuple[SlashCommand, ...]:
+    names = sorted(module.name for module in pkgutil.iter_modules(slash.__path__))
+    found: list[SlashCommand] = []
+    for name in names:
+        command = import_module(f"{slash.__name__}.{name}").COMMAND
+        found.append(command)
+    return tuple(sorted(found, key=lambda command: command.name))
+
+
+@cache
+def _own_names() -> Mapping[str, SlashCommand]:
+    return {
+        name: command for command in _own_commands() for name in (command.name, *command.aliases)
+    }
+
+
+def _by_name() -> Mapping[str, SlashCommand]:
+    return {**_own_names(), **_custom}
+
+
+def helps() -> dict[str, str]:
+    """Name and help of each command and alias, for completion."""
+    return {name: command.help for name, command in _by_name().items()}
+
+
+def parse(text: str) -> tuple[str, str] | None:
+    """The command's name and arguments when ``text`` reads as one, else ``None``."""
+    found = _LINE.match(text.strip())
+    return (found[1].lower(), (found[2] or "").strip()) if found else None
+
+
+def parse_typed(text: str) -> tuple[str, bool] | None:
+    """The shell command after ``!``, and whether the model learns of it: not after ``!!``.
+
+    ``None`` when ``text`` is a message.
+    """
+    typed = text.strip()
+    if not typed.startswith("!"):
+        return None
+    command = typed.removeprefix("!").removeprefix("!")
+    return command.strip(), not typed.startswith("!!")
+
+
+def find(name: str) -> SlashCommand | None:
+    """The command or alias of that name."""
+    return _by_name().get(name)
+
+
+def near(name: str) -> list[str]:
+    """Names like ``name``, best first."""
+    starts = [known for known in _by_name() if known.startswith(name)]
+    return list(dict.fromkeys([*starts, *get_close_matches(name, _by_name(), 3, 0.6)]))[:3]
+
+
+def unknown(name: str) -> tuple[str, str]:
+    """What to say of a name that is no command, and what may have been meant."""
+    like = " or ".join(f"/{other}" for other in near(name))
+    advice = f"Did you mean {like}?" if like else "/help lists the commands."
+    return f"There is no command /{name}.", advice

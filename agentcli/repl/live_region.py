@@ -6,26 +6,28 @@ status, then what happens; the row with the cursor always stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import CompletionState
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import vi_navigation_mode
-from prompt_toolkit.search import SearchState
+from prompt_toolkit.layout import Layout
+from prompt_toolkit.output import Output
+from prompt_toolkit.renderer import Renderer
+from prompt_toolkit.styles import BaseStyle
 
-from agentcli.domain.ports import QueuedInput, QueueSource
-from agentcli.repl.input_rows import InputRows, Look, input_rows
-from agentcli.repl.key_help import KEYS, key_lines
-from agentcli.repl.live_port import LiveInput
+from agentcli.domain.ports import QueueSource
+from agentcli.repl.keys import KEYS, key_lines
+from agentcli.repl.open_session import OpenSession
 from agentcli.repl.turn_view import TurnView
-from agentcli.ui.live_screen import Below, Place
-from agentcli.ui.rows import Row, fit_row
-from agentcli.ui.sanitize import clean_line
+from agentcli.ui.live_screen import Below, Compose, LiveScreen, Place
+from agentcli.ui.rows import Row, Rows, char_columns, fit_row
+from agentcli.ui.sanitize import clean_line, reveal
 from agentcli.ui.screen import Size
 from agentcli.ui.status_line import Status, status_row
-from agentcli.ui.theme import DIM, RESET, WARNING, Theme
+from agentcli.ui.theme import BOLD, DIM, RESET, WARNING, Theme
 
 PLACEHOLDER = "Ask or tell it what to do. / for commands, @ for files"
 WORKING_PLACEHOLDER = "Enter queues what you type"
@@ -34,25 +36,36 @@ TYPING = "Waiting for your answer: send or empty your text first (Ctrl-U)."
 MENU_ROWS = 6
 INPUT_ROWS = 10
 QUEUE_ROWS = 3
+TAB = "    "
 _ROOMY = 8
+_NARROW = 12
 _REVERSE = "\x1b[7m"
 
 
-class Shown(NamedTuple):
-    """What is told around the input: the bottom line, and what waits to be sent."""
+class InputState(NamedTuple):
+    """The live input at the moment of a frame.
 
-    status: Callable[[], Status]
-    queue: Callable[[], Sequence[QueuedInput]]
+    ``label`` is what a line that is asked for is about, ``letters`` are the answers of a question
+    that waits, ``searched`` is what is looked for in earlier prompts.
+    """
+
+    document: Document
+    label: str | None = None
+    letters: str = ""
+    is_working: bool = False
+    is_idle: bool = False
+    leaves: bool = False
+    searched: str | None = None
+    completions: CompletionState | None = None
 
 
 class Region:
     """Composes the rows. ``todos`` are painted lines of what is to be done."""
 
-    def __init__(self, front: LiveInput, view: TurnView, shown: Shown, theme: Theme) -> None:
-        self._front = front
+    def __init__(self, view: TurnView, opened: OpenSession, theme: Theme) -> None:
         self._theme = theme
         self._view = view
-        self._shown = shown
+        self._opened = opened
         self.todos: list[str] = []
         self._keys_shown = False
         self._keys_were_shown = False
@@ -65,17 +78,24 @@ class Region:
         """Show the keys; the key that hides them shows them not again."""
         self._keys_shown = not self._keys_were_shown
 
-    def compose(self, size: Size, needs_gap: bool) -> Below:  # noqa: FBT001 - the screen's port
+    def compose(self, state: InputState, size: Size, *, needs_gap: bool) -> Below:
         """The rows for a window of ``size``."""
-        theme = self._theme
+        theme, more = self._theme, self._theme.symbols.more
         left = size.lines
-        typed = self._input(Size(size.columns, max(1, min(left // 2, INPUT_ROWS))), theme)
+        look = Look(
+            size.columns,
+            max(1, min(left // 2, INPUT_ROWS)),
+            "> " if state.label is None else state.label,
+            _placeholder(state),
+        )
+        typed = input_rows(state.document, look, theme)
         left -= len(typed.rows)
-        status = [status_row(self._told(), size.columns, theme)] if left >= 2 else []  # noqa: PLR2004 - one for what is above
+        status = [status_row(self._status(state), size.columns, theme)] if left >= 2 else []  # noqa: PLR2004 - one for what is above
         left -= len(status)
-        under = self._under(Size(size.columns, max(0, left - 1)), theme)
+        below = self._under(state, max(0, left - 1))
+        under = [fit_row(line, size.columns, more) for line in below]
         left -= len(under)
-        over = [fit_row(line, size.columns, theme.symbols.more) for line in self._over(theme)]
+        over = [fit_row(line, size.columns, more) for line in self._over(state)]
         over = over[-left:] if left > 0 else []
         left -= len(over)
         gap = [Row("")] if needs_gap and left > 0 and size.lines >= _ROOMY else []
@@ -83,78 +103,56 @@ class Region:
         cursor = Place(typed.cursor.row + len(gap) + len(over), typed.cursor.column)
         return Below(rows, cursor)
 
-    def _told(self) -> Status:
-        status = self._shown.status()
-        if self._front.leaves:
+    def _status(self, state: InputState) -> Status:
+        status = self._opened.status()
+        if state.leaves:
             return replace(status, hint="leaving when the agent is done, any key stays")
         if vi_navigation_mode():
             return replace(status, hint="vi: normal")
         return status
 
-    # --- above the input -------------------------------------------------------------------
-
-    def _over(self, theme: Theme) -> list[str]:
+    def _over(self, state: InputState) -> list[str]:
+        """Above the input: things to do, what happens, what waits to be sent."""
         doing = self._view.lines()
-        if self._front.answers.is_waiting:
-            hint = TYPING if self._front.buffer.text else ASKING
-            doing = [theme.paint(hint, WARNING)]
-        return [*self.todos, *doing, *self._queued(theme)]
+        if state.letters:
+            doing = [self._theme.paint(TYPING if state.document.text else ASKING, WARNING)]
+        return [*self.todos, *doing, *self._queued(is_working=state.is_working)]
 
-    def _queued(self, theme: Theme) -> list[str]:
-        waiting = self._shown.queue()
+    def _queued(self, *, is_working: bool) -> list[str]:
+        waiting, paint, symbols = self._opened.queue(), self._theme.paint, self._theme.symbols
         if not waiting:
             return []
-        lines = [
-            theme.paint(f"  {theme.symbols.branch} {_shown(item)}", DIM)
-            for item in waiting[:QUEUE_ROWS]
-        ]
-        more = len(waiting) - QUEUE_ROWS
-        if more > 0:
-            lines.append(theme.paint(f"    {theme.symbols.more} {more} more", DIM))
-        how = "after this step" if self._front.is_working else "with the next Enter"
-        return [theme.paint(f"Queued, sent {how} (/queue to change):", DIM), *lines]
+        how = "after this step" if is_working else "with the next Enter"
+        lines = [paint(f"Queued, sent {how} (/queue to change):", DIM)]
+        for item in waiting[:QUEUE_ROWS]:
+            # what the program says of background runs has been shown already
+            is_ours = item.source is QueueSource.BACKGROUND
+            text = "what became of a background run" if is_ours else clean_line(item.text)
+            lines.append(paint(f"  {symbols.branch} {text}", DIM))
+        if len(waiting) > QUEUE_ROWS:
+            lines.append(paint(f"    {symbols.more} {len(waiting) - QUEUE_ROWS} more", DIM))
+        return lines
 
-    # --- the input -------------------------------------------------------------------------
-
-    def _input(self, size: Size, theme: Theme) -> InputRows:
-        front = self._front
-        document = self._searched() or front.buffer.document
-        placeholder = PLACEHOLDER if front.is_idle else ""
-        if front.is_working:
-            placeholder = WORKING_PLACEHOLDER
-        if front.answers.is_waiting:
-            placeholder = f"{front.answers.letters} answers; other text is queued with Enter"
-        label = front.label
-        if label is not None:
-            placeholder = ""
-        look = Look(size.columns, size.lines, "> " if label is None else label, placeholder)
-        return input_rows(document, look, theme)
-
-    def _searched(self) -> Document | None:
-        """What the history search has found so far."""
-        front = self._front
-        if not front.app.layout.is_searching:
-            return None
-        state = front.control.search_state
-        state = SearchState(
-            text=front.search.buffer.text, direction=state.direction, ignore_case=state.ignore_case
-        )
-        return front.buffer.document_for_search(state)
-
-    # --- below the input -------------------------------------------------------------------
-
-    def _under(self, size: Size, theme: Theme) -> list[Row]:
-        if size.lines <= 0:
-            return []
-        front = self._front
+    def _under(self, state: InputState, most: int) -> list[str]:
+        """Below the input, at most ``most`` lines: search, completions or the keys."""
         lines: list[str] = []
-        if front.app.layout.is_searching:
-            lines = [f"{theme.paint('search:', DIM)} {clean_line(front.search.buffer.text)}"]
-        elif front.buffer.complete_state is not None:
-            lines = _menu(front.buffer.complete_state, min(MENU_ROWS, size.lines), theme)
+        if most and state.searched is not None:
+            lines = [f"{self._theme.paint('search:', DIM)} {clean_line(state.searched)}"]
+        elif most and state.completions is not None:
+            lines = _menu(state.completions, min(MENU_ROWS, most), self._theme)
         elif self._keys_shown:
-            lines = key_lines(KEYS, theme)
-        return [fit_row(line, size.columns, theme.symbols.more) for line in lines[: size.lines]]
+            lines = key_lines(KEYS, self._theme)
+        return lines[:most]
+
+
+def _placeholder(state: InputState) -> str:
+    if state.label is not None:
+        return ""
+    if state.letters:
+        return f"{state.letters} answers; other text is queued with Enter"
+    if state.is_working:
+        return WORKING_PLACEHOLDER
+    return PLACEHOLDER if state.is_idle else ""
 
 
 def _menu(state: CompletionState, most: int, theme: Theme) -> list[str]:
@@ -174,8 +172,166 @@ def _menu(state: CompletionState, most: int, theme: Theme) -> list[str]:
     return lines
 
 
-def _shown(item: QueuedInput) -> str:
-    """What waits, in a line; what the program says of background runs has been told already."""
-    if item.source is QueueSource.BACKGROUND:
-        return "what became of a background run"
-    return clean_line(item.text)
+# --- the input as rows ------------------------------------------------------------------------
+
+
+class InputRows(NamedTuple):
+    """Rows and the cursor among them."""
+
+    rows: list[Row]
+    cursor: Place
+
+
+class Look(NamedTuple):
+    """How the input is shown: in ``columns``, at most ``most`` rows, after ``label``."""
+
+    columns: int
+    most: int
+    label: str = "> "
+    placeholder: str = ""
+
+
+def input_rows(document: Document, look: Look, theme: Theme) -> InputRows:
+    """Lay out ``document``.
+
+    At most ``look.most`` rows, of which one always holds the cursor; what cannot be seen is spelt
+    out (SEC-6); the cost does not grow with the text above and below.
+    """
+    label = look.label if look.columns >= _NARROW or len(look.label) < look.columns // 2 else ""
+    indent = sum(map(char_columns, label))
+    width = max(1, look.columns - indent)
+    if not document.text and look.placeholder:
+        shown = f"{theme.paint(label, BOLD)}{theme.paint(look.placeholder, DIM)}"
+        return InputRows([fit_row(shown, look.columns)], Place(0, min(indent, look.columns - 1)))
+    lines, cursor = _laid_out(document, width, look.most)
+    first = max(0, cursor.row - look.most + 1)
+    rows = []
+    for at, row in enumerate(lines[first : first + look.most], first):
+        is_top = at == 0 and document.cursor_position_row < look.most
+        lead = theme.paint(label, BOLD) if is_top else " " * indent
+        rows.append(Row(lead + row.text, row.width + indent, soft=False, certain=row.certain))
+    column = min(cursor.column + indent, look.columns - 1)
+    return InputRows(rows, Place(cursor.row - first, column))
+
+
+def _laid_out(document: Document, width: int, most: int) -> tuple[list[Row], Place]:
+    """The rows of the lines near the cursor, and the cursor among them."""
+    line_number, column = document.cursor_position_row, document.cursor_position_col
+    lines = document.lines
+    from_line = max(0, line_number - most + 1)
+    selected = document.selection_range() if document.selection else (0, 0)
+    position = document.translate_row_col_to_index(from_line, 0)
+    rows: list[Row] = []
+    cursor = Place(0, 0)
+    for at in range(from_line, min(len(lines), line_number + most + 1)):
+        line = lines[at]
+        before = len(rows)
+        layout = Rows(width)
+        if at == line_number:
+            head = _shown(line[:column], position, selected)
+            layout.feed(head)
+            cursor = _end_of(layout, width, before)
+            layout.feed(_shown(line[column:], position + column, selected))
+            if not line[column:] and cursor.row - before >= len(layout.rows):
+                layout.feed("\n")
+                rows += [*layout.rows, Row("")]
+                position += len(line) + 1
+                continue
+        else:
+            layout.feed(_shown(line, position, selected))
+        rows += layout.rows or [Row("")]
+        position += len(line) + 1
+    return rows, cursor
+
+
+def _end_of(layout: Rows, width: int, before: int) -> Place:
+    """Where the next character will stand."""
+    rows = layout.rows
+    if not rows:
+        return Place(before, 0)
+    if rows[-1].width >= width:
+        return Place(before + len(rows), 0)
+    return Place(before + len(rows) - 1, rows[-1].width)
+
+
+def _shown(text: str, position: int, selected: tuple[int, int]) -> str:
+    start, end = (max(0, min(len(text), edge - position)) for edge in selected)
+    if start >= end:
+        return _visible(text)
+    marked = f"{_REVERSE}{_visible(text[start:end])}{RESET}"
+    return f"{_visible(text[:start])}{marked}{_visible(text[end:])}"
+
+
+def _visible(text: str) -> str:
+    return reveal(text).replace("\t", TAB)
+
+
+# --- the renderer -----------------------------------------------------------------------------
+
+_PASTE_ON = "\x1b[?2004h"
+_PASTE_OFF = "\x1b[?2004l"
+_PATIENCE_S = 0.5  # with a terminal that takes nothing, before others write to it
+
+
+class LiveRenderer(Renderer):
+    """Says when to draw; ``screen`` knows how. The application's layout serves the keys only.
+
+    Law: the terminal's modes (marked pastes) are on exactly while the region is shown.
+    """
+
+    def __init__(
+        self, style: BaseStyle, output: Output, screen: LiveScreen, compose: Compose
+    ) -> None:
+        self._screen = screen
+        self._compose = compose
+        super().__init__(style, output)
+
+    def reset(
+        self,
+        _scroll: bool = False,  # noqa: FBT001, FBT002 - the signature of the base class
+        leave_alternate_screen: bool = True,  # noqa: FBT001, FBT002
+    ) -> None:
+        """Somebody else has the terminal."""
+        del _scroll, leave_alternate_screen
+
+    def request_absolute_cursor_position(self) -> None:
+        """Not asked for a frame: it knows where it stands by itself, but after a resize."""
+
+    def report_absolute_cursor_row(self, row: int) -> None:
+        """The answer to what the screen asks after a resize; ``row`` counts from 1."""
+        self._screen.cursor_is_at(row - 1)
+
+    def render(
+        self,
+        app: Application[Any],
+        layout: Layout,
+        is_done: bool = False,  # noqa: FBT001, FBT002 - the signature of the base class
+    ) -> None:
+        """Draw a frame; when done, take the region away."""
+        del app, layout
+        if is_done:
+            self.erase()
+        elif self._screen.is_shown:
+            self._screen.paint()
+        else:
+            self._screen.send(_PASTE_ON)
+            self._screen.show(self._compose)
+
+    def erase(
+        self,
+        leave_alternate_screen: bool = True,  # noqa: FBT001, FBT002 - as in the base class
+    ) -> None:
+        """Take the region away, for something else to be written there.
+
+        prompt-toolkit leaves the alternate screen but when the terminal was resized.
+        """
+        if not leave_alternate_screen:
+            self._screen.resized()
+        elif self._screen.is_shown:
+            self._screen.hide()
+            self._screen.send(_PASTE_OFF)
+            self._screen.drain(_PATIENCE_S)
+
+    def clear(self) -> None:
+        """Ctrl-L."""
+        self._screen.clear()

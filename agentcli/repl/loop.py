@@ -1,6 +1,6 @@
 """The chat: take what is typed, run the turn, show it, go on.
 
-Law: the person can always stop what runs and is never thrown out by it (CAN-13); SIGTERM and
+Law: the user can always stop what runs and is never thrown out by it (CAN-13); SIGTERM and
 SIGHUP cancel like Ctrl-C, let the turn commit, and end the program with 143 and 129; text that
 was typed is never lost; the terminal is always given back as it was.
 """
@@ -9,43 +9,34 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+import signal
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-from agentcli.app.attachments import attach
 from agentcli.app.library import SessionLibrary, UserFiles
 from agentcli.app.session import Session
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import AgentError, TurnCancelled
 from agentcli.domain.events import Outcome, Prompt, TurnSummary
-from agentcli.domain.tools import Workspace
-from agentcli.repl import _slash_registry as registry
+from agentcli.repl import commands as registry
+from agentcli.repl.actions import BackgroundNews, ChatActions, ChatInput, Jobs, Left
 from agentcli.repl.approve import Questions
-from agentcli.repl.attention import Attention
-from agentcli.repl.background_news import BackgroundNews
-from agentcli.repl.chat_actions import ChatActions
-from agentcli.repl.choosing import Choosing
-from agentcli.repl.commands import SlashCommand, custom_command
-from agentcli.repl.front import Front, Left
-from agentcli.repl.fronts import make_front
-from agentcli.repl.jobs import Jobs
-from agentcli.repl.menu import choose_row
+from agentcli.repl.choosing import Choosing, choose_row, pick_session
+from agentcli.repl.commands import SlashCommand
+from agentcli.repl.open_session import Attention, OpenSession
 from agentcli.repl.outside import edit_text, end_programs
-from agentcli.repl.picker import pick_session
-from agentcli.repl.session_facts import SessionFacts
-from agentcli.repl.signals import GONE, chat_signals
 from agentcli.repl.terminal import Terminal
 from agentcli.repl.turn_view import TurnView
-from agentcli.repl.typed_command import parse_command, run_typed
-from agentcli.ui.sanitize import clean_line
-from agentcli.ui.session_lines import Farewell, farewell_lines, resume_lines
-from agentcli.ui.status_line import title_of
-from agentcli.ui.theme import BOLD, DIM, ERROR, Theme
 
 T = TypeVar("T")
 _COMPLETE = frozenset({Outcome.DONE, Outcome.WRAPPED_UP})
+GONE = 128 + signal.SIGHUP  # the exit code when the terminal went away
+_ENDING: Mapping[signal.Signals, CancelReason] = {
+    signal.SIGTERM: CancelReason.SIGTERM,
+    signal.SIGHUP: CancelReason.SIGHUP,
+    signal.SIGQUIT: CancelReason.SIGTERM,  # asks for the same; a core of ours helps nobody
+}
 
 
 async def run_chat(
@@ -55,9 +46,9 @@ async def run_chat(
     *,
     pick_first: bool = False,
 ) -> int:
-    """Chat until the person leaves; the exit code (CLI-6).
+    """Chat until the user leaves; the exit code (CLI-6).
 
-    ``pick_first`` lets the person choose the session to begin with. Raises ``AgentError`` when
+    ``pick_first`` lets the user choose the session to begin with. Raises ``AgentError`` when
     no session can be opened.
     """
     settings = user.settings
@@ -75,45 +66,42 @@ class _Chat:
     def __init__(self, sessions: SessionLibrary, user: UserFiles, terminal: Terminal) -> None:
         self.sessions = sessions
         self.user = user
+        self.theme = terminal.theme
         self._terminal = terminal
         self._screen = terminal.screen
         self._view = TurnView(self._screen)
         self._attention = Attention(self._screen, user.settings.notifications)
-        self._facts = SessionFacts()
-        self._facts.on_background = self._background_changed
-        self._jobs = Jobs(self._error)
-        self._actions = ChatActions(self, self._view, self._facts)
-        self._front: Front = make_front(terminal, self._view, self._actions, self._facts, user)
-        self._questions = Questions(
-            self._screen, user, lambda: self._front, self._actions.interrupt
-        )
+        self._opened = OpenSession()
+        self._opened.on_background = self._background_changed
+        self.jobs = Jobs(self._view.show_error)
+        self._actions = ChatActions(self, self._view, self._opened)
+        self.input = self._make_input()
+        self._questions = Questions(self._screen, user, self.input, self._actions.interrupt)
         self._questions.on_waiting = self._attention.call
         self._view.on_long_turn = lambda _: self._attention.call("the agent has finished")
-        self._choosing = Choosing(lambda: self._front, self.terminal_gone)
+        self._choosing = Choosing(self.input, self.terminal_gone)
         self._leaving = False
         self._exit_code = 0
-        self._opened_at = time.monotonic()
-        self._news = BackgroundNews(
-            self._facts,
-            self._screen,
-            lambda: self._actions.is_working,
-            reacts=user.settings.background_reacts,
-        )
-        self._news.front = self._front
+        self._news = BackgroundNews(self._actions, reacts=user.settings.background_reacts)
+
+    def _make_input(self) -> ChatInput:
+        """The live input where the terminal can show it, else line by line."""
+        if not self.theme.live:
+            from agentcli.repl.line_input import LineInput
+
+            return LineInput(self._terminal, self._view, self._actions, self.user)
+        from agentcli.repl.live_input import LiveInput
+
+        return LiveInput(self._terminal, self._view, self._actions, self._opened, self.user)
 
     # --- commands.Chat ---------------------------------------------------------------------
 
     @property
     def session(self) -> Session:
         """The conversation that is open."""
-        if self._facts.session is None:
+        if self._opened.session is None:
             raise RuntimeError("no session is open")
-        return self._facts.session
-
-    @property
-    def theme(self) -> Theme:
-        """How to paint what is shown."""
-        return self._terminal.theme
+        return self._opened.session
 
     def show(self, lines: Sequence[str]) -> None:
         """Print painted lines."""
@@ -123,8 +111,23 @@ class _Chat:
             self._screen.print_block(lines)
 
     async def say(self, text: str) -> None:
-        """Say ``text`` to the agent."""
-        await self._say(text)
+        """Run a turn with what was typed, after what waits; an empty text sends what waits."""
+        try:
+            if self.session.queued():
+                if text.strip():
+                    await self.session.enqueue(text)
+                summary = await self._turn(self.session.run_queued)
+            elif text.strip():
+                self._view.echo(text)
+                message = await self.user.message(text)
+                summary = await self._turn(lambda: self.session.run(Prompt(message)))
+            else:
+                return
+            while summary and summary.outcome in _COMPLETE and self.session.queued():
+                summary = await self._turn(self.session.run_queued)
+        except AgentError as error:
+            self._view.show_error(error.message, error.advice)
+            self.input.give_back(text)
 
     def send_to_terminal(self, sequence: str) -> bool:
         """A control sequence of our own that moves nothing."""
@@ -134,7 +137,7 @@ class _Chat:
     def leave(self) -> None:
         """End the chat."""
         self._leaving = True
-        self._front.close()
+        self.input.close()
         self._choosing.stop()
 
     async def switch_to(self, session_id: str | None) -> None:
@@ -149,7 +152,7 @@ class _Chat:
             self.show(["A new session. The one before can be resumed with /resume."])
 
     async def pick_session(self) -> str | None:
-        """Let the person choose among the sessions; ``None`` also when a signal ended that."""
+        """Let the user choose among the sessions; ``None`` also when a signal ended that."""
         infos = await self.sessions.list()
         if not infos:
             self.show(["There is no session yet."])
@@ -157,16 +160,16 @@ class _Chat:
         return await self._choosing.run(pick_session(self._terminal, infos, self.sessions))
 
     async def choose(self, title: str, rows: Sequence[str], start: int = 0) -> int | None:
-        """Let the person choose a row; ``None``: none of them."""
+        """Let the user choose a row; ``None``: none of them."""
         return await self._choosing.run(choose_row(self._terminal, title, rows, start))
 
     def put_in_input(self, text: str) -> None:
-        """Let the person edit ``text`` and say it."""
-        self._front.give_back(text)
+        """Let the user edit ``text`` and say it."""
+        self.input.give_back(text)
 
     async def edit(self, text: str) -> str:
-        """``text`` as the person's editor leaves it."""
-        async with self._front.aside():
+        """``text`` as the user's editor leaves it."""
+        async with self.input.aside():
             return await asyncio.to_thread(edit_text, text, self.user.cwd, os.environ)
 
     def commands(self) -> Sequence[SlashCommand]:
@@ -198,16 +201,6 @@ class _Chat:
 
     # --- what the actions need -------------------------------------------------------------
 
-    @property
-    def front(self) -> Front:
-        """The person's side."""
-        return self._front
-
-    @property
-    def jobs(self) -> Jobs:
-        """Small things to do beside the agent's work."""
-        return self._jobs
-
     async def run_command(self, text: str) -> None:
         """A slash command. Raises ``AgentError``."""
         parsed = registry.parse(text)
@@ -221,20 +214,19 @@ class _Chat:
         end_programs()
         self._leaving = True
         self._actions.interrupt(CancelReason.SIGHUP)
-        self._front.close()
+        self.input.close()
 
     # --- the loop --------------------------------------------------------------------------
 
     async def run(self, first_prompt: str | None, *, pick_first: bool) -> int:
-        """Until the person leaves."""
+        """Until the user leaves."""
         with chat_signals(self._on_sigint, self._on_end_signal):
             try:
                 custom, warnings = await self.user.custom_commands()
-                registry.use_custom(map(custom_command, custom))
+                registry.use_custom(map(registry.custom_command, custom))
                 await self._open_first(pick_first=pick_first)
-                for line in warnings:
-                    self.show([self.theme.paint(f"! {clean_line(line)}", DIM)])
-                async with self._jobs.running(), self._front.running():
+                self._view.show_notices(warnings)
+                async with self.jobs.running(), self.input.running():
                     await self._converse(first_prompt)
             finally:
                 self._attention.give_title_back()
@@ -254,7 +246,7 @@ class _Chat:
         text = (first_prompt or "").strip()
         while not self._leaving:
             try:
-                text = text or await self._front.next_text()
+                text = text or await self.input.next_text()
                 self._news.said(text)
                 await self._handle(text)
             except Left:
@@ -265,56 +257,27 @@ class _Chat:
     async def _handle(self, text: str) -> None:
         """Do what was typed; what could not be used comes back to be edited."""
         self._actions.forget_hint()
-        if typed := parse_command(text):
-            await self._run_typed(text, *typed)
-            return
-        command = registry.parse(text)
-        if command is None:
-            await self._say(text)
+        typed, command = registry.parse_typed(text), registry.parse(text)
+        if typed is None and command is None:
+            await self.say(text)
             return
         self._view.echo(text)
-        name, arguments = command
-        found = registry.find(name)
-        if found is None:
-            self._error(*registry.unknown(name))
-            self._front.give_back(text)
-            return
         try:
-            await found.run(self, arguments)
+            if typed is not None:
+                await self._view.run_typed(self, typed[0], tell=typed[1])
+            elif command is not None and (found := registry.find(command[0])):
+                await found.run(self, command[1])
+            elif command is not None:
+                self._view.show_error(*registry.unknown(command[0]))
+                self.input.give_back(text)
         except (AgentError, OSError) as error:
-            self._error(str(error))
-
-    async def _run_typed(self, text: str, command: str, tell: bool) -> None:  # noqa: FBT001 - what was parsed
-        self._view.echo(text)
-        try:
-            await run_typed(self, self._view, command, tell=tell)
-        except AgentError as error:
-            self._error(error.message, error.advice)
-
-    async def _say(self, text: str) -> None:
-        """Run a turn with what was typed, after what waits; an empty text sends what waits."""
-        try:
-            if self.session.queued():
-                if text.strip():
-                    await self.session.enqueue(text)
-                summary = await self._turn(self.session.run_queued)
-            elif text.strip():
-                self._view.echo(text)
-                message = await attach(text, Workspace(self.user.cwd, self.user.cwd))
-                summary = await self._turn(lambda: self.session.run(Prompt(message)))
-            else:
-                return
-            while summary and summary.outcome in _COMPLETE and self.session.queued():
-                summary = await self._turn(self.session.run_queued)
-        except AgentError as error:
-            self._error(error.message, error.advice)
-            self._front.give_back(text)
+            self._view.show_error(str(error))
 
     async def _turn(self, run: Callable[[], Awaitable[TurnSummary | None]]) -> TurnSummary | None:
         try:
             with self._busy(None):
                 summary = await run()
-                await self._jobs.done()
+                await self.jobs.done()
                 return summary
         finally:
             self._screen.end_text()
@@ -323,62 +286,40 @@ class _Chat:
     @contextmanager
     def _busy(self, token: CancelToken | None) -> Iterator[None]:
         """The agent works: a turn of the session, or what ``token`` stops."""
-        with self._actions.working(token), self._front.working():
+        with self._actions.working(token), self.input.working():
             yield
 
     # --- sessions --------------------------------------------------------------------------
 
     def _adopt(self, session: Session) -> None:
         """Make ``session`` the open one and say what it is."""
-        self._facts.adopt(session)
-        self._opened_at = time.monotonic()
+        self._opened.adopt(session)
         self._view.adopt(session.resumed)
-        session.add_listener(self._view.on_event)
-        session.add_listener(self._facts.on_event)
-        session.add_listener(self._news.on_event)
-        if session.resumed is not None:
-            self.show(resume_lines(session.resumed, time.time(), self.theme))
-        else:
-            model = clean_line(session.model.id)
-            where = clean_line(str(self.user.cwd))
-            self.show([self.theme.paint("agentcli", BOLD) + f"  {model}  {where}"])
-        if session.notices:
-            self._screen.print_block(
-                [self.theme.paint(f"! {clean_line(line)}", DIM) for line in session.notices],
-                gap=False,
-            )
+        for listener in (self._view.on_event, self._opened.on_event, self._news.on_event):
+            session.add_listener(listener)
+        self.show(self._opened.opening_lines(self.user.cwd, self.theme))
+        self._view.show_notices(session.notices)
         self.name_window()
-        self._front.refresh()
+        self.input.refresh()
 
     def _background_changed(self) -> None:
-        self._front.refresh()
+        self.input.refresh()
         self.name_window()
 
     def name_window(self) -> None:
         """Say in the window's title what the status line says (UI-6)."""
-        if self._facts.session is not None:
-            title = title_of(self._facts.status(), self.user.cwd.name, self.theme)
-            self._attention.title(title)
+        if self._opened.session is not None:
+            self._attention.title(self._opened.title(self.user.cwd, self.theme))
 
     async def _close_session(self, reason: str) -> None:
         """Close the open session and say how to come back to it (UI-9); see ``Session.aclose``."""
-        session = self._facts.session
-        self._facts.adopt(None)
+        session = self._opened.session
         if session is None:
             return
-        end = Farewell(
-            session_id=session.id,
-            turns=session.turns,
-            usage=session.usage,
-            cost_usd=session.cost_usd,
-            duration_s=time.monotonic() - self._opened_at,
-        )
-        self.show(farewell_lines(end, self.theme))
+        farewell = self._opened.closing_lines(self.theme)
+        self._opened.adopt(None)
+        self.show(farewell)
         await session.aclose(reason)
-
-    def _error(self, message: str, advice: str = "") -> None:
-        line = self.theme.paint(f"{self.theme.symbols.failed} {clean_line(message)}", ERROR)
-        self.show([f"{line} {clean_line(advice)}".rstrip()])
 
     # --- signals ---------------------------------------------------------------------------
 
@@ -386,7 +327,7 @@ class _Chat:
         if self._choosing.is_open:
             self._choosing.stop()
         else:
-            self._front.press_ctrl_c()
+            self.input.press_ctrl_c()
 
     def _on_end_signal(self, reason: CancelReason, code: int) -> None:
         """SIGTERM, SIGHUP, SIGQUIT: stop what runs, then leave."""
@@ -394,3 +335,25 @@ class _Chat:
         end_programs()
         self._actions.interrupt(reason)
         self.leave()
+
+
+@contextmanager
+def chat_signals(
+    on_sigint: Callable[[], None], on_end: Callable[[CancelReason, int], None]
+) -> Iterator[None]:
+    """Handle the chat's signals until the block ends; from then on the ending is decided.
+
+    SIGINT is Ctrl-C; SIGTERM, SIGHUP and SIGQUIT end the chat (CAN-13): ``on_end`` gets the reason
+    and the exit code (CLI-6).
+    """
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, on_sigint)
+    for number, reason in _ENDING.items():
+        loop.add_signal_handler(number, on_end, reason, 128 + number)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, *_ENDING):
+            with suppress(RuntimeError):
+                loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from agentcli.domain.cancel import CancelToken
 from agentcli.domain.events import (
     AgentEvent,
     AssistantRecorded,
@@ -39,15 +41,135 @@ from agentcli.domain.messages import (
     AssistantMessage,
     ResultStatus,
     TextPart,
+    ToolCall,
     ToolResult,
 )
 from agentcli.domain.session import LoadedSession
-from agentcli.repl.calls_view import CallsView
+from agentcli.domain.tools import ToolOutput, status_of
+from agentcli.repl.commands import Chat
+from agentcli.repl.outside import overwritten
 from agentcli.ui import render, wording
-from agentcli.ui.sanitize import clean_line
+from agentcli.ui.rows import fit
+from agentcli.ui.sanitize import clean, clean_line
 from agentcli.ui.screen import Screen
-from agentcli.ui.theme import DIM
+from agentcli.ui.theme import DIM, ERROR, Theme
 
+# --- the tool calls of a step -----------------------------------------------------------------
+
+SHOW_AFTER_S = 1.0
+TAIL_CHARS = 600
+TAIL_LINES = 3
+MAX_CALLS = 6
+
+
+class _Call:
+    __slots__ = ("finished", "since", "summary", "tail")
+
+    def __init__(self, summary: str) -> None:
+        self.summary = summary
+        self.since: float | None = None
+        self.tail = ""
+        self.finished: ToolFinished | None = None
+
+
+class CallsView:
+    """What runs, for how long, what it printed last. ``clock`` gives monotonic seconds.
+
+    Law: calls keep their places. A finished one is printed when all before it are; until then it
+    stands finished in its place. A call that is over within ``SHOW_AFTER_S`` is not shown running.
+    """
+
+    def __init__(self, theme: Theme, clock: Callable[[], float]) -> None:
+        self._theme = theme
+        self._clock = clock
+        self._calls: dict[str, _Call] = {}
+
+    def clear(self) -> None:
+        """A new turn."""
+        self._calls.clear()
+
+    def announced(self, event: ToolAnnounced) -> None:
+        """A call will run."""
+        self._calls[event.call.id] = _Call(clean_line(event.summary))
+
+    def started(self, event: ToolStarted) -> None:
+        """It runs."""
+        call = self._calls.setdefault(event.call.id, _Call(""))
+        call.summary = clean_line(event.summary)
+        call.since = self._clock()
+
+    def progress(self, event: ToolProgress) -> None:
+        """It printed something."""
+        call = self._calls.get(event.call_id)
+        if call is not None:
+            call.tail = (call.tail + event.text)[-TAIL_CHARS:]
+
+    def finished(self, event: ToolFinished) -> Iterator[list[str]]:
+        """It is over: the blocks that can be printed now, in the order of the calls."""
+        call = self._calls.setdefault(event.call.id, _Call(clean_line(event.call.name)))
+        call.finished = event
+        for call_id, each in list(self._calls.items()):
+            if each.finished is None:
+                return
+            del self._calls[call_id]
+            yield render.tool_lines(each.finished, each.summary, self._theme)
+
+    def rest(self) -> Iterator[list[str]]:
+        """The turn is over: the blocks of finished calls whose turn never came."""
+        for call in self._calls.values():
+            if call.finished is not None:
+                yield render.tool_lines(call.finished, call.summary, self._theme)
+        self._calls.clear()
+
+    def next_change(self) -> float | None:
+        """When a running call is to be shown for the first time, if that is to come."""
+        now = self._clock()
+        dues = [
+            call.since + SHOW_AFTER_S
+            for call in self._calls.values()
+            if call.since is not None and not call.finished and call.since + SHOW_AFTER_S > now
+        ]
+        return min(dues, default=None)
+
+    def lines(self) -> list[str]:
+        """Painted lines of what runs long enough to be seen, and what has finished beside it."""
+        now = self._clock()
+        running = [
+            call
+            for call in self._calls.values()
+            if call.since is not None and not call.finished and now - call.since >= SHOW_AFTER_S
+        ]
+        if not running:
+            return []
+        shown = [call for call in self._calls.values() if call in running or call.finished]
+        lines: list[str] = []
+        for call in shown[:MAX_CALLS]:
+            lines += self._lines_of(call, now, tail=1 if len(running) > 1 else TAIL_LINES)
+        if len(shown) > MAX_CALLS:
+            more = wording.plural(len(shown) - MAX_CALLS, "more call")
+            lines.append(self._theme.paint(f"{self._theme.symbols.more} {more}", DIM))
+        return lines
+
+    def _lines_of(self, call: _Call, now: float, tail: int) -> list[str]:
+        paint, dot = self._theme.paint, self._theme.symbols.dot
+        if call.finished is not None:
+            took = wording.duration(call.finished.duration_s)
+            head = render.call_line(call.summary, self._theme, call.finished.result.status)
+            return [f"{head} {paint(f'{dot} finished {dot} {took}', DIM)}"]
+        took = wording.elapsed(now - (call.since or now))
+        head = f"{render.call_line(call.summary, self._theme)} {paint(f'{dot} {took}', DIM)}"
+        return [head, *(paint(f"  {line}", DIM) for line in _last_lines(call.tail, tail))]
+
+
+def _last_lines(tail: str, number: int) -> list[str]:
+    lines = [line.expandtabs(4) for line in clean(tail).split("\n") if line.strip()]
+    return lines[-number:]
+
+
+# --- the turn ---------------------------------------------------------------------------------
+
+MAX_TYPED_LINES = 100
+_SUMMARY_COLUMNS = 200
 TICK_S = 1.0
 LONG_TURN_S = 10.0
 
@@ -80,7 +202,7 @@ class TurnView:
         self._typed = text
 
     def echo(self, text: str) -> None:
-        """Print what the person has sent; the event that it is recorded prints it no more."""
+        """Print what the user has sent; the event that it is recorded prints it no more."""
         self._echoed = text
         typed, self._typed = self._typed, None
         if typed != text:
@@ -123,9 +245,53 @@ class TurnView:
             case Done() | Cancelled() | Failed():
                 self._end(event)
             case BackgroundChanged():
-                pass  # the front tells it, whatever stands on the screen
+                pass  # ``BackgroundNews`` says it, whatever stands on the screen
             case _:
                 self._news(event)
+
+    async def run_typed(self, chat: Chat, command: str, *, tell: bool) -> None:
+        """``!command``: run it in the session's shell as the agent's work (UI-4).
+
+        Law: nothing is asked, for the user has typed it; with ``tell`` the model learns of it with
+        the next prompt; the output is shown sanitized, its end when it is long. Raises
+        ``AgentError``.
+        """
+        summary = fit(clean_line(command), _SUMMARY_COLUMNS)
+        call = ToolCall(f"typed-{uuid.uuid4().hex}", "bash", {"command": command})
+        started = time.monotonic()
+
+        async def run(token: CancelToken) -> ToolOutput:
+            self.on_event(ToolAnnounced(call, summary))
+            self.on_event(ToolStarted(call, summary))
+            return await chat.session.run_command(
+                command, token, lambda text: self.on_event(ToolProgress(call.id, text)), tell=tell
+            )
+
+        try:
+            output = await chat.work(run, "Running")
+        finally:
+            self._calls.clear()
+            self._summaries.clear()
+        if output is None:
+            return
+        text = "\n".join(part.text for part in output.parts if isinstance(part, TextPart))
+        status = status_of(output)
+        result = ToolResult(call.id, call.name, (TextPart(text),), status)
+        whole = overwritten(output.raw) if output.raw is not None else ""
+        took = time.monotonic() - started
+        self.last_output = ToolFinished(call, result, output.summary, took, display=whole)
+        chat.show(_typed_lines(summary, text, status, self._theme, tell=tell))
+
+    def show_notices(self, lines: Sequence[str]) -> None:
+        """Lines of news from the opening of a session."""
+        painted = [self._theme.paint(f"! {clean_line(line)}", DIM) for line in lines]
+        self._screen.print_block(painted, gap=False)
+
+    def show_error(self, message: str, advice: str = "") -> None:
+        """Something that the user asked for could not be done."""
+        sign = self._theme.symbols.failed
+        line = self._theme.paint(f"{sign} {clean_line(message)}", ERROR)
+        self._screen.print_aside([f"{line} {clean_line(advice)}".rstrip()])
 
     # --- what stands above the input -------------------------------------------------------
 
@@ -139,13 +305,8 @@ class TurnView:
         finally:
             self._stop()
 
-    def forget_calls(self) -> None:
-        """What ran was shown in another way."""
-        self._calls.clear()
-        self._summaries.clear()
-
     def cancelling(self) -> None:
-        """The person asked to stop."""
+        """The user asked to stop."""
         if self._doing:
             self._retry = None
             self._do("Stopping")
@@ -171,7 +332,7 @@ class TurnView:
         echoed, self._echoed = self._echoed, None
         first = event.message.parts[0] if event.message.parts else None
         typed = first.text.strip() if isinstance(first, TextPart) else event.message.typed
-        if typed.startswith(ABOUT_RUNS):  # told in a line when they ended
+        if typed.startswith(ABOUT_RUNS):  # announced when they ended
             return
         if echoed is None or echoed.strip() != typed:
             self._screen.print_block(render.prompt_lines(typed, self._theme))
@@ -305,3 +466,16 @@ def _last_call(earlier: LoadedSession) -> ToolFinished | None:
                 if call.id in results:
                     return ToolFinished(call, results[call.id], "", 0.0)
     return None
+
+
+def _typed_lines(
+    summary: str, text: str, status: ResultStatus, theme: Theme, *, tell: bool
+) -> list[str]:
+    lines = clean(text).rstrip("\n").split("\n")
+    hidden = len(lines) - MAX_TYPED_LINES
+    shown = [f"  {line}" for line in lines[-MAX_TYPED_LINES:]]
+    if hidden > 0:
+        more = f"  {theme.symbols.more} {wording.plural(hidden, 'earlier line')} (Ctrl-O shows all)"
+        shown = [theme.paint(more, DIM), *shown]
+    note = "the agent is told with your next message" if tell else "the agent is not told"
+    return [render.call_line(summary, theme, status), *shown, theme.paint(f"  ({note})", DIM)]

@@ -14,8 +14,8 @@ import time
 from collections.abc import Iterator
 
 from agentcli.domain.session import SessionInfo, SessionStatus
-from agentcli.repl.fuzzy import PathList
-from agentcli.repl.selection import Selection
+from agentcli.repl.choosing import Selection
+from agentcli.repl.completion import PathList
 from agentcli.ui.markdown_stream import MarkdownStream
 from agentcli.ui.theme import Theme
 from tests.bench.table import Row, show

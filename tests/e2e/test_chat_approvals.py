@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.repl.keys import FLOW_S
+from agentcli.repl.terminal import FLOW_S
 from tests.e2e.chat import Chat, leave
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
 from tests.support.pty_driver import Terminal

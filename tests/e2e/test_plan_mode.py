@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.repl.keys import FLOW_S
+from agentcli.repl.terminal import FLOW_S
 from tests.e2e.chat import Chat, leave
 from tests.e2e.one_shot import check_sessions, one_shot, result_of
 from tests.support.model_server import ANTHROPIC, GEMINI, OPENAI, RESPONSES, ModelServer

@@ -12,7 +12,7 @@ from agentcli.app.attachments import attached_parts
 from agentcli.app.mentions import naming_only_inside
 from agentcli.domain.tools import Workspace
 from agentcli.extensions.commands import find_commands, substitute
-from agentcli.repl import _slash_registry as registry
+from agentcli.repl import commands as registry
 from agentcli.repl.commands import custom_command
 from tests.repl.direct_chat import DirectChat, talk
 from tests.support.model_server import ModelServer

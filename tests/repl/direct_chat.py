@@ -17,7 +17,7 @@ from agentcli.domain.errors import ProviderError
 from agentcli.domain.events import Prompt
 from agentcli.domain.messages import user_text
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
-from agentcli.repl import _slash_registry as registry
+from agentcli.repl import commands as registry
 from agentcli.repl.commands import SlashCommand
 from agentcli.ui.theme import PLAIN
 from tests.support.cli import agent_env

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Sequence
 
 import pytest
 
+from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.messages import ToolCall
 from agentcli.domain.ports import ApprovalRequest
-from agentcli.repl.approve import approval_lines
+from agentcli.repl.approve import STOP, WAIT, Questions, approval_lines
 from agentcli.ui.theme import PLAIN
 from tests.repl.conftest import PLACEHOLDER, Start
 
@@ -138,3 +141,34 @@ def test_all_of_a_long_command_can_be_viewed_before_the_answer(start: Start, ter
     terminal.wait_until(lambda: terminal.text().count("v  view all of it first") == 2)
     terminal.send("y")
     terminal.wait_for("verdict once")
+
+
+# --- Only a clear yes lets the chat wait
+
+
+class Answered(Questions):
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.asked: list[tuple[str, tuple[str, ...]]] = []
+
+    async def ask(self, question: str, options: Sequence[str]) -> str:
+        self.asked.append((question, tuple(options)))
+        return self.text
+
+
+@pytest.mark.spec("STR-2")
+@pytest.mark.parametrize(
+    ("said", "waits"),
+    [(WAIT, True), ("y", True), ("Yes ", True), ("wait", True), ("", False), (STOP, False),
+     ("no", False), ("n", False), ("3", False), ("why?", False)],
+)  # fmt: skip
+def test_only_a_clear_yes_waits(said: str, waits: bool) -> None:
+    user = Answered(said)
+    error = ProviderError(
+        "p at h limits the rate of requests (429)", "retry after 14:05, in 42 min",
+        kind=ErrorKind.RATE_LIMIT,
+    )  # fmt: skip
+    assert asyncio.run(user.offer(error, 2520.0)) is waits
+    ((question, options),) = user.asked
+    assert "p at h" in question and "14:05, in 42 min" in question
+    assert options == (WAIT, STOP)

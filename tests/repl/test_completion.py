@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from agentcli.app.mentions import find_mentions
-from agentcli.repl.completion import ChatCompleter
+from agentcli.repl import completion as file_index
+from agentcli.repl import completion as fuzzy
+from agentcli.repl.completion import ChatCompleter, FileIndex, PathList, make, project_files
 
 
 def offered(completer: ChatCompleter, text: str) -> list[str]:
@@ -133,3 +139,234 @@ def test_what_was_sent_is_offered_first(project: Path) -> None:
 def test_what_reorders_text_is_spelt_out(project: Path) -> None:
     (found,) = ChatCompleter(dict, project).get_completions(Document("@odd"), CompleteEvent())
     assert "\u202e" not in found.display_text
+
+
+# --- Fuzzy search: what matches, in which order, and that narrowing changes noth
+
+
+PATHS = [
+    "x/deep/config.py",
+    "config.py",
+    "my_config.py",
+    "reconfigure.py",
+    "src/config/a.py",
+    "c/o/n/f.i.g",
+    "zzz",
+]
+
+
+@pytest.mark.spec("UI-4")
+def test_better_kinds_of_match_come_first() -> None:
+    assert PathList(PATHS).search("config", 9) == [
+        "config.py",
+        "x/deep/config.py",
+        "my_config.py",
+        "reconfigure.py",
+        "src/config/a.py",
+        "c/o/n/f.i.g",
+    ]
+
+
+@pytest.mark.spec("UI-4")
+@pytest.mark.parametrize(
+    ("typed", "best"),
+    [
+        ("fb", "src/foo_bar.py"),
+        ("cc", "src/ChatCompleter.py"),
+        ("chatc", "src/ChatCompleter.py"),
+        ("s/f", "src/foo_bar.py"),
+        ("srcfoo", "src/foo_bar.py"),
+        ("SRC/", "src/"),
+        ("foo_bar", "src/foo_bar.py"),
+        ("v2", "docs/api_v2.md"),
+        ("é", "docs/été.md"),
+    ],
+)
+def test_words_and_capitals_are_what_people_abbreviate(typed: str, best: str) -> None:
+    paths = [
+        *("src/", "src/foo_bar.py", "src/ChatCompleter.py", "docs/fabric.md", "docs/api_v2.md"),
+        *("docs/accc.md", "a/s/d/f.py", "docs/été.md", "docs/chat_x.c"),
+    ]
+    assert PathList(paths).search(typed, 3)[0] == best
+
+
+@pytest.mark.spec("UI-4")
+def test_what_was_used_last_comes_first_among_equals() -> None:
+    paths = PathList(["a/test_a.py", "b/test_bbb.py", "c/test_cccccc.py", "latest.py"])
+    used = {"c/test_cccccc.py": 2, "b/test_bbb.py": 1, "latest.py": 3}
+    assert paths.search("test", 4, used) == [
+        *("c/test_cccccc.py", "b/test_bbb.py", "a/test_a.py", "latest.py")
+    ]
+    assert paths.search("", 2, used) == ["latest.py", "c/test_cccccc.py"]
+
+
+@pytest.mark.spec("UI-4")
+def test_before_anything_is_typed_the_upper_level_is_offered() -> None:
+    paths = PathList(["src/", "src/a.py", "README.md", ".env", "docs/", "docs/x/y.md"])
+    assert paths.search("", 4) == ["docs/", "src/", "README.md", ".env"]
+
+
+@pytest.mark.spec("UI-4")
+def test_many_shorter_paths_do_not_hide_a_better_match() -> None:
+    crowd = [f"a{n:04}p.x" for n in range(2000)]
+    paths = PathList([*crowd, "some/long/directory/app.py"])
+    assert paths.search("app", 1) == ["some/long/directory/app.py"]
+
+
+LETTERS = st.text(alphabet="abA/_.-é", min_size=1, max_size=8)
+
+
+@given(st.lists(LETTERS, max_size=20), st.text(alphabet="abA/_é", max_size=5))
+@settings(max_examples=150, deadline=None)
+def test_typing_on_finds_the_same_as_searching_anew(paths: list[str], typed: str) -> None:
+    kept = PathList(paths)
+    for end in range(len(typed) + 1):
+        found = kept.search(typed[:end], 50)
+        assert found == PathList(paths).search(typed[:end], 50)
+    letters = typed.lower()
+    assert all(fuzzy.subsequence(letters).match(path.lower()) for path in found)
+    if typed:
+        matching = {path for path in paths if fuzzy.subsequence(letters).match(path.lower())}
+        assert set(found) == matching
+
+
+# --- The index of a project's files: what is in it, that nobody's code runs, tha
+
+
+def git(cwd: Path, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=cwd, check=True, capture_output=True)
+
+
+def files_of(cwd: Path) -> list[str]:
+    return sorted(project_files(cwd, threading.Event()))
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name in ("src/app.py", "src/deep/util.py", "ignored/x.py", "a b.txt", "bad\nname"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.touch()
+    (tmp_path / os.fsdecode(b"bad\xff")).touch()
+    git(tmp_path, "init", "-q")
+    (tmp_path / ".gitignore").write_text("ignored/\n")
+    return tmp_path
+
+
+@pytest.mark.spec("UI-4")
+def test_files_are_those_that_git_would_add_and_a_person_can_type(tree: Path) -> None:
+    assert files_of(tree) == [".gitignore", "a b.txt", "src/app.py", "src/deep/util.py"]
+    assert {"src/", "src/deep/"} <= set(make(tree, threading.Event()).paths)
+
+
+@pytest.mark.spec("UI-4")
+def test_a_deleted_file_is_not_offered(tree: Path) -> None:
+    git(tree, "add", "src")
+    (tree / "src/app.py").unlink()
+    assert "src/app.py" not in files_of(tree)
+    assert "src/deep/util.py" in files_of(tree)
+
+
+@pytest.mark.spec("UI-4")
+def test_without_git_the_directories_are_walked_and_ignore_files_honoured(tmp_path: Path) -> None:
+    for name in ("a/b.txt", "node_modules/x.js", "out/c.o", ".github/ci.yml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / ".gitignore").write_text("*.o\n")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    assert files_of(tmp_path) == [
+        *(".github/", ".github/ci.yml", ".gitignore", "a/", "a/b.txt", "loop", "out/")
+    ]
+
+
+@pytest.mark.spec("UI-4")
+def test_a_deleted_directory_has_no_files(tmp_path: Path) -> None:
+    assert files_of(tmp_path / "gone") == []
+
+
+@pytest.mark.spec("SEC-2")
+def test_making_the_index_runs_none_of_the_repositorys_code(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    witness = tree.parent / "witness"
+    for name in ("evil.sh", "git"):
+        (tree / name).write_text(f"#!/bin/sh\ntouch {witness}\n")
+        (tree / name).chmod(0o755)
+    for key in ("core.fsmonitor", "core.pager", "core.sshCommand", "alias.ls-files"):
+        git(tree, "config", key, str(tree / "evil.sh"))
+    (tree / ".git/hooks").mkdir(exist_ok=True)
+    (tree / "evil.sh").rename(tree / ".git/hooks/post-index-change")
+    git(tree, "config", "core.fsmonitor", str(tree / ".git/hooks/post-index-change"))
+    monkeypatch.setenv("PATH", f".:{tree}:{os.environ['PATH']}")
+    monkeypatch.chdir(tree)
+    assert "src/app.py" in files_of(tree)
+    link = tree.parent / "bin"
+    link.mkdir()
+    (link / "git").symlink_to(tree / "git")
+    monkeypatch.setenv("PATH", str(link))
+    assert "src/app.py" in files_of(tree)
+    assert not witness.exists()
+
+
+async def _searches(tree: Path) -> None:
+    index = FileIndex(tree)
+    assert (await index.search("app", 5))[0] == "src/app.py"
+    index.use("src/deep/util.py")
+    assert (await index.search("", 5))[0] == "src/deep/util.py"
+    index.close()
+
+
+@pytest.mark.spec("UI-4")
+def test_the_first_search_waits_for_the_index_and_use_is_remembered(tree: Path) -> None:
+    asyncio.run(_searches(tree))
+
+
+@pytest.mark.spec("UI-4")
+def test_the_loop_goes_on_while_the_index_is_made(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end = threading.Event()
+    really = file_index.make
+
+    def slow(cwd: Path, stop: threading.Event) -> object:
+        assert may_end.wait(10)
+        return really(cwd, stop)
+
+    monkeypatch.setattr(file_index, "make", slow)
+
+    async def main() -> list[str]:
+        index = FileIndex(tree)
+        search = asyncio.ensure_future(index.search("app", 5))
+        for _ in range(5):  # the loop runs although the index cannot be made yet
+            await asyncio.sleep(0)
+        assert not search.done()
+        may_end.set()
+        return await search
+
+    assert asyncio.run(main())[0] == "src/app.py"
+
+
+@pytest.mark.spec("UI-4")
+def test_a_new_file_is_found_when_the_index_is_old(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_index, "FRESH_S", 0.0)
+    monkeypatch.setattr(file_index, "_PATIENCE", 0)
+    monkeypatch.setattr(file_index, "WAIT_S", 10.0)
+
+    async def main() -> None:
+        index = FileIndex(tree)
+        assert await index.search("brandnew", 5) == []
+        (tree / "brandnew.py").touch()
+        assert await index.search("brandnew", 5) == ["brandnew.py"]
+        monkeypatch.setattr(file_index, "FRESH_S", 1e9)
+        (tree / "brandnew2.py").touch()
+        assert await index.search("brandnew", 5) == ["brandnew.py"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.spec("SEC-13")
+def test_the_index_is_bounded(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_index, "MAX_FILES", 2)
+    assert len(files_of(tree)) == 2

@@ -17,7 +17,7 @@ from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.messages import Usage
 from agentcli.domain.ports import PermissionMode
 from agentcli.domain.session import SessionInfo, SessionStatus
-from agentcli.repl import _slash_registry as registry
+from agentcli.repl import commands as registry
 from agentcli.repl.clipboard import copy_by_program, osc_52
 from agentcli.repl.slash.usage import midnight, usage_lines
 from agentcli.ui.theme import theme_for

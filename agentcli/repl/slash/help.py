@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentcli.repl.commands import Chat, SlashCommand
-from agentcli.repl.key_help import KEYS
+from agentcli.repl.keys import KEYS
 from agentcli.ui.theme import BOLD, DIM
 
 

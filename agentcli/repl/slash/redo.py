@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentcli.domain.errors import UsageError
 from agentcli.repl.commands import Chat, SlashCommand
-from agentcli.repl.rewinding import refusals_shown, told
+from agentcli.repl.slash.rewind import refusals_shown, summary_of
 
 
 async def _run(chat: Chat, arguments: str) -> None:
@@ -16,7 +16,7 @@ async def _run(chat: Chat, arguments: str) -> None:
             raise UsageError(
                 "there is nothing to bring back", "a rewind can be taken back until you go on"
             )
-        chat.show([f"Brought back: {told(done, chat.user.cwd)}."])
+        chat.show([f"Brought back: {summary_of(done, chat.user.cwd)}."])
 
 
 COMMAND = SlashCommand("redo", "bring back what was taken back", _run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentcli.domain.errors import UsageError
 from agentcli.domain.rewind import RewindScope
 from agentcli.repl.commands import Chat, SlashCommand
-from agentcli.repl.rewinding import go_back, scope_of
+from agentcli.repl.slash.rewind import go_back, scope_of
 
 
 async def _run(chat: Chat, arguments: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import agentcli.repl.slash
-from agentcli.repl import _slash_registry as registry
+from agentcli.repl import commands as registry
 
 FILES = {path.stem for path in Path(agentcli.repl.slash.__path__[0]).glob("[a-z]*.py")}
 

@@ -1,30 +1,30 @@
-"""The prompt of a terminal that cannot redraw: a line, or several, that a person writes.
+"""Line by line: for terminals that cannot redraw, and for screen readers.
 
-Law: nothing wakes the program while it waits; Enter sends; Alt-Enter, Ctrl-J and a backslash
-before Enter make a new line; a paste is one input; Ctrl-C follows ``interrupts``.
+Law: what is written is never moved, coloured over or taken back; what is typed while the agent
+works is there at the next prompt.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
-from pathlib import Path
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application, get_app_or_none, run_in_terminal
-from prompt_toolkit.completion import Completer
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import has_focus, is_searching
 from prompt_toolkit.formatted_text import FormattedText
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.styles import Style
 
-from agentcli.repl.front import Actions, Left
-from agentcli.repl.keys import ESCAPE_S
-from agentcli.repl.prompts import Prompts
-from agentcli.repl.terminal import Terminal
+from agentcli.app.library import UserFiles
+from agentcli.repl.actions import ChatActions, Left
+from agentcli.repl.commands import helps
+from agentcli.repl.completion import ChatCompleter, prompt_history
+from agentcli.repl.terminal import ESCAPE_S, Terminal
+from agentcli.repl.turn_view import TurnView
 
 _STYLE = Style.from_dict(
     {
@@ -38,16 +38,134 @@ _STYLE = Style.from_dict(
 )
 
 
-class ChatPrompt:
-    """Asks for the next message; ``actions`` says what Ctrl-C means."""
+class LineInput:
+    """Satisfies ``actions.ChatInput``."""
 
     def __init__(
-        self,
-        terminal: Terminal,
-        completer: Completer,
-        prompts: Prompts,
-        actions: Actions,
+        self, terminal: Terminal, view: TurnView, actions: ChatActions, user: UserFiles
     ) -> None:
+        self._terminal = terminal
+        self._view = view
+        self._actions = actions
+        self._prompt = ChatPrompt(terminal, actions, user)
+        self._default = ""
+        self._sent: deque[str] = deque()
+        self._closed = False
+        self._is_working = False
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """There is nothing to keep running."""
+        yield
+
+    async def next_text(self) -> str:
+        """What was typed and sent."""
+        if self._closed:
+            raise Left
+        if self._sent:
+            return self._sent.popleft()
+        self._terminal.screen.gap()
+        default, self._default = self._default, ""
+        try:
+            text = await self._prompt.ask(default)
+        except Left:
+            if self._terminal.input.closed:
+                self._actions.terminal_gone()
+            raise
+        except OSError:
+            self._actions.terminal_gone()
+            raise Left from None
+        finally:
+            self._terminal.screen.cursor_was_moved()
+        self._view.typed(text)
+        return text
+
+    def send(self, text: str) -> None:
+        """As if ``text`` had been typed and sent."""
+        if text or not self._prompt.is_open:
+            self._sent.append(text)
+        else:
+            self._prompt.send_if_empty()
+
+    def give_back(self, text: str) -> None:
+        """For the next prompt."""
+        self._default = text
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Read keys, unechoed, for Ctrl-C and for what is typed ahead."""
+        self._is_working = True
+        try:
+            with self._terminal.keys.reading(
+                self._actions.interrupt, self._actions.move_to_background
+            ):
+                yield
+        finally:
+            self._is_working = False
+
+    async def choose(self, answers: Mapping[str, str], show: Callable[[], None]) -> str:
+        """Put a question and wait for a key that answers it."""
+        return await self._terminal.keys.choose(answers, show)
+
+    async def line(self, label: str) -> str | None:
+        """One line from the user."""
+        with self._terminal.keys.paused():
+            answer = await ask_line(self._terminal, label)
+        self._terminal.screen.cursor_was_moved()
+        return answer
+
+    @asynccontextmanager
+    async def aside(self) -> AsyncIterator[None]:
+        """Nothing of ours stands on the screen; keys that are read for us wait."""
+        self._terminal.drain()
+        try:
+            with ExitStack() as stack:
+                if self._is_working:
+                    stack.enter_context(self._terminal.keys.paused())
+                    stack.enter_context(self._terminal.input.cooked_mode())
+                yield
+        finally:
+            self._terminal.screen.cursor_was_moved()
+
+    def show_todos(self, lines: Sequence[str]) -> None:
+        """Print them."""
+        self._terminal.screen.print_aside(lines)
+
+    def refresh(self) -> None:
+        """Nothing that is printed changes."""
+
+    def announce(self, line: str) -> None:
+        """Print a painted line; an open prompt stays below it."""
+        if self._prompt.is_open:
+            self._prompt.say(line)
+        else:
+            self._terminal.screen.print_block([line], gap=False)
+
+    def press_ctrl_c(self) -> None:
+        """SIGINT came from outside."""
+        if self._is_working:
+            self._terminal.keys.cancelled()
+            self._actions.interrupt()
+        elif self._prompt.is_open:
+            self._prompt.press_ctrl_c()
+
+    def close(self) -> None:
+        """End the prompt."""
+        self._closed = True
+        self._prompt.close()
+
+
+# --- the prompt -------------------------------------------------------------------------------
+
+
+class ChatPrompt:
+    """Asks for the next message: one line, or several; ``actions`` says what Ctrl-C means.
+
+    Law: nothing wakes the program while it waits; Enter sends; Alt-Enter, Ctrl-J and a backslash
+    before Enter make a new line; a paste is one input.
+    """
+
+    def __init__(self, terminal: Terminal, actions: ChatActions, user: UserFiles) -> None:
         self._terminal = terminal
         self._actions = actions
         self._is_asking = False
@@ -55,10 +173,10 @@ class ChatPrompt:
             message=FormattedText([("class:prompt", "> ")]),
             multiline=True,
             prompt_continuation=_continuation,
-            completer=completer,
+            completer=ChatCompleter(helps, user.cwd),
             complete_while_typing=False,
             reserve_space_for_menu=0,
-            history=prompt_history(prompts),
+            history=prompt_history(user),
             key_bindings=self._bindings(),
             style=_STYLE,
             color_depth=terminal.color_depth,
@@ -84,7 +202,7 @@ class ChatPrompt:
 
     @property
     def is_open(self) -> bool:
-        """Whether the person is being asked now."""
+        """Whether the user is being asked now."""
         return self._running is not None
 
     @property
@@ -164,7 +282,7 @@ class ChatPrompt:
 
 
 async def ask_line(terminal: Terminal, message: str) -> str | None:
-    """One line from the person; ``None`` when it was refused with Ctrl-C, Ctrl-D or Esc."""
+    """One line from the user; ``None`` when it was refused with Ctrl-C, Ctrl-D or Esc."""
     bindings = KeyBindings()
 
     @bindings.add("escape", eager=True)
@@ -190,42 +308,3 @@ async def ask_line(terminal: Terminal, message: str) -> str | None:
 def _continuation(width: int, line_number: int, wrap_count: int) -> str:
     del line_number, wrap_count
     return " " * width
-
-
-class _SafeHistory(FileHistory):
-    """A history file; where it cannot be read or written, memory has to do."""
-
-    def __init__(self, prompts: Prompts, path: Path) -> None:
-        super().__init__(str(path))
-        self._redact = prompts.redact
-
-    def load_history_strings(self) -> Iterable[str]:
-        """The strings, newest first."""
-        try:
-            return super().load_history_strings()
-        except OSError:
-            return []
-
-    def store_string(self, string: str) -> None:
-        """Append, privately."""
-        try:
-            descriptor = os.open(self.filename, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
-            os.fchmod(descriptor, 0o600)
-            os.close(descriptor)
-            super().store_string(self._redact(string))
-        except OSError:
-            return
-
-
-def prompt_history(prompts: Prompts) -> History:
-    """Earlier prompts, in a private file where there is one, without keys (SEC-9)."""
-    path = prompts.file
-    if path is None:
-        return InMemoryHistory()
-    try:
-        if not path.parent.is_dir():
-            path.parent.mkdir(mode=0o700, parents=True)
-            path.parent.chmod(0o700)
-    except OSError:
-        return InMemoryHistory()
-    return _SafeHistory(prompts, path)

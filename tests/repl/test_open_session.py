@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from agentcli.repl.attention import Attention
+from agentcli.repl.open_session import Attention
 from agentcli.ui.screen import Screen, Size
 from agentcli.ui.theme import PLAIN, Theme
 

@@ -6,7 +6,7 @@ import pytest
 
 from agentcli.domain.events import ToolAnnounced, ToolFinished, ToolProgress, ToolStarted
 from agentcli.domain.messages import ResultStatus, TextPart, ToolCall, ToolResult
-from agentcli.repl.calls_view import MAX_CALLS, CallsView
+from agentcli.repl.turn_view import MAX_CALLS, CallsView
 from agentcli.ui.theme import PLAIN
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from agentcli.repl.interrupts import LEAVE_WITHIN_S, Action, Interrupts, Situation
+from agentcli.domain.errors import UsageError
+from agentcli.repl.actions import LEAVE_WITHIN_S, Action, Interrupts, Jobs, Situation
 
 
 @pytest.mark.spec("CAN-13")
@@ -44,3 +47,45 @@ def test_doing_something_forgets_the_hint() -> None:
     interrupts.press(Situation.EMPTY_PROMPT, 0.0)
     interrupts.forget()
     assert interrupts.press(Situation.EMPTY_PROMPT, 0.5) is Action.HINT
+
+
+# --- Small things done beside the agent's work
+
+
+def test_jobs_are_done_in_order_and_an_error_is_shown() -> None:
+    done: list[str] = []
+
+    async def main() -> None:
+        jobs = Jobs(done.append)
+
+        async def fail() -> None:
+            raise UsageError("no", "try again")
+
+        async def note(text: str) -> None:
+            await asyncio.sleep(0)
+            done.append(text)
+
+        async with jobs.running():
+            jobs.add(lambda: note("one"))
+            jobs.add(fail)
+            jobs.add(lambda: note("two"))
+            await jobs.done()
+            jobs.add(lambda: note("at the end"))
+
+    asyncio.run(main())
+    assert done == ["one", "no - try again", "two", "at the end"]
+
+
+def test_a_bug_in_a_job_is_raised_where_the_chat_ends() -> None:
+    async def main() -> None:
+        jobs = Jobs(lambda _: None)
+
+        async def bug() -> None:
+            raise RuntimeError("a bug")
+
+        async with jobs.running():
+            jobs.add(bug)
+            await asyncio.sleep(0)
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        asyncio.run(main())

@@ -7,7 +7,7 @@ from prompt_toolkit.keys import Keys
 
 from agentcli.config.keys import ACTION_KEYS
 from agentcli.domain.errors import ConfigError
-from agentcli.repl.key_names import DEFAULTS, key_table, parse_keys
+from agentcli.repl.keys import DEFAULTS, key_table, parse_keys
 
 
 @pytest.mark.spec("UI-3")

@@ -12,104 +12,94 @@ import os
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 
-from prompt_toolkit.application import Application
+from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.application.run_in_terminal import in_terminal
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import Completer
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER, SEARCH_BUFFER, EditingMode
-from prompt_toolkit.history import History
+from prompt_toolkit.filters import (
+    Condition,
+    completion_is_selected,
+    has_completions,
+    has_focus,
+    is_searching,
+    vi_mode,
+    vi_navigation_mode,
+)
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import BufferControl, HSplit, Layout, SearchBufferControl, Window
+from prompt_toolkit.search import SearchState
 from prompt_toolkit.styles import DummyStyle
 
+from agentcli.app.library import UserFiles
 from agentcli.domain.errors import AgentError
-from agentcli.repl.answers import Answers
-from agentcli.repl.completion import ChatCompleter
-from agentcli.repl.front import Actions, Left
-from agentcli.repl.key_names import key_table
-from agentcli.repl.live_images import InputImages
-from agentcli.repl.live_keys import key_bindings
-from agentcli.repl.live_region import Region, Shown
-from agentcli.repl.live_renderer import LiveRenderer
+from agentcli.repl.actions import ChatActions, Left
+from agentcli.repl.clipboard import InputImages, Pastes, may_name_images
+from agentcli.repl.commands import helps
+from agentcli.repl.completion import ChatCompleter, prompt_history
+from agentcli.repl.keys import key_table
+from agentcli.repl.live_region import InputState, LiveRenderer, Region
+from agentcli.repl.open_session import OpenSession
 from agentcli.repl.outside import edit_text
-from agentcli.repl.paste import Pastes
-from agentcli.repl.terminal import Terminal
+from agentcli.repl.terminal import ESCAPE_S, PendingQuestion, Terminal
 from agentcli.repl.turn_view import TurnView
-from agentcli.ui.live_screen import LiveScreen
+from agentcli.ui.live_screen import Below, LiveScreen
 from agentcli.ui.sanitize import clean_line
-
-ESCAPE_S = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Typing:
-    """What typing in the input needs; ``cwd`` is the workspace.
-
-    Images from the clipboard are kept in ``images``.
-    """
-
-    completer: Completer
-    history: History
-    vi: bool
-    cwd: Path
-    keys: Mapping[str, str]
-    images: Path | None
+from agentcli.ui.screen import Size
 
 
-class LiveFront:
-    """Satisfies ``front.Front``. ``shown`` gives what is told around the input."""
+class LiveInput:
+    """Satisfies ``actions.ChatInput``."""
 
     def __init__(
         self,
         terminal: Terminal,
         view: TurnView,
-        actions: Actions,
-        shown: Shown,
-        typing: Typing,
+        actions: ChatActions,
+        opened: OpenSession,
+        user: UserFiles,
     ) -> None:
         if not isinstance(terminal.screen, LiveScreen):
-            raise TypeError("a live front needs a live screen")
+            raise TypeError("a live input needs a live screen")
         self.actions = actions
         self.pastes = Pastes()
-        table, problems = key_table(typing.keys)
-        self.keys: Mapping[str, tuple[Keys | str, ...]] = table
+        self.keys, problems = key_table(user.settings.chat_keys)
         for problem in problems:
             terminal.screen.print_block([f"! {clean_line(problem)}"], gap=False)
-        self.answers = Answers()
+        self.answers = PendingQuestion()
         self._terminal = terminal
         self._screen = terminal.screen
         self._inbox: deque[str] = deque()
         self._news = asyncio.Event()
-        self._is_working = False
+        self.is_working = False
         self._is_idle = False
         self._leaves = False
-        self._label: str | None = None  # of a line that is asked for
+        self.label: str | None = None  # of a line that is asked for
         self._line: asyncio.Future[str | None] | None = None
         self._closed = False
         self._away = 0  # something else has the terminal
-        self.region = Region(self, view, shown, self._screen.theme)
-        self._cwd = typing.cwd
+        self.region = Region(view, opened, self._screen.theme)
+        self._cwd = user.cwd
 
+        self._completer = ChatCompleter(helps, user.cwd)
         self.buffer = Buffer(
             name=DEFAULT_BUFFER,
-            completer=typing.completer,
+            completer=self._completer,
             complete_while_typing=True,
-            history=typing.history,
+            history=prompt_history(user),
             multiline=True,
         )
-        self._images = InputImages(self.buffer, self.pastes, self._screen, typing.cwd)
-        self._images.kept = typing.images
+        self.images = InputImages(self.buffer, self.pastes, self._screen, user)
         self.search = SearchBufferControl(Buffer(name=SEARCH_BUFFER), ignore_case=True)
         self.control = BufferControl(self.buffer, search_buffer_control=self.search)
+        is_vi = user.settings.editing_mode == "vi"
         layout = Layout(HSplit([Window(self.control), Window(self.search)]))
         self.app: Application[None] = Application(
             layout=layout,
             key_bindings=key_bindings(self),
-            editing_mode=EditingMode.VI if typing.vi else EditingMode.EMACS,
+            editing_mode=EditingMode.VI if is_vi else EditingMode.EMACS,
             style=DummyStyle(),
             include_default_pygments_style=False,
             erase_when_done=True,
@@ -122,7 +112,7 @@ class LiveFront:
             self.app._merged_style,  # noqa: SLF001 - the base class wants one; nothing is styled by it
             self._terminal.output,
             self._screen,
-            self.region.compose,
+            self._compose,
         )
         self.app.ttimeoutlen = ESCAPE_S
         self.app.timeoutlen = 0.5
@@ -130,20 +120,25 @@ class LiveFront:
 
     # --- state -----------------------------------------------------------------------------
 
-    @property
-    def is_working(self) -> bool:
-        """Whether the agent works."""
-        return self._is_working
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is done until something is sent."""
-        return self._is_idle
-
-    @property
-    def label(self) -> str | None:
-        """What the line that is asked for is about, if one is."""
-        return self._label
+    def _compose(self, size: Size, needs_gap: bool) -> Below:  # noqa: FBT001 - the screen's port
+        searched, document = None, self.buffer.document
+        if self.app.layout.is_searching:
+            searched = self.search.buffer.text
+            found = self.control.search_state
+            document = self.buffer.document_for_search(
+                SearchState(searched, found.direction, found.ignore_case)
+            )
+        state = InputState(
+            document=document,
+            label=self.label,
+            letters=self.answers.letters if self.answers.is_waiting else "",
+            is_working=self.is_working,
+            is_idle=self._is_idle,
+            leaves=self._leaves,
+            searched=searched,
+            completions=self.buffer.complete_state,
+        )
+        return self.region.compose(state, size, needs_gap=needs_gap)
 
     @property
     def takes_answers(self) -> bool:
@@ -151,7 +146,7 @@ class LiveFront:
         now = asyncio.get_running_loop().time()
         return not self.buffer.text and self.answers.are_taken(now)
 
-    # --- front.Front -----------------------------------------------------------------------
+    # --- actions.ChatInput -----------------------------------------------------------------------
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -170,8 +165,7 @@ class LiveFront:
             yield
         finally:
             starting.cancel()
-            if isinstance(self.buffer.completer, ChatCompleter):
-                self.buffer.completer.close()
+            self._completer.close()
             self._exit()
             await asyncio.wait({task})
             error = None if task.cancelled() else task.exception()
@@ -201,11 +195,11 @@ class LiveFront:
     @contextmanager
     def working(self) -> Iterator[None]:
         """The agent works until the block ends."""
-        self._is_working = True
+        self.is_working = True
         try:
             yield
         finally:
-            self._is_working = False
+            self.is_working = False
             self.refresh()
 
     async def choose(self, answers: Mapping[str, str], show: Callable[[], None]) -> str:
@@ -221,16 +215,16 @@ class LiveFront:
             self.refresh()
 
     async def line(self, label: str) -> str | None:
-        """One line from the person."""
+        """One line from the user."""
         draft = self.buffer.document
         self.buffer.set_document(Document(), bypass_readonly=True)
-        self._label = label
+        self.label = label
         self._line = asyncio.get_running_loop().create_future()
         self.refresh()
         try:
             answer = None if self._closed else await self._line
         finally:
-            self._label = self._line = None
+            self.label = self._line = None
             self.buffer.set_document(draft, bypass_readonly=True)
             self.refresh()
         said = answer if answer is not None else ""
@@ -253,6 +247,10 @@ class LiveFront:
         """Show the agent's list until another is given."""
         self.region.todos = list(lines)
         self.refresh()
+
+    def announce(self, line: str) -> None:
+        """Print a painted line above."""
+        self._screen.print_block([line], gap=False)
 
     def refresh(self) -> None:
         """Something that is shown has changed."""
@@ -279,17 +277,16 @@ class LiveFront:
             self.answer_line(text)
             return
         if not text.strip():
-            if not self._is_working and self.actions.has_waiting():
+            if not self.is_working and self.actions.has_waiting():
                 self.send("")
             return
         self.buffer.history.append_string(text)
-        if isinstance(self.buffer.completer, ChatCompleter):
-            self.buffer.completer.used(text)
+        self._completer.used(text)
         self.pastes.forget()
         self.buffer.reset()
         self.load_history()
         self.answers.flow_ended()
-        if self._is_working:
+        if self.is_working:
             self.actions.typed_while_working(text)
         else:
             self.send(text)
@@ -303,7 +300,7 @@ class LiveFront:
         """Ctrl-C, wherever."""
         if self._line is not None:
             self.answer_line(None)
-        elif self._is_working:
+        elif self.is_working:
             self.actions.interrupt()
         else:
             had_text = bool(self.buffer.text)
@@ -317,11 +314,6 @@ class LiveFront:
             if hint is not None:
                 self._screen.print_block([hint])
 
-    @property
-    def leaves(self) -> bool:
-        """Whether the chat ends when the agent is done."""
-        return self._leaves
-
     def leave_when_done(self) -> None:
         """Ctrl-D while the agent works."""
         self._leaves = True
@@ -331,7 +323,7 @@ class LiveFront:
         self.region.toggle_keys()
 
     async def edit_outside(self) -> None:
-        """Ctrl-G: the person's editor."""
+        """Ctrl-G: the user's editor."""
         text = self.pastes.expand(self.buffer.text)
         try:
             async with self.aside():
@@ -340,14 +332,6 @@ class LiveFront:
             self._screen.print_aside([str(error)])
             return
         self.buffer.set_document(Document(edited), bypass_readonly=True)
-
-    async def take_dropped(self, text: str) -> None:
-        """What was pasted may be the paths of images: then signs stand in its place."""
-        await self._images.take_dropped(text)
-
-    async def take_clipboard(self) -> None:
-        """The image in the clipboard, where a program can read it."""
-        await self._images.take_clipboard()
 
     def load_history(self) -> None:
         """Earlier prompts, in the background."""
@@ -387,3 +371,171 @@ class LiveFront:
             self._news.set()
             if gone:
                 self.actions.terminal_gone()
+
+
+# --- the keys, over prompt-toolkit's own (emacs or vi) ----------------------------------------
+
+
+def key_bindings(typing: LiveInput) -> KeyBindings:
+    """All of them.
+
+    Law: Ctrl-C, Esc and the answers of a question act at once, whatever else a key may begin.
+    """
+    bindings = KeyBindings()
+    _bind_answers(bindings, typing)
+    _bind_interrupts(bindings, typing)
+    _bind_writing(bindings, typing)
+    _bind_editing(bindings, typing)
+    _bind_actions(bindings, typing)
+    return bindings
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _bind_writing(bindings: KeyBindings, typing: LiveInput) -> None:
+    focused = has_focus(DEFAULT_BUFFER)
+
+    @bindings.add("enter", filter=focused)
+    def _enter(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if typing.answers.belongs_to_answer("\r", _now()):
+            return
+        if buffer.complete_state and buffer.complete_state.current_completion:
+            buffer.complete_state = None
+        elif buffer.document.text_before_cursor.endswith("\\") and typing.label is None:
+            buffer.delete_before_cursor()
+            buffer.newline(copy_margin=False)
+        else:
+            typing.submit()
+
+    @bindings.add(*typing.keys["newline"], filter=focused)
+    @bindings.add("c-j", filter=focused)
+    @bindings.add("escape", "enter", filter=focused)
+    def _new_line(event: KeyPressEvent) -> None:
+        event.current_buffer.newline(copy_margin=False)
+
+    @bindings.add(Keys.BracketedPaste)
+    def _paste(event: KeyPressEvent) -> None:
+        text = event.data.replace("\r\n", "\n").replace("\r", "\n")
+        event.current_buffer.insert_text(typing.pastes.fold(text) if focused() else text)
+        if focused() and typing.label is None and may_name_images(text):
+            event.app.create_background_task(typing.images.take_dropped(text))
+
+    @bindings.add(*typing.keys["image"], filter=focused & ~vi_navigation_mode, eager=True)
+    def _image(event: KeyPressEvent) -> None:
+        if typing.label is None:
+            event.app.create_background_task(typing.images.take_clipboard())
+
+
+def _bind_editing(bindings: KeyBindings, typing: LiveInput) -> None:
+    focused = has_focus(DEFAULT_BUFFER)
+
+    @Condition
+    def after_sign() -> bool:
+        return typing.pastes.sign_before(typing.buffer.document.text_before_cursor) > 0
+
+    @bindings.add("backspace", filter=focused & after_sign)
+    def _delete_sign(event: KeyPressEvent) -> None:
+        before = event.current_buffer.document.text_before_cursor
+        event.current_buffer.delete_before_cursor(typing.pastes.sign_before(before))
+
+    empty = Condition(lambda: not typing.buffer.text)
+
+    @bindings.add("up", filter=focused & empty & ~has_completions)
+    def _recall(event: KeyPressEvent) -> None:
+        if not typing.actions.recall():
+            event.current_buffer.auto_up(count=event.arg)
+
+    @bindings.add("?", filter=focused & empty & ~vi_navigation_mode)
+    def _keys(event: KeyPressEvent) -> None:
+        del event
+        typing.toggle_keys()
+
+
+def _bind_answers(bindings: KeyBindings, typing: LiveInput) -> None:
+    @bindings.add(Keys.Any, filter=has_focus(DEFAULT_BUFFER) & ~vi_navigation_mode)
+    def _any(event: KeyPressEvent) -> None:
+        now = _now()
+        if typing.answers.belongs_to_answer(event.data, now):
+            return
+        if typing.takes_answers and typing.answers.answer(event.data, now):
+            return
+        event.current_buffer.insert_text(event.data * event.arg)
+
+
+def _bind_interrupts(bindings: KeyBindings, typing: LiveInput) -> None:
+    @Condition
+    def alone() -> bool:
+        """No key came together with this one: it is Esc and not the beginning of Alt-x."""
+        return not get_app().key_processor.input_queue
+
+    @Condition
+    def leaves_insert_mode() -> bool:
+        return bool(vi_mode() and not vi_navigation_mode() and typing.buffer.text)
+
+    busy = Condition(lambda: typing.is_working or typing.label is not None)
+
+    @bindings.add("escape", filter=busy & alone & ~leaves_insert_mode & ~is_searching, eager=True)
+    def _escape(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.complete_state:
+            buffer.cancel_completion()
+        else:
+            typing.ctrl_c()
+
+    empty = Condition(lambda: not typing.buffer.text)
+
+    @bindings.add("escape", "escape", filter=~busy & empty & ~is_searching)
+    def _rewind(event: KeyPressEvent) -> None:
+        del event
+        typing.actions.rewind()
+
+    @bindings.add("c-c", filter=~is_searching, eager=True)
+    @bindings.add("<sigint>", eager=True)
+    def _ctrl_c(event: KeyPressEvent) -> None:
+        del event
+        typing.ctrl_c()
+
+    @bindings.add("c-d", filter=empty & ~is_searching)
+    def _ctrl_d(event: KeyPressEvent) -> None:
+        del event
+        if typing.label is not None:
+            typing.answer_line(None)
+        elif typing.is_working:
+            typing.leave_when_done()
+        else:
+            typing.close()
+
+
+def _bind_actions(bindings: KeyBindings, typing: LiveInput) -> None:
+    @bindings.add(*typing.keys["suspend"])
+    def _suspend(event: KeyPressEvent) -> None:
+        event.app.suspend_to_background()
+
+    @bindings.add(*typing.keys["mode"], filter=~has_completions & ~completion_is_selected)
+    def _mode(event: KeyPressEvent) -> None:
+        del event
+        typing.actions.cycle_mode()
+
+    @bindings.add(*typing.keys["todos"], eager=True)
+    def _todos(event: KeyPressEvent) -> None:
+        del event
+        typing.actions.toggle_todos()
+
+    commands = Condition(lambda: typing.is_working and typing.label is None)
+
+    @bindings.add(*typing.keys["background"], filter=commands & ~is_searching, eager=True)
+    def _background(event: KeyPressEvent) -> None:
+        del event
+        typing.actions.move_to_background()
+
+    @bindings.add(*typing.keys["output"], eager=True)
+    def _output(event: KeyPressEvent) -> None:
+        del event
+        typing.actions.open_output()
+
+    @bindings.add(*typing.keys["editor"], filter=~is_searching, eager=True)
+    def _editor(event: KeyPressEvent) -> None:
+        event.app.create_background_task(typing.edit_outside())

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prompt_toolkit.document import Document
 
-from agentcli.repl.input_rows import InputRows, Look, input_rows
+from agentcli.repl.live_region import InputRows, Look, input_rows
 from agentcli.ui.rows import plain
 from agentcli.ui.theme import PLAIN
 

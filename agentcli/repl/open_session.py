@@ -1,0 +1,154 @@
+"""The open session as it is shown around the input: status line, queue, window title."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from agentcli.app.session import Session
+from agentcli.domain.events import AgentEvent, AssistantRecorded, BackgroundChanged, Compacted
+from agentcli.domain.messages import AssistantMessage
+from agentcli.domain.ports import QueuedInput
+from agentcli.domain.sandbox import Sandbox
+from agentcli.ui.rows import fit
+from agentcli.ui.sanitize import clean_line
+from agentcli.ui.screen import Screen
+from agentcli.ui.session_lines import Farewell, farewell_lines, resume_lines
+from agentcli.ui.status_line import Status, context_of, title_of
+from agentcli.ui.theme import BOLD, Theme
+
+
+class OpenSession:
+    """Follows one session at a time; ``session`` is the open one."""
+
+    def __init__(self) -> None:
+        self.session: Session | None = None
+        self._context: int | None = None
+        self._background = 0
+        self._opened_at = 0.0
+        self.on_background: Callable[[], None] = lambda: None
+
+    def adopt(self, session: Session | None) -> None:
+        """Another session is open, or none."""
+        self.session = session
+        self._opened_at = time.monotonic()
+        self._context = None
+        self._background = 0
+        if session is not None and session.background is not None:
+            self._background = sum(task.is_active for task in session.background.tasks())
+        if session is not None and session.resumed is not None:
+            for stored in session.resumed.messages:
+                if isinstance(stored.message, AssistantMessage):
+                    self._context = context_of(stored.message.usage) or self._context
+
+    def on_event(self, event: AgentEvent) -> None:
+        """Learn from ``event``."""
+        if isinstance(event, AssistantRecorded):
+            self._context = context_of(event.message.usage) or self._context
+        elif isinstance(event, Compacted):
+            self._context = event.tokens_after
+        elif isinstance(event, BackgroundChanged):
+            self._background = event.active
+            self.on_background()
+
+    def status(self) -> Status:
+        """For the line at the bottom."""
+        session = self.session
+        if session is None:
+            return Status()
+        return Status(
+            model=session.model.id,
+            mode=str(session.mode),
+            context_used=self._context,
+            context_size=session.model.context_tokens,
+            tokens=context_of(session.usage),
+            cost_usd=session.cost_usd,
+            turns=session.turns,
+            title=session.title,
+            background=self._background,
+            sandbox=_sandbox_word(session.sandbox),
+        )
+
+    def title(self, cwd: Path, theme: Theme) -> str:
+        """For the window."""
+        return title_of(self.status(), cwd.name, theme)
+
+    def opening_lines(self, cwd: Path, theme: Theme) -> list[str]:
+        """What was opened: where an earlier session had stopped, or who answers, and where."""
+        session = self.session
+        if session is None:
+            return []
+        if session.resumed is not None:
+            return resume_lines(session.resumed, time.time(), theme)
+        model, where = clean_line(session.model.id), clean_line(str(cwd))
+        return [f"{theme.paint('agentcli', BOLD)}  {model}  {where}"]
+
+    def closing_lines(self, theme: Theme) -> list[str]:
+        """How to come back, and what it has taken (UI-9)."""
+        session = self.session
+        if session is None:
+            return []
+        end = Farewell(
+            session_id=session.id,
+            turns=session.turns,
+            usage=session.usage,
+            cost_usd=session.cost_usd,
+            duration_s=time.monotonic() - self._opened_at,
+        )
+        return farewell_lines(end, theme)
+
+    def queue(self) -> Sequence[QueuedInput]:
+        """What waits to be sent."""
+        return self.session.queued() if self.session is not None else ()
+
+
+def _sandbox_word(sandbox: Sandbox | None) -> str:
+    """Whether commands are limited, where that is known (SEC-7)."""
+    if sandbox is None or not sandbox.state.known:
+        return ""
+    return "sandbox" if sandbox.state.is_on else "no sandbox"
+
+
+# --- the window's title, a bell or a desktop notification (UI-6) ------------------------------
+
+# OSC 2 and XTWINOPS 22, 23: https://invisible-island.net/xterm/ctlseqs/ctlseqs.html
+# OSC 9: iTerm2, kitty, WezTerm, Windows Terminal, ghostty
+MAX_TITLE = 120
+_SAVE_TITLE = "\x1b[22;2t"
+_RESTORE_TITLE = "\x1b[23;2t"
+
+
+class Attention:
+    """Names the window and calls the user; ``how`` is ``bell``, ``desktop`` or ``off``.
+
+    Law: what a title or notification says is sanitized (SEC-10) and short; with ``off`` nothing
+    rings; the title that was there before is asked back at the end.
+    """
+
+    def __init__(self, screen: Screen, how: str = "bell") -> None:
+        self._screen = screen
+        self._how = how
+        self._title = ""
+
+    def title(self, text: str) -> None:
+        """Name the window."""
+        wanted = fit(clean_line(text), MAX_TITLE)
+        if wanted == self._title:
+            return
+        save = "" if self._title else _SAVE_TITLE
+        self._title = wanted
+        self._screen.send(f"{save}\x1b]2;{wanted}\x07")
+
+    def give_title_back(self) -> None:
+        """The chat ends."""
+        if self._title:
+            self._title = ""
+            self._screen.send(_RESTORE_TITLE)
+
+    def call(self, text: str) -> None:
+        """Something waits for the user."""
+        if self._how == "bell":
+            self._screen.send("\x07")
+        elif self._how == "desktop":
+            self._screen.send(f"\x1b]9;agentcli: {fit(clean_line(text), MAX_TITLE)}\x07")
