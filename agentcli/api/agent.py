@@ -17,9 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from agentcli.app.compose import open_session
-from agentcli.app.options import SessionOptions
-from agentcli.config.paths import Paths
-from agentcli.config.settings import load_settings
+from agentcli.app.options import SessionOptions, result_schema, settings_of
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.events import (
@@ -119,8 +117,9 @@ class Agent:
         env = dict(os.environ if self.env is None else self.env)
         if self.home is not None:
             env["AGENTCLI_HOME"] = str(self.home)
-        settings = load_settings(Paths.from_env(env), env)
-        self._session = await open_session(settings, self._options(), _Approver(self.approve))
+        self._session = await open_session(
+            settings_of(env), self._options(), _Approver(self.approve)
+        )
         return self
 
     async def __aexit__(
@@ -379,7 +378,5 @@ def _one_of(kind: Any, value: str | None, name: str) -> Any:
 def _result_schema(output: Any) -> Any:
     if output is None:
         return None
-    from agentcli.tools._final_result import ResultSchema
-
     describe = getattr(output, "model_json_schema", None)
-    return ResultSchema(describe() if callable(describe) else output)
+    return result_schema(describe() if callable(describe) else output)

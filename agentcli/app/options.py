@@ -1,21 +1,23 @@
-"""What the start of a session asks for; a part of ``compose``."""
+"""What the start of a session asks for, by the command line or by a library."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.ports import ContextTransform, Effort, PermissionMode, ToolGate
 from agentcli.domain.tools import Tool
 from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:
+    from agentcli.config.settings import Settings
     from agentcli.tools._final_result import ResultSchema
 
 
 @frozen
 class SessionOptions:
-    """What the command line asks for; ``None`` leaves it to the settings (CLI-3)."""
+    """What is asked for; ``None`` leaves it to the settings (CLI-3)."""
 
     cwd: Path
     model: str | None = None
@@ -44,3 +46,18 @@ class SessionOptions:
     fallback: str = "narrowed"
     gates: tuple[ToolGate, ...] = ()
     transforms: tuple[ContextTransform, ...] = ()
+
+
+def settings_of(env: Mapping[str, str]) -> Settings:
+    """The settings of the user's files and of ``env``. Raises ``ConfigError``."""
+    from agentcli.config.paths import Paths
+    from agentcli.config.settings import load_settings
+
+    return load_settings(Paths.from_env(env), env)
+
+
+def result_schema(schema: Any) -> ResultSchema:
+    """The shape that an answer shall have (CTRL-5). Raises ``UsageError``."""
+    from agentcli.tools._final_result import ResultSchema
+
+    return ResultSchema(schema)

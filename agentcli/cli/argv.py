@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 PROMPT_COMMANDS = frozenset({"chat", "run", "resume"})
@@ -35,35 +36,6 @@ COMMANDS: dict[str, str] = {
     "help": "Read the documentation",
     "completions": "Print or install shell completion",
 }
-# options that take a value; tests/cli/test_argv.py holds these to the real declarations
-LONG_WITH_VALUE = frozenset(
-    {
-        "--model",
-        "--fallback-model",
-        "--session",
-        "--cd",
-        "--add-dir",
-        "--permission-mode",
-        "--allow-tool",
-        "--deny-tool",
-        "--tools",
-        "--effort",
-        "--system-prompt",
-        "--append-system-prompt",
-        "--mcp-config",
-        "--sandbox",
-        "--debug",
-        "--output-format",
-        "--input-format",
-        "--json-schema",
-        "--output-schema",
-        "--max-turns",
-        "--max-budget-usd",
-        "--timeout",
-        "--permission-prompt-tool",
-    }
-)
-SHORT_WITH_VALUE = frozenset("mCo")
 _ONE_SHOT = frozenset({"-p", "--print"})
 _INPUT_FORMAT = "--input-format"
 _WITH_RESULT = frozenset({"json", "stream-json"})
@@ -171,13 +143,22 @@ def _find_command(argv: list[str]) -> tuple[int | None, bool]:
     return word, one_shot
 
 
+@cache
+def _valued() -> frozenset[str]:
+    """Every spelling of every option that always takes a value."""
+    from agentcli.cli.options import RunOptions, declared
+
+    names = {name for each in declared(RunOptions) if each.metavar for name in each.names}
+    return frozenset(names) - _OPTIONAL_VALUE | _OTHER_WITH_VALUE
+
+
 def _cluster(item: str) -> str:
     """The short flags in ``-pc``, up to one that takes a value."""
     flags = ""
     if item.startswith("--") or not item.startswith("-"):
         return flags
     for letter in item[1:]:
-        if letter in SHORT_WITH_VALUE or letter == "r":
+        if letter == "r" or f"-{letter}" in _valued():
             break
         flags += letter
     return flags
@@ -187,10 +168,10 @@ def _takes_next(argv: list[str], index: int) -> int:
     """1 when the next item is the value of the option at ``index``, else 0."""
     item = argv[index]
     if item.startswith("--"):
-        if item in LONG_WITH_VALUE or item in _OTHER_WITH_VALUE:
+        if item in _valued():
             return 1
     elif len(item) == len(_cluster(item)) + 2:
-        if item[-1] in SHORT_WITH_VALUE:
+        if f"-{item[-1]}" in _valued():
             return 1
         if item[-1] == "r":
             return int(_has_value(argv, index))

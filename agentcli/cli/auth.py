@@ -11,8 +11,9 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from agentcli.cli.commands import OptionSet, PlainGroup, Spec, add_command, new_app
+from agentcli.cli.commands import PlainGroup, Spec, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json, print_table
+from agentcli.cli.options import OptionSet
 from agentcli.config.credentials import SAME_ACCOUNT, Entry, remove_key, store_key
 from agentcli.config.keyring_access import INSTALL
 from agentcli.config.paths import Paths

@@ -11,14 +11,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from difflib import get_close_matches
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from agentcli.cli.options import Argument, Option, OptionSet, option_names
 from agentcli.domain.errors import UsageError
 
-T = TypeVar("T", bound="OptionSet")
+T = TypeVar("T", bound=OptionSet)
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -107,25 +108,6 @@ def new_app(help_text: str, group: type[PlainGroup] = PlainGroup) -> typer.Typer
     )
 
 
-class OptionSet:
-    """Options of a command as attributes: subclass it and annotate them in typer's way.
-
-    A class instead of a function's parameters, so that commands can share them.
-    """
-
-    def __init__(self, **values: Any) -> None:
-        for name in option_names(type(self)):
-            setattr(self, name, values[name] if name in values else getattr(type(self), name, None))
-
-
-def option_names(options: type[OptionSet]) -> dict[str, Any]:
-    """Names and annotations of all options, those of base classes first."""
-    found: dict[str, Any] = {}
-    for base in reversed(options.__mro__):
-        found.update(inspect.get_annotations(base, eval_str=True))
-    return found
-
-
 class Spec(NamedTuple):
     """What a command says of itself. ``epilog`` comes after the options."""
 
@@ -143,7 +125,7 @@ def add_command(
     def call(**values: Any) -> int:
         return handler(options(**values))
 
-    annotations = option_names(options)
+    annotations = {name: _for_typer(each) for name, each in option_names(options).items()}
     parameters = [
         inspect.Parameter(
             option,
@@ -158,3 +140,21 @@ def add_command(
     app.command(
         spec.name, cls=spec.cls, help=spec.help, epilog=spec.epilog, context_settings=CONTEXT
     )(call)
+
+
+def _for_typer(annotation: Any) -> Any:
+    """A declaration of ``options`` in typer's words; its own stay as they are."""
+    declared = annotation.__metadata__[0]
+    if isinstance(declared, Argument):
+        info: Any = typer.Argument(metavar=declared.metavar, help=declared.help)
+    elif isinstance(declared, Option):
+        info = typer.Option(
+            *declared.names,
+            metavar=declared.metavar or None,
+            help=declared.help,
+            count=declared.counts,
+            show_default=not declared.counts,
+        )
+    else:
+        return annotation
+    return Annotated[annotation.__origin__, info]

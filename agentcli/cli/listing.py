@@ -10,8 +10,7 @@ from typing import Annotated
 
 import typer
 
-from agentcli.cli.commands import OptionSet
-from agentcli.cli.options import choice
+from agentcli.cli.options import OptionSet, choice
 from agentcli.headless.streams import is_terminal, use_utf8, write_out
 from agentcli.ui.sanitize import clean_line, safe_json
 

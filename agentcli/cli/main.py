@@ -61,8 +61,9 @@ def run_app() -> NoReturn:
 def main(argv: list[str]) -> int:
     """Run the command in ``argv``; returns the exit code."""
     try:
-        if sort_arguments(argv).command == "run":  # which owes a result from here on
-            raise_on_signals()
+        give_back = raise_on_signals()
+        if sort_arguments(argv).command != "run":  # which owes a result, also this early
+            give_back()
         return _dispatch(argv)
     except Stopped as stop:
         return _stopped(argv, stop)
@@ -113,7 +114,9 @@ def _parse_error(error: Exception) -> UsageError | None:
     from agentcli.cli.options import RunOptions, SharedOptions, declared
 
     valid = [name for param in context.command.get_params(context) for name in param.opts]
-    if option in declared(RunOptions) - declared(SharedOptions) and option not in valid:
+    one_shot = {name for each in declared(RunOptions) for name in each.names}
+    shared = {name for each in declared(SharedOptions) for name in each.names}
+    if option in one_shot - shared and option not in valid:
         return UsageError(f"{option} is for one shot only", "use agent run or agent -p")
     near = get_close_matches(option, [name for name in valid if name.startswith("--")], cutoff=0.6)
     advice = f"did you mean {' or '.join(near[:2])}?" if near else see

@@ -1,15 +1,17 @@
-# no "from __future__ import annotations": typer reads these annotations at run time, and
-# evaluating forty of them from text would be felt at every start
-"""The options of chat and one shot (CLI-3, CLI-4), and what they mean.
+# no "from __future__ import annotations": these annotations are read at run time, and evaluating
+# forty of them from text would be felt at every start
+"""The options of chat and one shot (CLI-3, CLI-4): all that there is to say of one, in one place.
 
-Values come as text; the methods turn them into their types. A wrong one is a ``UsageError``.
+A line of ``SharedOptions`` or ``RunOptions`` declares an option for the parser, the help, the
+completion, and for ``argv``, which sorts the line before there is a parser; what it means for a
+session is said in ``session_request.session_options``, for the output in ``run``. Values come as
+text; the methods turn them into their types. A wrong one is a ``UsageError``. Importing this module
+imports no parser.
 """
 
-from typing import TYPE_CHECKING, Annotated, TypeVar
+import inspect
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
-import typer
-
-from agentcli.cli.commands import OptionSet, option_names
 from agentcli.domain.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,134 +26,142 @@ SANDBOXES = ("auto", "bwrap", "landlock", "off")
 EFFORTS = ("none", "minimal", "low", "medium", "high")
 
 
+class Option(NamedTuple):
+    """An option: its spellings with spaces between; without a ``metavar`` it takes no value."""
+
+    spellings: str
+    help: str
+    metavar: str = ""
+    counts: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """Its spellings."""
+        return self.spellings.split()
+
+
+class Argument(NamedTuple):
+    """What stands on the line without an option before it."""
+
+    metavar: str
+    help: str
+
+
+class OptionSet:
+    """Options of a command as attributes: subclass it and annotate them in typer's way.
+
+    A class instead of a function's parameters, so that commands can share them.
+    """
+
+    def __init__(self, **values: Any) -> None:
+        for name in option_names(type(self)):
+            setattr(self, name, values[name] if name in values else getattr(type(self), name, None))
+
+
+def option_names(options: type[OptionSet]) -> dict[str, Any]:
+    """Names and annotations of all options, those of base classes first."""
+    found: dict[str, Any] = {}
+    for base in reversed(options.__mro__):
+        found.update(inspect.get_annotations(base, eval_str=True))
+    return found
+
+
 class PromptArgument(OptionSet):
     """The prompt, as one word or many."""
 
     prompt: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="PROMPT", help="What you want; several words are joined."),
+        list[str] | None, Argument("PROMPT", "What you want; several words are joined.")
     ] = None
 
 
 class SharedOptions(OptionSet):
     """Options of every command that talks to a model (CLI-3)."""
 
-    model: Annotated[
-        str | None, typer.Option("-m", "--model", metavar="PROVIDER/MODEL", help="Model to use.")
-    ] = None
+    model: Annotated[str | None, Option("-m --model", "Model to use.", "PROVIDER/MODEL")] = None
     fallback_model: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--fallback-model",
-            metavar="PROVIDER/MODEL",
-            help="Model to switch to when the first stays overloaded; repeatable.",
+            "Model to switch to when the first stays overloaded; repeatable.",
+            "PROVIDER/MODEL",
         ),
     ] = None
     continue_: Annotated[
-        bool,
-        typer.Option("-c", "--continue", help="Continue the newest session of this directory."),
+        bool, Option("-c --continue", "Continue the newest session of this directory.")
     ] = False
     resume: Annotated[
         str | None,
-        typer.Option(
-            "-r",
-            "--resume",
-            metavar="[ID|NAME]",
-            help="Resume a session; without a value, pick one from a list.",
+        Option(
+            "-r --resume", "Resume a session; without a value, pick one from a list.", "[ID|NAME]"
         ),
     ] = None
-    session: Annotated[
-        str | None, typer.Option("--session", metavar="ID", help="Resume the session ID.")
-    ] = None
+    session: Annotated[str | None, Option("--session", "Resume the session ID.", "ID")] = None
     fork: Annotated[
-        bool, typer.Option("--fork", help="Continue in a copy; the session itself stays as it is.")
+        bool, Option("--fork", "Continue in a copy; the session itself stays as it is.")
     ] = False
     new: Annotated[
-        bool, typer.Option("--new", help="Start a new session even if one was interrupted here.")
+        bool, Option("--new", "Start a new session even if one was interrupted here.")
     ] = False
-    cd: Annotated[str | None, typer.Option("-C", "--cd", metavar="DIR", help="Work in DIR.")] = None
+    cd: Annotated[str | None, Option("-C --cd", "Work in DIR.", "DIR")] = None
     add_dir: Annotated[
-        list[str] | None,
-        typer.Option("--add-dir", metavar="DIR", help="Another directory to work in; repeatable."),
+        list[str] | None, Option("--add-dir", "Another directory to work in; repeatable.", "DIR")
     ] = None
     permission_mode: Annotated[
-        str | None,
-        typer.Option(
-            "--permission-mode", metavar="|".join(MODES), help="What runs without asking."
-        ),
+        str | None, Option("--permission-mode", "What runs without asking.", "|".join(MODES))
     ] = None
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Read only: short for --permission-mode plan.")
-    ] = False
+    plan: Annotated[bool, Option("--plan", "Read only: short for --permission-mode plan.")] = False
     yolo: Annotated[
         int,
-        typer.Option(
-            "-y",
-            "--yolo",
-            "--dangerously-skip-permissions",
-            count=True,
-            show_default=False,
-            help="Ask nothing: short for --permission-mode yolo; twice: not even before"
+        Option(
+            "-y --yolo --dangerously-skip-permissions",
+            "Ask nothing: short for --permission-mode yolo; twice: not even before"
             " a command that would destroy the workspace or your home.",
+            counts=True,
         ),
     ] = 0
     allow_tool: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--allow-tool",
-            metavar="RULE",
-            help="Run matching calls without asking, e.g. 'bash(git diff *)'; repeatable.",
+            "Run matching calls without asking, e.g. 'bash(git diff *)'; repeatable.",
+            "RULE",
         ),
     ] = None
     deny_tool: Annotated[
-        list[str] | None,
-        typer.Option("--deny-tool", metavar="RULE", help="Never run matching calls; repeatable."),
+        list[str] | None, Option("--deny-tool", "Never run matching calls; repeatable.", "RULE")
     ] = None
-    trust: Annotated[
-        bool,
-        typer.Option("--trust", help="Trust the directory's own .agents for this run."),
-    ] = False
+    trust: Annotated[bool, Option("--trust", "Trust the directory's own .agents for this run.")] = (
+        False
+    )
     tools: Annotated[
-        str | None,
-        typer.Option(
-            "--tools", metavar="LIST", help="Only these tools or groups, separated by commas."
-        ),
+        str | None, Option("--tools", "Only these tools or groups, separated by commas.", "LIST")
     ] = None
     effort: Annotated[
-        str | None,
-        typer.Option("--effort", metavar="|".join(EFFORTS), help="How much the model thinks."),
+        str | None, Option("--effort", "How much the model thinks.", "|".join(EFFORTS))
     ] = None
     system_prompt: Annotated[
-        str | None,
-        typer.Option("--system-prompt", metavar="TEXT", help="Replace the system prompt."),
+        str | None, Option("--system-prompt", "Replace the system prompt.", "TEXT")
     ] = None
     append_system_prompt: Annotated[
-        str | None,
-        typer.Option("--append-system-prompt", metavar="TEXT", help="Add to the system prompt."),
+        str | None, Option("--append-system-prompt", "Add to the system prompt.", "TEXT")
     ] = None
     mcp_config: Annotated[
-        str | None,
-        typer.Option("--mcp-config", metavar="FILE", help="MCP servers (not in this version)."),
+        str | None, Option("--mcp-config", "MCP servers (not in this version).", "FILE")
     ] = None
     sandbox: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--sandbox",
-            metavar="|".join(SANDBOXES),
-            help="Sandbox for commands; default: the best that works here.",
+            "Sandbox for commands; default: the best that works here.",
+            "|".join(SANDBOXES),
         ),
     ] = None
-    no_session: Annotated[bool, typer.Option("--no-session", help="Do not save this session.")] = (
-        False
-    )
-    verbose: Annotated[bool, typer.Option("--verbose", help="Print more on stderr.")] = False
+    no_session: Annotated[bool, Option("--no-session", "Do not save this session.")] = False
+    verbose: Annotated[bool, Option("--verbose", "Print more on stderr.")] = False
     debug: Annotated[
-        str | None,
-        typer.Option("--debug", metavar="FILE", help="Write a debug log with tracebacks to FILE."),
+        str | None, Option("--debug", "Write a debug log with tracebacks to FILE.", "FILE")
     ] = None
-    version: Annotated[
-        bool, typer.Option("-v", "--version", help="Print the version and exit.")
-    ] = False
+    version: Annotated[bool, Option("-v --version", "Print the version and exit.")] = False
 
     def check(self) -> None:
         """Raise ``UsageError`` for values that are wrong or exclude each other."""
@@ -206,67 +216,57 @@ class RunOptions(SharedOptions):
 
     output_format: Annotated[
         str,
-        typer.Option(
-            "-o",
-            "--output-format",
-            metavar="|".join(FORMATS),
-            help="What goes to stdout: the answer, one JSON object, or one per event.",
+        Option(
+            "-o --output-format",
+            "What goes to stdout: the answer, one JSON object, or one per event.",
+            "|".join(FORMATS),
         ),
     ] = "text"
     input_format: Annotated[
         str,
-        typer.Option(
+        Option(
             "--input-format",
-            metavar="|".join(INPUT_FORMATS),
-            help="What stdin holds: the prompt, or one JSON message per line.",
+            "What stdin holds: the prompt, or one JSON message per line.",
+            "|".join(INPUT_FORMATS),
         ),
     ] = "text"
     replay_user_messages: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--replay-user-messages",
-            help="With stream-json input: echo each message once it is recorded.",
+            "With stream-json input: echo each message once it is recorded.",
         ),
     ] = False
     permission_prompt_tool: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--permission-prompt-tool",
-            metavar="stdio",
-            help="With stream-json input: ask the program on stdin for approvals.",
+            "With stream-json input: ask the program on stdin for approvals.",
+            "stdio",
         ),
     ] = None
     include_partial_messages: Annotated[
         bool,
-        typer.Option(
-            "--include-partial-messages",
-            help="With stream-json output: send the answer in pieces.",
-        ),
+        Option("--include-partial-messages", "With stream-json output: send the answer in pieces."),
     ] = False
     json_schema: Annotated[
         str | None,
-        typer.Option(
-            "--json-schema",
-            "--output-schema",
-            metavar="FILE",
-            help="JSON schema of the answer: a file, or the schema itself.",
+        Option(
+            "--json-schema --output-schema",
+            "JSON schema of the answer: a file, or the schema itself.",
+            "FILE",
         ),
     ] = None
     max_turns: Annotated[
-        str | None,
-        typer.Option("--max-turns", metavar="N", help="Stop after N model requests; 0: no limit."),
+        str | None, Option("--max-turns", "Stop after N model requests; 0: no limit.", "N")
     ] = None
     max_budget_usd: Annotated[
-        str | None,
-        typer.Option("--max-budget-usd", metavar="X", help="Stop before costing more than X USD."),
+        str | None, Option("--max-budget-usd", "Stop before costing more than X USD.", "X")
     ] = None
     timeout: Annotated[
-        str | None,
-        typer.Option("--timeout", metavar="SECONDS", help="Stop after this many seconds."),
+        str | None, Option("--timeout", "Stop after this many seconds.", "SECONDS")
     ] = None
-    quiet: Annotated[
-        bool, typer.Option("--quiet", help="No progress and no warnings on stderr.")
-    ] = False
+    quiet: Annotated[bool, Option("--quiet", "No progress and no warnings on stderr.")] = False
 
     def check(self) -> None:
         """Raise ``UsageError`` for values that are wrong or exclude each other."""
@@ -348,11 +348,7 @@ def number(option: str, text: str | None, kind: type[N]) -> N | None:
     return value
 
 
-def declared(options: type[OptionSet]) -> set[str]:
-    """Every spelling of every option in ``options``."""
-    spellings: set[str] = set()
-    for annotation in option_names(options).values():
-        info = annotation.__metadata__[0]
-        if isinstance(info.default, str):
-            spellings |= {info.default, *(info.param_decls or ())}
-    return spellings
+def declared(options: type[OptionSet]) -> list[Option]:
+    """Every option in ``options``."""
+    found = (annotation.__metadata__[0] for annotation in option_names(options).values())
+    return [each for each in found if isinstance(each, Option)]

@@ -94,10 +94,10 @@ def read_output_schema(given: str | None) -> ResultSchema | None:
         raise UsageError(f"{where}: not JSON: {error.msg} ({place})", "correct it") from None
     except RecursionError:
         raise UsageError(f"{where}: nested too deeply", "write a simpler schema") from None
-    from agentcli.tools._final_result import ResultSchema
+    from agentcli.app.options import result_schema
 
     try:
-        return ResultSchema(value)
+        return result_schema(value)
     except UsageError as error:
         raise UsageError(f"{where}: {error.message}", error.advice) from None
 

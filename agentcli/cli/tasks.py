@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
-from agentcli.cli.commands import OptionSet, PlainGroup, Spec, add_command, new_app
+from agentcli.cli.commands import PlainGroup, Spec, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json, print_table
+from agentcli.cli.options import OptionSet
 from agentcli.config.paths import Paths
 from agentcli.domain.errors import SessionNotFound, StoreError, UsageError
 from agentcli.headless.streams import check_reader, use_utf8, write_error_line, write_out

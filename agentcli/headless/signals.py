@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import Any
 
 PATIENCE_S = 1.0
 _LONGEST_ALARM_S = 1e6
@@ -37,8 +38,9 @@ class Late(BaseException):
     """``--timeout`` passed before the event loop was there to say so."""
 
 
-def raise_on_signals() -> None:
-    """Raise ``Stopped`` for the signals that end a run, until somebody else takes them."""
+def raise_on_signals() -> Callable[[], None]:
+    """Raise ``Stopped`` for the signals that end a run, until they are taken or given back."""
+    before: dict[int, Any] = {}
 
     def stop(number: int, frame: FrameType | None) -> None:
         del frame
@@ -55,7 +57,13 @@ def raise_on_signals() -> None:
         # main thread may set a handler
         with suppress(ValueError):
             if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, stop)
+                before[number] = signal.signal(number, stop)
+
+    def give_back() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    return give_back
 
 
 def dropped_signal() -> signal.Signals | None:

@@ -6,8 +6,6 @@ import pytest
 
 from agentcli.cli.argv import (
     COMMANDS,
-    LONG_WITH_VALUE,
-    SHORT_WITH_VALUE,
     Invocation,
     sort_arguments,
     translated,
@@ -59,12 +57,14 @@ def test_options_before_a_command_without_prompt_are_kept_apart() -> None:
     )
 
 
-def test_the_list_of_options_with_a_value_is_that_of_the_declarations() -> None:
+def test_every_option_with_a_value_may_stand_before_a_command() -> None:
     prompted = [c for c in all_commands() if c.words in {(), ("run",), ("resume",)}]
     names = {name for c in prompted for o in c.options if o.takes_value for name in o.names}
-    names -= {"-r", "--resume"}
-    assert {name for name in names if name.startswith("--")} == LONG_WITH_VALUE
-    assert {name[1:] for name in names if not name.startswith("--")} == SHORT_WITH_VALUE
+    for name in names - {"-r", "--resume"}:
+        assert sort_arguments([name, "sessions", "run", "x"]).command == "run", name
+    flags = {name for c in prompted for o in c.options if not o.takes_value for name in o.names}
+    for name in flags - {"-h", "--help"}:
+        assert sort_arguments([name, "sessions", "list"]).command == "sessions", name
 
 
 def test_every_command_has_a_module() -> None:
