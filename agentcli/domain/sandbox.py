@@ -31,7 +31,7 @@ class SandboxState:
     """What is in force. ``wanted`` is the setting; ``problem`` is why there is not (more of) it.
 
     ``network``: commands have it without asking. ``known``: it was found out by a real run, which
-    happens when the first command needs it. ``advice`` says how to mend ``problem``. ``writable``
+    happens when the first command needs it. ``advice`` says how to fix ``problem``. ``writable``
     are the directories in which commands can write.
     """
 
@@ -50,7 +50,7 @@ class SandboxState:
 
     @property
     def lacks_it(self) -> bool:
-        """Whether there is none although nobody has switched it off: a person is told."""
+        """Whether there is none although nobody has switched it off: the user is told."""
         return self.known and not self.is_on and self.wanted != "off"
 
 
@@ -83,7 +83,7 @@ class Sandbox(Protocol):
         """
 
     def take_notice(self) -> str:
-        """What a person is told once when there is none, and why; empty otherwise."""
+        """What the user is told once when there is none, and why; empty otherwise."""
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """``base`` as a command inside has it: nothing in it leads out."""

@@ -13,6 +13,7 @@ import shlex
 import unicodedata
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 
@@ -131,8 +132,9 @@ class _Reading:
         from agentcli.policy.bash_tree import read_tree
 
         tree = read_tree(joined(text))
-        opened = [_Open(None, _within(command, wrappers), wrappers) for command in tree.commands]
-        waiting.extendleft(reversed(opened))
+        for command in reversed(tree.commands):
+            within = replace(command, wrappers=wrappers) if wrappers else command
+            waiting.appendleft(_Open(None, within, wrappers))
         if tree.why_not:
             self._doubt(tree.why_not)
             self._roughly(text, wrappers, waiting)
@@ -162,9 +164,7 @@ class _Reading:
             waiting.append(_Open(None, command, wrappers))
 
     def _without_first(self, command: SimpleCommand, waiting: deque[_Open]) -> None:
-        """An expansion may be nothing at all: then the next word is the program."""
-        if command.words[0] is not None:
-            return
+        """The expansion may be nothing at all: then the next word is the program."""
         self._doubt("it is not known which program it runs")
         self.words += len(command.words)
         if len(command.words) > 1 and self.words <= _MAX_INNER_WORDS:
@@ -176,17 +176,15 @@ class _Reading:
         if not command.words:
             return
         name = command.words[0]
-        self._without_first(command, waiting)
-        base = name.rpartition("/")[2] if name else ""
+        if name is None:
+            self._without_first(command, waiting)
+        base = (name or "").rpartition("/")[2]
         wrappers = (*command.wrappers, base)
         if base in _SHELLS:
             for body in command.fed:
                 waiting.appendleft(_Open(body, None, wrappers))
-        if why_not := evaluates(command.words, command.sources):
-            self._doubt(why_not)
         looked = look_through(command.words)
-        if looked.why_not:
-            self._doubt(looked.why_not)
+        self._doubt(evaluates(command.words, command.sources) or looked.why_not)
         if not looked.inner:
             return
         if len(wrappers) > _MAX_WRAPPERS:
@@ -213,15 +211,6 @@ def _opened(outer: SimpleCommand, inner: Inner, wrappers: tuple[str, ...]) -> _O
         SimpleCommand(inner.words, " ".join(sources), wrappers=wrappers, sources=sources),
         wrappers,
     )
-
-
-def _within(command: SimpleCommand, wrappers: tuple[str, ...]) -> SimpleCommand:
-    if not wrappers:
-        return command
-    return SimpleCommand(
-        command.words, command.text, command.assignments, command.redirections, wrappers,
-        command.sources, command.fed,
-    )  # fmt: skip
 
 
 # --- the text before it is parsed ------------------------------------------------------------

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from agentcli.domain.values import frozen, mutable
@@ -135,7 +136,9 @@ def doubt(node: Node, children: list[Node], source: bytes) -> str:
     tokens = _STRUCTURE.get(kind)
     if tokens is None:
         return f"it uses {kind.replace('_', ' ')}"
-    return _inside(node, children, source, tokens) or _special(node, children, text)
+    check = _SPECIAL.get(kind)  # what the grammar accepts and bash reads in another way
+    problem = _inside(node, children, source, tokens)
+    return check(children, text) if check and not problem else problem
 
 
 def _leaf(node: Node, children: list[Node], text: str) -> str:
@@ -168,12 +171,6 @@ def _inside(node: Node, children: list[Node], source: bytes, tokens: frozenset[s
     if node.type == "string" and not _INNER_TEXT.fullmatch(b" ".join(left_over).decode()):
         return "the parser skips a part of it"
     return ""
-
-
-def _special(node: Node, children: list[Node], text: str) -> str:
-    """What the grammar accepts and bash reads in another way."""
-    check = _SPECIAL.get(node.type)
-    return check(children, text) if check else ""
 
 
 def _command_name(_children: list[Node], text: str) -> str:
@@ -319,9 +316,8 @@ def read_tree(text: str) -> Tree:
     if source[root.end_byte :].strip(b" \t\n") or source[: root.start_byte].strip(b" \t\n"):
         walk.why_not = "the parser skips a part of it"
     walk.run(root)
-    found = sorted(walk.found, key=lambda item: item[0])
-    commands = tuple(command for _, command in found)
-    return Tree(commands, walk.why_not, walk.plain and not walk.why_not)
+    commands = [command for _, command in sorted(walk.found, key=itemgetter(0))]
+    return Tree(tuple(commands), walk.why_not, walk.plain and not walk.why_not)
 
 
 @mutable
@@ -358,11 +354,11 @@ class _Walk:
                 continue
             waiting += [(child, around) for child in reversed(children)]
 
-    def _text(self, node: Node) -> str:
-        return self.source[node.start_byte : node.end_byte].decode()
-
     def _add(self, node: Node, command: SimpleCommand) -> None:
         self.found.append((node.start_byte, command))
+
+    def _text(self, node: Node) -> str:
+        return self.source[node.start_byte : node.end_byte].decode()
 
     def _redirected(
         self, node: Node, children: list[Node], around: tuple[Redirection, ...]
@@ -374,9 +370,13 @@ class _Walk:
             if stray:
                 self.why_not = self.why_not or "it has words behind a redirection"
                 words = tuple(map(unquote, stray))
-                self._add(node, SimpleCommand(words, " ".join(stray), sources=stray))
+                self.found.append(
+                    (node.start_byte, SimpleCommand(words, " ".join(stray), sources=stray))
+                )
         if all(child.type in _REDIRECTS for child in children):
-            self._add(node, SimpleCommand((), self._text(node), (), around + own))
+            self.found.append(
+                (node.start_byte, SimpleCommand((), self._text(node), (), around + own))
+            )
             return ()
         return around + own
 

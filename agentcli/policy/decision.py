@@ -114,7 +114,7 @@ class Policy:
 
     def add_rules(self, kind: str, texts: Sequence[str], source: str = "") -> None:
         """More rules of ``kind`` ("allow", "deny" or "ask"); raises ``UsageError``."""
-        more = tuple(parse_rule(text, source) for text in texts)
+        more = [parse_rule(text, source) for text in texts]
         setattr(self, kind, (*getattr(self, kind), *more))
 
     def remove_rule(self, text: str) -> bool:

@@ -16,7 +16,7 @@ from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import Effect, real_path
 from agentcli.domain.values import frozen
 from agentcli.policy.bash_command import SimpleCommand
-from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision, Policy, Rule
+from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision, Rule
 from agentcli.policy.places import has_own_repository, moves, protected_place, starts_of
 from agentcli.policy.read_only import is_read_only
 from agentcli.policy.rules import (
@@ -113,10 +113,6 @@ class _Judged:
     effect: Effect
 
     @property
-    def policy(self) -> Policy:
-        return self.place.policy
-
-    @property
     def is_command(self) -> bool:
         return self.call.definition.name == _SHELL and self.subject.text is not None
 
@@ -130,13 +126,13 @@ class _Judged:
 
 
 def _by_deny_rule(judged: _Judged) -> Decision | None:
-    rule = judged.touched(judged.policy.deny)
+    rule = judged.touched(judged.place.policy.deny)
     return judged.because(Answer.DENY, f"denied by the rule {rule}", rule) if rule else None
 
 
 def _by_ask_rule(judged: _Judged) -> Decision | None:
     """Asks whatever the mode and the other rules allow, until this session was granted it."""
-    policy, subject = judged.policy, judged.subject
+    policy, subject = judged.place.policy, judged.subject
     rule = judged.touched(policy.ask)
     unsure = None
     if judged.effect is not Effect.READ:
@@ -151,7 +147,7 @@ def _by_ask_rule(judged: _Judged) -> Decision | None:
 
 
 def _by_plan_mode(judged: _Judged) -> Decision | None:
-    if judged.policy.mode is PermissionMode.PLAN and judged.effect is not Effect.READ:
+    if judged.place.policy.mode is PermissionMode.PLAN and judged.effect is not Effect.READ:
         return judged.because(Answer.DENY, "plan mode allows reads only")
     return None
 
@@ -164,7 +160,7 @@ def _by_protection(judged: _Judged) -> Decision | None:
         return None
     paths = (*judged.call.paths, *judged.subject.paths)
     if judged.effect is Effect.WRITE and (
-        place := protected_place(paths, judged.policy.own_directories)
+        place := protected_place(paths, judged.place.policy.own_directories)
     ):
         return replace(judged.because(Answer.ASK, f"{place} is protected"), lasts=False)
     return _by_danger(judged) if judged.is_command else None
@@ -173,7 +169,7 @@ def _by_protection(judged: _Judged) -> Decision | None:
 def _by_danger(judged: _Judged) -> Decision | None:
     from agentcli.policy.destructive import dangers_of
 
-    policy, subject = judged.policy, judged.subject
+    policy, subject = judged.place.policy, judged.subject
     contained = policy.contained and judged.call.arguments.get("access") != Access.OUTSIDE
     found = list(dangers_of(subject.text or "", judged.place, contained=contained))
     if policy.yolo_twice and policy.mode is PermissionMode.YOLO:
@@ -186,7 +182,7 @@ def _by_danger(judged: _Judged) -> Decision | None:
 
 
 def _by_yolo(judged: _Judged) -> Decision | None:
-    if judged.policy.mode is PermissionMode.YOLO:
+    if judged.place.policy.mode is PermissionMode.YOLO:
         return judged.because(Answer.ALLOW, "everything is allowed in yolo mode")
     return None
 
@@ -194,13 +190,13 @@ def _by_yolo(judged: _Judged) -> Decision | None:
 def _by_access(judged: _Judged) -> Decision | None:
     """What asks for more than the sandbox gives asks each time: no rule says how much (SEC-7)."""
     how = _ACCESS.get(str(judged.call.arguments.get("access")))
-    if how is None or not judged.is_command or not judged.policy.contained:
+    if how is None or not judged.is_command or not judged.place.policy.contained:
         return None
     return replace(judged.because(Answer.ASK, f"it asks to run {how}"), lasts=False)
 
 
 def _by_allow_rule(judged: _Judged) -> Decision | None:
-    rules = (*judged.policy.allow, *judged.policy.granted)
+    rules = (*judged.place.policy.allow, *judged.place.policy.granted)
     found, _ = covering(rules, judged.subject, _free_part(judged))
     if not found:
         return None
@@ -215,12 +211,12 @@ def _by_mode(judged: _Judged) -> Decision | None:
         host = judged.subject.host
         reason = f"it fetches from {host}" if host else "it reaches beyond this machine"
         return judged.because(Answer.ASK, reason)
-    edits_are_free = judged.policy.mode is PermissionMode.ACCEPT_EDITS and bool(call.paths)
+    edits_are_free = judged.place.policy.mode is PermissionMode.ACCEPT_EDITS and bool(call.paths)
     if judged.effect is Effect.EXEC or (judged.effect is Effect.WRITE and not edits_are_free):
         return None
     free = judged.place.workspace
     if judged.effect is Effect.READ:
-        free = replace(free, extra=(*free.extra, *judged.policy.free_to_read))
+        free = replace(free, extra=(*free.extra, *judged.place.policy.free_to_read))
     for path in call.paths:
         if not free.contains(path):
             return judged.because(Answer.ASK, f"{path} is outside the workspace")
@@ -237,7 +233,7 @@ def _asks_to_run(judged: _Judged) -> Decision:
         return replace(
             decision, reason=f"it runs a command that is not understood: {parsed.why_not}"
         )
-    rules = (*judged.policy.allow, *judged.policy.granted)
+    rules = (*judged.place.policy.allow, *judged.place.policy.granted)
     _, part = covering(rules, judged.subject, _free_part(judged))
     return replace(decision, part=_part_of(part, judged.subject))
 

@@ -58,9 +58,11 @@ def is_read_only(command: str, workspace: Workspace, search_path: str | None = N
     parsed = parse_bash(command)
     if not (parsed.understood and parsed.plain and parsed.commands):
         return False
-    own = [each for each in parsed.commands if not each.wrappers]
-    place = _Place(workspace, search_path)
-    return place.is_safe() and all(map(place.only_reads, own))
+    cwd = workspace.cwd
+    if not (cwd.is_dir() and workspace.contains(cwd)):
+        return False
+    reader = _Reader(workspace, search_path)
+    return all(each.wrappers or reader.only_reads(each) for each in parsed.commands)
 
 
 def _takes_matches(words: Sequence[str], source: str) -> bool:
@@ -74,15 +76,11 @@ def _takes_matches(words: Sequence[str], source: str) -> bool:
 
 
 @frozen
-class _Place:
+class _Reader:
     """Where commands run: what they may read, and which programs are the system's."""
 
     workspace: Workspace
     search_path: str | None
-
-    def is_safe(self) -> bool:
-        cwd = self.workspace.cwd
-        return cwd.is_dir() and self.workspace.contains(cwd)
 
     def only_reads(self, command: SimpleCommand) -> bool:
         if command.assignments or not all(map(self._harmless, command.redirections)):

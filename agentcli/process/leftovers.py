@@ -53,7 +53,7 @@ async def recorded(state: SessionState, *, needed: bool = NEEDED) -> AsyncIterat
 
 
 async def kill_leftovers(state: SessionState) -> list[str]:
-    """Kill what an earlier, killed app left running; one line for the person about each."""
+    """Kill what an earlier, killed app left running; one line for the user about each."""
     recorded_before = await state.get(STATE_KEY)
     if not isinstance(recorded_before, list) or not recorded_before:
         return []

@@ -114,7 +114,7 @@ def _result(ended: Result, output: bytes, errors: bytes, timeout_s: float) -> Pr
 
 @contextmanager
 def _read_from(pipe: Path, kept: _Kept) -> Iterator[None]:
-    """Make the named pipe ``pipe`` and read it until the block ends, whoever still holds it."""
+    """Make the named pipe ``pipe`` and read it until the block ends, even if it is still held."""
     os.mkfifo(pipe, 0o600)
     # for writing, too: it is never without a writer, so there is no end of file to wait for
     end = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentcli.domain.tools import real_path
+
 _SECRETS = (
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".git-credentials", ".npmrc",
     ".pypirc", ".pgpass", ".my.cnf", ".vault-token", ".password-store", ".terraform.d", ".mozilla",
@@ -67,7 +69,7 @@ class OwnPlaces:
 
 class _Collector:
     def __init__(self, roots: Iterable[Path]) -> None:
-        self.writable = list(dict.fromkeys(map(_real, roots)))
+        self.writable = list(dict.fromkeys(map(real_path, roots)))
         self.pinned: list[Path] = []
         self.read_only: list[Path] = []
         self.empty: list[Path] = []
@@ -80,7 +82,7 @@ class _Collector:
 
     def keep(self, path: Path, *, may_be_born: bool = False) -> None:
         """No command changes ``path``; if it is not there, none makes it."""
-        real = _real(path)
+        real = real_path(path)
         if not self.is_writable(real) or real in self.writable:
             return
         if _exists(real):
@@ -90,7 +92,7 @@ class _Collector:
 
     def hide(self, path: Path) -> None:
         """No command reads ``path``, unless the workspace is in it."""
-        real = _real(path)
+        real = real_path(path)
         if any(root.is_relative_to(real) for root in self.writable):
             return
         if _exists(real):
@@ -104,7 +106,7 @@ class _Collector:
         """``entry`` is the ``.git`` of a working tree: a directory, or a file that names one."""
         self.repositories.append(entry)
         if entry.is_symlink() or entry.is_dir():
-            if (real := _real(entry)).is_dir() and self.is_writable(real):
+            if (real := real_path(entry)).is_dir() and self.is_writable(real):
                 self.git_directory(real)
             return
         self.keep(entry)
@@ -146,7 +148,7 @@ class _Collector:
             hidden=tuple(dict.fromkeys(self.hidden)),
             unborn=tuple(dict.fromkeys(self.unborn)),
             repositories=tuple(self.repositories),
-            home=_real(home),
+            home=real_path(home),
         )
 
 
@@ -187,10 +189,6 @@ def find_repositories(root: Path) -> Iterator[Path]:
                 waiting.append((Path(entry.path), depth + 1))
 
 
-def _real(path: Path) -> Path:
-    return Path(os.path.realpath(path))
-
-
 def _exists(path: Path) -> bool:
     """False where it may not be looked at, which ``pathlib`` raises for."""
     return os.path.exists(path)  # noqa: PTH110 - see above
@@ -226,7 +224,7 @@ def _named_by(entry: Path) -> Path | None:
     line = _first_line(entry)
     if not line.startswith("gitdir:"):
         return None
-    return _real(entry.parent / line.removeprefix("gitdir:").strip())
+    return real_path(entry.parent / line.removeprefix("gitdir:").strip())
 
 
 def _common_of_worktree(entry: Path, directory: Path) -> Path | None:
@@ -236,9 +234,9 @@ def _common_of_worktree(entry: Path, directory: Path) -> Path | None:
     command inside can bring about.
     """
     back = _first_line(directory / "gitdir")
-    if not back or _real(directory / back) != _real(entry):
+    if not back or real_path(directory / back) != real_path(entry):
         return None
-    common = _real(directory / _first_line(directory / "commondir"))
+    common = real_path(directory / _first_line(directory / "commondir"))
     is_repository = _exists(common / "HEAD") and _exists(common / "objects")
     return common if is_repository and directory.parent == common / "worktrees" else None
 

@@ -349,8 +349,15 @@ def test_too_many_open_files_are_a_reason_that_is_told(tmp_path: Path) -> None:
 @linux
 def test_a_killed_guard_does_not_leave_its_command(tmp_path: Path) -> None:
     async def body() -> None:
+        started = asyncio.Event()
+
+        async def on_start(_: int) -> None:
+            started.set()
+
         script = "echo $$ > shell.pid; echo $PPID > guard.pid; sleep 1000"
-        running = asyncio.create_task(run(bash(script, tmp_path), RunLimits(CancelToken()), keep))
+        limits = RunLimits(CancelToken())
+        running = asyncio.create_task(run(bash(script, tmp_path), limits, keep, on_start))
+        await started.wait()
         await until(lambda: len(pids_in(tmp_path)) == 2, "it runs")
         os.kill(int((tmp_path / "guard.pid").read_text()), signal.SIGKILL)
         ended = await running
