@@ -118,7 +118,7 @@ class Compactor:
     """One compaction. ``usage`` is what it has cost so far, ``api_s`` how long it was waited."""
 
     def __init__(self, conversation: Conversation, token: CancelToken, emit: Emit) -> None:
-        self._it = conversation
+        self._conversation = conversation
         self._token = token
         self._emit = emit
         self.usage = Usage()
@@ -129,7 +129,7 @@ class Compactor:
 
         True when it was folded, ``None`` when there is nothing to fold. Raises only for a cancel.
         """
-        context = self._it.context
+        context = self._conversation.context
         try:
             if await self.run(trigger, harder=harder) is not None:
                 return True
@@ -142,7 +142,7 @@ class Compactor:
             why = error.message if isinstance(error, AgentError) else type(error).__name__
             self._emit(Notice(f"the conversation could not be compacted: {why}; it stays as it is"))
             return False
-        context.wait_for_more(self._it.model)
+        context.wait_for_more(self._conversation.model)
         return None
 
     async def run(
@@ -153,30 +153,32 @@ class Compactor:
         ``harder``: nothing stays but the newest prompt. Raises ``AgentError`` and
         ``TurnCancelled``; then nothing has changed.
         """
-        it = self._it
-        context, history = it.context, it.history
+        conversation = self._conversation
+        context, history = conversation.context, conversation.history
         if history.pending:
             raise AgentError("calls are without results", "send a message first")
-        context.look(history, it.system, it.kit.toolbox.definitions, it.model)
-        share = int(KEPT_SHARE * context.window(it.model) / context.gauge.scale)
+        tools = conversation.kit.toolbox.definitions
+        context.look(history, conversation.system, tools, conversation.model)
+        share = int(KEPT_SHARE * context.window(conversation.model) / context.gauge.scale)
         sizes = context.gauge.sizes
         budgets = (0, 0) if harder else (min(share, sum(sizes) // 2), share)
         chosen = plan(history.messages, sizes, *budgets)
         if chosen is None:
             return None
-        focus = await before_compaction(it, self._token, self._emit, trigger, focus)
+        focus = await before_compaction(conversation, self._token, self._emit, trigger, focus)
         self._emit(CompactionStarted(trigger))
         try:
-            done = await self._written(trigger, focus, chosen)
+            ready = await self._written(trigger, focus, chosen)
         except BaseException:
             with suppress(Exception):
                 await uninterruptible(self._note_cost(), self._on_cancel)
             raise
-        return await uninterruptible(self._store(done), self._on_cancel)
+        return await uninterruptible(self._store(ready), self._on_cancel)
 
-    async def _written(self, trigger: CompactionTrigger, focus: str, chosen: Plan) -> _Done:
+    async def _written(self, trigger: CompactionTrigger, focus: str, chosen: Plan) -> _Ready:
         """The summary, ready to be stored."""
-        messages, sizes = self._it.history.messages, self._it.context.gauge.sizes
+        messages = self._conversation.history.messages
+        sizes = self._conversation.context.gauge.sizes
         folded = [messages[index] for index in chosen.folded]
         todos = await self._todos()
         text = await self._summary(folded, focus)
@@ -186,7 +188,7 @@ class Compactor:
             raise AgentError("the summary is longer than what it stands for")
         if self._token.cancelled:
             raise TurnCancelled
-        return _Done(trigger, summary, chosen, folded, _kept(chosen, len(messages), todos))
+        return _Ready(trigger, summary, chosen, folded, _kept(chosen, len(messages), todos))
 
     def _on_cancel(self) -> None:
         self._token.cancel(CancelReason.OUTER)
@@ -197,68 +199,72 @@ class Compactor:
         asked_at = time.monotonic()
         try:
             async with asyncio.timeout(LIMIT_S):
-                return await self._ask_in_less_and_less(folded, focus)
+                return await self._ask_with_less(folded, focus)
         except TimeoutError as error:
             raise AgentError(f"the summary took longer than {LIMIT_S:.0f} s") from error
         finally:
             self.api_s += time.monotonic() - asked_at
 
-    async def _ask_in_less_and_less(self, folded: Sequence[Message], focus: str) -> str:
-        it = self._it
-        window = it.context.window(it.model)
+    async def _ask_with_less(self, folded: Sequence[Message], focus: str) -> str:
+        conversation = self._conversation
+        window = conversation.context.window(conversation.model)
         cap = self._output_cap(window)
-        room = int((window - cap - of_text(SYSTEM)) / it.context.gauge.scale)
+        room = int((window - cap - of_text(SYSTEM)) / conversation.context.gauge.scale)
         for share in _NARROWER:
             limit = int((room - _SPARE_TOKENS) * 0.9 * share)
             request = self._request(folded, focus, (limit, cap))
             try:
-                return _text_of(await self._ask(request))
+                reply = await self._ask(request)
             except ProviderError as error:
                 if error.kind is not ErrorKind.CONTEXT_OVERFLOW or share == _NARROWER[-1]:
                     raise
+            else:
+                if reply.stop_reason is StopReason.REFUSAL or not reply.text.strip():
+                    raise AgentError("the model wrote no summary")
+                return reply.text
         raise AssertionError  # the last share returns or raises
 
     def _output_cap(self, window: int) -> int:
-        it = self._it
-        most = min(it.model.max_output_tokens, it.max_output_tokens or _MOST_OUTPUT, _MOST_OUTPUT)
+        wanted = self._conversation.max_output_tokens or _MOST_OUTPUT
+        most = min(self._conversation.model.max_output_tokens, wanted, _MOST_OUTPUT)
         return max(_LEAST_OUTPUT, min(most, window // 8))
 
     def _request(
         self, folded: Sequence[Message], focus: str, limits: tuple[int, int]
     ) -> ModelRequest:
-        it = self._it
+        conversation = self._conversation
         asked = user_text(request_text(folded, focus, limits[0]))
-        messages = prepare([asked], it.model.provider, it.model.name)
+        messages = prepare([asked], conversation.model.provider, conversation.model.name)
         check_request(messages)
-        thinks = it.effort in {Effort.MEDIUM, Effort.HIGH}
+        thinks = conversation.effort in {Effort.MEDIUM, Effort.HIGH}
         return ModelRequest(
-            model=it.model,
+            model=conversation.model,
             system=SYSTEM,
             messages=messages,
             max_output_tokens=limits[1],
-            effort=Effort.LOW if thinks else it.effort,
+            effort=Effort.LOW if thinks else conversation.effort,
         )
 
     async def _ask(self, request: ModelRequest) -> AssistantMessage:
-        it = self._it
-        sampler = Sampler(it.provider, self._heard, it.retry)
+        conversation = self._conversation
+        sampler = Sampler(conversation.provider, self._pass_on, conversation.retry)
         try:
             return await race(
                 sampler.sample(request, frozenset(), self._token, lambda *_: None),
                 self._token,
-                it.kit.reaper,
+                conversation.kit.reaper,
             )
         finally:
             self.usage += sampler.partial_usage
 
-    def _heard(self, event: AgentEvent) -> None:
-        """Of the asking the user sees the waits; the text is not an answer."""
+    def _pass_on(self, event: AgentEvent) -> None:
+        """The user sees the waits of that request; its text is not an answer."""
         if isinstance(event, RetryWait):
             self._emit(event)
 
     async def _todos(self) -> Sequence[Mapping[str, Any]]:
         try:
-            found = await self._it.kit.state.get("todos")
+            found = await self._conversation.kit.state.get("todos")
         except AgentError:
             return ()
         return [todo for todo in found if isinstance(todo, dict)] if isinstance(found, list) else ()
@@ -267,30 +273,31 @@ class Compactor:
 
     async def _note_cost(self) -> None:
         """A summary that came to nothing costs all the same (COST-1)."""
-        it = self._it
+        model = self._conversation.model
         if self.usage.is_known:
-            cost = cost_usd(it.model, self.usage)
-            await it.store.add_usage(it.model.id, self.usage, cost, kind="compaction")
+            cost = cost_usd(model, self.usage)
+            await self._conversation.store.add_usage(model.id, self.usage, cost, kind="compaction")
 
-    async def _store(self, done: _Done) -> Compacted:
+    async def _store(self, ready: _Ready) -> Compacted:
         """One commit, then memory, then the event."""
-        it = self._it
-        context, before, used = it.context, len(it.history), it.context.used
-        await it.store.record_compaction(
-            done.summary, done.plan.folded, before, usage=self.usage, model=it.model.id
+        conversation = self._conversation
+        context, history = conversation.context, conversation.history
+        before, used = len(history), context.used
+        await conversation.store.record_compaction(
+            ready.summary, ready.plan.folded, before, usage=self.usage, model=conversation.model.id
         )
-        it.history.fold(done.summary, done.plan.folded)
-        context.folded(it.history, it.system, it.kit.toolbox.definitions)
-        if context.used >= used or context.is_full(it.model):
-            context.wait_for_more(it.model)
+        history.fold(ready.summary, ready.plan.folded)
+        context.folded(history, conversation.system, conversation.kit.toolbox.definitions)
+        if context.used >= used or context.is_full(conversation.model):
+            context.wait_for_more(conversation.model)
         event = Compacted(
-            trigger=done.trigger,
+            trigger=ready.trigger,
             messages_before=before,
-            messages_after=len(it.history),
+            messages_after=len(history),
             tokens_before=used,
             tokens_after=context.used,
-            kept=done.kept,
-            folded=_folded(done.folded),
+            kept=ready.kept,
+            folded=_folded(ready.folded),
             usage=self.usage,
         )
         self._emit(event)
@@ -298,7 +305,7 @@ class Compactor:
 
 
 @frozen
-class _Done:
+class _Ready:
     """A summary that is ready to be stored."""
 
     trigger: CompactionTrigger
@@ -306,12 +313,6 @@ class _Done:
     plan: Plan
     folded: Sequence[Message]
     kept: str
-
-
-def _text_of(reply: AssistantMessage) -> str:
-    if reply.stop_reason is StopReason.REFUSAL or not reply.text.strip():
-        raise AgentError("the model wrote no summary")
-    return reply.text
 
 
 def _stands_for(folded: Sequence[Message]) -> int:
@@ -457,7 +458,7 @@ def _entry(message: Message, limits: Limits) -> str:
         calls = [_call(call, limits.arguments) for call in message.tool_calls]
         return "\n".join(["AGENT: " + spoken, *calls] if spoken else calls) or "AGENT: (nothing)"
     if message.is_summary:
-        return f"SUMMARY OF WHAT CAME BEFORE:\n{cut(told_of(message), 3 * limits.said)}"
+        return f"SUMMARY OF WHAT CAME BEFORE:\n{cut(text_of_summary(message), 3 * limits.said)}"
     return f"USER: {_words(message, limits.said)}"
 
 
@@ -502,7 +503,7 @@ def record(
     )
 
 
-def told_of(summary: UserMessage) -> str:
+def text_of_summary(summary: UserMessage) -> str:
     """What the model wrote of an earlier summary, without what the program adds each time."""
     first = summary.parts[0] if summary.parts else TextPart("")
     text = first.text if isinstance(first, TextPart) else ""

@@ -30,15 +30,15 @@ ASSISTANT = "answers and calls"
 RESULTS = "tool results"
 
 
-def report(it: Conversation) -> ContextReport:
+def report(conversation: Conversation) -> ContextReport:
     """The context as the next request would have it."""
-    tools = it.kit.toolbox.definitions
-    it.context.look(it.history, it.system, tools, it.model)
-    messages, sizes = it.history.messages, it.context.gauge.sizes
-    documents = _DOCUMENT.findall(it.system)
+    tools = conversation.kit.toolbox.definitions
+    conversation.context.look(conversation.history, conversation.system, tools, conversation.model)
+    messages, sizes = conversation.history.messages, conversation.context.gauge.sizes
+    documents = _DOCUMENT.findall(conversation.system)
     in_documents = sum(map(of_text, documents))
     counted = {
-        SYSTEM: [max(0, of_text(it.system) - in_documents)],
+        SYSTEM: [max(0, of_text(conversation.system) - in_documents)],
         DOCUMENTS: [of_text(document) for document in documents],
         TOOLS: [of_tools([tool]) for tool in tools],
         SUMMARY: [],
@@ -49,21 +49,21 @@ def report(it: Conversation) -> ContextReport:
     for message, size in zip(messages, sizes, strict=True):
         counted[_kind(message)].append(size)
     whole = sum(map(sum, counted.values()))
-    scale = it.context.used / whole if whole else 1.0
-    window = it.context.window(it.model)
+    scale = conversation.context.used / whole if whole else 1.0
+    window = conversation.context.window(conversation.model)
     return ContextReport(
-        model=it.model.id,
+        model=conversation.model.id,
         window=window,
-        used=it.context.used,
+        used=conversation.context.used,
         compacts_at=int(FULL * window),
-        is_measured=it.context.gauge.is_measured,
+        is_measured=conversation.context.gauge.is_measured,
         parts=tuple(
             ContextPart(name, round(sum(found) * scale), len(found))
             for name, found in counted.items()
             if found
         ),
-        heaviest=_heaviest(it, messages, sizes, scale),
-        left_out=len(it.context.pruner),
+        heaviest=_heaviest(conversation, messages, sizes, scale),
+        left_out=len(conversation.context.pruner),
     )
 
 
@@ -76,7 +76,7 @@ def _kind(message: Message) -> str:
 
 
 def _heaviest(
-    it: Conversation, messages: Sequence[Message], sizes: Sequence[int], scale: float
+    conversation: Conversation, messages: Sequence[Message], sizes: Sequence[int], scale: float
 ) -> tuple[HeavyResult, ...]:
     """The results that cost most in every request."""
     results = [index for index, message in enumerate(messages) if isinstance(message, ToolResult)]
@@ -87,8 +87,8 @@ def _heaviest(
         message = messages[index]
         tokens = round(sizes[index] * scale)
         if isinstance(message, ToolResult) and tokens:
-            again = cost_usd(it.model, Usage(0, 0, tokens, 0))
-            left_out = it.context.pruner.left_out(message.call_id)
+            again = cost_usd(conversation.model, Usage(0, 0, tokens, 0))
+            left_out = conversation.context.pruner.left_out(message.call_id)
             line = about.get(message.call_id, "")
             found.append(HeavyResult(message.call_id, message.name, line, tokens, again, left_out))
     return tuple(found)

@@ -786,7 +786,7 @@ def test_the_record_says_what_it_is_and_holds_what_the_program_knows() -> None:
     assert 'Files changed: ["src/a.py", "src/new.py"]' in facts
     assert 'Files read: ["README.md"]' in facts
     assert "[x] rename" in facts and "[>] test" in facts and "[ ] release" in facts
-    assert summary.told_of(record) == "## Goal\nrename"
+    assert summary.text_of_summary(record) == "## Goal\nrename"
     assert summary.stands_for(record) == 12
 
 
