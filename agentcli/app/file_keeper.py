@@ -37,10 +37,10 @@ from typing import TypeVar
 from agentcli.app.safe_git import find_git
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import AgentError
-from agentcli.domain.no_follow import directory_of, lstat_at, open_at
 from agentcli.domain.rewind import ABSENT, FileKind, FileState, RewindStore
 from agentcli.domain.tools import Effect, Workspace, real_path
 from agentcli.domain.values import frozen
+from agentcli.tools.files.no_follow import directory_of, lstat_at, open_at
 
 # --- what stands at a path, and making it stand there again ---------------------------------------
 

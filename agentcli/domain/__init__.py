@@ -1,1 +1,4 @@
-"""Ground floor: values, the history law, events, errors and ports. Standard library only."""
+"""Ground floor: values, the history law, events, errors, cancel token, ports.
+
+Law: the standard library only; nothing here opens a file or starts anything.
+"""

@@ -1,4 +1,4 @@
-"""What the file tools share: paths, text and encodings, matching, patches, atomic writes.
+"""What the file tools share: paths, text, encodings, matching, patches, safe and atomic writes.
 
 Law: bytes that a change does not name stay as they are (TOOL-8).
 """

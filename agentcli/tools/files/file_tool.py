@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from agentcli.domain.cancel import uninterruptible
-from agentcli.domain.no_follow import size_of
 from agentcli.domain.tools import Effect, ToolContext, ToolOutput, Workspace
 from agentcli.tools._base import Arguments, BaseTool
 from agentcli.tools.files.disk import MAX_WHOLE_BYTES, FileState, Transaction, human_size, note_seen
+from agentcli.tools.files.no_follow import size_of
 from agentcli.tools.files.paths import FileProblem, changed_meanwhile, shown
 from agentcli.tools.files.text import UTF_8, Encoding, Text, decode
 

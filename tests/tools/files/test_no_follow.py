@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentcli.domain import no_follow
+from agentcli.tools.files import no_follow
 
 
 def _enter(manager: Any) -> None:
