@@ -224,7 +224,7 @@ class ActingChat(Chat, Protocol):
         """The window was closed."""
 
     def name_window(self) -> None:
-        """What the title tells has changed."""
+        """What the title says has changed."""
 
 
 class ChatActions:
@@ -248,7 +248,7 @@ class ChatActions:
 
     @contextmanager
     def working(self, token: CancelToken | None) -> Iterator[None]:
-        """The agent works until the block ends; ``token`` stops it, else the session is told."""
+        """The agent works until the block ends; ``token`` stops it, else the session does."""
         self._working, self._cancelling, self._token = True, False, token
         try:
             yield

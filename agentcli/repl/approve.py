@@ -20,7 +20,7 @@ from agentcli.repl.actions import ChatInput
 from agentcli.repl.outside import page_text
 from agentcli.ui.diff import diff_lines, is_diff
 from agentcli.ui.exact import (
-    Shown,
+    ExactText,
     bounded,
     cut_line,
     detail_of,
@@ -93,18 +93,18 @@ def _plan_question(request: ApprovalRequest, theme: Theme) -> list[str]:
     ]
 
 
-def _detail(request: ApprovalRequest, theme: Theme) -> Shown:
+def _detail(request: ApprovalRequest, theme: Theme) -> ExactText:
     """What would run or change, as far as a screen can show it."""
     if request.call.name not in _SHOWN_AS_DIFF or not is_diff(request.detail):
         detail = detail_of(request)
         lines = tuple(f"  {line}".rstrip(" ") for line in detail.lines)
-        return Shown(lines, detail.whole, detail.is_cut)
+        return ExactText(lines, detail.whole, detail.is_cut)
     spelt = [with_counted_runs(line) for line in request.detail.split("\n")]
     cut = [cut_line(line) for line in spelt]
     # escapes are not cut
     shown = bounded(diff_lines("\n".join(cut), theme, exact=True), sys.maxsize)
     is_cut = shown.is_cut or cut != spelt
-    return Shown(shown.lines, reveal(request.detail), is_cut)
+    return ExactText(shown.lines, reveal(request.detail), is_cut)
 
 
 class Questions:

@@ -27,7 +27,13 @@ from agentcli.repl.line_input import ask_line
 from agentcli.repl.terminal import ESCAPE_S, Terminal
 from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean_line
-from agentcli.ui.session_lines import View, listed_rows, picker_rows, preview_lines, session_rows
+from agentcli.ui.session_lines import (
+    PickerView,
+    listed_rows,
+    picker_rows,
+    preview_lines,
+    session_rows,
+)
 
 T = TypeVar("T")
 
@@ -380,7 +386,7 @@ class _Picker:
         most = listed_rows(size.lines)
         first = max(0, min(selection.cursor - most // 2, len(matches) - most))
         chosen = selection.chosen()
-        view = View(
+        view = PickerView(
             query=selection.query,
             listed=[match.info for match in matches[first : first + most]],
             above=first,

@@ -37,7 +37,7 @@ _OTHER = 1 << len(_BIT)
 _BREAKS = frozenset("/\\_-. ,()[]{}@+=:~'\"")
 
 
-class Kind(IntEnum):
+class MatchKind(IntEnum):
     """How a path matches, best first."""
 
     WHOLE = 0  # the path, its name, or its name without the ending
@@ -55,9 +55,9 @@ class PathList:
     """Paths with ``/``; a directory ends in one. Made once, searched often, the best match first.
 
     Law: what is found holds the typed letters in this order, whatever their case. Better kinds of
-    match come first (``Kind``); within a kind what was used last, then the match with the fewest
-    gaps, then the short path. A search looks closely at a bounded number of paths, so that a key
-    press costs little more in 100,000 files than in 1,000.
+    match come first (``MatchKind``); within a kind what was used last, then the match with the
+    fewest gaps, then the short path. A search looks closely at a bounded number of paths, so that
+    a key press costs little more in 100,000 files than in 1,000.
 
     At most ``len(paths)`` times the length of a path, twice, is kept in memory.
     """
@@ -135,28 +135,28 @@ def rank(wanted: str, path: str, used: Mapping[str, int]) -> tuple[int, int, int
     return kind, -used.get(path, 0), gaps, len(path)
 
 
-def _kind(wanted: str, lowered: str, name: str, shown: str) -> tuple[Kind, int]:
+def _kind(wanted: str, lowered: str, name: str, shown: str) -> tuple[MatchKind, int]:
     """How the path matches and how many letters stand between those that do."""
     bare = name.rstrip("/")
-    kind, gaps = Kind.PATH_LETTERS, 0
+    kind, gaps = MatchKind.PATH_LETTERS, 0
     if wanted in {lowered, name, bare, bare.rpartition(".")[0]}:
-        kind = Kind.WHOLE
+        kind = MatchKind.WHOLE
     elif name.startswith(wanted) or ("/" in wanted and f"/{wanted}" in f"/{lowered}"):
-        kind = Kind.NAME_START
+        kind = MatchKind.NAME_START
     elif _begins_word(wanted, name, shown):
-        kind = Kind.NAME_WORD
+        kind = MatchKind.NAME_WORD
     elif (found := _by_words(wanted, name, shown)) is not None:
-        kind, gaps = Kind.NAME_WORDS, found
+        kind, gaps = MatchKind.NAME_WORDS, found
     elif wanted in name:
-        kind = Kind.IN_NAME
+        kind = MatchKind.IN_NAME
     elif "/" in wanted and (found := _by_words(wanted, lowered, "")) is not None:
-        kind, gaps = Kind.IN_NAME, found
+        kind, gaps = MatchKind.IN_NAME, found
     elif wanted in lowered:
-        kind = Kind.IN_PATH
+        kind = MatchKind.IN_PATH
     elif (found := _by_words(wanted, lowered, "")) is not None:
-        kind, gaps = Kind.PATH_WORDS, found
+        kind, gaps = MatchKind.PATH_WORDS, found
     elif (found := _spread(wanted, name)) is not None:
-        kind, gaps = Kind.NAME_LETTERS, found
+        kind, gaps = MatchKind.NAME_LETTERS, found
     else:
         gaps = _spread(wanted, lowered) or 0
     return kind, gaps

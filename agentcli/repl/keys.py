@@ -41,19 +41,19 @@ def parse_keys(text: str) -> tuple[Keys | str, ...]:
         try:
             keys.append(_parse_key(plain))
         except ValueError:
-            raise ConfigError(f"{word} is no key", "write ctrl-g, alt-x or shift-tab") from None
+            raise ConfigError(f"{word} is not a key", "write ctrl-g, alt-x or shift-tab") from None
     if not keys or (len(keys) == 1 and keys[0] in _TAKEN):
         raise ConfigError(f"{text or 'nothing'} cannot be used for this", "choose another key")
     return tuple(keys)
 
 
-def key_table(wishes: Mapping[str, str]) -> tuple[dict[str, tuple[Keys | str, ...]], list[str]]:
-    """The keys by action, and a line for each wish that cannot be granted."""
+def key_table(wanted: Mapping[str, str]) -> tuple[dict[str, tuple[Keys | str, ...]], list[str]]:
+    """The keys by action, and a line for each one that cannot be used."""
     table = {name: parse_keys(keys) for name, keys in DEFAULTS.items()}
     problems = []
-    for name, keys in wishes.items():
+    for name, keys in wanted.items():
         if name not in DEFAULTS:
-            problems.append(f"keys.{name}: there are {', '.join(DEFAULTS)}")
+            problems.append(f"keys.{name}: no such action; there are {', '.join(DEFAULTS)}")
             continue
         try:
             table[name] = parse_keys(keys)
@@ -78,7 +78,7 @@ KEYS: Sequence[tuple[str, str]] = (
     ("Ctrl-G", "write in your editor"),
     ("Ctrl-L, Ctrl-Z", "redraw, suspend"),
     ("@file, Ctrl-V", "a file; the clipboard's image"),
-    ("!command", "run it and tell the model; !! only run"),
+    ("!command", "run it and show it to the model; !! only run"),
     ("?", "on an empty line: these keys"),
 )
 

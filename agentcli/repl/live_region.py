@@ -26,7 +26,7 @@ from agentcli.ui.live_screen import Below, Compose, LiveScreen, Place
 from agentcli.ui.rows import Row, Rows, char_columns, fit_row
 from agentcli.ui.sanitize import clean_line, reveal
 from agentcli.ui.screen import Size
-from agentcli.ui.status_line import Status, status_row
+from agentcli.ui.status_line import StatusLine, status_row
 from agentcli.ui.theme import BOLD, DIM, RESET, WARNING, Theme
 
 PLACEHOLDER = "Ask or tell it what to do. / for commands, @ for files"
@@ -103,10 +103,10 @@ class Region:
         cursor = Place(typed.cursor.row + len(gap) + len(over), typed.cursor.column)
         return Below(rows, cursor)
 
-    def _status(self, state: InputState) -> Status:
+    def _status(self, state: InputState) -> StatusLine:
         status = self._opened.status()
         if state.leaves:
-            return replace(status, hint="leaving when the agent is done, any key stays")
+            return replace(status, hint="leaving when the agent is done; press any key to stay")
         if vi_navigation_mode():
             return replace(status, hint="vi: normal")
         return status
@@ -127,7 +127,7 @@ class Region:
         for item in waiting[:QUEUE_ROWS]:
             # what the program says of background runs has been shown already
             is_ours = item.source is QueueSource.BACKGROUND
-            text = "what became of a background run" if is_ours else clean_line(item.text)
+            text = "the result of a background run" if is_ours else clean_line(item.text)
             lines.append(paint(f"  {symbols.branch} {text}", DIM))
         if len(waiting) > QUEUE_ROWS:
             lines.append(paint(f"    {symbols.more} {len(waiting) - QUEUE_ROWS} more", DIM))

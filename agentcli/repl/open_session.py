@@ -15,7 +15,7 @@ from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.screen import Screen
 from agentcli.ui.session_lines import Farewell, farewell_lines, resume_lines
-from agentcli.ui.status_line import Status, context_of, title_of
+from agentcli.ui.status_line import StatusLine, context_of, title_of
 from agentcli.ui.theme import BOLD, Theme
 
 
@@ -52,12 +52,12 @@ class OpenSession:
             self._background = event.active
             self.on_background()
 
-    def status(self) -> Status:
+    def status(self) -> StatusLine:
         """For the line at the bottom."""
         session = self.session
         if session is None:
-            return Status()
-        return Status(
+            return StatusLine()
+        return StatusLine(
             model=session.model.id,
             mode=str(session.mode),
             context_used=self._context,

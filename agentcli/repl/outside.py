@@ -1,4 +1,4 @@
-"""Other programs that a person works with: the editor and the pager.
+"""Other programs that the user works with: the editor and the pager.
 
 Law: a program is looked up on PATH outside the workspace (SEC-2); temporary files are private
 (SEC-9) and gone afterwards; none of them keeps the chat from ending (``end_programs``).
@@ -61,7 +61,7 @@ def command_for(
 
 
 def edit_text(text: str, cwd: Path, env: Mapping[str, str]) -> str:
-    """``text`` as the person's editor leaves it. Blocks. Raises ``AgentError``."""
+    """``text`` as the user's editor leaves it. Blocks. Raises ``AgentError``."""
     command = command_for(("VISUAL", "EDITOR"), _EDITORS, cwd, env)
     if command is None:
         raise AgentError("no editor was found", "set EDITOR")
@@ -116,7 +116,7 @@ def _run(command: Sequence[str], given: bytes | None, env: Mapping[str, str]) ->
     """The exit code of a program that has the terminal."""
     stdin = None if given is None else subprocess.PIPE
     with _starting:
-        process = subprocess.Popen(command, stdin=stdin, env=env)  # noqa: S603 - the person's own program
+        process = subprocess.Popen(command, stdin=stdin, env=env)  # noqa: S603 - the user's own program
         _running.add(process)
     with process:
         try:

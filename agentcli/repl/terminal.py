@@ -278,20 +278,20 @@ for _sequence in ("\x1b[13;2u", "\x1b[27;2;13~"):
     ANSI_SEQUENCES[_sequence] = Keys.ControlJ
 
 
-# terminals that break lines anew when they are made narrower, by what they set
+# terminals that wrap lines again when they are made narrower, by what they set
 _REFLOWING = (
     "VTE_VERSION", "KITTY_WINDOW_ID", "WEZTERM_PANE", "ITERM_SESSION_ID", "WT_SESSION",
     "KONSOLE_VERSION", "ALACRITTY_WINDOW_ID", "GHOSTTY_RESOURCES_DIR", "TMUX",
 )  # fmt: skip
 _PATIENCE_S = 2.0  # with a terminal that takes nothing, at the end
-_REFLOWING_TERMS = (  # the one thing that is told through ssh
+_REFLOWING_TERMS = (  # the one thing that ssh passes on
     "alacritty", "foot", "tmux", "vte", "wezterm", "xterm-ghostty", "xterm-kitty",
 )  # fmt: skip
 _REFLOWING_PROGRAMS = frozenset({"vscode", "Apple_Terminal", "iTerm.app", "WezTerm", "ghostty"})
 
 
 def reflows(env: Mapping[str, str]) -> bool:
-    """Whether the terminal breaks lines anew when its width changes; no when it is not known."""
+    """Whether the terminal wraps lines again when its width changes; no when it is not known."""
     if env.get("XTERM_VERSION") or env.get("STY"):
         return False
     if env.get("TERM", "").startswith(_REFLOWING_TERMS):

@@ -477,5 +477,5 @@ def _typed_lines(
     if hidden > 0:
         more = f"  {theme.symbols.more} {wording.plural(hidden, 'earlier line')} (Ctrl-O shows all)"
         shown = [theme.paint(more, DIM), *shown]
-    note = "the agent is told with your next message" if tell else "the agent is not told"
+    note = "the agent sees it with your next message" if tell else "the agent does not see it"
     return [render.call_line(summary, theme, status), *shown, theme.paint(f"  ({note})", DIM)]

@@ -1,1 +1,1 @@
-"""Events to what a person or a program reads."""
+"""Events as text that users or programs read."""

@@ -27,20 +27,20 @@ LEAST_ALIKE = 0.4
 _TOKENS = re.compile(r"\w+|\s+|[^\w\s]")
 
 
-class Piece(NamedTuple):
+class LinePiece(NamedTuple):
     """A part of a line, and whether the other line has something else there."""
 
     text: str
     changed: bool
 
 
-Pieces = list[Piece]
+Pieces = list[LinePiece]
 
 
 def compare(old: Sequence[str], new: Sequence[str]) -> tuple[list[Pieces], list[Pieces]]:
     """The pieces of lines that were replaced by others. A line without a like is one piece."""
-    left = [[Piece(line, changed=False)] for line in old]
-    right = [[Piece(line, changed=False)] for line in new]
+    left = [[LinePiece(line, changed=False)] for line in old]
+    right = [[LinePiece(line, changed=False)] for line in new]
     for a, b in _pairs(old, new):
         found = compare_lines(old[a], new[b])
         if found is not None:
@@ -77,7 +77,7 @@ def _add(pieces: Pieces, text: str, *, changed: bool) -> None:
         text = pieces.pop().text + text
     if pieces and pieces[-1].changed == changed:
         text = pieces.pop().text + text
-    pieces.append(Piece(text, changed=changed))
+    pieces.append(LinePiece(text, changed=changed))
 
 
 def _is_small(text: str) -> bool:
@@ -238,13 +238,13 @@ class _Painter:
         for sign, number, _ in group:
             style = ADDED if sign == "+" else REMOVED
             yield f"{self._theme.paint(self._number(number), DIM)} " + self._painted(
-                [Piece(f"{sign} ", changed=False), *next(pieces)], style
+                [LinePiece(f"{sign} ", changed=False), *next(pieces)], style
             )
 
     def _compare(self, old: list[str], new: list[str]) -> tuple[list[Pieces], list[Pieces]]:
         self._compared += len(old) + len(new)
         if self._compared > MAX_COMPARED or not self._theme.start(CHANGED):
-            whole = [[Piece(line, changed=False)] for line in (*old, *new)]
+            whole = [[LinePiece(line, changed=False)] for line in (*old, *new)]
             return whole[: len(old)], whole[len(old) :]
         return compare(old, new)
 

@@ -1,6 +1,6 @@
 """Text as an approval shows it: exactly what will run or change, within a bound (SEC-6).
 
-Law: every character that a person could not see is spelt out, blanks at the ends of lines and
+Law: every character that cannot be seen is spelt out, blanks at the ends of lines and
 long runs of blanks included; what is too long keeps its head and its tail, and what stands
 between them is counted, never dropped in silence.
 """
@@ -29,7 +29,7 @@ _START = re.compile(rf"\A[ \t]{{{_LONG_RUN},}}")
 
 
 @frozen
-class Shown:
+class ExactText:
     """The lines to show; ``is_cut``: ``whole`` has more than they say."""
 
     lines: tuple[str, ...]
@@ -48,7 +48,7 @@ def exact_line(text: str, limit: int = MAX_LINE_CHARS) -> str:
     return cut_line(_exact(reveal(text).replace("\n", "<U+000A>")), limit)
 
 
-def detail_of(request: ApprovalRequest) -> Shown:
+def detail_of(request: ApprovalRequest) -> ExactText:
     """What is asked about: the command as it is, then the tool's preview; else the arguments."""
     command = request.call.arguments.get("command")
     detail = request.detail
@@ -74,7 +74,7 @@ def rule_text(rule: str) -> str:
     return exact_line(rule)
 
 
-def bounded(lines: Sequence[str], max_line: int = MAX_LINE_CHARS) -> Shown:
+def bounded(lines: Sequence[str], max_line: int = MAX_LINE_CHARS) -> ExactText:
     """``lines`` as far as they can be read on a screen: head and tail."""
     whole = "\n".join(lines)
     cut = [cut_line(line, max_line) for line in lines]
@@ -83,7 +83,7 @@ def bounded(lines: Sequence[str], max_line: int = MAX_LINE_CHARS) -> Shown:
         left_out = len(cut) - len(head) - len(tail)
         if left_out > 0:
             cut = [*head, f"<{left_out:,} lines are not shown here>", *tail]
-    return Shown(tuple(cut), whole, is_cut=cut != list(lines))
+    return ExactText(tuple(cut), whole, is_cut=cut != list(lines))
 
 
 def with_counted_runs(line: str) -> str:
@@ -156,24 +156,24 @@ _ANSWERS = {
 }
 
 
-def explanation_lines(told: Explanation, theme: Theme) -> list[str]:
+def explanation_lines(found: Explanation, theme: Theme) -> list[str]:
     """The answer, why, what of it, by which rule, and what an approval would offer."""
-    lines = [theme.paint(f"{_ANSWERS[told.answer]}: {exact_line(told.reason)}", BOLD)]
-    if told.part:
-        lines.append(f"  because of  {exact_line(told.part)}")
-    if told.rule:
-        where = f"  ({exact_line(told.source)})" if told.source else ""
-        lines.append(f"  rule        {rule_text(told.rule)}{where}")
+    lines = [theme.paint(f"{_ANSWERS[found.answer]}: {exact_line(found.reason)}", BOLD)]
+    if found.part:
+        lines.append(f"  because of  {exact_line(found.part)}")
+    if found.rule:
+        where = f"  ({exact_line(found.source)})" if found.source else ""
+        lines.append(f"  rule        {rule_text(found.rule)}{where}")
     lines.append(
-        f"  mode        {told.mode}; it counts as {_EFFECTS.get(told.effect, told.effect)}"
+        f"  mode        {found.mode}; it counts as {_EFFECTS.get(found.effect, found.effect)}"
     )
-    if told.answer == "ask":
+    if found.answer == "ask":
         offered = (
-            rule_text(told.session_rule) if told.session_rule else "nothing: it asks each time"
+            rule_text(found.session_rule) if found.session_rule else "nothing: it asks each time"
         )
         lines.append(f"  session     {offered}")
-        if told.lasting_rule:
-            lines.append(f"  always      {rule_text(told.lasting_rule)}")
+        if found.lasting_rule:
+            lines.append(f"  always      {rule_text(found.lasting_rule)}")
     return lines
 
 

@@ -91,7 +91,7 @@ def iso_time(seconds: float) -> str:
 
 
 def _message_object(stored: StoredMessage) -> dict[str, Any]:
-    """A message; ``is_summary`` and ``hidden_by`` only where a compaction is told of (CMP-3)."""
+    """A message; ``is_summary`` and ``hidden_by`` only where a compaction is shown (CMP-3)."""
     message = stored.message
     value = {"seq": stored.seq, "role": _role(message), "content": _content(message)}
     if isinstance(message, UserMessage) and message.is_summary:
@@ -214,7 +214,7 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TranscriptEntry:
     """One speaker's part of the transcript.
 
     ``remark`` says that it is no longer sent to the model, for a summary that it was taken back;
@@ -232,7 +232,7 @@ class Entry:
         return " · ".join(filter(None, (self.speaker, self.time, self.remark)))
 
 
-def entries(session: LoadedSession) -> Iterator[Entry]:
+def entries(session: LoadedSession) -> Iterator[TranscriptEntry]:
     """The transcript, oldest first."""
     results = {
         stored.message.call_id: stored.message
@@ -248,7 +248,9 @@ def entries(session: LoadedSession) -> Iterator[Entry]:
                 _exchange(part, results, session.runs) if isinstance(part, ToolCall) else part
                 for part in message.parts
             )
-            yield Entry(_speaker(message), moment(stored.created_at), items, _remark(stored))
+            yield TranscriptEntry(
+                _speaker(message), moment(stored.created_at), items, _remark(stored)
+            )
         is_last = index + 1 == len(session.messages)
         following = None if is_last else session.messages[index + 1].seq
         yield from _notes_before(notes, following)
@@ -272,10 +274,10 @@ def _exchange(
     return Exchange(call, results.get(call.id), runs.get(call.id))
 
 
-def _notes_before(notes: list[Note], seq: int | None) -> Iterator[Entry]:
+def _notes_before(notes: list[Note], seq: int | None) -> Iterator[TranscriptEntry]:
     while notes and (seq is None or notes[0].after_seq < seq):
         note = notes.pop(0)
-        yield Entry("Note", moment(note.created_at), (note,))
+        yield TranscriptEntry("Note", moment(note.created_at), (note,))
 
 
 def moment(seconds: float) -> str:

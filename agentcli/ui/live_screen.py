@@ -49,7 +49,7 @@ class Place(NamedTuple):
 
 
 class Frame:
-    """What is drawn. ``reflows``: whether the terminal breaks lines anew when it is resized."""
+    """What is drawn. ``reflows``: whether the terminal wraps lines again when it is resized."""
 
     def __init__(self, *, reflows: bool = False) -> None:
         self.reflows = reflows
@@ -57,7 +57,7 @@ class Frame:
         self._cursor = Place(0, 0)
         self._at = Place(0, 0)  # where the cursor is while a frame is written
         self._columns = 0
-        self._is_moved = False  # the terminal has moved what is shown: all is to be drawn anew
+        self._is_moved = False  # the terminal has moved what is shown: all is to be drawn again
         self._out: list[str] = []
 
     @property
@@ -66,7 +66,7 @@ class Frame:
         return len(self._shown)
 
     def reflow(self, columns: int, start: int = 0) -> None:
-        """The terminal is ``columns`` wide now, and has broken what is shown anew if it does so.
+        """The terminal is ``columns`` wide now, and has wrapped what is shown again if it does so.
 
         ``start`` is where the first row has come to begin, when it goes on with a finished line.
         """
@@ -272,7 +272,7 @@ def _flows(above: Row, row: Row, columns: int) -> bool:
 
 
 def _reflowed(rows: Sequence[Row], cursor: Place, columns: int, start: int) -> Place:
-    """Where the cursor comes to stand when the lines of ``rows`` are broken anew."""
+    """Where the cursor comes to stand when the lines of ``rows`` are wrapped again."""
     at = rows[cursor.row]
     head = Rows(columns, start, soft=rows[0].soft)
     if cursor.row:
@@ -370,7 +370,7 @@ class LiveScreen(Screen):
     def resized(self) -> None:
         """The terminal's size changes: nothing is drawn until it has kept one for a moment.
 
-        While a window is dragged the sizes that are told lag behind those that are (tmux tells
+        While a window is dragged the reported sizes lag behind the real ones (tmux reports
         one every 250 ms): what is drawn meanwhile would stand in the wrong place.
         """
         if self._compose is None:
@@ -382,7 +382,7 @@ class LiveScreen(Screen):
         self._settling = asyncio.get_running_loop().call_later(SETTLE_S, self._settle_size)
 
     def _settle_size(self) -> None:
-        """Where lines are broken anew, ask where that has put the cursor."""
+        """Where lines are wrapped again, ask where that has put the cursor."""
         self._settled_size = self.size
         if self._frame.reflows:
             self._is_asking = True
@@ -393,7 +393,7 @@ class LiveScreen(Screen):
             self._place(None)
 
     def cursor_is_at(self, row: int) -> None:
-        """The terminal tells the cursor's row, from 0."""
+        """The terminal reports the cursor's row, from 0."""
         if self._is_asking and self._settling is not None:
             self._settling.cancel()
             self._place(row)
@@ -418,7 +418,7 @@ class LiveScreen(Screen):
         self.paint()
 
     def clear(self) -> None:
-        """Scroll the screen away, into the scrollback, and draw the region anew at its top."""
+        """Scroll the screen away, into the scrollback, and draw the region again at its top."""
         if self._compose is None:
             return
         self._write(self._frame.erase(self.columns) + "\n" * self.size.lines + HOME)

@@ -6,8 +6,8 @@ text. A line of the text is a line of the output and the terminal wraps it, so t
 be resized and what is copied is the text itself. Code appears line by line, a table when it is
 complete (or after ``MAX_TABLE_LINES``). The input must have passed ``sanitize``.
 
-What a line stands in is found first, then its kind; its text is handed to a ``Line``, which may go
-on over the lines of a paragraph (``markdown_syntax``).
+What a line stands in is found first, then its kind; its text is an ``InlineText``, which may go on
+over the lines of a paragraph (``markdown_syntax``).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any
 from agentcli.ui.markdown_syntax import (
     CODE_INDENT,
     SOFT_BREAK,
-    Context,
-    Kind,
-    Line,
-    Opened,
+    InlineText,
+    LineKind,
+    LinesBefore,
+    OpenedLine,
     Span,
     open_line,
     spans,
@@ -137,7 +137,7 @@ class CodeBlock:
 
     __slots__ = ("_bars", "_highlighter", "_margin", "_marker", "_marks", "head", "is_closed")
 
-    def __init__(self, opened: Opened, theme: Theme) -> None:
+    def __init__(self, opened: OpenedLine, theme: Theme) -> None:
         self._marker = opened.start.marker
         info = opened.rest[opened.start.skip + len(self._marker) :].strip()
         language = info.split(maxsplit=1)[0].strip("{}.").partition(":")[0] if info else ""
@@ -356,11 +356,11 @@ class MarkdownStream:
         self._state = _State.START
         self._parts: list[str] = []  # the line so far, as far as it is not handed out
         self._wait = _Wait.NOTHING
-        self._line = Line()
+        self._line = InlineText()
         self._goes_on = False  # the paragraph's inline Markdown may go on in the next line
         self._leads: list[list[Span]] = []  # what is shown at the beginning of its further lines
         self._quotes = 0
-        self._context = Context()
+        self._context = LinesBefore()
         self._code: CodeBlock | None = None
         self._table: list[str] = []
         self._table_lead: list[Span] = []
@@ -427,61 +427,61 @@ class MarkdownStream:
             self._inline(complete=complete)
             return
         self._end_paragraph()
-        if kind is Kind.TABLE and not opened.markers:
+        if kind is LineKind.TABLE and not opened.markers:
             self._table_line(opened)
             return
         self._end_table()
         self._open_line(opened, complete=complete)
 
-    def _is_continued(self, opened: Opened) -> bool:
+    def _is_continued(self, opened: OpenedLine) -> bool:
         """Whether the line goes on with the paragraph whose inline Markdown is open."""
         same = opened.quotes == self._quotes and not opened.markers
-        return same and opened.start.kind is Kind.TEXT and not self._context.after_blank
+        return same and opened.start.kind is LineKind.TEXT and not self._context.after_blank
 
-    def _open_line(self, opened: Opened, *, complete: bool) -> None:
+    def _open_line(self, opened: OpenedLine, *, complete: bool) -> None:
         kind = opened.start.kind
-        if kind is Kind.BLANK and not opened.quotes and not opened.markers:
+        if kind is LineKind.BLANK and not opened.quotes and not opened.markers:
             self._blank = self._started
-            self._context = Context(self._context.items, self._context.quotes)
+            self._context = LinesBefore(self._context.items, self._context.quotes)
             return
         self._begin_output()
         self._quotes = opened.quotes
         self._remember(opened)
         self._show_lead([*opened.lead, *self._indent(opened)])
-        if kind is Kind.FENCE:
+        if kind is LineKind.FENCE:
             self._code = CodeBlock(opened, self._theme)
             self._show(self._code.head)
             self._new_line()
-        elif kind in {Kind.RULE, Kind.UNDERLINE}:
+        elif kind in {LineKind.RULE, LineKind.UNDERLINE}:
             self._write(self._theme.symbols.rule * min(_RULE_COLUMNS, self._columns()), DIM)
             self._new_line()
-        elif kind is Kind.INDENTED:
+        elif kind is LineKind.INDENTED:
             self._line = _Literal()
             self._open_inline(opened.rest, complete=complete)
         else:
-            style = HEADING if kind is Kind.HEADING else 0
-            if kind is Kind.HEADING:
+            style = HEADING if kind is LineKind.HEADING else 0
+            if kind is LineKind.HEADING:
                 self._write(f"{opened.start.marker} ", style)
-            self._line = Line(style)
+            self._line = InlineText(style)
             self._open_inline(opened.rest[self._skip(opened) :], complete=complete)
 
-    def _skip(self, opened: Opened) -> int:
+    def _skip(self, opened: OpenedLine) -> int:
         """How much of the rest is white space and marks that are shown in another way."""
-        return opened.start.skip if opened.start.kind in {Kind.TEXT, Kind.HEADING} else 0
+        return opened.start.skip if opened.start.kind in {LineKind.TEXT, LineKind.HEADING} else 0
 
-    def _indent(self, opened: Opened) -> list[Span]:
+    def _indent(self, opened: OpenedLine) -> list[Span]:
         """The white space before the text of a list item's further lines."""
-        is_text = opened.start.kind in {Kind.TEXT, Kind.HEADING}
+        is_text = opened.start.kind in {LineKind.TEXT, LineKind.HEADING}
         columns = opened.start.indent if is_text and opened.items else 0
         return [(" " * columns, 0)] if columns else []
 
-    def _remember(self, opened: Opened) -> None:
+    def _remember(self, opened: OpenedLine) -> None:
         kind = opened.start.kind
-        self._context = Context(
+        self._context = LinesBefore(
             tuple(opened.items),
             opened.quotes,
-            after_blank=kind is Kind.INDENTED,
-            in_paragraph=kind is Kind.TEXT,
+            after_blank=kind is LineKind.INDENTED,
+            in_paragraph=kind is LineKind.TEXT,
         )
 
     def _open_inline(self, text: str, *, complete: bool) -> None:
@@ -531,7 +531,7 @@ class MarkdownStream:
 
     # --- tables ----------------------------------------------------------------------------
 
-    def _table_line(self, opened: Opened) -> None:
+    def _table_line(self, opened: OpenedLine) -> None:
         lead = [span for span in opened.lead if span[0].strip()]
         line = opened.rest
         if len(self._table) == 1 and not begins_table(self._table[0], line):
@@ -619,7 +619,7 @@ class MarkdownStream:
         return out
 
 
-class _Literal(Line):
+class _Literal(InlineText):
     """A line without Markdown in it."""
 
     __slots__ = ()
@@ -631,6 +631,6 @@ class _Literal(Line):
 
 
 def _whole(line: str) -> list[Span]:
-    whole = Line()
+    whole = InlineText()
     whole.add(line)
     return whole.take(final=True)

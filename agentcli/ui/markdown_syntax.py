@@ -25,7 +25,7 @@ _MAX_LEVEL = 6
 _RULE_MARKS = 3
 
 
-class Kind(Enum):
+class LineKind(Enum):
     """What a line begins or is."""
 
     BLANK = auto()
@@ -48,7 +48,7 @@ class Start:
     ``marker`` is what a list item, fence or heading begins with, ``indent`` the columns before.
     """
 
-    kind: Kind
+    kind: LineKind
     skip: int = 0
     indent: int = 0
     marker: str = ""
@@ -66,16 +66,16 @@ def classify(
     skip = match.end() if match else 0
     rest = line[skip:]
     if not rest:
-        return Start(Kind.BLANK) if complete else None
+        return Start(LineKind.BLANK) if complete else None
     indent = len(line[:skip].expandtabs(CODE_INDENT))
     if code_from is not None and indent >= code_from:
-        return Start(Kind.INDENTED, skip, indent)
+        return Start(LineKind.INDENTED, skip, indent)
     judge = _JUDGES.get(rest[0])
     if judge is None or (rest[0] == "=" and not in_paragraph):
-        return Start(Kind.TEXT, skip, indent)
+        return Start(LineKind.TEXT, skip, indent)
     found = judge(rest, skip, indent, complete=complete)
-    if found and in_paragraph and found.kind is Kind.ORDERED and found.marker[:-1] != "1":
-        return Start(Kind.TEXT, skip, indent)
+    if found and in_paragraph and found.kind is LineKind.ORDERED and found.marker[:-1] != "1":
+        return Start(LineKind.TEXT, skip, indent)
     return found
 
 
@@ -87,27 +87,27 @@ def waits_for_end(rest: str) -> bool:
 def _quote(rest: str, skip: int, indent: int, *, complete: bool) -> Start | None:
     if len(rest) == 1 and not complete:
         return None
-    return Start(Kind.QUOTE, skip + 1 + (rest[1:2] == " "), indent)
+    return Start(LineKind.QUOTE, skip + 1 + (rest[1:2] == " "), indent)
 
 
 def _table(_rest: str, skip: int, indent: int, *, complete: bool) -> Start | None:
-    return Start(Kind.TABLE, skip, indent) if complete else None
+    return Start(LineKind.TABLE, skip, indent) if complete else None
 
 
 def _heading(rest: str, skip: int, indent: int, *, complete: bool) -> Start | None:
     if not complete and len(rest) <= _MAX_LEVEL and not rest.lstrip("#"):
         return None
     if found := _HEADING.match(rest):
-        return Start(Kind.HEADING, skip + _with_space(rest, found.end()), indent, found[0])
-    return Start(Kind.TEXT, skip, indent)
+        return Start(LineKind.HEADING, skip + _with_space(rest, found.end()), indent, found[0])
+    return Start(LineKind.TEXT, skip, indent)
 
 
 def _ordered(rest: str, skip: int, indent: int, *, complete: bool) -> Start | None:
     if not complete and _ORDERED_BEGUN.match(rest):
         return None
     if found := _ORDERED.match(rest):
-        return Start(Kind.ORDERED, skip + _with_space(rest, found.end()), indent, found[0])
-    return Start(Kind.TEXT, skip, indent)
+        return Start(LineKind.ORDERED, skip + _with_space(rest, found.end()), indent, found[0])
+    return Start(LineKind.TEXT, skip, indent)
 
 
 def _with_space(rest: str, end: int) -> int:
@@ -119,10 +119,10 @@ def _with_space(rest: str, end: int) -> int:
 def _fence(rest: str, skip: int, indent: int, *, complete: bool) -> Start | None:
     if not complete:
         run = len(rest) - len(rest.lstrip(rest[0]))
-        return None if run >= 3 or run == len(rest) else Start(Kind.TEXT, skip, indent)  # noqa: PLR2004 - ```
+        return None if run >= 3 or run == len(rest) else Start(LineKind.TEXT, skip, indent)  # noqa: PLR2004 - ```
     if found := _FENCE.match(rest):
-        return Start(Kind.FENCE, skip, indent, found[1] or found[3])
-    return Start(Kind.TEXT, skip, indent)
+        return Start(LineKind.FENCE, skip, indent, found[1] or found[3])
+    return Start(LineKind.TEXT, skip, indent)
 
 
 def _bullet_or_rule(rest: str, skip: int, indent: int, *, complete: bool) -> Start | None:
@@ -131,18 +131,18 @@ def _bullet_or_rule(rest: str, skip: int, indent: int, *, complete: bool) -> Sta
         if not complete:
             return None
         if rest.count(first) >= _RULE_MARKS:
-            return Start(Kind.RULE, skip, indent)
+            return Start(LineKind.RULE, skip, indent)
     if first == "_" or (len(rest) > 1 and rest[1] not in " \t"):
-        return Start(Kind.TEXT, skip, indent)
+        return Start(LineKind.TEXT, skip, indent)
     if len(rest) == 1 and not complete:
         return None
-    return Start(Kind.BULLET, skip + min(2, len(rest)), indent, first)
+    return Start(LineKind.BULLET, skip + min(2, len(rest)), indent, first)
 
 
 def _underline(rest: str, skip: int, indent: int, *, complete: bool) -> Start | None:
     if not _UNDERLINE.match(rest):
-        return Start(Kind.TEXT, skip, indent)
-    return Start(Kind.UNDERLINE, skip, indent) if complete else None
+        return Start(LineKind.TEXT, skip, indent)
+    return Start(LineKind.UNDERLINE, skip, indent) if complete else None
 
 
 class _Judge(Protocol):
@@ -163,12 +163,14 @@ _JUDGES: dict[str, _Judge] = {
 # --- what a line stands in: quotes and list items ---------------------------------------------
 
 MAX_DEPTH = 16
-_CONTAINERS = frozenset({Kind.QUOTE, Kind.BULLET, Kind.ORDERED})
-_NEVER_LAZY = frozenset({Kind.HEADING, Kind.RULE, Kind.FENCE, Kind.TABLE, Kind.QUOTE})
+_CONTAINERS = frozenset({LineKind.QUOTE, LineKind.BULLET, LineKind.ORDERED})
+_NEVER_LAZY = frozenset(
+    {LineKind.HEADING, LineKind.RULE, LineKind.FENCE, LineKind.TABLE, LineKind.QUOTE}
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class LinesBefore:
     """What the lines before have left open. ``items``: the column where each item's text begins."""
 
     items: tuple[int, ...] = ()
@@ -178,11 +180,11 @@ class Context:
 
 
 @dataclass(slots=True)
-class Opened:
+class OpenedLine:
     """The beginning of a line. ``lead`` is shown for what ``rest`` stands in."""
 
     items: list[int]
-    start: Start = field(default_factory=lambda: Start(Kind.BLANK))
+    start: Start = field(default_factory=lambda: Start(LineKind.BLANK))
     rest: str = ""
     quotes: int = 0
     markers: int = 0
@@ -194,9 +196,11 @@ class Opened:
         return self.items[-1] if self.markers else self.start.indent
 
 
-def open_line(line: str, context: Context, symbols: Symbols, *, complete: bool) -> Opened | str:
+def open_line(
+    line: str, context: LinesBefore, symbols: Symbols, *, complete: bool
+) -> OpenedLine | str:
     """How ``line`` begins; while that is undecided, the part of it that is."""
-    opened = Opened(list(context.items))
+    opened = OpenedLine(list(context.items))
     position = column = 0
     while True:
         rest = line[position:]
@@ -209,13 +213,13 @@ def open_line(line: str, context: Context, symbols: Symbols, *, complete: bool) 
         )
         if start is None:
             return rest
-        if not opened.markers and start.kind is not Kind.QUOTE and same:
+        if not opened.markers and start.kind is not LineKind.QUOTE and same:
             _leave_items(opened.items, start, context)
         depth = opened.quotes + opened.markers
         if start.kind not in _CONTAINERS or depth == MAX_DEPTH:
             opened.start, opened.rest = start, rest
             return opened
-        if start.kind is Kind.QUOTE:
+        if start.kind is LineKind.QUOTE:
             if not opened.markers and not opened.quotes and not context.quotes:
                 _leave_items(opened.items, start, context)
             opened.lead += _indent(start.indent, opened)
@@ -223,7 +227,7 @@ def open_line(line: str, context: Context, symbols: Symbols, *, complete: bool) 
             opened.quotes += 1
         else:
             opened.lead += _indent(start.indent, opened)
-            mark = symbols.bullet if start.kind is Kind.BULLET else start.marker
+            mark = symbols.bullet if start.kind is LineKind.BULLET else start.marker
             opened.lead.append((f"{mark} ", DIM))
             column += start.indent + len(start.marker) + 1
             opened.items.append(column)
@@ -231,12 +235,12 @@ def open_line(line: str, context: Context, symbols: Symbols, *, complete: bool) 
         position += start.skip
 
 
-def _indent(columns: int, opened: Opened) -> list[Span]:
+def _indent(columns: int, opened: OpenedLine) -> list[Span]:
     """The white space before a mark: kept where it says how deep an item is."""
     return [(" " * columns, 0)] if columns and (opened.items or opened.markers) else []
 
 
-def _code_from(opened: Opened, context: Context) -> int | None:
+def _code_from(opened: OpenedLine, context: LinesBefore) -> int | None:
     if opened.markers:
         return CODE_INDENT
     if opened.quotes or not context.after_blank:
@@ -244,23 +248,22 @@ def _code_from(opened: Opened, context: Context) -> int | None:
     return CODE_INDENT + (opened.items[-1] if opened.items else 0)
 
 
-def _leave_items(items: list[int], start: Start, context: Context) -> None:
+def _leave_items(items: list[int], start: Start, context: LinesBefore) -> None:
     """Forget the items that a line of this indentation does not belong to."""
     kind = start.kind
-    if kind in {Kind.BLANK, Kind.INDENTED}:
+    if kind in {LineKind.BLANK, LineKind.INDENTED}:
         return
-    if kind in {Kind.BULLET, Kind.ORDERED} or kind in _NEVER_LAZY or context.after_blank:
+    if kind in {LineKind.BULLET, LineKind.ORDERED} or kind in _NEVER_LAZY or context.after_blank:
         while items and start.indent < items[-1]:
             items.pop()
 
 
 # --- within a paragraph: emphasis, code, links ------------------------------------------------
 
-# Law: ``Line.take`` hands out text as soon as its look is certain and never takes it back; what a
-# delimiter opens is held until it is closed, the text ends or ``LOOK_AHEAD`` characters have come
-# without a close. The rules follow
-# https://spec.commonmark.org/0.31.2/#inlines where that can be decided within these bounds;
-# link targets are shown (SEC-10), HTML tags stay text.
+# Law: ``InlineText.take`` hands out text as soon as its look is certain and never takes it back;
+# what a delimiter opens is held until it is closed, the text ends or ``LOOK_AHEAD`` characters have
+# come without a close. The rules follow https://spec.commonmark.org/0.31.2/#inlines where that can
+# be decided within these bounds; link targets are shown (SEC-10), HTML tags stay text.
 
 
 LOOK_AHEAD = 500
@@ -296,16 +299,16 @@ Found = tuple[list[Span], int] | None
 
 def spans(text: str, style: int = 0) -> list[Span]:
     """The spans of a whole line."""
-    line = Line(style)
+    line = InlineText(style)
     line.add(text)
     return line.take(final=True)
 
 
-class _Reader(Protocol):
-    def __call__(self, line: Line, text: str, at: int, /, *, final: bool) -> Found: ...
+class _SpanReader(Protocol):
+    def __call__(self, line: InlineText, text: str, at: int, /, *, final: bool) -> Found: ...
 
 
-class Line:
+class InlineText:
     """Text as it comes. ``style`` is the look of everything in it."""
 
     __slots__ = ("_base", "_depth", "_previous", "_style", "_text", "_unclosed")
@@ -359,7 +362,7 @@ class Line:
 
     def _found(self, text: str, at: int, *, final: bool) -> Found:
         """What stands at the special character ``at``."""
-        judge = self._JUDGES.get(text[at], Line._emphasis)
+        judge = self._JUDGES.get(text[at], InlineText._emphasis)
         return judge(self, text, at, final=final or len(text) - at > LOOK_AHEAD)
 
     def _bang(self, text: str, at: int, *, final: bool) -> Found:
@@ -452,11 +455,11 @@ class Line:
         """The spans of what stands between two delimiters."""
         if self._depth >= _MAX_DEPTH:
             return [(text, self._style | style)]
-        line = Line(self._style | style, self._depth + 1)
+        line = InlineText(self._style | style, self._depth + 1)
         line.add(text)
         return line.take(final=True)
 
-    _JUDGES: ClassVar[dict[str, _Reader]] = {
+    _JUDGES: ClassVar[dict[str, _SpanReader]] = {
         "\\": _escape,
         "&": _entity,
         "<": _angle,

@@ -46,7 +46,7 @@ NO_OUTPUT = "(no output)"
 _EXIT_LINE = re.compile(r"\n?\[exit code [^\n]*\]\s*\Z")
 _CANCEL_WORDS = {
     "user": "Cancelled.",
-    "sigterm": "Cancelled: the program was told to stop (SIGTERM).",
+    "sigterm": "Cancelled: the program was asked to stop (SIGTERM).",
     "sighup": "Cancelled: the terminal went away (SIGHUP).",
     "limit": "Stopped: a limit was reached.",
 }
@@ -119,7 +119,7 @@ def retry_line(event: RetryWait, theme: Theme, left_s: float | None = None) -> s
 
 
 def prompt_lines(text: str, theme: Theme) -> list[str]:
-    """A message of the person, as it stands in the scrollback."""
+    """A message of the user, as it stands in the scrollback."""
     sign = theme.paint("> ", BOLD)
     first, *others = clean(text).strip().split("\n")
     hidden = len(others) + 1 - PROMPT_LINES

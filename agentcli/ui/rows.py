@@ -62,7 +62,7 @@ _CERTAIN = re.compile(
 class Row(NamedTuple):
     """One row: painted text, the column after it, whether it goes on with the row above.
 
-    ``start`` is the column where it begins: not nought when what is before it on the same row of
+    ``start`` is the column where it begins: not 0 when what is before it on the same row of
     the screen is finished already.
     """
 

@@ -4,7 +4,7 @@ Law: what ``clean`` and ``Sanitizer`` return holds no escape sequence, no C0 con
 and tab, no C1 control, no DEL, no carriage return, no lone surrogate and none of the characters
 that reorder text or hide it in tags; plain text comes back unchanged. Text that is cut into
 chunks anywhere gives the same result as the whole. ``reveal`` hides nothing instead: each
-character that a person could not see is spelt out.
+character that cannot be seen is spelt out.
 
 An escape string (OSC, DCS, ...) without an end within ``MAX_STRING`` characters loses only its
 introducer: what follows is shown, never swallowed.

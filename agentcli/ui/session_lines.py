@@ -22,7 +22,7 @@ from agentcli.ui.theme import BOLD, DIM, WARNING, Theme
 
 LAST_LINES = 12
 _TITLE_COLUMNS = 60
-_ABOUT_RUNS = "(what became of a background run)"
+_ABOUT_RUNS = "(the result of a background run)"
 
 MOST_LISTED = 12
 _FACTS_COLUMNS = 60
@@ -37,7 +37,7 @@ _WHY = {
     SessionStatus.CRASHED: "the program had ended in the middle of it",
 }
 _CANCELLED_BY: dict[str, str] = {
-    CancelReason.SIGTERM: "it was told to end (SIGTERM)",
+    CancelReason.SIGTERM: "it was asked to end (SIGTERM)",
     CancelReason.SIGHUP: "its window was closed",
     CancelReason.LIMIT: "its time was over",
 }
@@ -195,7 +195,7 @@ PickerRow = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class PickerView:
     """What is to be seen. ``listed`` are the sessions around the chosen one, ``total`` of them.
 
     ``above`` is how many there are before the first of them. ``preview`` are lines about the
@@ -216,7 +216,7 @@ def listed_rows(lines: int) -> int:
     return max(2, min(MOST_LISTED, (lines - 4) // 2))
 
 
-def picker_rows(view: View, columns: int, lines: int) -> list[PickerRow]:
+def picker_rows(view: PickerView, columns: int, lines: int) -> list[PickerRow]:
     """The rows, at most ``lines`` of them, each narrower than ``columns``."""
     room = max(4, columns - 1)
     rows: list[PickerRow] = [("bold", fit(f"Resume which session? {clean_line(view.query)}", room))]
@@ -228,7 +228,7 @@ def picker_rows(view: View, columns: int, lines: int) -> list[PickerRow]:
         rows.append(("", fit("  No session matches.", room)))
     hint = f"{view.total} found. Type to search, arrows to move, Enter opens, Esc leaves."
     below = lines - len(rows) - 1
-    if view.listed and below > 2:  # noqa: PLR2004 - an empty row and one that tells something
+    if view.listed and below > 2:  # noqa: PLR2004 - an empty row and one that says something
         info = view.listed[view.cursor - view.above]
         about = [*_facts(info, view.now, room), *(view.preview or ())]
         rows.append(("", ""))

@@ -1,7 +1,7 @@
 """The line at the bottom of the chat: model, mode, context, tokens, cost, session (UI-6).
 
 Law: one row, whatever the width: what matters least (see ``Rank``) is left out first; unknown is
-not nought.
+not 0.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Rank(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
-    """What the line tells. Tokens are ``None`` while nothing is known.
+class StatusLine:
+    """What the line says. Tokens are ``None`` while nothing is known.
 
     ``context_used`` of ``context_size`` are in the window now, ``tokens`` were used in all.
     """
@@ -68,7 +68,7 @@ def context_of(usage: Usage) -> int | None:
     return sum(known) if known else None
 
 
-def status_row(status: Status, columns: int, theme: Theme) -> Row:
+def status_row(status: StatusLine, columns: int, theme: Theme) -> Row:
     """The line, at most ``columns`` wide."""
     parts = _parts(status)
     dot = f" {theme.symbols.dot} "
@@ -90,15 +90,15 @@ def status_row(status: Status, columns: int, theme: Theme) -> Row:
     return fit_row(theme.paint(text, style), columns, theme.symbols.more)
 
 
-def title_of(status: Status, place: str, theme: Theme) -> str:
+def title_of(status: StatusLine, place: str, theme: Theme) -> str:
     """The same for the window's title: the session, or ``place``, first."""
     name = fit(clean_line(status.title) or place, TITLE_COLUMNS)
-    told = [text for rank, text in _parts(status) if rank > Rank.TOKENS]
-    return f" {theme.symbols.dot} ".join([f"agentcli: {name}", *told])
+    shown = [text for rank, text in _parts(status) if rank > Rank.TOKENS]
+    return f" {theme.symbols.dot} ".join([f"agentcli: {name}", *shown])
 
 
-def _parts(status: Status) -> list[tuple[Rank, str]]:
-    """What there is to tell, in the order in which it is shown."""
+def _parts(status: StatusLine) -> list[tuple[Rank, str]]:
+    """What there is to say, in the order in which it is shown."""
     title = clean_line(status.title)
     found = [
         (Rank.HINT, status.hint),
@@ -120,7 +120,7 @@ def _short_model(parts: list[tuple[Rank, str]]) -> list[tuple[Rank, str]]:
     return [(rank, text.rpartition("/")[2] if rank is Rank.MODEL else text) for rank, text in parts]
 
 
-def _context(status: Status) -> str:
+def _context(status: StatusLine) -> str:
     used, size = status.context_used, status.context_size
     if used is None or size <= 0:
         return ""
@@ -128,6 +128,6 @@ def _context(status: Status) -> str:
     return f"{percent}% of {wording.count(size)} context"
 
 
-def _is_full(status: Status) -> bool:
+def _is_full(status: StatusLine) -> bool:
     used, size = status.context_used, status.context_size
     return used is not None and size > 0 and used >= _FULL * size

@@ -1,4 +1,4 @@
-"""Background runs and schedules as a person reads them (UI-6, CLI-9). Plain words, cleaned.
+"""Background runs and schedules as users read them (UI-6, CLI-9). Plain words, cleaned.
 
 Law: what a run has printed, and what it is called, is text of others: it is cleaned here.
 """
@@ -113,9 +113,9 @@ def details(task: BackgroundTask, log: str, now: float, theme: Theme) -> list[st
     lines = [theme.paint(clean_line(task.title), BOLD), head]
     if task.is_active and task.progress is not None:
         lines.append(bar(task.progress))
-    for told in (task.summary, task.error_message):
-        if told and not task.is_active:
-            lines += [clean_line(line) for line in told.splitlines()[:5]]
+    for text in (task.summary, task.error_message):
+        if text and not task.is_active:
+            lines += [clean_line(line) for line in text.splitlines()[:5]]
     kept = log_lines(log)
     if len(kept) > TAIL_LINES:
         lines.append(theme.paint(f"{theme.symbols.more} {len(kept) - TAIL_LINES} lines above", DIM))

@@ -1,6 +1,6 @@
 """Numbers as people read them, and the wording of what happened. Plain text, nothing imported.
 
-Law: an unknown value is called unknown, never nought (LOOP-6, COST-1).
+Law: an unknown value is called unknown, never 0 (LOOP-6, COST-1).
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def news(event: AgentEvent) -> str | None:  # noqa: PLR0911 - one return per eve
         case Compacted():
             return _compacted(event)
         case WrappingUp():
-            return f"A limit is near ({clean_line(event.reason)}): the agent is told to finish."
+            return f"A limit is near ({clean_line(event.reason)}): the agent is asked to finish."
         case BackgroundChanged(ended=task) if task is not None:
             return background_ended(task)
         case GatesConflicted():

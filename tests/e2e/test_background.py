@@ -78,7 +78,7 @@ def test_a_chat_that_is_told_not_to_waits_for_the_person(
     terminal.wait_for(IDLE)
     (work / "go").touch()
     terminal.wait_for("Background run succeeded: it")
-    terminal.wait_for("what became of a background run")
+    terminal.wait_for("the result of a background run")
     terminal.key("up")
     terminal.line("and?")
     terminal.wait_for("Seen.")

@@ -125,7 +125,7 @@ def test_a_command_typed_after_an_exclamation_mark_is_told_to_the_model(
     terminal.wait_for("with your next message")
     assert (work / "made").exists()
     terminal.line("!!echo a secret")
-    terminal.wait_for("the agent is not told")
+    terminal.wait_for("the agent does not see it")
     terminal.wait_for(IDLE)
     terminal.line("so?")
     terminal.wait_for("I see.")

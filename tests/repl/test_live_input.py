@@ -255,7 +255,7 @@ def test_an_exclamation_mark_runs_a_command_and_tells_or_does_not(start: Start) 
     terminal.line("!!wait")
     terminal.wait_for(re.compile(r"wait · \d s\n +live line"))
     terminal.key("ctrl-c")
-    terminal.wait_for("the agent is not told")
+    terminal.wait_for("the agent does not see it")
     at_prompt(terminal)
 
 

@@ -190,7 +190,7 @@ def test_search_finds_sessions_by_what_was_said(model_server: ModelServer, work:
         assert "[heron]" in shown[1]
         assert shown[-1] == "Open one with /resume ID"
         assert await chat.do("/search zebra") == ["No session holds zebra."]
-        with pytest.raises(UsageError, match="what is to be found"):
+        with pytest.raises(UsageError, match="nothing to search for"):
             await chat.do("/search")
 
     talk(DirectChat(work, model_server), body)
@@ -307,7 +307,7 @@ def test_a_theme_that_is_chosen_is_kept_and_the_list_shows_which_it_is(work: Pat
         chat.theme = theme_for(io.StringIO(), {}, "auto")
         shown = await chat.do("/theme dark")
         assert shown[0].startswith("Theme dark: ")
-        assert shown[1].startswith("Kept: theme = ")
+        assert shown[1].startswith("Saved: theme = ")
         assert 'theme = "dark"' in chat.user.config_file.read_text()
         assert [line for line in await chat.do("/theme") if line.startswith(">")] == ["> dark"]
         with pytest.raises(UsageError, match="no theme"):
@@ -323,7 +323,7 @@ def test_a_theme_that_cannot_be_kept_holds_for_the_chat(work: Path, home: Path) 
         (home / "agentcli" / "config.toml").write_text("this is no TOML")
         chat.theme = theme_for(io.StringIO(), {}, "auto")
         shown = await chat.do("/theme light")
-        assert shown[1].startswith("For this chat only; it could not be kept: ")
+        assert shown[1].startswith("For this chat only; it could not be saved: ")
         assert chat.theme.name == "light"
 
     talk(DirectChat(work), body)
@@ -346,7 +346,7 @@ def test_memory_shows_what_the_agent_keeps_and_the_persons_own_instructions(
             await chat.do("/memory forget bulid")
         await chat.do("/memory forget build")
         assert "  nothing" in await chat.do("/memory")
-        with pytest.raises(UsageError, match="what is that"):
+        with pytest.raises(UsageError, match="cannot do"):
             await chat.do("/memory burn")
         assert "Nothing was changed." in (await chat.do("/memory edit"))[0]
         chat.edited = "Answer briefly.\n"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agentcli.ui.diff import (
     MAX_COMPARED,
     MAX_TOKENS,
-    Piece,
+    LinePiece,
     compare,
     compare_lines,
     diff_lines,
@@ -108,7 +108,7 @@ def test_a_diff_as_it_is_seen_without_and_with_attributes() -> None:
 def test_the_words_that_changed(old: str, new: str, seen: tuple[str, str] | None) -> None:
     found = compare_lines(old, new)
 
-    def text(pieces: list[Piece]) -> str:
+    def text(pieces: list[LinePiece]) -> str:
         return "".join(f"{{{piece.text}}}" if piece.changed else piece.text for piece in pieces)
 
     assert (found and tuple(map(text, found))) == seen

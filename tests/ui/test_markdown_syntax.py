@@ -6,12 +6,12 @@ import tracemalloc
 
 import pytest
 
-from agentcli.ui.markdown_syntax import LOOK_AHEAD, Kind, Line, classify, spans
+from agentcli.ui.markdown_syntax import LOOK_AHEAD, InlineText, LineKind, classify, spans
 from agentcli.ui.sanitize import clean
 from agentcli.ui.theme import BOLD, CODE, DIM, ITALIC, LINK
 
 
-def kind_of(line: str) -> Kind | None:
+def kind_of(line: str) -> LineKind | None:
     start = classify(line, complete=True, code_from=4)
     return start.kind if start else None
 
@@ -20,12 +20,12 @@ def kind_of(line: str) -> Kind | None:
 @pytest.mark.parametrize(
     ("line", "kind"),
     [
-        ("***", Kind.RULE), ("- - -", Kind.RULE), ("_\t_ _  ", Kind.RULE), ("**", Kind.TEXT),
-        ("- -", Kind.BULLET), ("+ + +", Kind.BULLET), ("*-*", Kind.TEXT), ("--- x", Kind.TEXT),
-        ("-", Kind.BULLET), ("* * a", Kind.BULLET), ("    ***", Kind.INDENTED),
+        ("***", LineKind.RULE), ("- - -", LineKind.RULE), ("_\t_ _  ", LineKind.RULE), ("**", LineKind.TEXT),
+        ("- -", LineKind.BULLET), ("+ + +", LineKind.BULLET), ("*-*", LineKind.TEXT), ("--- x", LineKind.TEXT),
+        ("-", LineKind.BULLET), ("* * a", LineKind.BULLET), ("    ***", LineKind.INDENTED),
     ],
 )  # fmt: skip
-def test_a_thematic_break_is_three_or_more_of_one_mark(line: str, kind: Kind) -> None:
+def test_a_thematic_break_is_three_or_more_of_one_mark(line: str, kind: LineKind) -> None:
     assert kind_of(line) is kind
 
 
@@ -69,7 +69,7 @@ def test_what_each_construct_amounts_to(text: str, expected: list[tuple[str, int
 
 @pytest.mark.spec("UI-1")
 def test_an_opener_is_held_until_closed_and_no_longer_than_the_look_ahead() -> None:
-    line = Line()
+    line = InlineText()
     line.add("a **b")
     assert line.take() == [("a ", 0)]
     line.add("x" * LOOK_AHEAD)

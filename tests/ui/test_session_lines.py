@@ -28,7 +28,7 @@ from agentcli.domain.session import (
 from agentcli.ui.rows import columns_of
 from agentcli.ui.session_lines import (
     Farewell,
-    View,
+    PickerView,
     farewell_lines,
     listed_rows,
     picker_rows,
@@ -39,7 +39,7 @@ from agentcli.ui.session_lines import (
 from agentcli.ui.theme import PLAIN
 
 INFO = SessionInfo(
-    "0190-id", "mend\x1b[31m it", "/work", 0, 1000, SessionStatus.CRASHED, 3, "p/m", cost_usd=0.5
+    "0190-id", "fix\x1b[31m it", "/work", 0, 1000, SessionStatus.CRASHED, 3, "p/m", cost_usd=0.5
 )
 
 
@@ -61,7 +61,7 @@ def loaded(status: SessionStatus = SessionStatus.CRASHED, detail: str = "") -> L
 def test_a_resumed_session_says_what_when_why_and_what_was_pending() -> None:
     lines = resume_lines(loaded(), 8300, PLAIN)
     assert lines[:7] == [
-        "Resumed: mend it",
+        "Resumed: fix it",
         "  2 h ago, 3 turns; the program had ended in the middle of it.",
         "  > the question",
         "    I will run it",
@@ -77,7 +77,7 @@ def test_a_resumed_session_says_what_when_why_and_what_was_pending() -> None:
     ("detail", "why"),
     [
         ("user", "it was cancelled"),
-        ("sigterm", "it was told to end (SIGTERM)"),
+        ("sigterm", "it was asked to end (SIGTERM)"),
         ("sighup", "its window was closed"),
         ("limit", "its time was over"),
         ("outer", "it was cancelled"),
@@ -109,7 +109,7 @@ def test_a_failure_is_named() -> None:
 @pytest.mark.spec("UI-8")
 def test_a_list_has_title_age_turns_cost_state_and_directory() -> None:
     assert session_rows([INFO], 1000 + 120, PLAIN) == [
-        "1  mend it · 2 min ago · 3 turns · $0.50 · crashed · /work  0190-id"
+        "1  fix it · 2 min ago · 3 turns · $0.50 · crashed · /work  0190-id"
     ]
 
 
@@ -139,7 +139,7 @@ def test_what_the_program_said_of_a_run_is_not_shown_as_words_of_the_person() ->
     told = user_text('<background-run run_id="bg_1" status="succeeded">\n</background-run>')
     messages = (*whole.messages, StoredMessage(6, 0, told))
     text = "\n".join(resume_lines(replace(whole, messages=messages), 8300, PLAIN))
-    assert "> (what became of a background run)" in text and "bg_1" not in text
+    assert "> (the result of a background run)" in text and "bg_1" not in text
 
 
 # --- The list of sessions as rows: golden at several sizes, never too wide, noth
@@ -151,7 +151,7 @@ LISTED = SessionInfo(
     "anthropic/claude", cost_usd=0.25,
 )  # fmt: skip
 OTHER = replace(LISTED, id="0191", title="日本語の題名", status=SessionStatus.DONE, cost_usd=None)
-VIEW = View("par", [LISTED, OTHER], 0, 2, 0, ["> why does it fail?", "It is mended."], NOW)
+VIEW = PickerView("par", [LISTED, OTHER], 0, 2, 0, ["> why does it fail?", "It is fixed."], NOW)
 
 
 @pytest.mark.spec("UI-8")
@@ -164,7 +164,7 @@ def test_eighty_columns_show_facts_and_a_preview() -> None:
         ("", ""),
         ("", "/home/me/work · 2 h ago · 3 turns · cost $0.25 · cancelled · anthropic/claude"),
         ("", "> why does it fail?"),
-        ("", "It is mended."),
+        ("", "It is fixed."),
         ("italic", hint),
     ]
 
@@ -182,7 +182,7 @@ def test_twenty_columns_show_titles_and_the_facts_below() -> None:
         "cancelled",
         "anthropic/claude",
         "> why does it fail?",
-        "It is mended.",
+        "It is fixed.",
         "2 found. Type to s…",
     ]
 
@@ -201,7 +201,7 @@ TITLES = st.text(st.characters(), max_size=40)
 def test_no_row_is_too_wide_nor_unsafe(title: str, text: str, columns: int, lines: int) -> None:
     infos = [replace(LISTED, title=title, cwd=text), OTHER][: listed_rows(lines)]
     loaded = LoadedSession(LISTED, (StoredMessage(1, 0, user_text(text or "x")),))
-    view = View(text, infos, 0, 9, 0, preview_lines(loaded, title), NOW)
+    view = PickerView(text, infos, 0, 9, 0, preview_lines(loaded, title), NOW)
     rows = picker_rows(view, columns, lines)
     assert len(rows) <= lines
     assert all(columns_of(row) < columns for _, row in rows)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from agentcli.domain.messages import Usage
 from agentcli.ui.rows import plain
-from agentcli.ui.status_line import Status, context_of, status_row, title_of
+from agentcli.ui.status_line import StatusLine, context_of, status_row, title_of
 from agentcli.ui.theme import PLAIN
 
-FULL = Status(
+FULL = StatusLine(
     model="anthropic/claude-sonnet-4-5",
     mode="plan",
     context_used=84_000,
@@ -55,13 +55,13 @@ def test_the_title_tells_the_same_of_the_session() -> None:
         "agentcli: mend the parser · anthropic/claude-sonnet-4-5 · plan mode"
         " · 42% of 200.0k context · $0.12 · 2 in the background"
     )
-    assert title_of(Status("m", "default"), "shop", PLAIN) == "agentcli: shop · m · default"
+    assert title_of(StatusLine("m", "default"), "shop", PLAIN) == "agentcli: shop · m · default"
 
 
 @pytest.mark.spec("UI-6", "COST-1")
 def test_the_unknown_is_not_nought() -> None:
-    assert "context" not in status_row(Status("m", "default"), 80, PLAIN).text
-    assert "unknown" in status_row(Status("m", cost_usd=None, turns=1), 80, PLAIN).text
+    assert "context" not in status_row(StatusLine("m", "default"), 80, PLAIN).text
+    assert "unknown" in status_row(StatusLine("m", cost_usd=None, turns=1), 80, PLAIN).text
     assert context_of(Usage()) is None
     assert context_of(Usage(10, 5, 100, 20)) == 135
 
@@ -70,7 +70,7 @@ def test_the_unknown_is_not_nought() -> None:
 @settings(max_examples=50)
 @given(st.text(max_size=40), st.integers(1, 200))
 def test_it_is_one_row_whatever_the_title_and_the_width(title: str, columns: int) -> None:
-    row = status_row(Status("m/日本", "yolo", 1, 2, 3, None, 1, title), columns, PLAIN)
+    row = status_row(StatusLine("m/日本", "yolo", 1, 2, 3, None, 1, title), columns, PLAIN)
     assert row.width <= columns
     assert "\n" not in row.text
     assert "\x1b" not in row.text

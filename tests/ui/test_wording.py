@@ -96,7 +96,7 @@ def test_a_wait_counts_down_and_a_long_one_says_until_when() -> None:
             Compacted(CompactionTrigger.WINDOW, 40, 6, 160_000, 9000, "", ""),
             "40 messages became 6, about 160.0k tokens became 9.0k",
         ),
-        (WrappingUp("steps"), "told to finish"),
+        (WrappingUp("steps"), "asked to finish"),
         (GatesConflicted("plan", ("plan", "user"), ()), "plan decides"),
     ],
 )

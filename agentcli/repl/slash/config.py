@@ -1,4 +1,4 @@
-"""``/config``: the settings, where each comes from; change one in the person's own file."""
+"""``/config``: the settings, where each comes from; change one in the user's own file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def _run(chat: Chat, arguments: str) -> None:
     key, _, value = arguments.partition(" ")
     if value.strip():
         line = await user.set(key, value.strip())
-        chat.show([clean_line(line), "It holds from the next start on."])
+        chat.show([clean_line(line), "It takes effect at the next start."])
         return
     rows = await user.setting_rows()
     if key and key != "all":
@@ -29,9 +29,9 @@ async def _run(chat: Chat, arguments: str) -> None:
         return
     chosen = [row for row in rows if key == "all" or row.source != DEFAULT]
     left = len(rows) - len(chosen)
-    lines = _lines(chosen, chat) if chosen else ["Everything is as it comes."]
+    lines = _lines(chosen, chat) if chosen else ["All settings have their defaults."]
     if left:
-        lines.append(f"{left} settings are as they come: /config all")
+        lines.append(f"{left} more have their defaults: /config all")
     file = clean_line(str(user.config_file))
     chat.show([*lines, chat.theme.paint(f"Your file: {file}. Change: /config KEY VALUE", DIM)])
 

@@ -34,7 +34,7 @@ def changes(cwd: Path, paths: Sequence[str]) -> tuple[str, list[str]]:
         raise AgentError("the repository's content filters cannot be switched off safely")
     diff = plain.output(*_DIFF, _base(git), "--", *paths, limit=MAX_BYTES)
     if diff is None:
-        raise AgentError("git could not tell what has changed", "try: git diff")
+        raise AgentError("git could not list the changes", "try: git diff")
     new = git.output(
         "ls-files", "-z", "--others", "--exclude-standard", "--", *paths, limit=MAX_BYTES
     )
@@ -51,7 +51,7 @@ def _base(git: SafeGit) -> str:
 
 
 def shown(diff: str, new: Sequence[str], theme: Theme) -> list[str]:
-    """The diff and the new files, painted, so many lines as a person looks at."""
+    """The diff and the new files, painted, as many lines as are worth reading."""
     lines = diff_lines(diff, theme) if diff else []
     if len(lines) > MAX_LINES:
         rest = f"{theme.symbols.more} {len(lines) - MAX_LINES} more lines: git diff"

@@ -1,4 +1,4 @@
-"""``/doctor``: everything that can be checked, and how to mend it (OPS-3)."""
+"""``/doctor``: everything that can be checked, and how to fix it (OPS-3)."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from agentcli.repl.commands import Chat, SlashCommand
 
 _PROMPT = """\
 Look at this project and write the file AGENTS.md in its root directory: what a coding agent has \
-to know that it would not see at once. If the file exists, keep what is right in it and mend the \
+to know that it would not see at once. If the file exists, keep what is right in it and fix the \
 rest; take over what README, CLAUDE.md, .cursorrules or CONTRIBUTING say to contributors.
 
 Tell, as far as it applies and in at most 60 lines:

@@ -22,7 +22,7 @@ async def _run(chat: Chat, arguments: str) -> None:
                 raise UsageError(f"nothing is kept as {rest.strip()!r}", "/memory shows the keys")
             chat.show([f"{clean_line(rest.strip())} is forgotten."])
         case _:
-            raise UsageError(f"/memory {arguments}: what is that?", "/memory [edit | forget KEY]")
+            raise UsageError(f"cannot do /memory {arguments}", "use /memory [edit | forget KEY]")
 
 
 async def _overview(chat: Chat) -> list[str]:
@@ -51,7 +51,7 @@ async def _edit(chat: Chat) -> None:
         chat.show(["Nothing was changed."])
         return
     await user.set_instructions(after)
-    chat.show(["Kept. New sessions know it; this one began with what was there before."])
+    chat.show(["Saved. New sessions read it; this one goes on with what it read at its start."])
 
 
 COMMAND = SlashCommand(

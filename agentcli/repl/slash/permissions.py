@@ -61,7 +61,7 @@ async def _add(chat: Chat, kind: str, rule: str) -> None:
 
 
 async def _remove(chat: Chat, rule: str) -> None:
-    """Gone at once; from the person's file too, if it is there."""
+    """Gone at once; from the user's file too, if it is there."""
     user = chat.user
     written = await user.remove_rule(rule)
     if not chat.session.policy.remove_rule(rule) and not written:
@@ -95,7 +95,7 @@ def _overview(chat: Chat) -> list[str]:
         kind = (
             f"in a sandbox ({sandbox.state.kind})" if sandbox.state.is_on else "without a sandbox"
         )
-        lines += ["", f"Commands run {kind}; /sandbox tells more."]
+        lines += ["", f"Commands run {kind}; see /sandbox."]
     how = "MODE, allow|ask|deny RULE, remove RULE, explain COMMAND; Shift-Tab changes the mode."
     lines.append(paint(f"/permissions {how}", DIM))
     return lines

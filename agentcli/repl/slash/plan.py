@@ -12,22 +12,22 @@ _ON = "Plan mode is on: the agent reads and plans, and changes nothing before yo
 
 
 async def _run(chat: Chat, arguments: str) -> None:
-    session, wish = chat.session, arguments.strip().lower()
-    if wish not in {"", "on", "off", "show"}:
-        raise UsageError(f"/plan does not know {wish!r}", "/plan, /plan off or /plan show")
+    session, word = chat.session, arguments.strip().lower()
+    if word not in {"", "on", "off", "show"}:
+        raise UsageError(f"cannot do /plan {word}", "use /plan, /plan off or /plan show")
     is_on = session.mode is PermissionMode.PLAN
-    if wish == "off":
+    if word == "off":
         if is_on:
             session.set_mode(PermissionMode.DEFAULT)
         chat.show(["Plan mode is off: what changes something asks."])
         return
     lines: list[str] = []
-    if wish != "show":
+    if word != "show":
         session.set_mode(PermissionMode.PLAN)
         lines.append(_ON)
     if kept := await session.plan():
         lines += kept_plan_lines(kept, chat.theme, _COLUMNS)
-    elif wish == "show":
+    elif word == "show":
         lines.append("No plan was made in this session.")
     chat.show(lines)
 

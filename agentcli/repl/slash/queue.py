@@ -14,14 +14,14 @@ def _item(chat: Chat, number: str) -> QueuedInput:
     """The item with that number of the list."""
     waiting = chat.session.queued()
     if not number.isdecimal() or not 1 <= int(number) <= len(waiting):
-        raise UsageError(f"nothing with the number {number or '?'} waits", USAGE)
+        raise UsageError(f"nothing queued has the number {number or '?'}", USAGE)
     return waiting[int(number) - 1]
 
 
 def _lines(chat: Chat) -> list[str]:
     waiting = chat.session.queued()
     if not waiting:
-        return ["Nothing waits."]
+        return ["Nothing is queued."]
     lines = ["Waiting to be sent, in this order:"]
     for number, item in enumerate(waiting, 1):
         first, *others = clean(item.text).split("\n")

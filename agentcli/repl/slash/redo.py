@@ -9,7 +9,7 @@ from agentcli.repl.slash.rewind import refusals_shown, summary_of
 
 async def _run(chat: Chat, arguments: str) -> None:
     if arguments.strip():
-        raise UsageError(f"/redo {arguments}: what is that?", "/redo takes nothing")
+        raise UsageError("/redo takes no arguments", "use /redo alone")
     with refusals_shown(chat):
         done = await chat.session.redo()
         if done is None:

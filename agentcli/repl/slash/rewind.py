@@ -27,7 +27,7 @@ def scope_of(text: str, usage: str) -> RewindScope:
     try:
         return RewindScope(word) if word else RewindScope.BOTH
     except ValueError:
-        raise UsageError(f"{word}: what is that?", f"{usage} [chat|files|both]") from None
+        raise UsageError(f"cannot take back {word!r}", f"use {usage} [chat|files|both]") from None
 
 
 def row_of(number: int, point: RewindPoint) -> str:

@@ -31,16 +31,16 @@ async def _run(chat: Chat, arguments: str) -> None:
         line = "Commands run without a sandbox from now on, in this session; /sandbox on: again."
         chat.show([paint(line, WARNING)])
         return
-    lines = [paint(f"Sandbox of commands: {_NAMES[state.kind]}", BOLD), *_told(state)]
+    lines = [paint(f"Sandbox of commands: {_NAMES[state.kind]}", BOLD), *_limits(state)]
     if state.problem:
         lines.append(paint(reveal(state.problem), 0 if state.is_on else WARNING))
     if state.advice:
-        lines.append(f"To mend it: {reveal(state.advice)}")
+        lines.append(f"To fix it: {reveal(state.advice)}")
     lines.append(paint("What you type after ! runs outside. /sandbox off|on: this session.", DIM))
     chat.show(lines)
 
 
-def _told(state: SandboxState) -> list[str]:
+def _limits(state: SandboxState) -> list[str]:
     if not state.is_on:
         return ["Commands have all of your rights."]
     network = "open" if state.network else "none, but what the agent asks you for"

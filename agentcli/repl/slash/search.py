@@ -20,7 +20,7 @@ MAX_DEPTH = 8
 
 async def _run(chat: Chat, arguments: str) -> None:
     if not arguments:
-        raise UsageError("what is to be found?", "write it after /search; /resume lists sessions")
+        raise UsageError("nothing to search for", "write it after /search; /resume lists sessions")
 
     async def find(token: CancelToken) -> Sequence[SearchHit]:
         del token
@@ -58,7 +58,7 @@ async def _by_session(chat: Chat, hits: Sequence[SearchHit]) -> list[tuple[Sessi
 async def _owner(
     chat: Chat, infos: dict[str, SessionInfo], session_id: str
 ) -> tuple[str | None, list[str]]:
-    """The session that a person began, and the agents between it and this one."""
+    """The session that the user began, and the agents between it and this one."""
     agents: list[str] = []
     owner: str | None = None
     following: str | None = session_id

@@ -39,7 +39,7 @@ class _Follower:
         self._held = ""
 
     async def run(self, token: CancelToken) -> None:
-        """Until the run has ended or the person has seen enough."""
+        """Until the run has ended or the user has seen enough."""
         try:
             size = (await self._page(0, 0, 0.0, token)).size
             offset: int | None = max(0, size - BEGINS_BEFORE_CHARS)

@@ -85,7 +85,7 @@ async def _cancel(chat: Chat, background: Background, text: str) -> None:
     if isinstance(ended, Schedule):
         chat.show([f"It will not start again: {clean_line(ended.title)}"])
     elif ended.is_active:
-        chat.show([f"It was asked to end and has not ended yet: {clean_line(ended.title)}"])
+        chat.show([f"It was asked to end and is still running: {clean_line(ended.title)}"])
 
 
 def _last_line(text: str) -> str:

@@ -28,11 +28,11 @@ async def _run(chat: Chat, arguments: str) -> None:
 
 
 async def _keep(chat: Chat, name: str) -> str:
-    """Write the choice to the person's file; what became of it, as a line."""
+    """Write the choice to the user's settings; the outcome as a line."""
     try:
-        return f"Kept: {clean_line(await chat.user.set('theme', name))}"
+        return f"Saved: {clean_line(await chat.user.set('theme', name))}"
     except (AgentError, OSError) as error:
-        return f"For this chat only; it could not be kept: {clean_line(str(error))}"
+        return f"For this chat only; it could not be saved: {clean_line(str(error))}"
 
 
 COMMAND = SlashCommand("theme", "the colours", _run, "[NAME]", while_working=True)

@@ -15,7 +15,7 @@ async def _run(chat: Chat, arguments: str) -> None:
         chat.show([reveal(line) for line in await chat.user.trust()])
         return
     if word not in _ANSWERS:
-        raise UsageError(f"/trust {word}: what is that?", "say /trust yes or /trust no")
+        raise UsageError(f"cannot do /trust {word}", "use /trust yes or /trust no")
     lines = await chat.user.set_trust(trusted=_ANSWERS[word])
     chat.show([reveal(line) for line in lines])
 

@@ -66,7 +66,7 @@ async def _run(chat: Chat, arguments: str) -> None:
     ]
     dearest = sorted((i for i in infos if i.cost_usd), key=lambda i: -(i.cost_usd or 0.0))[:SHOWN]
     if dearest:
-        lines += ["", paint("The dearest sessions", BOLD)]
+        lines += ["", paint("The most expensive sessions", BOLD)]
         lines += [
             f"  {wording.cost(info.cost_usd):>8}  {clean_line(info.title) or 'untitled'}"
             for info in dearest
