@@ -10,7 +10,7 @@ import pytest
 
 from agentcli.app.compose import open_session
 from agentcli.app.options import SessionOptions
-from agentcli.app.sandboxing import LateSandbox, make_sandbox, sandbox_banner
+from agentcli.app.sandboxing import make_sandbox, sandbox_banner, session_sandbox
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.cancel import CancelToken
@@ -66,7 +66,7 @@ def test_auto_falls_back_on_landlock_and_says_what_it_does_not_do(tmp_path: Path
 @pytest.mark.usefixtures("without_bwrap")
 def test_that_there_is_none_is_told_once(tmp_path: Path) -> None:
     async def run() -> None:
-        sandbox = LateSandbox(settings_with("bwrap"), Workspace(tmp_path, tmp_path))
+        sandbox = session_sandbox(settings_with("bwrap"), Workspace(tmp_path, tmp_path))
         assert await sandbox_banner(sandbox, wanted=False) == ()
         (line,) = await sandbox_banner(sandbox, wanted=True)
         assert "without a sandbox" in line

@@ -34,7 +34,7 @@ async def measure(root: Path, runs: int) -> Iterator[Row]:
     ctx = tool_context(root)
     rows = []
     for kind in KINDS:
-        sandbox = SessionSandbox(Workspace(root, root), OwnPlaces(), kind)
+        sandbox = SessionSandbox(Workspace(root, root), OwnPlaces, kind)
         try:
             if (await sandbox.begin()).is_on:
                 plain: list[float] = []

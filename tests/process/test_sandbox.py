@@ -16,17 +16,8 @@ from agentcli.domain.cancel import CancelToken
 from agentcli.domain.sandbox import SandboxKind
 from agentcli.domain.tools import OutputKind, Workspace
 from agentcli.process.run import end_processes
-from agentcli.process.sandbox import (
-    INSTALL,
-    PrivatePlaces,
-    SessionSandbox,
-    bwrap_argv,
-    look_for_sandbox,
-    on_machine,
-    probe_bwrap,
-    probe_landlock,
-)
-from agentcli.process.sandbox_places import OwnPlaces, find_places
+from agentcli.process.sandbox import SessionSandbox, look_for_sandbox
+from agentcli.process.sandbox_places import OwnPlaces
 from agentcli.tools.bash import TOOL
 from tests.support.processes import until
 from tests.support.sandboxes import BOTH, Sandboxed, bash, needs, told
@@ -478,7 +469,7 @@ def test_what_is_not_there_is_said_and_nothing_takes_its_place(
     (work / "bwrap").chmod(0o755)
 
     async def run() -> None:
-        sandbox = SessionSandbox(Workspace(work, work), OwnPlaces(), "bwrap")
+        sandbox = SessionSandbox(Workspace(work, work), OwnPlaces, "bwrap")
         state = await sandbox.begin()
         await sandbox.aclose()
         assert state.kind is SandboxKind.OFF
@@ -487,88 +478,6 @@ def test_what_is_not_there_is_said_and_nothing_takes_its_place(
         assert state.lacks_it
 
     asyncio.run(run())
-
-
-PRIVATE = PrivatePlaces(*(Path("/p") / name for name in ("", "tmp", "runs", "empty", "nothing")))
-
-
-@pytest.mark.spec("SEC-7")
-def test_protected_places_come_after_the_workspace_that_holds_them(
-    tmp_path: Path, home: Path
-) -> None:
-    (home / ".ssh").mkdir()
-    (home / ".netrc").touch()
-    places = find_places([home], home, OwnPlaces())
-    argv = bwrap_argv("/usr/bin/bwrap", places, PRIVATE, home, own_network=True, scratch=tmp_path)
-    text = " ".join(argv)
-    order = [
-        "--ro-bind / /",
-        "--ro-bind-try /proc/sys /proc/sys",
-        "--bind /p/tmp /tmp",
-        f"--bind {home} {home}",
-        f"--ro-bind /p/empty {home}/.ssh",
-        "--tmpfs /p",
-        f"--bind {tmp_path} {tmp_path}",
-        f"--chdir {home} --",
-    ]
-    at = [text.index(part) for part in order]
-    assert at == sorted(at)
-    assert f"--ro-bind /p/nothing {home}/.netrc" in text
-    assert "--unshare-net" in argv
-    assert "--unshare-net" not in bwrap_argv("b", places, PRIVATE, home, own_network=False)
-
-
-@pytest.mark.spec("SEC-7")
-def test_a_path_inside_is_found_on_the_machine(tmp_path: Path) -> None:
-    roots = (tmp_path,)
-    assert on_machine(Path("/tmp/a/../b"), roots, PRIVATE) == Path("/p/tmp/b")
-    assert on_machine(Path("/var/tmp/c"), roots, PRIVATE) == Path("/p/tmp/c")
-    assert on_machine(tmp_path / "d", roots, PRIVATE) == tmp_path / "d"
-    assert on_machine(Path("/usr"), roots, PRIVATE) == Path("/usr")
-
-
-def program(path: Path, text: str) -> str:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return str(path)
-
-
-@pytest.mark.spec("SEC-7")
-def test_a_program_that_fails_is_told_with_its_first_line(tmp_path: Path) -> None:
-    broken = program(tmp_path / "bwrap", "echo 'bwrap: No permissions' >&2; echo more >&2; exit 1")
-    probe = probe_bwrap((broken,), tmp_path)
-    assert probe.problem == "bubblewrap does not work here: bwrap: No permissions"
-    assert probe.advice
-    assert probe.namespaces == ()
-
-
-@pytest.mark.spec("SEC-7")
-def test_a_program_that_cannot_be_started_or_says_nothing_is_a_problem(tmp_path: Path) -> None:
-    probe = probe_bwrap((str(tmp_path / "bwrap"),), tmp_path)
-    assert "cannot be started" in probe.problem
-    assert probe.advice == INSTALL
-    silent = program(tmp_path / "silent", "exit 0")
-    assert "cannot write to" in probe_bwrap((silent,), tmp_path).problem
-
-
-@pytest.mark.spec("SEC-7")
-def test_the_trial_run_leaves_a_network_to_share(tmp_path: Path) -> None:
-    needs("bwrap")
-    prefix = ("/usr/bin/bwrap", "--unshare-user", "--unshare-net", "--bind", "/", "/", "--")
-    probe = probe_bwrap(prefix, tmp_path)
-    assert probe.problem == ""
-    links = [os.readlink(f"/proc/self/fd/{handle}") for handle in probe.namespaces]
-    for handle in probe.namespaces:
-        assert not os.get_inheritable(handle)
-        os.close(handle)
-    assert [link.partition(":")[0] for link in links] == ["user", "net"]
-    assert links[1] != os.readlink("/proc/self/ns/net")
-
-
-@pytest.mark.spec("SEC-7")
-def test_landlock_is_tried_by_a_write_that_must_fail() -> None:
-    needs("landlock")
-    assert probe_landlock().problem == ""
 
 
 @pytest.mark.spec("SEC-7", "OPS-3")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.process import sandbox_landlock as landlock
-from agentcli.process.sandbox import landlock_argv
+from agentcli.process.sandbox_setup import landlock_argv
 from tests.support.sandboxes import needs
 
 

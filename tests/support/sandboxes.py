@@ -51,7 +51,7 @@ class Sandboxed:
     ) -> None:
         needs(kind)
         workspace = Workspace(root, root)
-        self.sandbox = SessionSandbox(workspace, own or OwnPlaces(), kind, network=network)
+        self.sandbox = SessionSandbox(workspace, lambda: own or OwnPlaces(), kind, network=network)
         self.ctx = tool_context(root)
         self.ctx.sandbox = self.sandbox
 
