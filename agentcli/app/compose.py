@@ -1,8 +1,8 @@
-"""The only place that names concrete classes: settings and options become a session.
+"""The composition root: settings and options become a session. ``_build`` shows all of it.
 
 Models and their providers are chosen in ``models``, its other half.
 
-Nothing here is imported that the first request does not need (the import budget of DESIGN):
+Law: nothing here is imported that the first request does not need (the import budget of DESIGN):
 tools come as data, the chosen provider by name.
 """
 
@@ -16,27 +16,28 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentcli.app.attachments import attach
-from agentcli.app.backgrounding import equip
-from agentcli.app.delegation import delegate
-from agentcli.app.keeping import LazyKeeper
+from agentcli.app.backgrounding import SPAWN, RunsOfSession
 from agentcli.app.models import SessionModels, fallbacks
 from agentcli.app.opening import Opener
 from agentcli.app.options import SessionOptions
 from agentcli.app.queue import DurableQueue
 from agentcli.app.sandboxing import make_sandbox, sandbox_banner
-from agentcli.app.session import Session
-from agentcli.app.surroundings import Surroundings
-from agentcli.app.toolset import Wishes, make_toolbox
+from agentcli.app.session import Listeners, Session
+from agentcli.app.toolset import TASK, make_toolbox, offer_agents
 from agentcli.config.redaction import Redactor
 from agentcli.config.settings import Settings
+from agentcli.domain.events import QueueChanged
 from agentcli.domain.messages import ImagePart
 from agentcli.domain.ports import (
     Approver,
+    ContextTransform,
     LongWait,
     ModelInfo,
+    QueuedInput,
+    ToolGate,
 )
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.tools import Asker, Workspace
@@ -46,15 +47,20 @@ from agentcli.engine.context.system_prompt import (
     find_docs,
     project_root,
 )
-from agentcli.engine.conversation import Conversation
+from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.gates import plan_notice
-from agentcli.engine.toolkit import Toolkit
+from agentcli.engine.parts import Lazy, SessionParts
 from agentcli.policy.decision import Policy
+from agentcli.store.disk import runs_directory
 from agentcli.store.files import SessionFiles
 from agentcli.store.sqlite import SqliteStore
+from agentcli.tools._registry import Registry
 
 if TYPE_CHECKING:
-    pass
+    from agentcli.app.subagents import ParentSession
+    from agentcli.domain.subagents import SubAgents
+    from agentcli.domain.tools import FileKeeper
+    from agentcli.extensions.hooks import SessionHooks
 
 
 async def open_session(
@@ -66,7 +72,7 @@ async def open_session(
 ) -> Session:
     """A session ready for its next turn: a new one, or an earlier one taken up.
 
-    ``long_wait`` asks a person whether to wait for a rate limit that lasts; without it such a
+    ``long_wait`` asks the user whether to wait for a rate limit that lasts; without it such a
     limit ends the turn with an error that says when to try again.
 
     Raises ``ConfigError``, ``UsageError`` or a ``StoreError``.
@@ -75,12 +81,10 @@ async def open_session(
     files = session_files(settings)
     redactor = Redactor()
     settings.watch_secrets(redactor.add)
-    opener = Opener(settings, options, files, redactor)
-    store, loaded, notices = await opener.open()
+    store, loaded, notices = await Opener(settings, options, files, redactor).open()
+    user = User(approver, asker, long_wait)
     try:
-        return await _assemble(
-            settings, options, (store, loaded, notices), (approver, asker, long_wait), files
-        )
+        return await _build(settings, options, user, files, OpenedFile(store, loaded, notices))
     except BaseException:
         for close in (*_closers(options, store, loaded.info.id), store.aclose):
             await close()
@@ -89,116 +93,141 @@ async def open_session(
         raise
 
 
-async def _assemble(
+class User(NamedTuple):
+    """How the user is asked."""
+
+    approver: Approver
+    asker: Asker | None
+    long_wait: LongWait | None
+
+
+class OpenedFile(NamedTuple):
+    """The session's file, what is in it, and lines for the user about it."""
+
+    store: SqliteStore
+    loaded: LoadedSession
+    notices: tuple[str, ...]
+
+
+async def _build(
     settings: Settings,
     options: SessionOptions,
-    opened: tuple[SqliteStore, LoadedSession, tuple[str, ...]],
-    people: tuple[Approver, Asker | None, LongWait | None],
+    user: User,
     files: SessionFiles,
+    opened: OpenedFile,
 ) -> Session:
-    store, loaded, notices = opened
-    resumed = bool(loaded.messages)
-    models = SessionModels(settings)
-    provider, model, model_notices = await models.first(
-        options.model, loaded.info.model if resumed else ""
-    )
-    fallback_ids, fallback_notices = fallbacks(settings, model)
-    if loaded.info.model != model.id:
-        await store.set_model(model.id)
-    mode = options.mode or settings.permission_mode
-    toolbox, answer_check = make_toolbox(
-        Wishes(
-            mode,
-            options.tools,
-            settings.tools_off,
-            options.interactive,
-            options.result,
-            options.own_tools,
-            options.terminal,
-            options.fallback,
-        )
-    )
-    policy = policy_for(settings, options)
+    """All that a session consists of. What is ``Lazy`` is made of the parts when it is needed."""
+    store, loaded, _ = opened
+    info, resumed = loaded.info, bool(loaded.messages)
+    listeners = Listeners(info.id)
+
+    def learned(known: ModelInfo, warning: str) -> None:
+        """What a server says of its model by now: later requests go by it (CTX-3)."""
+        if known.id == conversation.model.id:
+            conversation.model = known
+        if warning:
+            listeners.notify(warning.removeprefix("warning: "))
+
+    def keeper() -> FileKeeper:
+        from agentcli.app.file_keeper import Keeper
+
+        return Keeper(store.rewinds, workspace, listeners.notify, lambda: settings.secrets)
+
+    def sub_agents() -> ParentSession:
+        from agentcli.app.subagents import ParentSession
+
+        closers = partial(_closers, replace(options, no_session=False))
+        kept_in = None if options.no_session else files
+        return ParentSession(conversation, store, definitions, closers, kept_in)
+
+    def arrived(item: QueuedInput) -> None:
+        """A message of a background run waits in the file (BG-5)."""
+        queue.arrived(item)
+        listeners.emit(QueueChanged(len(queue.waiting())))
+
+    models = SessionModels(settings, learned)
+    chosen = await models.first(options.model, info.model if resumed else "")
+    fallback_ids, fallback_notices = fallbacks(settings, chosen.model)
+    if info.model != chosen.model.id:
+        await store.set_model(chosen.model.id)
+    toolbox, answer_check = make_toolbox(settings, options)
+    names = {tool.name for tool in toolbox.definitions}
+    definitions, agent_notices = offer_agents(settings, toolbox) if TASK in names else ({}, ())
+    runs = RunsOfSession(settings, store, lambda: parts, listeners.emit, arrived)
+    has_runs = SPAWN in names or store.created  # what an earlier process has left is put right
+    policy = policy_for(settings, options, (runs_directory(store.path),) if has_runs else ())
     workspace = Workspace(options.cwd, options.cwd, options.add_dirs)
-    has_bash = any(tool.name == "bash" for tool in toolbox.definitions)
     sandbox = await make_sandbox(settings, workspace)
-    kit = Toolkit(
-        toolbox=toolbox,
-        policy=policy,
-        approver=people[0],
-        workspace=workspace,
+    queue = await DurableQueue.load(store, turns_of_their_own=options.one_turn_each)
+    plugins = _plugins(settings, options, toolbox, listeners)
+    hooks = _hooks(settings, HookPlace(info.id, store.path, workspace.cwd, policy), listeners)
+    parts: SessionParts = SessionParts(
+        store=store,
         state=store,
         outputs=store,
-        ask=people[1],
-        session_id=loaded.info.id,
+        session_id=info.id,
+        system=_system_prompt(settings, options, info.created_at),
+        toolbox=toolbox,
+        policy=policy,
+        workspace=workspace,
         sandbox=sandbox,
-        keeper=(keeper := LazyKeeper(store, workspace, lambda: settings.secrets)),
-    )
-    conversation = Conversation(
-        history=loaded.history(),
-        store=store,
-        provider=provider,
-        model=model,
-        system=_system_prompt(settings, options, loaded.info.created_at),
-        kit=kit,
-        effort=options.effort or settings.effort,
+        approver=user.approver,
+        ask=user.asker,
+        long_wait=user.long_wait,
+        queue=queue,
+        attach=partial(attach, workspace=workspace),
+        choose=models.choose,
+        fallbacks=fallback_ids,
+        repair_image=_repair_image,
         max_output_tokens=settings.max_output_tokens,
-        answer_check=answer_check,
-        max_answers_without_tools=settings.max_answers_without_tools,
         max_steps=settings.max_steps if options.max_steps is None else options.max_steps,
         max_budget_usd=options.max_budget_usd,
-        turns=loaded.info.turns,
-        fallbacks=fallback_ids,
-        choose=models.choose,
-        long_wait=people[2],
-        gates=options.gates,
-        transforms=options.transforms,
-        repair_image=_repair_image,
-        attach=partial(attach, workspace=workspace),
-    )
-    background = equip(kit, store, settings.paths.seal_file, interactive=options.interactive)
-    closers = partial(_closers, replace(options, no_session=False))
-    kept = None if options.no_session else files
-    agent_notices = delegate(settings, conversation, toolbox, store, kept, closers)
-    around = Surroundings(
-        choose=models.choose,
-        after_turn=_catalogue_update(files, store, options),
+        answer_check=answer_check,
+        max_answers_without_tools=settings.max_answers_without_tools,
+        gates=(*options.gates, *plugins.gates),
+        transforms=(*options.transforms, *plugins.transforms),
+        hooks=hooks,
+        agents=partial(_run_agents, Lazy(sub_agents)) if TASK in names else None,
+        keeper=Lazy(keeper),
+        background=runs.runs if has_runs else None,
+        moves=runs.moves() if has_runs and options.interactive else None,
+        update_catalogue=_catalogue_update(files, store, options),
         on_close=(
-            *((background.aclose,) if background is not None else ()),
-            *_closers(options, store, loaded.info.id),
+            *((lambda: hooks.aclose(conversation.end_reason),) if hooks else ()),
+            runs.aclose,
+            *_closers(options, store, info.id),
             sandbox.aclose,
         ),
-        queue=await DurableQueue.load(store, turns_of_their_own=options.one_turn_each),
-        resumed=loaded if resumed else None,
-        notices=(
-            *notices,
-            *model_notices,
-            *fallback_notices,
-            *agent_notices,
-            *_budget_notice(options.max_budget_usd, model),
-            *await sandbox_banner(sandbox, wanted=options.interactive and has_bash),
-            *(await plan_notice(store) if resumed and options.interactive else ()),
-        ),
     )
-    session = Session(replace(loaded.info, model=model.id), store, conversation, around)
-    models.listener = session.learn_model
-    keeper.tell = session.tell
-    if background is not None:
-        background.attach(*session.background_outlets())
-    if settings.hooks or settings.plugins:
-        from agentcli.app.extensions import Opened, extend
+    conversation: Conversation = Conversation(
+        parts=parts,
+        history=loaded.history(),
+        provider=chosen.provider,
+        model=chosen.model,
+        effort=options.effort or settings.effort,
+        turns=info.turns,
+    )
+    notices = [
+        *opened.notices,
+        *chosen.notices,
+        *fallback_notices,
+        *agent_notices,
+        *_budget_notice(options.max_budget_usd, chosen.model),
+        *await sandbox_banner(sandbox, wanted=options.interactive and "bash" in names),
+        *(await plan_notice(store) if resumed and options.interactive else ()),
+        *plugins.warnings,
+    ]
+    if hooks is not None:
+        hooks.start("resume" if resumed else options.began)
+    if resumed:
+        notices += await runs.recover(fires_missed=options.interactive)
+    loaded = replace(loaded, info=replace(info, model=chosen.model.id))
+    return Session(loaded, store, queue, conversation, listeners, tuple(notices))
 
-        opened_as = Opened(store.path, toolbox, options.tools is None, options.began)
-        extend(settings, session, conversation, around, opened_as)
-    if background is not None and resumed:
-        around.notices = (
-            *around.notices,
-            *await background.recover(fires_missed=options.interactive),
-        )
-    return session
 
-
-def policy_for(settings: Settings, options: SessionOptions) -> Policy:
+def policy_for(
+    settings: Settings, options: SessionOptions, free_to_read: tuple[Path, ...] = ()
+) -> Policy:
     """The policy that a session begins with; raises ``UsageError`` for what is no rule."""
     policy = Policy(options.mode or settings.permission_mode)
     for kind in ("allow", "deny", "ask"):
@@ -208,7 +237,65 @@ def policy_for(settings: Settings, options: SessionOptions) -> Policy:
     policy.add_rules("deny", options.deny, "--deny-tool")
     policy.yolo_twice = options.yolo_twice
     policy.own_directories = settings.paths.own_places(options.cwd)
+    policy.free_to_read = free_to_read
     return policy
+
+
+def _run_agents(parent: Lazy[ParentSession], emit: Emit, *, unattended: bool = False) -> SubAgents:
+    """The port of sub-agents for one turn."""
+    from agentcli.app.subagents import Runner
+
+    return Runner(parent(), emit, unattended)
+
+
+class PluginParts(NamedTuple):
+    """What plugins add to a session, and lines for the user about them."""
+
+    gates: Sequence[ToolGate] = ()
+    transforms: Sequence[ContextTransform] = ()
+    warnings: Sequence[str] = ()
+
+
+def _plugins(
+    settings: Settings, options: SessionOptions, toolbox: Registry, listeners: Listeners
+) -> PluginParts:
+    """The user's plugins; their tools are there where no list of tools was asked for."""
+    if not settings.plugins:
+        return PluginParts()
+    from agentcli.extensions.plugins import load_plugins
+
+    plugins = load_plugins(settings.plugins, listeners.notify)
+    for tool in plugins.tools if options.tools is None else ():
+        try:
+            toolbox.register(tool)
+        except ValueError as error:
+            plugins.warnings.append(f"warning: a tool of a plugin was left out: {error}")
+    for observer in plugins.observers:
+        listeners.add(observer)
+    return PluginParts(plugins.gates, plugins.transforms, plugins.warnings)
+
+
+class HookPlace(NamedTuple):
+    """Where hooks run and of which session."""
+
+    session_id: str
+    file: Path
+    cwd: Path
+    policy: Policy
+
+
+def _hooks(settings: Settings, place: HookPlace, listeners: Listeners) -> SessionHooks | None:
+    """The user's hooks; the session's end waits for theirs."""
+    if not settings.hooks:
+        return None
+    from agentcli.extensions.hooks import HookFacts, SessionHooks
+    from agentcli.process.program import run_program
+
+    policy = place.policy
+    facts = HookFacts(place.session_id, place.file, place.cwd, lambda: policy.mode)
+    hooks = SessionHooks(settings.hooks, facts, run_program)
+    listeners.add(hooks.on_event)
+    return hooks
 
 
 # --- the rest of the room ------------------------------------------------------------------
@@ -220,7 +307,7 @@ def session_files(settings: Settings) -> SessionFiles:
 
 
 async def list_sessions(settings: Settings) -> Sequence[SessionInfo]:
-    """A person's sessions, the most recently used first; not those of sub-agents."""
+    """The user's sessions, the most recently used first; not those of sub-agents."""
     return [info for info in await session_files(settings).list() if not info.agent]
 
 

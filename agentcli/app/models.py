@@ -19,7 +19,7 @@ from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import ConfigError, ErrorKind, ProviderError
 from agentcli.domain.ports import ModelInfo, ModelRequest, Provider, ProviderConfig, StoredKey
 from agentcli.domain.stream import StreamEnd, StreamEvent
-from agentcli.domain.values import mutable
+from agentcli.domain.values import frozen
 from agentcli.providers import _registry
 from agentcli.providers.models import table as _models
 
@@ -27,84 +27,12 @@ if TYPE_CHECKING:
     from agentcli.providers.models.local import LocalModel, Window
 
 
-# --- a key from the keyring -----------------------------------------------------------------------
-
-
-Create = Callable[[ProviderConfig], Provider]
-
-
-def create_with_key(config: ProviderConfig, create: Create) -> Provider:
-    """The provider; where its key has to be fetched first, that is done when it is needed."""
-    if config.stored is None or config.api_key:
-        return create(config)
-    return _Locked(config, config.stored, create)
-
-
-class _Locked:
-    """Until its first request it has no key; from then on it is the provider itself."""
-
-    def __init__(self, config: ProviderConfig, stored: StoredKey, create: Create) -> None:
-        self._config = config
-        self._stored = stored
-        self._create = create
-        self._inner = create(config)
-        self._is_open = False
-
-    @property
-    def name(self) -> str:
-        """The part before the slash in ``provider/model``."""
-        return self._inner.name
-
-    @property
-    def host(self) -> str:
-        """Where it is, for texts (STR-9)."""
-        return str(getattr(self._inner, "host", ""))
-
-    def stream(self, request: ModelRequest, cancel: CancelToken) -> AsyncIterator[StreamEvent]:
-        """The reply of the provider itself."""
-        return (
-            self._inner.stream(request, cancel) if self._is_open else self._first(request, cancel)
-        )
-
-    def encode(self, request: ModelRequest) -> Any:
-        """The body of the request; what a refusal's places are looked up in (HIS-8)."""
-        return getattr(self._inner, "encode")(request)  # noqa: B009 - not of every provider
-
-    async def aclose(self) -> None:
-        """Release connections."""
-        await self._inner.aclose()
-
-    async def _first(
-        self, request: ModelRequest, cancel: CancelToken
-    ) -> AsyncGenerator[StreamEvent, None]:
-        try:
-            key = await asyncio.to_thread(self._stored.get)
-        except asyncio.CancelledError:
-            self._stored.stop()
-            raise
-        except ConfigError as error:
-            raise ProviderError(
-                error.message,
-                error.advice,
-                kind=ErrorKind.AUTH,
-                provider=self.name,
-                host=self.host,
-            ) from error
-        if not self._is_open:
-            keyless, self._inner = self._inner, self._create(replace(self._config, api_key=key))
-            self._is_open = True
-            await keyless.aclose()
-        async with aclosing(self._inner.stream(request, cancel)) as events:  # type: ignore[type-var]  # providers' are generators
-            async for event in events:
-                yield event
-
-
 Listener = Callable[[ModelInfo, str], None]
-"""Told what a server says of its model by now, and a warning for the person or nothing."""
+"""Told what a server says of its model by now, and a warning for the user or nothing."""
 
 
 class Chosen(NamedTuple):
-    """Who answers, and lines for the person about it."""
+    """Who answers, and lines for the user about it."""
 
     provider: Provider
     model: ModelInfo
@@ -117,7 +45,13 @@ class Chosen(NamedTuple):
 def choose_model(settings: Settings, name: str) -> tuple[Provider, ModelInfo]:
     """The provider and the model meant by ``provider/model`` or a bare name (``ConfigError``)."""
     config, model = _placed(settings, name)
-    return create_with_key(config, _registry.create), model
+    return provider_of(config), model
+
+
+def provider_of(config: ProviderConfig, learned: Listener | None = None) -> Provider:
+    """The provider; its key is fetched, its model's window ``learned``, when they are needed."""
+    is_open = config.stored is None or bool(config.api_key)
+    return _registry.create(config) if is_open and learned is None else _Prepared(config, learned)
 
 
 def _placed(settings: Settings, name: str) -> tuple[ProviderConfig, ModelInfo]:
@@ -186,20 +120,18 @@ def _local_model(settings: Settings) -> LocalModel | None:
 # --- for a session -------------------------------------------------------------------------
 
 
-@mutable
+@frozen
 class SessionModels:
-    """The models of one session. ``listener`` is told when a server's window becomes known."""
+    """The models of one session. ``learned`` hears when a server's window becomes known."""
 
     settings: Settings
-    listener: Listener | None = None
+    learned: Listener
 
     def choose(self, name: str) -> tuple[Provider, ModelInfo]:
-        """As ``choose_model``; a model of the person's own server learns its window by itself."""
+        """As ``choose_model``; a model of the user's own server learns its window by itself."""
         config, model = _placed(self.settings, name)
-        provider = create_with_key(config, _registry.create)
-        if self._is_to_be_asked(config, model):
-            return _Measured(provider, config, self._learnt), model
-        return provider, model
+        is_asked = self._is_to_be_asked(config, model)
+        return provider_of(config, self.learned if is_asked else None), model
 
     async def first(self, wanted: str | None, earlier: str) -> Chosen:
         """The model to start with; a resumed session falls back when its own cannot be used.
@@ -208,7 +140,7 @@ class SessionModels:
         way to a real model as soon as there is one.
         """
         provider, model, notices = await self._first(wanted, earlier)
-        if isinstance(provider, _Measured):
+        if isinstance(provider, _Prepared) and not provider.is_settled:
             model, warning = await provider.measured(model)
             notices = (*notices, warning) if warning else notices
         return Chosen(provider, model, notices)
@@ -243,24 +175,23 @@ class SessionModels:
         is_set = "context_tokens" in self.settings.models.get(model.id, {})
         return not is_set and asks_about(config, model.name)
 
-    def _learnt(self, model: ModelInfo, warning: str) -> None:
-        if self.listener is not None:
-            self.listener(model, warning)
 
+class _Prepared:
+    """A provider of which something is found out on the way: its key, its model's real window.
 
-class _Measured:
-    """A provider on the person's own server whose model's real window is found out (CTX-3).
-
-    It is asked for before the first request, and once more after the first reply when it was not
-    certain: a model that was not loaded has no window yet. The text of the reply is out by then.
+    A key in the keyring is fetched for the first request. The window of a model on the user's own
+    server (CTX-3) is asked for before the first request, and once more after the first reply when
+    it was not certain: a model that was not loaded has no window yet. The text of the reply is out
+    by then. ``is_settled``: there is no window to be asked for any more.
     """
 
-    def __init__(self, inner: Provider, config: ProviderConfig, learnt: Listener) -> None:
-        self._inner = inner
+    def __init__(self, config: ProviderConfig, learned: Listener | None) -> None:
         self._config = config
-        self._learnt = learnt
+        self._inner = _registry.create(config)
+        self._key = None if config.api_key else config.stored
+        self._learned = learned
         self._warned = ""
-        self._is_settled = False
+        self.is_settled = learned is None
 
     @property
     def name(self) -> str:
@@ -270,16 +201,17 @@ class _Measured:
     @property
     def host(self) -> str:
         """Where it is, for texts (STR-9)."""
-        return str(getattr(self._inner, "host", ""))
-
-    def stream(self, request: ModelRequest, cancel: CancelToken) -> AsyncIterator[StreamEvent]:
-        """The reply of the provider itself."""
-        events = self._inner.stream(request, cancel)
-        return events if self._is_settled else self._watched(events, request.model)
+        return self._inner.host
 
     def encode(self, request: ModelRequest) -> Any:
         """The body of the request; what a refusal's places are looked up in (HIS-8)."""
-        return getattr(self._inner, "encode")(request)  # noqa: B009 - not of every provider
+        return self._inner.encode(request)
+
+    def stream(self, request: ModelRequest, cancel: CancelToken) -> AsyncIterator[StreamEvent]:
+        """The reply of the provider itself."""
+        if self._key is None and self.is_settled:
+            return self._inner.stream(request, cancel)
+        return self._watched(request, cancel)
 
     async def aclose(self) -> None:
         """Release connections."""
@@ -292,7 +224,7 @@ class _Measured:
         window: Window | None = await asyncio.to_thread(
             find_window, self._config, model.name, is_loaded=is_loaded
         )
-        self._is_settled = is_loaded or bool(window and window.is_certain)
+        self.is_settled = is_loaded or bool(window and window.is_certain)
         if window is None:
             return model, ""
         known = with_window(model, window)
@@ -302,15 +234,39 @@ class _Measured:
         return known, warning if is_new else ""
 
     async def _watched(
-        self, events: AsyncIterator[StreamEvent], model: ModelInfo
+        self, request: ModelRequest, cancel: CancelToken
     ) -> AsyncGenerator[StreamEvent, None]:
-        async with aclosing(events) as stream:  # type: ignore[type-var]  # providers' are generators
-            async for event in stream:
-                if isinstance(event, StreamEnd) and not self._is_settled:
+        if self._key is not None:
+            await self._fetch(self._key)
+        model = request.model
+        async with aclosing(self._inner.stream(request, cancel)) as events:  # type: ignore[type-var]  # providers' are generators
+            async for event in events:
+                if isinstance(event, StreamEnd) and not self.is_settled and self._learned:
                     known, warning = await self.measured(model, is_loaded=True)
                     if known != model or warning:
-                        self._learnt(known, warning)
+                        self._learned(known, warning)
                 yield event
+
+    async def _fetch(self, stored: StoredKey) -> None:
+        """From now on it is the provider with its key."""
+        try:
+            key = await asyncio.to_thread(stored.get)
+        except asyncio.CancelledError:
+            stored.stop()
+            raise
+        except ConfigError as error:
+            raise ProviderError(
+                error.message,
+                error.advice,
+                kind=ErrorKind.AUTH,
+                provider=self.name,
+                host=self.host,
+            ) from error
+        if self._key is not None:
+            self._key = None
+            keyless = self._inner
+            self._inner = _registry.create(replace(self._config, api_key=key))
+            await keyless.aclose()
 
 
 _OFFLINE_NOTICE = (

@@ -8,38 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from agentcli.domain.errors import UsageError
 from agentcli.domain.ports import QueuedInput, QueueKind, QueueSource
-
-
-class QueueFile(Protocol):
-    """The queue's rows."""
-
-    async def queue_add(self, kind: QueueKind, text: str) -> QueuedInput:
-        """Let ``text`` wait."""
-
-    async def queue_edit(self, row_id: int, text: str) -> str | None:
-        """Change what waits; the text as stored, ``None`` when it waits no longer."""
-
-    async def queue_drop(self, row_id: int) -> bool:
-        """Take back what waits; false when it waits no longer."""
-
-    async def queue_waiting(self) -> Sequence[QueuedInput]:
-        """What waits, oldest first."""
+from agentcli.store.sqlite import SqliteStore
 
 
 class DurableQueue:
     """The queue of one session; satisfies ``domain.ports.InputQueue``.
 
-    With ``turns_of_their_own`` nothing is delivered within a turn: each text waits for whoever
-    begins a turn with it (CLI-4, stream-json input: one result for each message).
+    With ``turns_of_their_own`` nothing is delivered within a turn: each text waits for a turn
+    that begins with it (CLI-4, stream-json input: one result for each message).
     """
 
     def __init__(
         self,
-        file: QueueFile,
+        file: SqliteStore,
         waiting: Sequence[QueuedInput] = (),
         *,
         turns_of_their_own: bool = False,
@@ -49,7 +33,7 @@ class DurableQueue:
         self._turns_of_their_own = turns_of_their_own
 
     @classmethod
-    async def load(cls, file: QueueFile, *, turns_of_their_own: bool = False) -> DurableQueue:
+    async def load(cls, file: SqliteStore, *, turns_of_their_own: bool = False) -> DurableQueue:
         """The queue as an earlier process has left it."""
         waiting = [replace(item, is_earlier=True) for item in await file.queue_waiting()]
         return cls(file, waiting, turns_of_their_own=turns_of_their_own)

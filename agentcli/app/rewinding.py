@@ -11,7 +11,6 @@ import asyncio
 import difflib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from agentcli.app.file_keeper import is_same, put_back, read_state
 from agentcli.domain.cancel import uninterruptible
@@ -22,12 +21,11 @@ from agentcli.domain.rewind import (
     FileState,
     RewindPoint,
     RewindScope,
-    RewindStore,
     Rewound,
 )
-from agentcli.domain.session import LoadedSession
 from agentcli.domain.values import frozen
 from agentcli.engine.conversation import Conversation
+from agentcli.store.sqlite import SqliteStore
 
 Commit = Callable[[], Awaitable[int]]
 MAX_DIFF_LINES = 60
@@ -42,17 +40,6 @@ class RewindRefused(AgentError):
         self.differences = tuple(differences)
 
 
-class RewindFile(Protocol):
-    """What is needed of a session's file."""
-
-    @property
-    def rewinds(self) -> RewindStore:
-        """Snapshots, and what was taken back."""
-
-    async def load(self, *, hidden: bool = False) -> LoadedSession:
-        """All of it."""
-
-
 @frozen
 class _Step:
     """One path: what it should be now, and what it is to become."""
@@ -61,12 +48,12 @@ class _Step:
     wanted: FileState
 
 
-async def points(file: RewindFile) -> Sequence[RewindPoint]:
+async def points(file: SqliteStore) -> Sequence[RewindPoint]:
     """What can be gone back to, oldest first."""
     return await file.rewinds.points()
 
 
-async def rewind(it: Conversation, file: RewindFile, seq: int, scope: RewindScope) -> Rewound:
+async def rewind(it: Conversation, file: SqliteStore, seq: int, scope: RewindScope) -> Rewound:
     """Go back to before the message ``seq``.
 
     Raises ``UsageError`` for a message that is none of ``points``, ``RewindRefused``, and
@@ -90,7 +77,7 @@ async def rewind(it: Conversation, file: RewindFile, seq: int, scope: RewindScop
     return Rewound(hidden, tuple(_backwards(changes)), text)
 
 
-async def bring_back(it: Conversation, file: RewindFile) -> Rewound | None:
+async def bring_back(it: Conversation, file: SqliteStore) -> Rewound | None:
     """Take the newest rewind back; ``None`` when there is none or something was said since."""
     await _settled(it)
     record = await file.rewinds.newest()
@@ -108,12 +95,13 @@ async def bring_back(it: Conversation, file: RewindFile) -> Rewound | None:
 
 async def _settled(it: Conversation) -> None:
     """What calls that were stopped have changed may still be on its way into the file."""
-    if it.kit.keeper is not None:
-        await it.kit.keeper.settled()
+    keeper = it.parts.keeper.made if it.parts.keeper is not None else None
+    if keeper is not None:
+        await keeper.settled()
 
 
 async def _done(
-    it: Conversation, file: RewindFile, steps: Mapping[Path, _Step], commit: Commit
+    it: Conversation, file: SqliteStore, steps: Mapping[Path, _Step], commit: Commit
 ) -> int:
     """All of it; to be torn by nothing."""
     _refuse_foreign_places(it, steps)
@@ -127,7 +115,7 @@ def _refuse_foreign_places(it: Conversation, steps: Iterable[Path]) -> None:
     from agentcli.policy.decision import CallPlace
     from agentcli.policy.judge import why_not_written
 
-    place = CallPlace(it.kit.workspace, it.kit.policy)
+    place = CallPlace(it.parts.workspace, it.parts.policy)
     for path in steps:
         if why := why_not_written(path, place):
             raise RewindRefused(

@@ -12,13 +12,11 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from agentcli.app import shell_line
 from agentcli.app.queue import DurableQueue
-from agentcli.app.surroundings import SessionFile, Surroundings
 from agentcli.domain.cancel import CancelReason, CancelToken
-from agentcli.domain.errors import AgentError, UsageError
+from agentcli.domain.errors import AgentError, ConfigError, UsageError
 from agentcli.domain.events import (
     AgentEvent,
     Cancelled,
@@ -54,6 +52,7 @@ from agentcli.engine.conversation import Conversation
 from agentcli.engine.gates import PLAN_KEY
 from agentcli.engine.turn import Turn
 from agentcli.policy.decision import Policy
+from agentcli.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from agentcli.domain.background import Background
@@ -61,26 +60,90 @@ if TYPE_CHECKING:
     from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
     from agentcli.domain.sandbox import Sandbox
 
+log = logging.getLogger(__name__)
 
-class SessionView:
-    """The part of ``Session`` that only tells."""
+Listener = Callable[[AgentEvent], None]
+REAP_S = 3.0
+# too many, and somebody's text: not for a log
+_PIECES = (TextChunk, ThinkingChunk, ToolProgress)
 
-    def __init__(self, info: SessionInfo, conversation: Conversation, around: Surroundings) -> None:
-        self._info = info
+
+class Listeners:
+    """Who hears the events of a session, in the order in which they happen."""
+
+    def __init__(self, session_id: str) -> None:
+        self._session_id = session_id
+        self._listeners: list[Listener] = []
+
+    def add(self, listener: Listener) -> Callable[[], None]:
+        """Send every event to ``listener``, synchronously; returns a function that removes it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def emit(self, event: AgentEvent) -> None:
+        """A listener that raises is logged; the others hear of the event all the same."""
+        if log.isEnabledFor(logging.DEBUG) and not isinstance(event, _PIECES):
+            log.debug("session %s: %s", self._session_id, event.type)
+        for listener in tuple(self._listeners):
+            try:
+                listener(event)
+            except Exception:
+                log.exception("a listener failed on %s", event.type)
+
+    def notify(self, text: str) -> None:
+        """One line for the user."""
+        self.emit(Notice(text))
+
+
+class Session:
+    """A conversation in a file. End it with ``aclose``.
+
+    ``notices`` are lines for the user from its opening, ``info`` what it was then. With
+    ``add_listener`` every event goes to a function, synchronously; it returns what removes it.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedSession,
+        store: SqliteStore,
+        queue: DurableQueue,
+        conversation: Conversation,
+        listeners: Listeners | None = None,
+        notices: Sequence[str] = (),
+    ) -> None:
+        listeners = listeners or Listeners(loaded.info.id)
+        self.info = loaded.info
+        self.resumed = loaded if loaded.messages else None
+        self.notices = notices
+        self.add_listener = listeners.add
+        self._emit = listeners.emit
+        self._store = store
+        self._queue = queue
         self._conversation = conversation
-        self._around = around
+        self._parts = conversation.parts
         self._token: CancelToken | None = None
-        self._totals = Totals.of(info)
+        self._totals = Totals.of(loaded.info)
+        self._has_shell_lines = self.resumed is not None
+
+    async def events(self) -> AsyncIterator[AgentEvent]:
+        """The events of the running or next turn, up to its terminal event (CAN-12)."""
+        queue: asyncio.Queue[AgentEvent] = asyncio.Queue()
+        remove = self.add_listener(queue.put_nowait)
+        try:
+            while True:
+                event = await queue.get()
+                yield event
+                if isinstance(event, Done | Cancelled | Failed):
+                    return
+        finally:
+            remove()
+
+    # --- what can be seen ------------------------------------------------------------------
 
     @property
     def id(self) -> str:
         """The session's id (UUIDv7)."""
-        return self._info.id
-
-    @property
-    def info(self) -> SessionInfo:
-        """The session as it was when it was opened."""
-        return self._info
+        return self.info.id
 
     @property
     def title(self) -> str:
@@ -95,7 +158,7 @@ class SessionView:
     @property
     def mode(self) -> PermissionMode:
         """What runs without asking."""
-        return self._conversation.kit.policy.mode
+        return self._parts.policy.mode
 
     @property
     def history(self) -> History:
@@ -105,7 +168,7 @@ class SessionView:
     @property
     def tool_names(self) -> tuple[str, ...]:
         """The tools that the model has."""
-        return tuple(tool.name for tool in self._conversation.kit.toolbox.definitions)
+        return tuple(tool.name for tool in self._parts.toolbox.definitions)
 
     @property
     def usage(self) -> Usage:
@@ -123,16 +186,6 @@ class SessionView:
         return self._totals.turns
 
     @property
-    def resumed(self) -> LoadedSession | None:
-        """What was found in the file when an earlier session was opened again."""
-        return self._around.resumed
-
-    @property
-    def notices(self) -> Sequence[str]:
-        """Lines for the person from the opening of the session."""
-        return self._around.notices
-
-    @property
     def is_running(self) -> bool:
         """Whether a turn is under way."""
         return self._token is not None
@@ -145,34 +198,325 @@ class SessionView:
     @property
     def policy(self) -> Policy:
         """The rules that decide what runs (SEC-3)."""
-        return self._conversation.kit.policy
+        return self._parts.policy
 
     def explain(self, text: str) -> Explanation:
         """What would become of the command, or of the call ``TOOL name=value``; see there."""
         from agentcli.app.permissions import explain, read_call
 
-        kit = self._conversation.kit
-        name, arguments = read_call(kit.toolbox, text)
-        return explain(kit.toolbox, kit.workspace, kit.policy, name, arguments)
+        parts = self._parts
+        name, arguments = read_call(parts.toolbox, text)
+        return explain(parts.toolbox, parts.workspace, parts.policy, name, arguments)
 
     @property
     def sandbox(self) -> Sandbox | None:
         """What limits commands (SEC-7)."""
-        return self._conversation.kit.sandbox
+        return self._parts.sandbox
 
     def sandbox_changed(self) -> None:
         """Judge commands by what limits them now."""
-        sandbox = self._conversation.kit.sandbox
+        sandbox = self._parts.sandbox
         self.policy.contained = sandbox is not None and sandbox.state.is_on
 
     @property
     def background(self) -> Background | None:
         """The session's background runs; ``None`` where it has none (BG-1)."""
-        return self._conversation.kit.background
+        return None if self._parts.background is None else self._parts.background()
+
+    @property
+    def active_runs(self) -> int:
+        """How many background runs are under way."""
+        made = None if self._parts.background is None else self._parts.background.made
+        return 0 if made is None else sum(task.is_active for task in made.tasks())
 
     def context_report(self) -> ContextReport:
         """Where the tokens of the next request go (CMP-5)."""
+        from agentcli.engine.context.report import report
+
         return report(self._conversation)
+
+    # --- ops -------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        op: Prompt | Continue,
+        token: CancelToken | None = None,
+        *,
+        deadline: float | None = None,
+        queued: Sequence[int] = (),
+    ) -> TurnSummary:
+        """Run one turn to its end. Raises ``UsageError`` while another one is running.
+
+        ``deadline`` is a time of ``time.monotonic``: near it the agent is told to finish, after
+        it no request is begun; what runs is not cut (CTRL-7). ``queued`` are rows of the queue
+        that the message was made of.
+        """
+        message = op.message if isinstance(op, Prompt) else None
+        news = self._queue.about_runs() if message is not None else None
+        if message is not None and news is not None:
+            message = replace(message, parts=(TextPart(news.text), *message.parts))
+            queued = (*news.ids, *queued)
+        return await self._turn(message, queued, token, deadline)
+
+    async def run_queued(self, token: CancelToken | None = None) -> TurnSummary | None:
+        """Run a turn with what waits in the queue; ``None`` when nothing does."""
+        first = self._queue.next()
+        if first is None:
+            return None
+        message = await self._conversation.message_for(first)
+        return await self._turn(message, first.ids, token, None)
+
+    async def _turn(
+        self,
+        message: UserMessage | None,
+        queued: Sequence[int],
+        token: CancelToken | None,
+        deadline: float | None,
+    ) -> TurnSummary:
+        with self._busy(token) as mine:
+            turn = Turn(self._conversation, mine, self._emit, deadline)
+            prompt = message
+            if message is not None and self._has_shell_lines:
+                from agentcli.app import shell_line
+
+                prompt = await shell_line.with_lines(message, self._parts.state)
+            summary = await turn.run(prompt, queued)
+        if turn.begun and message is not None and self._has_shell_lines:
+            from agentcli.app import shell_line
+
+            await shell_line.forget(self._parts.state)
+            self._has_shell_lines = False
+        self._totals.add_turn(summary, message.text if message else "")
+        await self._update_catalogue()
+        return summary
+
+    async def submit(self, op: Op) -> TurnSummary | None:
+        """Any op: run a turn, or interrupt the running one."""
+        if isinstance(op, Interrupt):
+            self.interrupt(CancelReason(op.reason), force=op.force)
+            return None
+        return await self.run(op)
+
+    def interrupt(self, reason: CancelReason = CancelReason.USER, *, force: bool = False) -> bool:
+        """Cancel the running turn; false when there is none (CAN-13)."""
+        if self._token is None:
+            return False
+        self._token.cancel(reason, force=force)
+        return True
+
+    async def switch_model(self, name: str) -> ModelInfo:
+        """Let another model answer from the next turn on (HIS-7). Raises ``ConfigError``."""
+        if self._token is not None:
+            raise UsageError("a turn is running", "switch the model when it has ended")
+        if self._parts.choose is None:
+            raise ConfigError("no model can be chosen in this session")
+        provider, model = self._parts.choose(name)
+        old = self._conversation.provider
+        self._conversation.provider, self._conversation.model = provider, model
+        await old.aclose()
+        await self._store.set_model(model.id)
+        return model
+
+    async def run_command(
+        self,
+        command: str,
+        token: CancelToken,
+        on_output: Callable[[str], None],
+        *,
+        remember: bool = True,
+    ) -> ToolOutput:
+        """Run what a person typed after "!", in the session's shell, without asking (UI-4).
+
+        With ``remember`` the model learns of it with the next prompt. Raises ``UsageError``.
+        """
+        from agentcli.app import shell_line
+
+        output = await shell_line.run_line(self._conversation, command, token, on_output)
+        if remember:
+            await shell_line.remember(self._parts.state, command, output)
+            self._has_shell_lines = True
+        return output
+
+    # --- what the model knows ----------------------------------------------------------------
+
+    async def compact(self, focus: str = "", token: CancelToken | None = None) -> Compacted | None:
+        """Fold what is old into a summary; ``None``: nothing to fold (CMP-4).
+
+        What it cost is counted also where nothing came of it. Raises ``AgentError`` and
+        ``TurnCancelled``; the history is then as it was.
+        """
+        from agentcli.engine.context.compaction import Compactor
+
+        with self._busy(token) as mine:
+            compactor = Compactor(self._conversation, mine, self._emit)
+            try:
+                done = await compactor.run(CompactionTrigger.MANUAL, focus)
+            finally:
+                if compactor.usage.is_known:
+                    cost = cost_usd(self.model, compactor.usage)
+                    self._totals.spend(compactor.usage, cost)
+        await self._update_catalogue()
+        return done
+
+    async def undo_compaction(self) -> bool:
+        """Bring back what the newest summary stands for, on disk and in memory; false: none."""
+        with self._busy(None):
+            if not await self._store.undo_compaction():
+                return False
+            self._conversation.history = (await self._store.load()).history()
+            return True
+
+    @contextmanager
+    def _busy(self, token: CancelToken | None) -> Iterator[CancelToken]:
+        if self._token is not None:
+            raise UsageError("a turn is already running", "wait for it or cancel it first")
+        self._token = token or CancelToken()
+        try:
+            yield self._token
+        finally:
+            self._token = None
+
+    def set_effort(self, effort: Effort | None) -> None:
+        """How much the model is asked to reason from the next request on."""
+        self._conversation.effort = effort
+
+    def set_mode(self, mode: PermissionMode) -> None:
+        """What runs without asking from the next judgement on (SEC-3)."""
+        self._parts.policy.mode = mode
+
+    # --- back in time ----------------------------------------------------------------------
+
+    async def rewind_points(self) -> Sequence[RewindPoint]:
+        """What can be gone back to, oldest first (TT-2)."""
+        return await self._store.rewinds.points()
+
+    async def rewind(self, seq: int, scope: RewindScope | None = None) -> Rewound:
+        """Go back to before the message ``seq``, chat and files; see ``rewinding.rewind``."""
+        from agentcli.app import rewinding
+        from agentcli.domain.rewind import RewindScope
+
+        scope = scope or RewindScope.BOTH
+
+        with self._busy(None):
+            done = await rewinding.rewind(self._conversation, self._store, seq, scope)
+            await self._note_files(done, scope is RewindScope.FILES, "took back")
+        await self._update_catalogue()
+        return done
+
+    async def redo(self) -> Rewound | None:
+        """Take the newest rewind back; ``None`` when there is none or something was said since."""
+        from agentcli.app import rewinding
+
+        with self._busy(None):
+            done = await rewinding.bring_back(self._conversation, self._store)
+            if done is not None:
+                await self._note_files(done, not done.messages, "brought back")
+        await self._update_catalogue()
+        return done
+
+    async def _note_files(self, done: Rewound, is_news: bool, what: str) -> None:  # noqa: FBT001 - what was seen
+        """The model has to know where files are not what its history says."""
+        if done.files and is_news:
+            names = ", ".join(map(str, done.files))
+            line = f"(The user {what} your changes of these files: {names}. Read them again.)"
+            from agentcli.app import shell_line
+
+            await shell_line.add_line(self._parts.state, line)
+            self._has_shell_lines = True
+
+    # --- what waits ------------------------------------------------------------------------
+
+    def queued(self) -> Sequence[QueuedInput]:
+        """What was typed and is not delivered yet, oldest first (UI-3)."""
+        return self._queue.waiting()
+
+    async def enqueue(self, text: str, kind: QueueKind = QueueKind.STEERING) -> QueuedInput:
+        """Let ``text`` wait: durable when this returns (CTRL-1). Raises ``UsageError``."""
+        item = await self._queue.add(kind, text)
+        self._emit(QueueChanged(len(self.queued())))
+        return item
+
+    def move_to_background(self) -> bool:
+        """Let the running command go on as a background run; false when none can (UI-3)."""
+        return self._parts.moves is not None and self._parts.moves.request()
+
+    async def edit_queued(self, row_id: int, text: str) -> bool:
+        """Change what waits; false when it waits no longer."""
+        changed = await self._queue.edit(row_id, text)
+        self._emit(QueueChanged(len(self.queued())))
+        return changed
+
+    async def drop_queued(self, row_id: int) -> bool:
+        """Take back what waits; false when it waits no longer."""
+        dropped = await self._queue.drop(row_id)
+        self._emit(QueueChanged(len(self.queued())))
+        return dropped
+
+    # --- the session itself ----------------------------------------------------------------
+
+    async def rename(self, title: str) -> None:
+        """Name the session. Raises ``UsageError`` for an empty name."""
+        cleaned = " ".join(title.split())
+        if not cleaned:
+            raise UsageError("a session needs a name", "write it after /rename")
+        await self._store.set_title(cleaned)
+        self._totals.title = cleaned
+        await self._update_catalogue()
+
+    async def load(self) -> LoadedSession:
+        """The session as its file has it, for showing and exporting."""
+        return await self._store.load(hidden=True)
+
+    async def raw_output(self, call_id: str) -> bytes | None:
+        """The whole output of a call where it is kept beside what the model got (TOOL-3)."""
+        return await self._parts.outputs.read(call_id)
+
+    async def todos(self) -> list[dict[str, str]]:
+        """The agent's list of things to do."""
+        found = await self._parts.state.get("todos")
+        return found if isinstance(found, list) else []
+
+    async def memory(self) -> Mapping[str, str]:
+        """What the agent has kept for this session, by key."""
+        from agentcli.tools.kv import read_memory
+
+        return await read_memory(self._parts.state)
+
+    async def forget(self, key: str) -> bool:
+        """Delete what the agent has kept as ``key``; false when there is nothing."""
+        from agentcli.tools.kv import change_memory
+
+        state = self._parts.state
+        return await change_memory(state, lambda memory: memory.pop(key, None)) is not None
+
+    async def plan(self) -> Mapping[str, Any]:
+        """The newest plan: text, status, reason; empty when there is none."""
+        found = await self._parts.state.get(PLAN_KEY)
+        return found if isinstance(found, dict) else {}
+
+    async def aclose(self, reason: str = "other") -> None:
+        """End what runs, let it clean up, close the file. May be called again.
+
+        ``reason`` is for hooks: "clear", "resume", "prompt_input_exit" or "other".
+        """
+        self._conversation.end_reason = reason
+        self.interrupt(force=True)
+        reaper = self._parts.reaper
+        closers = (*self._parts.on_close, self._conversation.provider.aclose, self._store.aclose)
+        async with AsyncExitStack() as stack:  # each one is closed, whatever becomes of another
+            for close in reversed(closers):
+                stack.push_async_callback(close)
+            if await reaper.join(REAP_S):
+                reaper.cancel()
+                await reaper.join(REAP_S)
+
+    async def _update_catalogue(self) -> None:
+        """Observational: a failure is a line in the log (FAIL-2)."""
+        try:
+            if self._parts.update_catalogue is not None:
+                await self._parts.update_catalogue()
+        except (AgentError, OSError):
+            log.warning("the catalogue was not updated", exc_info=True)
 
 
 _TITLE_LENGTH = 80
@@ -204,388 +548,3 @@ class Totals:
         self.usage += usage
         known = self.cost_usd is not None and (cost_usd is not None or not usage.is_known)
         self.cost_usd = (self.cost_usd or 0.0) + (cost_usd or 0.0) if known else None
-
-
-Spend = Callable[[Usage, float | None], None]
-
-
-class CompactedFile(Protocol):
-    """What is needed of a session's file."""
-
-    async def load(self, *, hidden: bool = False) -> LoadedSession:
-        """All of it."""
-
-    async def undo_compaction(self) -> bool:
-        """Bring back what the newest summary stands for."""
-
-
-async def compact(
-    it: Conversation,
-    token: CancelToken,
-    emit: Callable[[AgentEvent], None],
-    focus: str,
-    spend: Spend,
-) -> Compacted | None:
-    """Fold what is old into a summary; ``None`` when there is nothing to fold.
-
-    ``spend`` hears what it cost, also where nothing came of it. Raises ``AgentError`` and
-    ``TurnCancelled``; the history is then as it was.
-    """
-    from agentcli.engine.context.compaction import Compactor
-
-    compactor = Compactor(it, token, emit)
-    try:
-        return await compactor.run(CompactionTrigger.MANUAL, focus)
-    finally:
-        if compactor.usage.is_known:
-            spend(compactor.usage, cost_usd(it.model, compactor.usage))
-
-
-async def undo(it: Conversation, file: CompactedFile) -> bool:
-    """Bring back what the newest summary stands for, on disk and in memory; false: none."""
-    if not await file.undo_compaction():
-        return False
-    it.history = (await file.load()).history()
-    return True
-
-
-def report(it: Conversation) -> ContextReport:
-    """Where the tokens of the next request go."""
-    from agentcli.engine.context.report import report as look
-
-    return look(it)
-
-
-log = logging.getLogger(__name__)
-
-Listener = Callable[[AgentEvent], None]
-REAP_S = 3.0
-# too many, and somebody's text: not for a log
-_PIECES = (TextChunk, ThinkingChunk, ToolProgress)
-
-
-class Session(SessionView):
-    """A conversation in a file. End it with ``aclose``."""
-
-    def __init__(
-        self, info: SessionInfo, file: SessionFile, conversation: Conversation, around: Surroundings
-    ) -> None:
-        super().__init__(info, conversation, around)
-        self._file = file
-        self._queue = around.queue or DurableQueue(file)
-        conversation.queue = self._queue
-        self._has_shell_lines = around.resumed is not None
-        self._listeners: list[Listener] = []
-
-    # --- events ----------------------------------------------------------------------------
-
-    def add_listener(self, listener: Listener) -> Callable[[], None]:
-        """Send every event to ``listener``, synchronously; returns a function that removes it."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
-
-    def _emit(self, event: AgentEvent) -> None:
-        if log.isEnabledFor(logging.DEBUG) and not isinstance(event, _PIECES):
-            log.debug("session %s: %s", self.id, event.type)
-        for listener in tuple(self._listeners):
-            try:
-                listener(event)
-            except Exception:
-                log.exception("a listener failed on %s", event.type)
-
-    async def events(self) -> AsyncIterator[AgentEvent]:
-        """The events of the running or next turn, up to its terminal event (CAN-12)."""
-        queue: asyncio.Queue[AgentEvent] = asyncio.Queue()
-        remove = self.add_listener(queue.put_nowait)
-        try:
-            while True:
-                event = await queue.get()
-                yield event
-                if isinstance(event, Done | Cancelled | Failed):
-                    return
-        finally:
-            remove()
-
-    # --- ops -------------------------------------------------------------------------------
-
-    async def run(
-        self,
-        op: Prompt | Continue,
-        token: CancelToken | None = None,
-        *,
-        deadline: float | None = None,
-        queued: Sequence[int] = (),
-    ) -> TurnSummary:
-        """Run one turn to its end. Raises ``UsageError`` while another one is running.
-
-        ``deadline`` is a time of ``time.monotonic``: near it the agent is told to finish, after
-        it no request is begun; what runs is not cut (CTRL-7). ``queued`` are rows of the queue
-        that the message was made of.
-        """
-        message = op.message if isinstance(op, Prompt) else None
-        told = self._queue.about_runs() if message is not None else None
-        if message is not None and told is not None:
-            message = replace(message, parts=(TextPart(told.text), *message.parts))
-            queued = (*told.ids, *queued)
-        return await self._turn(message, queued, token, deadline)
-
-    async def run_queued(self, token: CancelToken | None = None) -> TurnSummary | None:
-        """Run a turn with what waits in the queue; ``None`` when nothing does."""
-        first = self._queue.next()
-        if first is None:
-            return None
-        message = await self._conversation.message_for(first)
-        return await self._turn(message, first.ids, token, None)
-
-    async def _turn(
-        self,
-        message: UserMessage | None,
-        queued: Sequence[int],
-        token: CancelToken | None,
-        deadline: float | None,
-    ) -> TurnSummary:
-        with self._busy(token) as mine:
-            turn = Turn(self._conversation, mine, self._emit, deadline)
-            summary = await turn.run(await self._with_shell_lines(message), queued)
-        if turn.begun and message is not None and self._has_shell_lines:
-            await shell_line.forget(self._conversation.kit.state)
-            self._has_shell_lines = False
-        self._totals.add_turn(summary, message.text if message else "")
-        await self._tell_catalogue()
-        return summary
-
-    async def submit(self, op: Op) -> TurnSummary | None:
-        """Any op: run a turn, or interrupt the running one."""
-        if isinstance(op, Interrupt):
-            self.interrupt(CancelReason(op.reason), force=op.force)
-            return None
-        return await self.run(op)
-
-    def interrupt(self, reason: CancelReason = CancelReason.USER, *, force: bool = False) -> bool:
-        """Cancel the running turn; false when there is none (CAN-13)."""
-        if self._token is None:
-            return False
-        self._token.cancel(reason, force=force)
-        return True
-
-    async def switch_model(self, name: str) -> ModelInfo:
-        """Let another model answer from the next turn on (HIS-7). Raises ``ConfigError``."""
-        if self._token is not None:
-            raise UsageError("a turn is running", "switch the model when it has ended")
-        provider, model = self._around.choose(name)
-        old = self._conversation.provider
-        self._conversation.provider, self._conversation.model = provider, model
-        await old.aclose()
-        await self._file.set_model(model.id)
-        return model
-
-    def learn_model(self, model: ModelInfo, warning: str) -> None:
-        """Take over what a server says of its model by now; later requests go by it (CTX-3)."""
-        if model.id == self._conversation.model.id:
-            self._conversation.model = model
-        if warning:
-            self._emit(Notice(warning.removeprefix("warning: ")))
-
-    def tell(self, text: str) -> None:
-        """One line for the person."""
-        self._emit(Notice(text))
-
-    async def run_command(
-        self,
-        command: str,
-        token: CancelToken,
-        on_output: Callable[[str], None],
-        *,
-        tell: bool = True,
-    ) -> ToolOutput:
-        """Run what a person typed after "!", in the session's shell, without asking (UI-4).
-
-        With ``tell`` the model learns of it with the next prompt. Raises ``UsageError``.
-        """
-        output = await shell_line.run_line(self._conversation, command, token, on_output)
-        if tell:
-            await shell_line.remember(self._conversation.kit.state, command, output)
-            self._has_shell_lines = True
-        return output
-
-    async def _with_shell_lines(self, message: UserMessage | None) -> UserMessage | None:
-        if message is None or not self._has_shell_lines:
-            return message
-        lines = await shell_line.told_next(self._conversation.kit.state)
-        return shell_line.with_lines(message, lines)
-
-    # --- what the model knows ----------------------------------------------------------------
-
-    async def compact(self, focus: str = "", token: CancelToken | None = None) -> Compacted | None:
-        """Fold what is old into a summary (see ``context``); ``None``: nothing to fold (CMP-4)."""
-        with self._busy(token) as mine:
-            spend = self._totals.spend
-            done = await compact(self._conversation, mine, self._emit, focus, spend)
-        await self._tell_catalogue()
-        return done
-
-    async def undo_compaction(self) -> bool:
-        """Bring back what the newest summary stands for (CMP-3); false when there is none."""
-        with self._busy(None):
-            return await undo(self._conversation, self._file)
-
-    @contextmanager
-    def _busy(self, token: CancelToken | None) -> Iterator[CancelToken]:
-        if self._token is not None:
-            raise UsageError("a turn is already running", "wait for it or cancel it first")
-        self._token = token or CancelToken()
-        try:
-            yield self._token
-        finally:
-            self._token = None
-
-    def set_effort(self, effort: Effort | None) -> None:
-        """How much the model is asked to reason from the next request on."""
-        self._conversation.effort = effort
-
-    def set_mode(self, mode: PermissionMode) -> None:
-        """What runs without asking from the next judgement on (SEC-3)."""
-        self._conversation.kit.policy.mode = mode
-
-    # --- back in time ----------------------------------------------------------------------
-
-    async def rewind_points(self) -> Sequence[RewindPoint]:
-        """What can be gone back to, oldest first (TT-2)."""
-        return await self._file.rewinds.points()
-
-    async def rewind(self, seq: int, scope: RewindScope | None = None) -> Rewound:
-        """Go back to before the message ``seq``, chat and files; see ``rewinding.rewind``."""
-        from agentcli.app import rewinding
-        from agentcli.domain.rewind import RewindScope
-
-        scope = scope or RewindScope.BOTH
-
-        with self._busy(None):
-            done = await rewinding.rewind(self._conversation, self._file, seq, scope)
-            await self._tell_of_files(done, scope is RewindScope.FILES, "took back")
-        await self._tell_catalogue()
-        return done
-
-    async def redo(self) -> Rewound | None:
-        """Take the newest rewind back; ``None`` when there is none or something was said since."""
-        from agentcli.app import rewinding
-
-        with self._busy(None):
-            done = await rewinding.bring_back(self._conversation, self._file)
-            if done is not None:
-                await self._tell_of_files(done, not done.messages, "brought back")
-        await self._tell_catalogue()
-        return done
-
-    async def _tell_of_files(self, done: Rewound, is_news: bool, what: str) -> None:  # noqa: FBT001 - what was seen
-        """The model has to know where files are not what its history says."""
-        if done.files and is_news:
-            names = ", ".join(map(str, done.files))
-            line = f"(The user {what} your changes of these files: {names}. Read them again.)"
-            await shell_line.tell_next(self._conversation.kit.state, line)
-            self._has_shell_lines = True
-
-    # --- what waits ------------------------------------------------------------------------
-
-    def queued(self) -> Sequence[QueuedInput]:
-        """What was typed and is not delivered yet, oldest first (UI-3)."""
-        return self._queue.waiting()
-
-    async def enqueue(self, text: str, kind: QueueKind = QueueKind.STEERING) -> QueuedInput:
-        """Let ``text`` wait: durable when this returns (CTRL-1). Raises ``UsageError``."""
-        item = await self._queue.add(kind, text)
-        self._emit(QueueChanged(len(self.queued())))
-        return item
-
-    def move_to_background(self) -> bool:
-        """Let the running command go on as a background run; false when none can (UI-3)."""
-        moves = self._conversation.kit.moves
-        return moves is not None and moves.request()
-
-    def background_outlets(
-        self,
-    ) -> tuple[Callable[[AgentEvent], None], Callable[[QueuedInput], None]]:
-        """Where background runs put events, and the messages that wait in the file (BG-5)."""
-
-        def arrived(item: QueuedInput) -> None:
-            self._queue.arrived(item)
-            self._emit(QueueChanged(len(self.queued())))
-
-        return self._emit, arrived
-
-    async def edit_queued(self, row_id: int, text: str) -> bool:
-        """Change what waits; false when it waits no longer."""
-        changed = await self._queue.edit(row_id, text)
-        self._emit(QueueChanged(len(self.queued())))
-        return changed
-
-    async def drop_queued(self, row_id: int) -> bool:
-        """Take back what waits; false when it waits no longer."""
-        dropped = await self._queue.drop(row_id)
-        self._emit(QueueChanged(len(self.queued())))
-        return dropped
-
-    # --- the session itself ----------------------------------------------------------------
-
-    async def rename(self, title: str) -> None:
-        """Name the session. Raises ``UsageError`` for an empty name."""
-        cleaned = " ".join(title.split())
-        if not cleaned:
-            raise UsageError("a session needs a name", "write it after /rename")
-        await self._file.set_title(cleaned)
-        self._totals.title = cleaned
-        await self._tell_catalogue()
-
-    async def load(self) -> LoadedSession:
-        """The session as its file has it, for showing and exporting."""
-        return await self._file.load(hidden=True)
-
-    async def raw_output(self, call_id: str) -> bytes | None:
-        """The whole output of a call where it is kept beside what the model got (TOOL-3)."""
-        return await self._conversation.kit.outputs.read(call_id)
-
-    async def todos(self) -> list[dict[str, str]]:
-        """The agent's list of things to do."""
-        found = await self._conversation.kit.state.get("todos")
-        return found if isinstance(found, list) else []
-
-    async def memory(self) -> Mapping[str, str]:
-        """What the agent has kept for this session, by key."""
-        from agentcli.tools.kv import read_memory
-
-        return await read_memory(self._conversation.kit.state)
-
-    async def forget(self, key: str) -> bool:
-        """Delete what the agent has kept as ``key``; false when there is nothing."""
-        from agentcli.tools.kv import change_memory
-
-        state = self._conversation.kit.state
-        return await change_memory(state, lambda memory: memory.pop(key, None)) is not None
-
-    async def plan(self) -> Mapping[str, Any]:
-        """The newest plan: text, status, reason; empty when there is none."""
-        found = await self._conversation.kit.state.get(PLAN_KEY)
-        return found if isinstance(found, dict) else {}
-
-    async def aclose(self, reason: str = "other") -> None:
-        """End what runs, let it clean up, close the file. May be called again.
-
-        ``reason`` is for hooks: "clear", "resume", "prompt_input_exit" or "other".
-        """
-        self._around.ending = reason
-        self.interrupt(force=True)
-        reaper = self._conversation.kit.reaper
-        closers = (*self._around.on_close, self._conversation.provider.aclose, self._file.aclose)
-        async with AsyncExitStack() as stack:  # each one is closed, whatever becomes of another
-            for close in reversed(closers):
-                stack.push_async_callback(close)
-            if await reaper.join(REAP_S):
-                reaper.cancel()
-                await reaper.join(REAP_S)
-
-    async def _tell_catalogue(self) -> None:
-        """Observational: a failure is a line in the log (FAIL-2)."""
-        try:
-            await self._around.after_turn()
-        except (AgentError, OSError):
-            log.warning("the catalogue was not updated", exc_info=True)

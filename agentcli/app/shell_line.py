@@ -1,7 +1,7 @@
-"""A command that the person typed after "!": run at once, told to the model with the next prompt.
+"""A command that the user typed after "!": run at once, sent to the model with the next prompt.
 
-Law: what the person types needs no approval and is not part of the history until it is told; what
-waits to be told is in the session file, so that it survives a crash (UI-4).
+Law: what the user types needs no approval and is not part of the history before that prompt; until
+then it waits in the session file, so that it survives a crash (UI-4).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ async def run_line(
     """
     if not command.strip():
         raise UsageError("there is no command", "write it after the !")
-    if conversation.kit.toolbox.get("bash") is None:
+    if conversation.parts.toolbox.get("bash") is None:
         raise UsageError("the shell tool is switched off", "see tools in the configuration")
 
     def emit(event: AgentEvent) -> None:
         if isinstance(event, ToolProgress):
             on_output(event.text)
 
-    calls = ToolCalls(conversation.kit, conversation.store, conversation.history, token, emit)
+    calls = ToolCalls(conversation.parts, conversation.history, token, emit)
     call = ToolCall(f"shell_{uuid.uuid4().hex}", "bash", {"command": command})
     try:
         return await calls.run_by_hand(call)
@@ -51,25 +51,24 @@ async def remember(state: SessionState, command: str, output: ToolOutput) -> Non
     text = "\n".join(part.text for part in output.parts if isinstance(part, TextPart))
     cut = text if len(text) <= MOST_CHARS else f"{text[:MOST_CHARS]}\n[cut]"
     line = f"(The user ran this command in the shell themselves: {command}\nIt {ended}:\n{cut})"
-    await tell_next(state, line)
+    await add_line(state, line)
 
 
-async def tell_next(state: SessionState, line: str) -> None:
+async def add_line(state: SessionState, line: str) -> None:
     """Let the model know of ``line`` with the next prompt."""
-    await state.set(_KEY, [*await told_next(state), line])
+    await state.set(_KEY, [*await _waiting(state), line])
 
 
-async def told_next(state: SessionState) -> list[str]:
-    """What waits to be told."""
+async def _waiting(state: SessionState) -> list[str]:
     kept = await state.get(_KEY)
     return [line for line in kept if isinstance(line, str)] if isinstance(kept, list) else []
 
 
 async def forget(state: SessionState) -> None:
-    """It was told."""
+    """The model knows of all that waited."""
     await state.set(_KEY, None)
 
 
-def with_lines(message: UserMessage, lines: list[str]) -> UserMessage:
-    """``message`` followed by what waits to be told."""
-    return UserMessage((*message.parts, *(TextPart(line) for line in lines)))
+async def with_lines(message: UserMessage, state: SessionState) -> UserMessage:
+    """``message`` followed by what waits for the model."""
+    return UserMessage((*message.parts, *map(TextPart, await _waiting(state))))

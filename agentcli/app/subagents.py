@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+from agentcli.app.queue import DurableQueue
 from agentcli.app.session import Session
-from agentcli.app.surroundings import Surroundings
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
 from agentcli.domain.errors import AgentError, ConfigError
 from agentcli.domain.events import (
@@ -46,12 +46,12 @@ from agentcli.domain.ports import (
     Provider,
     Verdict,
 )
-from agentcli.domain.session import SessionInfo, SessionStatus
+from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.domain.subagents import SubTask, SubTaskReport
 from agentcli.domain.tools import Tool, ToolBox, ToolDefinition
 from agentcli.engine.conversation import Conversation
 from agentcli.engine.limits import Spending
-from agentcli.engine.toolkit import Toolkit
+from agentcli.engine.parts import SessionParts
 from agentcli.extensions.agents import AgentDefinition
 from agentcli.store.files import SessionFiles, new_session_id
 from agentcli.store.reads import SUBAGENT_KEY
@@ -61,7 +61,7 @@ from agentcli.tools._registry import standard_name
 # --- what a sub-agent gets of its parent's --------------------------------------------------------
 
 
-# what belongs to the conversation with the person, and what would begin more of the same kind
+# what belongs to the conversation with the user, and what would begin more of the same kind
 WITHHELD = frozenset(
     {
         "task",
@@ -121,7 +121,7 @@ class NamedApprover:
     name: str
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        """The person's answer."""
+        """The user's answer."""
         named = replace(request, summary=f"{self.name}: {request.summary}")
         return await self.approver.approve(named)
 
@@ -142,7 +142,7 @@ class ChildHooks:
     hooks: Hooks
 
     async def prompt_submitted(self, prompt: str, cancel: CancelToken) -> HookVerdict:
-        """No person has submitted it."""
+        """No user has submitted it."""
         del prompt, cancel
         return SILENT
 
@@ -234,8 +234,8 @@ Close = Callable[[], Awaitable[None]]
 
 
 @dataclass(slots=True)
-class Lent:
-    """What a session lends to its sub-agents.
+class ParentSession:
+    """What sub-agents need of the session that starts them.
 
     ``closers`` gives what ends the processes of a session; ``files`` is ``None`` where nothing is
     kept.
@@ -253,10 +253,10 @@ class Lent:
 class Runner:
     """Satisfies ``SubAgents`` for one turn, whose events go to ``emit``.
 
-    ``unattended``: what needs an approval is refused, since the work goes on beside the person's.
+    ``unattended``: what needs an approval is refused, since the work goes on beside the user's.
     """
 
-    lent: Lent
+    parent: ParentSession
     emit: Emit
     unattended: bool = False
 
@@ -264,86 +264,84 @@ class Runner:
         self, task: SubTask, call_id: str, cancel: CancelToken, progress: Progress
     ) -> SubTaskReport:
         """Do ``task`` to its end; ends soon after ``cancel`` is set."""
-        async with self.lent.places:
+        parent = self.parent.conversation
+        async with self.parent.places:
             if cancel.cancelled:
                 return SubTaskReport(is_cancelled=True)
+            meter = Meter(parent.spent)
             try:
-                session, parts = await self._session(task, call_id)
+                session, conversation = await self._session(task, call_id, meter)
             except AgentError as error:
                 return SubTaskReport(problem=f"The agent could not start: {error}")
-            work = _Work(session, parts, self.lent.conversation, call_id, progress, self.emit)
+            work = _Work(session, conversation, meter, call_id, progress, self.emit)
             try:
-                return await work.run(task, cancel)
+                return await work.run(task, cancel, parent.limits.deadline)
             finally:
                 await uninterruptible(self._close(work))
 
-    async def _session(self, task: SubTask, call_id: str) -> tuple[Session, Conversation]:
+    async def _session(
+        self, task: SubTask, call_id: str, meter: Meter
+    ) -> tuple[Session, Conversation]:
         """A session for ``task``, whose file does not exist yet. Raises ``AgentError``."""
-        lent, parent, kit = self.lent, self.lent.conversation, self.lent.conversation.kit
+        parent = self.parent.conversation
+        given = parent.parts
         definition = self._definition(task.agent)
         provider, model = self._model(task, definition)
         now = time.time()
         info = SessionInfo(
             id=new_session_id(),
             title=" ".join(task.description.split()),
-            cwd=str(kit.workspace.cwd),
+            cwd=str(given.workspace.cwd),
             created_at=now,
             updated_at=now,
             status=SessionStatus.NEW,
             turns=0,
             model=model.id,
-            parent_id=kit.session_id,
+            parent_id=given.session_id,
         )
-        store = lent.store.beside(info)
+        store = self.parent.store.beside(info)
         mark = {"agent": definition.name if definition else "task", "call_id": call_id}
         await store.set(SUBAGENT_KEY, mark)
-        system = (parent.system, _NOTE, definition.prompt if definition else "")
-        parts = Conversation(
-            history=History(),
+        system = (given.system, _NOTE, definition.prompt if definition else "")
+        only = definition.tools if definition else None
+        approver = Unattended() if self.unattended else given.approver
+        queue = DurableQueue(store)
+        parts = SessionParts(
             store=store,
-            provider=provider,
-            model=model,
+            state=store,
+            outputs=store,
+            session_id=info.id,
             system="\n\n".join(filter(None, system)),
-            kit=Toolkit(
-                toolbox=Narrowed(
-                    kit.toolbox, definition.tools if definition else None, standard_name
-                ),
-                policy=kit.policy,
-                approver=NamedApprover(
-                    Unattended() if self.unattended else kit.approver,
-                    f"{mark['agent']} ({info.title})",
-                ),
-                workspace=kit.workspace,
-                sandbox=kit.sandbox,
-                keeper=kit.keeper,
-                state=store,
-                outputs=store,
-                session_id=info.id,
-                hooks=ChildHooks(kit.hooks) if kit.hooks is not None else None,
-                approval_lock=kit.approval_lock,
-            ),
-            effort=(definition.effort if definition else None) or parent.effort,
-            max_output_tokens=parent.max_output_tokens,
-            max_steps=min(parent.max_steps or MAX_STEPS, MAX_STEPS),
+            toolbox=Narrowed(given.toolbox, only, standard_name),
+            policy=given.policy,
+            workspace=given.workspace,
+            sandbox=given.sandbox,
+            approver=NamedApprover(approver, f"{mark['agent']} ({info.title})"),
+            approval_lock=given.approval_lock,
+            queue=queue,
+            choose=given.choose,
+            fallbacks=given.fallbacks,
+            retry=given.retry,
+            repair_image=given.repair_image,
+            max_output_tokens=given.max_output_tokens,
+            max_steps=min(given.max_steps or MAX_STEPS, MAX_STEPS),
             max_budget_usd=parent.limits.max_budget_usd,
-            retry=parent.retry,
-            fallbacks=parent.fallbacks,
-            choose=parent.choose,
-            gates=parent.gates,
-            transforms=parent.transforms,
-            repair_image=parent.repair_image,
+            outside_usd=meter.outside,
+            gates=given.gates,
+            transforms=given.transforms,
+            hooks=ChildHooks(given.hooks) if given.hooks is not None else None,
+            keeper=given.keeper,
+            update_catalogue=self._catalogue_update(store),
+            on_close=self.parent.closers(store, info.id),
         )
-        around = Surroundings(
-            choose=self._choose,
-            after_turn=self._catalogue_update(store),
-            on_close=lent.closers(store, info.id),
-        )
-        return Session(info, store, parts, around), parts
+        effort = (definition.effort if definition else None) or parent.effort
+        conversation = Conversation(parts, History(), provider, model, effort)
+        return Session(LoadedSession(info, ()), store, queue, conversation), conversation
 
     def _definition(self, name: str) -> AgentDefinition | None:
         if not name.strip():
             return None
-        known = self.lent.definitions
+        known = self.parent.definitions
         if found := known.get(name.strip().lower()):
             return found
         there = f"there are: {', '.join(sorted(known))}" if known else "leave the field out"
@@ -361,18 +359,18 @@ class Runner:
             except ConfigError as error:
                 text = f"the model of the agent {definition.name} cannot be used: {error}"
                 self.emit(Notice(text))
-        return self._choose(self.lent.conversation.model.id)
+        return self._choose(self.parent.conversation.model.id)
 
     def _choose(self, name: str) -> tuple[Provider, ModelInfo]:
-        choose = self.lent.conversation.choose
+        choose = self.parent.conversation.parts.choose
         if choose is None:
             raise ConfigError("no model can be chosen in this session")
         return choose(name)
 
     def _catalogue_update(self, store: SqliteStore) -> Close:
         async def update() -> None:
-            if self.lent.files is not None and store.created:
-                await self.lent.files.touch(await store.info())
+            if self.parent.files is not None and store.created:
+                await self.parent.files.touch(await store.info())
 
         return update
 
@@ -387,38 +385,38 @@ class Runner:
         if not meter.usage.is_known:
             return
         try:
-            await self.lent.store.add_usage(
-                work.parts.model.id, meter.usage, meter.cost_usd, kind="subagent"
+            await self.parent.store.add_usage(
+                work.conversation.model.id, meter.usage, meter.cost_usd, kind="subagent"
             )
         except AgentError:
             log.warning("a sub-agent's tokens were not stored", exc_info=True)
 
 
 class _Work:
-    """One sub-agent's turn, told to the parent."""
+    """One sub-agent's turn, as the parent sees it."""
 
     def __init__(
         self,
         session: Session,
-        parts: Conversation,
-        parent: Conversation,
+        conversation: Conversation,
+        meter: Meter,
         call_id: str,
         progress: Progress,
         emit: Emit,
     ) -> None:
         self.session = session
-        self.parts = parts
+        self.conversation = conversation
+        self.meter = meter
         self._call_id = call_id
         self._progress = progress
         self._emit = emit
-        self._deadline = parent.limits.deadline
         self._error: AgentError | None = None
         self._summary: TurnSummary | None = None
-        self.meter = Meter(parent.spent)
-        parts.outside_usd = self.meter.outside
 
-    async def run(self, task: SubTask, cancel: CancelToken) -> SubTaskReport:
-        """From the prompt to the end."""
+    async def run(
+        self, task: SubTask, cancel: CancelToken, deadline: float | None
+    ) -> SubTaskReport:
+        """From the prompt to the end, at the latest at ``deadline``."""
         token = CancelToken()
 
         def pass_on() -> None:
@@ -428,7 +426,7 @@ class _Work:
         self.session.add_listener(self._heard)
         self._progress(f"session {self.session.id}\n")
         limit = time.monotonic() + TIME_LIMIT_S
-        deadline = limit if self._deadline is None else min(self._deadline, limit)
+        deadline = limit if deadline is None else min(deadline, limit)
         try:
             prompt = Prompt(user_text(task.prompt))
             self._summary = await self.session.run(prompt, token, deadline=deadline)
@@ -440,7 +438,7 @@ class _Work:
 
     def count(self) -> None:
         """Bring the parent's sums up to date."""
-        spent = self._summary or self.parts.spent
+        spent = self._summary or self.conversation.spent
         self.meter.read(spent.usage, spent.cost_usd)
 
     def _ended(self, summary: TurnSummary) -> SubTaskReport:

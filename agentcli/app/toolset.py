@@ -6,89 +6,126 @@ of the cached prefix of every request.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentcli.app.options import SessionOptions
+from agentcli.config.settings import Settings
 from agentcli.domain.errors import UsageError
 from agentcli.domain.ports import PermissionMode
-from agentcli.domain.values import frozen
 from agentcli.engine.gates import PRESENT_PLAN
 from agentcli.tools._registry import Registry
 
 if TYPE_CHECKING:
-    from agentcli.domain.tools import Tool
     from agentcli.engine.finishing import AnswerCheck, ResultShape
-    from agentcli.tools._final_result import ResultSchema
+    from agentcli.extensions.agents import AgentDefinition
 
 
-@frozen
-class Wishes:
-    """What the start of a session says of its tools; ``only`` and ``off`` name tools or groups.
-
-    ``own`` are tools of an embedding program. ``terminal`` are the names of tools that end the
-    turn, ``fallback`` what words are worth then (``engine.finishing.Fallback``).
-    """
-
-    mode: PermissionMode
-    only: tuple[str, ...] | None = None
-    off: tuple[str, ...] = ()
-    interactive: bool = False
-    result: ResultSchema | None = None
-    own: tuple[Tool, ...] = ()
-    terminal: tuple[str, ...] = ()
-    fallback: str = "narrowed"
+TASK = "task"
+MAX_LISTED_CHARS = 4_000
 
 
-def make_toolbox(wishes: Wishes) -> tuple[Registry, Callable[[], AnswerCheck] | None]:
+def make_toolbox(
+    settings: Settings, options: SessionOptions
+) -> tuple[Registry, Callable[[], AnswerCheck] | None]:
     """The tools, and how a turn has to end when a result was asked for (CTRL-5).
 
     ``present_plan`` is there where plan mode may be: in every chat, whose mode can change between
     two requests, and in a run that starts in it, unless its result has another shape. Raises
     ``UsageError`` for an unknown name and for one that is taken.
     """
-    may_plan = wishes.interactive or wishes.mode is PermissionMode.PLAN
-    plans = may_plan and wishes.result is None and not wishes.terminal
-    only = wishes.only
+    mode = options.mode or settings.permission_mode
+    may_plan = options.interactive or mode is PermissionMode.PLAN
+    plans = may_plan and options.result is None and not options.terminal
+    only = options.tools
     if plans and only is not None:
         only = (*only, PRESENT_PLAN)
-    toolbox = Registry.builtin(only, wishes.off)
+    toolbox = Registry.builtin(only, settings.tools_off)
     if not plans:
         toolbox.unregister(PRESENT_PLAN)
     try:
-        for tool in wishes.own:
+        for tool in options.own_tools:
             toolbox.register(tool)
     except ValueError as error:
         raise UsageError(str(error), "give yours another name") from None
-    if wishes.result is None and not wishes.terminal:
+    if options.result is None and not options.terminal:
         return toolbox, None
-    return toolbox, _terminal_tools(toolbox, wishes)
+    return toolbox, _terminal_tools(toolbox, options)
 
 
-def _terminal_tools(toolbox: Registry, wishes: Wishes) -> Callable[[], AnswerCheck]:
+def _terminal_tools(toolbox: Registry, options: SessionOptions) -> Callable[[], AnswerCheck]:
     """What has to end a turn. Raises ``UsageError`` for an unknown tool or fallback."""
     from agentcli.engine.finishing import Fallback, ParametersShape, TerminalTools
 
     try:
-        fallback = Fallback(wishes.fallback)
+        fallback = Fallback(options.fallback)
     except ValueError:
         known = ", ".join(item.value for item in Fallback)
-        raise UsageError(f"fallback cannot be {wishes.fallback!r}", f"one of: {known}") from None
+        raise UsageError(f"fallback cannot be {options.fallback!r}", f"one of: {known}") from None
     shapes: dict[str, ResultShape] = {}
     definitions = {definition.name: definition for definition in toolbox.definitions}
-    for name in wishes.terminal:
+    for name in options.terminal:
         if name not in definitions:
             known = ", ".join(sorted(definitions)) or "none"
             raise UsageError(f"there is no tool {name!r} to end a turn", f"there are: {known}")
         shapes[name] = ParametersShape(
             definitions[name].parameters, takes_words=fallback is Fallback.EAGER
         )
-    if wishes.result is not None:
+    if options.result is not None:
         from agentcli.tools._final_result import FinalResult
 
-        tool = FinalResult(wishes.result)
+        tool = FinalResult(options.result)
         try:
             toolbox.register(tool)
         except ValueError as error:
             raise UsageError(str(error), "give yours another name") from None
-        shapes[tool.definition.name] = wishes.result
+        shapes[tool.definition.name] = options.result
     return TerminalTools(shapes, fallback).begin
+
+
+# --- sub-agents ----------------------------------------------------------------------------
+
+
+def offer_agents(
+    settings: Settings, toolbox: Registry
+) -> tuple[Mapping[str, AgentDefinition], tuple[str, ...]]:
+    """The agents that the user has defined, and warnings about their files.
+
+    The model is told of them in the description of the tool: settled when the session is opened
+    (CTX-2).
+    """
+    definitions, warnings = _definitions(settings)
+    if definitions:
+        toolbox.describe(TASK, listing(definitions))
+    return definitions, warnings
+
+
+def _definitions(settings: Settings) -> tuple[Mapping[str, AgentDefinition], tuple[str, ...]]:
+    """Those of the user's files and of a trusted project's; nothing is imported without any."""
+    directories = [settings.paths.config_dir / "agents"]
+    home = settings.env.get("HOME", "")
+    if home.startswith("/"):
+        directories.append(Path(home) / ".agents" / "agents")
+    if settings.project is not None:
+        directories.append(settings.project / ".agents" / "agents")
+    there = [each for each in directories if os.path.isdir(each)]  # noqa: PTH112 - never raises
+    if not there:
+        return {}, ()
+    from agentcli.extensions.agents import load_agents
+
+    return load_agents(there)
+
+
+def listing(definitions: Mapping[str, AgentDefinition]) -> str:
+    """The agents as the model is told of them, in a bounded text."""
+    lines = ["Agents:"]
+    left = MAX_LISTED_CHARS
+    for definition in definitions.values():
+        line = f"- {definition.name}: {definition.description}"
+        left -= len(line)
+        if left < 0:
+            line = f"- {definition.name}"
+        lines.append(line)
+    return "\n".join(lines)

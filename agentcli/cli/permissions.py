@@ -59,7 +59,7 @@ def explain_(options: ExplainOptions) -> int:
     """Say what would happen to a call; nothing is run."""
     from agentcli.app.compose import policy_for
     from agentcli.app.permissions import explain
-    from agentcli.app.toolset import Wishes, make_toolbox
+    from agentcli.app.toolset import make_toolbox
     from agentcli.domain.tools import Workspace
     from agentcli.ui.exact import explanation_lines
     from agentcli.ui.theme import PLAIN
@@ -67,7 +67,7 @@ def explain_(options: ExplainOptions) -> int:
     as_json = options.as_json
     settings, wanted = _in_force(options)
     policy = policy_for(settings, wanted)
-    toolbox, _ = make_toolbox(Wishes(policy.mode, off=settings.tools_off))
+    toolbox, _ = make_toolbox(settings, wanted)
     workspace = Workspace(wanted.cwd, wanted.cwd)
     told = explain(toolbox, workspace, policy, options.tool, _arguments(options))
     if as_json:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import ProviderError
@@ -157,6 +157,16 @@ class Provider(Protocol):
     @property
     def name(self) -> str:
         """The part before the slash in ``provider/model``."""
+
+    @property
+    def host(self) -> str:
+        """Where it is, for texts (STR-9); empty where it needs no network."""
+
+    def encode(self, request: ModelRequest) -> Any:
+        """The body of the request: what a refusal's places are looked up in (HIS-8).
+
+        Pure. ``None`` for a provider that sends none.
+        """
 
     def stream(self, request: ModelRequest, cancel: CancelToken) -> AsyncIterator[StreamEvent]:
         """The reply, one attempt; raises ``ProviderError``. Retries are the engine's."""

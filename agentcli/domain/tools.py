@@ -228,7 +228,7 @@ class ToolContext:
 
     ``session_id`` says whose processes a call starts (CAN-11). ``sandbox`` limits its commands
     (SEC-7), ``background`` lets it start what outlives the turn (BG-1), ``to_background`` lets it
-    go on there itself (UI-3), ``keeper`` is told of files before they are changed (TT-1).
+    go on there itself (UI-3); ``background`` and ``agents`` are made when they are called for.
     ``judged`` are the paths that the policy has judged, as the tool's ``paths`` told them: it opens
     no other (SEC-5); ``None`` where nothing was judged.
     """
@@ -243,10 +243,9 @@ class ToolContext:
     ask: Asker | None = None
     session_id: str = ""
     plans: Plans | None = None
-    agents: SubAgents | None = None
+    agents: Callable[[], SubAgents] | None = None
     sandbox: Sandbox | None = None
-    background: Background | None = None
-    keeper: FileKeeper | None = None
+    background: Callable[[], Background] | None = None
     to_background: BackgroundSwitch | None = None
     judged: tuple[Path, ...] | None = None
 

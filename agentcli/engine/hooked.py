@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
 from agentcli.domain.errors import AgentError, PromptBlocked, TurnCancelled
 from agentcli.domain.events import AgentEvent, CompactionTrigger, Notice, QueueChanged
+from agentcli.domain.hooks import HookEvent, Hooks, HookVerdict, Permission
 from agentcli.domain.messages import ResultStatus, TextPart, ToolResult, UserMessage, user_text
 from agentcli.domain.ports import PermissionMode, QueueSource
 from agentcli.domain.tools import ToolOutput, status_of
@@ -32,9 +33,9 @@ from agentcli.engine.race import Reaper, race
 from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision
 
 if TYPE_CHECKING:
-    from agentcli.domain.hooks import Hooks, HookVerdict
     from agentcli.domain.ports import QueuedInput
     from agentcli.engine.conversation import Conversation, Emit
+    from agentcli.engine.parts import SessionParts
 
 
 MAX_HOLDS = 8
@@ -44,22 +45,21 @@ _SHOWN = 200
 class TurnHooks:
     """The hooks around one turn."""
 
-    def __init__(self, conversation: Conversation, token: CancelToken, emit: Emit) -> None:
-        self._it = conversation
+    def __init__(
+        self, hooks: Hooks, conversation: Conversation, token: CancelToken, emit: Emit
+    ) -> None:
+        self._hooks = hooks
+        self._conversation = conversation
+        self._parts = conversation.parts
         self._token = token
         self._emit = emit
         self._holds = 0
         self._notices: tuple[str, ...] = ()
 
     @property
-    def guard_the_end(self) -> bool:
+    def guards_the_end(self) -> bool:
         """Whether a hook has to be asked before a turn ends."""
-        hooks = self._it.kit.hooks
-        if hooks is None:
-            return False
-        from agentcli.domain.hooks import HookEvent
-
-        return hooks.listens(HookEvent.STOP)
+        return self._hooks.listens(HookEvent.STOP)
 
     # --- the prompt ------------------------------------------------------------------------
 
@@ -70,27 +70,27 @@ class TurnHooks:
 
         A cancel ends the asking and not the turn: it then records the prompt and ends (CAN-3).
         """
-        hooks = self._it.kit.hooks
-        if hooks is None or prompt is None or not prompt.text.strip():
+        if prompt is None or not prompt.text.strip():
             return prompt
-        asking = self._ask(hooks, prompt.text)
+        asking = self._ask(prompt.text)
         try:
             said = await uninterruptible(asking, lambda: self._token.cancel(CancelReason.OUTER))
         except (TurnCancelled, asyncio.CancelledError):
             return prompt  # the token remembers it
         if blocked := said.blocked or said.stopped:
-            self._tell(said.notices)
-            if queued and self._it.queue is not None:
+            self._notices = said.notices
+            self.emit_notices()
+            if queued and self._parts.queue is not None:
                 for row in queued:
-                    await self._it.queue.drop(row)
+                    await self._parts.queue.drop(row)
                 blocked = f"{blocked} (the prompt was: {_short(prompt.text)})"
             raise PromptBlocked(f"a hook refused the prompt: {blocked}", "nothing was sent")
         self._notices = said.notices
         return _with_context(prompt, said)
 
-    def tell_notices(self) -> None:
-        """What was said before the turn began."""
-        self._tell(self._notices)
+    def emit_notices(self) -> None:
+        """What the hooks of the prompt had to say, once."""
+        self._notify(self._notices)
         self._notices = ()
 
     async def admitted_later(self, item: QueuedInput, message: UserMessage) -> UserMessage | None:
@@ -98,11 +98,11 @@ class TurnHooks:
 
         Raises ``TurnCancelled``.
         """
-        hooks, queue = self._it.kit.hooks, self._it.queue
-        if hooks is None or queue is None or item.source is not QueueSource.USER:
+        queue = self._parts.queue
+        if queue is None or item.source is not QueueSource.USER:
             return message
-        said = await self._ask(hooks, item.text)
-        self._tell(said.notices)
+        said = await self._ask(item.text)
+        self._notify(said.notices)
         if blocked := said.blocked or said.stopped:
             self._emit(Notice(f"a hook refused what waited ({item.text}): {blocked}"))
             await queue.drop(item.id)
@@ -110,13 +110,13 @@ class TurnHooks:
             return None
         return _with_context(message, said)
 
-    async def _ask(self, hooks: Hooks, text: str) -> HookVerdict:
-        asking = hooks.prompt_submitted(text, self._token)
-        return await race(asking, self._token, self._it.kit.reaper)
+    async def _ask(self, text: str) -> HookVerdict:
+        asking = self._hooks.prompt_submitted(text, self._token)
+        return await race(asking, self._token, self._parts.reaper)
 
     # --- on the way ------------------------------------------------------------------------
 
-    async def tell_model(self, text: str) -> None:
+    async def record_feedback(self, text: str) -> None:
         """Store what hooks have said of the calls of a batch, as the next message."""
         if text:
             await uninterruptible(
@@ -125,8 +125,8 @@ class TurnHooks:
             )
 
     async def _record(self, message: UserMessage) -> None:
-        await self._it.store.record_prompt(message, begins_turn=False)
-        self._it.history.append(message)
+        await self._parts.store.record_prompt(message, begins_turn=False)
+        self._conversation.history.append(message)
 
     # --- the end ---------------------------------------------------------------------------
 
@@ -135,12 +135,11 @@ class TurnHooks:
 
         Nothing holds back a turn that is ``final``: a tool has ended it (CTRL-2).
         """
-        hooks = self._it.kit.hooks
-        if hooks is None or not self.guard_the_end:
+        if not self.guards_the_end:
             return False
-        asking = hooks.stopping(answer, self._token, active=self._holds > 0)
-        said = await race(asking, self._token, self._it.kit.reaper)
-        self._tell(said.notices)
+        asking = self._hooks.stopping(answer, self._token, active=self._holds > 0)
+        said = await race(asking, self._token, self._parts.reaper)
+        self._notify(said.notices)
         if said.stopped:
             self._emit(Notice(f"a hook ends the turn: {said.stopped}"))
         if said.stopped or not said.blocked:
@@ -151,26 +150,26 @@ class TurnHooks:
             return False
         self._holds += 1
         self._emit(Notice(f"a hook keeps the turn going: {said.blocked}", is_warning=False))
-        await self.tell_model(f"A hook asks you to go on: {said.blocked}")
+        await self.record_feedback(f"A hook asks you to go on: {said.blocked}")
         return True
 
-    def _tell(self, notices: Sequence[str]) -> None:
+    def _notify(self, notices: Sequence[str]) -> None:
         for text in notices:
             self._emit(Notice(text))
 
 
 async def before_compaction(
-    it: Conversation, token: CancelToken, emit: Emit, trigger: CompactionTrigger, focus: str
+    parts: SessionParts, token: CancelToken, emit: Emit, trigger: CompactionTrigger, focus: str
 ) -> str:
     """What the summary should mind: ``focus`` and what hooks add to it.
 
     Raises ``AgentError`` when a hook refuses it, and ``TurnCancelled``.
     """
-    hooks = it.kit.hooks
+    hooks = parts.hooks
     if hooks is None:
         return focus
     kind = "manual" if trigger is CompactionTrigger.MANUAL else "auto"
-    said = await race(hooks.before_compaction(kind, focus, token), token, it.kit.reaper)
+    said = await race(hooks.before_compaction(kind, focus, token), token, parts.reaper)
     for text in said.notices:
         emit(Notice(text))
     if refused := said.blocked or said.stopped:
@@ -193,20 +192,14 @@ def _short(text: str) -> str:
 MAX_SHOWN = 300
 
 
-def decided(call: CallFacts, place: CallPlace, said: HookVerdict | None) -> Decision:
+def decided(call: CallFacts, place: CallPlace, said: HookVerdict) -> Decision:
     """The decision on a call about which hooks have ``said`` something."""
     from agentcli.policy.judge import judge
 
-    if said is None or said.permission is None:
-        return judge(call, place)
-    from agentcli.domain.hooks import Permission
-
-    if said.permission is Permission.ALLOW:
-        if place.policy.mode is not PermissionMode.PLAN:
-            place = replace(place, policy=replace(place.policy, mode=PermissionMode.YOLO))
-        return judge(call, place)
+    if said.permission is Permission.ALLOW and place.policy.mode is not PermissionMode.PLAN:
+        place = replace(place, policy=replace(place.policy, mode=PermissionMode.YOLO))
     decision = judge(call, place)
-    if decision.answer is not Answer.ALLOW:
+    if said.permission is not Permission.ASK or decision.answer is not Answer.ALLOW:
         return decision
     return replace(decision, answer=Answer.ASK, reason=f"a hook asks: {said.reason}")
 
@@ -219,7 +212,7 @@ class CallHooks:
 
     def __init__(
         self,
-        hooks: Hooks | None,
+        hooks: Hooks,
         token: CancelToken,
         reaper: Reaper,
         emit: Callable[[AgentEvent], None],
@@ -239,9 +232,9 @@ class CallHooks:
         ``refuse`` is called for those that must not run. Raises ``TurnCancelled``.
         """
         asked = [job for job in jobs if job.output is None and job.hook is None]
-        if self._hooks is None or not asked:
+        if not asked:
             return ()
-        verdicts = await race(self._ask(self._hooks, asked), self._token, self._reaper)
+        verdicts = await race(self._ask(asked), self._token, self._reaper)
         changed = []
         for job, said in zip(asked, verdicts, strict=True):
             job.hook = said
@@ -255,24 +248,24 @@ class CallHooks:
                 changed.append(job)
         return changed
 
-    async def _ask(self, hooks: Hooks, jobs: Sequence[Job]) -> list[HookVerdict]:
+    async def _ask(self, jobs: Sequence[Job]) -> list[HookVerdict]:
         async with asyncio.TaskGroup() as group:
-            asking = [group.create_task(self._ask_about(hooks, job)) for job in jobs]
+            asking = [group.create_task(self._ask_about(job)) for job in jobs]
         return [task.result() for task in asking]
 
-    async def _ask_about(self, hooks: Hooks, job: Job) -> HookVerdict:
+    async def _ask_about(self, job: Job) -> HookVerdict:
         """Of a call that has another tool run, both are asked about, and both have to agree."""
         if job.launch is None:
-            return await hooks.before_tool(job.call, self._token)
+            return await self._hooks.before_tool(job.call, self._token)
         from agentcli.engine.background.launch import both
 
-        inner = await hooks.before_tool(job.launch.call(job.call.id), self._token)
+        inner = await self._hooks.before_tool(job.launch.call(job.call.id), self._token)
         if inner.blocked or inner.stopped:
             return inner
         call = job.call
         if inner.updated_input is not None:
             call = replace(call, arguments={**call.arguments, "args": dict(inner.updated_input)})
-        return both(inner, await hooks.before_tool(call, self._token), call)
+        return both(inner, await self._hooks.before_tool(call, self._token), call)
 
     def _change(self, job: Job, said: HookVerdict) -> None:
         job.call = replace(job.call, arguments=dict(said.updated_input or {}))
@@ -297,7 +290,7 @@ class CallHooks:
 
     async def after(self, job: Job) -> None:
         """Tell of a call that has run; its result is durable. A cancel only ends the telling."""
-        if self._hooks is None or job.started_at is None or job.output is None:
+        if job.started_at is None or job.output is None:
             return
         result = ToolResult(
             job.call.id, job.call.name, job.output.parts, job.status or status_of(job.output)

@@ -20,7 +20,6 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from collections.abc import Set as AbstractSet
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -65,6 +64,7 @@ def doubled_cap(request: ModelRequest, wasted: Usage) -> int | None:
 class Sampler:
     """Asks one provider for one reply at a time.
 
+    ``wasted`` are tokens of attempts that did not become the reply: they cost all the same.
     ``long_wait`` asks a person whether to wait for a rate limit beyond the policy's cap; without
     it such a limit is an error that says when to try again.
     """
@@ -83,7 +83,7 @@ class Sampler:
         self._assembler: Assembler | None = None
         self._shown: Shown | None = None
         self._replay: Replay | None = None
-        self._wasted = Usage()
+        self.wasted = Usage()
 
     # --- what is known of the last reply ---------------------------------------------------
 
@@ -102,20 +102,15 @@ class Sampler:
         return self._assembler is not None and self._assembler.has_output
 
     @property
-    def wasted(self) -> Usage:
-        """Tokens of attempts that did not become the reply: they cost all the same (COST-1)."""
-        return self._wasted
-
-    @property
     def partial_usage(self) -> Usage:
         """All tokens reported since ``forget``, for a step that ends without a reply."""
         usage = self._assembler.usage if self._assembler is not None else Usage()
-        return self._wasted + usage
+        return self.wasted + usage
 
     def forget(self) -> None:
         """The last reply is durable."""
         self._assembler = self._shown = self._replay = None
-        self._wasted = Usage()
+        self.wasted = Usage()
 
     # --- asking ----------------------------------------------------------------------------
 
@@ -149,10 +144,10 @@ class Sampler:
         """A reply that was not cut, as far as the output limit can be raised (STR-7)."""
         reply = await self._with_retries(request, taken_ids, cancel)
         while reply.stop_reason is StopReason.MAX_TOKENS and request.max_output_tokens is not None:
-            cap = higher_cap(request, self._wasted + reply.usage)
+            cap = higher_cap(request, self.wasted + reply.usage)
             if cap is None or cap <= request.max_output_tokens:
                 break
-            before = (self._assembler, self._wasted)
+            before = (self._assembler, self.wasted)
             self._set_aside(reply)
             self._emit(OutputCapRaised(request.max_output_tokens, cap))
             request = replace(request, max_output_tokens=cap)
@@ -161,7 +156,7 @@ class Sampler:
             except ProviderError as error:
                 if error.kind not in _REFUSED or self._assembler is not None:
                     raise
-                self._assembler, self._wasted = before
+                self._assembler, self.wasted = before
                 self._emit(Notice(f"the higher output limit was refused: {error.message}"))
                 break
         return reply
@@ -177,7 +172,7 @@ class Sampler:
             self._shown = Shown(calls=[call.name for call in reply.tool_calls])
         self._shown.text.add(text, replayed.new_text if replayed else text)
         self._shown.thinking.add(thinking, replayed.new_thinking if replayed else thinking)
-        self._wasted += reply.usage
+        self.wasted += reply.usage
         self._assembler = self._replay = None
 
     async def _with_retries(
@@ -201,7 +196,7 @@ class Sampler:
                 failed = error
             if assembler.has_output:
                 raise failed
-            self._wasted += assembler.usage
+            self.wasted += assembler.usage
             self._assembler = None
             if (delay_s := long_wait_s(failed, self._policy)) is not None:
                 await self._wait_long(failed, delay_s)
@@ -248,27 +243,32 @@ class Sampler:
     async def _consume(
         self, stream: AsyncIterator[StreamEvent], assembler: Assembler, cancel: CancelToken
     ) -> None:
-        """Fold and show the stream under the idle watchdog (STR-3)."""
-        add, show = assembler.add, self._show
-        now, idle_s = asyncio.get_running_loop().time, self._policy.idle_s
+        """Fold and show the stream; one that is silent for too long is given up (STR-3)."""
+        add, show, now = assembler.add, self._show, asyncio.get_running_loop().time
+        idle_s = self._policy.idle_s
         try:
-            async with _watchdog(idle_s) as watchdog:
-                async for event in stream:
-                    if cancel.cancelled:
-                        raise TurnCancelled
-                    if watchdog.bit:  # a provider has swallowed the cancellation
-                        break
-                    if assembler.ended:
-                        continue
-                    watchdog.fed_at = now()
-                    add(event)
-                    show(event)
-                    if isinstance(event, StreamEnd):
-                        watchdog.set(_CLOSE_PATIENCE_S)
+            async with asyncio.timeout(None) as silence:
+                watchdog = _Watchdog(silence, idle_s)
+                try:
+                    async for event in stream:
+                        if cancel.cancelled:
+                            raise TurnCancelled
+                        if silence.expired():  # a provider has swallowed the cancellation
+                            break
+                        if assembler.ended:
+                            continue
+                        watchdog.fed_at = now()
+                        add(event)
+                        show(event)
+                        if isinstance(event, StreamEnd):
+                            watchdog.stop()
+                            silence.reschedule(now() + _CLOSE_PATIENCE_S)
+                finally:
+                    watchdog.stop()
         except TimeoutError:
-            if not watchdog.bit:
+            if not silence.expired():
                 raise
-        if watchdog.bit:
+        if silence.expired():
             what = f"sent nothing for {idle_s:.0f} s"
             raise self._fault(what, "try again; check the network or the server", ErrorKind.STALLED)
 
@@ -302,52 +302,31 @@ class Sampler:
     def _fault(self, what: str, advice: str, kind: ErrorKind) -> ProviderError:
         """An error that names the provider and, where there is one, its host (STR-9)."""
         name = self._provider.name
-        host: str = getattr(self._provider, "host", "")
+        host = self._provider.host
         label = f"{name} at {host}" if host else name
         return ProviderError(f"{label} {what}", advice, kind=kind, provider=name, host=host)
 
 
 class _Watchdog:
-    """Ends a block with ``TimeoutError`` when it was not fed in time. ``bit`` says that it did."""
+    """Lets ``limit`` expire when it was not fed in time: one look a period, none for each event."""
 
     def __init__(self, limit: asyncio.Timeout, idle_s: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._limit = limit
         self._idle_s = idle_s
-        self._timer: asyncio.TimerHandle | None = None
         self.fed_at = self._loop.time()
-        self.bit = False
+        self._timer = self._loop.call_at(self.fed_at + idle_s, self._look)
 
-    def set(self, idle_s: float) -> None:
-        """From now on wait for ``idle_s`` seconds."""
-        self.stop()
-        self._idle_s = idle_s
-        self.fed_at = self._loop.time()
-        self.look()
-
-    def look(self) -> None:
-        """Bite, or look again when it would be time."""
+    def _look(self) -> None:
         due = self.fed_at + self._idle_s
         if self._loop.time() < due:
-            self._timer = self._loop.call_at(due, self.look)
+            self._timer = self._loop.call_at(due, self._look)
         else:
-            self.bit = True
             self._limit.reschedule(self._loop.time())
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-
-@asynccontextmanager
-async def _watchdog(idle_s: float) -> AsyncIterator[_Watchdog]:
-    async with asyncio.timeout(None) as limit:
-        watchdog = _Watchdog(limit, idle_s)
-        watchdog.look()
-        try:
-            yield watchdog
-        finally:
-            watchdog.stop()
+        """Look no more."""
+        self._timer.cancel()
 
 
 async def _close(stream: AsyncIterator[StreamEvent]) -> None:

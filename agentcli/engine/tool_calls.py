@@ -11,14 +11,13 @@ being found out then is the reaper's.
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
-from itertools import takewhile
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
 from agentcli.domain.errors import InvalidArguments, TurnCancelled
@@ -53,13 +52,17 @@ from agentcli.domain.tools import (
 from agentcli.domain.values import frozen
 from agentcli.engine.arguments import problems as wording
 from agentcli.engine.gates import OPEN, PlanTable
-from agentcli.engine.hooked import CallHooks, decided
 from agentcli.engine.jobs import Job, text_of
-from agentcli.engine.race import Reaper, cancel_future, first_of, race, stop
-from agentcli.engine.toolkit import Toolkit
+from agentcli.engine.parts import SessionParts
+from agentcli.engine.race import cancel_future, first_of, race, stop
 from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision
 
+if TYPE_CHECKING:
+    from agentcli.domain.hooks import HookVerdict
+    from agentcli.engine.hooked import CallHooks
+
 GRACE_S = 0.15
+END_PATIENCE_S = 0.1
 KILL_PATIENCE_S = 3.0
 TAIL_CHARS = 4_000
 log = logging.getLogger(__name__)
@@ -82,14 +85,12 @@ class ToolCalls:
 
     def __init__(
         self,
-        kit: Toolkit,
-        store: SessionStore,
+        parts: SessionParts,
         history: History,
         token: CancelToken,
         emit: Callable[[AgentEvent], None],
     ) -> None:
-        self._kit = kit
-        self._store = store
+        self._parts = parts
         self._history = history
         self._token = token
         self._emit = emit
@@ -97,73 +98,76 @@ class ToolCalls:
         self.ended_turn = False
         self.answer = ""
         self.passage = OPEN
-        self.hooks = CallHooks(kit.hooks, token, kit.reaper, emit)
+        self.hooks: CallHooks | None = None
+        if parts.hooks is not None:
+            from agentcli.engine.hooked import CallHooks
+
+            self.hooks = CallHooks(parts.hooks, token, parts.reaper, emit)
 
     async def run_batch(self, calls: Sequence[ToolCall], stop_reason: StopReason) -> None:
         """Run the calls; raises ``TurnCancelled`` when the token was set on the way."""
-        if notice := await self._kit.begin_sandbox({call.name for call in calls}):
+        if notice := await self._parts.begin_sandbox({call.name for call in calls}):
             self._emit(Notice(notice))
         shell = await self._shell()
         cut = calls[-1] if stop_reason is StopReason.MAX_TOKENS else None
-        left = [self._prepare(call, shell, may_be_cut=call is cut) for call in calls]
+        left = [self._prepare(Job(call), shell, may_be_cut=call is cut) for call in calls]
         for job in left:
             self._emit(ToolAnnounced(job.call, job.summary))
         while left:
-            reads = len(list(takewhile(lambda job: job.effect is Effect.READ, left)))
-            batch, left = left[: reads or 1], left[reads or 1 :]
+            batch, left = _next_batch(left)
             await self._settle()
-            if self._token.cancelled:
+            if self._token.cancelled:  # checkpoint 2
                 raise TurnCancelled
-            batch, left = await self._past_hooks(batch, left)
+            if self.hooks is not None:
+                batch, left = await self._past_hooks(self.hooks, batch, left)
             await uninterruptible(
                 self._run_together(batch), lambda: self._token.cancel(CancelReason.OUTER)
             )
-            for output in (job.output for job in batch if job.output and job.output.ends_turn):
-                self.ended_turn = True
-                self.answer = output.answer or self.answer
+            for job in batch:
+                if job.output is not None and job.output.ends_turn:
+                    self.ended_turn = True
+                    self.answer = job.output.answer or self.answer
             if left and batch[0].effect is not Effect.READ:
                 await self._judge_again(left)
-        self.ended_turn |= bool(self.hooks.stopped)
+        self.ended_turn |= self.hooks is not None and bool(self.hooks.stopped)
         if self._token.cancelled:
             raise TurnCancelled
 
     async def run_by_hand(self, call: ToolCall) -> ToolOutput:
-        """Run what a person has typed: it is neither judged nor recorded (UI-4).
+        """Run what a user has typed: it is neither judged nor recorded (UI-4).
 
         Raises ``TurnCancelled`` when the token is set before it starts.
         """
-        job = self._prepare(call, await self._shell(), may_be_cut=False)
+        job = self._prepare(Job(call), await self._shell(), may_be_cut=False)
         await self._settle()
         if self._token.cancelled:
             raise TurnCancelled
         if job.output is None and job.tool is not None:
             ctx = self._context(job)
             ctx.sandbox = None  # their own command can do all that they can
-            job.output = await self._execute(job, job.tool, ctx)
+            job.output = await self._run(job, job.tool, ctx)
         return job.output or ToolOutput.cancelled(job.tail)
 
     async def _settle(self) -> None:
         """What was told to stop gets a bounded time to end before anything new starts (CAN-10)."""
-        stuck = await self._kit.reaper.settle(KILL_PATIENCE_S, self._token)
+        stuck = await self._parts.reaper.settle(KILL_PATIENCE_S, self._token)
         if stuck:
             what = "one earlier call has" if stuck == 1 else f"{stuck} earlier calls have"
             self._emit(Notice(f"{what} not ended although told to stop; going on without waiting"))
 
-    async def _past_hooks(self, batch: list[Job], left: list[Job]) -> tuple[list[Job], list[Job]]:
+    async def _past_hooks(
+        self, hooks: CallHooks, batch: list[Job], left: list[Job]
+    ) -> tuple[list[Job], list[Job]]:
         """The calls that run next, after the hooks' say, and those that are left."""
-        if self._kit.hooks is None:
-            return batch, left
-        if not self.hooks.stopped:
-            refuse = functools.partial(self._refuse, unattended=False)
-            if changed := await self.hooks.before(batch, refuse):
-                shell = await self._shell()
-                for job in changed:
-                    self._read(job, shell, may_be_cut=False)
-                    self.hooks.changed(job)
-                reads = len(list(takewhile(lambda job: job.effect is Effect.READ, batch)))
-                batch, left = batch[: reads or 1], [*batch[reads or 1 :], *left]
-        if self.hooks.stopped:
-            self.hooks.skip((*batch, *left))
+        if not hooks.stopped and (changed := await hooks.before(batch, self._refuse)):
+            shell = await self._shell()
+            for job in changed:
+                self._prepare(job, shell, may_be_cut=False)
+                hooks.changed(job)
+            batch, others = _next_batch(batch)
+            left = [*others, *left]
+        if hooks.stopped:
+            hooks.skip((*batch, *left))
         return batch, left
 
     async def _judge_again(self, left: Sequence[Job]) -> None:
@@ -171,41 +175,38 @@ class ToolCalls:
         shell = await self._shell()
         for job in left:
             if job.facts is not None and job.tool is not None:
-                self._judged(job, job.tool, shell)
+                self._gather_facts(job, job.tool, shell)
 
     async def _shell(self) -> _Shell:
         """The workspace as the session's shell sees it: its own directory and PATH (TOOL-11)."""
-        stored = await self._kit.state.get("shell")
+        stored = await self._parts.state.get("shell")
         known = stored if isinstance(stored, dict) else {}
         variables = known.get("set")
         path = variables.get("PATH") if isinstance(variables, dict) else None
-        workspace, cwd = self._kit.workspace, known.get("cwd")
+        workspace, cwd = self._parts.workspace, known.get("cwd")
         if cwd is not None:
             workspace = replace(workspace, cwd=Path(cwd if isinstance(cwd, str) else "/"))
         return _Shell(workspace, path if path is None or isinstance(path, str) else "")
 
     # --- judge -----------------------------------------------------------------------------
 
-    def _prepare(self, call: ToolCall, shell: _Shell, *, may_be_cut: bool) -> Job:
+    def _prepare(self, job: Job, shell: _Shell, *, may_be_cut: bool) -> Job:
         """Find the tool and read the arguments; what is wrong with them is already an answer."""
-        job = Job(call, summary=call.name)
-        self._read(job, shell, may_be_cut=may_be_cut)
-        return job
-
-    def _read(self, job: Job, shell: _Shell, *, may_be_cut: bool) -> None:
         try:
             self._read_call(job, may_be_cut=may_be_cut)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a tool's own code
             job.output = self._reported(job, ToolOutput.internal_error(error))
         if job.output is None and job.tool is not None:
-            self._judged(job, job.tool, shell)
+            self._gather_facts(job, job.tool, shell)
+        return job
 
     def _read_call(self, job: Job, *, may_be_cut: bool) -> None:
-        call = job.call
-        job.tool = self._kit.toolbox.get(call.name)
+        call, toolbox = job.call, self._parts.toolbox
+        job.summary = call.name
+        job.tool = toolbox.get(call.name)
         if job.tool is None:
-            known = [tool.name for tool in self._kit.toolbox.definitions]
-            near = self._kit.toolbox.near(call.name)
+            known = [tool.name for tool in toolbox.definitions]
+            near = toolbox.near(call.name)
             job.output = ToolOutput.error(wording.unknown_tool(call.name, near, known))
             return
         definition = job.tool.definition
@@ -225,78 +226,84 @@ class ToolCalls:
             from agentcli.engine.background.launch import look_through
 
             job.launch, problem, job.status = look_through(
-                job.tool, job.args, self._kit.toolbox, self.passage
+                job.tool, job.args, toolbox, self.passage
             )
             job.output = ToolOutput.error(problem) if problem else None
 
-    def _judged(self, job: Job, tool: Tool, shell: _Shell) -> None:
+    def _gather_facts(self, job: Job, tool: Tool, shell: _Shell) -> None:
         """Gather what the policy looks at; a tool that fails to tell it is not run."""
         acting, args, arguments, via = job.acting(tool)
         definition = acting.definition
-        workspace = shell.workspace if definition.name == "bash" else self._kit.workspace
+        workspace = shell.workspace if definition.name == "bash" else self._parts.workspace
         try:
             job.summary = tool.summary(job.args)
             paths = acting.paths(args, workspace)
             from agentcli.policy.judge import effect_of
 
             job.facts = CallFacts(definition, arguments, paths, via)
-            job.place = CallPlace(workspace, self._kit.policy, shell.search_path)
+            job.place = CallPlace(workspace, self._parts.policy, shell.search_path)
             job.effect = effect_of(job.facts, job.place)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a tool's own code
             job.facts = job.place = None
             job.effect = Effect.READ
             job.output = self._reported(job, ToolOutput.internal_error(error))
 
+    def _decision(self, call: CallFacts, place: CallPlace, said: HookVerdict | None) -> Decision:
+        if said is None:
+            from agentcli.policy.judge import judge
+
+            return judge(call, place)
+        from agentcli.engine.hooked import decided
+
+        return decided(call, place, said)
+
     async def _permitted(self, job: Job, ctx: ToolContext) -> bool:
         """Whether the call may run; when not, ``job.output`` says why."""
         if job.facts is None or job.place is None:
             return False
         try:
-            decision = decided(job.facts, job.place, job.hook)
+            decision = self._decision(job.facts, job.place, job.hook)
         except Exception as error:  # noqa: BLE001 - what cannot be judged is not run
             job.output = self._reported(job, ToolOutput.internal_error(error))
             return False
         if decision.answer is Answer.ASK:
-            async with self._kit.approval_lock:
-                decision = decided(job.facts, job.place, job.hook)
+            async with self._parts.approval_lock:
+                decision = self._decision(job.facts, job.place, job.hook)
                 if decision.answer is Answer.ASK:
-                    return await self._asked(job, ctx, decision)
+                    return await self._approved(job, ctx, decision)
         if decision.answer is Answer.DENY:
-            self._refuse(job, decision.reason, unattended=False)
+            self._refuse(job, decision.reason)
             return False
         return True
 
-    async def _asked(self, job: Job, ctx: ToolContext, decision: Decision) -> bool:
+    async def _approved(self, job: Job, ctx: ToolContext, decision: Decision) -> bool:
+        """Ask the user; somebody who cannot be asked has not said yes."""
         if job.facts is None or job.place is None or job.tool is None:
             return False
-        reason = decision.why
         from agentcli.policy.judge import rules_offered
 
+        reason = decision.why
         rule, for_session, for_ever = rules_offered(job.facts, job.place, decision)
         self._emit(ApprovalWaiting(job.call, job.summary, reason))
-        detail = await preview_of(*job.acting(job.tool)[:2], ctx)
+        detail = await _preview_of(*job.acting(job.tool)[:2], ctx)
         request = ApprovalRequest(job.call, job.summary, detail, reason, for_session, for_ever)
-        answer = await self._answer(request)
+        try:
+            answer = await self._parts.approver.approve(request)
+        except Exception as error:
+            log.exception("no answer about %s", request.call.name)
+            why = f"the question could not be asked: {type(error).__name__}"
+            answer = ApprovalAnswer(Verdict.UNATTENDED, why)
         if self._token.cancelled:
             raise TurnCancelled
         if answer.verdict is Verdict.SESSION:
-            self._kit.policy.granted.append(rule)
+            self._parts.policy.granted.append(rule)
         if answer.verdict in {Verdict.ONCE, Verdict.SESSION}:
             return True
         unattended = answer.verdict is Verdict.UNATTENDED
         self._refuse(job, answer.reason or reason, unattended=unattended)
         return False
 
-    async def _answer(self, request: ApprovalRequest) -> ApprovalAnswer:
-        """The person's answer; one who cannot be asked has not said yes."""
-        try:
-            return await self._kit.approver.approve(request)
-        except Exception as error:
-            log.exception("no answer about %s", request.call.name)
-            reason = f"the question could not be asked: {type(error).__name__}"
-            return ApprovalAnswer(Verdict.UNATTENDED, reason)
-
-    def _refuse(self, job: Job, reason: str, *, unattended: bool) -> None:
+    def _refuse(self, job: Job, reason: str, *, unattended: bool = False) -> None:
         job.output = ToolOutput.error(wording.refused(job.call.name, reason, unattended=unattended))
         job.status = ResultStatus.REFUSED
         self._emit(ToolRefused(job.call, reason, unattended))
@@ -304,23 +311,23 @@ class ToolCalls:
     # --- run -------------------------------------------------------------------------------
 
     async def _run_together(self, jobs: Sequence[Job]) -> None:
-        writer = ResultWriter(self._store, self._history, self._emit, jobs)
+        writer = ResultWriter(self._parts.store, self._history, self._emit, jobs)
         async with asyncio.TaskGroup() as group:
             for index, job in enumerate(jobs):
                 group.create_task(self._run_one(index, job, writer))
 
     async def _run_one(self, index: int, job: Job, writer: ResultWriter) -> None:
+        """From the judgement to the result; a call that the cancel overtook has none."""
         if job.output is None:
             ctx = self._context(job)
             try:
-                permitted = await race(self._permitted(job, ctx), self._token, self._kit.reaper)
+                permitted = await race(self._permitted(job, ctx), self._token, self._parts.reaper)
             except TurnCancelled:
                 return
             if permitted and (tool := job.tool) is not None:
-                await uninterruptible(self._store.record_running(job.call))
+                await uninterruptible(self._parts.store.record_running(job.call))  # W2
                 try:
-                    run = functools.partial(self._start, job, tool, ctx)
-                    job.output = await run_kept(self._kit, job, run, self._token)
+                    job.output = await self._run_kept(job, tool, ctx)
                 except TurnCancelled:
                     self.details[job.call.id] = RunDetail(0.0, started=False)
                     return
@@ -330,10 +337,11 @@ class ToolCalls:
             self.details[job.call.id] = RunDetail(job.elapsed_s, text_of(job.output))
             return
         await writer.finish(index, job.elapsed_s)
-        await self.hooks.after(job)
+        if self.hooks is not None:
+            await self.hooks.after(job)
 
     def _context(self, job: Job) -> ToolContext:
-        kit, call_id = self._kit, job.call.id
+        parts, call_id = self._parts, job.call.id
 
         def progress(text: str) -> None:
             if job.is_heard:
@@ -342,32 +350,57 @@ class ToolCalls:
 
         return ToolContext(
             call_id=call_id,
-            workspace=kit.workspace,
+            workspace=parts.workspace,
             cancel=self._token,
             progress=progress,
-            files=kit.files,
-            state=kit.state,
-            outputs=kit.outputs,
-            ask=kit.ask,
-            session_id=kit.session_id,
-            plans=PlanTable(kit.policy, kit.approver, kit.state, kit.reaper),
-            agents=kit.agents(self._emit) if kit.agents is not None else None,
-            sandbox=kit.sandbox,
-            background=kit.background,
-            keeper=kit.keeper,
+            files=parts.files,
+            state=parts.state,
+            outputs=parts.outputs,
+            ask=parts.ask,
+            session_id=parts.session_id,
+            plans=PlanTable(parts.policy, parts.approver, parts.state, parts.reaper),
+            agents=None if parts.agents is None else partial(parts.agents, self._emit),
+            sandbox=parts.sandbox,
+            background=parts.background,
             judged=job.facts.paths if job.facts is not None else None,
         )
 
-    async def _start(self, job: Job, tool: Tool, ctx: ToolContext) -> ToolOutput | None:
-        self._emit(ToolStarted(job.call, job.summary))
-        return await self._execute(job, tool, ctx)
+    async def _run_kept(self, job: Job, tool: Tool, ctx: ToolContext) -> ToolOutput | None:
+        """Run the call; what it may change is remembered before it (TT-1).
 
-    async def _execute(self, job: Job, tool: Tool, ctx: ToolContext) -> ToolOutput | None:
+        Raises ``TurnCancelled`` when the cancel comes before it runs.
+        """
+        if self._token.cancelled:  # checkpoint 3
+            raise TurnCancelled
+        lazy, reaper = self._parts.keeper, self._parts.reaper
+        keeper = None
+        try:
+            if lazy is not None and job.facts is not None and job.effect is not Effect.READ:
+                keeper = lazy()
+                looking = keeper.begin(job.call.id, job.effect, job.facts.paths)
+                await race(looking, self._token, reaper)
+            self._emit(ToolStarted(job.call, job.summary))
+            return await self._run(job, tool, ctx)
+        finally:
+            if keeper is not None:
+                await uninterruptible(self._end_keeping(keeper.end(job.call.id)))
+
+    async def _end_keeping(self, end: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(end)
+        with cancel_future(self._token) as cancelled:
+            await first_of(task, cancelled)
+        if not task.done() and not self._token.forced:
+            with cancel_future(self._token, forced=True) as forced:
+                await first_of(task, forced, timeout_s=END_PATIENCE_S)
+        if not task.done():
+            self._parts.reaper.adopt(task)
+
+    async def _run(self, job: Job, tool: Tool, ctx: ToolContext) -> ToolOutput | None:
         """The tool's output; a ``CANCELLED`` one when the cancel overtook it (CAN-6)."""
         job.started_at = time.monotonic()
-        moves = self._kit.moves
+        moves = self._parts.moves
         moving = None if moves is None else moves.begin(job, ctx, self._emit)
-        task = asyncio.create_task(guarded(tool, job.args, ctx))
+        task = asyncio.create_task(_guarded(tool, job.args, ctx))
         try:
             with cancel_future(self._token) as cancelled:
                 if moving is None:
@@ -382,7 +415,7 @@ class ToolCalls:
                 return self._reported(job, task.result())
         finally:
             if moving is None or moving.end():
-                await uninterruptible(stop(task, self._kit.reaper))
+                await uninterruptible(stop(task, self._parts.reaper))
             job.is_heard = False
         if expired:
             return ToolOutput.error(wording.timed_out(tool.definition, job.tail))
@@ -392,7 +425,7 @@ class ToolCalls:
         return self._reported(job, ToolOutput.internal_error(fault))
 
     def _reported(self, job: Job, output: ToolOutput) -> ToolOutput:
-        """Our own faults go to the log and to the person, not to the model (LOOP-5)."""
+        """Our own faults go to the log and to the user, not to the model (LOOP-5)."""
         if output.kind is OutputKind.INTERNAL_ERROR:
             log.error("tool %s failed", job.call.name, exc_info=output.cause)
             cause = f"{type(output.cause).__name__}: {output.cause}"
@@ -448,17 +481,23 @@ class ResultWriter:
         for result in in_order:
             self._history.append(result)
         for i in range(first, after):
-            self._announce(i, *ready[i])
-
-    def _announce(self, index: int, result: ToolResult, duration_s: float) -> None:
-        job = self._jobs[index]
-        summary = display = ""
-        if job.output is not None:
-            summary, display = job.output.summary, job.output.display
-        self._emit(ToolFinished(job.call, result, summary, duration_s, display))
+            result, lasted_s = ready[i]
+            job = self._jobs[i]
+            summary = display = ""
+            if job.output is not None:
+                summary, display = job.output.summary, job.output.display
+            self._emit(ToolFinished(job.call, result, summary, lasted_s, display))
 
 
-async def guarded(tool: Tool, args: Any, ctx: ToolContext) -> ToolOutput:
+def _next_batch(jobs: list[Job]) -> tuple[list[Job], list[Job]]:
+    """The calls that run next, together where they only read; and those that are left."""
+    count = 0
+    while count < len(jobs) and jobs[count].effect is Effect.READ:
+        count += 1
+    return jobs[: count or 1], jobs[count or 1 :]
+
+
+async def _guarded(tool: Tool, args: Any, ctx: ToolContext) -> ToolOutput:
     """Run the tool; anything it raises, or returns that is no output, is a fault of ours."""
     try:
         output: object = await tool.run(args, ctx)
@@ -471,49 +510,10 @@ async def guarded(tool: Tool, args: Any, ctx: ToolContext) -> ToolOutput:
     return ToolOutput.internal_error(TypeError(f"not a tool's output: {type(output).__name__}"))
 
 
-async def preview_of(tool: Tool, args: Any, ctx: ToolContext) -> str:
-    """What a person sees before saying yes; without it the question is asked all the same."""
+async def _preview_of(tool: Tool, args: Any, ctx: ToolContext) -> str:
+    """What a user sees before saying yes; without it the question is asked all the same."""
     try:
         return await tool.preview(args, ctx)
     except Exception as error:
         log.warning("no preview of %s", tool.definition.name, exc_info=error)
         return f"(no preview: {error})"
-
-
-# --- files are remembered before a call changes them ----------------------------------------------
-
-
-END_PATIENCE_S = 0.1
-
-
-async def run_kept(
-    kit: Toolkit,
-    job: Job,
-    run: Callable[[], Awaitable[ToolOutput | None]],
-    token: CancelToken,
-) -> ToolOutput | None:
-    """``run``, between ``begin`` and ``end`` of the keeper when the call may change files.
-
-    Raises ``TurnCancelled`` when ``token`` is set before it runs.
-    """
-    if token.cancelled:
-        raise TurnCancelled
-    keeper = kit.keeper
-    if keeper is None or job.facts is None or job.effect is Effect.READ:
-        return await run()
-    try:
-        await race(keeper.begin(job.call.id, job.effect, job.facts.paths), token, kit.reaper)
-        return await run()
-    finally:
-        await uninterruptible(_ended(keeper.end(job.call.id), token, kit.reaper))
-
-
-async def _ended(end: Coroutine[Any, Any, None], token: CancelToken, reaper: Reaper) -> None:
-    task = asyncio.create_task(end)
-    with cancel_future(token) as cancelled:
-        await first_of(task, cancelled)
-    if not task.done() and not token.forced:
-        with cancel_future(token, forced=True) as forced:
-            await first_of(task, forced, timeout_s=END_PATIENCE_S)
-    if not task.done():
-        reaper.adopt(task)

@@ -265,6 +265,8 @@ def _subject(call: ToolCall) -> str:
 class OfflineProvider:
     """See the module."""
 
+    host = ""
+
     def __init__(self, config: ProviderConfig) -> None:
         self._config = config
 
@@ -272,6 +274,10 @@ class OfflineProvider:
     def name(self) -> str:
         """The part before the slash in ``provider/model``."""
         return self._config.name
+
+    def encode(self, request: ModelRequest) -> None:
+        """Nothing is sent."""
+        del request
 
     async def stream(
         self, request: ModelRequest, cancel: CancelToken

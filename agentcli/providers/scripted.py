@@ -73,6 +73,8 @@ def parse_script(text: str, name: str) -> list[Step]:
 class ScriptedProvider:
     """See the module."""
 
+    host = ""
+
     def __init__(self, config: ProviderConfig) -> None:
         self._config = config
         self._scripts: dict[str, list[Step]] = {}
@@ -82,6 +84,10 @@ class ScriptedProvider:
     def name(self) -> str:
         """The part before the slash in ``provider/model``."""
         return self._config.name
+
+    def encode(self, request: ModelRequest) -> None:
+        """Nothing is sent."""
+        del request
 
     async def stream(
         self, request: ModelRequest, cancel: CancelToken

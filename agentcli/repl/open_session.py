@@ -34,9 +34,7 @@ class OpenSession:
         self.session = session
         self._opened_at = time.monotonic()
         self._context = None
-        self._background = 0
-        if session is not None and session.background is not None:
-            self._background = sum(task.is_active for task in session.background.tasks())
+        self._background = 0 if session is None else session.active_runs
         if session is not None and session.resumed is not None:
             for stored in session.resumed.messages:
                 if isinstance(stored.message, AssistantMessage):

@@ -264,7 +264,10 @@ class TurnView:
             self.on_event(ToolAnnounced(call, summary))
             self.on_event(ToolStarted(call, summary))
             return await chat.session.run_command(
-                command, token, lambda text: self.on_event(ToolProgress(call.id, text)), tell=tell
+                command,
+                token,
+                lambda text: self.on_event(ToolProgress(call.id, text)),
+                remember=tell,
             )
 
         try:

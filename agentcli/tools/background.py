@@ -106,7 +106,7 @@ class SpawnTool(BaseTool[SpawnArguments]):
             ctx.judged,
         )
         try:
-            spawned = await ctx.background.spawn(wish)
+            spawned = await ctx.background().spawn(wish)
         except BackgroundRefused as error:
             return ToolOutput.error(str(error))
         if spawned.schedule is not None:
@@ -177,9 +177,9 @@ class OutputTool(BaseTool[OutputArguments]):
         offset = args.offset
         try:
             if offset < 0:
-                size = (await ctx.background.output(args.run_id, 0, 1, 0, ctx.cancel)).size
+                size = (await ctx.background().output(args.run_id, 0, 1, 0, ctx.cancel)).size
                 offset = max(0, size + offset)
-            page = await ctx.background.output(
+            page = await ctx.background().output(
                 args.run_id, offset, args.limit, args.wait_s, ctx.cancel
             )
         except BackgroundRefused as error:
@@ -231,7 +231,7 @@ class CancelTool(BaseTool[CancelArguments]):
         if ctx.background is None:
             return ToolOutput.error("There are no background runs here.")
         try:
-            ended = await ctx.background.cancel(args.run_id)
+            ended = await ctx.background().cancel(args.run_id)
         except BackgroundRefused as error:
             return ToolOutput.error(str(error))
         if isinstance(ended, Schedule):
@@ -261,8 +261,8 @@ class ListTool(BaseTool[ListArguments]):
 
     async def run(self, args: ListArguments, ctx: ToolContext) -> ToolOutput:
         """One row each."""
-        tasks = () if ctx.background is None else ctx.background.tasks()
-        schedules = () if ctx.background is None else ctx.background.schedules()
+        tasks = () if ctx.background is None else ctx.background().tasks()
+        schedules = () if ctx.background is None else ctx.background().schedules()
         active = [task for task in tasks if task.is_active]
         ended = [task for task in tasks if not task.is_active]
         shown = ended[-args.ended :] if args.ended else []

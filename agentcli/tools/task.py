@@ -63,7 +63,7 @@ class TaskTool(BaseTool[TaskArguments]):
         if ctx.agents is None:
             return ToolOutput.error("There are no sub-agents in this run. Do it yourself.")
         task = SubTask(args.description, args.prompt, args.agent or "", args.model or "")
-        report = await ctx.agents.run(task, ctx.call_id, ctx.cancel, ctx.progress)
+        report = await ctx.agents().run(task, ctx.call_id, ctx.cancel, ctx.progress)
         return _told(report, ctx.call_id)
 
     async def run_background(
@@ -78,7 +78,7 @@ class TaskTool(BaseTool[TaskArguments]):
             sink.detail(text)
 
         task = SubTask(args.description, args.prompt, args.agent or "", args.model or "")
-        report = await ctx.agents.run(task, ctx.call_id, ctx.cancel, tell)
+        report = await ctx.agents().run(task, ctx.call_id, ctx.cancel, tell)
         sink.output(f"\n{report.text}\n" if report.text.strip() else "")
         return _told(report, ctx.call_id)
 

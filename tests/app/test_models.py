@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -233,16 +234,12 @@ def test_a_fallback_model_without_a_key_is_a_warning() -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    from agentcli.engine.conversation import Conversation
+    from agentcli.app import compose
+    from agentcli.engine.parts import SessionParts
     from agentcli.engine.sample import RetryPolicy
 
-    made = Conversation.__init__
-
-    def without_waits(self: Conversation, *args: Any, **kwargs: Any) -> None:
-        made(self, *args, **kwargs)
-        self.retry = RetryPolicy(max_retries=0)
-
-    monkeypatch.setattr(Conversation, "__init__", without_waits)
+    without_waits = partial(SessionParts, retry=RetryPolicy(max_retries=0))
+    monkeypatch.setattr(compose, "SessionParts", without_waits)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -78,7 +78,7 @@ def test_undo_takes_the_prompt_and_its_changes_back_and_redo_brings_them_again(
         assert await it.session.redo() is None, "something was said since"
         sent = str(model_server.requests[-1].body)
         assert "change it" not in sent and "something else" in sent
-        path = it.session._file.path  # type: ignore[attr-defined]
+        path = it.session._store.path  # type: ignore[attr-defined]
         assert check(path) == []
 
     play(model_server, work, body)
@@ -227,7 +227,7 @@ def test_a_file_with_a_key_in_it_is_not_copied_into_the_session(
         assert point.files == 1
         with pytest.raises(RewindRefused, match="held a key"):
             await it.session.rewind(point.seq)
-        found: Path = it.session._file.path  # type: ignore[attr-defined]
+        found: Path = it.session._store.path  # type: ignore[attr-defined]
         return found
 
     path = play(model_server, work, body)
@@ -291,7 +291,7 @@ def test_a_summary_stays_when_what_came_after_it_is_taken_back(
         assert texts(it)[0] == visible[0]
         assert await it.session.redo() is not None
         assert texts(it) == visible
-        assert check(it.session._file.path) == []  # type: ignore[attr-defined]
+        assert check(it.session._store.path) == []  # type: ignore[attr-defined]
 
     play(model_server, work, body)
 
@@ -427,7 +427,7 @@ def test_going_back_past_summaries_brings_back_what_they_stood_for(
         done = await it.session.rewind(found[1].seq)
         assert [text[:10] for text in texts(it)] == ["question 0", "Answer 0."]
         assert done.text.startswith("question 1")
-        path = it.session._file.path  # type: ignore[attr-defined]
+        path = it.session._store.path  # type: ignore[attr-defined]
         assert check(path) == []
         again = await it.session.redo()
         assert again is not None and again.messages == done.messages
@@ -456,7 +456,7 @@ def test_a_summary_that_was_taken_back_meanwhile_ends_what_can_be_brought_back(
         assert [text[:10] for text in texts(it)[:2]] == ["question 0", "Answer 0."]
         assert await it.session.redo() is None
         assert len(texts(it)) == 8
-        assert check(it.session._file.path) == []  # type: ignore[attr-defined]
+        assert check(it.session._store.path) == []  # type: ignore[attr-defined]
 
     play(model_server, work, body)
 
@@ -488,7 +488,7 @@ def test_a_session_file_writes_nowhere_that_would_have_been_asked_about(
 
     async def body(it: Talk) -> None:
         await it.say("hi")
-        store = it.session._file
+        store = it.session._store
         ids = await store.rewinds.keep("evil", {target: FileState(FileKind.FILE, b"evil", 0o755)})
         await store.rewinds.settle(dict.fromkeys(ids.values(), ABSENT))
         (point,) = await points(it)

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from agentcli.app.queue import DurableQueue
 from agentcli.app.session import Session
-from agentcli.app.surroundings import Surroundings
 from agentcli.domain.cancel import CancelReason
 from agentcli.domain.errors import PersistenceError, ProviderError, UsageError
 from agentcli.domain.events import AgentEvent, Interrupt, Outcome, Prompt, TextChunk
 from agentcli.domain.messages import Usage, user_text
 from agentcli.domain.ports import ModelInfo, Provider
-from agentcli.domain.session import SessionInfo, SessionStatus
+from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.domain.stream import UsageReport
 from agentcli.domain.tools import ToolContext, ToolOutput
 from agentcli.store.files import new_session_id
@@ -26,24 +26,25 @@ from tests.support.turns import MODEL, FakeTool, PlayedProvider, World, calls, s
 class Made:
     """A session on a real file, with a played provider."""
 
-    def __init__(self, directory: Path, world: World, **around: Any) -> None:
+    def __init__(self, directory: Path, world: World, **parts: Any) -> None:
         now = 1_700_000_000.0
         session_id = new_session_id()
         info = SessionInfo(session_id, "", "/w", now, now, SessionStatus.NEW, 0, MODEL.id)
         self.store = SqliteStore.new(directory / f"{session_id}.db", info)
-        world.conversation.store = self.store
-        world.conversation.kit.state = self.store
         self.told = 0
-        around.setdefault("choose", self.choose)
-        around.setdefault("after_turn", self.after_turn)
-        self.session = Session(info, self.store, world.conversation, Surroundings(**around))
+        queue = DurableQueue(self.store)
+        parts.setdefault("choose", self.choose)
+        parts.setdefault("update_catalogue", self.update_catalogue)
+        world.set(store=self.store, state=self.store, outputs=self.store, queue=queue, **parts)
+        loaded = LoadedSession(info, ())
+        self.session = Session(loaded, self.store, queue, world.conversation)
         self.events: list[AgentEvent] = []
         self.session.add_listener(self.events.append)
 
     def choose(self, name: str) -> tuple[Provider, ModelInfo]:
         return PlayedProvider(says(f"I am {name}")), ModelInfo("test", name)
 
-    async def after_turn(self) -> None:
+    async def update_catalogue(self) -> None:
         self.told += 1
 
     async def say(self, text: str = "go") -> Any:
@@ -95,7 +96,7 @@ def test_a_budget_ends_the_turn_before_another_request(tmp_path: Path) -> None:
             [UsageReport(Usage(2_000_000, 0)), *calls(("a", "look", "{}"))], says("never")
         )
         world = World(provider, [FakeTool("look", look)])
-        world.conversation.max_budget_usd = 1.0
+        world.set(max_budget_usd=1.0)
         made = Made(tmp_path, world)
         summary = await made.say()
         assert (summary.outcome, summary.limit) == (Outcome.MAX_STEPS, "budget")
@@ -233,7 +234,7 @@ def test_a_catalogue_that_fails_is_no_failure_of_the_turn(tmp_path: Path) -> Non
         raise PersistenceError("no catalogue")
 
     async def body() -> None:
-        made = Made(tmp_path, World(PlayedProvider(says("x"))), after_turn=fails)
+        made = Made(tmp_path, World(PlayedProvider(says("x"))), update_catalogue=fails)
         assert (await made.say()).outcome is Outcome.DONE
         await made.session.aclose()
 
@@ -264,7 +265,6 @@ def test_the_whole_output_of_a_call_can_be_had(tmp_path: Path) -> None:
     provider = PlayedProvider(calls(("c1", "big", "{}")), says("done"))
     world = World(provider, [FakeTool("big", play)])
     made = Made(tmp_path, world)
-    world.conversation.kit.outputs = made.store
 
     async def scene() -> None:
         await made.say()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +174,9 @@ def test_the_report_says_where_the_tokens_go_and_adds_up(tmp_path: Path) -> None
         final = [UsageReport(Usage(3_000, 10)), *says("done")]
         made = await talked(tmp_path, *steps, final)
         it = made.session._conversation
-        it.system = f'be good\n<document path="AGENTS.md">\n{"rule " * 100}\n</document>'
+        it.parts = replace(
+            it.parts, system=f'be good\n<document path="AGENTS.md">\n{"rule " * 100}\n</document>'
+        )
         estimated = made.session.context_report()
         assert not estimated.is_measured
         await made.say("look around")

@@ -59,7 +59,7 @@ def test_a_typed_command_runs_unasked_and_is_told_once_with_the_next_prompt(
         token = CancelToken()
         output = await session.run_command("echo told; cd /", token, heard.append)
         assert output.kind is OutputKind.SUCCESS and "told" in "".join(heard)
-        secret = await session.run_command("echo hidden; pwd", token, heard.append, tell=False)
+        secret = await session.run_command("echo hidden; pwd", token, heard.append, remember=False)
         assert "/\n" in secret.parts[0].text  # type: ignore[union-attr]  # a command prints text
         assert len(session.history) == 0
         await session.run(Prompt(user_text("first")))

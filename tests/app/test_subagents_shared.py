@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from agentcli.app.delegation import MAX_LISTED_CHARS, listing
 from agentcli.app.subagents import WITHHELD, Meter, NamedApprover, Narrowed
+from agentcli.app.toolset import MAX_LISTED_CHARS, listing
 from agentcli.domain.messages import ToolCall, Usage
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
 from agentcli.engine.limits import Spending

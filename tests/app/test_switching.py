@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
@@ -110,14 +111,13 @@ def test_a_switch_in_the_middle_of_a_tool_loop_and_back_in_the_next(
 ) -> None:
     async def body(it: Talk) -> None:
         server, conversation = model_server, it.session._conversation
-        conversation.fallbacks = (MODELS[other],)
-        conversation.choose = it.session._around.choose
+        conversation.parts = replace(conversation.parts, fallbacks=(MODELS[other],))
         server.add(thoughtful(LIST, LOOK), *[fails(529) for _ in range(4)])
         server.add(thoughtful(LIST), thoughtful(LIST, LOOK), say("Done."))
         assert (await it.say("go")).outcome is Outcome.DONE, it.failure
         assert [e.new for e in it.events if isinstance(e, ModelFellBack)] == [MODELS[other]]
         await it.switch(one)
-        conversation.fallbacks = ()
+        conversation.parts = replace(conversation.parts, fallbacks=())
         server.add(thoughtful(LOOK), say("Back."))
         assert (await it.say("again")).outcome is Outcome.DONE, it.failure
 

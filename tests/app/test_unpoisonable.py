@@ -219,7 +219,7 @@ def test_what_an_older_version_stored_goes_on(
     async def body(it: Talk) -> None:
         model_server.default = say("Going on.")
         assert (await it.say("go on")).outcome is Outcome.DONE, it.failure
-        loaded = await it.session._file.load(hidden=True)
+        loaded = await it.session._store.load(hidden=True)
         kept = {repr(one.message) for one in loaded.messages}
         assert kept >= {repr(message) for message in history}
 

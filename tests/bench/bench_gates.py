@@ -72,7 +72,7 @@ def rows(runs: int) -> Iterator[Row]:
     """Milliseconds for each step."""
     world = World(PlayedProvider())
     gates = [Leaves(f"tool_{number}", number) for number in range(CHAIN)]
-    world.conversation.transforms = [Marks(f"t{n}", 2 + 4 * n) for n in range(CHAIN)]
+    world.set(transforms=[Marks(f"t{n}", 2 + 4 * n) for n in range(CHAIN)])
     chain = TransformChain()
     messages = history(MESSAGES)
     facts = StepFacts(1, TOOLS)
@@ -80,7 +80,7 @@ def rows(runs: int) -> Iterator[Row]:
     for _ in range(max(runs, 1) * 20):
         started = time.perf_counter()
         resolve(gates, facts)
-        chain.apply(world.conversation.transforms, messages, world.emit)
+        chain.apply(world.conversation.parts.transforms, messages, world.emit)
         times.append((time.perf_counter() - started) * 1_000)
     name = f"{CHAIN} gates and {CHAIN} transforms, {MESSAGES:,} messages, a step"
     yield Row(name, statistics.median(times), "ms", target=TARGET_MS)

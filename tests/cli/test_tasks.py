@@ -207,7 +207,7 @@ def test_a_daemon_starts_what_is_due_and_ends_when_nothing_is_left(
             "bash", {"command": "echo made > made"}, title="make", schedule=in_a_moment(-5)
         )
         # what is due at once must not start here
-        await session.background.runs.scheduler.aclose()  # type: ignore[attr-defined] # the real one has them
+        await session.background.scheduler.aclose()  # type: ignore[attr-defined] # the real one has them
         await session.background.spawn(wish)
         return session.id
 

@@ -195,7 +195,8 @@ async def session_of_turns(
     )
     settings = replace(settings_for(chaos, protocol), max_output_tokens=dice.choice([None, 4096]))
     session = await open_session(settings, options, Nobody(), long_wait=Fickle(dice))
-    session._conversation.retry = RetryPolicy(idle_s=0.1, sleep=quick)
+    conversation = session._conversation
+    conversation.parts = replace(conversation.parts, retry=RetryPolicy(idle_s=0.1, sleep=quick))
     session.add_listener(witness.on_event)
     try:
         for turn in turns:

@@ -277,7 +277,7 @@ def test_negative_control_without_the_repair_the_sweep_fails(
     async def nothing(self: Any, *args: Any) -> None:
         return None
 
-    monkeypatch.setattr(turn.Repair, "balance", nothing)
+    monkeypatch.setattr(turn.Turn, "_balance", nothing)
     assert sweep_finds_a_fault()
 
 

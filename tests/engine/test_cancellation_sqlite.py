@@ -159,7 +159,7 @@ def play(path: Path, strike: Strike, *, at_events: bool = False) -> int:
             outcome, BaseException
         ), outcome
         said = world.types()
-        await world.conversation.kit.reaper.join(5)
+        await world.conversation.parts.reaper.join(5)
         if not said:
             await scenario.store.aclose()
             return
@@ -170,9 +170,8 @@ def play(path: Path, strike: Strike, *, at_events: bool = False) -> int:
         store = await SqliteStore.open(path)
         loaded, repaired = await recover(store)
         assert repaired == ()
-        world.store = world.conversation.store = store
-        kit = world.conversation.kit
-        kit.state, kit.outputs = store, store
+        world.store = store
+        world.set(store=store, state=store, outputs=store)
         world.conversation.history = History(m.message for m in loaded.messages)
         world.conversation.provider = world.provider = PlayedProvider(says("went on"))
         summary = await world.next_turn()
@@ -285,7 +284,7 @@ def test_a_parked_result_keeps_its_truth_in_the_file(tmp_path: Path) -> None:
     async def whole() -> None:
         scenario = Scenario(tmp_path / "s.db")
         world = scenario.world
-        world.conversation.kit.toolbox._tools["stubborn"].work = stuck  # type: ignore[attr-defined]
+        world.conversation.parts.toolbox._tools["stubborn"].work = stuck  # type: ignore[attr-defined]
         running = asyncio.create_task(world.run())
         while scenario.completed != {"r1", "r3"} or scenario.store.commits < 7:
             await asyncio.sleep(0.001)

@@ -60,7 +60,7 @@ def world_with(fallback: Fallback, *replies: Any, **tools: Callable[..., Awaitab
         PlayedProvider(*replies), [deliver, *(FakeTool(n, work) for n, work in tools.items())]
     )
     terminal = TerminalTools({"deliver": ParametersShape(SCHEMA)}, fallback)
-    world.conversation.answer_check = terminal.begin
+    world.set(answer_check=terminal.begin)
     return world
 
 
@@ -295,7 +295,7 @@ def test_what_waits_is_recorded_or_still_waits_however_the_turn_ends(ending: str
         steps = {"wrapped_up": begun, "max_steps": begun}.get(ending, begun[:1])
         world = World(PlayedProvider(*steps, *(after for _ in range(6))), [FakeTool("work", work)])
         queue = DurableQueue(MemoryQueueFile())
-        world.conversation.queue = queue
+        world.set(queue=queue)
         limit = {"wrapped_up": 9, "max_steps": 4}.get(ending, 0)
         summary = await world.run(max_steps=limit)
         assert summary.outcome == ending == world.store.status

@@ -92,7 +92,7 @@ def test_a_yes_switches_the_mode_and_the_same_turn_goes_on(
         summary = await world.run()
         assert (summary.outcome, summary.text) == (Outcome.DONE, "done")
         assert [result.is_error for result in world.results] == [False, False]
-        assert world.conversation.kit.policy.mode is mode and str(mode) in world.results[0].text
+        assert world.conversation.parts.policy.mode is mode and str(mode) in world.results[0].text
         asked = person.requests[0]
         assert (asked.is_plan, asked.detail, asked.call.id) == (True, PLAN, "p")
         assert notes(world) == [True, False, False]
@@ -121,7 +121,7 @@ def test_a_no_goes_back_to_the_model_with_the_reason_and_the_mode_stays() -> Non
         world = planning(person, presents(), says("then this"))
         await world.run()
         assert "keep the old name too" in world.results[0].text and world.results[0].is_error
-        assert world.conversation.kit.policy.mode is PermissionMode.PLAN
+        assert world.conversation.parts.policy.mode is PermissionMode.PLAN
         kept = world.store.state[PLAN_KEY]
         assert (kept["status"], kept["reason"]) == ("refused", "keep the old name too")
 
@@ -151,7 +151,7 @@ def test_a_cancel_while_the_plan_waits_ends_the_turn_and_keeps_the_plan() -> Non
         world.cancel()
         assert (await task).outcome is Outcome.CANCELLED
         assert world.results[0].text.startswith("Cancelled by user")
-        assert world.conversation.kit.policy.mode is PermissionMode.PLAN
+        assert world.conversation.parts.policy.mode is PermissionMode.PLAN
         assert world.store.state[PLAN_KEY]["status"] == "presented"
 
     asyncio.run(body())
@@ -171,7 +171,7 @@ def test_outside_of_plan_mode_nobody_is_asked() -> None:
 def test_without_a_way_to_present_it_the_note_names_none() -> None:
     async def body() -> None:
         world = World(PlayedProvider(says("plan")), [FakeTool("look", works)])
-        world.conversation.kit.policy.mode = PermissionMode.PLAN
+        world.conversation.parts.policy.mode = PermissionMode.PLAN
         await world.run()
         text = world.provider.requests[0].messages[-1].text
         assert "Plan mode" in text and PRESENT_PLAN not in text

@@ -101,7 +101,7 @@ def tool(name: str, effect: Effect = Effect.EXEC, text: str = "true result") -> 
 
 def world(hooks: PlayedHooks, *replies: Any, tools: Sequence[FakeTool] = ()) -> World:
     made = World(PlayedProvider(*replies), tools)
-    made.conversation.kit.hooks = hooks
+    made.set(hooks=hooks)
     return made
 
 
@@ -136,7 +136,7 @@ def test_what_hooks_say_of_a_prompt_comes_after_the_start_of_the_turn() -> None:
 def test_a_refused_text_that_began_a_turn_waits_no_longer() -> None:
     made = world(PlayedHooks(prompt=HookVerdict(blocked="no")), says("x"))
     queue = Queue("secret")
-    made.conversation.queue = queue
+    made.set(queue=queue)
     turn = Turn(made.conversation, made.token, made.emit)
     with pytest.raises(PromptBlocked, match="the prompt was: secret"):
         asyncio.run(turn.run(user_text("secret"), (1,)))
@@ -276,7 +276,8 @@ def test_a_person_is_asked_about_the_arguments_that_will_run() -> None:
         before=HookVerdict(permission=Permission.ASK, reason="why", updated_input={"x": 2})
     )
     made = world(hooks, calls(("a", "t", '{"x": 1}')), says("x"), tools=[tool("t")])
-    made.approver = made.conversation.kit.approver = Answers(Verdict.ONCE)
+    made.approver = Answers(Verdict.ONCE)
+    made.set(approver=made.approver)
     asyncio.run(made.run())
     (request,) = made.approver.requests
     assert request.call.arguments == {"x": 2} and request.reason == "a hook asks: why"
@@ -294,10 +295,10 @@ def test_allow_is_worth_yolo_and_never_plan_mode(mode: PermissionMode, *, runs: 
     hooks = PlayedHooks(before=HookVerdict(permission=Permission.ALLOW))
     used = tool("t", Effect.WRITE)
     made = World(PlayedProvider(calls(("a", "t", "{}")), says("x")), [used], mode=mode)
-    made.conversation.kit.hooks = hooks
+    made.set(hooks=hooks)
     asyncio.run(made.run())
     assert bool(used.asked) is runs and made.approver.requests == []
-    assert made.conversation.kit.policy.mode is mode
+    assert made.conversation.parts.policy.mode is mode
 
 
 def test_calls_that_are_already_answered_are_not_asked_about() -> None:
@@ -378,7 +379,9 @@ def test_a_stop_hook_may_end_the_turn_itself() -> None:
 def test_a_compaction_can_be_refused_and_its_instructions_added_to() -> None:
     async def ask(hooks: PlayedHooks, trigger: CompactionTrigger) -> str:
         made = world(hooks)
-        return await before_compaction(made.conversation, made.token, made.emit, trigger, "focus")
+        return await before_compaction(
+            made.conversation.parts, made.token, made.emit, trigger, "focus"
+        )
 
     hooks = PlayedHooks(compact=HookVerdict(context=("mind the tests",)))
     assert asyncio.run(ask(hooks, CompactionTrigger.MANUAL)) == "focus\nmind the tests"

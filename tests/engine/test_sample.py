@@ -59,6 +59,7 @@ class Service:
 
     scripts: list[Script]
     name: str = "test"
+    host: str = ""
     times: list[float] = field(default_factory=list)
     requests: list[ModelRequest] = field(default_factory=list)
     closed: int = 0

@@ -39,7 +39,7 @@ class MemoryQueueFile:
 
 def with_queue(world: World) -> DurableQueue:
     queue = DurableQueue(MemoryQueueFile())
-    world.conversation.queue = queue
+    world.set(queue=queue)
     return queue
 
 
@@ -178,13 +178,13 @@ def test_what_waits_attaches_the_files_that_it_names_when_it_is_delivered() -> N
             await queue.add(QueueKind.STEERING, "see @a.py")
             return ToolOutput.text("seen")
 
-        async def attach(text: str) -> UserMessage:
+        async def attach(text: str, *, only_inside: bool) -> UserMessage:
             return UserMessage((TextPart(text), TextPart(f"{ATTACHED}file>x</attached>")))
 
         world = World(
             PlayedProvider(calls(("a", "look", "{}")), says("done")), [FakeTool("look", look)]
         )
-        world.conversation.attach = attach
+        world.set(attach=attach)
         queue = with_queue(world)
         await world.run("go")
         message = [m for m in world.history.messages if isinstance(m, UserMessage)][-1]

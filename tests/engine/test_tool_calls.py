@@ -232,14 +232,14 @@ def test_a_tool_that_swallows_the_cancel_is_not_waited_for_and_is_not_heard_agai
         asyncio.get_running_loop().call_later(1, world.token.cancel)
         await world.run()
         assert ends[-1] < 1001.2 + 0.1
-        assert len(world.conversation.kit.reaper._tasks) == 1
+        assert len(world.conversation.parts.reaper._tasks) == 1
         count = len(world.events)
         await asyncio.sleep(5)
-        world.conversation.kit.reaper.cancel()
+        world.conversation.parts.reaper.cancel()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert len(world.events) == count
-        assert await world.conversation.kit.reaper.join(100) == 0
+        assert await world.conversation.parts.reaper.join(100) == 0
         assert len(world.events) == count
 
     result, _ = run_ticks(two_turns, lambda tick, task: None)
@@ -377,7 +377,7 @@ def test_a_late_yes_for_the_session_after_the_cancel_grants_nothing() -> None:
             return ApprovalAnswer(Verdict.SESSION)
 
     world = asking()
-    world.conversation.kit.approver = Late()
+    world.set(approver=Late())
 
     async def scenario() -> None:
         asyncio.get_running_loop().call_later(1, world.token.cancel)
@@ -386,7 +386,7 @@ def test_a_late_yes_for_the_session_after_the_cancel_grants_nothing() -> None:
 
     run_ticks(scenario, lambda tick, task: None)
     assert world.types()[-1] == "cancelled"
-    assert world.conversation.kit.policy.granted == []
+    assert world.conversation.parts.policy.granted == []
 
 
 @pytest.mark.spec("CLI-7", "LOOP-5")
@@ -396,7 +396,7 @@ def test_an_approver_that_fails_has_not_said_yes_and_the_turn_goes_on() -> None:
             raise EOFError
 
     world = asking()
-    world.conversation.kit.approver = Broken()
+    world.set(approver=Broken())
     assert play(world).outcome is Outcome.DONE
     assert [result.status for result in world.results] == [ResultStatus.REFUSED] * 2
     assert [e.unattended for e in world.events if isinstance(e, ToolRefused)] == [True, True]
@@ -411,7 +411,7 @@ def test_a_no_carries_its_reason_to_the_model() -> None:
             return ApprovalAnswer(Verdict.NO, "use the other file")
 
     world = asking()
-    world.conversation.kit.approver = Says()
+    world.set(approver=Says())
     play(world)
     assert "use the other file" in world.results[0].text
 
@@ -439,7 +439,7 @@ def test_two_reads_that_ask_are_asked_one_after_the_other(tmp_path: Path) -> Non
     world = World(
         PlayedProvider(wanted, says("x")), [Outside("look", ok)], mode=PermissionMode.DEFAULT
     )
-    world.conversation.kit.approver = OneAtATime()
+    world.set(approver=OneAtATime())
     assert play(world).outcome is Outcome.DONE
     assert asked == ["a", "b"]
 
@@ -452,7 +452,7 @@ def test_two_reads_that_ask_are_asked_one_after_the_other(tmp_path: Path) -> Non
 def test_an_unknown_name_of_any_shape_is_answered_and_can_be_sent_back(name: str) -> None:
     wanted = calls(("a", name, "{}"), ("b", "look", "{}"))
     world = World(PlayedProvider(wanted, says("x")), [FakeTool("look", ok)])
-    world.conversation.kit.toolbox.near = lambda name: ()  # type: ignore[method-assign]
+    world.conversation.parts.toolbox.near = lambda name: ()  # type: ignore[method-assign]
     assert play(world).outcome is Outcome.DONE
     assert world.results[0].status is ResultStatus.ERROR
     assert "no tool named" in world.results[0].text
@@ -530,7 +530,7 @@ def test_a_tool_that_cannot_be_loaded_is_an_internal_error() -> None:
     def get(name: str) -> Any:
         raise ImportError("half installed")
 
-    world.conversation.kit.toolbox.get = get  # type: ignore[method-assign]
+    world.conversation.parts.toolbox.get = get  # type: ignore[method-assign]
     assert play(world).outcome is Outcome.DONE
     assert "internal error" in world.results[0].text
 
@@ -543,7 +543,7 @@ def test_a_tool_cannot_end_the_program_before_it_runs(method: str) -> None:
     def leave(*_: Any) -> Any:
         raise SystemExit(9)
 
-    toolbox = world.conversation.kit.toolbox
+    toolbox = world.conversation.parts.toolbox
     setattr(toolbox if method == "get" else toolbox.get("look"), method, leave)
     assert play(world).outcome is Outcome.DONE
     assert "internal error" in world.results[0].text
@@ -636,7 +636,7 @@ def test_a_command_is_judged_where_the_one_before_it_has_left_the_shell(tmp_path
         PlayedProvider(wanted, says("x")), [Bash("bash", work)],
         Answers(Verdict.ONCE, Verdict.NO, Verdict.NO), PermissionMode.DEFAULT,
     )  # fmt: skip
-    world.conversation.kit.workspace = Workspace(root, root)
+    world.set(workspace=Workspace(root, root))
     assert play(world).outcome is Outcome.DONE
     assert ran == ["cat hosts", "cd /etc"]
     assert [request.call.id for request in world.approver.requests] == ["b", "c", "d"]
@@ -675,7 +675,7 @@ def test_a_changed_path_of_the_shell_makes_known_commands_ask(tmp_path: Path) ->
             Answers(Verdict.NO),
             PermissionMode.DEFAULT,
         )
-        world.conversation.kit.workspace = Workspace(tmp_path, tmp_path)
+        world.set(workspace=Workspace(tmp_path, tmp_path))
         variables = {} if path is None else {"PATH": path}
         world.store.state["shell"] = {"cwd": str(tmp_path), "set": variables, "unset": []}
         asyncio.run(world.run())

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agentcli.domain.tools import Effect, ToolContext, ToolOutput
+from agentcli.engine.parts import Lazy
 from tests.support.turns import FakeTool, PlayedProvider, World, calls, says
 
 
@@ -51,13 +52,14 @@ async def cancelled_at(where: str) -> tuple[World, Slow, list[str]]:
     world = World(
         PlayedProvider(calls(("a", "change", "{}"))), [FakeTool("change", work, Effect.WRITE)]
     )
-    keeper = world.conversation.kit.keeper = Slow(where)
+    keeper = Slow(where)
+    world.set(keeper=Lazy(lambda: keeper))
     turn = asyncio.ensure_future(world.run())
     await keeper.reached.wait()
     world.token.cancel()
     await turn
-    world.conversation.kit.reaper.cancel()
-    await world.conversation.kit.reaper.join(1)
+    world.conversation.parts.reaper.cancel()
+    await world.conversation.parts.reaper.join(1)
     return world, keeper, ran
 
 
@@ -80,7 +82,8 @@ def test_a_cancel_while_changes_are_looked_for_keeps_the_true_result() -> None:
 def test_reads_are_not_kept() -> None:
     async def scenario() -> list[str]:
         world = World(PlayedProvider(calls(("a", "look", "{}")), says("x")), [FakeTool("look", ok)])
-        keeper = world.conversation.kit.keeper = Slow("begin")
+        keeper = Slow("begin")
+        world.set(keeper=Lazy(lambda: keeper))
         await world.run()
         return keeper.log
 

@@ -355,7 +355,7 @@ def test_a_provider_that_swallows_the_cancel_is_not_heard_after_the_end() -> Non
         asyncio.get_running_loop().call_later(2.5, world.token.cancel)
         await world.run()
         await asyncio.sleep(100)
-        assert await world.conversation.kit.reaper.join(1) == 0
+        assert await world.conversation.parts.reaper.join(1) == 0
 
     assert run_ticks(scenario, lambda tick, task: None)[0] is None
     assert world.types()[-1] == "cancelled"

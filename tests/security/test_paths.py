@@ -118,8 +118,7 @@ def turn(place: Place, case: tuple[str, dict[str, Any]], approver: Answers, root
     """The call in a real turn of a session in ``root``."""
     wanted = calls(("a", case[0], json.dumps(case[1])))
     world = World(PlayedProvider(wanted, says("x")), approver=approver, mode=PermissionMode.DEFAULT)
-    world.conversation.kit.toolbox = TOOLS
-    world.conversation.kit.workspace = Workspace(root, root)
+    world.set(toolbox=TOOLS, workspace=Workspace(root, root))
 
     async def body() -> None:
         await world.run()

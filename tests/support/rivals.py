@@ -44,7 +44,8 @@ class Talk:
         self.events: list[AgentEvent] = []
         session.add_listener(self.events.append)
         conversation = session._conversation
-        conversation.retry = replace(conversation.retry, sleep=_no_sleep)
+        retry = replace(conversation.parts.retry, sleep=_no_sleep)
+        conversation.parts = replace(conversation.parts, retry=retry)
 
     async def say(self, message: str | UserMessage) -> TurnSummary:
         self.events.clear()

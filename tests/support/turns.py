@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +50,11 @@ from agentcli.domain.tools import (
 )
 from agentcli.engine.context.outgoing import check_request
 from agentcli.engine.conversation import Conversation
-from agentcli.engine.toolkit import Toolkit
+from agentcli.engine.parts import SessionParts
 from agentcli.engine.turn import Turn
 from agentcli.policy.decision import Policy
 
+STATE = {each.name for each in fields(Conversation)}
 MODEL = ModelInfo("test", "model", input_price=1.0, output_price=2.0)
 
 
@@ -212,6 +213,7 @@ class PlayedProvider:
     """Plays one reply for each request and checks each request as a strict service would."""
 
     name = "test"
+    host = ""
 
     def __init__(self, *replies: Reply) -> None:
         self._replies = list(replies)
@@ -229,6 +231,9 @@ class PlayedProvider:
                 raise event
             yield event
             await asyncio.sleep(0)
+
+    def encode(self, request: ModelRequest) -> None:
+        return None
 
     async def aclose(self) -> None:
         return None
@@ -337,7 +342,9 @@ class World:
     on_event: Callable[[AgentEvent], None] = lambda event: None
 
     def __post_init__(self) -> None:
-        kit = Toolkit(
+        parts = SessionParts(
+            store=self.store,
+            system="system",
             toolbox=Box(*self.tools),
             policy=Policy(self.mode),
             approver=self.approver,
@@ -345,22 +352,21 @@ class World:
             state=self.store,
             outputs=self.store,
         )
-        self.conversation = Conversation(
-            history=History(),
-            store=self.store,
-            provider=self.provider,
-            model=MODEL,
-            system="system",
-            kit=kit,
-        )
+        self.conversation = Conversation(parts, History(), self.provider, MODEL)
+
+    def set(self, **changes: Any) -> None:
+        """Give the conversation other parts, or another state."""
+        state = {name: changes.pop(name) for name in set(changes) & STATE}
+        for name, value in state.items():
+            setattr(self.conversation, name, value)
+        self.conversation.parts = replace(self.conversation.parts, **changes)
 
     def emit(self, event: AgentEvent) -> None:
         self.events.append(event)
         self.on_event(event)
 
     async def run(self, text: str | None = "go", **settings: Any) -> TurnSummary:
-        for name, value in settings.items():
-            setattr(self.conversation, name, value)
+        self.set(**settings)
         turn = Turn(self.conversation, self.token, self.emit)
         return await turn.run(None if text is None else user_text(text))
 

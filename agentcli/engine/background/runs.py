@@ -16,6 +16,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -45,7 +46,7 @@ from agentcli.domain.values import mutable
 from agentcli.engine.background.launch import Launch, check_launch
 from agentcli.engine.background.log import LOG_NAME, RESULT_NAME, Redact, read_log, with_own_files
 from agentcli.engine.background.run import ENDED, ActiveRun, Work, reported_progress
-from agentcli.engine.toolkit import Toolkit
+from agentcli.engine.parts import SessionParts
 
 SHELL = "shell"
 POLL_S = 0.25
@@ -112,7 +113,7 @@ class RunServices:
     there was one; ``seal`` marks a text as ours, ``is_sealed`` knows the mark; all four block.
     """
 
-    kit: Toolkit
+    kit: SessionParts
     store: TaskStore
     directory: Path
     new_id: Callable[[], str]
@@ -332,9 +333,10 @@ class BackgroundRuns:
             state=kit.state,
             outputs=kit.outputs,
             session_id=kit.session_id,
-            agents=None if kit.agents is None else kit.agents(self._pass_on, unattended=True),
+            agents=None
+            if kit.agents is None
+            else partial(kit.agents, self._pass_on, unattended=True),
             sandbox=kit.sandbox,
-            keeper=kit.keeper,
             judged=judged,
         )
 

@@ -157,15 +157,15 @@ class Compactor:
         context, history = conversation.context, conversation.history
         if history.pending:
             raise AgentError("calls are without results", "send a message first")
-        tools = conversation.kit.toolbox.definitions
-        context.look(history, conversation.system, tools, conversation.model)
+        tools = conversation.parts.toolbox.definitions
+        context.look(history, conversation.parts.system, tools, conversation.model)
         share = int(KEPT_SHARE * context.window(conversation.model) / context.gauge.scale)
         sizes = context.gauge.sizes
         budgets = (0, 0) if harder else (min(share, sum(sizes) // 2), share)
         chosen = plan(history.messages, sizes, *budgets)
         if chosen is None:
             return None
-        focus = await before_compaction(conversation, self._token, self._emit, trigger, focus)
+        focus = await before_compaction(conversation.parts, self._token, self._emit, trigger, focus)
         self._emit(CompactionStarted(trigger))
         try:
             ready = await self._written(trigger, focus, chosen)
@@ -225,7 +225,7 @@ class Compactor:
         raise AssertionError  # the last share returns or raises
 
     def _output_cap(self, window: int) -> int:
-        wanted = self._conversation.max_output_tokens or _MOST_OUTPUT
+        wanted = self._conversation.parts.max_output_tokens or _MOST_OUTPUT
         most = min(self._conversation.model.max_output_tokens, wanted, _MOST_OUTPUT)
         return max(_LEAST_OUTPUT, min(most, window // 8))
 
@@ -247,12 +247,12 @@ class Compactor:
 
     async def _ask(self, request: ModelRequest) -> AssistantMessage:
         conversation = self._conversation
-        sampler = Sampler(conversation.provider, self._pass_on, conversation.retry)
+        sampler = Sampler(conversation.provider, self._pass_on, conversation.parts.retry)
         try:
             return await race(
                 sampler.sample(request, frozenset(), self._token, lambda *_: None),
                 self._token,
-                conversation.kit.reaper,
+                conversation.parts.reaper,
             )
         finally:
             self.usage += sampler.partial_usage
@@ -264,7 +264,7 @@ class Compactor:
 
     async def _todos(self) -> Sequence[Mapping[str, Any]]:
         try:
-            found = await self._conversation.kit.state.get("todos")
+            found = await self._conversation.parts.state.get("todos")
         except AgentError:
             return ()
         return [todo for todo in found if isinstance(todo, dict)] if isinstance(found, list) else ()
@@ -276,18 +276,20 @@ class Compactor:
         model = self._conversation.model
         if self.usage.is_known:
             cost = cost_usd(model, self.usage)
-            await self._conversation.store.add_usage(model.id, self.usage, cost, kind="compaction")
+            await self._conversation.parts.store.add_usage(
+                model.id, self.usage, cost, kind="compaction"
+            )
 
     async def _store(self, ready: _Ready) -> Compacted:
         """One commit, then memory, then the event."""
         conversation = self._conversation
         context, history = conversation.context, conversation.history
         before, used = len(history), context.used
-        await conversation.store.record_compaction(
+        await conversation.parts.store.record_compaction(
             ready.summary, ready.plan.folded, before, usage=self.usage, model=conversation.model.id
         )
         history.fold(ready.summary, ready.plan.folded)
-        context.folded(history, conversation.system, conversation.kit.toolbox.definitions)
+        context.folded(history, conversation.parts.system, conversation.parts.toolbox.definitions)
         if context.used >= used or context.is_full(conversation.model):
             context.wait_for_more(conversation.model)
         event = Compacted(

@@ -512,10 +512,7 @@ class Outgoing:
     ) -> Answer:
         """What a refusal leads to; ``again``: the same step has asked once more already."""
         quarantine = self._with_quarantine()
-        encode = getattr(provider, "encode", None)
-        answer = quarantine.answer(
-            error, request, encode if callable(encode) else None, again=again
-        )
+        answer = quarantine.answer(error, request, provider.encode, again=again)
         if answer.is_news:
             try:
                 await self._state.set(STATE_KEY, quarantine.to_json())

@@ -32,13 +32,15 @@ RESULTS = "tool results"
 
 def report(conversation: Conversation) -> ContextReport:
     """The context as the next request would have it."""
-    tools = conversation.kit.toolbox.definitions
-    conversation.context.look(conversation.history, conversation.system, tools, conversation.model)
+    tools = conversation.parts.toolbox.definitions
+    conversation.context.look(
+        conversation.history, conversation.parts.system, tools, conversation.model
+    )
     messages, sizes = conversation.history.messages, conversation.context.gauge.sizes
-    documents = _DOCUMENT.findall(conversation.system)
+    documents = _DOCUMENT.findall(conversation.parts.system)
     in_documents = sum(map(of_text, documents))
     counted = {
-        SYSTEM: [max(0, of_text(conversation.system) - in_documents)],
+        SYSTEM: [max(0, of_text(conversation.parts.system) - in_documents)],
         DOCUMENTS: [of_text(document) for document in documents],
         TOOLS: [of_tools([tool]) for tool in tools],
         SUMMARY: [],

@@ -162,7 +162,7 @@ def test_the_log_of_a_command_that_ends_while_it_is_moved_holds_what_it_printed(
     model_server: ModelServer, tmp_path: Path
 ) -> None:
     async def body(session: Session) -> None:
-        moves = session._conversation.kit.moves
+        moves = session._conversation.parts.moves
         assert moves is not None
         adopt = moves.adopt
 

@@ -14,7 +14,6 @@ from typing import Any, cast
 
 import pytest
 
-from agentcli.app.backgrounding import SessionBackground
 from agentcli.app.session import Session
 from agentcli.domain.background import (
     BackgroundRefused,
@@ -27,6 +26,7 @@ from agentcli.domain.cancel import CancelToken
 from agentcli.domain.events import Notice, Prompt
 from agentcli.domain.messages import ToolResult, user_text
 from agentcli.domain.ports import PermissionMode, Verdict
+from agentcli.engine.background.runs import BackgroundRuns
 from agentcli.engine.background.scheduler import RETRY_S, SessionScheduler
 from agentcli.store.tasks import read_registry
 from tests.app.background import Person, ended, in_session, options, settings_for
@@ -69,8 +69,8 @@ class Kept:
 
     def __init__(self, session: Session, clock: Clock, **more: Any) -> None:
         self.session, self.clock = session, clock
-        self.background = cast("SessionBackground", session.background)
-        self.runs = self.background.runs
+        self.background = cast("BackgroundRuns", session.background)
+        self.runs = self.background
         self.notices: list[str] = []
         session.add_listener(
             lambda event: self.notices.append(event.text) if isinstance(event, Notice) else None
@@ -164,7 +164,7 @@ def test_missed_ones_run_once_on_resume(model_server: ModelServer, tmp_path: Pat
     session_id, hourly, once = timed(model_server, tmp_path, put, now=time.time() - 3 * DAY)
 
     async def resumed(session: Session) -> None:
-        background = cast("SessionBackground", session.background)
+        background = cast("BackgroundRuns", session.background)
         runs = [await ended(session, task.run_id) for task in await until_begun(session, 2)]
         assert sorted(run.schedule_id for run in runs) == sorted((hourly, once))
         assert all(run.state is TaskState.SUCCEEDED for run in runs)
@@ -208,9 +208,9 @@ def test_an_approval_that_only_a_session_file_speaks_of_does_not_count(
             (task,) = await until_begun(session, 1)
             await ended(session, task.run_id)
             return
-        background = cast("SessionBackground", session.background)
+        background = cast("BackgroundRuns", session.background)
         while background.schedules():
-            await cast("SessionScheduler", background.runs.scheduler).tick()
+            await cast("SessionScheduler", background.scheduler).tick()
         assert not background.tasks()
 
     wanted = options(tmp_path, new=False, resume=session_id, mode=PermissionMode.DEFAULT)
@@ -242,9 +242,9 @@ def test_one_prompt_starts_nothing_that_was_missed(
     session_id = timed(model_server, tmp_path, put, now=time.time() - 3 * DAY)
 
     async def resumed(session: Session) -> None:
-        background = cast("SessionBackground", session.background)
+        background = cast("BackgroundRuns", session.background)
         assert len(background.schedules()) == 1
-        scheduler = cast("SessionScheduler", background.runs.scheduler)
+        scheduler = cast("SessionScheduler", background.scheduler)
         assert await scheduler.tick() is None
         assert not background.tasks()
 
@@ -366,7 +366,7 @@ def test_without_schedules_nothing_waits_for_a_time(
     model_server: ModelServer, tmp_path: Path
 ) -> None:
     async def body(session: Session) -> None:
-        background = cast("SessionBackground", session.background)
+        background = cast("BackgroundRuns", session.background)
         assert not background.schedules()
         quiet = asyncio.all_tasks()
         later = {"scheduled_at": "2190-01-01T00:00:00Z"}
@@ -489,7 +489,7 @@ def test_the_time_is_kept_without_anybody_looking(
     model_server: ModelServer, tmp_path: Path
 ) -> None:
     async def body(session: Session) -> None:
-        background = cast("SessionBackground", session.background)
+        background = cast("BackgroundRuns", session.background)
         now = datetime.now(UTC).isoformat()
         wish = SpawnWish("bash", {"command": "echo now"}, schedule={"scheduled_at": now})
         await background.spawn(wish)

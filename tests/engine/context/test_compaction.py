@@ -82,7 +82,7 @@ async def talked(*replies: Any, turns: int = 4, words: int = 1_000) -> World:
     opening = [says(f"answer {n} " + "y" * words) for n in range(turns)]
     world = World(PlayedProvider(*opening, *replies), [FakeTool("look", look)])
     world.conversation.model = SMALL
-    world.conversation.retry = NOW
+    world.set(retry=NOW)
     for number in range(turns):
         await world.next_turn(f"question {number} " + "x" * words)
     world.events.clear()
@@ -92,7 +92,7 @@ async def talked(*replies: Any, turns: int = 4, words: int = 1_000) -> World:
 def fill(world: World, tokens: int = 9_000) -> None:
     """The provider has reported that the last request had so many tokens."""
     it = world.conversation
-    it.context.look(it.history, it.system, it.kit.toolbox.definitions)
+    it.context.look(it.history, it.parts.system, it.parts.toolbox.definitions)
     it.context.measured(Usage(tokens, 0))
 
 
@@ -205,7 +205,7 @@ def test_at_80_percent_the_history_is_folded_before_the_step_and_the_turn_goes_o
         assert "SUMMARY" in record.text and "question 0" in record.text
         assert answered.messages[0].text == record.text
         assert answered.messages[-1].text == "the last question"
-        assert answered.system == world.conversation.system
+        assert answered.system == world.conversation.parts.system
         (event,) = of_kind(world, Compacted)
         assert (event.trigger, event.messages_before) == (CompactionTrigger.WINDOW, len(before) + 1)
         assert event.messages_after == len(answered.messages)
@@ -652,11 +652,11 @@ def test_the_to_do_list_goes_into_the_record_and_a_hard_thinker_thinks_less() ->
 def test_project_instructions_stay_word_for_word() -> None:
     async def body() -> None:
         world = await talked(says("SUMMARY"), says("done"))
-        world.conversation.system = 'sys\n<document path="/w/AGENTS.md">\nuse tabs\n</document>'
+        world.set(system='sys\n<document path="/w/AGENTS.md">\nuse tabs\n</document>')
         fill(world)
         await world.next_turn("go")
         asked, answered = world.provider.requests[-2:]
-        assert answered.system == world.conversation.system
+        assert answered.system == world.conversation.parts.system
         assert "use tabs" not in asked.messages[0].text
 
     asyncio.run(body())

@@ -1,0 +1,139 @@
+"""What a session is made of: built once, by ``app.compose``, and the same until it ends.
+
+What changes meanwhile is in ``Conversation``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from agentcli.domain.messages import UserMessage
+from agentcli.domain.ports import (
+    Approver,
+    ContextTransform,
+    InputQueue,
+    LongWait,
+    ModelInfo,
+    Provider,
+    RepairImage,
+    SessionStore,
+    ToolGate,
+)
+from agentcli.domain.tools import (
+    Asker,
+    Effect,
+    FileLedger,
+    RawOutputs,
+    SessionState,
+    ToolBox,
+    Workspace,
+)
+from agentcli.domain.values import frozen
+from agentcli.engine.race import Reaper
+from agentcli.engine.sample import RetryPolicy
+from agentcli.policy.decision import Policy
+
+if TYPE_CHECKING:
+    from agentcli.domain.background import Background
+    from agentcli.domain.hooks import Hooks
+    from agentcli.domain.sandbox import Sandbox
+    from agentcli.domain.subagents import SubAgentsFor
+    from agentcli.domain.tools import FileKeeper
+    from agentcli.engine.background.moving import Moves
+    from agentcli.engine.finishing import AnswerCheck
+
+T_co = TypeVar("T_co", covariant=True)
+Choose = Callable[[str], tuple[Provider, ModelInfo]]
+
+
+class Lazy(Generic[T_co]):
+    """A service that is made, and imported, when it is first asked for. ``made`` is it, or not."""
+
+    def __init__(self, make: Callable[[], T_co]) -> None:
+        self._make = make
+        self.made: T_co | None = None
+
+    def __call__(self) -> T_co:
+        """The service."""
+        if self.made is None:
+            self.made = self._make()
+        return self.made
+
+
+class Attach(Protocol):
+    """Makes a text a message, with the files that it names; maybe those of the workspace only."""
+
+    def __call__(self, text: str, *, only_inside: bool = False) -> Awaitable[UserMessage]:
+        """See ``app.attachments.attach``."""
+
+
+@frozen
+class SessionParts:
+    """What a session works with, the same for all of its turns.
+
+    ``outputs`` keeps what is too long for the model, ``state`` what tools remember. ``ask`` and
+    ``long_wait`` ask the user; without ``long_wait`` a rate limit beyond the cap is an error.
+    ``fallbacks`` are models (``provider/model``) that ``choose`` can bring in when the present
+    one stays overloaded. ``max_budget_usd`` bounds one turn (COST-2); ``outside_usd`` is what
+    others have spent of it. ``answer_check`` makes the check of one turn's answers (CTRL-5); with
+    ``max_answers_without_tools`` a turn must use tools: so many answers in a row without a call
+    are met with a reminder, one more ends the turn with an error (CTRL-6). ``attach`` adds the
+    files that a typed text names. ``sandbox`` limits what commands can do (SEC-7); ``background``
+    runs what outlives a turn (BG-1), ``moves`` are the running calls of a chat that can go on
+    there (UI-3); ``keeper`` remembers files before they are changed (TT-1); ``reaper`` owns what
+    was told to stop and has not stopped yet (CAN-10). ``update_catalogue`` is called after each
+    turn and may fail; ``on_close`` ends what the session's tools have left running.
+    """
+
+    store: SessionStore
+    toolbox: ToolBox
+    policy: Policy
+    approver: Approver
+    workspace: Workspace
+    state: SessionState
+    outputs: RawOutputs
+    system: str = ""
+    session_id: str = ""
+    queue: InputQueue | None = None
+    ask: Asker | None = None
+    long_wait: LongWait | None = None
+    attach: Attach | None = None
+    choose: Choose | None = None
+    fallbacks: Sequence[str] = ()
+    repair_image: RepairImage | None = None
+    max_output_tokens: int | None = None
+    max_steps: int = 200
+    max_budget_usd: float | None = None
+    outside_usd: Callable[[], float | None] | None = None
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    answer_check: Callable[[], AnswerCheck] | None = None
+    max_answers_without_tools: int | None = None
+    gates: Sequence[ToolGate] = ()
+    transforms: Sequence[ContextTransform] = ()
+    hooks: Hooks | None = None
+    agents: SubAgentsFor | None = None
+    sandbox: Sandbox | None = None
+    background: Lazy[Background] | None = None
+    keeper: Lazy[FileKeeper] | None = None
+    update_catalogue: Callable[[], Awaitable[None]] | None = None
+    on_close: Sequence[Callable[[], Awaitable[None]]] = ()
+    moves: Moves | None = None
+    files: FileLedger = field(default_factory=FileLedger)
+    reaper: Reaper = field(default_factory=Reaper)
+    approval_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def begin_sandbox(self, names: Collection[str]) -> str:
+        """Know what limits commands before a call of ``names`` is judged; a line for the user.
+
+        Does nothing where none of the tools of that name runs commands.
+        """
+        if self.sandbox is None:
+            return ""
+        for tool in self.toolbox.definitions:
+            if tool.effect is Effect.EXEC and tool.name in names:
+                self.policy.contained = (await self.sandbox.begin()).is_on
+                return self.sandbox.take_notice()
+        return ""
