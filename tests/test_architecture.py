@@ -29,8 +29,8 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
         },
     ),
     "providers": ({"domain", "wire"}, set()),
-    "store": ({"domain"}, {"aiosqlite", "pydantic"}),
-    "config": ({"domain"}, {"keyring", "pydantic", "tomlkit"}),
+    "store": ({"domain"}, {"aiosqlite"}),
+    "config": ({"domain"}, {"keyring", "tomlkit"}),
     "extensions": ({"domain", "process"}, {"yaml"}),
     "ui": ({"domain"}, {"rich"}),
     # the composition root: it names concrete classes

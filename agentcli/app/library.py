@@ -204,7 +204,7 @@ class UserFiles:
 
     async def set_instructions(self, text: str) -> None:
         """Replace it."""
-        from agentcli.config.private_file import write
+        from agentcli.config.paths import write
 
         await asyncio.to_thread(write, self.instructions_file, text)
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.config.paths import Paths
-from agentcli.config.project import Project, read_project
-from agentcli.config.trust import Standing, decide, standing
+from agentcli.config.project import Project, Standing, decide, read_project, standing
 from agentcli.domain.errors import ConfigError, UsageError
 from agentcli.engine.context.system_prompt import project_root
 

@@ -14,8 +14,13 @@ import typer
 from agentcli.cli.commands import PlainGroup, Spec, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json, print_table
 from agentcli.cli.options import OptionSet
-from agentcli.config.credentials import SAME_ACCOUNT, Entry, remove_key, store_key
-from agentcli.config.keyring_access import INSTALL
+from agentcli.config.credentials import (
+    INSTALL,
+    SAME_ACCOUNT,
+    CredentialEntry,
+    remove_key,
+    store_key,
+)
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import ConfigError, UsageError
@@ -70,7 +75,7 @@ def login(options: LoginOptions) -> int:
     provider = _account(_wanted(options.provider, settings), settings)
     key = _read_key(provider, from_stdin=options.stdin)
     is_custom = _is_custom(provider, settings)
-    entry = Entry(key, is_custom=is_custom)
+    entry = CredentialEntry(key, is_custom=is_custom)
     why = store_key(settings.paths, provider, entry, keyring=not options.file)
     if not why:
         write_error_line(f"the key of {provider} is in the OS keyring")

@@ -144,8 +144,7 @@ def check_keyring(settings: Settings) -> list[Finding]:
     """Whether this system can keep keys, and whether those that it should keep can be read."""
     from importlib.util import find_spec
 
-    from agentcli.config.credentials import KEYRING
-    from agentcli.config.keyring_access import INSTALL, KeyringCall, KeyringError
+    from agentcli.config.credentials import INSTALL, KEYRING, KeyringCall, KeyringError
 
     entries = settings.stored.entries if settings.stored is not None else {}
     kept = [name for name, entry in entries.items() if entry.place == KEYRING]
@@ -170,7 +169,7 @@ def check_keyring(settings: Settings) -> list[Finding]:
 def check_trust(paths: Paths, env: Mapping[str, str]) -> list[Finding]:
     """Whether what this directory holds for an agent takes effect (SEC-1)."""
     from agentcli.app.trust import find_project
-    from agentcli.config.trust import Standing, standing
+    from agentcli.config.project import Standing, standing
 
     try:
         project = find_project(Path.cwd(), env)

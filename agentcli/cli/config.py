@@ -18,10 +18,8 @@ from agentcli.cli.listing import EmptyOptions, FormatOption, print_json, print_t
 from agentcli.cli.options import choice
 from agentcli.cli.redacting import know_secrets, shown
 from agentcli.config.edit import TEMPLATE, set_value, unknown_key
-from agentcli.config.keys import find_key
-from agentcli.config.paths import Paths
-from agentcli.config.private_file import write
-from agentcli.config.settings import Settings, dotted, load_settings, validate
+from agentcli.config.paths import Paths, write
+from agentcli.config.settings import Settings, dotted, find_key, load_settings, validate
 from agentcli.config.toml_file import read_text, split_key
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.headless.streams import is_terminal, write_error_line, write_out

@@ -12,9 +12,8 @@ from agentcli.app.options import SessionOptions
 from agentcli.app.trust import project_lines
 from agentcli.cli.logging_setup import REDACTOR
 from agentcli.cli.session_request import prepare_settings, session_options
-from agentcli.config.project import Project
+from agentcli.config.project import Project, Standing
 from agentcli.config.settings import Settings
-from agentcli.config.trust import Standing
 from agentcli.ui.sanitize import reveal
 
 if TYPE_CHECKING:

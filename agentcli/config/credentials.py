@@ -1,9 +1,10 @@
 """Keys stored with ``agent auth login`` (SEC-9): which, where, and how to get one.
 
 ``credentials.json`` in the configuration directory (0600) lists them; a key itself stands in the
-OS keyring, or in that file where there is no keyring. Law: reading the list never asks the
-keyring; a stored key is lent only to an address that the person's own configuration or
-environment names (SEC-1), which is the business of ``settings``.
+OS keyring, or in that file where there is no keyring. Laws: reading the list never asks the
+keyring; the keyring is asked through a process that can be given up, since the ``keyring`` library
+costs more than a whole start and its daemons hang; a stored key is lent only to an address that
+the user's own configuration or environment names (SEC-1), which is the business of ``settings``.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import contextlib
 import json
 import os
 import stat
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-from agentcli.config.keyring_access import READ_S, WRITE_S, KeyringCall, KeyringError
 from agentcli.config.paths import Paths
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.ports import ProviderConfig
@@ -30,13 +31,17 @@ _MAX_BYTES = 1_000_000
 _VERSION = 1
 
 Watcher = Callable[[Iterable[str]], None]
+READ_S = 10.0
+WRITE_S = 60.0  # the user may have to unlock it
+INSTALL = "pip install 'agentcli[keyring]'"
+_WORKER = Path(__file__).with_name("keyring_worker.py")
 
 
 @frozen
-class Entry:
+class CredentialEntry:
     """One stored key. ``key`` is empty where it stands in the keyring.
 
-    ``is_custom``: it is for a provider of the person's own configuration.
+    ``is_custom``: it is for a provider of the user's own configuration.
     """
 
     key: str = field(default="", repr=False)
@@ -53,7 +58,7 @@ class Credentials:
     """The stored keys by provider. ``watchers`` are told of each key that becomes known."""
 
     paths: Paths
-    entries: dict[str, Entry] = field(default_factory=dict, repr=False)
+    entries: dict[str, CredentialEntry] = field(default_factory=dict, repr=False)
     problem: str = ""
     watchers: list[Watcher] = field(default_factory=list, repr=False)
     known: dict[str, str] = field(default_factory=dict, repr=False)
@@ -65,7 +70,7 @@ class Credentials:
             watcher((key,))
 
 
-class StoredKey:
+class KeyringKey:
     """The key of one provider: at hand, or to be fetched (``domain.ports.StoredKey``)."""
 
     def __init__(self, credentials: Credentials, provider: str) -> None:
@@ -129,7 +134,7 @@ def lend(paths: Paths, providers: dict[str, ProviderConfig], moved: Collection[s
     """Give each provider its stored key; those in ``moved`` get none (SEC-1)."""
     stored = read_credentials(paths)
     for name, entry in stored.entries.items():
-        key = StoredKey(stored, name)
+        key = KeyringKey(stored, name)
         others = [n for n, of in SAME_ACCOUNT.items() if of == name and n not in stored.entries]
         for each in (name, *others):
             own = providers.get(each)
@@ -138,7 +143,7 @@ def lend(paths: Paths, providers: dict[str, ProviderConfig], moved: Collection[s
     return stored
 
 
-def store_key(paths: Paths, provider: str, entry: Entry, *, keyring: bool = True) -> str:
+def store_key(paths: Paths, provider: str, entry: CredentialEntry, *, keyring: bool = True) -> str:
     """Keep ``entry.key``, in the keyring where there is one; returns why it is not there.
 
     An empty text means that the keyring has it. Raises ``ConfigError``.
@@ -151,7 +156,7 @@ def store_key(paths: Paths, provider: str, entry: Entry, *, keyring: bool = True
         except KeyringError as error:
             why = str(error)
         else:
-            why, kept = "", Entry(is_custom=entry.is_custom)
+            why, kept = "", CredentialEntry(is_custom=entry.is_custom)
     _write(paths, {**_present(paths), provider: kept})
     return why
 
@@ -175,11 +180,11 @@ def _question(paths: Paths, provider: str, do: str, key: str = "") -> dict[str, 
     return {"do": do, "service": service, "user": provider, "key": key}
 
 
-def _present(paths: Paths) -> dict[str, Entry]:
+def _present(paths: Paths) -> dict[str, CredentialEntry]:
     """What is stored, to be changed; a damaged file is not written over in silence."""
     found = read_credentials(paths)
     if found.problem:
-        advice = f"mend or remove {paths.credentials_file}, then try again"
+        advice = f"repair or remove {paths.credentials_file}, then try again"
         raise ConfigError(found.problem.partition(" - ")[0], advice)
     return dict(found.entries)
 
@@ -201,14 +206,14 @@ def _read_private(path: Path) -> str | None:
         return file.read(_MAX_BYTES).decode("utf-8")
 
 
-def _entries(document: Any) -> dict[str, Entry]:
+def _entries(document: Any) -> dict[str, CredentialEntry]:
     """What the file says; raises ``TypeError`` for what it cannot say."""
     found = {}
     for name, row in _table(_table(document).get("providers")).items():
         key = _table(row).get("key", "")
         if not isinstance(key, str):
             raise TypeError
-        found[name] = Entry(key.strip(), is_custom=row.get("custom") is True)
+        found[name] = CredentialEntry(key.strip(), is_custom=row.get("custom") is True)
     return found
 
 
@@ -218,8 +223,8 @@ def _table(value: Any) -> dict[str, Any]:
     return value
 
 
-def _write(paths: Paths, entries: Mapping[str, Entry]) -> None:
-    from agentcli.config.private_file import write
+def _write(paths: Paths, entries: Mapping[str, CredentialEntry]) -> None:
+    from agentcli.config.paths import write
 
     rows: dict[str, dict[str, Any]] = {}
     for name, entry in sorted(entries.items()):
@@ -240,3 +245,71 @@ def _write(paths: Paths, entries: Mapping[str, Entry]) -> None:
         return
     document = {"version": _VERSION, "providers": rows}
     write(paths.credentials_file, json.dumps(document, indent=2) + "\n")
+
+
+# --- the OS keyring --------------------------------------------------------------------------
+
+
+class KeyringError(Exception):
+    """The keyring is not there, refused, or did not answer; the text says which."""
+
+
+class KeyringCall:
+    """One question to the keyring under way. ``stop`` ends it from any thread."""
+
+    def __init__(self, question: dict[str, str], timeout_s: float) -> None:
+        self._question = question
+        self._timeout_s = timeout_s
+        self._process: Any = None
+        self._stopped = False
+
+    def result(self) -> str:
+        """The key that was asked for, or an empty text. Blocks; raises ``KeyringError``."""
+        import subprocess
+
+        try:
+            # -P: nothing is imported from beside the worker or from a working directory
+            process = subprocess.Popen(  # noqa: S603 - our own file
+                [sys.executable, "-P", str(_WORKER)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise KeyringError(f"it cannot be asked: {error.strerror}") from error
+        self._process = process
+        if self._stopped:
+            self.stop()
+        with process:
+            try:
+                out, _ = process.communicate(json.dumps(self._question).encode(), self._timeout_s)
+            except subprocess.TimeoutExpired:
+                self.stop()
+                raise KeyringError(f"it did not answer within {self._timeout_s:g} s") from None
+            except BaseException:
+                self.stop()
+                raise
+        return _key_in(out)
+
+    def stop(self) -> None:
+        """End the question; ``result`` then raises."""
+        import os
+        import signal
+
+        self._stopped = True
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def _key_in(out: bytes) -> str:
+    try:
+        reply = json.loads(out)
+        ok, key, why = bool(reply["ok"]), reply.get("key", ""), reply.get("why", "")
+    except (ValueError, KeyError, TypeError):
+        raise KeyringError("it ended without an answer") from None
+    if not ok:
+        raise KeyringError(str(why))
+    return key if isinstance(key, str) else ""

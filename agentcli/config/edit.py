@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentcli.config.keys import all_names, find_key, near_names
-from agentcli.config.paths import Paths
-from agentcli.config.private_file import write
-from agentcli.config.settings import validate
+from agentcli.config.paths import Paths, write
+from agentcli.config.settings import all_names, find_key, near_names, validate
 from agentcli.config.toml_file import parse, read_text, split_key
 from agentcli.domain.errors import ConfigError, UsageError
-
-__all__ = ["TEMPLATE", "add_allow_rule", "set_value", "unknown_key", "write"]
 
 TEMPLATE = """\
 # Settings of agentcli. "agent config show" lists every key, its value and where it comes from.

@@ -1,7 +1,8 @@
 """One question to the OS keyring, in a process of its own: asked on stdin, answered on stdout.
 
 Law: it imports nothing of ours; a key passes through the two pipes only, never through an
-argument or a file. Whoever started it bounds its time: a keyring's daemon may hang for ever.
+argument or a file. Its time is bounded by the process that started it: a keyring's daemon may
+hang for ever.
 
 The question is ``{"do": "get" | "set" | "delete", "service", "user", "key"}``, the answer
 ``{"ok", "key", "why"}``. ``"look"`` asks for the name of the keyring, which comes as ``key``.

@@ -1,4 +1,4 @@
-"""Where everything we keep lives (CLI-10), and how it is made: 0700, on demand (SEC-9).
+"""Where everything we keep lives (CLI-10), and how it is made: private, whole, on demand (SEC-9).
 
 ``AGENTCLI_HOME`` moves all of it into one directory; without it the XDG base directories are
 used. Nothing is created by asking for a path.
@@ -6,6 +6,7 @@ used. Nothing is created by asking for a path.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,7 +45,7 @@ class Paths:
 
     @property
     def trust_file(self) -> Path:
-        """Which directories the person trusts."""
+        """Which directories the user trusts."""
         return self.config_dir / "trust.json"
 
     @property
@@ -118,6 +119,35 @@ def ensure_dir(path: Path) -> Path:
         reason = error.strerror or str(error)
         raise PersistenceError(f"cannot create {path}: {reason}", _ADVICE) from error
     return path
+
+
+def write(path: Path, text: str) -> None:
+    """Replace ``path`` by ``text`` at once: a reader sees the old file or the new, never a part.
+
+    It is 0600, whatever the umask; a symbolic link is kept and its target replaced. Raises
+    ``ConfigError``.
+    """
+    import tempfile
+
+    target = Path(os.path.realpath(path))
+    ensure_dir(target.parent)
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(
+            dir=target.parent, prefix=f".{target.stem}-", suffix=".tmp"
+        )
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            os.fchmod(handle, 0o600)  # the umask may have taken more away
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(target)
+    except OSError as error:
+        if temporary:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+        reason = error.strerror or str(error)
+        raise ConfigError(f"cannot write {path}: {reason}", "nothing was changed") from error
 
 
 def _xdg(env: Mapping[str, str], variable: str, default: str) -> Path:

@@ -1,9 +1,10 @@
-"""What a project holds that takes effect once its directory is trusted: ``.agents`` (SEC-1).
+"""What a project holds that takes effect once its directory is trusted, and which are (SEC-1).
 
-``config.toml`` (settings and hooks), ``commands``, ``skills`` and ``agents``. Laws: to be looked
-at, nothing of it needs to be believed: reading is bounded and errors are values; what a project
-may never set, whoever trusts it, is not in ``SHARED_KEYS``: where keys are sent, what code is
-loaded, how the person likes the screen.
+A project's own files stand in ``.agents``: ``config.toml`` (settings and hooks), ``commands``,
+``skills`` and ``agents``. Laws: to be looked at, nothing of it needs to be believed: reading is
+bounded and errors are values. A directory is trusted by its real path and with the very
+configuration that was shown: when that changes, it is not trusted until the user was asked again.
+A book that cannot be read trusts nothing. What a project may set is said in ``settings.KEYS``.
 """
 
 from __future__ import annotations
@@ -11,26 +12,22 @@ from __future__ import annotations
 import json
 import os
 import stat
+import time
+from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
+from agentcli.config.paths import Paths
 from agentcli.config.toml_file import parse
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.values import frozen
 
 DIRECTORY = ".agents"
 CONFIG_FILE = "config.toml"
-SHARED_KEYS = frozenset(
-    {
-        "model", "fallback_models", "effort", "permission_mode", "max_steps", "max_output_tokens",
-        "max_answers_without_tools", "permissions.allow", "permissions.ask", "permissions.deny",
-        "tools.off",
-    }
-)  # fmt: skip
-MERGED_KEYS = frozenset({"permissions.allow", "permissions.ask", "permissions.deny", "tools.off"})
-"""Lists to which a project adds: it takes no rule of the person's away."""
 _LISTED = (("commands", ".md"), ("skills", "/SKILL.md"), ("agents", ".md"))
 _MAX_BYTES = 200_000
 _MAX_NAMES = 200
+_MAX_TRUST_BYTES = 4_000_000
 
 
 @frozen
@@ -55,7 +52,7 @@ class Project:
 
 
 def read_project(root: Path, home: str) -> Project | None:
-    """What ``root`` holds; ``None`` when that is nothing, or the person's own home directory."""
+    """What ``root`` holds; ``None`` when that is nothing, or the user's own home directory."""
     directory = root / DIRECTORY
     if not os.path.isdir(directory) or (home and os.path.realpath(home) == os.path.realpath(root)):  # noqa: PTH112 - never raises
         return None
@@ -110,3 +107,48 @@ def _names(directory: Path, ending: str) -> tuple[str, ...]:
     files = (name.removesuffix(ending) for name in names if name.endswith(ending))
     below = (f"{name}/" for name in names if os.path.isdir(directory / name))  # noqa: PTH112 - never raises
     return (*files, *below)
+
+
+# --- trust -----------------------------------------------------------------------------------
+
+
+class Standing(StrEnum):
+    """What the user has said of a directory. ``CHANGED``: trusted, with something else in it."""
+
+    UNKNOWN = "unknown"
+    TRUSTED = "trusted"
+    CHANGED = "changed"
+    REFUSED = "refused"
+
+
+def standing(paths: Paths, directory: Path, fingerprint: str) -> Standing:
+    """How ``directory`` stands with a configuration of this ``fingerprint``."""
+    entry = _read(paths).get(os.path.realpath(directory))
+    if not isinstance(entry, dict):
+        return Standing.UNKNOWN
+    if entry.get("trusted") is not True:
+        return Standing.REFUSED
+    return Standing.TRUSTED if entry.get("fingerprint") == fingerprint else Standing.CHANGED
+
+
+def decide(paths: Paths, directory: Path, fingerprint: str, *, trusted: bool) -> None:
+    """Write down what the user has said. Raises ``ConfigError``."""
+    from agentcli.config.paths import write
+
+    book = _read(paths)
+    book[os.path.realpath(directory)] = {
+        "trusted": trusted,
+        "fingerprint": fingerprint,
+        "decided_at": round(time.time()),
+    }
+    write(paths.trust_file, json.dumps({"directories": book}, indent=1, sort_keys=True) + "\n")
+
+
+def _read(paths: Paths) -> dict[str, Any]:
+    try:
+        with paths.trust_file.open("rb") as file:
+            book = json.loads(file.read(_MAX_TRUST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    directories = book.get("directories") if isinstance(book, dict) else None
+    return directories if isinstance(directories, dict) else {}

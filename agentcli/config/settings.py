@@ -1,23 +1,27 @@
-"""``Settings``: what is set, and where each value comes from.
+"""Every key of ``config.toml``, what is set, and where each value comes from.
+
+``KEYS`` is the one list of them: the type, the default, what it is for, whether a project may say
+it. ``Settings`` is read by it, ``edit`` writes by it, ``agent config`` shows it. A key is a dotted
+path; ``providers.NAME.*`` and ``models.NAME.*`` hold for every name.
 
 Law: default < user file < file of a trusted project < environment < flags; a later one wins, key
-by key; rules of a project are added to the person's (SEC-1). The result is plain frozen data; no
+by key; rules of a project are added to the user's (SEC-1). The result is plain frozen data; no
 validation library is imported on the way to the first request.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentcli.config.keys import ACTION_KEYS, KEYS, TABLES, Key, all_names, find_key, near_names
 from agentcli.config.paths import Paths
-from agentcli.config.project import MERGED_KEYS, SHARED_KEYS
 from agentcli.config.redaction import address_secrets, environment_secrets
-from agentcli.config.toml_file import MEND, locate, parse, read_text
+from agentcli.config.toml_file import REPAIR, locate, parse, read_text
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.ports import Effort, PermissionMode, ProviderConfig
 from agentcli.domain.values import frozen
@@ -29,6 +33,227 @@ if TYPE_CHECKING:
     from agentcli.config.hooks import Refuse
     from agentcli.config.project import Project
     from agentcli.domain.hooks import HookConfig
+
+
+# a comma that does not stand between brackets: rules hold commas of their own
+_OUTER_COMMA = re.compile(r",(?![^(]*\))")
+
+
+class KeyKind(StrEnum):
+    """The type of a key's value; the text is how users are told of it."""
+
+    TEXT = "a text"
+    WHOLE = "a whole number"
+    NUMBER = "a number"
+    FLAG = "true or false"
+    LIST = "a list of texts"
+    URL = "an http:// or https:// address"
+
+
+class Key(NamedTuple):
+    """One key. ``minimum`` bounds numbers; ``choices`` lists all that is valid, if it is a list.
+
+    ``shared``: a trusted project may say it too; ``added``: it then adds to the user's list, and
+    takes nothing of theirs away. What a project may never set, trusted or not: where keys are
+    sent, what code is loaded, how the user likes the screen.
+    """
+
+    kind: KeyKind
+    help: str
+    default: object = None
+    choices: tuple[str, ...] = ()
+    minimum: float = 0
+    shared: bool = False
+    added: bool = False
+
+    def check(self, value: object) -> str:
+        """Why ``value`` is not valid: "expected ..."; empty when it is."""
+        if not self._has_type(value):
+            return f"expected {self.expected}, not {_shown(value)}"
+        if self.choices and value not in self.choices:
+            return f"expected {self.expected}, not {_shown(value)}"
+        if isinstance(value, (int, float)) and not self.minimum <= value < float("inf"):
+            return f"expected {self.expected}, not {_shown(value)}"
+        return ""
+
+    @property
+    def expected(self) -> str:
+        """What is valid, in words."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        if self.kind in {KeyKind.WHOLE, KeyKind.NUMBER}:
+            return f"{self.kind} of at least {self.minimum:g}"
+        return str(self.kind)
+
+    def _has_type(self, value: object) -> bool:
+        if isinstance(value, bool):
+            return self.kind is KeyKind.FLAG
+        match value:
+            case int():
+                return self.kind in {KeyKind.WHOLE, KeyKind.NUMBER}
+            case float():
+                return self.kind is KeyKind.NUMBER
+            case list():
+                return self.kind is KeyKind.LIST and all(isinstance(item, str) for item in value)
+            case str():
+                is_url = value.startswith(("http://", "https://"))
+                return self.kind is KeyKind.TEXT or (self.kind is KeyKind.URL and is_url)
+        return False
+
+    def parse(self, text: str) -> object:
+        """``text`` of the command line as a value of this key; raises ``ValueError``."""
+        value = self._parsed(text.strip())
+        problem = self.check(value)
+        if problem:
+            raise ValueError(problem)
+        return value
+
+    def _parsed(self, text: str) -> object:
+        """``text`` read as this kind; a text that cannot be read so stays one, to be refused."""
+        try:
+            match self.kind:
+                case KeyKind.FLAG:
+                    return {"true": True, "false": False}.get(text.lower(), text)
+                case KeyKind.WHOLE:
+                    return int(text)
+                case KeyKind.NUMBER:
+                    return float(text)
+                case KeyKind.LIST if text.startswith("["):
+                    return json.loads(text)
+                case KeyKind.LIST:
+                    return [item.strip() for item in _OUTER_COMMA.split(text) if item.strip()]
+        except ValueError:
+            pass
+        return text
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value, default=str, ensure_ascii=False)[:80]
+
+
+THEMES = ("auto", "dark", "light", "high-contrast", "daltonized", "none")
+ACTION_KEYS: Mapping[str, tuple[str, str]] = {
+    "background": ("ctrl-b", "send the running command to the background"),
+    "editor": ("ctrl-g", "write in the editor"),
+    "image": ("ctrl-v", "take an image from the clipboard"),
+    "mode": ("shift-tab", "next permission mode"),
+    "newline": ("ctrl-j", "new line"),
+    "output": ("ctrl-o", "the whole output of the last tool call"),
+    "suspend": ("ctrl-z", "suspend"),
+    "todos": ("ctrl-t", "show or hide the list of things to do"),
+}
+"""What can be given another key in the chat: its key and what it does."""
+
+
+def _rules(what: str) -> Key:
+    return Key(KeyKind.LIST, what, (), shared=True, added=True)
+
+
+KEYS: Mapping[str, Key] = {
+    "model": Key(KeyKind.TEXT, "The model to use, as provider/model", shared=True),
+    "fallback_models": Key(
+        KeyKind.LIST, "Models to go on with when the first one stays overloaded", (), shared=True
+    ),
+    "effort": Key(
+        KeyKind.TEXT,
+        "How hard the model should think",
+        choices=tuple(str(e) for e in Effort),
+        shared=True,
+    ),
+    "permission_mode": Key(
+        KeyKind.TEXT,
+        "What runs without asking",
+        str(PermissionMode.DEFAULT),
+        tuple(str(mode) for mode in PermissionMode),
+        shared=True,
+    ),
+    "sandbox": Key(
+        KeyKind.TEXT, "What limits commands", "auto", ("auto", "bwrap", "landlock", "off")
+    ),
+    "sandbox_network": Key(
+        KeyKind.FLAG, "Commands in the sandbox have the network without asking", default=False
+    ),
+    "max_steps": Key(
+        KeyKind.WHOLE, "Model requests in one turn; 0 means no limit", 200, shared=True
+    ),
+    "max_output_tokens": Key(
+        KeyKind.WHOLE, "Longest reply of the model, in tokens", minimum=1, shared=True
+    ),
+    "max_answers_without_tools": Key(
+        KeyKind.WHOLE,
+        "Answers in a row without a tool call, in a turn that must use tools",
+        minimum=1,
+        shared=True,
+    ),
+    "theme": Key(KeyKind.TEXT, "Colours", "auto", THEMES),
+    "notifications": Key(
+        KeyKind.TEXT, "How a long turn says that it has ended", "bell", ("bell", "desktop", "off")
+    ),
+    "editing_mode": Key(KeyKind.TEXT, "Keys of the input line", "emacs", ("emacs", "vi")),
+    "screen_reader": Key(KeyKind.FLAG, "Line by line, nothing is ever redrawn", default=False),
+    "background_reacts": Key(
+        KeyKind.FLAG, "In an idle chat the agent reacts when a background run ends", default=True
+    ),
+    **{
+        f"keys.{action}": Key(KeyKind.TEXT, f"Key for: {what}", key)
+        for action, (key, what) in ACTION_KEYS.items()
+    },
+    "permissions.allow": _rules("Rules for calls that run without asking"),
+    "permissions.ask": _rules("Rules for calls that always ask"),
+    "permissions.deny": _rules("Rules for calls that never run"),
+    "tools.off": _rules("Tools or groups of tools that are switched off"),
+    "plugins": Key(KeyKind.LIST, "Python plugins to load, by the name of their entry point", ()),
+}
+
+PROVIDER_KEYS: Mapping[str, Key] = {
+    "kind": Key(KeyKind.TEXT, "The wire protocol: anthropic, openai or openai-responses"),
+    "api": Key(
+        KeyKind.TEXT,
+        "Which API of a server that speaks like OpenAI's",
+        choices=("chat", "responses"),
+    ),
+    "base_url": Key(KeyKind.URL, "Where the server is"),
+    "api_key_env": Key(KeyKind.TEXT, "Name of the environment variable that holds the key"),
+}
+
+MODEL_KEYS: Mapping[str, Key] = {
+    "context_tokens": Key(KeyKind.WHOLE, "Size of the context window, in tokens", minimum=1),
+    "max_output_tokens": Key(KeyKind.WHOLE, "Longest reply, in tokens", minimum=1),
+    "input_price": Key(KeyKind.NUMBER, "USD per million input tokens"),
+    "output_price": Key(KeyKind.NUMBER, "USD per million output tokens"),
+    "cache_read_price": Key(KeyKind.NUMBER, "USD per million tokens read from the cache"),
+    "cache_write_price": Key(KeyKind.NUMBER, "USD per million tokens written to the cache"),
+}
+
+TABLES: Mapping[str, Mapping[str, Key]] = {"providers": PROVIDER_KEYS, "models": MODEL_KEYS}
+_NAMED_DEPTH = 3
+
+
+def find_key(path: tuple[str, ...]) -> Key | None:
+    """The key at ``path``, or ``None``."""
+    if len(path) == _NAMED_DEPTH and path[0] in TABLES:
+        return TABLES[path[0]].get(path[2])
+    return KEYS.get(".".join(path))
+
+
+def all_names() -> list[str]:
+    """Every key as it is written, with NAME where any name may stand."""
+    named = [f"{table}.NAME.{key}" for table, keys in TABLES.items() for key in keys]
+    return [*KEYS, *named]
+
+
+def near_names(path: tuple[str, ...]) -> list[str]:
+    """Keys like ``path``, best first; empty when nothing is like it."""
+    from difflib import get_close_matches
+
+    if len(path) == _NAMED_DEPTH and path[0] in TABLES:
+        near = get_close_matches(path[2], list(TABLES[path[0]]), n=3, cutoff=0.5)
+        return [".".join((*path[:2], name)) for name in near]
+    return get_close_matches(".".join(path), all_names(), n=3, cutoff=0.6)
+
+
+# --- what is set ------------------------------------------------------------------------------
+
 
 ENVIRONMENT: Mapping[str, str] = {"AGENTCLI_MODEL": "model"}
 _YOURS = "only your own settings can say that"
@@ -43,40 +268,40 @@ class Settings:
     an empty ``kind``); ``env`` is the environment that all of this was read from, for keys and
     addresses of providers. ``models`` overrides what the model table says: field of
     ``ModelInfo`` -> value, by model id.
-    ``warnings`` are lines for the person: keys that mean nothing. ``project`` is the root of the
+    ``warnings`` are lines for the user: keys that mean nothing. ``project`` is the root of the
     project whose own files take effect (SEC-1). ``stored`` are the keys of ``agent auth login``.
     """
 
     paths: Paths
-    model: str | None = None
-    fallback_models: tuple[str, ...] = ()
-    effort: Effort | None = None
-    permission_mode: PermissionMode = PermissionMode.DEFAULT
-    background_reacts: bool = True
-    sandbox: str = "auto"
-    sandbox_network: bool = False
-    max_steps: int = 200
-    max_output_tokens: int | None = None
-    max_answers_without_tools: int | None = None
-    theme: str = "auto"
-    notifications: str = "bell"
-    editing_mode: str = "emacs"
-    screen_reader: bool = False
-    chat_keys: Mapping[str, str] = field(default_factory=dict)
-    allow: tuple[str, ...] = ()
-    ask: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    tools_off: tuple[str, ...] = ()
-    plugins: tuple[str, ...] = ()
-    hooks: tuple[HookConfig, ...] = ()
-    providers: Mapping[str, ProviderConfig] = field(default_factory=dict)
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    models: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    values: Mapping[str, object] = field(default_factory=dict)
-    sources: Mapping[str, str] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-    project: Path | None = None
-    stored: Credentials | None = field(default=None, repr=False, compare=False)
+    model: str | None
+    fallback_models: tuple[str, ...]
+    effort: Effort | None
+    permission_mode: PermissionMode
+    background_reacts: bool
+    sandbox: str
+    sandbox_network: bool
+    max_steps: int
+    max_output_tokens: int | None
+    max_answers_without_tools: int | None
+    theme: str
+    notifications: str
+    editing_mode: str
+    screen_reader: bool
+    chat_keys: Mapping[str, str]
+    allow: tuple[str, ...]
+    ask: tuple[str, ...]
+    deny: tuple[str, ...]
+    tools_off: tuple[str, ...]
+    plugins: tuple[str, ...]
+    hooks: tuple[HookConfig, ...]
+    providers: Mapping[str, ProviderConfig]
+    env: Mapping[str, str] = field(repr=False)
+    models: Mapping[str, Mapping[str, float]]
+    values: Mapping[str, object]
+    sources: Mapping[str, str]
+    warnings: tuple[str, ...]
+    project: Path | None
+    stored: Credentials | None = field(repr=False, compare=False)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -116,10 +341,11 @@ class _Layers:
     ) -> None:
         """Of a project only what it may say; what else it says is a warning."""
         name = dotted(path)
-        if is_project and (name not in SHARED_KEYS or value == str(PermissionMode.YOLO)):
+        key = KEYS.get(name)
+        if is_project and (key is None or not key.shared or value == str(PermissionMode.YOLO)):
             self.warnings.append(f"{source}: {name} is left out: {_YOURS}")
             return
-        if is_project and name in MERGED_KEYS and isinstance(value, list) and self.values[name]:
+        if is_project and key and key.added and isinstance(value, list) and self.values[name]:
             source = f"{self.sources[name]}, {source}"
             value = [*self.values[name], *value]
         self.put(path, value, source)
@@ -133,7 +359,7 @@ def load_settings(
 ) -> Settings:
     """The settings in force; ``flags`` are values of the command line by key.
 
-    ``project`` is one that the person trusts.
+    ``project`` is one that the user trusts.
 
     Raises ``ConfigError`` naming file, line and column of what is wrong.
     """
@@ -173,7 +399,7 @@ def _put_checked(layers: _Layers, name: str, value: object, source: str) -> None
 
 
 def _read_file(layers: _Layers, text: str, where: Path, *, is_project: bool = False) -> None:
-    def refuse(path: tuple[str, ...], problem: str, advice: str = MEND) -> ConfigError:
+    def refuse(path: tuple[str, ...], problem: str, advice: str = REPAIR) -> ConfigError:
         line, column = locate(text, path)
         return ConfigError(f"{where}:{line}:{column}: {dotted(path)}: {problem}", advice)
 
@@ -183,12 +409,15 @@ def _read_file(layers: _Layers, text: str, where: Path, *, is_project: bool = Fa
     for path, value in _flatten(document):
         key = find_key(path)
         if key is None:
+            line, column = locate(text, path)
             if _holds_keys(path):
                 raise refuse(path, f"expected a table, not {_type_name(value)}")
             if path[0] == "providers" and path[-1] == "api_key":
-                advice = "put the key into an environment variable and name it: api_key_env"
-                raise refuse(path, "keys do not belong into this file", advice)
-            line, column = locate(text, path)
+                # the name last: what follows "api_key:" would be taken for a key, and taken out
+                raise ConfigError(
+                    f"{where}:{line}:{column}: keys do not belong in this file: {dotted(path)}",
+                    "put the key into an environment variable and name it: api_key_env",
+                )
             layers.warnings.append(
                 f"{where}:{line}:{column}: unknown key {dotted(path)}{_hint(path)}"
             )
@@ -267,7 +496,7 @@ def _providers(
 def _lend_stored(
     paths: Paths, layers: _Layers, providers: dict[str, ProviderConfig]
 ) -> Credentials | None:
-    """Stored keys join ``providers``, save where another than the person set the address."""
+    """Stored keys join ``providers``, save where another than the user set the address."""
     if not os.path.lexists(paths.credentials_file):
         return None
     from agentcli.config.credentials import lend
@@ -286,30 +515,19 @@ def _lend_stored(
 
 def _build(paths: Paths, layers: _Layers, env: Mapping[str, str], project: Path | None) -> Settings:
     values = layers.values
-    effort = values["effort"]
     providers = _providers(env, layers.tables["providers"])
+    # a key's field: keys.ACTION -> chat_keys, permissions.allow -> allow, tools.off -> tools_off
+    fields: dict[str, Any] = {
+        name.removeprefix("permissions.").replace(".", "_"): values[name]
+        for name in KEYS
+        if not name.startswith("keys.")
+    }
+    fields["effort"] = Effort(values["effort"]) if values["effort"] else None
+    fields["permission_mode"] = PermissionMode(values["permission_mode"])
     return Settings(
+        **fields,
         paths=paths,
-        model=values["model"],
-        fallback_models=values["fallback_models"],
-        effort=Effort(effort) if effort else None,
-        permission_mode=PermissionMode(values["permission_mode"]),
-        background_reacts=values["background_reacts"],
-        sandbox=values["sandbox"],
-        sandbox_network=values["sandbox_network"],
-        max_steps=values["max_steps"],
-        max_output_tokens=values["max_output_tokens"],
-        max_answers_without_tools=values["max_answers_without_tools"],
-        theme=values["theme"],
-        notifications=values["notifications"],
-        editing_mode=values["editing_mode"],
-        screen_reader=values["screen_reader"],
         chat_keys={action: values[f"keys.{action}"] for action in ACTION_KEYS},
-        allow=values["permissions.allow"],
-        ask=values["permissions.ask"],
-        deny=values["permissions.deny"],
-        tools_off=values["tools.off"],
-        plugins=values["plugins"],
         hooks=tuple(layers.hooks),
         providers=providers,
         stored=_lend_stored(paths, layers, providers),
@@ -320,13 +538,3 @@ def _build(paths: Paths, layers: _Layers, env: Mapping[str, str], project: Path 
         warnings=tuple(layers.warnings),
         project=project,
     )
-
-
-__all__ = [
-    "Key",
-    "Settings",
-    "all_names",
-    "dotted",
-    "load_settings",
-    "validate",
-]

@@ -1,4 +1,4 @@
-"""Reading a TOML file: errors name the file, the line and the column, and how to mend it."""
+"""Reading a TOML file: errors name the file, the line and the column, and how to repair it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ENTRY = re.compile(r"^\s*(?P<path>(?:\"[^\"]*\"|'[^']*'|[\w-]+|\s*\.\s*)+?)\s*=
 _SEGMENT = re.compile(r"\"([^\"]*)\"|'([^']*)'|([\w-]+)")
 MAX_DEPTH = 32  # dotted keys nest without brackets
 MAX_BYTES = 4_000_000
-MEND = 'mend the line, or run "agent config edit"'
+REPAIR = 'correct the line, or run "agent config edit"'
 
 
 def read_text(path: Path) -> str | None:
@@ -26,14 +26,14 @@ def read_text(path: Path) -> str | None:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
-            raise ConfigError(f"{path} is larger than {MAX_BYTES // 1_000_000} MB", MEND)
+            raise ConfigError(f"{path} is larger than {MAX_BYTES // 1_000_000} MB", REPAIR)
         return data.decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         column = error.start - (error.object.rfind(b"\n", 0, error.start) + 1) + 1
-        raise ConfigError(f"{path}:{line}:{column}: not UTF-8 text", MEND) from error
+        raise ConfigError(f"{path}:{line}:{column}: not UTF-8 text", REPAIR) from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError(f"cannot read {path}: {reason}", "check its permissions") from error
@@ -43,7 +43,7 @@ def parse(text: str, path: Path) -> dict[str, Any]:
     """The document in ``text``; raises ``ConfigError`` with line and column."""
     import tomllib
 
-    too_deep = ConfigError(f"{path}: its values are nested too deep", MEND)
+    too_deep = ConfigError(f"{path}: its values are nested too deep", REPAIR)
     try:
         document = tomllib.loads(text)
     except RecursionError:
@@ -57,7 +57,7 @@ def parse(text: str, path: Path) -> dict[str, Any]:
             message = message[: found.start()]
             if found[1]:
                 line, column = int(found[1]), int(found[2])
-        raise ConfigError(f"{path}:{line}:{column}: {_lower(message)}", MEND) from error
+        raise ConfigError(f"{path}:{line}:{column}: {_lower(message)}", REPAIR) from error
     level: list[Any] = [document]
     for _ in range(MAX_DEPTH):
         level = [below for value in level for below in _within(value)]

@@ -409,7 +409,7 @@ class ResponsesDecoder(StreamDecoder):
             self._items[index].value = value
         else:
             self._items[index] = _Item(value)
-        self._tell(index)
+        self._pass_on(index)
 
     def _done(self, index: int, value: Value) -> None:
         """The item is whole: add what the deltas left out."""
@@ -431,7 +431,7 @@ class ResponsesDecoder(StreamDecoder):
                 self._whole(index, ("reasoning", number), _object(part).get("text"))
             self._seal(index)
 
-    def _tell(self, index: int) -> None:
+    def _pass_on(self, index: int) -> None:
         """Start a call whose name is known; keep what a message and its reasoning need."""
         item = self._items[index]
         if item.type == "function_call":

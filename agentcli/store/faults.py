@@ -1,4 +1,4 @@
-"""What SQLite and the system say, told as one of our errors: the file, the cause, the way out."""
+"""What SQLite and the system say, as one of our errors: the file, the cause, the way out."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _ROLLBACK_MARK = b"\x01\x01"
 _WAL_MARK_OFFSET = 18
 
 
-class Transaction(Protocol):
+class InTransaction(Protocol):
     """Runs a body in a transaction of its own, elsewhere."""
 
     def __call__(self, body: Body[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
@@ -146,7 +146,7 @@ class SessionFile:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """What ``body`` returns; it sees one state of the file, whoever writes meanwhile."""
+        """What ``body`` returns; it sees one state of the file, also while others write."""
         if self._quiet_stamp is None:
             return self._read_once(body, *args, **kwargs)
         try:

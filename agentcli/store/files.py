@@ -30,7 +30,7 @@ from agentcli.domain.errors import (
 from agentcli.domain.history import History
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.store import reads
-from agentcli.store.catalogue.catalogue import Catalogue, Entry, SearchHit
+from agentcli.store.catalogue.catalogue import Catalogue, CatalogueEntry, SearchHit
 from agentcli.store.codec import MalformedBody, NewerBody, to_column
 from agentcli.store.disk import SUFFIX, recovery_path, runs_directory, stamp_of, stamps_in
 from agentcli.store.faults import damaged, fault
@@ -83,7 +83,7 @@ class SessionFiles:
         known = await self.catalogue.entries()
         stamps, entries = await asyncio.to_thread(self._match, known)
         old = [session_id for session_id in stamps if session_id not in entries]
-        changed: dict[str, Entry] = {}
+        changed: dict[str, CatalogueEntry] = {}
         for start in range(0, len(old), FILES_PER_JOB):
             batch = {name: stamps[name] for name in old[start : start + FILES_PER_JOB]}
             changed |= await asyncio.to_thread(self._read_entries, batch, known)
@@ -182,7 +182,9 @@ class SessionFiles:
             return f"the session catalogue was not updated: {str(error) or type(error).__name__}"
         return self.catalogue.warning
 
-    def _match(self, known: Mapping[str, Entry]) -> tuple[Mapping[str, str], dict[str, Entry]]:
+    def _match(
+        self, known: Mapping[str, CatalogueEntry]
+    ) -> tuple[Mapping[str, str], dict[str, CatalogueEntry]]:
         """The stamps of all session files, and those of ``known`` that still have theirs."""
         stamps = stamps_in(self.directory)
         return stamps, {
@@ -191,7 +193,7 @@ class SessionFiles:
             if name in known and known[name].stamp == stamp
         }
 
-    def _in_order(self, entries: Mapping[str, Entry]) -> Sequence[SessionInfo]:
+    def _in_order(self, entries: Mapping[str, CatalogueEntry]) -> Sequence[SessionInfo]:
         infos = (
             with_true_status(entry.info, self.directory / f"{name}{SUFFIX}", own=False, live=False)
             for name, entry in entries.items()
@@ -227,25 +229,27 @@ class SessionFiles:
             reached = loaded.messages[-1].seq if loaded.messages else 0
             await self.catalogue.index(session_id, news, reached, stamp)
 
-    def _current_entry(self, session_id: str) -> Entry:
+    def _current_entry(self, session_id: str) -> CatalogueEntry:
         stamp = stamp_of(self.directory / f"{session_id}{SUFFIX}")
         return self._read_entry(session_id, stamp, None)
 
     def _read_entries(
-        self, stamps: Mapping[str, str], known: Mapping[str, Entry]
-    ) -> dict[str, Entry]:
+        self, stamps: Mapping[str, str], known: Mapping[str, CatalogueEntry]
+    ) -> dict[str, CatalogueEntry]:
         return {
             name: self._read_entry(name, stamp, known.get(name)) for name, stamp in stamps.items()
         }
 
-    def _read_entry(self, session_id: str, stamp: str, known: Entry | None) -> Entry:
+    def _read_entry(
+        self, session_id: str, stamp: str, known: CatalogueEntry | None
+    ) -> CatalogueEntry:
         path = self.directory / f"{session_id}{SUFFIX}"
         try:
-            return Entry(stamp, replace(read_info(path), id=session_id))
+            return CatalogueEntry(stamp, replace(read_info(path), id=session_id))
         except (SessionDamaged, SessionTooNew) as error:
-            return Entry(stamp, _unreadable(path, error, known))
+            return CatalogueEntry(stamp, _unreadable(path, error, known))
         except StoreError as error:  # it may pass: not remembered
-            return Entry("", _unreadable(path, error, known))
+            return CatalogueEntry("", _unreadable(path, error, known))
 
 
 def read_info(path: Path) -> SessionInfo:
@@ -274,7 +278,7 @@ def _delete(path: Path) -> None:
         raise fault(error, path, writing=True) from error
 
 
-def _unreadable(path: Path, error: StoreError, known: Entry | None) -> SessionInfo:
+def _unreadable(path: Path, error: StoreError, known: CatalogueEntry | None) -> SessionInfo:
     if known is not None:
         return replace(known.info, status=SessionStatus.DAMAGED, detail=str(error))
     try:

@@ -2,7 +2,7 @@
 
 The kernel releases it when its owner dies, however that happens, so a dead owner never blocks.
 What is written in the file only serves to name the owner. The file is removed with the lock;
-whoever opened it before that finds out by comparing inodes, and starts over.
+a process that opened it before that finds out by comparing inodes, and starts over.
 """
 
 from __future__ import annotations

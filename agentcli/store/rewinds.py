@@ -20,7 +20,7 @@ from pathlib import Path
 from agentcli.domain.messages import ABOUT_RUNS, UserMessage
 from agentcli.domain.rewind import FileChange, FileKind, FileState, RewindPoint, RewindRecord
 from agentcli.store.codec import MalformedBody, decode, from_column, to_column
-from agentcli.store.file import Transaction
+from agentcli.store.file import InTransaction
 from agentcli.store.reads import blob_reader, moment
 from agentcli.store.writes import put_blob
 
@@ -41,7 +41,9 @@ class RewindTable:
 
     __slots__ = ("_exists", "_read", "_write")
 
-    def __init__(self, write: Transaction, read: Transaction, exists: Callable[[], bool]) -> None:
+    def __init__(
+        self, write: InTransaction, read: InTransaction, exists: Callable[[], bool]
+    ) -> None:
         self._write = write
         self._read = read
         self._exists = exists

@@ -29,7 +29,7 @@ from agentcli.domain.background import (
 from agentcli.domain.ports import EndRecorded, QueuedInput, QueueKind, QueueSource
 from agentcli.store.codec import MalformedBody, from_column, to_column, to_json
 from agentcli.store.faults import fault
-from agentcli.store.file import BUSY_TIMEOUT_S, Transaction, read_with
+from agentcli.store.file import BUSY_TIMEOUT_S, InTransaction, read_with
 from agentcli.store.writes import queue_add
 
 ACTIVE = TaskState.RUNNING.value
@@ -49,7 +49,9 @@ class TaskTable:
 
     __slots__ = ("_read", "_redact", "_write")
 
-    def __init__(self, write: Transaction, read: Transaction, redact: Callable[[str], str]) -> None:
+    def __init__(
+        self, write: InTransaction, read: InTransaction, redact: Callable[[str], str]
+    ) -> None:
         self._write = write
         self._read = read
         self._redact = redact
@@ -119,7 +121,7 @@ def read_schedules(db: sqlite3.Connection) -> tuple[Schedule, ...]:
 
 
 def request_cancel(db: sqlite3.Connection, run_id: str, now: float) -> bool:
-    """Ask an active run to end; any process may, whoever writes the session (BG-6)."""
+    """Ask an active run to end; any process may, not only the writer (BG-6)."""
     changed = db.execute(
         "UPDATE task SET cancel_requested_at = coalesce(cancel_requested_at, ?)"
         " WHERE run_id = ? AND state = ?",
@@ -409,7 +411,7 @@ def read_registry(path: Path) -> tuple[Sequence[BackgroundTask], Sequence[Schedu
 
 
 def ask_to_cancel(path: Path, run_id: str) -> bool:
-    """Ask an active run to end, whoever has the session open; false when it is not active.
+    """Ask an active run to end, in whatever process; false when it is not active.
 
     Nobody ends it where the session is not open. Raises ``StoreError``.
     """
@@ -419,7 +421,7 @@ def ask_to_cancel(path: Path, run_id: str) -> bool:
 
 
 def end_schedule(path: Path, schedule_id: str) -> bool:
-    """End a schedule, whoever has the session open; false when it is not active.
+    """End a schedule, in whatever process the session is open; false when it is not active.
 
     Raises ``StoreError``.
     """

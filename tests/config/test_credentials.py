@@ -14,14 +14,15 @@ import pytest
 from agentcli.config import credentials as module
 from agentcli.config.credentials import (
     SAME_ACCOUNT,
-    Entry,
-    StoredKey,
+    CredentialEntry,
+    KeyringCall,
+    KeyringError,
+    KeyringKey,
     lend,
     read_credentials,
     remove_key,
     store_key,
 )
-from agentcli.config.keyring_access import KeyringCall, KeyringError
 from agentcli.config.paths import Paths
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.ports import ProviderConfig
@@ -44,11 +45,11 @@ def keyring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.spec("SEC-9")
 def test_a_key_goes_to_the_keyring_and_not_to_the_file(paths: Paths, keyring: Path) -> None:
-    assert store_key(paths, "openai", Entry(CANARY)) == ""
+    assert store_key(paths, "openai", CredentialEntry(CANARY)) == ""
     assert CANARY not in paths.credentials_file.read_text()
     assert kept_in(keyring) == {f"agentcli {paths.config_dir}/openai": CANARY}
     stored = read_credentials(paths)
-    key = StoredKey(stored, "openai")
+    key = KeyringKey(stored, "openai")
     assert (key.place, key.at_hand) == ("keyring", False)
     told: list[str] = []
     stored.watchers.append(told.extend)
@@ -61,7 +62,7 @@ def test_a_key_goes_to_the_keyring_and_not_to_the_file(paths: Paths, keyring: Pa
 def test_logging_out_removes_the_key_from_the_keyring_and_the_list(
     paths: Paths, keyring: Path
 ) -> None:
-    store_key(paths, "openai", Entry(CANARY))
+    store_key(paths, "openai", CredentialEntry(CANARY))
     assert remove_key(paths, "openai") == ""
     assert kept_in(keyring) == {}
     assert not paths.credentials_file.exists()
@@ -75,7 +76,7 @@ def test_where_there_is_no_working_keyring_the_key_goes_to_a_private_file(
     use_keyring(monkeypatch, fake_keyring(tmp_path, kind))
     before = os.umask(0)
     try:
-        why = store_key(paths, "openai", Entry(CANARY))
+        why = store_key(paths, "openai", CredentialEntry(CANARY))
     finally:
         os.umask(before)
     if kind == "chatty":  # prints to stdout, and works
@@ -85,7 +86,7 @@ def test_where_there_is_no_working_keyring_the_key_goes_to_a_private_file(
     assert CANARY not in why
     assert stat.S_IMODE(paths.credentials_file.stat().st_mode) == 0o600
     assert stat.S_IMODE(paths.config_dir.stat().st_mode) == 0o700
-    assert StoredKey(read_credentials(paths), "openai").get() == CANARY
+    assert KeyringKey(read_credentials(paths), "openai").get() == CANARY
 
 
 @pytest.mark.spec("SEC-9", "CAN-1")
@@ -119,16 +120,16 @@ def test_a_question_that_hangs_is_ended_from_another_thread(
 
 @pytest.mark.spec("SEC-9")
 def test_a_key_that_left_the_keyring_is_an_error_with_advice(paths: Paths, keyring: Path) -> None:
-    store_key(paths, "openai", Entry(CANARY))
+    store_key(paths, "openai", CredentialEntry(CANARY))
     keyring.unlink()
     with pytest.raises(ConfigError, match="no key of openai any more") as caught:
-        StoredKey(read_credentials(paths), "openai").get()
+        KeyringKey(read_credentials(paths), "openai").get()
     assert caught.value.advice == "agent auth login openai"
 
 
 @pytest.mark.spec("SEC-9")
 def test_a_file_that_others_can_read_is_tightened(paths: Paths) -> None:
-    store_key(paths, "openai", Entry(CANARY), keyring=False)
+    store_key(paths, "openai", CredentialEntry(CANARY), keyring=False)
     paths.credentials_file.chmod(0o644)
     assert read_credentials(paths).known == {"openai": CANARY}
     assert stat.S_IMODE(paths.credentials_file.stat().st_mode) == 0o600
@@ -145,7 +146,7 @@ def test_a_damaged_file_is_told_and_never_written_over(paths: Paths, text: str) 
     paths.credentials_file.write_bytes(text.encode("latin-1"))
     assert "is damaged" in read_credentials(paths).problem
     with pytest.raises(ConfigError, match="is damaged"):
-        store_key(paths, "openai", Entry(CANARY), keyring=False)
+        store_key(paths, "openai", CredentialEntry(CANARY), keyring=False)
     assert paths.credentials_file.read_bytes() == text.encode("latin-1")
 
 
@@ -158,7 +159,7 @@ def test_a_fifo_in_its_place_stops_nothing(paths: Paths) -> None:
 
 @pytest.mark.spec("SEC-1")
 def test_a_provider_that_was_moved_by_another_gets_no_stored_key(paths: Paths) -> None:
-    store_key(paths, "openai", Entry(CANARY), keyring=False)
+    store_key(paths, "openai", CredentialEntry(CANARY), keyring=False)
     providers = {"openai": ProviderConfig("openai", "", base_url="https://evil.example/v1")}
     lend(paths, providers, {"openai"})
     assert providers["openai"].stored is None
@@ -176,7 +177,7 @@ def test_one_account_by_two_names_is_told_apart_from_none() -> None:
 
 
 def test_a_key_never_stands_in_a_repr(paths: Paths) -> None:
-    store_key(paths, "openai", Entry(CANARY), keyring=False)
+    store_key(paths, "openai", CredentialEntry(CANARY), keyring=False)
     stored = read_credentials(paths)
     providers: dict[str, ProviderConfig] = {}
     lend(paths, providers, ())

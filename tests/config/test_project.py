@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.config.paths import Paths
-from agentcli.config.project import SHARED_KEYS, Project, read_project
+from agentcli.config.project import Project, read_project
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.ports import PermissionMode
@@ -98,7 +98,7 @@ def test_what_only_the_person_may_say_is_left_out_with_a_warning(root: Path, tex
 
 
 @pytest.mark.spec("SEC-1", "SEC-3")
-def test_rules_of_a_project_are_added_and_take_none_of_the_persons_away(root: Path) -> None:
+def test_rules_of_a_project_are_added_and_take_none_of_the_users_away(root: Path) -> None:
     own = '[permissions]\ndeny = ["bash(rm *)"]\nallow = ["bash(ls)"]\n[tools]\noff = ["web"]\n'
     theirs = '[permissions]\ndeny = []\nallow = ["bash(make)"]\n[tools]\noff = []\n'
     settings = settings_with(root, theirs, own)
@@ -108,11 +108,10 @@ def test_rules_of_a_project_are_added_and_take_none_of_the_persons_away(root: Pa
     assert str(root) in settings.sources["permissions.allow"]
 
 
-def test_what_it_may_say_wins_over_the_persons_file(root: Path) -> None:
+def test_what_it_may_say_wins_over_the_users_file(root: Path) -> None:
     settings = settings_with(root, 'model = "a/b"\nmax_steps = 3\n', 'model = "c/d"\n')
     assert (settings.model, settings.max_steps) == ("a/b", 3)
     assert settings.project == root
-    assert "model" in SHARED_KEYS
 
 
 def test_a_wrong_value_names_the_projects_file(root: Path) -> None:

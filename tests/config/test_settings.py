@@ -11,6 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from agentcli.config.paths import Paths
+from agentcli.config.redaction import Redactor
 from agentcli.config.settings import Settings, dotted, load_settings
 from agentcli.config.toml_file import split_key
 from agentcli.domain.errors import ConfigError
@@ -133,6 +134,12 @@ def test_a_key_in_the_file_is_refused_with_advice_and_not_repeated(paths: Paths)
     found = error(paths, '[providers.x]\napi_key = "sk-123456"\n')
     assert "api_key_env" in found.advice
     assert "sk-123456" not in str(found)
+
+
+@pytest.mark.spec("SEC-9")
+def test_what_is_said_of_a_key_in_the_file_is_no_secret_to_be_taken_out(paths: Paths) -> None:
+    said = str(error(paths, '[providers.x]\napi_key = "sk-123456"\n'))
+    assert Redactor().redact(said) == said
 
 
 def test_an_unknown_key_is_a_warning_with_near_names(paths: Paths) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.config.paths import Paths
-from agentcli.config.trust import Standing, decide, standing
+from agentcli.config.project import Standing, decide, standing
 
 
 @pytest.fixture

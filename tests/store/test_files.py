@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.errors import SessionNotFound
-from agentcli.store.catalogue.catalogue import Entry
+from agentcli.store.catalogue.catalogue import CatalogueEntry
 from agentcli.store.files import SessionFiles, new_session_id, read_session
 from agentcli.store.sqlite import SqliteStore
 from tests.store.sessions import finished_session, make, now, one_turn
@@ -86,7 +86,7 @@ def test_a_list_of_unchanged_files_reads_none_of_them(files: SessionFiles) -> No
     session_id = make(files, "first")
     now(files.list())
     entry = now(files.catalogue.entries())[session_id]
-    cached = Entry(entry.stamp, replace(entry.info, title="cached"))
+    cached = CatalogueEntry(entry.stamp, replace(entry.info, title="cached"))
     now(files.catalogue.update({session_id: cached}))
     assert now(files.list())[0].title == "cached"
     os.utime(files.path_of(session_id))
@@ -189,7 +189,7 @@ def test_a_cancelled_list_of_many_files_stops_between_two_of_them(
     real = files._read_entry
 
     async def scenario() -> None:
-        def spy(session_id: str, stamp: str, known: Entry | None) -> Entry:
+        def spy(session_id: str, stamp: str, known: CatalogueEntry | None) -> CatalogueEntry:
             read.append(session_id)
             loop.call_soon_threadsafe(listing.cancel)
             return real(session_id, stamp, known)

@@ -173,7 +173,7 @@ def find_window(config: ProviderConfig, model: str, *, is_loaded: bool = False) 
 
 
 def local_window(ask: ServerClient, model: str) -> Window | None:
-    """The window as a server that is local by name tells it. Raises ``AgentError``."""
+    """The window as a server that is local by name gives it. Raises ``AgentError``."""
     question = _QUESTIONS.get(ask.config.name)
     return question(ask, model, False) if question else None  # noqa: FBT003 - not loaded by us
 
@@ -259,7 +259,7 @@ def _llamacpp(ask: ServerClient, model: str, is_loaded: bool) -> Window | None: 
 
 
 def _vllm(ask: ServerClient, model: str, is_loaded: bool) -> Window | None:  # noqa: FBT001 - as above
-    """vLLM, and whoever else puts the window into the list of models."""
+    """vLLM, and every other server that puts the window into the list of models."""
     del is_loaded
     for entry in ask.chat_entries():
         if entry["name"] == model and "context_tokens" in entry:

@@ -79,7 +79,7 @@ class Broken(sqlite3.DatabaseError):
 
 
 @frozen
-class Entry:
+class CatalogueEntry:
     """A session as it was when its files had ``stamp``."""
 
     stamp: str
@@ -102,16 +102,16 @@ class Catalogue:
         self.path = path
         self.warning: str | None = None
 
-    async def entries(self) -> Mapping[str, Entry]:
+    async def entries(self) -> Mapping[str, CatalogueEntry]:
         """All that is known, by session id; empty when the cache cannot be read."""
 
-        async def read(db: Connection) -> dict[str, Entry]:
+        async def read(db: Connection) -> dict[str, CatalogueEntry]:
             rows = await db.execute_fetchall(f"SELECT {_COLUMNS} FROM session")  # noqa: S608 - constant
             return await asyncio.to_thread(_entries, rows)
 
         return await self._read(read, {})
 
-    async def update(self, entries: Mapping[str, Entry], gone: Iterable[str] = ()) -> None:
+    async def update(self, entries: Mapping[str, CatalogueEntry], gone: Iterable[str] = ()) -> None:
         """Store ``entries`` and forget the sessions in ``gone``."""
         ids = [(session_id,) for session_id in gone]
 
@@ -339,7 +339,7 @@ def _searchable_texts(messages: Sequence[StoredMessage]) -> list[tuple[int, str]
 
 
 def _searchable(message: Message) -> str:
-    """What a person may look for: what was said and what tools printed; not the thinking."""
+    """What users may look for: what was said and what tools printed; not the thinking."""
     text = message.text
     if isinstance(message, AssistantMessage):
         calls = (" ".join(map(str, call.arguments.values())) for call in message.tool_calls)
@@ -347,7 +347,7 @@ def _searchable(message: Message) -> str:
     return text[:MAX_INDEXED_CHARACTERS].encode(errors="replace").decode().strip()
 
 
-def _row(entry: Entry) -> tuple[object, ...]:
+def _row(entry: CatalogueEntry) -> tuple[object, ...]:
     info = entry.info
     usage = info.usage
     return (
@@ -372,19 +372,19 @@ def _row(entry: Entry) -> tuple[object, ...]:
     )
 
 
-def _entries(rows: Iterable[Any]) -> dict[str, Entry]:
+def _entries(rows: Iterable[Any]) -> dict[str, CatalogueEntry]:
     try:
         return {row[0]: _entry(row) for row in rows}
     except (ValueError, TypeError) as error:
         raise Broken(str(error)) from error
 
 
-def _entry(row: Sequence[Any]) -> Entry:
+def _entry(row: Sequence[Any]) -> CatalogueEntry:
     (
         session_id, stamp, title, cwd, created_at, updated_at, status, detail, turns, model,
         parent_id, *usage, cost_usd, agent,
     ) = row  # fmt: skip
-    return Entry(
+    return CatalogueEntry(
         str(stamp),
         SessionInfo(
             id=str(session_id),

@@ -71,7 +71,7 @@ class SessionTotal:
 
 @mutable
 class Statistics:
-    """The sums over some sessions; ``sessions`` are those of persons and of sub-agents."""
+    """The sums over some sessions; ``sessions`` are those of users and of sub-agents."""
 
     sessions: list[SessionTotal] = field(default_factory=list)
     total: Spent = field(default_factory=Spent)
@@ -82,7 +82,7 @@ class Statistics:
 
     @property
     def turns(self) -> int:
-        """Turns of persons; those of sub-agents are parts of them."""
+        """Turns of users; those of sub-agents are parts of them."""
         return sum(session.turns for session in self.sessions if not session.info.agent)
 
 

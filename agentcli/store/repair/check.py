@@ -1,7 +1,7 @@
 """Proving a session file: the database, the values, the references and the history law.
 
 ``check`` changes nothing and says every problem in one line each; an empty answer is the
-proof. What it finds, ``repair`` mends.
+proof. What it finds, ``repair`` repairs.
 """
 
 from __future__ import annotations

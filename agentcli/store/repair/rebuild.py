@@ -172,7 +172,7 @@ def _replace_first_page(path: Path) -> None:
 
 
 @dataclass(slots=True)
-class Kept:
+class KeptMessage:
     """A message that goes into the new file; ``old_seq`` is ``None`` for an added result.
 
     ``hidden_by`` and ``place`` count as the old file did; ``TAKEN_BACK`` hides itself (TT-2).
@@ -191,7 +191,7 @@ class Rebuilt:
     """A session to be written: ``insert`` fills a new file."""
 
     info: SessionInfo
-    messages: list[Kept]
+    messages: list[KeptMessage]
     tables: Tables
     blobs: Mapping[str, bytes]
     lost: list[str] = field(default_factory=list)
@@ -245,7 +245,7 @@ class Rebuilt:
             if kept.place is not None:
                 db.execute("UPDATE message SET place = ? WHERE seq = ?", (self._place(kept), seq))
 
-    def _place(self, summary: Kept) -> int | None:
+    def _place(self, summary: KeptMessage) -> int | None:
         """The first message that was sent after ``summary`` and is still there."""
         for seq, kept in enumerate(self.messages, 1):
             if kept is summary:
@@ -354,8 +354,8 @@ def _sound_blobs(tables: Tables, lost: list[str]) -> Mapping[str, bytes]:
 
 def _decode_messages(
     tables: Tables, blobs: Mapping[str, bytes], lost: list[str]
-) -> tuple[list[Kept], list[Row]]:
-    kept: list[Kept] = []
+) -> tuple[list[KeptMessage], list[Row]]:
+    kept: list[KeptMessage] = []
     partials: list[Row] = []
     for row in tables.get("message", ()):
         seq, created_at = row["seq"], _number(row.get("created_at"))
@@ -372,7 +372,7 @@ def _decode_messages(
             continue
         message = _without_lost_images(message)
         hidden_by = TAKEN_BACK if row.get("hidden_by") == seq else row.get("hidden_by")
-        kept.append(Kept(message, created_at, seq, row, hidden_by, row.get("place")))
+        kept.append(KeptMessage(message, created_at, seq, row, hidden_by, row.get("place")))
     return kept, partials
 
 
@@ -413,7 +413,7 @@ def _decode_runs(tables: Tables, blobs: Mapping[str, bytes]) -> Mapping[str, Too
     return runs
 
 
-def _show_what_nothing_stands_for(kept: Sequence[Kept], lost: list[str]) -> None:
+def _show_what_nothing_stands_for(kept: Sequence[KeptMessage], lost: list[str]) -> None:
     """What a lost summary stood for is sent again."""
     summaries = {
         item.old_seq
@@ -429,20 +429,20 @@ def _show_what_nothing_stands_for(kept: Sequence[Kept], lost: list[str]) -> None
 
 
 def _restore_law(
-    kept: Sequence[Kept],
+    kept: Sequence[KeptMessage],
     runs: Mapping[str, ToolRun],
     lost: list[str],
     orphans: list[tuple[int, ToolResult]],
-) -> Iterator[Kept]:
+) -> Iterator[KeptMessage]:
     """``kept`` as the law wants it, the results that it takes added in their places."""
     pending: dict[str, ToolCall] = {}
     used: set[str] = set()
-    last = Kept(UserMessage(()), 0.0)
+    last = KeptMessage(UserMessage(()), 0.0)
 
-    def close() -> Iterator[Kept]:
+    def close() -> Iterator[KeptMessage]:
         for result in repair_results(tuple(pending.values()), runs, RepairReason.CRASHED):
             lost.append(f"the result message of call {result.call_id}: replaced")
-            yield Kept(result, last.created_at, hidden_by=last.hidden_by)
+            yield KeptMessage(result, last.created_at, hidden_by=last.hidden_by)
         pending.clear()
 
     for item in kept:

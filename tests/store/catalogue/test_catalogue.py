@@ -17,7 +17,7 @@ import pytest
 from agentcli.domain.session import SessionStatus
 from agentcli.store.catalogue import catalogue
 from agentcli.store.catalogue import catalogue as _cache
-from agentcli.store.catalogue.catalogue import Entry
+from agentcli.store.catalogue.catalogue import CatalogueEntry
 from agentcli.store.files import SessionFiles, read_session
 from agentcli.store.sqlite import SqliteStore
 from tests.store.sessions import change, fresh, fresh_info, make, now, one_turn, run_child, text
@@ -132,8 +132,8 @@ def test_a_stored_catalogue_entry_comes_back_whole(files: SessionFiles) -> None:
         cost_usd=0.5,
         parent_id="p",
     )
-    now(files.catalogue.update({info.id: Entry("stamp", info)}))
-    assert now(files.catalogue.entries()) == {info.id: Entry("stamp", info)}
+    now(files.catalogue.update({info.id: CatalogueEntry("stamp", info)}))
+    assert now(files.catalogue.entries()) == {info.id: CatalogueEntry("stamp", info)}
 
 
 def test_a_catalogue_of_another_version_is_replaced(files: SessionFiles) -> None:
