@@ -22,7 +22,7 @@ from agentcli.app.session import Session
 from agentcli.app.trust import change_trust, find_project, trust_lines
 from agentcli.config.project import Project
 from agentcli.config.redaction import Redactor
-from agentcli.config.settings import Settings
+from agentcli.config.settings import ACTION_KEYS, Settings
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.messages import UserMessage
 from agentcli.domain.ports import Approver, LongWait
@@ -153,6 +153,8 @@ class UserFiles:
         self.config_file = settings.paths.config_file
         self.instructions_file = settings.paths.instructions_file
         """AGENTS.md, read in every project (CTX-1)."""
+        self.default_keys = {action: key for action, (key, _) in ACTION_KEYS.items()}
+        """The keys of the chat where the settings name no others."""
         self._setting_rows = setting_rows
         self._findings = findings
         self._shown_project: Project | None = None

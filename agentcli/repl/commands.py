@@ -19,6 +19,7 @@ from agentcli.app.library import CustomCommand, SessionLibrary, UserFiles
 from agentcli.app.session import Session
 from agentcli.domain.cancel import CancelToken
 from agentcli.repl import slash
+from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.theme import Theme
 
@@ -105,8 +106,7 @@ def custom_command(custom: CustomCommand) -> SlashCommand:
     async def run(chat: Chat, arguments: str) -> None:
         await chat.say(chat.user.prompt_of(custom, arguments))
 
-    text = clean_line(custom.description)
-    short = text if len(text) <= MAX_HELP else f"{text[: MAX_HELP - 1]}…"
+    short = fit(clean_line(custom.description), MAX_HELP)
     kind = "skill" if custom.is_skill else "yours"
     return SlashCommand(custom.name, f"{short} ({kind})".strip(), run, clean_line(custom.hint))
 

@@ -13,16 +13,6 @@ from prompt_toolkit.keys import Keys
 from agentcli.domain.errors import ConfigError
 from agentcli.ui.theme import DIM, Theme
 
-DEFAULTS: Mapping[str, str] = {
-    "background": "ctrl-b",
-    "editor": "ctrl-g",
-    "image": "ctrl-v",
-    "mode": "shift-tab",
-    "newline": "ctrl-j",
-    "output": "ctrl-o",
-    "suspend": "ctrl-z",
-    "todos": "ctrl-t",
-}
 _PREFIXES = (("ctrl-", "c-"), ("shift-", "s-"))
 _TAKEN = frozenset({Keys.ControlM, Keys.ControlC, Keys.Escape})
 
@@ -47,13 +37,15 @@ def parse_keys(text: str) -> tuple[Keys | str, ...]:
     return tuple(keys)
 
 
-def key_table(wanted: Mapping[str, str]) -> tuple[dict[str, tuple[Keys | str, ...]], list[str]]:
+def key_table(
+    wanted: Mapping[str, str], defaults: Mapping[str, str]
+) -> tuple[dict[str, tuple[Keys | str, ...]], list[str]]:
     """The keys by action, and a line for each one that cannot be used."""
-    table = {name: parse_keys(keys) for name, keys in DEFAULTS.items()}
+    table = {name: parse_keys(keys) for name, keys in defaults.items()}
     problems = []
     for name, keys in wanted.items():
-        if name not in DEFAULTS:
-            problems.append(f"keys.{name}: no such action; there are {', '.join(DEFAULTS)}")
+        if name not in defaults:
+            problems.append(f"keys.{name}: no such action; there are {', '.join(defaults)}")
             continue
         try:
             table[name] = parse_keys(keys)

@@ -65,7 +65,7 @@ class LiveInput:
             raise TypeError("a live input needs a live screen")
         self.actions = actions
         self.pastes = Pastes()
-        self.keys, problems = key_table(user.settings.chat_keys)
+        self.keys, problems = key_table(user.settings.chat_keys, user.default_keys)
         for problem in problems:
             terminal.screen.print_block([f"! {clean_line(problem)}"], gap=False)
         self.answers = PendingQuestion()

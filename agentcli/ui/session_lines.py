@@ -133,8 +133,7 @@ def _call_words(call: ToolCall) -> str:
 def session_row(info: SessionInfo, now: float) -> str:
     """One line of a list of sessions, plain: title, age, turns, cost, state, directory."""
     title = clean_line(info.title) or "untitled"
-    short = title if len(title) <= _TITLE_COLUMNS else f"{title[: _TITLE_COLUMNS - 1]}…"
-    return " · ".join((short, *_figures(info, now), clean_line(info.cwd)))
+    return " · ".join((fit(title, _TITLE_COLUMNS), *_figures(info, now), clean_line(info.cwd)))
 
 
 def _figures(info: SessionInfo, now: float) -> list[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from agentcli.domain.errors import UsageError
 from agentcli.repl.commands import Chat, SlashCommand
+from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.theme import BOLD, DIM
 
-_SHOWN_CHARS = 100
+_SHOWN_COLUMNS = 100
 
 
 async def _run(chat: Chat, arguments: str) -> None:
@@ -30,17 +31,15 @@ async def _overview(chat: Chat) -> list[str]:
     text = await chat.user.instructions()
     file = clean_line(str(chat.user.instructions_file))
     lines = [chat.theme.paint("Kept by the agent for this session", BOLD)]
-    lines += [f"  {clean_line(key)}: {_short(value)}" for key, value in kept.items()]
+    lines += [
+        f"  {clean_line(key)}: {fit(clean_line(value), _SHOWN_COLUMNS)}"
+        for key, value in kept.items()
+    ]
     lines += [] if kept else ["  nothing"]
     lines.append(chat.theme.paint("Your instructions for every session", BOLD))
     lines += [f"  {clean_line(line)}" for line in text.splitlines()] or ["  none"]
     lines.append(chat.theme.paint(f"{file} - change: /memory edit", DIM))
     return lines
-
-
-def _short(text: str) -> str:
-    line = clean_line(text)
-    return line if len(line) <= _SHOWN_CHARS else f"{line[: _SHOWN_CHARS - 1]}…"
 
 
 async def _edit(chat: Chat) -> None:

@@ -15,9 +15,10 @@ from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
 from agentcli.domain.tools import real_path
 from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.ui import wording
+from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean_line
 
-_SHOWN_CHARS = 70
+_SHOWN_COLUMNS = 70
 _SHOWN_FILES = 5
 
 
@@ -33,7 +34,7 @@ def scope_of(text: str, usage: str) -> RewindScope:
 def row_of(number: int, point: RewindPoint) -> str:
     """A prompt in a list."""
     files = f" · {wording.plural(point.files, 'file change')}" if point.files else ""
-    text = _short(point.text) or "(no text)"
+    text = fit(clean_line(point.text), _SHOWN_COLUMNS) or "(no text)"
     return f"{number}. {text}{files}"
 
 
@@ -71,11 +72,6 @@ def refusals_shown(chat: Chat) -> Iterator[None]:
 def _name(path: Path, cwd: Path) -> str:
     base = real_path(cwd)
     return clean_line(str(path.relative_to(base) if path.is_relative_to(base) else path))
-
-
-def _short(text: str) -> str:
-    line = clean_line(text)
-    return line if len(line) <= _SHOWN_CHARS else f"{line[: _SHOWN_CHARS - 1]}…"
 
 
 # --- the command ------------------------------------------------------------------------------
