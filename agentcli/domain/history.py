@@ -117,10 +117,10 @@ class History:
     def require_continuable(self) -> None:
         """Raise ``CannotContinue`` unless a request can be made without new input (REC-5)."""
         if not self._messages:
-            raise CannotContinue("the session is empty", "say what you want first")
+            raise CannotContinue("the session is empty", "send a message first")
         if isinstance(self._messages[-1], AssistantMessage):
             raise CannotContinue(
-                "the last message is the assistant's", "there is nothing to continue; say more"
+                "the last message is the assistant's", "send a new message instead"
             )
 
 

@@ -168,7 +168,7 @@ def read_timing(value: object, now: float) -> Timing:
         raise BackgroundRefused('cron_expression must be a text such as "0 9 * * 1-5".')
     following = next_time(cron, zone.key, now)
     if following is None:
-        raise BackgroundRefused(f"cron_expression {_shown(cron)} never comes true.")
+        raise BackgroundRefused(f"cron_expression {_shown(cron)} matches no time.")
     return Timing(following, cron_expression=" ".join(cron.split()), time_zone=zone.key)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Adopt = Callable[[SpawnWish, Work], Awaitable[Spawned]]
 
 TAIL_CHARS = 2_000
-_NO_PLACE = "as many runs are active as there may be (/tasks shows them, /tasks cancel ends one)"
+_NO_PLACE = "the limit of active runs is reached (/tasks shows them, /tasks cancel ends one)"
 
 
 class Moves:

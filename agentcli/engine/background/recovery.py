@@ -37,7 +37,7 @@ async def _end_survivor(runs: BackgroundRuns, task: BackgroundTask) -> list[str]
         return []
     if not await asyncio.to_thread(runs.services.end_process, task.pid, task.pid_started):
         return []
-    return [f"process {task.pid} of the background run {_name(task)} was still there: ended"]
+    return [f"process {task.pid} of the background run {_name(task)} still ran and was ended"]
 
 
 async def _recover_one(runs: BackgroundRuns, task: BackgroundTask) -> str:

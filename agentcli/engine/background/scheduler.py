@@ -217,7 +217,7 @@ class SessionScheduler:
         for row in rows:
             if not row.is_active and row.id in self._schedules:
                 del self._schedules[row.id]
-                self._emit(f"the schedule {_name(row)} was ended from outside")
+                self._emit(f"the schedule {_name(row)} was ended by another process")
 
     # --- what is due -----------------------------------------------------------------------
 
@@ -337,7 +337,7 @@ class SessionScheduler:
     def _notice_missed(self, schedule: Schedule, now: float) -> None:
         late_s = now - (schedule.next_at or now)
         if late_s > MISSED_S and schedule.id not in self._put_off:
-            self._emit(f"the schedule {_name(schedule)} was missed while nothing ran: it runs now")
+            self._emit(f"the schedule {_name(schedule)} missed its time: it starts now")
 
     def _notice(self, schedule: Schedule, what: str) -> None:
         """Once, until it is something else."""

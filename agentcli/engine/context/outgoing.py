@@ -454,7 +454,7 @@ class Outgoing:
         self._quarantine: Quarantine | None = None
         self._is_loaded = False
         self._repair_image = repair_image
-        self._told: set[ImagePart] = set()
+        self._reported: set[ImagePart] = set()
         self.news: list[str] = []
         """Lines for the user about images that the last request went without."""
 
@@ -484,8 +484,8 @@ class Outgoing:
             if isinstance(message, AssistantMessage):
                 break
             for image in message.parts:
-                if isinstance(image, ImagePart) and image in stubs and image not in self._told:
-                    self._told.add(image)
+                if isinstance(image, ImagePart) and image in stubs and image not in self._reported:
+                    self._reported.add(image)
                     found.append(stubs[image].text.strip("[]"))
         return found
 

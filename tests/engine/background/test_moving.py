@@ -149,7 +149,7 @@ def test_without_a_place_the_command_goes_on_where_it_is(
         assert mover.was_moved
         result = [m for m in session.history.messages if isinstance(m, ToolResult)][-1]
         assert result.text.startswith("begun\ndone\n")
-        assert notices and "not moved to the background: as many runs" in notices[0]
+        assert notices and "not moved to the background: the limit of active runs" in notices[0]
         assert "/tasks cancel" in notices[0]
         assert session.background is not None
         await asyncio.gather(*(session.background.cancel(run_id) for run_id in busy))

@@ -216,7 +216,7 @@ def test_a_survivor_is_ended_and_no_other_process_of_its_number(
         else:
             assert process.poll() is None
             process.kill()
-    assert any("was still there: ended" in notice for notice in notices) is is_its_own
+    assert any("still ran and was ended" in notice for notice in notices) is is_its_own
 
 
 @pytest.mark.spec("BG-7", "REC-6")

@@ -426,7 +426,9 @@ def test_another_process_ends_a_schedule_through_the_file(
         assert not await asyncio.to_thread(end_schedule, path, schedule.id)
         assert await kept.tick(NOON + 3600) is None
         assert not kept.background.tasks() and not kept.background.schedules()
-        assert kept.notices == [f"the schedule {schedule.id} (Run `true`) was ended from outside"]
+        assert kept.notices == [
+            f"the schedule {schedule.id} (Run `true`) was ended by another process"
+        ]
         await kept.tick(NOON + 7200)
         assert len(kept.notices) == 1
 
