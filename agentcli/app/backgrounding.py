@@ -76,6 +76,8 @@ class RunsOfSession:
 
     def moves(self) -> Moves:
         """The running calls of a chat, which can go on as runs (UI-3)."""
+        from agentcli.engine.background.moving import Moves
+
         return Moves(self._adopt)
 
     async def _adopt(self, wish: SpawnWish, work: Work) -> Spawned:
