@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentcli.app.queue import DurableQueue
 from agentcli.app.session import Session
@@ -52,11 +52,13 @@ from agentcli.domain.tools import Tool, ToolBox, ToolDefinition
 from agentcli.engine.conversation import Conversation
 from agentcli.engine.limits import Spending
 from agentcli.engine.parts import SessionParts
-from agentcli.extensions.agents import AgentDefinition
 from agentcli.store.files import SessionFiles, new_session_id
 from agentcli.store.reads import SUBAGENT_KEY
 from agentcli.store.sqlite import SqliteStore
 from agentcli.tools._registry import standard_name
+
+if TYPE_CHECKING:
+    from agentcli.extensions.agents import AgentDefinition
 
 # --- what a sub-agent gets of its parent's --------------------------------------------------------
 

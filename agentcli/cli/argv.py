@@ -144,12 +144,11 @@ def _find_command(argv: list[str]) -> tuple[int | None, bool]:
 
 
 @cache
-def _valued() -> frozenset[str]:
+def _valued() -> set[str]:
     """Every spelling of every option that always takes a value."""
-    from agentcli.cli.options import RunOptions, declared
+    from agentcli.cli.options import RunOptions, spellings
 
-    names = {name for each in declared(RunOptions) if each.metavar for name in each.names}
-    return frozenset(names) - _OPTIONAL_VALUE | _OTHER_WITH_VALUE
+    return spellings(RunOptions, with_value=True) - _OPTIONAL_VALUE | _OTHER_WITH_VALUE
 
 
 def _cluster(item: str) -> str:

@@ -11,9 +11,8 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from agentcli.cli.commands import PlainGroup, Spec, add_command, new_app
+from agentcli.cli.commands import OptionSet, PlainGroup, Spec, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json, print_table
-from agentcli.cli.options import OptionSet
 from agentcli.config.credentials import (
     INSTALL,
     SAME_ACCOUNT,

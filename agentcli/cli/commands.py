@@ -16,28 +16,16 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from agentcli.cli.options import Argument, Option, OptionSet, option_names
+from agentcli.cli.options import Option, OptionSet, option_names
 from agentcli.domain.errors import UsageError
 
+__all__ = ["OptionSet", "PlainCommand", "PlainGroup", "Spec", "add_command", "new_app"]
 T = TypeVar("T", bound=OptionSet)
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-class _PlainOption(TyperOption):
-    def process_value(self, ctx: Any, value: Any) -> Any:
-        return _plain(self, ctx, value)
-
-
-class _PlainArgument(TyperArgument):
-    def get_help_record(self, ctx: Any) -> tuple[str, str]:
-        del ctx
-        return self.metavar or self.name.upper(), self.help or ""
-
-    def process_value(self, ctx: Any, value: Any) -> Any:
-        return _plain(self, ctx, value)
-
-
 def _plain(param: Any, ctx: Any, value: Any) -> Any:
+    """The value as the shell gave it; raises ``UsageError`` for one that is missing."""
     missing = value is None or value in ((), [])
     if param.required and missing:
         name = param.metavar or param.name.upper()
@@ -45,6 +33,18 @@ def _plain(param: Any, ctx: Any, value: Any) -> Any:
     if value is None:
         value = () if param.multiple or param.nargs == -1 else None
     return param.callback(ctx, param, value) if param.callback else value
+
+
+class _PlainOption(TyperOption):
+    process_value = _plain
+
+
+class _PlainArgument(TyperArgument):
+    process_value = _plain
+
+    def get_help_record(self, ctx: Any) -> tuple[str, str]:
+        del ctx
+        return self.metavar or self.name.upper(), self.help or ""
 
 
 def _make_plain(params: list[Any]) -> None:
@@ -145,16 +145,15 @@ def add_command(
 def _for_typer(annotation: Any) -> Any:
     """A declaration of ``options`` in typer's words; its own stay as they are."""
     declared = annotation.__metadata__[0]
-    if isinstance(declared, Argument):
-        info: Any = typer.Argument(metavar=declared.metavar, help=declared.help)
-    elif isinstance(declared, Option):
+    if not isinstance(declared, Option):
+        return annotation
+    info: Any = typer.Argument(metavar=declared.metavar, help=declared.help)
+    if declared.spellings:
         info = typer.Option(
-            *declared.names,
+            *declared.spellings.split(),
             metavar=declared.metavar or None,
             help=declared.help,
             count=declared.counts,
             show_default=not declared.counts,
         )
-    else:
-        return annotation
     return Annotated[annotation.__origin__, info]

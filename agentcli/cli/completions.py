@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
-from agentcli.cli.commands import Spec, add_command, new_app
-from agentcli.cli.options import OptionSet, choice
+from agentcli.cli.commands import OptionSet, Spec, add_command, new_app
+from agentcli.cli.options import choice
 from agentcli.cli.tree import CommandInfo, OptionInfo, all_commands
 from agentcli.domain.errors import AgentError
 from agentcli.headless.streams import write_error_line, write_out

@@ -7,12 +7,10 @@ import os
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from agentcli.app.trust import find_project, trusted_project
 from agentcli.cli.commands import PlainGroup, Spec, add_command, new_app
 from agentcli.cli.listing import EmptyOptions, FormatOption, print_json, print_table
 from agentcli.cli.options import choice
@@ -47,12 +45,12 @@ def _paths() -> Paths:
 
 def _in_force() -> Settings:
     """The settings here and now: those of a trusted project too."""
-    paths = _paths()
+    from agentcli.cli.session_request import settings_here
+
     try:
-        project, _ = trusted_project(paths, find_project(Path.cwd(), os.environ))
-    except OSError:  # the directory is gone
-        project = None
-    return load_settings(paths, os.environ, project=project)
+        return settings_here()[0]
+    except UsageError:  # the directory is gone
+        return load_settings(_paths(), os.environ)
 
 
 def _settings() -> Settings:

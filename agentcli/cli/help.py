@@ -18,9 +18,8 @@ from typing import Annotated
 import typer
 
 from agentcli.cli.argv import COMMANDS
-from agentcli.cli.commands import Spec, add_command, new_app
+from agentcli.cli.commands import OptionSet, Spec, add_command, new_app
 from agentcli.cli.main import invoke
-from agentcli.cli.options import OptionSet
 from agentcli.domain.errors import UsageError
 from agentcli.headless.streams import is_terminal, write_error_line, write_out
 

@@ -1,12 +1,13 @@
-"""Lists and tables in plain text, as wide as the terminal (CLI-9, CLI-12)."""
+"""What commands that list something share: tables, JSON, the session files (CLI-9, CLI-12)."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -14,6 +15,10 @@ from agentcli.cli.options import OptionSet, choice
 from agentcli.headless.streams import is_terminal, use_utf8, write_out
 from agentcli.ui.sanitize import clean_line, safe_json
 
+if TYPE_CHECKING:
+    from agentcli.store.files import SessionFiles
+
+T = TypeVar("T")
 LIST_FORMATS = ("table", "json")
 _NARROWEST = 8
 
@@ -62,3 +67,19 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, width: int = 0)
             line = line[: max(width, _NARROWEST) - 3] + "..."
         lines.append(line + "\n")
     return "".join(lines)
+
+
+def session_files() -> SessionFiles:
+    """The user's sessions."""
+    from agentcli.config.paths import Paths
+    from agentcli.store.files import SessionFiles
+
+    paths = Paths.from_env(os.environ)
+    return SessionFiles(paths.sessions_dir, paths.catalogue_file)
+
+
+def wait(work: Coroutine[Any, Any, T]) -> T:
+    """What ``work`` comes to."""
+    import asyncio
+
+    return asyncio.run(work)

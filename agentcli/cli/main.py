@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from agentcli.cli.argv import (
     COMMANDS,
@@ -36,14 +36,6 @@ PROGRAM = "agent"
 MODULES = {"chat": "agentcli.cli.chat"} | {name: f"agentcli.cli.{name}" for name in COMMANDS}
 _NEAR = 0.8
 _FEW_WORDS = 3
-
-
-class Front(NamedTuple):
-    """Options that may stand before any command."""
-
-    directory: str | None = None
-    debug: str | None = None
-    verbose: bool = False
 
 
 def run_app() -> NoReturn:
@@ -88,7 +80,7 @@ def _failed(argv: list[str], error: Exception) -> int:
     know_stored()
     message = shown(one_line(str(known)))
     if wants_result(argv):
-        from agentcli.headless.stream_json import write_failure
+        from agentcli.headless.result import write_failure
 
         write_failure(message, kind_of(known))
     write_error_line(f"error: {message}")
@@ -111,12 +103,10 @@ def _parse_error(error: Exception) -> UsageError | None:
         return UsageError(message[:1].lower() + message[1:].rstrip("."), see)
     from difflib import get_close_matches
 
-    from agentcli.cli.options import RunOptions, SharedOptions, declared
+    from agentcli.cli.options import RunOptions, SharedOptions, spellings
 
     valid = [name for param in context.command.get_params(context) for name in param.opts]
-    one_shot = {name for each in declared(RunOptions) for name in each.names}
-    shared = {name for each in declared(SharedOptions) for name in each.names}
-    if option in one_shot - shared and option not in valid:
+    if option in spellings(RunOptions) - spellings(SharedOptions) and option not in valid:
         return UsageError(f"{option} is for one shot only", "use agent run or agent -p")
     near = get_close_matches(option, [name for name in valid if name.startswith("--")], cutoff=0.6)
     advice = f"did you mean {' or '.join(near[:2])}?" if near else see
@@ -125,7 +115,7 @@ def _parse_error(error: Exception) -> UsageError | None:
 
 def _stopped(argv: list[str], stop: Stopped) -> int:
     if wants_result(argv):
-        from agentcli.headless.stream_json import write_failure
+        from agentcli.headless.result import write_failure
 
         write_failure("cancelled", stop.name.lower(), subtype="cancelled")
     write_error_line("error: cancelled")
@@ -187,39 +177,26 @@ def _apply_front(command: str, options: list[str]) -> None:
     """Obey ``-C``, ``--debug`` and ``--verbose`` before ``command``; refuse the rest."""
     from agentcli.domain.errors import UsageError
 
-    front = _parse_front(command, options)
-    if front.directory is not None:
-        try:
-            os.chdir(front.directory)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise UsageError(
-                f"cannot work in {front.directory}: {reason}", "give an existing directory"
-            ) from error
-    if front.debug is not None or front.verbose:
-        from agentcli.cli.logging_setup import start_logging
-
-        start_logging(debug_file=front.debug, verbose=front.verbose)
-
-
-def _parse_front(command: str, options: list[str]) -> Front:
-    from agentcli.domain.errors import UsageError
-
-    front = Front()
+    values: dict[str, str] = {}
     rest = list(options)
     while rest:
         name, given, value = rest.pop(0).partition("=")
-        if name == "--verbose":
-            front = front._replace(verbose=True)
-        elif name in {"-C", "--cd", "--debug"} and (given or rest):
+        if name in {"-C", "--cd", "--debug"} and (given or rest):
             value = value if given else rest.pop(0)
-            front = (
-                front._replace(debug=value)
-                if name == "--debug"
-                else front._replace(directory=value)
-            )
-        else:
+        elif name != "--verbose":
             raise UsageError(
                 f"{name} cannot stand before {command}", f"see: {PROGRAM} {command} --help"
             )
-    return front
+        values["--cd" if name == "-C" else name] = value
+    if (directory := values.get("--cd")) is not None:
+        try:
+            os.chdir(directory)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise UsageError(
+                f"cannot work in {directory}: {reason}", "give an existing directory"
+            ) from error
+    if "--debug" in values or "--verbose" in values:
+        from agentcli.cli.logging_setup import start_logging
+
+        start_logging(debug_file=values.get("--debug"), verbose="--verbose" in values)

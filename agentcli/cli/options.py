@@ -27,24 +27,15 @@ EFFORTS = ("none", "minimal", "low", "medium", "high")
 
 
 class Option(NamedTuple):
-    """An option: its spellings with spaces between; without a ``metavar`` it takes no value."""
+    """An option: its spellings with spaces between; an empty text makes it an argument.
+
+    One without a ``metavar`` takes no value.
+    """
 
     spellings: str
     help: str
     metavar: str = ""
     counts: bool = False
-
-    @property
-    def names(self) -> list[str]:
-        """Its spellings."""
-        return self.spellings.split()
-
-
-class Argument(NamedTuple):
-    """What stands on the line without an option before it."""
-
-    metavar: str
-    help: str
 
 
 class OptionSet:
@@ -70,7 +61,7 @@ class PromptArgument(OptionSet):
     """The prompt, as one word or many."""
 
     prompt: Annotated[
-        list[str] | None, Argument("PROMPT", "What you want; several words are joined.")
+        list[str] | None, Option("", "What you want; several words are joined.", "PROMPT")
     ] = None
 
 
@@ -271,7 +262,21 @@ class RunOptions(SharedOptions):
     def check(self) -> None:
         """Raise ``UsageError`` for values that are wrong or exclude each other."""
         choice("--output-format", self.output_format, FORMATS)
-        self._check_input()
+        choice("--input-format", self.input_format, INPUT_FORMATS)
+        choice("--permission-prompt-tool", self.permission_prompt_tool, ("stdio",))
+        if self.speaks_json and self.output_format != "stream-json":
+            raise UsageError(
+                "--input-format stream-json needs stream-json output",
+                "add --output-format stream-json",
+            )
+        for name, is_given in (
+            ("--replay-user-messages", self.replay_user_messages),
+            ("--permission-prompt-tool", self.permission_prompt_tool is not None),
+        ):
+            if is_given and not self.speaks_json:
+                raise UsageError(
+                    f"{name} needs stream-json input", "add --input-format stream-json"
+                )
         if self.include_partial_messages and self.output_format != "stream-json":
             raise UsageError(
                 "--include-partial-messages needs stream-json", "add --output-format stream-json"
@@ -294,24 +299,6 @@ class RunOptions(SharedOptions):
     def speaks_json(self) -> bool:
         """Whether stdin holds messages, one JSON object per line."""
         return self.input_format == "stream-json"
-
-    def _check_input(self) -> None:
-        choice("--input-format", self.input_format, INPUT_FORMATS)
-        choice("--permission-prompt-tool", self.permission_prompt_tool, ("stdio",))
-        if self.speaks_json and self.output_format != "stream-json":
-            raise UsageError(
-                "--input-format stream-json needs stream-json output",
-                "add --output-format stream-json",
-            )
-        wanted = {
-            "--replay-user-messages": self.replay_user_messages,
-            "--permission-prompt-tool": self.permission_prompt_tool is not None,
-        }
-        for name, is_given in wanted.items():
-            if is_given and not self.speaks_json:
-                raise UsageError(
-                    f"{name} needs stream-json input", "add --input-format stream-json"
-                )
 
 
 def print_version() -> int:
@@ -348,7 +335,11 @@ def number(option: str, text: str | None, kind: type[N]) -> N | None:
     return value
 
 
-def declared(options: type[OptionSet]) -> list[Option]:
-    """Every option in ``options``."""
-    found = (annotation.__metadata__[0] for annotation in option_names(options).values())
-    return [each for each in found if isinstance(each, Option)]
+def spellings(options: type[OptionSet], *, with_value: bool = False) -> set[str]:
+    """Every spelling of every option in ``options``, or of those that take a value."""
+    found: set[str] = set()
+    for annotation in option_names(options).values():
+        declared = annotation.__metadata__[0]
+        if isinstance(declared, Option) and (declared.metavar or not with_value):
+            found.update(declared.spellings.split())
+    return found

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentcli.app.trust import find_project, trusted_project
 from agentcli.cli.commands import PlainGroup, Spec, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json, print_table
 from agentcli.cli.options import MODES, choice
-from agentcli.config.paths import Paths
-from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import UsageError
 from agentcli.headless.streams import write_error_line, write_out
 
 if TYPE_CHECKING:
     from agentcli.app.options import SessionOptions
+    from agentcli.config.settings import Settings
 
 
 class PolicyOptions(FormatOption):
@@ -117,21 +114,16 @@ def list_(options: PolicyOptions) -> int:
 def _in_force(options: PolicyOptions) -> tuple[Settings, SessionOptions]:
     """The settings here and now, and what a session would be asked for."""
     from agentcli.app.options import SessionOptions
+    from agentcli.cli.session_request import settings_here
     from agentcli.domain.ports import PermissionMode
 
     choice("--permission-mode", options.permission_mode, MODES)
-    paths = Paths.from_env(os.environ)
-    try:
-        here = Path.cwd()
-    except OSError as error:
-        raise UsageError("the working directory no longer exists", "change to another") from error
-    project, notices = trusted_project(paths, find_project(here, os.environ))
-    settings = load_settings(paths, os.environ, project=project)
-    for warning in (*notices, *settings.warnings):
+    settings, warnings = settings_here()
+    for warning in warnings:
         write_error_line(f"warning: {warning}")
     name = options.permission_mode
     return settings, SessionOptions(
-        here,
+        Path.cwd(),
         mode=None if name is None else PermissionMode(name),
         allow=tuple(options.allow_tool or ()),
         deny=tuple(options.deny_tool or ()),

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from agentcli.cli.chat import ChatOptions, chat
-from agentcli.cli.commands import Spec, add_command, new_app
-from agentcli.cli.options import OptionSet, PromptArgument, SharedOptions
+from agentcli.cli.commands import OptionSet, Spec, add_command, new_app
+from agentcli.cli.options import PromptArgument, SharedOptions
 from agentcli.headless.errors import epilog
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Awaitable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,8 @@ from agentcli.headless.errors import epilog
 
 if TYPE_CHECKING:
     from agentcli.app.session import Session
-    from agentcli.domain.ports import Approver
-    from agentcli.domain.tools import Asker
-    from agentcli.headless.one_shot import Prepared
+    from agentcli.headless.approvals import Attendants
+    from agentcli.headless.one_shot import OpenSession
     from agentcli.tools._final_result import ResultSchema
 
 MAX_SCHEMA_BYTES = 1_000_000
@@ -39,7 +39,7 @@ def run(options: RunCommand) -> int:
     from agentcli.headless.one_shot import OneShot, RunRequest
 
     request = RunRequest(
-        prepare=lambda: _prepare(options),
+        prepare=partial(_prepare, options),
         redact=REDACTOR.redact,
         redact_known=REDACTOR.redact_known,
         words=tuple(options.prompt or ()),
@@ -60,30 +60,27 @@ def run(options: RunCommand) -> int:
     return OneShot(request).run()
 
 
-def _prepare(options: RunCommand) -> Prepared:
+def _prepare(options: RunCommand) -> tuple[Path, OpenSession]:
     """Settings, log, output schema. Raises ``AgentError``."""
     from agentcli.cli.session_request import prepare_settings, session_options
-    from agentcli.headless.one_shot import Prepared
 
-    result = read_output_schema(options.json_schema)
+    result = None if options.json_schema is None else read_output_schema(options.json_schema)
     settings = prepare_settings(options, quiet=options.quiet)
     asked = session_options(options, interactive=False, result=result)
 
-    def open_(approver: Approver, asker: Asker | None) -> Awaitable[Session]:
+    def open_(attendants: Attendants) -> Awaitable[Session]:
         from agentcli.app.compose import open_session
 
-        return open_session(settings, asked, approver, asker)
+        return open_session(settings, asked, *attendants)
 
-    return Prepared(asked.cwd, open_)
+    return asked.cwd, open_
 
 
-def read_output_schema(given: str | None) -> ResultSchema | None:
+def read_output_schema(given: str) -> ResultSchema:
     """The schema in the file ``given``, or in ``given`` itself when it is JSON (CTRL-5).
 
-    ``None`` stays ``None``. Raises ``UsageError`` for everything that is not a JSON schema.
+    Raises ``UsageError`` for everything that is not a JSON schema.
     """
-    if given is None:
-        return None
     is_inline = given.lstrip().startswith(("{", "[")) or given.strip() in {"true", "false"}
     text = given if is_inline else _content(given)
     where = _SCHEMA if is_inline else f"{_SCHEMA} {given[:_MAX_NAME]}"

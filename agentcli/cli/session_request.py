@@ -58,6 +58,17 @@ def prepare_settings(
     return settings
 
 
+def settings_here() -> tuple[Settings, tuple[str, ...]]:
+    """The settings of the working directory, a trusted project's too, and warnings.
+
+    Raises ``UsageError`` where the directory is gone.
+    """
+    paths = Paths.from_env(os.environ)
+    project, notices = trusted_project(paths, find_project(working_directory(None), os.environ))
+    settings = load_settings(paths, os.environ, project=project)
+    return settings, (*notices, *settings.warnings)
+
+
 def session_options(
     options: SharedOptions, *, interactive: bool, result: ResultSchema | None = None
 ) -> SessionOptions:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentcli.cli.commands import PlainGroup, Spec, add_command, new_app
-from agentcli.cli.listing import EmptyOptions, FormatOption, print_json, print_table
-from agentcli.cli.options import OptionSet, choice, number
+from agentcli.cli.commands import OptionSet, PlainGroup, Spec, add_command, new_app
+from agentcli.cli.listing import (
+    EmptyOptions,
+    FormatOption,
+    print_json,
+    print_table,
+    session_files,
+    wait,
+)
+from agentcli.cli.options import choice, number
 from agentcli.cli.stats import StatsOptions, stats_tables
 from agentcli.config.paths import Paths, ensure_dir
 from agentcli.domain.errors import AgentError, SessionTooNew, StoreError, UsageError
@@ -22,8 +29,6 @@ from agentcli.ui.sanitize import clean_line
 if TYPE_CHECKING:
     from agentcli.domain.session import LoadedSession
     from agentcli.store.files import SessionFiles
-
-T = TypeVar("T")
 
 EXPORT_FORMATS = ("json", "md", "html")
 _ID_HELP = "Id, its beginning or end, or name."
@@ -95,26 +100,13 @@ class SearchOptions(FormatOption):
     ] = None
 
 
-def _files() -> SessionFiles:
-    from agentcli.store.files import SessionFiles
-
-    paths = Paths.from_env(os.environ)
-    return SessionFiles(paths.sessions_dir, paths.catalogue_file)
-
-
-def _wait(work: Coroutine[Any, Any, T]) -> T:
-    import asyncio
-
-    return asyncio.run(work)
-
-
 def list_(options: ListOptions) -> int:
     """All sessions, newest first."""
     from agentcli.ui.export import iso_time, session_object
 
     as_json = options.as_json
     limit = number("--limit", options.limit, int)
-    infos = [info for info in _wait(_files().list()) if options.all or not info.agent]
+    infos = [info for info in wait(session_files().list()) if options.all or not info.agent]
     if options.here:
         here = {str(Path.cwd()), os.environ.get("PWD", "")}
         infos = [info for info in infos if info.cwd in here]
@@ -146,8 +138,8 @@ def show(options: ShowOptions) -> int:
     from agentcli.store.files import read_session
 
     export_format = "json" if options.as_json else "md"
-    files = _files()
-    loaded = read_session(files.path_of(_wait(files.resolve(options.id))), hidden=True)
+    files = session_files()
+    loaded = read_session(files.path_of(wait(files.resolve(options.id))), hidden=True)
     _print_exported(_exported(loaded, export_format), export_format)
     return 0
 
@@ -158,8 +150,8 @@ def export_(options: ExportOptions) -> int:
     from agentcli.store.files import read_session
 
     choice("--format", options.format, EXPORT_FORMATS)
-    files = _files()
-    loaded = read_session(files.path_of(_wait(files.resolve(options.id))), hidden=True)
+    files = session_files()
+    loaded = read_session(files.path_of(wait(files.resolve(options.id))), hidden=True)
     text = _exported(loaded, options.format)
     if options.output is None or options.output == "-":
         _print_exported(text, options.format)
@@ -201,8 +193,8 @@ def _print_exported(text: str, export_format: str) -> None:
 def fork(options: ForkOptions) -> int:
     """Copy a session; prints the id of the copy."""
     as_json = options.as_json
-    files = _files()
-    source = _wait(files.resolve(options.id))
+    files = session_files()
+    source = wait(files.resolve(options.id))
     copy = files.fork(source)
     if as_json:
         print_json({"id": copy, "parent_id": source})
@@ -216,8 +208,8 @@ def rename(options: RenameOptions) -> int:
     name = " ".join(" ".join(options.name).split())
     if not name:
         raise UsageError("the name is empty", "give one: agent sessions rename ID NAME")
-    files = _files()
-    path = files.path_of(_wait(files.resolve(options.id)))
+    files = session_files()
+    path = files.path_of(wait(files.resolve(options.id)))
 
     async def change() -> None:
         from agentcli.store.sqlite import SqliteStore
@@ -228,14 +220,14 @@ def rename(options: RenameOptions) -> int:
         finally:
             await store.aclose()
 
-    _wait(change())
+    wait(change())
     return 0
 
 
 def delete(options: DeleteOptions) -> int:
     """Remove sessions for good."""
-    files = _files()
-    ids = [_wait(files.resolve(text)) for text in options.ids]
+    files = session_files()
+    ids = [wait(files.resolve(text)) for text in options.ids]
     if not options.yes and is_terminal(sys.stdin):
         write_error_line(f"Delete {len(ids)} session(s) for good? [y/N]")
         if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
@@ -248,14 +240,14 @@ def delete(options: DeleteOptions) -> int:
             "give the whole id, or add --yes",
         )
     for session_id in (*ids, *_agents_of(files, ids)):
-        _wait(files.delete(session_id))
+        wait(files.delete(session_id))
         write_error_line(f"deleted: {session_id}")
     return 0
 
 
 def _agents_of(files: SessionFiles, ids: Sequence[str]) -> list[str]:
     """The sessions of their sub-agents, which go with them."""
-    infos = _wait(files.list())
+    infos = wait(files.list())
     return [i.id for i in infos if i.agent and i.parent_id in ids and i.id not in ids]
 
 
@@ -264,11 +256,11 @@ def check(options: SomeIds) -> int:
     from agentcli.store.repair.check import check as problems_of
 
     as_json = options.as_json
-    files = _files()
+    files = session_files()
     if options.ids:
-        ids = [_wait(files.resolve(text)) for text in options.ids]
+        ids = [wait(files.resolve(text)) for text in options.ids]
     else:
-        ids = [info.id for info in _wait(files.list())]
+        ids = [info.id for info in wait(files.list())]
     found = {session_id: problems_of(files.path_of(session_id)) for session_id in ids}
     if as_json:
         print_json(
@@ -301,7 +293,7 @@ def repair(options: IdArgument) -> int:
     """Repair a damaged session; the damaged file is kept beside it."""
     from agentcli.store.repair.repair import repair as repair_file
 
-    files = _files()
+    files = session_files()
     path = files.path_of(_resolve_damaged(files, options.id))
     report = repair_file(path)
     if report.copy is None:
@@ -320,14 +312,14 @@ def _resolve_damaged(files: SessionFiles, text: str) -> str:
             return text
     except AgentError:
         pass
-    return _wait(files.resolve(text))
+    return wait(files.resolve(text))
 
 
 def reindex(options: EmptyOptions) -> int:
     """Rebuild the catalogue from the session files."""
     del options
     ensure_dir(Paths.from_env(os.environ).data_dir)
-    write_error_line(f"{_wait(_files().reindex())} session(s) indexed")
+    write_error_line(f"{wait(session_files().reindex())} session(s) indexed")
     return 0
 
 
@@ -335,7 +327,7 @@ def search(options: SearchOptions) -> int:
     """Find text in all sessions."""
     as_json = options.as_json
     limit = number("--limit", options.limit, int)
-    hits = _wait(_files().search(" ".join(options.text), 50 if limit is None else limit))
+    hits = wait(session_files().search(" ".join(options.text), 50 if limit is None else limit))
     if as_json:
         print_json([{"id": hit.session_id, "seq": hit.seq, "excerpt": hit.excerpt} for hit in hits])
     else:

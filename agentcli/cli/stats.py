@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import time
@@ -13,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from agentcli.cli.commands import Spec, add_command, new_app
-from agentcli.cli.listing import FormatOption, print_json, print_table
+from agentcli.cli.listing import FormatOption, print_json, print_table, session_files, wait
 from agentcli.cli.options import choice, number
-from agentcli.config.paths import Paths
 from agentcli.headless.streams import write_error_line, write_out
 from agentcli.ui.sanitize import clean_line
 
@@ -44,19 +42,15 @@ class StatsOptions(FormatOption):
 
 def collect(options: StatsOptions) -> Statistics:
     """The sums that ``options`` ask for; what cannot be read is warned about."""
-    import asyncio
-
     from agentcli.store.catalogue.statistics import statistics_of
-    from agentcli.store.files import SessionFiles
 
-    paths = Paths.from_env(os.environ)
-    files = SessionFiles(paths.sessions_dir, paths.catalogue_file)
+    files = session_files()
     days = number("--days", options.days, int)
     since = 0.0 if days is None else time.time() - days * DAY_S
     if options.ids:
-        wanted = [files.path_of(asyncio.run(files.resolve(text))) for text in options.ids]
+        wanted = [files.path_of(wait(files.resolve(text))) for text in options.ids]
     else:
-        wanted = [path for path in paths.sessions_dir.glob("[!.]*.db") if _changed(path) >= since]
+        wanted = [path for path in files.directory.glob("[!.]*.db") if _changed(path) >= since]
     found = statistics_of(wanted, since=since)
     if found.unreadable:
         count = len(found.unreadable)

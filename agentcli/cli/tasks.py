@@ -7,19 +7,22 @@ and ended by its owner. Waiting looks at the file a few times a second and ends 
 from __future__ import annotations
 
 import codecs
-import os
 import time
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from agentcli.cli.commands import PlainGroup, Spec, add_command, new_app
-from agentcli.cli.listing import FormatOption, print_json, print_table
-from agentcli.cli.options import OptionSet
-from agentcli.config.paths import Paths
+from agentcli.cli.commands import OptionSet, PlainGroup, Spec, add_command, new_app
+from agentcli.cli.listing import (
+    FormatOption,
+    print_json,
+    print_table,
+    session_files,
+    wait,
+)
 from agentcli.domain.errors import SessionNotFound, StoreError, UsageError
 from agentcli.headless.streams import check_reader, use_utf8, write_error_line, write_out
 from agentcli.ui.sanitize import clean
@@ -27,8 +30,6 @@ from agentcli.ui.sanitize import clean
 if TYPE_CHECKING:
     from agentcli.domain.background import BackgroundTask, Schedule
     from agentcli.store.files import SessionFiles
-
-T = TypeVar("T")
 
 POLL_S = 0.25
 CANCEL_WAIT_S = 5.0
@@ -197,30 +198,17 @@ def daemon(options: SessionOption) -> int:
     """Start what is due in a session that no chat has open, until a signal comes."""
     from agentcli.cli.task_daemon import run_daemon
 
-    files = _files()
+    files = session_files()
     return run_daemon(files.path_of(_session_id(files, options.session)))
 
 
 # --- which ---------------------------------------------------------------------------------
 
 
-def _files() -> SessionFiles:
-    from agentcli.store.files import SessionFiles
-
-    paths = Paths.from_env(os.environ)
-    return SessionFiles(paths.sessions_dir, paths.catalogue_file)
-
-
-def _wait(work: Coroutine[Any, Any, T]) -> T:
-    import asyncio
-
-    return asyncio.run(work)
-
-
 def _session_id(files: SessionFiles, wanted: str | None) -> str:
     if wanted is not None:
-        return _wait(files.resolve(wanted))
-    latest = _wait(files.latest(str(Path.cwd())))
+        return wait(files.resolve(wanted))
+    latest = wait(files.latest(str(Path.cwd())))
     if latest is None:
         raise SessionNotFound(
             f"there is no session in {Path.cwd()}", "name one with --session, or add --all to list"
@@ -229,12 +217,12 @@ def _session_id(files: SessionFiles, wanted: str | None) -> str:
 
 
 def _paths(options: ListOptions) -> list[Path]:
-    files = _files()
+    files = session_files()
     if not options.all:
         return [files.path_of(_session_id(files, options.session))]
     if options.session is not None:
         raise UsageError("--all and --session exclude each other", "give one of them")
-    return [files.path_of(info.id) for info in reversed(_wait(files.list()))]
+    return [files.path_of(info.id) for info in reversed(wait(files.list()))]
 
 
 def _read(path: Path, *, may_fail: bool = False) -> Registry:
@@ -258,7 +246,7 @@ def _read(path: Path, *, may_fail: bool = False) -> Registry:
 
 def _find(options: RunOption) -> tuple[Registry, BackgroundTask | str]:
     """The run, or the id of the schedule, that is meant: in the session, else in any."""
-    files, text = _files(), options.run.strip()
+    files, text = session_files(), options.run.strip()
     first: list[str] = []
     if options.session is not None:
         first = [_session_id(files, options.session)]
@@ -280,7 +268,7 @@ def _registries(files: SessionFiles, first: Sequence[str], *, only: bool) -> Ite
     for session_id in first:
         yield _read(files.path_of(session_id), may_fail=not only)
     if not only:
-        for info in _wait(files.list()):
+        for info in wait(files.list()):
             if info.id not in first:
                 yield _read(files.path_of(info.id), may_fail=True)
 

@@ -11,8 +11,10 @@ from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Approver, Ver
 from agentcli.domain.tools import Asker
 from agentcli.headless.streams import is_terminal, write_error_line
 
+Attendants = tuple[Approver, Asker | None]
 
-def make_approver() -> tuple[Approver, Asker | None]:
+
+def make_approver() -> Attendants:
     """An approver, and who answers questions: the user where there is a terminal to ask at."""
     if is_terminal(sys.stdin) and is_terminal(sys.stderr):
         terminal = AtTerminal()

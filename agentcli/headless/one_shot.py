@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ParamSpec
 
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import AgentError, PromptBlocked, UsageError
@@ -45,15 +45,21 @@ from agentcli.headless.errors import (
     log_error,
     one_line,
 )
-from agentcli.headless.output import JsonOutput, Output, Redact, TextOutput
 from agentcli.headless.result import (
+    JsonOutput,
+    Output,
+    Redact,
     RunEnd,
     RunFacts,
     Subtype,
+    TextOutput,
     ended_by,
     failed,
+    report_background,
+    report_end,
     signalled,
     timed_out,
+    write_failure,
 )
 from agentcli.headless.signals import (
     Late,
@@ -67,36 +73,32 @@ from agentcli.headless.streams import is_terminal, silence, write_error_line
 
 if TYPE_CHECKING:
     from agentcli.app.session import Session
-    from agentcli.domain.ports import Approver
-    from agentcli.domain.tools import Asker
+    from agentcli.headless.approvals import Attendants
+
+    OpenSession = Callable[[Attendants], Awaitable[Session]]
 
 SIGNALS = {
     signal.SIGINT: (CancelReason.USER, ExitCode.SIGINT),
     signal.SIGTERM: (CancelReason.SIGTERM, ExitCode.SIGTERM),
     signal.SIGHUP: (CancelReason.SIGHUP, ExitCode.SIGHUP),
 }
+P = ParamSpec("P")
 MAX_STDIN_BYTES = 10_000_000
 IDLE_S = 3.0
 _CHUNK = 1 << 16
-
-
-class Prepared(NamedTuple):
-    """What comes of settings and options: where to work, and what opens the session there."""
-
-    cwd: Path
-    open_session: Callable[[Approver, Asker | None], Awaitable[Session]]
 
 
 @frozen
 class RunRequest:
     """What a run is asked for.
 
-    ``prepare`` reads settings and files, which may fail or wait. ``redact`` takes out of a text
+    ``prepare`` reads settings and files, which may fail or wait; it says where the session works
+    and gives what opens it. ``redact`` takes out of a text
     what is a key or looks like one, ``redact_known`` only what is one. ``takes_up_session``: an
     earlier session goes on, so that no prompt is needed. The last two are for messages on stdin.
     """
 
-    prepare: Callable[[], Prepared]
+    prepare: Callable[[], tuple[Path, OpenSession]]
     redact: Redact
     redact_known: Redact
     words: tuple[str, ...] = ()
@@ -116,7 +118,16 @@ class OneShot:
 
     def __init__(self, request: RunRequest) -> None:
         self._request = request
-        self._output = self._make_output()
+        self._output: Output = (
+            TextOutput(request.redact_known, quiet=request.quiet, only_result=request.only_result)
+            if request.output_format == "text"
+            else JsonOutput(
+                request.redact_known,
+                stream=request.output_format == "stream-json",
+                partial=request.partial_messages,
+                quiet=request.quiet,
+            )
+        )
         self._facts = RunFacts()
         self._cwd = Path()
         self._token = CancelToken()
@@ -130,18 +141,6 @@ class OneShot:
         self._opening: asyncio.Future[Session] | None = None
         self._started_at = time.monotonic()
         self._has_ended = False
-
-    def _make_output(self) -> Output:
-        request = self._request
-        if request.output_format == "text":
-            only_result = request.only_result
-            return TextOutput(request.redact_known, quiet=request.quiet, only_result=only_result)
-        return JsonOutput(
-            request.redact_known,
-            stream=request.output_format == "stream-json",
-            partial=request.partial_messages,
-            quiet=request.quiet,
-        )
 
     # --- from start to end -----------------------------------------------------------------
 
@@ -165,8 +164,6 @@ class OneShot:
         log_error(known, error)
         message = self._request.redact(one_line(str(known)))
         if self._request.output_format != "text" and not isinstance(error, OSError):
-            from agentcli.headless.stream_json import write_failure
-
             write_failure(message, kind_of(known), session_id=self._facts.session_id)
         write_error_line(f"error: {message}")
         return exit_code_for(known)
@@ -175,9 +172,9 @@ class OneShot:
         request = self._request
         try:
             with alarm(request.timeout_s):
-                prepared = request.prepare()
+                self._cwd, open_session = request.prepare()
                 message = self._message()
-            return asyncio.run(self._main(prepared, message))
+            return asyncio.run(self._main(open_session, message))
         except KeyboardInterrupt:
             return signalled(self._summary(), ExitCode.SIGINT)
         except Late:
@@ -190,17 +187,20 @@ class OneShot:
             return failed(known)
 
     def _message(self) -> UserMessage | None:
-        message = read_prompt(self._request.words)
-        if message is None and not self._request.takes_up_session:
-            raise UsageError(
-                "there is no prompt", 'give one: agent run "your prompt", or pipe it in'
-            )
-        return message
+        """The words, where a lone ``-`` stands for stdin, and what is piped; maybe nothing."""
+        typed = " ".join(self._request.words).strip()
+        typed = "" if typed == "-" else typed
+        piped = read_stdin(patient=not typed)
+        if parts := [TextPart(text) for text in (typed, piped) if text.strip()]:
+            return UserMessage(tuple(parts))
+        if self._request.takes_up_session:
+            return None
+        raise UsageError("there is no prompt", 'give one: agent run "your prompt", or pipe it in')
 
-    async def _main(self, prepared: Prepared, message: UserMessage | None) -> RunEnd:
+    async def _main(self, open_session: OpenSession, message: UserMessage | None) -> RunEnd:
         with self._signals_and_timer():
             try:
-                session = await self._open(prepared)
+                session = await self._open(open_session)
             except asyncio.CancelledError:
                 return self._stopped()
             session.add_listener(self._on_event)
@@ -212,9 +212,8 @@ class OneShot:
                 await session.aclose()
             return end
 
-    async def _open(self, prepared: Prepared) -> Session:
-        self._cwd = prepared.cwd
-        self._opening = asyncio.ensure_future(prepared.open_session(*self._attendants()))
+    async def _open(self, open_session: OpenSession) -> Session:
+        self._opening = asyncio.ensure_future(open_session(self._attendants()))
         try:
             if self._token.cancelled:
                 self._opening.cancel()
@@ -227,7 +226,7 @@ class OneShot:
         facts.cwd = session.info.cwd
         facts.tools = session.tool_names
         facts.permission_mode = str(session.mode)
-        self._guarded(lambda: self._output.opened(facts))
+        self._guarded(self._output.opened, facts)
         if not request.quiet:
             for notice in session.notices:
                 write_error_line(request.redact(one_line(notice)))
@@ -235,7 +234,7 @@ class OneShot:
             write_error_line(f"session {facts.session_id}: {facts.model}, {facts.permission_mode}")
         return session
 
-    def _attendants(self) -> tuple[Approver, Asker | None]:
+    def _attendants(self) -> Attendants:
         """Who approves calls and who answers questions."""
         from agentcli.headless.approvals import make_approver
 
@@ -281,7 +280,7 @@ class OneShot:
         elif isinstance(event, Done | Cancelled | Failed):
             self._terminal = event
         try:
-            self._guarded(lambda: self._output.on_event(event))
+            self._guarded(self._output.on_event, event)
         except Exception as error:  # noqa: BLE001 - a listener must not raise; the turn ends with it
             self._fault = self._fault or error
             self._stop(CancelReason.OUTER)
@@ -289,16 +288,14 @@ class OneShot:
     def _report_background(self, event: BackgroundChanged) -> None:
         """The run of the program is over, and with it what went on in the background (BG-7)."""
         if event.ended is not None and not self._request.quiet and not self._reader_left:
-            from agentcli.ui.wording import background_ended
+            report_background(event.ended)
 
-            write_error_line(background_ended(event.ended))
-
-    def _guarded(self, write: Callable[[], object]) -> None:
+    def _guarded(self, write: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Write; when the reader has left, stop working for it (CLI-12)."""
         if self._reader_left:
             return
         try:
-            self._writes.run(write)
+            self._writes.run(write, *args, **kwargs)
         except BrokenPipeError:
             self._reader_left = True
             silence(sys.stdout)
@@ -322,8 +319,11 @@ class OneShot:
     @contextmanager
     def _signals_and_timer(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        taken = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-        for number in taken:
+        taken = []
+        for number in SIGNALS:
+            if signal.getsignal(number) is signal.SIG_IGN:
+                continue
+            taken.append(number)
             loop.add_signal_handler(number, self._on_signal, number)
             self._writes.watch(number)
         if (dropped := dropped_signal()) is not None:
@@ -370,48 +370,15 @@ class OneShot:
     def _write_end(self, end: RunEnd, *, since: float, more: bool = False) -> None:
         shown = replace(end, message=self._request.redact(end.message))
         self._facts.duration_s = time.monotonic() - since
-        self._guarded(lambda: self._output.ended(shown, self._facts, more=more))
+        self._guarded(self._output.ended, shown, self._facts, more=more)
         self._report_end(shown)
 
     def _report_end(self, end: RunEnd) -> None:
-        if self._reader_left:
-            return
-        if self._request.verbose:
-            write_error_line(_figures(end.summary, self._facts.duration_s))
-        if end.message:
-            prefix = "error: " if end.is_error else ""
-            write_error_line(prefix + one_line(end.message))
-        elif end.code is ExitCode.APPROVAL:
-            write_error_line(
-                f"error: {self._unattended} call(s) needed an approval and nobody could give it"
-                " - allow them with --allow-tool RULE, or all with --yolo"
-            )
-        if end.unsaved:
-            from agentcli.ui.sanitize import clean
-
-            write_error_line(f"this could not be saved anywhere:\n{clean(end.unsaved)}")
-
-
-def _figures(summary: TurnSummary, duration_s: float) -> str:
-    from agentcli.ui.wording import cost, duration, plural, tokens
-
-    parts = (plural(summary.steps, "request"), tokens(summary.usage), duration(duration_s))
-    return f"{', '.join(parts)}, cost {cost(summary.cost_usd)}"
+        if not self._reader_left:
+            report_end(end, self._facts, self._unattended, verbose=self._request.verbose)
 
 
 # --- the prompt: words of the command line, piped stdin, or both ---------------------------
-
-
-def read_prompt(words: Sequence[str] | None) -> UserMessage | None:
-    """The user's message, or ``None`` when there is neither a word nor piped text.
-
-    A lone ``-`` stands for stdin, as elsewhere.
-    """
-    typed = " ".join(words or ()).strip()
-    typed = "" if typed == "-" else typed
-    piped = read_stdin(patient=not typed)
-    parts = tuple(TextPart(text) for text in (typed, piped) if text.strip())
-    return UserMessage(parts) if parts else None
 
 
 async def with_attachments(message: UserMessage, words: Sequence[str], cwd: Path) -> UserMessage:
@@ -448,18 +415,14 @@ def read_stdin(*, patient: bool) -> str:
                     " - end it, or start with < /dev/null"
                 )
                 return ""
-        return _read_all(descriptor)
+        data = bytearray()
+        while chunk := os.read(descriptor, _CHUNK):
+            data += chunk
+            if len(data) > MAX_STDIN_BYTES:
+                raise UsageError(
+                    f"stdin holds more than {MAX_STDIN_BYTES // 1_000_000} MB",
+                    "save it to a file and name the file in the prompt",
+                )
     except (OSError, ValueError):
         return ""
-
-
-def _read_all(descriptor: int) -> str:
-    data = bytearray()
-    while chunk := os.read(descriptor, _CHUNK):
-        data += chunk
-        if len(data) > MAX_STDIN_BYTES:
-            raise UsageError(
-                f"stdin holds more than {MAX_STDIN_BYTES // 1_000_000} MB",
-                "save it to a file and name the file in the prompt",
-            )
     return data.decode("utf-8-sig", "replace").rstrip("\r\n")

@@ -1,27 +1,79 @@
-"""How a run ended: one value from which the result object and the exit code follow.
+"""How a run ends and what it writes: the answer, the result object, the exit code (CLI-5, CLI-6).
 
-Law: every path makes exactly one ``RunEnd`` (CLI-5), and subtype and exit code are decided here and
-nowhere else (CLI-6).
+``text``: the final answer to stdout, progress to stderr. ``json``: one object. ``stream-json``: one
+object per line. Laws: every path makes exactly one ``RunEnd``; subtype and exit code are decided
+here and nowhere else; the answer, or the result object, comes exactly once and last; lines for the
+user have no colour and move no cursor; nothing but the standard library and ``domain`` is imported
+before the request has left.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.errors import AgentError, NoStructuredOutput, ProviderError
 from agentcli.domain.events import (
+    AgentEvent,
+    ApprovalWaiting,
+    AssistantRecorded,
+    CallForming,
     Cancelled,
     Done,
     Failed,
+    Notice,
     Outcome,
+    PromptRecorded,
+    RetryWait,
+    StepStart,
     TerminalEvent,
+    TextChunk,
+    ThinkingChunk,
+    ToolAnnounced,
+    ToolFinished,
+    ToolProgress,
     ToolRefused,
+    ToolStarted,
+    TurnStart,
     TurnSummary,
 )
+from agentcli.domain.messages import ResultStatus
 from agentcli.domain.values import frozen, mutable
-from agentcli.headless.errors import ExitCode, exit_code_for, kind_of
+from agentcli.headless.errors import ExitCode, exit_code_for, kind_of, one_line
+from agentcli.headless.streams import is_terminal, use_utf8, write_error_line, write_out
+
+if TYPE_CHECKING:
+    from agentcli.domain.background import BackgroundTask
+
+Redact = Callable[[str], str]
+
+# worth no line: what is shown otherwise, and what comes before the request (import budget)
+_SILENT = (
+    TextChunk,
+    TurnStart,
+    PromptRecorded,
+    StepStart,
+    ThinkingChunk,
+    CallForming,
+    Done,
+    Cancelled,
+    Failed,
+)
+_OF_TOOLS = (
+    AssistantRecorded,
+    ToolAnnounced,
+    ApprovalWaiting,
+    ToolRefused,
+    ToolStarted,
+    ToolProgress,
+    ToolFinished,
+)
+_COMPLETE = {Outcome.DONE, Outcome.WRAPPED_UP}
+_ANSWERED = {Outcome.DONE, Outcome.WRAPPED_UP, Outcome.MAX_STEPS}
 
 
 class Subtype(StrEnum):
@@ -97,8 +149,8 @@ def ended_by(terminal: TerminalEvent, *, unattended: int) -> RunEnd:
         case Cancelled(reason=reason):
             return RunEnd(Subtype.CANCELLED, ExitCode.FAILED, f"cancelled_{reason}", summary)
         case Done() if summary.outcome is Outcome.MAX_STEPS:
-            limit = _LIMITS.get(summary.limit, _LIMITS["steps"])
-            return RunEnd(limit.subtype, ExitCode.LIMIT, limit.reason, summary, limit.message)
+            subtype, reason, message = _LIMITS.get(summary.limit, _LIMITS["steps"])
+            return RunEnd(subtype, ExitCode.LIMIT, reason, summary, message)
         case Done():
             if unattended:
                 return RunEnd(Subtype.SUCCESS, ExitCode.APPROVAL, "approval_needed", summary)
@@ -106,24 +158,18 @@ def ended_by(terminal: TerminalEvent, *, unattended: int) -> RunEnd:
             return RunEnd(Subtype.SUCCESS, ExitCode.OK, reason, summary)
 
 
-class _Limit(NamedTuple):
-    subtype: Subtype
-    reason: str
-    message: str
-
-
 _LIMITS = {
-    "steps": _Limit(
+    "steps": (
         Subtype.MAX_TURNS,
         "max_turns",
         "stopped at the limit of model requests - give --max-turns more, or go on with --continue",
     ),
-    "budget": _Limit(
+    "budget": (
         Subtype.MAX_BUDGET,
         "max_budget_usd",
         "stopped at the budget - give --max-budget-usd more, or go on with --continue",
     ),
-    "time": _Limit(
+    "time": (
         Subtype.TIMEOUT,
         "timeout",
         "stopped at the time limit - give --timeout more seconds, or go on with --continue",
@@ -151,3 +197,233 @@ def failed(error: AgentError) -> RunEnd:
 def _retry_after_s(error: AgentError) -> float | None:
     """When it is worth trying again; nothing for a limit that does not pass by itself."""
     return error.retry_after_s if isinstance(error, ProviderError) and error.retryable else None
+
+
+def result_object(end: RunEnd, facts: RunFacts) -> dict[str, Any]:
+    """The last line of stream-json, and all of ``--output-format json``."""
+    from agentcli.headless.stream_json import denial, new_uuid, usage_object
+
+    summary = end.summary
+    errors = [end.message or end.terminal_reason] if end.is_error else []
+    result = {
+        "type": "result",
+        "subtype": str(end.subtype),
+        "is_error": end.is_error,
+        "result": summary.text or "".join(errors),
+        "session_id": facts.session_id,
+        "num_turns": summary.steps,
+        "duration_ms": round(facts.duration_s * 1000),
+        "duration_api_ms": round(summary.api_duration_s * 1000),
+        "total_cost_usd": summary.cost_usd,
+        "usage": usage_object(summary.usage),
+        "permission_denials": [denial(event) for event in facts.refused],
+        "structured_output": summary.structured,
+        "terminal_reason": end.terminal_reason,
+        "errors": errors,
+        "uuid": new_uuid(),
+    }
+    if summary.compaction.is_known:
+        result["compaction_usage"] = usage_object(summary.compaction)
+    if end.retry_after_s is not None:
+        result["retry_after_s"] = round(end.retry_after_s, 3)
+    return result
+
+
+def write_failure(message: str, reason: str, *, subtype: str = "", session_id: str = "") -> None:
+    """The result of a run that has no other (CLI-5); a reader that has gone misses it."""
+    end = RunEnd(
+        Subtype(subtype or Subtype.ERROR),
+        ExitCode.FAILED,
+        reason,
+        TurnSummary(Outcome.ERROR),
+        message,
+    )
+    from agentcli.headless.stream_json import dumps
+
+    use_utf8()
+    with suppress(OSError):
+        write_out(dumps(result_object(end, RunFacts(session_id))) + "\n")
+
+
+# --- what is written while it runs, and at its end -----------------------------------------
+
+
+class Progress:
+    """Lines about what happens, for stderr; how the turn ended is said by its end."""
+
+    def __init__(self, redact: Redact, *, tools: bool, quiet: bool) -> None:
+        self._redact = redact
+        self._silent = (*_SILENT, *(() if tools else _OF_TOOLS))
+        self._quiet = quiet
+        self._summaries: dict[str, str] = {}
+        self._last_started = ""
+
+    def on_event(self, event: AgentEvent) -> None:  # noqa: C901 - one arm per event
+        """Write a line, if the event is worth one."""
+        if self._quiet or isinstance(event, self._silent):
+            return
+        from agentcli.ui import wording
+        from agentcli.ui.sanitize import clean, clean_line
+
+        match event:
+            case AssistantRecorded():
+                if event.message.tool_calls and (text := clean(event.message.text).strip()):
+                    write_error_line(self._redact(text))
+            case ToolAnnounced():
+                self._summaries[event.call.id] = clean_line(event.summary)
+            case ToolStarted():
+                self._summaries[event.call.id] = clean_line(event.summary)
+                self._line(f"* {clean_line(event.summary)}")
+                self._last_started = event.call.id
+            case ToolRefused():
+                how = "nobody could be asked" if event.unattended else "refused"
+                summary = self._summaries.get(event.call.id, clean_line(event.call.name))
+                self._line(f"! {summary}: {how}: {clean_line(event.reason)}")
+            case ToolFinished():
+                self._finished(event)
+            case RetryWait():
+                self._line(wording.retry(event))
+            case Notice():
+                self._line(f"{'! ' if event.is_warning else ''}{clean_line(event.text)}")
+            case _:
+                if line := wording.news(event):
+                    self._line(line)
+
+    def _finished(self, event: ToolFinished) -> None:
+        from agentcli.ui import wording
+        from agentcli.ui.sanitize import clean_line
+
+        summary = self._summaries.pop(event.call.id, clean_line(event.call.name))
+        if event.result.status is ResultStatus.REFUSED:
+            return
+        outcome = wording.outcome(event, summary)
+        timed = event.duration_s > 0 and not wording.has_duration(outcome)
+        took = f" ({wording.duration(event.duration_s)})" if timed else ""
+        # an outcome that does not stand right under its call says whose it is
+        whose = "" if event.call.id == self._last_started else f"{summary}: "
+        self._line(f"  {whose}{outcome}{took}")
+
+    def _line(self, text: str) -> None:
+        self._last_started = ""
+        write_error_line(self._redact(text))
+
+
+class TextOutput:
+    """The final answer on stdout. On a terminal it is shown as it comes.
+
+    With ``only_result`` nothing goes there but a result in the shape that was asked for (CTRL-5).
+    """
+
+    def __init__(self, redact: Redact, *, quiet: bool, only_result: bool = False) -> None:
+        self._redact = redact
+        self._only_result = only_result
+        self._live = is_terminal(sys.stdout) and not only_result
+        self._progress = Progress(redact, tools=not quiet, quiet=quiet)
+        self._sanitizer: Any = None
+        self._open_line = False
+
+    def opened(self, facts: RunFacts) -> None:
+        """Nothing to say yet."""
+
+    def on_event(self, event: AgentEvent) -> None:
+        """Progress to stderr; on a terminal, text as it comes."""
+        if not self._live:
+            self._progress.on_event(event)
+        elif isinstance(event, TextChunk):
+            self._show(event.text)
+        else:
+            self._end_line()
+            if not isinstance(event, AssistantRecorded):
+                self._progress.on_event(event)
+
+    def _show(self, text: str) -> None:
+        if self._sanitizer is None:
+            from agentcli.ui.sanitize import Sanitizer
+
+            self._sanitizer = Sanitizer()
+        write_out(self._sanitizer.feed(text))
+        self._open_line = True
+
+    def _end_line(self) -> None:
+        if self._open_line:
+            write_out(self._sanitizer.finish() + "\n")
+            self._open_line = False
+
+    def ended(self, end: RunEnd, facts: RunFacts, *, more: bool = False) -> None:
+        """The answer, unless it stands on the terminal already."""
+        del facts, more
+        if self._live:
+            self._end_line()
+            return
+        text = self._redact(end.summary.text)
+        if self._only_result:
+            from agentcli.headless.stream_json import dumps
+
+            if end.summary.outcome in _COMPLETE and not end.is_error:
+                use_utf8()
+                write_out(self._redact(dumps(end.summary.structured)) + "\n")
+        elif end.summary.outcome in _ANSWERED and text:
+            write_out(text if text.endswith("\n") else text + "\n")
+
+
+class JsonOutput:
+    """One result object, or with ``stream`` one object per event before it."""
+
+    def __init__(self, redact: Redact, *, stream: bool, partial: bool, quiet: bool) -> None:
+        from agentcli.headless.stream_json import StreamWriter
+
+        use_utf8()
+        self._stream = stream
+        self.writer = StreamWriter(lambda line: write_out(redact(line)), partial)
+        self._progress = Progress(redact, tools=False, quiet=quiet)
+
+    def opened(self, facts: RunFacts) -> None:
+        """The ``system/init`` line."""
+        if not self._stream:
+            return
+        self.writer.init(
+            facts.session_id, facts.model, facts.cwd, facts.tools, facts.permission_mode
+        )
+
+    def on_event(self, event: AgentEvent) -> None:
+        """One or more lines, and warnings to stderr."""
+        if self._stream:
+            self.writer.on_event(event)
+        self._progress.on_event(event)
+
+    def ended(self, end: RunEnd, facts: RunFacts, *, more: bool = False) -> None:
+        """The result object."""
+        self.writer.result(result_object(end, facts), more=more)
+
+
+Output = TextOutput | JsonOutput
+
+
+def report_end(end: RunEnd, facts: RunFacts, unattended: int, *, verbose: bool) -> None:
+    """What the user has to know on stderr: one line, if there is anything."""
+    if verbose:
+        from agentcli.ui.wording import cost, duration, plural, tokens
+
+        summary = end.summary
+        requests, took = plural(summary.steps, "request"), duration(facts.duration_s)
+        spent = f"{tokens(summary.usage)}, {took}, cost {cost(summary.cost_usd)}"
+        write_error_line(f"{requests}, {spent}")
+    if end.message:
+        prefix = "error: " if end.is_error else ""
+        write_error_line(prefix + one_line(end.message))
+    elif end.code is ExitCode.APPROVAL:
+        write_error_line(
+            f"error: {unattended} call(s) needed an approval and nobody could give it"
+            " - allow them with --allow-tool RULE, or all with --yolo"
+        )
+    if end.unsaved:
+        from agentcli.ui.sanitize import clean
+
+        write_error_line(f"this could not be saved anywhere:\n{clean(end.unsaved)}")
+
+
+def report_background(task: BackgroundTask) -> None:
+    """A background run was ended with the program (BG-7)."""
+    from agentcli.ui.wording import background_ended
+
+    write_error_line(background_ended(task))

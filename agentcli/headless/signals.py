@@ -14,8 +14,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any
+from typing import Any, ParamSpec
 
+P = ParamSpec("P")
 PATIENCE_S = 1.0
 _LONGEST_ALARM_S = 1e6
 _SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
@@ -99,12 +100,12 @@ class StalledWrites:
         self._is_writing = False
         self._suspect = 0
 
-    def run(self, write: Callable[[], object]) -> None:
-        """Call ``write``; raises ``BrokenPipeError`` for one that is given up."""
+    def run(self, write: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call ``write`` with the rest; raises ``BrokenPipeError`` when it is given up."""
         self._number += 1
         self._is_writing = True
         try:
-            write()
+            write(*args, **kwargs)
         finally:
             self._is_writing = False
 

@@ -15,8 +15,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentcli.domain.errors import AgentError
@@ -32,7 +31,6 @@ from agentcli.domain.events import (
     Failed,
     GatesConflicted,
     ModelFellBack,
-    Outcome,
     OutputCapRaised,
     RetryWait,
     StepStart,
@@ -41,7 +39,6 @@ from agentcli.domain.events import (
     ThinkingChunk,
     ToolFinished,
     ToolRefused,
-    TurnSummary,
     WrappingUp,
 )
 from agentcli.domain.messages import (
@@ -55,9 +52,6 @@ from agentcli.domain.messages import (
     Usage,
     UserMessage,
 )
-from agentcli.headless.errors import ExitCode
-from agentcli.headless.result import RunEnd, RunFacts, Subtype
-from agentcli.headless.streams import use_utf8, write_out
 
 # what ends a line for some readers, and what a terminal would obey or reorder (SEC-10)
 _UNSAFE = re.compile(
@@ -163,7 +157,7 @@ def usage_object(usage: Usage) -> dict[str, int | None]:
     }
 
 
-def _denial(event: ToolRefused) -> dict[str, Any]:
+def denial(event: ToolRefused) -> dict[str, Any]:
     """One entry of ``permission_denials``."""
     return {
         "tool_name": event.call.name,
@@ -171,48 +165,6 @@ def _denial(event: ToolRefused) -> dict[str, Any]:
         "tool_input": event.call.arguments,
         "reason": event.reason,
     }
-
-
-def result_object(end: RunEnd, facts: RunFacts) -> dict[str, Any]:
-    """The last line of stream-json, and all of ``--output-format json``."""
-    summary = end.summary
-    errors = [end.message or end.terminal_reason] if end.is_error else []
-    result = {
-        "type": "result",
-        "subtype": str(end.subtype),
-        "is_error": end.is_error,
-        "result": summary.text or "".join(errors),
-        "session_id": facts.session_id,
-        "num_turns": summary.steps,
-        "duration_ms": round(facts.duration_s * 1000),
-        "duration_api_ms": round(summary.api_duration_s * 1000),
-        "total_cost_usd": summary.cost_usd,
-        "usage": usage_object(summary.usage),
-        "permission_denials": [_denial(event) for event in facts.refused],
-        "structured_output": summary.structured,
-        "terminal_reason": end.terminal_reason,
-        "errors": errors,
-        "uuid": new_uuid(),
-    }
-    if summary.compaction.is_known:
-        result["compaction_usage"] = usage_object(summary.compaction)
-    if end.retry_after_s is not None:
-        result["retry_after_s"] = round(end.retry_after_s, 3)
-    return result
-
-
-def write_failure(message: str, reason: str, *, subtype: str = "", session_id: str = "") -> None:
-    """The result of a run that has no other (CLI-5); a reader that has gone misses it."""
-    end = RunEnd(
-        Subtype(subtype or Subtype.ERROR),
-        ExitCode.FAILED,
-        reason,
-        TurnSummary(Outcome.ERROR),
-        message,
-    )
-    use_utf8()
-    with suppress(OSError):
-        write_out(dumps(result_object(end, RunFacts(session_id))) + "\n")
 
 
 _EMPTY: dict[str, dict[str, Any]] = {
@@ -320,19 +272,23 @@ class StreamWriter:
         self._ended = False
         self.ends_with_result = False
 
-    def init(self, facts: RunFacts, version: str) -> None:
+    def init(
+        self, session_id: str, model: str, cwd: str, tools: Sequence[str], permission_mode: str
+    ) -> None:
         """The first line."""
-        self._session_id = facts.session_id
+        from agentcli import __version__
+
+        self._session_id = session_id
         if self._partial is not None:
-            self._partial.model = facts.model
+            self._partial.model = model
         self._system(
             "init",
-            cwd=facts.cwd,
-            tools=list(facts.tools),
+            cwd=cwd,
+            tools=list(tools),
             mcp_servers=[],
-            model=facts.model,
-            permissionMode=facts.permission_mode,
-            agentcli_version=version,
+            model=model,
+            permissionMode=permission_mode,
+            agentcli_version=__version__,
         )
 
     def on_event(self, event: AgentEvent) -> None:

@@ -31,11 +31,10 @@ from agentcli.domain.ports import (
     Verdict,
 )
 from agentcli.domain.values import mutable
-from agentcli.headless.approvals import Nobody
+from agentcli.headless.approvals import Attendants, Nobody
 from agentcli.headless.errors import ExitCode, one_line
 from agentcli.headless.one_shot import OneShot, RunRequest
-from agentcli.headless.output import JsonOutput
-from agentcli.headless.result import RunEnd, Subtype, failed
+from agentcli.headless.result import JsonOutput, RunEnd, Subtype, failed
 from agentcli.headless.stream_input import (
     Answered,
     Asked,
@@ -49,8 +48,6 @@ from agentcli.headless.streams import write_error_line
 
 if TYPE_CHECKING:
     from agentcli.app.session import Session
-    from agentcli.domain.ports import Approver
-    from agentcli.domain.tools import Asker
 
 # more are left in the pipe: who writes them has to wait
 MAX_WAITING = 100
@@ -78,7 +75,7 @@ class StreamShot(OneShot):
         typed = " ".join(self._request.words).strip()
         return UserMessage((TextPart(typed),)) if typed else None
 
-    def _attendants(self) -> tuple[Approver, Asker | None]:
+    def _attendants(self) -> Attendants:
         if not self._request.asks_on_stdin:
             return Nobody(), None
         return OverChannel(self._channel, self._interrupt), None
@@ -106,7 +103,7 @@ class StreamShot(OneShot):
 
     def _on_event(self, event: AgentEvent) -> None:
         if isinstance(event, PromptRecorded) and self._request.replays_messages:
-            self._guarded(lambda: self._output.writer.replay(event.message, self._uuid))
+            self._guarded(self._output.writer.replay, event.message, self._uuid)
         super()._on_event(event)
 
     # --- what a conversation asks of its process ---------------------------------------------
@@ -135,12 +132,12 @@ class StreamShot(OneShot):
 
     def skip(self, line: int, reason: str) -> None:
         """Say that a line of stdin was not understood."""
-        self._guarded(lambda: self._output.writer.input_error(line, one_line(reason)))
+        self._guarded(self._output.writer.input_error, line, one_line(reason))
         if not self._request.quiet:
             write_error_line(f"warning: line {line} of stdin is skipped: {one_line(reason)}")
 
     def _send(self, value: Mapping[str, Any]) -> None:
-        self._guarded(lambda: self._output.writer.control(value))
+        self._guarded(self._output.writer.control, value)
 
     def _interrupt(self) -> None:
         if self._conversation is not None:

@@ -37,9 +37,9 @@ CRASHES = {
     "engine": "import agentcli.engine.ask as m; m.Requests.ask = crash",
     "memory": "import agentcli.engine.ask as m; m.Requests.ask = out_of_memory",
     "recursion": "import agentcli.engine.ask as m; m.Requests.ask = for_ever",
-    "output": "import agentcli.headless.output as m\n"
+    "output": "import agentcli.headless.result as m\n"
     "for kind in (m.TextOutput, m.JsonOutput): kind.on_event = crash",
-    "ending": "import agentcli.headless.output as m\n"
+    "ending": "import agentcli.headless.result as m\n"
     "for kind in (m.TextOutput, m.JsonOutput): kind.ended = crash",
 }
 _PROGRAM = """

@@ -54,14 +54,21 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.ports import PermissionMode
 from agentcli.headless.errors import ExitCode
-from agentcli.headless.result import RunEnd, RunFacts, Subtype, ended_by, failed
-from agentcli.headless.stream_json import StreamWriter, dumps, result_object
+from agentcli.headless.result import (
+    RunEnd,
+    RunFacts,
+    Subtype,
+    ended_by,
+    failed,
+    result_object,
+)
+from agentcli.headless.stream_json import StreamWriter, dumps
 from tests.ui.schema_check import problems
 
 SCHEMA = json.loads(
     importlib.resources.files("agentcli.headless").joinpath("stream_json.schema.json").read_text()
 )
-FACTS = RunFacts("s1", "anthropic/m", "/work", ("bash",), "default")
+FACTS = RunFacts("s1")
 CALL = ToolCall("c1", "bash", {"command": "ls"})
 MESSAGE = AssistantMessage(
     (
@@ -110,7 +117,7 @@ def end_of(event: TerminalEvent | None) -> RunEnd:
 def play(events: list[AgentEvent], *, partial: bool = False) -> list[dict[str, Any]]:
     lines: list[str] = []
     writer = StreamWriter(lines.append, partial)
-    writer.init(FACTS, "0.1")
+    writer.init("s1", "anthropic/m", "/work", ("bash",), "default")
     for event in events:
         writer.on_event(event)
     end = next((e for e in events if isinstance(e, Done | Cancelled | Failed)), None)
@@ -283,7 +290,7 @@ def test_a_compaction_shows_as_a_status_until_it_is_over() -> None:
 def test_one_writer_tells_several_turns_and_what_is_said_between_them() -> None:
     lines: list[str] = []
     writer = StreamWriter(lines.append)
-    writer.init(FACTS, "0.1")
+    writer.init("s1", "anthropic/m", "/work", ("bash",), "default")
     writer.replay(UserMessage((TextPart("hi"), ImagePart("image/png", b"x"))), "from-the-client")
     writer.result(result_object(end_of(Done(SUMMARY)), RunFacts("s1")), more=True)
     assert writer.ends_with_result
@@ -437,7 +444,7 @@ def test_the_schema_refuses_what_it_should() -> None:
 @pytest.mark.spec("CLI-5")
 def test_writing_needs_no_heavy_package() -> None:
     code = (
-        "import sys, agentcli.headless.stream_json, agentcli.headless.output, agentcli.ui.sanitize;"
+        "import sys, agentcli.headless.stream_json, agentcli.headless.result, agentcli.ui.sanitize;"
         "heavy = {'pydantic', 'rich', 'prompt_toolkit', 'pygments', 'httpx'} & set(sys.modules);"
         "sys.exit(len(heavy))"
     )
