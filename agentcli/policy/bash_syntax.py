@@ -123,7 +123,7 @@ class _Reading:
     def _parse(self, text: str, wrappers: tuple[str, ...], waiting: deque[_Open]) -> bool:
         self.scripts += 1
         if self.scripts > _MAX_SCRIPTS:
-            self._doubt("it runs too many texts in texts")
+            self._doubt("it nests too many scripts")
             return False
         if why_not := why_unreadable(text) or self._too_costly(text):
             self._doubt(why_not)

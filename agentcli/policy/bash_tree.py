@@ -182,7 +182,7 @@ def _expansion(_children: list[Node], text: str) -> str:
 
 
 def _substitution(_children: list[Node], text: str) -> str:
-    return "it nests backquotes" if text.startswith("`") and "\\" in text else ""
+    return "it nests backticks" if text.startswith("`") and "\\" in text else ""
 
 
 def _command(children: list[Node], text: str) -> str:
@@ -401,7 +401,7 @@ class _Walk:
     def _to_file(self, node: Node) -> Redirection:
         before = self.source[: node.start_byte][-1:]
         if before == b"}":
-            self.why_not = self.why_not or "it keeps a descriptor in a variable"
+            self.why_not = self.why_not or "it keeps a file descriptor in a variable"
         operator = next((c.type for c in node.children if not c.is_named), "")
         if operator in _CLOSING:
             return Redirection(operator, "-", writes=False)

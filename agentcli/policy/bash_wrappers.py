@@ -234,7 +234,7 @@ def _shell(words: Words) -> LookThrough:
 
 def _script(text: str | None, name: str, why_not: str = "") -> LookThrough:
     if text is None:
-        return LookThrough((), why_not or f"{name} runs a text that is not known")
+        return LookThrough((), why_not or f"{name} runs a script that is not known")
     return LookThrough((Inner(script=text),), why_not)
 
 
@@ -242,7 +242,7 @@ def _eval(words: Words) -> LookThrough:
     rest = words[2:] if len(words) > 1 and words[1] == "--" else words[1:]
     if any(word is None for word in rest):
         known = " ".join(word for word in rest if word)
-        return LookThrough((Inner(script=known),), "eval runs a text that is not known")
+        return LookThrough((Inner(script=known),), "eval runs a script that is not known")
     return LookThrough((Inner(script=" ".join(str(word) for word in rest)),) if rest else ())
 
 
@@ -281,7 +281,7 @@ def _env(words: Words) -> LookThrough:
     split = _after(frozenset({"-S", "--split-string", "-vS", "-iS", "-0S"}))
     if any(word is None or re.match(r"-[a-zA-Z0]*S|--s", word) for word in words[1:]):
         looked = split(words)
-        return LookThrough(looked.inner, "env splits a text into words")
+        return LookThrough(looked.inner, "env splits a string into words")
     return _argv(words, _ARGV_WRAPPERS["env"])
 
 
@@ -380,8 +380,8 @@ _SPECIAL: dict[str, Callable[[Words], LookThrough]] = {
     "watch": _after(frozenset()),
     "parallel": _after(frozenset({":::"})),
     "entr": _after(frozenset()),
-    "mapfile": _after(frozenset({"-C"}), "it has bash call a text back"),
-    "readarray": _after(frozenset({"-C"}), "it has bash call a text back"),
+    "mapfile": _after(frozenset({"-C"}), "it sets a callback for bash"),
+    "readarray": _after(frozenset({"-C"}), "it sets a callback for bash"),
 }
 
 
@@ -446,14 +446,14 @@ def _test(rest: tuple[str | None, ...], sources: tuple[str, ...]) -> str:
         return ""
     shape = rest[:-1] if rest and rest[-1] == "]" else rest
     if any(w is None and not _one_word(s) for w, s in zip(rest, sources, strict=False)):
-        return "it tests a text that is not known"
+        return "it tests a value that is not known"
     if shape and shape[0] == "!":
         shape = shape[1:]
     if len(shape) == _TEST_WORDS and shape[0] and shape[0].removeprefix("-") in _UNARY:
         return ""
     if len(shape) == _TEST_WORDS + 1 and shape[1] in _BINARY:
         return ""
-    return "it tests a text that is not known"
+    return "it tests a value that is not known"
 
 
 def _bracket(rest: tuple[str | None, ...]) -> str:

@@ -97,21 +97,6 @@ class Policy:
     contained: bool = False
     yolo_twice: bool = False
 
-    @classmethod
-    def from_texts(
-        cls,
-        mode: PermissionMode,
-        allow: Sequence[str],
-        deny: Sequence[str],
-        ask: Sequence[str] = (),
-        source: str = "",
-    ) -> Policy:
-        """A policy of rules as a user writes them; raises ``UsageError``."""
-        policy = cls(mode)
-        for kind, texts in (("allow", allow), ("deny", deny), ("ask", ask)):
-            policy.add_rules(kind, texts, source)
-        return policy
-
     def add_rules(self, kind: str, texts: Sequence[str], source: str = "") -> None:
         """More rules of ``kind`` ("allow", "deny" or "ask"); raises ``UsageError``."""
         more = [parse_rule(text, source) for text in texts]

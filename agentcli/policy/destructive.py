@@ -130,13 +130,13 @@ class _Search:
         is_torn = not self.has_all and not operands.destroyed
         is_unseen = None in operands.destroyed or from_elsewhere or is_torn
         if operands.is_recursive and is_unseen:
-            yield Danger("it cannot be told what it would destroy", part, is_destructive=True)
+            yield Danger("what it would destroy is not known", part, is_destructive=True)
         for name in dict.fromkeys(operands.destroyed):
             if name is None:
                 continue
             is_relative = not name.startswith(("/", "~"))
             if operands.is_recursive and is_relative and not self.starts.is_sure:
-                yield Danger("it cannot be told where it would destroy", part, is_destructive=True)
+                yield Danger("where it would destroy files is not known", part, is_destructive=True)
             lost = map(self._lost_with, self._places(name))
             if what := next(filter(None, lost), None):
                 yield Danger(f"it would destroy {what}", part, is_destructive=True)

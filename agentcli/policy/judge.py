@@ -142,7 +142,7 @@ def _by_ask_rule(judged: _Judged) -> Decision | None:
         return None
     if rule is not None:
         return judged.because(Answer.ASK, f"asked for by the rule {rule}", rule)
-    reason = f"it cannot be told whether the rule {unsure} covers it"
+    reason = f"the rule {unsure} may cover it"
     return judged.because(Answer.ASK, reason, unsure)
 
 

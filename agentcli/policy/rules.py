@@ -81,11 +81,6 @@ def host_of(url: str) -> str:
         return ""
 
 
-def allows(rule: Rule, subject: Subject) -> bool:
-    """Whether ``rule`` alone covers the whole of the call, as an allow rule must."""
-    return bool(covering((rule,), subject)[0])
-
-
 def covering(
     rules: Sequence[Rule],
     subject: Subject,

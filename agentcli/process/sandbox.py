@@ -71,7 +71,7 @@ class SessionSandbox:
                 try:
                     self._state = await asyncio.to_thread(self._find_out)
                 except OSError as error:
-                    problem = f"it cannot be told what works: {error}"
+                    problem = f"looking for a sandbox failed: {error}"
                     self._state = replace(self._state, problem=problem, known=True)
         return self.state
 
@@ -253,4 +253,6 @@ def look_for_sandbox(root: Path, wanted: str) -> SandboxState:
     thread = threading.Thread(target=lambda: asyncio.run(look()))
     thread.start()
     thread.join()
-    return found[0] if found else SandboxState(SandboxKind.OFF, wanted, "it cannot be told")
+    return (
+        found[0] if found else SandboxState(SandboxKind.OFF, wanted, "looking for a sandbox failed")
+    )

@@ -12,13 +12,14 @@ from agentcli.domain.ports import PermissionMode
 from agentcli.domain.tools import Workspace
 from agentcli.policy.decision import Policy
 from agentcli.tools._registry import Registry
+from tests.policy.asking import policy_of
 
 BOX = Registry.builtin(None, ())
 
 
 @pytest.mark.spec("SEC-3")
 def test_a_decision_is_told_with_its_rule_and_what_an_approval_would_offer(tmp_path: Path) -> None:
-    policy = Policy.from_texts(PermissionMode.DEFAULT, ["bash(make *)"], [], source="here")
+    policy = policy_of(PermissionMode.DEFAULT, ["bash(make *)"], [], source="here")
     workspace = Workspace(tmp_path, tmp_path)
     told = explain(BOX, workspace, policy, "bash", {"command": "make x"})
     assert (told.answer, told.rule, told.source) == ("allow", "bash(make *)", "here")

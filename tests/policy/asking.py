@@ -1,9 +1,11 @@
-"""A call with the workspace that it is made in, and the judge asked about the two."""
+"""A call with the workspace that it is made in, a policy, and the judge asked about them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from agentcli.domain.ports import PermissionMode
 from agentcli.domain.tools import Effect, Workspace
 from agentcli.policy import judge
 from agentcli.policy.decision import CallFacts, CallPlace, Decision, Policy, Rule
@@ -22,6 +24,20 @@ class Asked:
     def place(self) -> CallPlace:
         """The place under the policy that nobody has changed."""
         return CallPlace(self.workspace, self.policy)
+
+
+def policy_of(
+    mode: PermissionMode,
+    allow: Sequence[str],
+    deny: Sequence[str],
+    ask: Sequence[str] = (),
+    source: str = "",
+) -> Policy:
+    """A policy of rules as a user writes them."""
+    policy = Policy(mode)
+    for kind, texts in (("allow", allow), ("deny", deny), ("ask", ask)):
+        policy.add_rules(kind, texts, source)
+    return policy
 
 
 def judged(asked: Asked, policy: Policy) -> Decision:

@@ -9,12 +9,13 @@ import pytest
 
 from agentcli.domain.errors import UsageError
 from agentcli.domain.ports import PermissionMode
-from agentcli.policy.decision import Answer, Decision, Policy, Rule, parse_rule
+from agentcli.policy.decision import Answer, Decision, Rule, parse_rule
+from tests.policy.asking import policy_of
 
 
 @pytest.mark.spec("SEC-3")
 def test_rules_know_where_they_were_written_and_are_taken_out_by_their_text() -> None:
-    policy = Policy.from_texts(PermissionMode.DEFAULT, ["bash(ls *)"], ["write_file"], source="x:1")
+    policy = policy_of(PermissionMode.DEFAULT, ["bash(ls *)"], ["write_file"], source="x:1")
     policy.add_rules("ask", ["bash(ls *)"], "y:2")
     assert policy.allow[0].source == "x:1" and policy.ask[0].source == "y:2"
     assert policy.allow[0] == policy.ask[0], "the same rule, wherever it was written"

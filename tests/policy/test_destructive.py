@@ -9,9 +9,9 @@ import pytest
 
 from agentcli.domain.ports import PermissionMode as Mode
 from agentcli.domain.tools import Effect, ToolDefinition, Workspace
-from agentcli.policy.decision import Answer, CallFacts, Decision, Policy
+from agentcli.policy.decision import Answer, CallFacts, Decision
 from agentcli.policy.destructive import Operands, operands_of
-from tests.policy.asking import Asked, judged, session_rule
+from tests.policy.asking import Asked, judged, policy_of, session_rule
 
 SUITE = Path(__file__).resolve().parents[3] / "shared/suites/bash/codex_dangerous.json"
 BASH = ToolDefinition("bash", "bash", "", {"type": "object"}, Effect.EXEC, "shell")
@@ -31,7 +31,7 @@ def command(workspace: Workspace, text: str) -> Asked:
 
 
 def in_yolo(workspace: Workspace, text: str, **changes: bool) -> Decision:
-    policy = Policy.from_texts(Mode.YOLO, ["bash", "bash(*)"], [])
+    policy = policy_of(Mode.YOLO, ["bash", "bash(*)"], [])
     policy.granted.append(session_rule(command(workspace, text), policy))
     for name, value in changes.items():
         setattr(policy, name, value)
@@ -90,7 +90,7 @@ def test_what_only_looks_like_it_runs_in_yolo(text: str, workspace: Workspace) -
 
 @pytest.mark.spec("SEC-14")
 def test_a_second_yolo_is_worth_nothing_in_another_mode(workspace: Workspace) -> None:
-    policy = Policy.from_texts(Mode.DEFAULT, ["bash"], [])
+    policy = policy_of(Mode.DEFAULT, ["bash"], [])
     policy.yolo_twice = True
     assert judged(command(workspace, "rm -rf ."), policy).answer is Answer.ASK
 
@@ -121,7 +121,7 @@ def test_no_dangerous_row_of_another_project_runs_unasked(workspace: Workspace) 
         if not row["dangerous"]:
             continue
         text = row["command"]
-        policy = Policy.from_texts(Mode.DEFAULT, ["bash(git *)", "bash(echo *)"], [])
+        policy = policy_of(Mode.DEFAULT, ["bash(git *)", "bash(echo *)"], [])
         assert judged(command(workspace, text), policy).answer is Answer.ASK, text
         if "/tmp/example" not in text and "/tmp/a" not in text:
             assert in_yolo(workspace, text).answer is Answer.ASK, text
@@ -149,7 +149,7 @@ def test_a_command_that_writes_a_protected_place_asks_in_every_mode(
     text: str, workspace: Workspace
 ) -> None:
     for mode in (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.YOLO):
-        policy = Policy.from_texts(mode, ["bash", "bash(*)"], [])
+        policy = policy_of(mode, ["bash", "bash(*)"], [])
         policy.yolo_twice = "rm" not in text and "mv" not in text
         policy.granted.append(session_rule(command(workspace, text), policy))
         decision = judged(command(workspace, text), policy)

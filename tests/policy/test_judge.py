@@ -14,7 +14,15 @@ from agentcli.domain.ports import PermissionMode as Mode
 from agentcli.domain.tools import Effect, ToolDefinition, ToolHints, Workspace
 from agentcli.policy.decision import Answer, CallFacts, Decision, Policy, Rule
 from agentcli.policy.rules import touches
-from tests.policy.asking import Asked, effect_of, judged, rules_offered, session_rule, subject_of
+from tests.policy.asking import (
+    Asked,
+    effect_of,
+    judged,
+    policy_of,
+    rules_offered,
+    session_rule,
+    subject_of,
+)
 
 ALLOW, ASK, DENY = Answer.ALLOW, Answer.ASK, Answer.DENY
 DECIDED = Decision(ASK, "it runs a command")
@@ -126,7 +134,7 @@ def test_protected_places_are_never_written_unasked(
     path: str, mode: Mode, workspace: Workspace
 ) -> None:
     (workspace.root / "alias").symlink_to(".git")
-    policy = Policy.from_texts(mode, ["write_file", "write_file(**)"], [])
+    policy = policy_of(mode, ["write_file", "write_file(**)"], [])
     policy.own_directories = (workspace.root / "mine",)
     policy.granted.append(session_rule(write(workspace, path), policy))
     assert judged(write(workspace, path), policy).answer is ASK
@@ -151,7 +159,7 @@ def test_neighbours_of_protected_names_are_free(path: str, workspace: Workspace)
 @pytest.mark.spec("SEC-3")
 @pytest.mark.parametrize("mode", list(Mode))
 def test_deny_wins_over_everything_and_names_its_rule(mode: Mode, workspace: Workspace) -> None:
-    policy = Policy.from_texts(mode, ["bash", "bash(rm *)"], ["bash(rm *)", "read_file(src/**)"])
+    policy = policy_of(mode, ["bash", "bash(rm *)"], ["bash(rm *)", "read_file(src/**)"])
     policy.granted += policy.allow
     decision = judged(command(workspace, "ls; sudo rm x"), policy)
     assert decision == Decision(DENY, "denied by the rule bash(rm *)", policy.deny[0], Effect.EXEC)
@@ -160,7 +168,7 @@ def test_deny_wins_over_everything_and_names_its_rule(mode: Mode, workspace: Wor
 
 @pytest.mark.spec("SEC-3")
 def test_an_allow_rule_frees_what_it_covers_and_is_named(workspace: Workspace) -> None:
-    policy = Policy.from_texts(Mode.DEFAULT, ["bash(make *)", "write_file(src/**)"], [])
+    policy = policy_of(Mode.DEFAULT, ["bash(make *)", "write_file(src/**)"], [])
     allowed = judged(command(workspace, "make test"), policy)
     assert (allowed.answer, str(allowed.rule)) == (ALLOW, "bash(make *)")
     assert judged(command(workspace, "make test; x"), policy).answer is ASK
@@ -170,7 +178,7 @@ def test_an_allow_rule_frees_what_it_covers_and_is_named(workspace: Workspace) -
 
 @pytest.mark.spec("SEC-3")
 def test_plan_mode_is_not_opened_by_an_allow_rule(workspace: Workspace) -> None:
-    policy = Policy.from_texts(Mode.PLAN, ["bash", "write_file"], [])
+    policy = policy_of(Mode.PLAN, ["bash", "write_file"], [])
     assert judged(command(workspace, "make"), policy).answer is DENY
     assert judged(write(workspace, "src/x"), policy).answer is DENY
 
@@ -183,7 +191,7 @@ def test_a_tool_that_always_asks_does(mode: Mode, workspace: Workspace) -> None:
 
 def test_a_wrong_rule_is_a_usage_error() -> None:
     with pytest.raises(UsageError):
-        Policy.from_texts(Mode.DEFAULT, ["bash("], [])
+        policy_of(Mode.DEFAULT, ["bash("], [])
 
 
 @pytest.mark.spec("LOOP-4")
@@ -242,7 +250,7 @@ def test_links_in_a_circle_can_be_judged(workspace: Workspace) -> None:
     assert judged(read(workspace, "loop"), Policy()).answer is ALLOW
     assert judged(write(workspace, "loop/a"), Policy()).answer is ASK
     assert judged(command(workspace, "cat loop"), Policy()).answer is ALLOW
-    policy = Policy.from_texts(Mode.DEFAULT, [], ["read_file(loop)"])
+    policy = policy_of(Mode.DEFAULT, [], ["read_file(loop)"])
     assert judged(read(workspace, "loop"), policy).answer is DENY
 
 
@@ -265,7 +273,7 @@ def test_yes_for_the_session_to_a_fetch_covers_its_host(workspace: Workspace) ->
 def test_an_ask_rule_asks_in_every_mode_until_the_session_was_granted_it(
     workspace: Workspace,
 ) -> None:
-    policy = Policy.from_texts(Mode.YOLO, ["bash"], [], ["bash(git push *)"])
+    policy = policy_of(Mode.YOLO, ["bash"], [], ["bash(git push *)"])
     assert judged(command(workspace, "git push origin main"), policy).answer is Answer.ASK
     assert judged(command(workspace, "make && git push origin main"), policy).answer is Answer.ASK
     assert judged(command(workspace, "git status"), policy).answer is Answer.ALLOW
@@ -293,7 +301,7 @@ def test_an_ask_rule_asks_in_every_mode_until_the_session_was_granted_it(
 def test_a_rule_for_one_command_leaves_the_others_to_ask_and_names_the_part(
     text: str, answer: Answer, part: str | None, workspace: Workspace
 ) -> None:
-    policy = Policy.from_texts(Mode.DEFAULT, ["bash(git diff *)"], [])
+    policy = policy_of(Mode.DEFAULT, ["bash(git diff *)"], [])
     decision = judged(command(workspace, text), policy)
     assert decision.answer is answer, decision
     assert part is None or decision.part == part
@@ -302,7 +310,7 @@ def test_a_rule_for_one_command_leaves_the_others_to_ask_and_names_the_part(
 
 @pytest.mark.spec("SEC-4")
 def test_parts_are_free_by_several_rules_and_all_are_named(workspace: Workspace) -> None:
-    policy = Policy.from_texts(Mode.DEFAULT, ["bash(make *)", "bash(git diff *)"], [])
+    policy = policy_of(Mode.DEFAULT, ["bash(make *)", "bash(git diff *)"], [])
     decision = judged(command(workspace, "make x && git diff && ls"), policy)
     assert decision.reason == "allowed by the rules bash(make *), bash(git diff *)"
     assert decision.rule == policy.allow[0]
@@ -310,7 +318,7 @@ def test_parts_are_free_by_several_rules_and_all_are_named(workspace: Workspace)
 
 @pytest.mark.spec("SEC-4", "SEC-2")
 def test_a_rule_does_not_follow_into_another_repository(workspace: Workspace) -> None:
-    policy = Policy.from_texts(Mode.DEFAULT, ["bash(git diff *)"], [])
+    policy = policy_of(Mode.DEFAULT, ["bash(git diff *)"], [])
     nested, bare = workspace.root / "nested", workspace.root / "bare"
     (nested / "deep").mkdir(parents=True)
     (nested / ".git").write_text("gitdir: elsewhere\n")
@@ -327,7 +335,7 @@ def test_a_rule_does_not_follow_into_another_repository(workspace: Workspace) ->
 @pytest.mark.parametrize("text", ["make", "make test", "npm run build", "python -m x"])
 def test_always_for_one_command_never_covers_another(text: str, workspace: Workspace) -> None:
     _, _, written = rules_offered(command(workspace, text), Policy(), DECIDED)
-    policy = Policy.from_texts(Mode.DEFAULT, [written], [])
+    policy = policy_of(Mode.DEFAULT, [written], [])
     assert judged(command(workspace, text), policy).answer is ALLOW
     others = (f"{text} x", f"{text}; rm x", f"rm x; {text}", f"{text} > f", f"{text} $(rm x)",
               f"cd src && {text}", f"echo rm | {text}", f"A=b {text}", f"sudo {text}", f"./{text}",
@@ -338,7 +346,7 @@ def test_always_for_one_command_never_covers_another(text: str, workspace: Works
 
 @pytest.mark.spec("SEC-3")
 def test_an_unknown_part_that_may_be_denied_asks_even_in_yolo(workspace: Workspace) -> None:
-    policy = Policy.from_texts(Mode.YOLO, ["bash"], ["bash(git push *)"])
+    policy = policy_of(Mode.YOLO, ["bash"], ["bash(git push *)"])
     assert judged(command(workspace, "git $X"), policy).answer is ASK
     assert judged(command(workspace, "$X push"), policy).rule == policy.deny[0]
     assert judged(command(workspace, "make $X"), policy).answer is ALLOW
@@ -347,7 +355,7 @@ def test_an_unknown_part_that_may_be_denied_asks_even_in_yolo(workspace: Workspa
 
 @pytest.mark.spec("SEC-4")
 def test_what_is_not_understood_says_so(workspace: Workspace) -> None:
-    decision = judged(command(workspace, "git diff 'x"), Policy.from_texts(Mode.DEFAULT, [], []))
+    decision = judged(command(workspace, "git diff 'x"), policy_of(Mode.DEFAULT, [], []))
     assert "is not understood" in decision.reason
 
 
@@ -356,7 +364,7 @@ def test_what_asks_every_time_offers_no_lasting_yes(workspace: Workspace) -> Non
     for call in (command(workspace, "rm -rf ."), write(workspace, ".git/config")):
         decision = judged(call, Policy())
         assert rules_offered(call, Policy(), decision)[1:] == ("", "")
-    asking = Policy.from_texts(Mode.DEFAULT, [], [], ["bash(make *)"])
+    asking = policy_of(Mode.DEFAULT, [], [], ["bash(make *)"])
     call = command(workspace, "make x")
     assert rules_offered(call, asking, judged(call, asking))[1:] == ("bash(make x)", "")
 
@@ -383,7 +391,7 @@ def test_a_fetch_asks_in_every_mode_but_yolo_and_says_where_to(workspace: Worksp
 
 @pytest.mark.spec("SEC-11")
 def test_fetches_are_ruled_by_host_in_whole_labels(workspace: Workspace) -> None:
-    policy = Policy.from_texts(Mode.PLAN, ["web_fetch(python.org)"], ["web_fetch(bad.python.org)"])
+    policy = policy_of(Mode.PLAN, ["web_fetch(python.org)"], ["web_fetch(bad.python.org)"])
     for url, answer in (
         ("https://python.org/x", ALLOW), ("https://docs.python.org", ALLOW),
         ("https://mypython.org", ASK), ("https://python.org.evil.com", ASK),
@@ -408,7 +416,7 @@ def test_a_read_only_command_does_not_count_as_reaching_out(workspace: Workspace
 
 @pytest.mark.spec("SEC-3")
 def test_tools_of_a_server_are_ruled_by_family(workspace: Workspace) -> None:
-    policy = Policy.from_texts(Mode.DEFAULT, ["mcp__github__*"], ["mcp__github__delete_*"])
+    policy = policy_of(Mode.DEFAULT, ["mcp__github__*"], ["mcp__github__delete_*"])
     for name, answer in (
         ("mcp__github__list", ALLOW), ("mcp__github__delete_repo", DENY), ("mcp__gitlab__list", ASK),
     ):  # fmt: skip
@@ -419,7 +427,7 @@ def test_tools_of_a_server_are_ruled_by_family(workspace: Workspace) -> None:
 
 
 def test_rules_are_added_with_their_source_and_removed_by_their_text() -> None:
-    policy = Policy.from_texts(Mode.DEFAULT, ["bash(a)"], [], source="settings")
+    policy = policy_of(Mode.DEFAULT, ["bash(a)"], [], source="settings")
     policy.add_rules("allow", ["bash(b)"], "--allow-tool")
     policy.granted.append(Rule("bash", "b", exact=True))
     assert [rule.source for rule in policy.allow] == ["settings", "--allow-tool"]
@@ -485,7 +493,7 @@ def test_a_decision_is_total_repeatable_and_never_loosened_by_a_deny_rule(
     more: list[str],
     contained: bool,
 ) -> None:
-    policy = Policy.from_texts(mode, *rules)
+    policy = policy_of(mode, *rules)
     policy.contained = contained
     asked = call_of(ground, call)
     decision = judged(asked, policy)
@@ -500,7 +508,7 @@ def test_a_decision_is_total_repeatable_and_never_loosened_by_a_deny_rule(
     if any(touches(rule, subject_of(asked)) for rule in policy.deny):
         assert decision.answer is DENY
     order = [ALLOW, ASK, DENY]
-    stricter = Policy.from_texts(mode, rules[0], [*rules[1], *more], rules[2])
+    stricter = policy_of(mode, rules[0], [*rules[1], *more], rules[2])
     stricter.contained = contained
     assert order.index(judged(asked, stricter).answer) >= order.index(decision.answer)
 
@@ -511,7 +519,7 @@ def test_a_decision_is_total_repeatable_and_never_loosened_by_a_deny_rule(
 def test_nothing_is_free_beside_what_a_rule_names_and_what_only_reads(
     ground: Workspace, text: str
 ) -> None:
-    policy = Policy.from_texts(Mode.DEFAULT, ["bash(git diff *)"], [])
+    policy = policy_of(Mode.DEFAULT, ["bash(git diff *)"], [])
     asked = command(ground, text)
     if judged(asked, policy).answer is ALLOW:
         for part in subject_of(asked).parsed.commands:

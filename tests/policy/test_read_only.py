@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentcli.domain.tools import Workspace
-from agentcli.policy.read_only import is_read_only
+from agentcli.policy.read_only import SPECS, is_read_only, spec_of
 
 SUITE = Path(__file__).resolve().parents[2].parent / "shared/suites/bash"
 needs_suite = pytest.mark.skipif(not SUITE.is_dir(), reason="../shared/suites is not there")
@@ -230,3 +230,42 @@ def test_a_changed_path_to_other_programs_is_not_taken_for_the_systems(
 
 def test_a_relative_path_where_no_such_program_is_does_no_harm(workspace: Workspace) -> None:
     assert is_read_only("ls", workspace, "node_modules/.bin:/usr/bin:/bin")
+
+
+KINDS = {"files", "file", "text", "pattern", "any", "none"}
+
+
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize("program", sorted(SPECS))
+def test_every_line_can_be_read(program: str) -> None:
+    spec = spec_of(program)
+    assert spec is not None
+    assert spec.operands in KINDS
+
+
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize(
+    ("program", "options"),
+    [
+        ("sort", "-o --output -T --compress-program --files0-from"),
+        ("rg", "--pre -z --search-zip --hostname-bin -L --follow"),
+        ("fd", "-x -X --exec --exec-batch -L -l"),
+        ("tree", "-o -R -l --fromfile"),
+        ("tail", "-f -F --follow --retry"),
+        ("file", "-C -f -m -z -p"),
+        ("xxd", "-r"),
+        ("base64", "-o --output"),
+        ("hostname", "-F -b"),
+        ("diff", "-l --paginate"),
+        ("ls", "-L"),
+        ("wc", "--files0-from"),
+    ],
+)
+def test_dangerous_options_are_not_in_the_table(program: str, options: str) -> None:
+    spec = spec_of(program)
+    assert spec is not None
+    assert spec.marks.keys().isdisjoint(options.split())
+
+
+def test_a_program_that_is_not_in_the_table_has_no_line() -> None:
+    assert spec_of("rm") is None

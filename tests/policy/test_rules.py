@@ -17,10 +17,9 @@ from agentcli.domain.ports import PermissionMode as Mode
 from agentcli.domain.tools import Effect, ToolDefinition, Workspace
 from agentcli.policy.bash_command import SimpleCommand
 from agentcli.policy.bash_syntax import parse_bash
-from agentcli.policy.decision import Answer, CallFacts, Policy, Rule, parse_rule
+from agentcli.policy.decision import Answer, CallFacts, Rule, parse_rule
 from agentcli.policy.rules import (
     Subject,
-    allows,
     covering,
     covers,
     covers_literally,
@@ -33,7 +32,12 @@ from agentcli.policy.rules import (
     might_touch,
     touches,
 )
-from tests.policy.asking import Asked, judged
+from tests.policy.asking import Asked, judged, policy_of
+
+
+def allows(rule: Rule, subject: Subject) -> bool:
+    """Whether the rule alone covers the whole of the call, as an allow rule must."""
+    return bool(covering((rule,), subject)[0])
 
 
 def bash(text: str) -> Subject:
@@ -383,7 +387,7 @@ class Ground:
         self.workspace = Workspace(self.work, self.work)
 
     def is_allowed(self, text: str, *rules: str) -> bool:
-        policy = Policy.from_texts(Mode.DEFAULT, rules, [])
+        policy = policy_of(Mode.DEFAULT, rules, [])
         facts = Asked(CallFacts(TOOL, {"command": text}, ()), self.workspace)
         return judged(facts, policy).answer is Answer.ALLOW
 
