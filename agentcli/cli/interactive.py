@@ -7,9 +7,10 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from agentcli.app.library import SessionLibrary, UserFiles
+from agentcli.app.library import SessionLibrary
 from agentcli.app.options import SessionOptions
 from agentcli.app.trust import project_lines
+from agentcli.app.user_files import UserFiles
 from agentcli.cli.logging_setup import REDACTOR
 from agentcli.cli.session_request import prepare_settings, session_options
 from agentcli.config.project import Project, Standing

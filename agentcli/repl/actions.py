@@ -27,7 +27,7 @@ from agentcli.domain.ports import PermissionMode, QueueSource
 from agentcli.repl import commands as registry
 from agentcli.repl.commands import Chat
 from agentcli.repl.open_session import OpenSession
-from agentcli.repl.outside import overwritten, page_text
+from agentcli.repl.outside import edit_text, end_programs, overwritten, page_text
 from agentcli.repl.slash.todos import todo_lines
 from agentcli.repl.turn_view import TurnView
 from agentcli.ui import wording
@@ -272,6 +272,16 @@ class ChatActions:
         else:
             self._cancelling = session.interrupt(reason, force=force) or self._cancelling
         self._view.cancelling()
+
+    def end_all(self, reason: CancelReason) -> None:
+        """Stop the agent, and the programs that have the terminal."""
+        end_programs()
+        self.interrupt(reason)
+
+    async def edit(self, text: str) -> str:
+        """``text`` as the user's editor leaves it. Raises ``AgentError``."""
+        async with self._chat.input.aside():
+            return await asyncio.to_thread(edit_text, text, self._chat.user.cwd, os.environ)
 
     def ctrl_c_at_prompt(self, *, had_text: bool) -> str | None:
         """Ctrl-C at the prompt; a hint to show, or nothing. Raises ``Left``."""

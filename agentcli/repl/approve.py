@@ -13,7 +13,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from agentcli.app.library import UserFiles
+from agentcli.app.user_files import UserFiles
 from agentcli.domain.errors import AgentError, ProviderError
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
 from agentcli.repl.actions import ChatInput

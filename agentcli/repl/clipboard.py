@@ -26,8 +26,8 @@ from urllib.parse import unquote, urlsplit
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
 
-from agentcli.app.library import UserFiles
 from agentcli.app.mentions import escaped
+from agentcli.app.user_files import UserFiles
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.images import facts_of
 from agentcli.repl.outside import find_program

@@ -15,8 +15,9 @@ from functools import cache
 from importlib import import_module
 from typing import Protocol, TypeVar
 
-from agentcli.app.library import CustomCommand, SessionLibrary, UserFiles
+from agentcli.app.library import SessionLibrary
 from agentcli.app.session import Session
+from agentcli.app.user_files import CustomCommand, UserFiles
 from agentcli.domain.cancel import CancelToken
 from agentcli.repl import slash
 from agentcli.ui.rows import fit

@@ -22,9 +22,9 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
-from agentcli.app.library import UserFiles
 from agentcli.app.mentions import START, escaped, find_mentions, unescaped, written
 from agentcli.app.safe_git import find_git, read_bounded
+from agentcli.app.user_files import UserFiles
 from agentcli.ui.sanitize import reveal
 
 # --- fuzzy search in paths --------------------------------------------------------------------

@@ -19,7 +19,7 @@ from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.styles import Style
 
-from agentcli.app.library import UserFiles
+from agentcli.app.user_files import UserFiles
 from agentcli.repl.actions import ChatActions, Left
 from agentcli.repl.commands import helps
 from agentcli.repl.completion import ChatCompleter, prompt_history

@@ -8,7 +8,6 @@ typing. Nothing wakes the program while nothing happens.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -33,7 +32,7 @@ from prompt_toolkit.layout import BufferControl, HSplit, Layout, SearchBufferCon
 from prompt_toolkit.search import SearchState
 from prompt_toolkit.styles import DummyStyle
 
-from agentcli.app.library import UserFiles
+from agentcli.app.user_files import UserFiles
 from agentcli.domain.errors import AgentError
 from agentcli.repl.actions import ChatActions, Left
 from agentcli.repl.clipboard import InputImages, Pastes, may_name_images
@@ -42,7 +41,6 @@ from agentcli.repl.completion import ChatCompleter, prompt_history
 from agentcli.repl.keys import key_table
 from agentcli.repl.live_region import InputState, LiveRenderer, Region
 from agentcli.repl.open_session import OpenSession
-from agentcli.repl.outside import edit_text
 from agentcli.repl.terminal import ESCAPE_S, PendingQuestion, Terminal
 from agentcli.repl.turn_view import TurnView
 from agentcli.ui.live_screen import Below, LiveScreen
@@ -81,7 +79,6 @@ class LiveInput:
         self._closed = False
         self._away = 0  # something else has the terminal
         self.region = Region(view, opened, self._screen.theme)
-        self._cwd = user.cwd
 
         self._completer = ChatCompleter(helps, user.cwd)
         self.buffer = Buffer(
@@ -326,8 +323,7 @@ class LiveInput:
         """Ctrl-G: the user's editor."""
         text = self.pastes.expand(self.buffer.text)
         try:
-            async with self.aside():
-                edited = await asyncio.to_thread(edit_text, text, self._cwd, os.environ)
+            edited = await self.actions.edit(text)
         except AgentError as error:
             self._screen.print_aside([str(error)])
             return

@@ -8,14 +8,14 @@ was typed is never lost; the terminal is always given back as it was.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-from agentcli.app.library import SessionLibrary, UserFiles
+from agentcli.app.library import SessionLibrary
 from agentcli.app.session import Session
+from agentcli.app.user_files import UserFiles
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import AgentError, TurnCancelled
 from agentcli.domain.events import Outcome, Prompt, TurnSummary
@@ -25,7 +25,6 @@ from agentcli.repl.approve import Questions
 from agentcli.repl.choosing import Choosing, choose_row, pick_session
 from agentcli.repl.commands import SlashCommand
 from agentcli.repl.open_session import Attention, OpenSession
-from agentcli.repl.outside import edit_text, end_programs
 from agentcli.repl.terminal import Terminal
 from agentcli.repl.turn_view import TurnView
 
@@ -169,8 +168,7 @@ class _Chat:
 
     async def edit(self, text: str) -> str:
         """``text`` as the user's editor leaves it."""
-        async with self.input.aside():
-            return await asyncio.to_thread(edit_text, text, self.user.cwd, os.environ)
+        return await self._actions.edit(text)
 
     def commands(self) -> Sequence[SlashCommand]:
         """All commands, by name."""
@@ -211,9 +209,8 @@ class _Chat:
     def terminal_gone(self) -> None:
         """The window was closed: the same as SIGHUP, which may come later than the news."""
         self._exit_code = self._exit_code or GONE
-        end_programs()
         self._leaving = True
-        self._actions.interrupt(CancelReason.SIGHUP)
+        self._actions.end_all(CancelReason.SIGHUP)
         self.input.close()
 
     # --- the loop --------------------------------------------------------------------------
@@ -332,8 +329,7 @@ class _Chat:
     def _on_end_signal(self, reason: CancelReason, code: int) -> None:
         """SIGTERM, SIGHUP, SIGQUIT: stop what runs, then leave."""
         self._exit_code = self._exit_code or code
-        end_programs()
-        self._actions.interrupt(reason)
+        self._actions.end_all(reason)
         self.leave()
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.app.library import SessionLibrary, UserFiles
+from agentcli.app.library import SessionLibrary
 from agentcli.app.options import SessionOptions
 from agentcli.app.session import Session
+from agentcli.app.user_files import UserFiles
 from agentcli.config.paths import Paths
 from agentcli.config.redaction import Redactor
 from agentcli.config.settings import Settings, load_settings
@@ -98,6 +99,7 @@ def test_models_that_can_be_used_now_come_first_and_nothing_typed_is_kept_withou
     tmp_path: Path,
 ) -> None:
     settings = settings_of(ANTHROPIC_API_KEY=None, OPENAI_API_KEY=None, GEMINI_API_KEY="k")
-    files = files_of(settings, SessionOptions(tmp_path, no_session=True))
-    assert files.known_models()[0].startswith("gemini/")
+    options = SessionOptions(tmp_path, no_session=True)
+    files = files_of(settings, options)
+    assert SessionLibrary(settings, options).known_models()[0].startswith("gemini/")
     assert files.history_file is None

@@ -15,9 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agentcli.app.library import AsksUser, SearchHit, SessionLibrary, UserFiles
+from agentcli.app.library import AsksUser, SearchHit, SessionLibrary
 from agentcli.app.options import SessionOptions
 from agentcli.app.session import Session
+from agentcli.app.user_files import UserFiles
 from agentcli.config.paths import Paths
 from agentcli.config.redaction import Redactor
 from agentcli.config.settings import load_settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentcli.app.library import Check
+from agentcli.app.user_files import Check
 from agentcli.domain.cancel import CancelToken
 from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.ui.sanitize import clean_line

@@ -13,7 +13,7 @@ async def _run(chat: Chat, arguments: str) -> None:
         return
     current = chat.session.model.id
     lines = [f"Model: {clean_line(current)}"]
-    others = [name for name in chat.user.known_models() if name != current]
+    others = [name for name in chat.sessions.known_models() if name != current]
     if others:
         lines += ["Others:", *(f"  {clean_line(name)}" for name in others)]
     chat.show([*lines, "Change it with /model provider/model"])

@@ -1,0 +1,153 @@
+"""What is the user's own: settings, rules, instructions, commands and trust.
+
+All errors are ``AgentError``; disks are waited for in threads, never on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from agentcli.app.attachments import attach
+from agentcli.app.mentions import naming_only_inside
+from agentcli.app.options import SessionOptions
+from agentcli.app.trust import change_trust, find_project, trust_lines
+from agentcli.config.project import Project
+from agentcli.config.redaction import Redactor
+from agentcli.config.settings import ACTION_KEYS, Settings
+from agentcli.domain.messages import UserMessage
+from agentcli.domain.tools import Workspace
+from agentcli.extensions.commands import CustomCommand, find_commands
+
+__all__ = ["Check", "CustomCommand", "SettingRow", "UserFiles"]
+
+
+class SettingRow(NamedTuple):
+    """A setting, its value as text, and where it comes from."""
+
+    key: str
+    value: str
+    source: str
+
+
+class Check(NamedTuple):
+    """One result of the doctor; ``status`` is ``ok``, ``warn`` or ``FAIL``."""
+
+    name: str
+    status: str
+    detail: str
+    advice: str = ""
+
+
+class UserFiles:
+    """What is the user's own, for a chat in ``options.cwd``; ``settings`` are those in force.
+
+    ``setting_rows`` reads every setting again, ``findings`` are the doctor's; both block.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        options: SessionOptions,
+        redactor: Redactor,
+        setting_rows: Callable[[], Iterable[tuple[str, str, str]]],
+        findings: Callable[[], Iterable[tuple[str, str, str, str]]],
+    ) -> None:
+        self.settings = settings
+        self.cwd = options.cwd
+        self.redact = redactor.redact_value
+        """Takes keys, and what looks like one, out of a text or JSON data (SEC-9)."""
+        self.history_file = None if options.no_session else settings.paths.history_file
+        """Where typed prompts are remembered; ``None`` for nowhere."""
+        self.config_file = settings.paths.config_file
+        self.instructions_file = settings.paths.instructions_file
+        """AGENTS.md, read in every project (CTX-1)."""
+        self.default_keys = {action: key for action, (key, _) in ACTION_KEYS.items()}
+        """The keys of the chat where the settings name no others."""
+        self._setting_rows = setting_rows
+        self._findings = findings
+        self._shown_project: Project | None = None
+
+    # --- settings and rules ----------------------------------------------------------------
+
+    async def setting_rows(self) -> Sequence[SettingRow]:
+        """Every setting, as it is now."""
+        return [SettingRow(*row) for row in await asyncio.to_thread(self._setting_rows)]
+
+    async def set(self, key: str, value: str) -> str:
+        """Change a setting; what was written, as a line."""
+        from agentcli.config.edit import set_value
+
+        written = await asyncio.to_thread(set_value, self.settings.paths, key, value)
+        return f"{key} = {written} ({self.config_file})"
+
+    async def add_rule(self, kind: str, rule: str) -> None:
+        """Write ``rule`` to the rules of ``kind``: "allow", "ask" or "deny"."""
+        from agentcli.config.edit import add_rule
+
+        await asyncio.to_thread(add_rule, self.settings.paths, kind, rule)
+
+    async def remove_rule(self, rule: str) -> bool:
+        """Take ``rule`` out of the rules of every kind; false when it was in none."""
+        from agentcli.config.edit import remove_rule
+
+        return await asyncio.to_thread(remove_rule, self.settings.paths, rule)
+
+    async def checks(self) -> Sequence[Check]:
+        """What the doctor finds."""
+        return [Check(*finding) for finding in await asyncio.to_thread(self._findings)]
+
+    # --- instructions and commands ---------------------------------------------------------
+
+    async def instructions(self) -> str:
+        """What is in the instructions file; empty where there is none."""
+        from agentcli.config.toml_file import read_text
+
+        return await asyncio.to_thread(read_text, self.instructions_file) or ""
+
+    async def set_instructions(self, text: str) -> None:
+        """Replace it."""
+        from agentcli.config.paths import write
+
+        await asyncio.to_thread(write, self.instructions_file, text)
+
+    async def custom_commands(self) -> tuple[Sequence[CustomCommand], Sequence[str]]:
+        """The user's commands and skills, then a trusted project's; warnings about their files."""
+        project = self.settings.project
+        directories = [self.settings.paths.config_dir, Path.home() / ".agents"]
+        if project is not None:
+            directories.append(project / ".agents")
+        return await asyncio.to_thread(find_commands, directories)
+
+    def prompt_of(self, command: CustomCommand, arguments: str) -> str:
+        """What the command sends, as its file is by now."""
+        workspace = Workspace(self.cwd, self.cwd)
+        return naming_only_inside(command.prompt(arguments), arguments, workspace)
+
+    async def message(self, text: str) -> UserMessage:
+        """The message for what was typed, with the files that it names (UI-4)."""
+        return await attach(text, Workspace(self.cwd, self.cwd))
+
+    # --- trust -----------------------------------------------------------------------------
+
+    async def trust(self) -> Sequence[str]:
+        """Whether the directory's own files take effect, and what they would do (SEC-1)."""
+        project = await asyncio.to_thread(find_project, self.cwd, self.settings.env)
+        self._shown_project = project
+        return await asyncio.to_thread(trust_lines, self.settings.paths, project)
+
+    async def set_trust(self, *, trusted: bool) -> Sequence[str]:
+        """Trust the directory or not, from the next start on; lines that say so.
+
+        Only what was shown is trusted: else it is shown now, and nothing is decided.
+        """
+        project = await asyncio.to_thread(find_project, self.cwd, self.settings.env)
+        if trusted and project is not None and project != self._shown_project:
+            return (*await self.trust(), "This is what you would trust. To do so: /trust yes")
+        line = await asyncio.to_thread(
+            partial(change_trust, self.settings.paths, project, trusted=trusted)
+        )
+        return (line,)
