@@ -17,6 +17,20 @@ from agentcli.domain.values import frozen
 _ADVICE = "set AGENTCLI_HOME to a directory that you can write to"
 
 
+class _OwnFile:
+    """What stands in one of the directories of ``Paths``, under a name of its own."""
+
+    __slots__ = ("_directory", "_name")
+
+    def __init__(self, directory: str, name: str) -> None:
+        self._directory = directory
+        self._name = name
+
+    def __get__(self, paths: Paths, owner: object = None) -> Path:
+        directory: Path = getattr(paths, self._directory)
+        return directory / self._name
+
+
 @frozen
 class Paths:
     """The directories of one installation, absolute."""
@@ -38,50 +52,24 @@ class Paths:
             state_dir=_xdg(env, "XDG_STATE_HOME", ".local/state"),
         )
 
-    @property
-    def config_file(self) -> Path:
-        """The user's settings."""
-        return self.config_dir / "config.toml"
-
-    @property
-    def trust_file(self) -> Path:
-        """Which directories the user trusts."""
-        return self.config_dir / "trust.json"
-
-    @property
-    def credentials_file(self) -> Path:
-        """The keys that were stored with ``agent auth login``."""
-        return self.config_dir / "credentials.json"
-
-    @property
-    def instructions_file(self) -> Path:
-        """The user's own AGENTS.md, read in every project (CTX-1)."""
-        return self.config_dir / "AGENTS.md"
-
-    @property
-    def sessions_dir(self) -> Path:
-        """One SQLite file per session."""
-        return self.data_dir / "sessions"
-
-    @property
-    def catalogue_file(self) -> Path:
-        """The index over all sessions; can be rebuilt."""
-        return self.data_dir / "catalogue.db"
-
-    @property
-    def log_file(self) -> Path:
-        """What the program has to say to its developers."""
-        return self.state_dir / "agentcli.log"
-
-    @property
-    def seal_file(self) -> Path:
-        """The key of marks on approvals (``seal``)."""
-        return self.state_dir / "seal.key"
-
-    @property
-    def history_file(self) -> Path:
-        """What was typed in the chat."""
-        return self.state_dir / "history"
+    config_file = _OwnFile("config_dir", "config.toml")
+    """The user's settings."""
+    trust_file = _OwnFile("config_dir", "trust.json")
+    """Which directories the user trusts."""
+    credentials_file = _OwnFile("config_dir", "credentials.json")
+    """The keys that were stored with ``agent auth login``."""
+    instructions_file = _OwnFile("config_dir", "AGENTS.md")
+    """The user's own AGENTS.md, read in every project (CTX-1)."""
+    sessions_dir = _OwnFile("data_dir", "sessions")
+    """One SQLite file per session."""
+    catalogue_file = _OwnFile("data_dir", "catalogue.db")
+    """The index over all sessions; can be rebuilt."""
+    log_file = _OwnFile("state_dir", "agentcli.log")
+    """What the program has to say to its developers."""
+    seal_file = _OwnFile("state_dir", "seal.key")
+    """The key of marks on approvals (``seal``)."""
+    history_file = _OwnFile("state_dir", "history")
+    """What was typed in the chat."""
 
     def own_places(self, workspace: Path) -> tuple[Path, ...]:
         """What no tool writes without asking (SEC-3), for a session that works in ``workspace``.
@@ -91,18 +79,8 @@ class Paths:
         real = Path(os.path.realpath(workspace))
         directories = dict.fromkeys((self.config_dir, self.data_dir, self.state_dir))
         whole = [own for own in directories if not real.is_relative_to(os.path.realpath(own))]
-        ours = (
-            self.config_file,
-            self.trust_file,
-            self.credentials_file,
-            self.instructions_file,
-            self.sessions_dir,
-            self.catalogue_file,
-            self.log_file,
-            self.history_file,
-            self.seal_file,
-        )
-        return (*whole, *ours)
+        files = (file for file in vars(type(self)).values() if isinstance(file, _OwnFile))
+        return (*whole, *(file.__get__(self) for file in files))
 
 
 def ensure_dir(path: Path) -> Path:

@@ -369,12 +369,19 @@ def load_settings(
         _read_file(layers, text, paths.config_file)
     if project is not None and project.text is not None:
         _read_file(layers, project.text, project.file, is_project=True)
+    given: list[tuple[str, object, str]] = []
     for variable, name in ENVIRONMENT.items():
-        if value := env.get(variable, ""):
-            _put_checked(layers, name, value, f"{variable} (environment)")
+        given.append((name, env.get(variable) or None, f"{variable} (environment)"))
     for name, flag in (flags or {}).items():
-        if flag is not None:
-            _put_checked(layers, name, flag, "command line")
+        given.append((name, flag, "command line"))
+    for name, value, source in given:
+        if value is None:
+            continue
+        listed = list(value) if isinstance(value, tuple) else value
+        if problem := KEYS[name].check(listed):
+            raise ConfigError(f"{source}: {name}: {problem}", "correct it or leave it out")
+        layers.values[name] = tuple(listed) if isinstance(listed, list) else listed
+        layers.sources[name] = source
     return _build(paths, layers, env, None if project is None else project.root)
 
 
@@ -388,14 +395,6 @@ def validate(text: str, paths: Paths) -> tuple[str, ...]:
 def dotted(path: tuple[str, ...]) -> str:
     """``path`` as it is written: parts that are not plain words are quoted."""
     return ".".join(part if re.fullmatch(r"[\w-]+", part) else f'"{part}"' for part in path)
-
-
-def _put_checked(layers: _Layers, name: str, value: object, source: str) -> None:
-    listed = list(value) if isinstance(value, tuple) else value
-    problem = KEYS[name].check(listed)
-    if problem:
-        raise ConfigError(f"{source}: {name}: {problem}", "correct it or leave it out")
-    layers.put(tuple(name.split(".")), listed, source)
 
 
 def _read_file(layers: _Layers, text: str, where: Path, *, is_project: bool = False) -> None:

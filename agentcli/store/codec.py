@@ -97,8 +97,12 @@ def _encode_part(part: Part, put_blob: PutBlob) -> dict[str, Any]:
 
 
 def _encode_usage(usage: Usage) -> dict[str, int]:
-    values = ((name, getattr(usage, name)) for name in USAGE_FIELDS)
-    return {name: value for name, value in values if value is not None}
+    found = {}
+    for name in USAGE_FIELDS:
+        value = getattr(usage, name)
+        if value is not None:
+            found[name] = value
+    return found
 
 
 def decode(role: str, body: str, get_blob: GetBlob) -> Message:

@@ -18,7 +18,7 @@ import sqlite3
 import stat
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from agentcli.domain.errors import SessionNotFound
 from agentcli.store import disk, schema
@@ -39,11 +39,13 @@ _ROLLBACK_MARK = b"\x01\x01"
 _WAL_MARK_OFFSET = 18
 
 
-class InTransaction(Protocol):
-    """Runs a body in a transaction of its own, elsewhere."""
+if TYPE_CHECKING:
 
-    def __call__(self, body: Body[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
-        """What ``body`` returns, after the commit."""
+    class InTransaction(Protocol):
+        """Runs a body in a transaction of its own, elsewhere."""
+
+        def __call__(self, body: Body[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
+            """What ``body`` returns, after the commit."""
 
 
 class SessionFile:

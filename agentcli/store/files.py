@@ -17,6 +17,7 @@ import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -175,7 +176,7 @@ class SessionFiles:
         try:
             async with asyncio.timeout(TOUCH_TIMEOUT_S):
                 # no executor: its threads would keep the process waiting for a hanging disk
-                entry = await Worker(lambda: None).submit(lambda: self._current_entry(info.id))
+                entry = await Worker(lambda: None).submit(partial(self._current_entry, info.id))
                 if entry.stamp:
                     await self.catalogue.update({info.id: entry})
         except Exception as error:  # noqa: BLE001 - the catalogue is never more than a warning

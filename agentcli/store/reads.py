@@ -44,7 +44,11 @@ def read_info(db: sqlite3.Connection) -> SessionInfo:
         status = SessionStatus(row[5])
     except ValueError as error:
         raise MalformedBody(str(error)) from error
-    usage, cost_usd = _totals(db)
+    totals = db.execute(
+        "SELECT sum(input_tokens), sum(output_tokens), sum(cache_read_tokens),"
+        " sum(cache_write_tokens), sum(reasoning_tokens),"
+        " sum(cost_usd), count(*) - count(cost_usd) FROM usage"
+    ).fetchone()
     return SessionInfo(
         id=from_column(row[0]),
         title=from_column(row[1]),
@@ -56,8 +60,8 @@ def read_info(db: sqlite3.Connection) -> SessionInfo:
         turns=int(number(row[7])),
         model=from_column(row[8]),
         parent_id=None if row[9] is None else from_column(row[9]),
-        usage=usage,
-        cost_usd=cost_usd,
+        usage=Usage(*totals[:5]),
+        cost_usd=totals[5] if totals[6] == 0 else None,  # unknown in part is unknown (COST-1)
         agent=_agent(db),
     )
 
@@ -84,16 +88,6 @@ def number(value: Any) -> float:
 def moment(value: Any) -> float:
     """A time in seconds since 1970, within what a clock can show; raises ``MalformedBody``."""
     return min(max(number(value), 0.0), _LAST_MOMENT)
-
-
-def _totals(db: sqlite3.Connection) -> tuple[Usage, float | None]:
-    """Tokens and cost; a total with an unknown part is unknown (COST-1)."""
-    row = db.execute(
-        "SELECT sum(input_tokens), sum(output_tokens), sum(cache_read_tokens),"
-        " sum(cache_write_tokens), sum(reasoning_tokens),"
-        " sum(cost_usd), count(*) - count(cost_usd) FROM usage"
-    ).fetchone()
-    return Usage(*row[:5]), row[5] if row[6] == 0 else None
 
 
 def blob_reader(db: sqlite3.Connection) -> GetBlob:

@@ -16,13 +16,16 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentcli.domain.messages import ABOUT_RUNS, UserMessage
 from agentcli.domain.rewind import FileChange, FileKind, FileState, RewindPoint, RewindRecord
 from agentcli.store.codec import MalformedBody, decode, from_column, to_column
-from agentcli.store.file import InTransaction
 from agentcli.store.reads import blob_reader, moment
 from agentcli.store.writes import put_blob
+
+if TYPE_CHECKING:
+    from agentcli.store.file import InTransaction
 
 MAX_KEPT_BYTES = 256 * 1024 * 1024
 MAX_POINTS = 500

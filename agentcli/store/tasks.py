@@ -16,7 +16,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.background import (
     BackgroundTask,
@@ -29,8 +29,11 @@ from agentcli.domain.background import (
 from agentcli.domain.ports import EndRecorded, QueuedInput, QueueKind, QueueSource
 from agentcli.store.codec import MalformedBody, from_column, to_column, to_json
 from agentcli.store.faults import fault
-from agentcli.store.file import BUSY_TIMEOUT_S, InTransaction, read_with
+from agentcli.store.file import BUSY_TIMEOUT_S, read_with
 from agentcli.store.writes import queue_add
+
+if TYPE_CHECKING:
+    from agentcli.store.file import InTransaction
 
 ACTIVE = TaskState.RUNNING.value
 FORKED = "it goes on in the session that this one is a copy of"
@@ -40,6 +43,7 @@ _TASK_COLUMNS = (
     " finished_at, cancel_requested_at, signals, announced_at, schedule_id, pid, pid_started,"
     " is_repeatable"
 )
+
 _SCHEDULE_COLUMNS = "id, run, created_at, cron_expression, scheduled_at, time_zone, next_at, state"
 SCHEDULE_ACTIVE, SCHEDULE_OVER = "active", "over"
 

@@ -106,7 +106,14 @@ class SessionWrites:
     ) -> int:
         """W0; returns the seq of the message, or of the last one when there is none."""
         now = time.time()
-        _deliver(db, queued, now)
+        for row_id in queued:  # they become a message in this transaction
+            changed = db.execute(
+                "UPDATE input_queue SET state = 'delivered', updated_at = ?"
+                " WHERE id = ? AND state = 'queued'",
+                (now, row_id),
+            )
+            if changed.rowcount != 1:
+                raise HistoryViolation(f"queued text {row_id} was delivered before")
         title = ""
         if message is not None:
             title = self.redact(title_of(message))
@@ -338,7 +345,10 @@ class SessionWrites:
     def _set_status(
         self, db: sqlite3.Connection, status: SessionStatus, detail: str, now: float
     ) -> None:
-        _settle(db, now)
+        db.execute(  # the turn is over: what was delivered in it is done
+            "UPDATE input_queue SET state = 'done', updated_at = ? WHERE state = 'delivered'",
+            (now,),
+        )
         db.execute(
             "UPDATE session SET status = ?, detail = ?, updated_at = ?",
             (status.value, to_column(self.redact(detail)), now),
@@ -416,25 +426,6 @@ def queue_drop(db: sqlite3.Connection, row_id: int) -> bool:
         (time.time(), row_id),
     )
     return changed.rowcount == 1
-
-
-def _deliver(db: sqlite3.Connection, ids: Sequence[int], now: float) -> None:
-    """These become a message in the same transaction."""
-    for row_id in ids:
-        changed = db.execute(
-            "UPDATE input_queue SET state = 'delivered', updated_at = ?"
-            " WHERE id = ? AND state = 'queued'",
-            (now, row_id),
-        )
-        if changed.rowcount != 1:
-            raise HistoryViolation(f"queued text {row_id} was delivered before")
-
-
-def _settle(db: sqlite3.Connection, now: float) -> None:
-    """The turn is over: what was delivered in it is done."""
-    db.execute(
-        "UPDATE input_queue SET state = 'done', updated_at = ? WHERE state = 'delivered'", (now,)
-    )
 
 
 # --- compaction ------------------------------------------------------------------------------

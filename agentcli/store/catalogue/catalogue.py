@@ -445,16 +445,11 @@ async def _opened(path: Path) -> AsyncIterator[Connection]:
         connection.stop()
         raise
     finally:
-        _end(thread, opened)
-
-
-def _end(thread: Any, opened: list[sqlite3.Connection]) -> None:
-    """Wait for a thread to which nothing is left that takes long."""
-    if thread.ident is not None:
-        thread.join(JOIN_TIMEOUT_S)
-    if not thread.is_alive():
-        for db in opened:
-            db.close()
+        if thread.ident is not None:
+            thread.join(JOIN_TIMEOUT_S)  # nothing is left to it that takes long
+        if not thread.is_alive():
+            for db in opened:
+                db.close()
 
 
 def _is_broken(error: sqlite3.DatabaseError) -> bool:
