@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from agentcli.cli.commands import OptionSet, PlainGroup, Spec, add_command, new_app
+from agentcli.cli.commands import CommandSpec, OptionSet, PlainGroup, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json, print_table
 from agentcli.config.credentials import (
     INSTALL,
@@ -59,7 +59,7 @@ class StatusOptions(FormatOption):
     ] = None
 
 
-class _Row(NamedTuple):
+class _KeyRow(NamedTuple):
     """A provider and where its key comes from. ``end`` are a long key's last characters."""
 
     provider: str
@@ -155,13 +155,13 @@ def status(options: StatusOptions) -> int:
     return 1 if wanted and not any(row.source for row in rows) else 0
 
 
-def _source(row: _Row) -> str:
+def _source(row: _KeyRow) -> str:
     if row.overridden:
         return f"{row.source} (wins over the key in the {row.overridden})"
     return row.source or "none"
 
 
-def _rows(settings: Settings, wanted: str | None) -> list[_Row]:
+def _rows(settings: Settings, wanted: str | None) -> list[_KeyRow]:
     """Providers with a key, or the one that is asked for."""
     from agentcli.providers._registry import has_key, provider_names
 
@@ -178,11 +178,11 @@ def _rows(settings: Settings, wanted: str | None) -> list[_Row]:
             named = f"{variable} (environment)"
             if own is not None and own.key_env == variable:
                 named = f"{variable} (environment, named by api_key_env)"
-            rows.append(_Row(name, named, _end(settings.env[variable].strip()), place))
+            rows.append(_KeyRow(name, named, _end(settings.env[variable].strip()), place))
         else:
             # a key in the keyring is not fetched to be talked about
             end = _end(stored.get()) if stored is not None and stored.at_hand else ""
-            rows.append(_Row(name, place, end, ""))
+            rows.append(_KeyRow(name, place, end, ""))
     return rows
 
 
@@ -287,14 +287,14 @@ class AuthGroup(PlainGroup):
 APP = new_app("Store the keys of providers, or forget them. Without a command: status.", AuthGroup)
 add_command(
     APP,
-    Spec(
+    CommandSpec(
         "login",
         "Ask for a provider's key and keep it, in the OS keyring or in a file of yours (0600).",
     ),
     LoginOptions,
     login,
 )
-add_command(APP, Spec("logout", "Forget a stored key."), LogoutOptions, logout)
+add_command(APP, CommandSpec("logout", "Forget a stored key."), LogoutOptions, logout)
 add_command(
-    APP, Spec("status", "Where the key of each provider comes from."), StatusOptions, status
+    APP, CommandSpec("status", "Where the key of each provider comes from."), StatusOptions, status
 )

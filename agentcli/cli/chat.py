@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from agentcli.cli.argv import COMMANDS
-from agentcli.cli.commands import PlainCommand, Spec, add_command, new_app
+from agentcli.cli.commands import CommandSpec, PlainCommand, add_command, new_app
 from agentcli.cli.options import PromptArgument, RunOptions, SharedOptions, print_version
 from agentcli.headless.errors import epilog
 from agentcli.headless.streams import is_terminal
@@ -43,7 +43,7 @@ def chat(options: ChatOptions) -> int:
 APP = new_app("")
 add_command(
     APP,
-    Spec(
+    CommandSpec(
         "chat",
         "A coding agent for the terminal that can be interrupted at any moment.\n\n"
         "Without a command it is a chat; PROMPT is its first message. agent run PROMPT (or"

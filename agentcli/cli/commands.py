@@ -19,7 +19,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from agentcli.cli.options import Option, OptionSet, option_names
 from agentcli.domain.errors import UsageError
 
-__all__ = ["OptionSet", "PlainCommand", "PlainGroup", "Spec", "add_command", "new_app"]
+__all__ = ["CommandSpec", "OptionSet", "PlainCommand", "PlainGroup", "add_command", "new_app"]
 T = TypeVar("T", bound=OptionSet)
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -108,7 +108,7 @@ def new_app(help_text: str, group: type[PlainGroup] = PlainGroup) -> typer.Typer
     )
 
 
-class Spec(NamedTuple):
+class CommandSpec(NamedTuple):
     """What a command says of itself. ``epilog`` comes after the options."""
 
     name: str
@@ -118,7 +118,7 @@ class Spec(NamedTuple):
 
 
 def add_command(
-    app: typer.Typer, spec: Spec, options: type[T], handler: Callable[[T], int]
+    app: typer.Typer, spec: CommandSpec, options: type[T], handler: Callable[[T], int]
 ) -> None:
     """Add a command: parse into ``options``, call ``handler``, exit with the code it returns."""
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from agentcli.cli.commands import OptionSet, Spec, add_command, new_app
+from agentcli.cli.commands import CommandSpec, OptionSet, add_command, new_app
 from agentcli.cli.options import choice
 from agentcli.cli.tree import CommandInfo, OptionInfo, all_commands
 from agentcli.domain.errors import AgentError
@@ -308,7 +308,7 @@ def install_paths(shell: str) -> list[Path]:
 APP = new_app("")
 add_command(
     APP,
-    Spec("completions", "Print the completion script of your shell, or install it."),
+    CommandSpec("completions", "Print the completion script of your shell, or install it."),
     CompletionOptions,
     completions,
 )

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from agentcli.cli.commands import PlainGroup, Spec, add_command, new_app
+from agentcli.cli.commands import CommandSpec, PlainGroup, add_command, new_app
 from agentcli.cli.listing import EmptyOptions, FormatOption, print_json, print_table
 from agentcli.cli.options import choice
 from agentcli.cli.redacting import know_secrets, shown
@@ -30,7 +30,7 @@ class KeyArgument(FormatOption):
     key: Annotated[str, typer.Argument(metavar="KEY", help="A key, e.g. model or tools.off.")]
 
 
-class SetArguments(FormatOption):
+class SettingArguments(FormatOption):
     """The key to set, and its new value."""
 
     key: Annotated[str, typer.Argument(metavar="KEY", help="A key, e.g. model or tools.off.")]
@@ -146,7 +146,7 @@ def get(options: KeyArgument) -> int:
     return 0
 
 
-def set_(options: SetArguments) -> int:
+def set_(options: SettingArguments) -> int:
     """Write one key into the user's file."""
     paths = _paths()
     path = split_key(options.key)
@@ -214,15 +214,20 @@ class ConfigGroup(PlainGroup):
 
 
 APP = new_app("Show and change settings. Without a command: show.", ConfigGroup)
-add_command(APP, Spec("show", "Every key, its value and where it comes from."), FormatOption, show)
-add_command(APP, Spec("get", "Print the value of a key."), KeyArgument, get)
+add_command(
+    APP, CommandSpec("show", "Every key, its value and where it comes from."), FormatOption, show
+)
+add_command(APP, CommandSpec("get", "Print the value of a key."), KeyArgument, get)
 add_command(
     APP,
-    Spec("set", "Set a key in your file; its comments and order stay as they are."),
-    SetArguments,
+    CommandSpec("set", "Set a key in your file; its comments and order stay as they are."),
+    SettingArguments,
     set_,
 )
 add_command(
-    APP, Spec("edit", "Open your file in $VISUAL or $EDITOR, then check it."), EmptyOptions, edit
+    APP,
+    CommandSpec("edit", "Open your file in $VISUAL or $EDITOR, then check it."),
+    EmptyOptions,
+    edit,
 )
-add_command(APP, Spec("path", "Print where your file is."), EmptyOptions, path_)
+add_command(APP, CommandSpec("path", "Print where your file is."), EmptyOptions, path_)

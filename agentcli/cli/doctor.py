@@ -30,7 +30,7 @@ from agentcli.cli.checks import (
     check_terminal,
     check_trust,
 )
-from agentcli.cli.commands import Spec, add_command, new_app
+from agentcli.cli.commands import CommandSpec, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json
 from agentcli.cli.redacting import know_secrets, shown
 from agentcli.config.paths import Paths
@@ -102,7 +102,7 @@ def all_findings() -> list[Finding]:
 
 
 def side_by_side(checks: _Checks, bound_s: float) -> list[Finding]:
-    """What all ``checks`` find, in their order; one that takes longer than ``bound_s`` is told."""
+    """What all ``checks`` find, in order; one that takes longer than ``bound_s`` is one too."""
     found: dict[str, Sequence[Finding]] = {}
 
     def run(name: str, check: Callable[[], Sequence[Finding]]) -> None:
@@ -132,7 +132,9 @@ def side_by_side(checks: _Checks, bound_s: float) -> list[Finding]:
 APP = new_app("")
 add_command(
     APP,
-    Spec("doctor", "Check the installation and say how to fix it; exit code 1 when a check fails."),
+    CommandSpec(
+        "doctor", "Check the installation and say how to fix it; exit code 1 when a check fails."
+    ),
     FormatOption,
     doctor,
 )

@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 from agentcli.cli.argv import COMMANDS
-from agentcli.cli.commands import OptionSet, Spec, add_command, new_app
+from agentcli.cli.commands import CommandSpec, OptionSet, add_command, new_app
 from agentcli.cli.main import invoke
 from agentcli.domain.errors import UsageError
 from agentcli.headless.streams import is_terminal, write_error_line, write_out
@@ -116,7 +116,7 @@ def _show(text: str) -> None:
 APP = new_app("")
 add_command(
     APP,
-    Spec("help", "Read the documentation: the list of topics, or one of them."),
+    CommandSpec("help", "Read the documentation: the list of topics, or one of them."),
     HelpOptions,
     show_help,
 )

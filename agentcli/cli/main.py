@@ -18,7 +18,7 @@ from agentcli.cli.argv import (
     sort_arguments,
     wants_result,
 )
-from agentcli.headless.signals import Stopped, raise_on_signals
+from agentcli.headless.signals import StoppedEarly, raise_on_signals
 from agentcli.headless.streams import (
     argument_text,
     prepare_standard_streams,
@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
         if sort_arguments(argv).command != "run":  # which owes a result, also this early
             give_back()
         return _dispatch(argv)
-    except Stopped as stop:
+    except StoppedEarly as stop:
         return _stopped(argv, stop)
     except KeyboardInterrupt:
         return 130
@@ -113,7 +113,7 @@ def _parse_error(error: Exception) -> UsageError | None:
     return UsageError(f"unknown option {option}", advice)
 
 
-def _stopped(argv: list[str], stop: Stopped) -> int:
+def _stopped(argv: list[str], stop: StoppedEarly) -> int:
     if wants_result(argv):
         from agentcli.headless.result import write_failure
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from agentcli.cli.commands import Spec, add_command, new_app
+from agentcli.cli.commands import CommandSpec, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json, print_table
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
@@ -32,7 +32,7 @@ class ModelsOptions(FormatOption):
     ] = False
 
 
-class _Row(NamedTuple):
+class _ModelRow(NamedTuple):
     """A model, and whether its server lists it; ``None`` when nobody was asked or answered."""
 
     info: ModelInfo
@@ -69,7 +69,7 @@ def models(options: ModelsOptions) -> int:
     return 0
 
 
-def _as_json(row: _Row, settings: Settings, default: str) -> dict[str, Any]:
+def _as_json(row: _ModelRow, settings: Settings, default: str) -> dict[str, Any]:
     from agentcli.app.library import is_ready
 
     info = row.info
@@ -89,7 +89,7 @@ def _as_json(row: _Row, settings: Settings, default: str) -> dict[str, Any]:
     }
 
 
-def _readiness(row: _Row, settings: Settings) -> str:
+def _readiness(row: _ModelRow, settings: Settings) -> str:
     from agentcli.app.library import is_ready
 
     if not is_ready(settings, row.info.provider):
@@ -122,7 +122,7 @@ def _offered(settings: Settings, default: str) -> dict[str, tuple[dict[str, Any]
 
 def _rows(
     settings: Settings, default: str, offered: dict[str, tuple[dict[str, Any], ...]]
-) -> list[_Row]:
+) -> list[_ModelRow]:
     """The table's models, then those of the settings, then what else the servers list."""
     from agentcli.app.models import model_info
     from agentcli.providers.models.table import is_same_model, known_models
@@ -138,26 +138,26 @@ def _rows(
     for each in ids:
         provider, name = each.split("/", 1)
         info = model_info(settings, provider, name)
-        told = figures.get(each)
-        if told is not None:
-            info = _with_figures(settings, info, told)
+        listed = figures.get(each)
+        if listed is not None:
+            info = _with_figures(settings, info, listed)
         is_listed = None
         if provider in offered:
-            is_listed = told is not None or any(
+            is_listed = listed is not None or any(
                 is_same_model(provider, name, entry["name"]) for entry in offered[provider]
             )
-        rows.append(_Row(info, is_listed))
+        rows.append(_ModelRow(info, is_listed))
     return rows
 
 
-def _with_figures(settings: Settings, info: ModelInfo, told: dict[str, Any]) -> ModelInfo:
+def _with_figures(settings: Settings, info: ModelInfo, listed: dict[str, Any]) -> ModelInfo:
     """``info`` with what its server says, where neither the user nor the table knows it."""
     from agentcli.providers.models.table import is_in_table
 
     if is_in_table(info.provider, info.name):
         return info
     own = settings.models.get(info.id, {})
-    return replace(info, **{key: value for key, value in told.items() if key not in own})
+    return replace(info, **{key: value for key, value in listed.items() if key not in own})
 
 
 def _tokens(count: int) -> str:
@@ -173,7 +173,7 @@ def _price(price: float | None) -> str:
 APP = new_app("")
 add_command(
     APP,
-    Spec(
+    CommandSpec(
         "models",
         "List the models: window, output limit, prices, and whether a key is there.\n\nThe servers"
         " of all providers with a key, and those of this machine, are asked for their lists.",

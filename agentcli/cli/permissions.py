@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentcli.cli.commands import PlainGroup, Spec, add_command, new_app
+from agentcli.cli.commands import CommandSpec, PlainGroup, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json, print_table
 from agentcli.cli.options import MODES, choice
 from agentcli.domain.errors import UsageError
@@ -66,11 +66,11 @@ def explain_(options: ExplainOptions) -> int:
     policy = policy_for(settings, wanted)
     toolbox, _ = make_toolbox(settings, wanted)
     workspace = Workspace(wanted.cwd, wanted.cwd)
-    told = explain(toolbox, workspace, policy, options.tool, _arguments(options))
+    found = explain(toolbox, workspace, policy, options.tool, _arguments(options))
     if as_json:
-        print_json(asdict(told))
+        print_json(asdict(found))
     else:
-        write_out("".join(f"{line}\n" for line in explanation_lines(told, PLAIN)))
+        write_out("".join(f"{line}\n" for line in explanation_lines(found, PLAIN)))
     return 0
 
 
@@ -141,10 +141,15 @@ APP = new_app(
 )
 add_command(
     APP,
-    Spec("explain", "Explain what would happen to a command or another call; nothing is run."),
+    CommandSpec(
+        "explain", "Explain what would happen to a command or another call; nothing is run."
+    ),
     ExplainOptions,
     explain_,
 )
 add_command(
-    APP, Spec("list", "The permission mode and every rule, with its source."), PolicyOptions, list_
+    APP,
+    CommandSpec("list", "The permission mode and every rule, with its source."),
+    PolicyOptions,
+    list_,
 )

@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from agentcli.cli.chat import ChatOptions, chat
-from agentcli.cli.commands import OptionSet, Spec, add_command, new_app
+from agentcli.cli.commands import CommandSpec, OptionSet, add_command, new_app
 from agentcli.cli.options import PromptArgument, SharedOptions
 from agentcli.headless.errors import epilog
 
 
-class IdArgument(OptionSet):
+class ResumeArgument(OptionSet):
     """The session to resume."""
 
     id: Annotated[
@@ -21,7 +21,7 @@ class IdArgument(OptionSet):
     ] = None
 
 
-class ResumeOptions(SharedOptions, PromptArgument, IdArgument):
+class ResumeOptions(SharedOptions, PromptArgument, ResumeArgument):
     """The session, the next prompt and all shared options."""
 
 
@@ -35,7 +35,7 @@ def resume(options: ResumeOptions) -> int:
 APP = new_app("")
 add_command(
     APP,
-    Spec("resume", "Resume an earlier session where it ended.", epilog()),
+    CommandSpec("resume", "Resume an earlier session where it ended.", epilog()),
     ResumeOptions,
     resume,
 )

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentcli.cli.commands import Spec, add_command, new_app
+from agentcli.cli.commands import CommandSpec, add_command, new_app
 from agentcli.cli.options import PromptArgument, RunOptions, print_version
 from agentcli.domain.errors import UsageError
 from agentcli.headless.errors import epilog
@@ -126,7 +126,7 @@ def _content(name: str) -> str:
 APP = new_app("")
 add_command(
     APP,
-    Spec(
+    CommandSpec(
         "run",
         "Answer one prompt and exit.\n\nPiped stdin is the prompt, or is added to it. Only the"
         " answer goes to stdout; progress and warnings go to stderr. Nothing is asked where"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentcli.cli.commands import OptionSet, PlainGroup, Spec, add_command, new_app
+from agentcli.cli.commands import CommandSpec, OptionSet, PlainGroup, add_command, new_app
 from agentcli.cli.listing import (
     EmptyOptions,
     FormatOption,
@@ -34,7 +34,7 @@ EXPORT_FORMATS = ("json", "md", "html")
 _ID_HELP = "Id, its beginning or end, or name."
 
 
-class ListOptions(FormatOption):
+class SessionListOptions(FormatOption):
     """Options of ``list``."""
 
     limit: Annotated[
@@ -44,7 +44,7 @@ class ListOptions(FormatOption):
     all: Annotated[bool, typer.Option("--all", help="Also those of sub-agents.")] = False
 
 
-class IdArgument(OptionSet):
+class SessionArgument(OptionSet):
     """One session."""
 
     id: Annotated[str, typer.Argument(metavar="ID", help=_ID_HELP)]
@@ -58,11 +58,11 @@ class SomeIds(FormatOption):
     ] = None
 
 
-class ShowOptions(FormatOption, IdArgument):
+class SessionShowOptions(FormatOption, SessionArgument):
     """Options of ``show``."""
 
 
-class ExportOptions(IdArgument):
+class ExportOptions(SessionArgument):
     """Options of ``export``."""
 
     format: Annotated[
@@ -74,11 +74,11 @@ class ExportOptions(IdArgument):
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False
 
 
-class ForkOptions(FormatOption, IdArgument):
+class ForkOptions(FormatOption, SessionArgument):
     """Options of ``fork``."""
 
 
-class RenameOptions(IdArgument):
+class RenameOptions(SessionArgument):
     """Options of ``rename``."""
 
     name: Annotated[list[str], typer.Argument(metavar="NAME", help="The new name.")]
@@ -100,7 +100,7 @@ class SearchOptions(FormatOption):
     ] = None
 
 
-def list_(options: ListOptions) -> int:
+def list_(options: SessionListOptions) -> int:
     """All sessions, newest first."""
     from agentcli.ui.export import iso_time, session_object
 
@@ -133,7 +133,7 @@ def list_(options: ListOptions) -> int:
     return 0
 
 
-def show(options: ShowOptions) -> int:
+def show(options: SessionShowOptions) -> int:
     """One session to read."""
     from agentcli.store.files import read_session
 
@@ -289,7 +289,7 @@ def _is_too_new(path: Path) -> bool:
     return False
 
 
-def repair(options: IdArgument) -> int:
+def repair(options: SessionArgument) -> int:
     """Repair a damaged session; the damaged file is kept beside it."""
     from agentcli.store.repair.repair import repair as repair_file
 
@@ -345,29 +345,41 @@ class SessionsGroup(PlainGroup):
 APP = new_app(
     "List, show, search, export and repair sessions. Without a command: list.", SessionsGroup
 )
-add_command(APP, Spec("list", "All sessions, newest first."), ListOptions, list_)
-add_command(APP, Spec("show", "Print a session."), ShowOptions, show)
-add_command(APP, Spec("search", "Find text in all sessions."), SearchOptions, search)
+add_command(APP, CommandSpec("list", "All sessions, newest first."), SessionListOptions, list_)
+add_command(APP, CommandSpec("show", "Print a session."), SessionShowOptions, show)
+add_command(APP, CommandSpec("search", "Find text in all sessions."), SearchOptions, search)
 add_command(
-    APP, Spec("export", "Write a session as JSON, Markdown or HTML."), ExportOptions, export_
+    APP, CommandSpec("export", "Write a session as JSON, Markdown or HTML."), ExportOptions, export_
 )
 add_command(
     APP,
-    Spec("fork", "Copy a session, also one in use; prints the id of the copy."),
+    CommandSpec("fork", "Copy a session, also one in use; prints the id of the copy."),
     ForkOptions,
     fork,
 )
-add_command(APP, Spec("rename", "Give a session a name."), RenameOptions, rename)
-add_command(APP, Spec("delete", "Remove sessions for good."), DeleteOptions, delete)
+add_command(APP, CommandSpec("rename", "Give a session a name."), RenameOptions, rename)
+add_command(APP, CommandSpec("delete", "Remove sessions for good."), DeleteOptions, delete)
 add_command(
-    APP, Spec("check", "Check sessions for damage; exit code 1 if there is any."), SomeIds, check
+    APP,
+    CommandSpec("check", "Check sessions for damage; exit code 1 if there is any."),
+    SomeIds,
+    check,
 )
 add_command(
-    APP, Spec("stats", "Turns, tokens and cost, by model and by day."), StatsOptions, stats_tables
+    APP,
+    CommandSpec("stats", "Turns, tokens and cost, by model and by day."),
+    StatsOptions,
+    stats_tables,
 )
 add_command(
-    APP, Spec("repair", "Repair a damaged session; the damaged file is kept."), IdArgument, repair
+    APP,
+    CommandSpec("repair", "Repair a damaged session; the damaged file is kept."),
+    SessionArgument,
+    repair,
 )
 add_command(
-    APP, Spec("reindex", "Rebuild the catalogue from the session files."), EmptyOptions, reindex
+    APP,
+    CommandSpec("reindex", "Rebuild the catalogue from the session files."),
+    EmptyOptions,
+    reindex,
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from agentcli.cli.commands import Spec, add_command, new_app
+from agentcli.cli.commands import CommandSpec, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json, print_table, session_files, wait
 from agentcli.cli.options import choice, number
 from agentcli.headless.streams import write_error_line, write_out
@@ -294,7 +294,7 @@ def _drawn(lines: Sequence[Bar]) -> list[str]:
 APP = new_app("")
 add_command(
     APP,
-    Spec("stats", "Tokens and cost by day, model, tool and session."),
+    CommandSpec("stats", "Tokens and cost by day, model, tool and session."),
     BarOptions,
     stats,
 )

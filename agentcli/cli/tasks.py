@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from agentcli.cli.commands import OptionSet, PlainGroup, Spec, add_command, new_app
+from agentcli.cli.commands import CommandSpec, OptionSet, PlainGroup, add_command, new_app
 from agentcli.cli.listing import (
     FormatOption,
     print_json,
@@ -45,7 +45,7 @@ class SessionOption(OptionSet):
     )
 
 
-class ListOptions(FormatOption, SessionOption):
+class TaskListOptions(FormatOption, SessionOption):
     """Options of ``list``."""
 
     all: Annotated[bool, typer.Option("--all", help="Those of all sessions.")] = False
@@ -57,7 +57,7 @@ class RunOption(SessionOption):
     run: Annotated[str, typer.Argument(metavar="RUN", help="Its id, or the end of it.")]
 
 
-class ShowOptions(FormatOption, RunOption):
+class RunShowOptions(FormatOption, RunOption):
     """Options of ``show``."""
 
 
@@ -69,7 +69,7 @@ class LogsOptions(RunOption):
     ] = False
 
 
-class Registry(NamedTuple):
+class SessionRuns(NamedTuple):
     """The runs and schedules of one session; ``is_open``: a process has it open."""
 
     path: Path
@@ -84,7 +84,7 @@ class Registry(NamedTuple):
         return "abandoned" if task.is_active and not self.is_open else state_word(task)
 
 
-def list_(options: ListOptions) -> int:
+def list_(options: TaskListOptions) -> int:
     """Runs, newest last, then schedules."""
     from agentcli.ui.task_lines import bar, next_time, took, when
 
@@ -125,7 +125,7 @@ def list_(options: ListOptions) -> int:
     return 0
 
 
-def show(options: ShowOptions) -> int:
+def show(options: RunShowOptions) -> int:
     """One run, with the end of its output."""
     from agentcli.engine.background.log import read_log
     from agentcli.ui.task_lines import details
@@ -216,7 +216,7 @@ def _session_id(files: SessionFiles, wanted: str | None) -> str:
     return latest.id
 
 
-def _paths(options: ListOptions) -> list[Path]:
+def _paths(options: TaskListOptions) -> list[Path]:
     files = session_files()
     if not options.all:
         return [files.path_of(_session_id(files, options.session))]
@@ -225,7 +225,7 @@ def _paths(options: ListOptions) -> list[Path]:
     return [files.path_of(info.id) for info in reversed(wait(files.list()))]
 
 
-def _read(path: Path, *, may_fail: bool = False) -> Registry:
+def _read(path: Path, *, may_fail: bool = False) -> SessionRuns:
     """Of one session; with ``may_fail`` a file that cannot be read is a warning and empty."""
     from agentcli.engine.background.log import with_own_files
     from agentcli.store.disk import runs_directory
@@ -238,13 +238,13 @@ def _read(path: Path, *, may_fail: bool = False) -> Registry:
         if not may_fail:
             raise
         write_error_line(f"warning: {error.message}")
-        return Registry(path, (), (), is_open=False)
+        return SessionRuns(path, (), (), is_open=False)
     active = [each for each in schedules if each.is_active]
     tasks = [with_own_files(each, runs_directory(path)) for each in rows]
-    return Registry(path, tasks, active, is_open=live_owner(path) is not None)
+    return SessionRuns(path, tasks, active, is_open=live_owner(path) is not None)
 
 
-def _find(options: RunOption) -> tuple[Registry, BackgroundTask | str]:
+def _find(options: RunOption) -> tuple[SessionRuns, BackgroundTask | str]:
     """The run, or the id of the schedule, that is meant: in the session, else in any."""
     files, text = session_files(), options.run.strip()
     first: list[str] = []
@@ -264,7 +264,7 @@ def _find(options: RunOption) -> tuple[Registry, BackgroundTask | str]:
     raise UsageError(f"there is no background run {text!r}", "see: agent tasks list --all")
 
 
-def _registries(files: SessionFiles, first: Sequence[str], *, only: bool) -> Iterator[Registry]:
+def _registries(files: SessionFiles, first: Sequence[str], *, only: bool) -> Iterator[SessionRuns]:
     for session_id in first:
         yield _read(files.path_of(session_id), may_fail=not only)
     if not only:
@@ -273,7 +273,7 @@ def _registries(files: SessionFiles, first: Sequence[str], *, only: bool) -> Ite
                 yield _read(files.path_of(info.id), may_fail=True)
 
 
-def _find_run(options: RunOption) -> tuple[Registry, BackgroundTask]:
+def _find_run(options: RunOption) -> tuple[SessionRuns, BackgroundTask]:
     found, meant = _find(options)
     if isinstance(meant, str):
         raise UsageError(f"{meant} is a schedule", "its runs are in: agent tasks list")
@@ -315,7 +315,7 @@ class _Pieces:
         return clean(whole + end)
 
 
-def _run_object(registry: Registry, task: BackgroundTask) -> dict[str, Any]:
+def _run_object(registry: SessionRuns, task: BackgroundTask) -> dict[str, Any]:
     progress = task.progress
     return {
         "kind": "run",
@@ -348,7 +348,7 @@ def _run_object(registry: Registry, task: BackgroundTask) -> dict[str, Any]:
     }
 
 
-def _schedule_object(registry: Registry, schedule: Schedule) -> dict[str, Any]:
+def _schedule_object(registry: SessionRuns, schedule: Schedule) -> dict[str, Any]:
     return {
         "kind": "schedule",
         "session_id": registry.path.stem,
@@ -374,13 +374,15 @@ class _Tasks(PlainGroup):
 
 
 APP = new_app("Background runs and schedules, from any terminal (default: list).", _Tasks)
-add_command(APP, Spec("list", "Runs and schedules of a session."), ListOptions, list_)
-add_command(APP, Spec("show", "One run, with the end of its output."), ShowOptions, show)
-add_command(APP, Spec("logs", "Print what a run has printed."), LogsOptions, logs)
-add_command(APP, Spec("cancel", "End a run, or a schedule."), RunOption, cancel)
+add_command(APP, CommandSpec("list", "Runs and schedules of a session."), TaskListOptions, list_)
+add_command(APP, CommandSpec("show", "One run, with the end of its output."), RunShowOptions, show)
+add_command(APP, CommandSpec("logs", "Print what a run has printed."), LogsOptions, logs)
+add_command(APP, CommandSpec("cancel", "End a run, or a schedule."), RunOption, cancel)
 add_command(
     APP,
-    Spec("daemon", "Start what is due in a session that no chat has open; ends with a signal."),
+    CommandSpec(
+        "daemon", "Start what is due in a session that no chat has open; ends with a signal."
+    ),
     SessionOption,
     daemon,
 )

@@ -77,7 +77,7 @@ _UNMATCHED = frozenset({HookEvent.USER_PROMPT_SUBMIT, HookEvent.STOP})
 
 @frozen
 class HookFacts:
-    """What every hook is told. ``transcript`` is the session's file."""
+    """What every hook gets. ``transcript`` is the session's file."""
 
     session_id: str
     transcript: Path

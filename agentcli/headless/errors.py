@@ -1,4 +1,4 @@
-"""How a failure is told: an exit code (CLI-6), one line for the user, a word for programs (CLI-11).
+"""How a failure is reported: exit code (CLI-6), line for the user, word for programs (CLI-11).
 
 Law: this is the only place that says which failure ends with which number.
 """
@@ -21,7 +21,7 @@ from agentcli.domain.errors import (
 
 
 class ExitCode(IntEnum):
-    """What the shell is told."""
+    """What the shell gets."""
 
     OK = 0
     FAILED = 1

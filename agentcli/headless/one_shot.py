@@ -64,7 +64,7 @@ from agentcli.headless.result import (
 from agentcli.headless.signals import (
     Late,
     StalledWrites,
-    Stopped,
+    StoppedEarly,
     alarm,
     dropped_signal,
     raise_on_signals,
@@ -149,7 +149,7 @@ class OneShot:
         try:
             raise_on_signals()  # until the event loop takes them over
             return self._finish(self._outcome())
-        except Stopped as stop:
+        except StoppedEarly as stop:
             _, self._code_of_signal = SIGNALS[signal.Signals(stop.number)]
             return self._finish(signalled(self._summary(), self._code_of_signal))
         except BrokenPipeError:

@@ -25,7 +25,7 @@ _OF_SIGNAL = 128
 _caught: list[int] = []
 
 
-class Stopped(BaseException):
+class StoppedEarly(BaseException):
     """A signal came before the run could take it."""
 
     def __init__(self, number: int) -> None:
@@ -40,16 +40,16 @@ class Late(BaseException):
 
 
 def raise_on_signals() -> Callable[[], None]:
-    """Raise ``Stopped`` for the signals that end a run, until they are taken or given back."""
+    """Raise ``StoppedEarly`` for the signals that end a run, until they are taken or given back."""
     before: dict[int, Any] = {}
 
     def stop(number: int, frame: FrameType | None) -> None:
         del frame
         _caught.append(number)
-        raise Stopped(number)
+        raise StoppedEarly(number)
 
     def unraisable(lost: sys.UnraisableHookArgs) -> None:
-        if not isinstance(lost.exc_value, Stopped):
+        if not isinstance(lost.exc_value, StoppedEarly):
             sys.__unraisablehook__(lost)
 
     sys.unraisablehook = unraisable
@@ -68,7 +68,7 @@ def raise_on_signals() -> Callable[[], None]:
 
 
 def dropped_signal() -> signal.Signals | None:
-    """A signal that has come and whose ``Stopped`` reached nobody: who goes on has to stop."""
+    """A signal that has come and whose ``StoppedEarly`` reached nobody: who goes on has to stop."""
     return signal.Signals(_caught[0]) if _caught else None
 
 

@@ -201,7 +201,7 @@ class PartialMessages:
         self._delta(self._index, {"type": f"{kind}_delta", kind: text})
 
     def call(self, call_id: str, name: str) -> None:
-        """The model has begun a call; without an id it is told when the message is complete."""
+        """The model has begun a call; without an id it is sent when the message is complete."""
         self._end_block()
         if call_id and call_id not in self._calls:
             self._calls[call_id] = self._start_call(call_id, name)

@@ -75,7 +75,7 @@ def test_a_write_that_ends_by_itself_is_left_alone_and_what_it_raises_comes_out(
 
 DROPPED = """
 import os, signal
-from agentcli.headless.signals import Stopped, dropped_signal, raise_on_signals
+from agentcli.headless.signals import dropped_signal, raise_on_signals
 
 class Finalized:
     def __del__(self):
