@@ -144,9 +144,9 @@ class Guard:
             failure = file.read()
         if failure:
             os.waitpid(self.command, 0)
-            _tell(b"fail " + failure)
+            _send(b"fail " + failure)
             return False
-        _tell(b"pid %d" % self.command)
+        _send(b"pid %d" % self.command)
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 1)
         os.close(quiet)
@@ -184,7 +184,7 @@ class Guard:
                 return True
             if pid == self.command and not self.ended:
                 self.ended = True
-                _tell(b"exit %d" % os.waitstatus_to_exitcode(status))
+                _send(b"exit %d" % os.waitstatus_to_exitcode(status))
 
     def _obey(self) -> bool:
         """Read what the app says; False when it will never say anything again."""
@@ -308,7 +308,7 @@ def _read_exactly(size: int) -> bytes:
     return data
 
 
-def _tell(line: bytes) -> None:
+def _send(line: bytes) -> None:
     with contextlib.suppress(OSError):
         os.write(CONTROL, line + b"\n")
 

@@ -57,13 +57,13 @@ async def kill_leftovers(state: SessionState) -> list[str]:
     recorded_before = await state.get(STATE_KEY)
     if not isinstance(recorded_before, list) or not recorded_before:
         return []
-    told = []
+    lines = []
     for item in recorded_before:
         group, started = _parse(item)
         if await asyncio.to_thread(end_group, group, started):
-            told.append(f"Killed process {group}, which an earlier run of this session had left.")
+            lines.append(f"Killed process {group}, which an earlier run of this session had left.")
     await state.set(STATE_KEY, [])
-    return told
+    return lines
 
 
 def end_group(group: int, started: str) -> bool:

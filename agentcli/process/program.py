@@ -2,7 +2,7 @@
 
 It reads its standard input, and its two outputs are kept apart.
 
-Law: it runs under a guard like every command (``_process``): after a cancel, a time-out or the
+Law: it runs under a guard like every command (``run.py``): after a cancel, a time-out or the
 end of the app nothing of it is left (CAN-10, REC-8); its environment is that of every command
 (SEC-8); what is kept of its output is bounded.
 """

@@ -54,7 +54,7 @@ class SessionSandbox:
         self._lock = asyncio.Lock()
         self._state = SandboxState(SandboxKind.OFF, wanted, network=network, known=wanted == "off")
         self._paused = False
-        self._told = False
+        self._notice_given = False
 
     @property
     def state(self) -> SandboxState:
@@ -85,9 +85,9 @@ class SessionSandbox:
     def take_notice(self) -> str:
         """What the user is told once when there is none: why, and how to fix it."""
         state = self.state
-        if not state.lacks_it or self._told:
+        if not state.lacks_it or self._notice_given:
             return ""
-        self._told = True
+        self._notice_given = True
         advice = f" ({state.advice})" if state.advice else ""
         return f"{NO_SANDBOX}: {state.problem}{advice}"
 

@@ -263,13 +263,13 @@ _MOST_CONFIG_BYTES = 256 * 1024
 
 def set_aside_births(before: Places, roots: Iterable[Path]) -> tuple[str, ...]:
     """Rename what has come into being and must not; one line about each for the model."""
-    told = [line for path in before.unborn if (line := _set_aside(path))]
+    lines = [line for path in before.unborn if (line := _set_aside(path))]
     known = set(before.repositories)
     for root in roots:
         for entry in find_repositories(root):
             if entry not in known:
-                told += _tame(entry)
-    return tuple(told)
+                lines += _tame(entry)
+    return tuple(lines)
 
 
 def _tame(entry: Path) -> list[str]:
@@ -278,17 +278,17 @@ def _tame(entry: Path) -> list[str]:
         if entry.is_file() and _is_within(entry):
             return []
         return [line for line in (_set_aside(entry),) if line]
-    told = []
+    lines = []
     hooks = entry / "hooks"
     if hooks.is_symlink() or any(_active_hooks(hooks)):
-        told.append(_set_aside(hooks))
-    told.append(_set_aside(entry / "commondir"))
+        lines.append(_set_aside(hooks))
+    lines.append(_set_aside(entry / "commondir"))
     config = entry / "config"
     if os.path.lexists(config) and not _is_harmless(config):
-        told.append(_set_aside(config))
+        lines.append(_set_aside(config))
         with contextlib.suppress(OSError), config.open("x", encoding="utf-8") as file:
             file.write(_MINIMAL)
-    return [line for line in told if line]
+    return [line for line in lines if line]
 
 
 def _is_within(entry: Path) -> bool:
