@@ -7,7 +7,7 @@ one tool call. Values are frozen; constructors refuse what can never be right.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import field
 from enum import StrEnum
 from typing import Any
@@ -119,8 +119,10 @@ AssistantPart = TextPart | ThinkingPart | ToolCall
 ResultPart = TextPart | ImagePart
 
 
-def _texts(parts: Iterable[object]) -> list[str]:
-    return [part.text for part in parts if isinstance(part, TextPart)]
+def _texts(parts: Iterable[object]) -> Iterator[str]:
+    for part in parts:
+        if isinstance(part, TextPart):
+            yield part.text
 
 
 ATTACHED = "<attached "
@@ -149,7 +151,7 @@ class UserMessage:
     @property
     def typed(self) -> str:
         """The text without what was put around it, for showing and for saying it again."""
-        texts = _texts(self.parts)
+        texts = list(_texts(self.parts))
         while len(texts) > 1 and texts[0].startswith(ABOUT_RUNS):
             del texts[0]
         others = (text for text in texts[1:] if not text.startswith((ATTACHED, TOLD)))

@@ -83,11 +83,9 @@ def mutable(cls: type[T]) -> type[T]:
 
 def _made(cls: type[T], shared_methods: dict[str, Any]) -> type[T]:
     fields = _fields_of(cls)
-    body = {
-        name: item
-        for name, item in vars(cls).items()
-        if name not in fields and name not in {"__dict__", "__weakref__"}
-    }
+    body = dict(vars(cls))
+    for name in (*fields, "__dict__", "__weakref__"):
+        body.pop(name, None)
     for name, shared in shared_methods.items():
         body.setdefault(name, shared)
     if body.get("__hash__") is None:

@@ -169,8 +169,8 @@ class Schema:
     def _allows_fields(self, node: Mapping[str, Any], value: dict[str, Any]) -> bool:
         if not _between(node, len(value), "minProperties", "maxProperties"):
             return False
-        for name in _texts(node.get("required")):
-            if name not in value:
+        for name in _list(node.get("required")):
+            if isinstance(name, str) and name not in value:
                 return False
         return all(self._allows(_field_schema(node, name), item) for name, item in value.items())
 

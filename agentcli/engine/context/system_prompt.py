@@ -126,23 +126,21 @@ class PromptParts:
 
 def build_system_prompt(parts: PromptParts) -> str:
     """The prompt as sent: instructions, environment, project documents, the user's appendix."""
-    sections = [parts.replacement if parts.replacement is not None else _BASE, _environment(parts)]
-    if parts.docs:
-        sections.append(_documents(parts.docs))
-    if parts.appendix:
-        sections.append(parts.appendix)
-    return "\n\n".join(filter(None, sections))
-
-
-def _environment(parts: PromptParts) -> str:
     git = "a git repository" if parts.is_git else "not a git repository"
     system = os.uname()
-    return (
+    environment = (
         "Environment\n"
         f"- Working directory: {parts.cwd} ({git})\n"
         f"- System: {system.sysname} {system.machine}\n"
         f"- Date: {parts.date}"
     )
+    sections = [
+        parts.replacement if parts.replacement is not None else _BASE,
+        environment,
+        _documents(parts.docs) if parts.docs else "",
+        parts.appendix or "",
+    ]
+    return "\n\n".join(filter(None, sections))
 
 
 def _documents(docs: Sequence[ProjectDoc]) -> str:

@@ -107,13 +107,11 @@ def of_message(message: Message, context_tokens: int | None = None) -> int:
 
 def of_tools(tools: Sequence[ToolDefinition]) -> int:
     """Tokens of the tools' definitions."""
-    return sum(
-        CALL_TOKENS
-        + of_text(tool.name)
-        + of_text(tool.description)
-        + of_text(json.dumps(dict(tool.parameters), ensure_ascii=False))
-        for tool in tools
-    )
+    tokens = CALL_TOKENS * len(tools)
+    for tool in tools:
+        parameters = json.dumps(dict(tool.parameters), ensure_ascii=False)
+        tokens += of_text(tool.name) + of_text(tool.description) + of_text(parameters)
+    return tokens
 
 
 class Gauge:
