@@ -17,11 +17,12 @@ from typing import Any, TypeVar, get_type_hints, overload
 from pydantic import BaseModel, TypeAdapter, create_model
 
 from agentcli.domain.errors import UsageError
-from agentcli.domain.tools import Effect, ToolContext, ToolOutput
+from agentcli.domain.tools import Asks, ToolContext, ToolOutput
 from agentcli.tools._base import Arguments, BaseTool, bounded
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__agentcli_tool__"
+_ASKS = {"read": Asks.NOTHING, "write": Asks.EDIT, "exec": Asks.ANYTHING}
 
 
 class FunctionTool(BaseTool[Arguments]):
@@ -38,18 +39,21 @@ class FunctionTool(BaseTool[Arguments]):
             raise UsageError(
                 f"the tool {name} has no description", "write a docstring that says what it does"
             )
-        self.effect = Effect(wishes.get("effect", Effect.WRITE))
+        effect = wishes.get("effect", "write")
+        if effect not in _ASKS:
+            raise UsageError(f"effect cannot be {effect!r}", f"one of: {', '.join(_ASKS)}")
+        self.asks, self.concurrent = _ASKS[effect], effect == "read"
         self.group = "custom"
         self.timeout_s = wishes.get("timeout_s", 60.0)
         self.always_ask = bool(wishes.get("ask", False))
-        self.params, self._context = _params_of(function, name)
+        self.params, (self._takes_context, self.context) = _params_of(function, name)
         self._function = function
 
     async def run(self, args: Arguments, ctx: ToolContext) -> ToolOutput:
         """Call the function; what it returns is text, or becomes JSON."""
         values: dict[str, Any] = {field: getattr(args, field) for field in type(args).model_fields}
-        if self._context:
-            values[self._context] = ctx
+        if self._takes_context:
+            values[self._takes_context] = ctx
         try:
             if inspect.iscoroutinefunction(self._function):
                 value = await self._function(**values)
@@ -111,14 +115,16 @@ def as_tool(function: Callable[..., Any]) -> FunctionTool:
     return FunctionTool(function, dict(getattr(function, _MARK, {})))
 
 
-def _params_of(function: Callable[..., Any], name: str) -> tuple[type[Arguments], str]:
-    """The model of the arguments, and the parameter that wants the ``ToolContext``."""
+def _params_of(
+    function: Callable[..., Any], name: str
+) -> tuple[type[Arguments], tuple[str, type[ToolContext]]]:
+    """The model of the arguments; the parameter that wants the ``ToolContext``, and which."""
     try:
         hints = get_type_hints(function, include_extras=True)
     except (NameError, TypeError) as error:
         raise UsageError(f"the types of tool {name} cannot be read: {error}") from None
     fields: dict[str, Any] = {}
-    context = ""
+    context: tuple[str, type[ToolContext]] = ("", ToolContext)
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
             raise UsageError(f"tool {name} takes *{parameter.name}", "name each argument")
@@ -126,8 +132,9 @@ def _params_of(function: Callable[..., Any], name: str) -> tuple[type[Arguments]
             raise UsageError(f"tool {name} takes {parameter.name} only by position")
         if parameter.name not in hints:
             raise UsageError(f"argument {parameter.name} of tool {name} has no type")
-        if hints[parameter.name] is ToolContext:
-            context = parameter.name
+        hint = hints[parameter.name]
+        if isinstance(hint, type) and issubclass(hint, ToolContext):
+            context = (parameter.name, hint)
             continue
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[parameter.name] = (hints[parameter.name], default)

@@ -38,7 +38,7 @@ from agentcli.app.safe_git import find_git
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import AgentError
 from agentcli.domain.rewind import ABSENT, FileKind, FileState, RewindStore
-from agentcli.domain.tools import Effect, Workspace, real_path
+from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.values import frozen
 from agentcli.tools.files.no_follow import directory_of, lstat_at, open_at
 
@@ -408,9 +408,8 @@ class Keeper:
     def __post_init__(self) -> None:
         self._watch = WorkspaceWatch(self.workspace.root, self._is_secret)
 
-    async def begin(self, call_id: str, effect: Effect, paths: Sequence[Path]) -> None:
+    async def begin(self, call_id: str, paths: Sequence[Path]) -> None:
         """Keep what a call may change: the files that it names, or look at the workspace."""
-        del effect
         try:
             async with self._turn:
                 await self._begin(call_id, paths)

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from dataclasses import fields as fields_of
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -15,22 +16,26 @@ from agentcli.domain.messages import ImagePart, ResultPart, ResultStatus, TextPa
 from agentcli.domain.values import frozen, mutable
 
 if TYPE_CHECKING:
-    from agentcli.domain.background import Background, BackgroundSink
-    from agentcli.domain.sandbox import Sandbox
-    from agentcli.domain.subagents import SubAgents
+    from agentcli.domain.background import BackgroundSink
 
 
-class Effect(StrEnum):
-    """What running a tool may change. READ calls of a batch run together (LOOP-4)."""
+class Asks(StrEnum):
+    """What the user is asked about before a call runs in mode ``default``: what the judge goes by.
 
-    READ = "read"
-    WRITE = "write"
-    EXEC = "exec"
+    ``NOTHING``: it changes nothing outside of its session. ``HOST``: nor does this, but it reads
+    what a host elsewhere says. ``EDIT``: it changes the files that it names, which mode
+    ``accept-edits`` lets it. ``ANYTHING``: what it may change cannot be told.
+    """
+
+    NOTHING = "nothing"
+    HOST = "host"
+    EDIT = "edit"
+    ANYTHING = "anything"
 
 
 @frozen
 class ToolHints:
-    """What a tool says of itself beyond its effect (TOOL-1)."""
+    """What else a tool says of itself (TOOL-1)."""
 
     idempotent: bool = False
     destructive: bool = False
@@ -43,18 +48,25 @@ class ToolDefinition:
     """A tool as the model, the policy and the screen know it.
 
     ``parameters`` is a JSON schema of an object. ``group`` is the capability it belongs to
-    (TOOL-5). ``timeout_s`` of ``None`` means that the tool bounds itself.
+    (TOOL-5). ``timeout_s`` of ``None`` means that the tool bounds itself. ``always_ask``: no mode
+    and no rule frees a call of it. ``concurrent``: neighbouring calls run together (LOOP-4).
     """
 
     name: str
     display_name: str
     description: str
     parameters: Mapping[str, Any]
-    effect: Effect
+    asks: Asks
     group: str
     hints: ToolHints = field(default_factory=ToolHints)
     timeout_s: float | None = 60.0
     always_ask: bool = False
+    concurrent: bool = False
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether it changes nothing outside of its session."""
+        return self.asks in {Asks.NOTHING, Asks.HOST}
 
 
 class OutputKind(StrEnum):
@@ -72,7 +84,7 @@ class ToolOutput:
     """What a tool returns. Build it with the constructors below.
 
     ``raw`` is kept in the session, shown on demand and never sent to the model (TOOL-3).
-    ``display`` is for the person, for example a unified diff. ``cause`` goes to the log.
+    ``display`` is for the user, for example a unified diff. ``cause`` goes to the log.
     ``ends_turn``: the model is not asked again in this turn (CTRL-2); ``answer`` is then what
     the turn answers with, if it is not what the model has said.
     """
@@ -109,7 +121,7 @@ class ToolOutput:
     def error(
         cls, text: str, *, raw: bytes | None = None, display: str = "", summary: str = ""
     ) -> Self:
-        """A failure that the model should know and may mend."""
+        """A failure that the model should know and may correct."""
         return cls(OutputKind.TOOL_ERROR, (TextPart(text),), raw, display, summary)
 
     @classmethod
@@ -174,14 +186,14 @@ class RawOutputs(Protocol):
 
 
 class Asker(Protocol):
-    """Puts a question of the model to the person."""
+    """Puts a question of the model to the user."""
 
     async def ask(self, question: str, options: Sequence[str]) -> str:
-        """The person's answer."""
+        """The user's answer."""
 
 
 class Plans(Protocol):
-    """Puts a plan before the person who may approve it."""
+    """Puts a plan before the user, who may approve it."""
 
     async def present(self, call_id: str, plan: str, cancel: CancelToken) -> ToolOutput:
         """The answer, for the model; approval ends plan mode."""
@@ -190,11 +202,11 @@ class Plans(Protocol):
 class FileKeeper(Protocol):
     """Remembers what files were before a call changes them (TT-1).
 
-    Neither method fails a call: what cannot be kept is told to the person, once.
+    Neither method fails a call: what cannot be kept is told to the user, once.
     """
 
-    async def begin(self, call_id: str, effect: Effect, paths: Sequence[Path]) -> None:
-        """A call that is no READ is about to run; ``paths`` are those that it names."""
+    async def begin(self, call_id: str, paths: Sequence[Path]) -> None:
+        """A call that may change files is about to run; ``paths`` are those that it names."""
 
     async def end(self, call_id: str) -> None:
         """It has run, or was stopped."""
@@ -204,7 +216,7 @@ class FileKeeper(Protocol):
 
 
 class BackgroundSwitch(Protocol):
-    """Lets a running call go on as a background run when the person asks for it (UI-3)."""
+    """Lets a running call go on as a background run when the user asks for it (UI-3)."""
 
     def offer(self, move: Callable[[BackgroundSink], None]) -> Callable[[], None]:
         """From now on the call can be moved: ``move`` is then called, once.
@@ -222,72 +234,126 @@ class FileLedger:
     seen: dict[Path, str] = field(default_factory=dict)
 
 
-@mutable
+@frozen
 class ToolContext:
-    """What one call may use. ``ask`` is ``None`` where there is no person to ask.
+    """What every call gets; what else a tool needs of its session it declares.
 
-    ``session_id`` says whose processes a call starts (CAN-11). ``sandbox`` limits its commands
-    (SEC-7), ``background`` lets it start what outlives the turn (BG-1), ``to_background`` lets it
-    go on there itself (UI-3); ``background`` and ``agents`` are made when they are called for.
-    ``judged`` are the paths that the policy has judged, as the tool's ``paths`` told them: it opens
-    no other (SEC-5); ``None`` where nothing was judged.
+    Its ``context`` is then a class of its own, with a field for each port::
+
+        @frozen
+        class AskContext(ToolContext):
+            ask: Asker
+
+
+        class AskTool(BaseTool[AskArguments]):
+            context = AskContext
+
+            async def run(self, args: AskArguments, ctx: AskContext) -> ToolOutput: ...
+
+    A call gets the ports that its tool declares and no other. Where the session lacks one, the
+    call is answered with an error that says so, unless the field may be ``None``. The ports are:
+
+    - ``ask: Asker``, ``plans: Plans``, ``agents: SubAgents``, ``background: Background``
+    - ``state: SessionState``, ``outputs: RawOutputs``, ``files: FileLedger``
+    - ``sandbox: Sandbox | None``: what limits its commands (SEC-7)
+    - ``to_background: BackgroundSwitch | None``: with it the call goes on there itself (UI-3)
+    - ``session_id: str``: whose processes it starts (CAN-11)
+    - ``judged: tuple[Path, ...] | None``: the paths that the policy has judged, as ``paths`` told
+      them; the call opens no other (SEC-5). ``None`` where nothing was judged.
     """
 
     call_id: str
     workspace: Workspace
     cancel: CancelToken
     progress: Callable[[str], None]
-    files: FileLedger
-    state: SessionState
-    outputs: RawOutputs
-    ask: Asker | None = None
-    session_id: str = ""
-    plans: Plans | None = None
-    agents: Callable[[], SubAgents] | None = None
-    sandbox: Sandbox | None = None
-    background: Callable[[], Background] | None = None
-    to_background: BackgroundSwitch | None = None
-    judged: tuple[Path, ...] | None = None
+
+
+class PortMissing(Exception):
+    """A tool declares a port that its session does not have; the text is for the model."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(_WITHOUT.get(name, f"This session has no {name}, which the tool needs."))
+
+
+_WITHOUT = {
+    "agents": "There are no sub-agents in this run. Do it yourself.",
+    "ask": "Nobody can be asked in this run. Decide yourself, and say in your answer what you "
+    "assumed.",
+    "background": "There are no background runs here. Call the tool directly.",
+    "plans": "Nobody looks at plans in this run. Answer with the plan.",
+}
+
+
+def context_for(tool: Tool, call: ToolContext, port: Callable[[str], object]) -> Any:
+    """What ``tool`` declares: ``call``, and the ports, each from ``port`` by its name.
+
+    Raises ``PortMissing``.
+    """
+    given: dict[str, object] = {}
+    for declared in fields_of(tool.context):
+        name = declared.name
+        given[name] = getattr(call, name) if hasattr(ToolContext, name) else port(name)
+        if given[name] is None and "None" not in str(declared.type):
+            raise PortMissing(name)
+    return tool.context(**given)
+
+
+@frozen
+class StandIn:
+    """What a call runs in its place: ``tool`` with ``arguments``, at once or on a ``schedule``."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    schedule: object = None
 
 
 class Tool(Protocol):
-    """A tool. ``args`` is whatever ``parse`` returned."""
+    """A tool: subclass it for the defaults (``tools._base.BaseTool`` for pydantic arguments, too).
+
+    ``args`` is always what ``parse`` returned, ``ctx`` one of the tool's ``context``.
+    """
+
+    context: type[Any] = ToolContext
+    """What a call of it gets; see ``ToolContext``."""
 
     @property
     def definition(self) -> ToolDefinition:
-        """Name, schema, effect and the rest."""
+        """Name, schema, what it asks and the rest."""
 
     def parse(self, arguments: Mapping[str, Any]) -> Any:
         """Validated arguments; raises ``InvalidArguments``."""
 
     def summary(self, args: Any) -> str:
         """How the call reads in one line: "Read src/app.py:1-80"."""
+        del args
+        return self.definition.display_name
 
     def paths(self, args: Any, workspace: Workspace) -> tuple[Path, ...]:
         """The files and directories that the call names, absolute; for the policy."""
+        del args, workspace
+        return ()
 
-    async def preview(self, args: Any, ctx: ToolContext) -> str:
-        """What a person should see before saying yes: a diff, the command. May be empty."""
+    def stands_for(self, args: Any) -> StandIn | None:
+        """The call of another tool that this one only has run: it is judged as that one."""
+        del args
+        return None
 
-    async def run(self, args: Any, ctx: ToolContext) -> ToolOutput:
+    async def preview(self, args: Any, ctx: Any) -> str:
+        """What the user should see before saying yes: a diff, the command. May be empty."""
+        del args, ctx
+        return ""
+
+    async def run(self, args: Any, ctx: Any) -> ToolOutput:
         """Do it. Failures are values; an exception is taken for a fault of ours."""
 
+    def parse_background(self, arguments: Mapping[str, Any]) -> Any:
+        """As ``parse``, where ``hints.background``: other bounds may hold there than in a turn."""
+        return self.parse(arguments)
 
-class BackgroundTool(Protocol):
-    """What a tool with ``hints.background`` has beside ``Tool``.
-
-    It may also have ``parse_background``, where other bounds hold for arguments than in a turn.
-    """
-
-    async def run_background(self, args: Any, ctx: ToolContext, sink: BackgroundSink) -> ToolOutput:
-        """Do it to the end; ends within 2 s when ``ctx.cancel`` is set (BG-6)."""
-
-
-class StandIn(Protocol):
-    """What a tool has beside ``Tool`` that only has another one run: it is judged as that one."""
-
-    def stands_for(self, args: Any) -> tuple[str, Mapping[str, Any]]:
-        """The name and the arguments of what will run."""
+    async def run_background(self, args: Any, ctx: Any, sink: BackgroundSink) -> ToolOutput:
+        """Do it to the end in the background; ends within 2 s when ``ctx.cancel`` is set (BG-6)."""
+        del sink
+        return await self.run(args, ctx)
 
 
 class ToolBox(Protocol):

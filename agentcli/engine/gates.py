@@ -25,7 +25,7 @@ from agentcli.domain.ports import (
     ToolGate,
     Verdict,
 )
-from agentcli.domain.tools import Effect, OutputKind, SessionState, ToolBox, ToolOutput
+from agentcli.domain.tools import OutputKind, SessionState, ToolBox, ToolOutput
 from agentcli.domain.values import frozen, mutable
 from agentcli.engine.race import Reaper, race
 from agentcli.policy.decision import Policy
@@ -114,7 +114,7 @@ class PlanGate:
         """The tools that read; ``None`` in another mode."""
         if self._policy.mode is not PermissionMode.PLAN:
             return None
-        reads = {each.name for each in self._toolbox.definitions if each.effect is Effect.READ}
+        reads = {each.name for each in self._toolbox.definitions if each.only_reads}
         return GateAnswer(facts.tools & (reads | _JUDGED_LATER), required=True)
 
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.messages import ResultStatus, TextPart, ToolCall
-from agentcli.domain.tools import Effect, Tool, ToolOutput
+from agentcli.domain.tools import Tool, ToolOutput
 from agentcli.domain.values import mutable
-from agentcli.policy.decision import CallFacts, CallPlace
+from agentcli.policy.decision import CallFacts, CallPlace, Effect
 
 if TYPE_CHECKING:
     from agentcli.domain.hooks import HookVerdict
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 class Job:
     """One call on its way. ``output`` is set when there is an answer to record.
 
-    ``hook`` is what the person's hooks have said of it; ``None`` before they were asked.
-    ``launch`` is what the call has run in its place: it is judged as that.
+    ``hook`` is what the user's hooks have said of it; ``None`` before they were asked.
+    ``launch`` is what the call has run in its place: it is judged as that. ``is_free`` from the
+    sandbox is what the user has typed.
     """
 
     call: ToolCall
@@ -30,6 +31,7 @@ class Job:
     args: Any = None
     summary: str = ""
     effect: Effect = Effect.READ
+    is_concurrent: bool = True
     facts: CallFacts | None = None
     place: CallPlace | None = None
     output: ToolOutput | None = None
@@ -37,6 +39,7 @@ class Job:
     started_at: float | None = None
     tail: str = ""
     is_heard: bool = True
+    is_free: bool = False
     hook: HookVerdict | None = None
     launch: Launch | None = None
 

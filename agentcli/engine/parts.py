@@ -24,7 +24,7 @@ from agentcli.domain.ports import (
 )
 from agentcli.domain.tools import (
     Asker,
-    Effect,
+    Asks,
     FileLedger,
     RawOutputs,
     SessionState,
@@ -38,6 +38,7 @@ from agentcli.policy.decision import Policy
 
 if TYPE_CHECKING:
     from agentcli.domain.background import Background
+    from agentcli.domain.events import AgentEvent
     from agentcli.domain.hooks import Hooks
     from agentcli.domain.sandbox import Sandbox
     from agentcli.domain.subagents import SubAgentsFor
@@ -125,6 +126,36 @@ class SessionParts:
     reaper: Reaper = field(default_factory=Reaper)
     approval_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
+    def port(
+        self, name: str, emit: Callable[[AgentEvent], None], *, unattended: bool = False
+    ) -> object:
+        """What a call that declares ``name`` gets of it (``domain.tools.ToolContext``).
+
+        ``None`` where the session has none. A background run, ``unattended``, has nobody to ask,
+        starts no other and remembers files for itself.
+        """
+        found: object = None
+        match name:
+            case "files" if unattended:
+                found = FileLedger()
+            case "files" | "outputs" | "sandbox" | "session_id" | "state":
+                found = getattr(self, name)
+            case "agents" if self.agents is not None:
+                found = self.agents(emit, unattended=unattended)
+            case "ask" if not unattended:
+                found = self.ask
+            case "plans" if not unattended:
+                from agentcli.engine.gates import PlanTable
+
+                found = PlanTable(self.policy, self.approver, self.state, self.reaper)
+            case "background" if self.background is not None and not unattended:
+                found = self.background()
+            case "agents" | "ask" | "plans" | "background" | "to_background":
+                pass
+            case _:
+                raise TypeError(f"there is no port {name!r}: domain.tools.ToolContext lists them")
+        return found
+
     async def begin_sandbox(self, names: Collection[str]) -> str:
         """Know what limits commands before a call of ``names`` is judged; a line for the user.
 
@@ -133,7 +164,7 @@ class SessionParts:
         if self.sandbox is None:
             return ""
         for tool in self.toolbox.definitions:
-            if tool.effect is Effect.EXEC and tool.name in names:
+            if tool.asks is Asks.ANYTHING and tool.name in names:
                 self.policy.contained = (await self.sandbox.begin()).is_on
                 return self.sandbox.take_notice()
         return ""

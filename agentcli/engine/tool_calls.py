@@ -1,6 +1,6 @@
 """One batch of tool calls: judge → record intent (W2) → run → record the result (W3).
 
-Laws: calls are announced and recorded in the model's order; READ calls that stand together
+Laws: calls are announced and recorded in the model's order; concurrent ones that stand together
 run together, everything else alone (LOOP-4); no effect without its W2 row; an event that
 announces a result comes after its commit. A call that the cancel overtook is left pending:
 the turn's one repair answers it. What a call is about to change is remembered before it (TT-1);
@@ -15,7 +15,6 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,21 +40,23 @@ from agentcli.domain.ports import (
     Verdict,
 )
 from agentcli.domain.tools import (
-    Effect,
+    BackgroundSwitch,
     OutputKind,
+    PortMissing,
     Tool,
     ToolContext,
     ToolOutput,
     Workspace,
+    context_for,
     status_of,
 )
 from agentcli.domain.values import frozen
 from agentcli.engine.arguments import problems as wording
-from agentcli.engine.gates import OPEN, PlanTable
+from agentcli.engine.gates import OPEN
 from agentcli.engine.jobs import Job, text_of
 from agentcli.engine.parts import SessionParts
 from agentcli.engine.race import cancel_future, first_of, race, stop
-from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision
+from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision, Effect
 
 if TYPE_CHECKING:
     from agentcli.domain.hooks import HookVerdict
@@ -143,9 +144,8 @@ class ToolCalls:
         if self._token.cancelled:
             raise TurnCancelled
         if job.output is None and job.tool is not None:
-            ctx = self._context(job)
-            ctx.sandbox = None  # their own command can do all that they can
-            job.output = await self._run(job, job.tool, ctx)
+            job.is_free = True  # their own command can do all that they can
+            job.output = await self._run(job, job.tool)
         return job.output or ToolOutput.cancelled(job.tail)
 
     async def _settle(self) -> None:
@@ -222,12 +222,10 @@ class ToolCalls:
             job.args = job.tool.parse(call.arguments)
         except InvalidArguments as error:
             job.output = ToolOutput.error(wording.invalid(call, definition, error))
-        if job.output is None and hasattr(job.tool, "stands_for"):
+        if job.output is None and (target := job.tool.stands_for(job.args)) is not None:
             from agentcli.engine.background.launch import look_through
 
-            job.launch, problem, job.status = look_through(
-                job.tool, job.args, toolbox, self.passage
-            )
+            job.launch, problem, job.status = look_through(target, toolbox, self.passage)
             job.output = ToolOutput.error(problem) if problem else None
 
     def _gather_facts(self, job: Job, tool: Tool, shell: _Shell) -> None:
@@ -243,9 +241,11 @@ class ToolCalls:
             job.facts = CallFacts(definition, arguments, paths, via)
             job.place = CallPlace(workspace, self._parts.policy, shell.search_path)
             job.effect = effect_of(job.facts, job.place)
+            known_to_read = job.effect is Effect.READ and not definition.only_reads
+            job.is_concurrent = definition.concurrent or known_to_read
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a tool's own code
             job.facts = job.place = None
-            job.effect = Effect.READ
+            job.effect, job.is_concurrent = Effect.READ, True
             job.output = self._reported(job, ToolOutput.internal_error(error))
 
     def _decision(self, call: CallFacts, place: CallPlace, said: HookVerdict | None) -> Decision:
@@ -257,7 +257,7 @@ class ToolCalls:
 
         return decided(call, place, said)
 
-    async def _permitted(self, job: Job, ctx: ToolContext) -> bool:
+    async def _permitted(self, job: Job) -> bool:
         """Whether the call may run; when not, ``job.output`` says why."""
         if job.facts is None or job.place is None:
             return False
@@ -270,13 +270,13 @@ class ToolCalls:
             async with self._parts.approval_lock:
                 decision = self._decision(job.facts, job.place, job.hook)
                 if decision.answer is Answer.ASK:
-                    return await self._approved(job, ctx, decision)
+                    return await self._approved(job, decision)
         if decision.answer is Answer.DENY:
             self._refuse(job, decision.reason)
             return False
         return True
 
-    async def _approved(self, job: Job, ctx: ToolContext, decision: Decision) -> bool:
+    async def _approved(self, job: Job, decision: Decision) -> bool:
         """Ask the user; somebody who cannot be asked has not said yes."""
         if job.facts is None or job.place is None or job.tool is None:
             return False
@@ -285,7 +285,7 @@ class ToolCalls:
         reason = decision.why
         rule, for_session, for_ever = rules_offered(job.facts, job.place, decision)
         self._emit(ApprovalWaiting(job.call, job.summary, reason))
-        detail = await _preview_of(*job.acting(job.tool)[:2], ctx)
+        detail = await self._preview(job, *job.acting(job.tool)[:2])
         request = ApprovalRequest(job.call, job.summary, detail, reason, for_session, for_ever)
         try:
             answer = await self._parts.approver.approve(request)
@@ -319,15 +319,14 @@ class ToolCalls:
     async def _run_one(self, index: int, job: Job, writer: ResultWriter) -> None:
         """From the judgement to the result; a call that the cancel overtook has none."""
         if job.output is None:
-            ctx = self._context(job)
             try:
-                permitted = await race(self._permitted(job, ctx), self._token, self._parts.reaper)
+                permitted = await race(self._permitted(job), self._token, self._parts.reaper)
             except TurnCancelled:
                 return
             if permitted and (tool := job.tool) is not None:
                 await uninterruptible(self._parts.store.record_running(job.call))  # W2
                 try:
-                    job.output = await self._run_kept(job, tool, ctx)
+                    job.output = await self._run_kept(job, tool)
                 except TurnCancelled:
                     self.details[job.call.id] = RunDetail(0.0, started=False)
                     return
@@ -340,32 +339,37 @@ class ToolCalls:
         if self.hooks is not None:
             await self.hooks.after(job)
 
-    def _context(self, job: Job) -> ToolContext:
-        parts, call_id = self._parts, job.call.id
+    def _context(
+        self, job: Job, tool: Tool, cancel: CancelToken, switch: BackgroundSwitch | None = None
+    ) -> Any:
+        """What ``tool`` declares, for this call. Raises ``PortMissing``."""
 
         def progress(text: str) -> None:
             if job.is_heard:
                 job.tail = (job.tail + text)[-TAIL_CHARS:]
-                self._emit(ToolProgress(call_id, text))
+                self._emit(ToolProgress(job.call.id, text))
 
-        return ToolContext(
-            call_id=call_id,
-            workspace=parts.workspace,
-            cancel=self._token,
-            progress=progress,
-            files=parts.files,
-            state=parts.state,
-            outputs=parts.outputs,
-            ask=parts.ask,
-            session_id=parts.session_id,
-            plans=PlanTable(parts.policy, parts.approver, parts.state, parts.reaper),
-            agents=None if parts.agents is None else partial(parts.agents, self._emit),
-            sandbox=parts.sandbox,
-            background=parts.background,
-            judged=job.facts.paths if job.facts is not None else None,
-        )
+        def port(name: str) -> object:
+            if name == "judged":
+                return job.facts.paths if job.facts is not None else None
+            if name == "to_background":
+                return switch
+            if name == "sandbox" and job.is_free:
+                return None
+            return self._parts.port(name, self._emit)
 
-    async def _run_kept(self, job: Job, tool: Tool, ctx: ToolContext) -> ToolOutput | None:
+        call = ToolContext(job.call.id, self._parts.workspace, cancel, progress)
+        return context_for(tool, call, port)
+
+    async def _preview(self, job: Job, tool: Tool, args: Any) -> str:
+        """What the user sees before saying yes; without it the question is asked all the same."""
+        try:
+            return await tool.preview(args, self._context(job, tool, self._token))
+        except Exception as error:
+            log.warning("no preview of %s", tool.definition.name, exc_info=error)
+            return f"(no preview: {error})"
+
+    async def _run_kept(self, job: Job, tool: Tool) -> ToolOutput | None:
         """Run the call; what it may change is remembered before it (TT-1).
 
         Raises ``TurnCancelled`` when the cancel comes before it runs.
@@ -377,10 +381,10 @@ class ToolCalls:
         try:
             if lazy is not None and job.facts is not None and job.effect is not Effect.READ:
                 keeper = lazy()
-                looking = keeper.begin(job.call.id, job.effect, job.facts.paths)
+                looking = keeper.begin(job.call.id, job.facts.paths)
                 await race(looking, self._token, reaper)
             self._emit(ToolStarted(job.call, job.summary))
-            return await self._run(job, tool, ctx)
+            return await self._run(job, tool)
         finally:
             if keeper is not None:
                 await uninterruptible(self._end_keeping(keeper.end(job.call.id)))
@@ -395,11 +399,16 @@ class ToolCalls:
         if not task.done():
             self._parts.reaper.adopt(task)
 
-    async def _run(self, job: Job, tool: Tool, ctx: ToolContext) -> ToolOutput | None:
+    async def _run(self, job: Job, tool: Tool) -> ToolOutput | None:
         """The tool's output; a ``CANCELLED`` one when the cancel overtook it (CAN-6)."""
         job.started_at = time.monotonic()
         moves = self._parts.moves
-        moving = None if moves is None else moves.begin(job, ctx, self._emit)
+        moving = None if moves is None else moves.begin(job, self._token, self._emit)
+        cancel = self._token if moving is None else moving.token
+        try:
+            ctx = self._context(job, tool, cancel, moving)
+        except PortMissing as missing:
+            return ToolOutput.error(str(missing))
         task = asyncio.create_task(_guarded(tool, job.args, ctx))
         try:
             with cancel_future(self._token) as cancelled:
@@ -490,14 +499,14 @@ class ResultWriter:
 
 
 def _next_batch(jobs: list[Job]) -> tuple[list[Job], list[Job]]:
-    """The calls that run next, together where they only read; and those that are left."""
+    """The calls that run next, together where that may be; and those that are left."""
     count = 0
-    while count < len(jobs) and jobs[count].effect is Effect.READ:
+    while count < len(jobs) and jobs[count].is_concurrent:
         count += 1
     return jobs[: count or 1], jobs[count or 1 :]
 
 
-async def _guarded(tool: Tool, args: Any, ctx: ToolContext) -> ToolOutput:
+async def _guarded(tool: Tool, args: Any, ctx: Any) -> ToolOutput:
     """Run the tool; anything it raises, or returns that is no output, is a fault of ours."""
     try:
         output: object = await tool.run(args, ctx)
@@ -508,12 +517,3 @@ async def _guarded(tool: Tool, args: Any, ctx: ToolContext) -> ToolOutput:
     if isinstance(output, ToolOutput) and output.parts:
         return output
     return ToolOutput.internal_error(TypeError(f"not a tool's output: {type(output).__name__}"))
-
-
-async def _preview_of(tool: Tool, args: Any, ctx: ToolContext) -> str:
-    """What a user sees before saying yes; without it the question is asked all the same."""
-    try:
-        return await tool.preview(args, ctx)
-    except Exception as error:
-        log.warning("no preview of %s", tool.definition.name, exc_info=error)
-        return f"(no preview: {error})"

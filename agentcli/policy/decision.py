@@ -15,7 +15,7 @@ from typing import Any
 
 from agentcli.domain.errors import UsageError
 from agentcli.domain.ports import PermissionMode
-from agentcli.domain.tools import Effect, ToolDefinition, Workspace
+from agentcli.domain.tools import ToolDefinition, Workspace
 from agentcli.domain.values import frozen, mutable
 
 _RULE = re.compile(r"(?P<tool>[A-Za-z0-9_*?-]+)(?:\((?P<pattern>.+)\))?", re.DOTALL)
@@ -47,6 +47,14 @@ def parse_rule(text: str, source: str = "") -> Rule:
             "write it like edit_file(src/**) or bash(git diff *)",
         )
     return Rule(match["tool"], match["pattern"], source=source)
+
+
+class Effect(StrEnum):
+    """What this very call may change: nothing, the files that it names, anything."""
+
+    READ = "read"
+    WRITE = "write"
+    EXEC = "exec"
 
 
 class Answer(StrEnum):

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from agentcli.domain.ports import PermissionMode
 from agentcli.domain.sandbox import Access
-from agentcli.domain.tools import Effect, real_path
+from agentcli.domain.tools import Asks, real_path
 from agentcli.domain.values import frozen
 from agentcli.policy.bash_command import SimpleCommand
-from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision, Rule
+from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision, Effect, Rule
 from agentcli.policy.places import has_own_repository, moves, protected_place, starts_of
 from agentcli.policy.read_only import is_read_only
 from agentcli.policy.rules import (
@@ -51,7 +51,9 @@ def effect_of(call: CallFacts, place: CallPlace) -> Effect:
     if call.definition.name == _SHELL and isinstance(command, str):
         known = is_read_only(command, place.workspace, place.search_path)
         return Effect.READ if known else Effect.EXEC
-    return call.definition.effect
+    if call.definition.only_reads:
+        return Effect.READ
+    return Effect.WRITE if call.definition.asks is Asks.EDIT else Effect.EXEC
 
 
 def rules_offered(call: CallFacts, place: CallPlace, decision: Decision) -> tuple[Rule, str, str]:
@@ -207,7 +209,7 @@ def _by_allow_rule(judged: _Judged) -> Decision | None:
 
 def _by_mode(judged: _Judged) -> Decision | None:
     call = judged.call
-    if call.definition.effect is Effect.READ and call.definition.hints.open_world:
+    if call.definition.asks is Asks.HOST:
         host = judged.subject.host
         reason = f"it fetches from {host}" if host else "it reaches beyond this machine"
         return judged.because(Answer.ASK, reason)

@@ -9,20 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from agentcli.domain.errors import ArgumentProblem, InvalidArguments
-from agentcli.domain.tools import (
-    Effect,
-    ToolContext,
-    ToolDefinition,
-    ToolHints,
-    ToolOutput,
-    Workspace,
-)
+from agentcli.domain.tools import Asks, Tool, ToolDefinition, ToolHints
 
 MAX_CHARS = 30_000
 MAX_LINE_CHARS = 10_000
@@ -50,18 +42,22 @@ class Arguments(BaseModel):
 A = TypeVar("A", bound=Arguments)
 
 
-class BaseTool(Generic[A]):
-    """Subclass, set the class attributes, write ``run``; see ``domain.tools.Tool`` for the port."""
+class BaseTool(Tool, Generic[A]):
+    """Subclass, set the class attributes, write ``run``; what else a tool may have is in ``Tool``.
+
+    ``context`` is what a call gets; see ``ToolContext``.
+    """
 
     name: str
     display_name: str
     description: str
     params: type[A]
-    effect: Effect
+    asks: Asks
     group: str
     hints: ToolHints = ToolHints()
     timeout_s: float | None = 60.0
     always_ask: bool = False
+    concurrent: bool = False
 
     @cached_property
     def definition(self) -> ToolDefinition:
@@ -71,11 +67,12 @@ class BaseTool(Generic[A]):
             display_name=self.display_name,
             description=self.description,
             parameters=compact_schema(self.params),
-            effect=self.effect,
+            asks=self.asks,
             group=self.group,
             hints=self.hints,
             timeout_s=self.timeout_s,
             always_ask=self.always_ask,
+            concurrent=self.concurrent,
         )
 
     def parse(self, arguments: Mapping[str, Any]) -> A:
@@ -88,25 +85,6 @@ class BaseTool(Generic[A]):
                 for item in error.errors(include_url=False, include_input=False)
             )
             raise InvalidArguments(problems) from None
-
-    def summary(self, args: A) -> str:
-        """How the call reads in one line."""
-        del args
-        return self.display_name
-
-    def paths(self, args: A, workspace: Workspace) -> tuple[Path, ...]:
-        """The files and directories that the call names; none by default."""
-        del args, workspace
-        return ()
-
-    async def preview(self, args: A, ctx: ToolContext) -> str:
-        """What a person should see before saying yes; empty by default."""
-        del args, ctx
-        return ""
-
-    async def run(self, args: A, ctx: ToolContext) -> ToolOutput:
-        """Do it."""
-        raise NotImplementedError
 
 
 def compact_schema(params: type[BaseModel]) -> dict[str, Any]:

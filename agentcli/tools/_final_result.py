@@ -27,7 +27,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from agentcli.domain.errors import ArgumentProblem, InvalidArguments, UsageError
-from agentcli.domain.tools import Effect, ToolContext, ToolDefinition, ToolOutput, Workspace
+from agentcli.domain.tools import Asks, Tool, ToolDefinition, ToolOutput
 
 NAME = "final_result"
 DESCRIPTION = (
@@ -72,19 +72,24 @@ _CODE = (
 )
 
 
-class FinalResult:
+class FinalResult(Tool):
     """The tool for one schema; see ``domain.tools.Tool``."""
 
     def __init__(self, schema: ResultSchema) -> None:
         self._schema = schema
-        self.definition = ToolDefinition(
+        self._definition = ToolDefinition(
             name=NAME,
             display_name="Result",
             description=DESCRIPTION,
             parameters=schema.parameters,
-            effect=Effect.READ,
+            asks=Asks.NOTHING,
             group="result",
         )
+
+    @property
+    def definition(self) -> ToolDefinition:
+        """As the schema shapes it."""
+        return self._definition
 
     def parse(self, arguments: Mapping[str, Any]) -> Any:
         """The arguments as they are; raises ``InvalidArguments`` naming each wrong field."""
@@ -92,22 +97,7 @@ class FinalResult:
             raise InvalidArguments(problems)
         return arguments
 
-    def summary(self, args: Any) -> str:
-        """How the call reads in one line."""
-        del args
-        return "Result"
-
-    def paths(self, args: Any, workspace: Workspace) -> tuple[Path, ...]:
-        """None."""
-        del args, workspace
-        return ()
-
-    async def preview(self, args: Any, ctx: ToolContext) -> str:
-        """Nothing to see."""
-        del args, ctx
-        return ""
-
-    async def run(self, args: Any, ctx: ToolContext) -> ToolOutput:
+    async def run(self, args: Any, ctx: Any) -> ToolOutput:
         """The result has been taken."""
         del args, ctx
         return ToolOutput.text("The result was taken.", summary="taken")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.domain.errors import UsageError
-from agentcli.domain.tools import Effect, Tool, ToolDefinition, ToolHints
+from agentcli.domain.tools import Asks, Tool, ToolDefinition, ToolHints
 
 DEFINITIONS_FILE = Path(__file__).with_name("_definitions.json")
 
@@ -220,6 +220,6 @@ def _read_definitions() -> list[tuple[ToolDefinition, str]]:
     found = []
     for row in rows:
         module = row.pop("module")
-        row |= {"effect": Effect(row["effect"]), "hints": ToolHints(**row["hints"])}
+        row |= {"asks": Asks(row["asks"]), "hints": ToolHints(**row["hints"])}
         found.append((ToolDefinition(**row), module))
     return found

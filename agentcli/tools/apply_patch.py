@@ -17,13 +17,14 @@ from pathlib import Path
 
 from pydantic import Field
 
-from agentcli.domain.tools import ToolContext, ToolHints, Workspace
+from agentcli.domain.tools import ToolHints, Workspace
 from agentcli.tools._base import Arguments
 from agentcli.tools.files.diff import Diff, diff_bytes
 from agentcli.tools.files.disk import FileState, look, read_state, require_unchanged, state_if_any
 from agentcli.tools.files.file_tool import (
     Change,
     ChangeTool,
+    FileContext,
     Plan,
     editable,
     encoded,
@@ -118,7 +119,7 @@ class ApplyPatch(ChangeTool[ApplyPatchArguments]):
         paths = [resolve(workspace, path) for path in patch.paths]
         return paths + [resolve_entry(workspace, path) for path in deleted]
 
-    def plan(self, args: ApplyPatchArguments, ctx: ToolContext) -> Plan:
+    def plan(self, args: ApplyPatchArguments, ctx: FileContext) -> Plan:
         """What every file will be, each operation seeing what those before it did."""
         try:
             patch = parse_patch(args.patch)
@@ -152,7 +153,7 @@ class _Staged:
 class _Staging:
     """Plays the operations on a picture of the files; nothing is written."""
 
-    def __init__(self, ctx: ToolContext) -> None:
+    def __init__(self, ctx: FileContext) -> None:
         self._ctx = ctx
         self._files: dict[Path, _Staged] = {}
 

@@ -1,4 +1,4 @@
-"""``ask_user``: a question to the person, answered while the turn waits."""
+"""``ask_user``: a question to the user, answered while the turn waits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import asyncio
 
 from pydantic import Field
 
-from agentcli.domain.tools import Asker, Effect, ToolContext, ToolOutput
+from agentcli.domain.tools import Asker, Asks, ToolContext, ToolOutput
+from agentcli.domain.values import frozen
 from agentcli.tools._base import Arguments, BaseTool
 from agentcli.tools.files.paths import one_line
 
@@ -22,6 +23,13 @@ class AskArguments(Arguments):
     )
 
 
+@frozen
+class AskContext(ToolContext):
+    """The user, who can be asked."""
+
+    ask: Asker
+
+
 class AskTool(BaseTool[AskArguments]):
     """Asks, and waits as long as it takes."""
 
@@ -32,7 +40,8 @@ class AskTool(BaseTool[AskArguments]):
         "nor decide yourself."
     )
     params = AskArguments
-    effect = Effect.READ
+    asks = Asks.NOTHING
+    context = AskContext
     group = "ask"
     timeout_s = None
 
@@ -40,14 +49,9 @@ class AskTool(BaseTool[AskArguments]):
         """The question."""
         return f"Ask: {one_line(args.question, 150)}"
 
-    async def run(self, args: AskArguments, ctx: ToolContext) -> ToolOutput:
-        """The answer; an error where nobody is there to give one."""
-        if ctx.ask is None:
-            return ToolOutput.error(
-                "Nobody can be asked in this run. Decide yourself, and say in your answer what "
-                "you assumed."
-            )
-        answer = await _answer_or_cancel(ctx.ask, args, ctx)
+    async def run(self, args: AskArguments, ctx: AskContext) -> ToolOutput:
+        """The answer."""
+        answer = await _answer_or_cancel(args, ctx)
         if answer is None:
             return ToolOutput.cancelled("The question was not answered.")
         if not answer.strip():
@@ -55,9 +59,9 @@ class AskTool(BaseTool[AskArguments]):
         return ToolOutput.text(answer, summary=one_line(answer, 80))
 
 
-async def _answer_or_cancel(asker: Asker, args: AskArguments, ctx: ToolContext) -> str | None:
+async def _answer_or_cancel(args: AskArguments, ctx: AskContext) -> str | None:
     """The answer, or ``None`` when the token was set first."""
-    asking = asyncio.ensure_future(asker.ask(args.question, args.options))
+    asking = asyncio.ensure_future(ctx.ask.ask(args.question, args.options))
     cancelled = asyncio.ensure_future(ctx.cancel.wait())
     try:
         await asyncio.wait({asking, cancelled}, return_when=asyncio.FIRST_COMPLETED)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
 from agentcli.domain.background import (
+    Background,
     BackgroundRefused,
     BackgroundTask,
     Schedule,
@@ -22,7 +24,8 @@ from agentcli.domain.background import (
     TaskState,
 )
 from agentcli.domain.errors import ArgumentProblem, InvalidArguments
-from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput
+from agentcli.domain.tools import Asks, StandIn, ToolContext, ToolHints, ToolOutput
+from agentcli.domain.values import frozen
 from agentcli.tools._base import Arguments, BaseTool
 from agentcli.tools._terminal_text import plain_text
 from agentcli.tools.files.paths import one_line
@@ -56,6 +59,20 @@ class SpawnArguments(Arguments):
     signal_on_completion: bool = Field(default=True, description="Tell you when it ends")
 
 
+@frozen
+class BackgroundContext(ToolContext):
+    """The background runs of the session."""
+
+    background: Background
+
+
+@frozen
+class SpawnContext(BackgroundContext):
+    """The paths that the policy has judged, too: the run opens no other."""
+
+    judged: tuple[Path, ...] | None
+
+
 class SpawnTool(BaseTool[SpawnArguments]):
     """Returns at once with the names of the run."""
 
@@ -66,7 +83,8 @@ class SpawnTool(BaseTool[SpawnArguments]):
         "a message tells when it ends, so do not poll. No time limit; cd and exports are not kept."
     )
     params = SpawnArguments
-    effect = Effect.EXEC
+    asks = Asks.ANYTHING
+    context = SpawnContext
     group = "background"
     hints = ToolHints(destructive=True, open_world=True)
 
@@ -81,9 +99,9 @@ class SpawnTool(BaseTool[SpawnArguments]):
             raise InvalidArguments(missing)
         return super().parse(arguments)
 
-    def stands_for(self, args: SpawnArguments) -> tuple[str, Mapping[str, Any]]:
+    def stands_for(self, args: SpawnArguments) -> StandIn:
         """What will run."""
-        return args.tool, args.args
+        return StandIn(args.tool, args.args, args.schedule)
 
     def summary(self, args: SpawnArguments) -> str:
         """What starts, and that it does so in the background."""
@@ -93,10 +111,8 @@ class SpawnTool(BaseTool[SpawnArguments]):
         shown = f": {one_line(what, _MAX_TITLE)}" if what else ""
         return f"In the background{when}: {one_line(args.tool, 64)}{shown}"
 
-    async def run(self, args: SpawnArguments, ctx: ToolContext) -> ToolOutput:
+    async def run(self, args: SpawnArguments, ctx: SpawnContext) -> ToolOutput:
         """The names of the run, or of the schedule."""
-        if ctx.background is None:
-            return ToolOutput.error("There are no background runs here. Call the tool directly.")
         wish = SpawnWish(
             args.tool,
             args.args,
@@ -106,7 +122,7 @@ class SpawnTool(BaseTool[SpawnArguments]):
             ctx.judged,
         )
         try:
-            spawned = await ctx.background().spawn(wish)
+            spawned = await ctx.background.spawn(wish)
         except BackgroundRefused as error:
             return ToolOutput.error(str(error))
         if spawned.schedule is not None:
@@ -161,7 +177,9 @@ class OutputTool(BaseTool[OutputArguments]):
     display_name = "Background output"
     description = "Read the log of a background run, a page at a time."
     params = OutputArguments
-    effect = Effect.READ
+    concurrent = True
+    asks = Asks.NOTHING
+    context = BackgroundContext
     group = "background"
     timeout_s = None
 
@@ -170,16 +188,14 @@ class OutputTool(BaseTool[OutputArguments]):
         wait = f", waiting up to {args.wait_s:g} s" if args.wait_s else ""
         return f"Output of {one_line(args.run_id, 64)}{wait}"
 
-    async def run(self, args: OutputArguments, ctx: ToolContext) -> ToolOutput:
+    async def run(self, args: OutputArguments, ctx: BackgroundContext) -> ToolOutput:
         """A page, with how the run stands."""
-        if ctx.background is None:
-            return ToolOutput.error("There are no background runs here.")
         offset = args.offset
         try:
             if offset < 0:
-                size = (await ctx.background().output(args.run_id, 0, 1, 0, ctx.cancel)).size
+                size = (await ctx.background.output(args.run_id, 0, 1, 0, ctx.cancel)).size
                 offset = max(0, size + offset)
-            page = await ctx.background().output(
+            page = await ctx.background.output(
                 args.run_id, offset, args.limit, args.wait_s, ctx.cancel
             )
         except BackgroundRefused as error:
@@ -218,7 +234,8 @@ class CancelTool(BaseTool[CancelArguments]):
     display_name = "Cancel"
     description = "End a background run, or a schedule."
     params = CancelArguments
-    effect = Effect.READ
+    asks = Asks.NOTHING
+    context = BackgroundContext
     group = "background"
     hints = ToolHints(idempotent=True)
 
@@ -226,12 +243,10 @@ class CancelTool(BaseTool[CancelArguments]):
         """Which run."""
         return f"Cancel {one_line(args.run_id, 64)}"
 
-    async def run(self, args: CancelArguments, ctx: ToolContext) -> ToolOutput:
+    async def run(self, args: CancelArguments, ctx: BackgroundContext) -> ToolOutput:
         """How it stands now."""
-        if ctx.background is None:
-            return ToolOutput.error("There are no background runs here.")
         try:
-            ended = await ctx.background().cancel(args.run_id)
+            ended = await ctx.background.cancel(args.run_id)
         except BackgroundRefused as error:
             return ToolOutput.error(str(error))
         if isinstance(ended, Schedule):
@@ -256,13 +271,14 @@ class ListTool(BaseTool[ListArguments]):
     display_name = "Background runs"
     description = "List background runs and schedules."
     params = ListArguments
-    effect = Effect.READ
+    concurrent = True
+    asks = Asks.NOTHING
+    context = BackgroundContext
     group = "background"
 
-    async def run(self, args: ListArguments, ctx: ToolContext) -> ToolOutput:
+    async def run(self, args: ListArguments, ctx: BackgroundContext) -> ToolOutput:
         """One row each."""
-        tasks = () if ctx.background is None else ctx.background().tasks()
-        schedules = () if ctx.background is None else ctx.background().schedules()
+        tasks, schedules = ctx.background.tasks(), ctx.background.schedules()
         active = [task for task in tasks if task.is_active]
         ended = [task for task in tasks if not task.is_active]
         shown = ended[-args.ended :] if args.ended else []

@@ -23,13 +23,15 @@ from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import StoreError
 from agentcli.domain.sandbox import Access, Confined, Sandbox
 from agentcli.domain.tools import (
+    Asks,
     BackgroundSwitch,
-    Effect,
+    SessionState,
     ToolContext,
     ToolHints,
     ToolOutput,
     Workspace,
 )
+from agentcli.domain.values import frozen
 from agentcli.process import leftovers as _leftovers
 from agentcli.process.environment import base_environment, find_program
 from agentcli.process.run import (
@@ -113,6 +115,16 @@ class _Start:
     access: Access = Access.OUTSIDE
 
 
+@frozen
+class BashContext(ToolContext):
+    """The kept state of the shell, what limits it, and the way to the background."""
+
+    state: SessionState
+    session_id: str
+    sandbox: Sandbox | None
+    to_background: BackgroundSwitch | None
+
+
 class BashTool(BaseTool[BashArguments]):
     """Runs a command with bash, or with sh where there is no bash."""
 
@@ -128,7 +140,8 @@ class BashTool(BaseTool[BashArguments]):
         "do not see. Prefer the file and search tools to cat, sed, grep, find."
     )
     params = BashArguments
-    effect = Effect.EXEC
+    asks = Asks.ANYTHING
+    context = BashContext
     group = "shell"
     hints = ToolHints(destructive=True, open_world=True, background=True)
     timeout_s = None
@@ -140,7 +153,7 @@ class BashTool(BaseTool[BashArguments]):
         how = _ACCESS_SHOWN.get(args.access or "", "")
         return f"Run `{one_line(first, _SUMMARY_CHARS)}`{more}{how}"
 
-    async def preview(self, args: BashArguments, ctx: ToolContext) -> str:
+    async def preview(self, args: BashArguments, ctx: BashContext) -> str:
         """The exact command, the directory, and what limits it."""
         start = await _where(ctx, args.access)
         return f"{args.command}\n\nin {start.cwd}{_limits(start, ctx.sandbox)}"
@@ -154,17 +167,17 @@ class BashTool(BaseTool[BashArguments]):
         return args.model_copy(update={"timeout_s": float(limit)})
 
     async def run_background(
-        self, args: BashArguments, ctx: ToolContext, sink: BackgroundSink
+        self, args: BashArguments, ctx: BashContext, sink: BackgroundSink
     ) -> ToolOutput:
         """The same without a time limit of ours; what it does to the shell is not kept."""
         return await self._run(args, ctx, sink)
 
-    async def run(self, args: BashArguments, ctx: ToolContext) -> ToolOutput:
+    async def run(self, args: BashArguments, ctx: BashContext) -> ToolOutput:
         """Run it; a failure of the command is a tool error with its output."""
         return await self._run(args, ctx, None)
 
     async def _run(
-        self, args: BashArguments, ctx: ToolContext, background: BackgroundSink | None
+        self, args: BashArguments, ctx: BashContext, background: BackgroundSink | None
     ) -> ToolOutput:
         if "\0" in args.command:
             return ToolOutput.error("The command contains a NUL character; bash cannot run it.")
@@ -189,7 +202,7 @@ class BashTool(BaseTool[BashArguments]):
         script: tuple[str, Path],
         start: _Start,
         args: BashArguments,
-        ctx: ToolContext,
+        ctx: BashContext,
         background: BackgroundSink | None,
     ) -> ToolOutput:
         """``script`` is the shell, and the directory with what it is to run."""
@@ -230,7 +243,7 @@ class BashTool(BaseTool[BashArguments]):
         return await asyncio.to_thread(_result, ctx.call_id, output.capture, ended, limit_s, notes)
 
 
-async def _where(ctx: ToolContext, asked: str | None) -> _Start:
+async def _where(ctx: BashContext, asked: str | None) -> _Start:
     """The state of the session's shell; its directory replaced when it is gone."""
     access = Access(asked or Access.INSIDE)
     sandbox = ctx.sandbox if access is not Access.OUTSIDE else None
@@ -272,7 +285,7 @@ def _limits(start: _Start, offered: Sandbox | None) -> str:
     return ""
 
 
-async def _keep_state(ctx: ToolContext, start: _Start, scratch: Path, ended: Result) -> list[str]:
+async def _keep_state(ctx: BashContext, start: _Start, scratch: Path, ended: Result) -> list[str]:
     """Store where the shell ended up; what the model should know about it."""
     state, dropped = await asyncio.to_thread(read_state, scratch, start.base)
     notes = []

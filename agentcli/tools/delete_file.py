@@ -5,11 +5,11 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from agentcli.domain.tools import ToolContext, ToolHints, Workspace
+from agentcli.domain.tools import ToolHints, Workspace
 from agentcli.tools._base import Arguments
 from agentcli.tools.files.diff import diff_bytes
 from agentcli.tools.files.disk import FileState, kind_of, look, read_state, require_unchanged
-from agentcli.tools.files.file_tool import Change, ChangeTool, Plan, name_of
+from agentcli.tools.files.file_tool import Change, ChangeTool, FileContext, Plan, name_of
 from agentcli.tools.files.paths import (
     FileProblem,
     located_entry,
@@ -42,7 +42,7 @@ class DeleteFile(ChangeTool[DeleteFileArguments]):
         """The file or link itself."""
         return (resolve_entry(workspace, args.path),)
 
-    def plan(self, args: DeleteFileArguments, ctx: ToolContext) -> Plan:
+    def plan(self, args: DeleteFileArguments, ctx: FileContext) -> Plan:
         """The deletion, with the lost content as a diff."""
         path = located_entry(args.path, ctx)
         name = name_of(path, ctx)

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from pydantic import Field
 
-from agentcli.domain.tools import ToolContext, Workspace
+from agentcli.domain.tools import Workspace
 from agentcli.tools._base import Arguments
 from agentcli.tools.files.diff import diff_bytes
 from agentcli.tools.files.disk import require_unchanged, state_if_any
 from agentcli.tools.files.file_tool import (
     Change,
     ChangeTool,
+    FileContext,
     Plan,
     editable,
     encoded,
@@ -65,7 +66,7 @@ class EditFile(ChangeTool[EditFileArguments]):
         """The file."""
         return (resolve(workspace, args.path),)
 
-    def plan(self, args: EditFileArguments, ctx: ToolContext) -> Plan:
+    def plan(self, args: EditFileArguments, ctx: FileContext) -> Plan:
         """The edited content."""
         path = located(args.path, ctx)
         name = name_of(path, ctx)

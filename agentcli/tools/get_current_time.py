@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import Field
 
-from agentcli.domain.tools import Effect, ToolContext, ToolOutput
+from agentcli.domain.tools import Asks, ToolContext, ToolOutput
 from agentcli.tools._base import Arguments, BaseTool
 from agentcli.tools.files.paths import one_line
 
@@ -27,7 +27,8 @@ class TimeTool(BaseTool[TimeArguments]):
     display_name = "Time"
     description = "The current date and time."
     params = TimeArguments
-    effect = Effect.READ
+    asks = Asks.NOTHING
+    concurrent = True
     group = "time"
 
     def summary(self, args: TimeArguments) -> str:

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from pydantic import Field
 
-from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput, Workspace
+from agentcli.domain.tools import Asks, ToolHints, ToolOutput, Workspace
 from agentcli.process.run import Ending
 from agentcli.tools._base import Arguments, BaseTool, bounded
 from agentcli.tools.files.disk import look
 from agentcli.tools.files.no_follow import is_directory
 from agentcli.tools.files.paths import (
     FileProblem,
+    JudgedContext,
     not_found,
     one_line,
     require_judged,
@@ -59,7 +60,9 @@ class GlobTool(BaseTool[GlobArguments]):
         "Hidden (unless the pattern names them) and .gitignored files are left out."
     )
     params = GlobArguments
-    effect = Effect.READ
+    asks = Asks.NOTHING
+    concurrent = True
+    context = JudgedContext
     group = "files"
     hints = ToolHints(idempotent=True)
 
@@ -75,7 +78,7 @@ class GlobTool(BaseTool[GlobArguments]):
         except (FileProblem, BadGlob):
             return ()
 
-    async def run(self, args: GlobArguments, ctx: ToolContext) -> ToolOutput:
+    async def run(self, args: GlobArguments, ctx: JudgedContext) -> ToolOutput:
         """List; a bad glob or place is an error with advice."""
         try:
             place = await asyncio.to_thread(_checked_place, args, ctx)
@@ -103,7 +106,7 @@ def _place(args: GlobArguments, workspace: Workspace) -> _Place:
     return _Place(start, PathFilter(rest))
 
 
-def _checked_place(args: GlobArguments, ctx: ToolContext) -> _Place | None:
+def _checked_place(args: GlobArguments, ctx: JudgedContext) -> _Place | None:
     """``None`` when the pattern's own directory does not exist: nothing can match."""
     workspace = ctx.workspace
     place = _place(args, workspace)
@@ -118,7 +121,7 @@ def _checked_place(args: GlobArguments, ctx: ToolContext) -> _Place | None:
     raise not_found(given, workspace)
 
 
-def _output(args: GlobArguments, ctx: ToolContext, place: _Place, found: Found) -> ToolOutput:
+def _output(args: GlobArguments, ctx: JudgedContext, place: _Place, found: Found) -> ToolOutput:
     rows = [shown(place.directory / line.path, ctx.workspace) for line in found.lines]
     text, raw = bounded("\n".join(rows), ctx.call_id)
     if found.ending is Ending.CANCELLED:

@@ -11,13 +11,14 @@ from pathlib import Path
 
 from pydantic import Field
 
-from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput, Workspace
+from agentcli.domain.tools import Asks, ToolHints, ToolOutput, Workspace
 from agentcli.process.run import Ending
 from agentcli.tools._base import Arguments, BaseTool, bounded
 from agentcli.tools.files.disk import look, opened
 from agentcli.tools.files.no_follow import opened_directory
 from agentcli.tools.files.paths import (
     FileProblem,
+    JudgedContext,
     located,
     not_found,
     one_line,
@@ -68,7 +69,9 @@ class GrepTool(BaseTool[GrepArguments]):
         "binary and .gitignored files are left out."
     )
     params = GrepArguments
-    effect = Effect.READ
+    asks = Asks.NOTHING
+    concurrent = True
+    context = JudgedContext
     group = "files"
     hints = ToolHints(idempotent=True)
 
@@ -84,7 +87,7 @@ class GrepTool(BaseTool[GrepArguments]):
         except FileProblem:
             return ()
 
-    async def run(self, args: GrepArguments, ctx: ToolContext) -> ToolOutput:
+    async def run(self, args: GrepArguments, ctx: JudgedContext) -> ToolOutput:
         """Search; a bad pattern or place is an error with advice."""
         try:
             query = await asyncio.to_thread(_query, args, ctx)
@@ -102,7 +105,7 @@ class GrepTool(BaseTool[GrepArguments]):
         return _output(args, ctx, query, found)
 
 
-def _query(args: GrepArguments, ctx: ToolContext) -> Query:
+def _query(args: GrepArguments, ctx: JudgedContext) -> Query:
     pattern = _within_a_line(args.pattern)
     path_filter = PathFilter(args.glob) if args.glob else None
     place = located(args.path or ".", ctx)
@@ -139,7 +142,7 @@ def _require_readable(directory: Path, name: str) -> None:
         raise os_problem(error, "read", name) from error
 
 
-def _output(args: GrepArguments, ctx: ToolContext, query: Query, found: Found) -> ToolOutput:
+def _output(args: GrepArguments, ctx: JudgedContext, query: Query, found: Found) -> ToolOutput:
     text, raw = bounded("\n".join(_rows(ctx.workspace, query, found.lines)), ctx.call_id)
     if found.ending is Ending.CANCELLED:
         return ToolOutput.cancelled(text)

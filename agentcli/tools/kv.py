@@ -13,7 +13,8 @@ from weakref import WeakValueDictionary
 
 from pydantic import AfterValidator
 
-from agentcli.domain.tools import Effect, SessionState, ToolContext, ToolHints, ToolOutput
+from agentcli.domain.tools import Asks, SessionState, ToolContext, ToolHints, ToolOutput
+from agentcli.domain.values import frozen
 from agentcli.tools._base import A, Arguments, BaseTool
 from agentcli.tools.files.paths import one_line
 
@@ -49,8 +50,16 @@ class NoArguments(Arguments):
     """Arguments of ``kv_list``: none."""
 
 
+@frozen
+class MemoryContext(ToolContext):
+    """The session's own state."""
+
+    state: SessionState
+
+
 class _MemoryTool(BaseTool[A]):
-    effect = Effect.READ
+    asks = Asks.NOTHING  # it changes the session alone
+    context = MemoryContext
     group = "memory"
     hints = ToolHints(idempotent=True)
 
@@ -67,8 +76,9 @@ class GetTool(_MemoryTool[KeyArguments]):
     display_name = "Remember"
     description = "Read what kv_set has kept."
     params = KeyArguments
+    concurrent = True
 
-    async def run(self, args: KeyArguments, ctx: ToolContext) -> ToolOutput:
+    async def run(self, args: KeyArguments, ctx: MemoryContext) -> ToolOutput:
         """The text; an unknown key is an error with near keys."""
         memory = await read_memory(ctx.state)
         if args.key not in memory:
@@ -84,7 +94,7 @@ class SetTool(_MemoryTool[SetArguments]):
     description = "Keep a text for this session, past compaction and restarts."
     params = SetArguments
 
-    async def run(self, args: SetArguments, ctx: ToolContext) -> ToolOutput:
+    async def run(self, args: SetArguments, ctx: MemoryContext) -> ToolOutput:
         """Store it; too many keys or too much text is an error and changes nothing."""
 
         def put(memory: dict[str, str]) -> bool:
@@ -114,7 +124,7 @@ class DeleteTool(_MemoryTool[KeyArguments]):
     description = "Delete what kv_set has kept."
     params = KeyArguments
 
-    async def run(self, args: KeyArguments, ctx: ToolContext) -> ToolOutput:
+    async def run(self, args: KeyArguments, ctx: MemoryContext) -> ToolOutput:
         """Remove it; an unknown key is an error with near keys."""
         old = await change_memory(ctx.state, lambda memory: memory.pop(args.key, None))
         if old is None:
@@ -129,8 +139,9 @@ class ListTool(_MemoryTool[NoArguments]):
     display_name = "Notes"
     description = "List the keys of kv_set."
     params = NoArguments
+    concurrent = True
 
-    async def run(self, args: NoArguments, ctx: ToolContext) -> ToolOutput:
+    async def run(self, args: NoArguments, ctx: MemoryContext) -> ToolOutput:
         """A line for each key."""
         del args
         memory = await read_memory(ctx.state)

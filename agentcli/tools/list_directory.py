@@ -10,13 +10,14 @@ from pathlib import Path
 
 from pydantic import Field
 
-from agentcli.domain.tools import ToolContext, ToolHints, ToolOutput, Workspace
+from agentcli.domain.tools import ToolHints, ToolOutput, Workspace
 from agentcli.tools._base import MAX_CHARS, Arguments
 from agentcli.tools.files.disk import human_size, kind_of
 from agentcli.tools.files.file_tool import FileTool, name_of, plural
 from agentcli.tools.files.no_follow import opened_directory
 from agentcli.tools.files.paths import (
     FileProblem,
+    JudgedContext,
     escaped,
     located,
     not_found,
@@ -56,12 +57,12 @@ class ListDirectory(FileTool[ListDirectoryArguments]):
         """The directory."""
         return (resolve(workspace, args.path),)
 
-    async def work(self, args: ListDirectoryArguments, ctx: ToolContext) -> ToolOutput:
+    async def work(self, args: ListDirectoryArguments, ctx: JudgedContext) -> ToolOutput:
         """The entries."""
         return await asyncio.to_thread(_listed, args, ctx)
 
 
-def _listed(args: ListDirectoryArguments, ctx: ToolContext) -> ToolOutput:
+def _listed(args: ListDirectoryArguments, ctx: JudgedContext) -> ToolOutput:
     path = located(args.path, ctx)
     name = name_of(path, ctx)
     try:

@@ -1,10 +1,11 @@
-"""``present_plan``: a plan for the person to approve; the way out of plan mode."""
+"""``present_plan``: a plan for the user to approve; the way out of plan mode."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
-from agentcli.domain.tools import Effect, ToolContext, ToolOutput
+from agentcli.domain.tools import Asks, Plans, ToolContext, ToolOutput
+from agentcli.domain.values import frozen
 from agentcli.tools._base import Arguments, BaseTool
 
 MAX_PLAN_CHARS = 50_000
@@ -18,6 +19,13 @@ class PlanArguments(Arguments):
     )
 
 
+@frozen
+class PlanContext(ToolContext):
+    """The user, who looks at plans."""
+
+    plans: Plans
+
+
 class PlanTool(BaseTool[PlanArguments]):
     """Presents, and waits as long as it takes."""
 
@@ -28,14 +36,13 @@ class PlanTool(BaseTool[PlanArguments]):
         "plan mode is over and you carry it out."
     )
     params = PlanArguments
-    effect = Effect.READ
+    asks = Asks.NOTHING
+    context = PlanContext
     group = "plan"
     timeout_s = None
 
-    async def run(self, args: PlanArguments, ctx: ToolContext) -> ToolOutput:
-        """What the person said of it."""
-        if ctx.plans is None:
-            return ToolOutput.error("Nobody looks at plans in this run. Answer with the plan.")
+    async def run(self, args: PlanArguments, ctx: PlanContext) -> ToolOutput:
+        """What the user said of it."""
         return await ctx.plans.present(ctx.call_id, args.plan.strip() or args.plan, ctx.cancel)
 
 

@@ -19,10 +19,11 @@ from typing import Any
 from pydantic import Field
 
 from agentcli.domain.messages import ImagePart
-from agentcli.domain.tools import ToolContext, ToolHints, ToolOutput, Workspace
+from agentcli.domain.tools import RawOutputs, ToolHints, ToolOutput, Workspace
+from agentcli.domain.values import frozen
 from agentcli.tools._base import MAX_CHARS, OUTPUT_SCHEME, Arguments, clip_line
 from agentcli.tools.files.disk import chunks, fingerprint, human_size, opened
-from agentcli.tools.files.file_tool import FileTool, name_of, plural
+from agentcli.tools.files.file_tool import FileContext, FileTool, name_of, plural
 from agentcli.tools.files.paths import FileProblem, located, one_line, resolve
 from agentcli.tools.files.text import (
     HEAD_BYTES,
@@ -62,6 +63,13 @@ class _Source:
     size_bytes: int = 0
 
 
+@frozen
+class ReadContext(FileContext):
+    """Files, and what earlier calls have printed."""
+
+    outputs: RawOutputs
+
+
 class ReadFile(FileTool[ReadFileArguments]):
     """The read tool."""
 
@@ -73,6 +81,7 @@ class ReadFile(FileTool[ReadFileArguments]):
         f"{OUTPUT_SCHEME}<call id>."
     )
     params = ReadFileArguments
+    context = ReadContext
     hints = ToolHints(idempotent=True)
 
     def summary(self, args: ReadFileArguments) -> str:
@@ -89,7 +98,7 @@ class ReadFile(FileTool[ReadFileArguments]):
             return ()
         return (resolve(workspace, args.path),)
 
-    async def work(self, args: ReadFileArguments, ctx: ToolContext) -> ToolOutput:
+    async def work(self, args: ReadFileArguments, ctx: ReadContext) -> ToolOutput:
         """The page, the image, or why not."""
         if args.path.startswith(OUTPUT_SCHEME):
             return await _read_output(args, ctx)
@@ -104,7 +113,7 @@ class ReadFile(FileTool[ReadFileArguments]):
             stop.set()
 
 
-def _read(args: ReadFileArguments, ctx: ToolContext, stopped: Callable[[], bool]) -> ToolOutput:
+def _read(args: ReadFileArguments, ctx: ReadContext, stopped: Callable[[], bool]) -> ToolOutput:
     path = located(args.path, ctx)
     name = name_of(path, ctx)
     with opened(path, ctx.workspace) as descriptor:
@@ -195,7 +204,7 @@ def _image(descriptor: int, name: str, media_type: str) -> ToolOutput:
     return ToolOutput.images(text, [ImagePart(media_type, data)], summary=human_size(len(data)))
 
 
-async def _read_output(args: ReadFileArguments, ctx: ToolContext) -> ToolOutput:
+async def _read_output(args: ReadFileArguments, ctx: ReadContext) -> ToolOutput:
     call_id = args.path.removeprefix(OUTPUT_SCHEME)
     raw = await ctx.outputs.read(call_id)
     if raw is None:

@@ -1,10 +1,10 @@
-"""``report_progress``: a word to the person in the middle of long work."""
+"""``report_progress``: a word to the user in the middle of long work."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
-from agentcli.domain.tools import Effect, ToolContext, ToolOutput
+from agentcli.domain.tools import Asks, ToolContext, ToolOutput
 from agentcli.tools._base import Arguments, BaseTool
 from agentcli.tools.files.paths import one_line
 
@@ -27,7 +27,8 @@ class ProgressTool(BaseTool[ProgressArguments]):
     display_name = "Progress"
     description = "Tell the user how far long work has come, without ending the turn."
     params = ProgressArguments
-    effect = Effect.READ
+    asks = Asks.NOTHING
+    concurrent = True
     group = "progress"
 
     def summary(self, args: ProgressArguments) -> str:

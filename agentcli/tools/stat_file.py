@@ -7,12 +7,13 @@ import stat
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agentcli.domain.tools import ToolContext, ToolHints, ToolOutput, Workspace
+from agentcli.domain.tools import ToolHints, ToolOutput, Workspace
 from agentcli.tools._base import Arguments
 from agentcli.tools.files.disk import human_size, kind_of
 from agentcli.tools.files.file_tool import FileTool, name_of
 from agentcli.tools.files.no_follow import lstat_of, readlink_of
 from agentcli.tools.files.paths import (
+    JudgedContext,
     escaped,
     located,
     located_entry,
@@ -47,12 +48,12 @@ class StatFile(FileTool[StatFileArguments]):
         """The path with links followed, and the entry itself."""
         return (resolve(workspace, args.path), resolve_entry(workspace, args.path))
 
-    async def work(self, args: StatFileArguments, ctx: ToolContext) -> ToolOutput:
+    async def work(self, args: StatFileArguments, ctx: JudgedContext) -> ToolOutput:
         """The facts, one on a line."""
         return await asyncio.to_thread(_facts, args, ctx)
 
 
-def _facts(args: StatFileArguments, ctx: ToolContext) -> ToolOutput:
+def _facts(args: StatFileArguments, ctx: JudgedContext) -> ToolOutput:
     entry = located_entry(args.path, ctx)
     target = located(args.path, ctx)
     rows = [f"path: {escaped(str(entry))}"]

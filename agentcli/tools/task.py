@@ -1,9 +1,9 @@
 """``task``: hand a piece of work to a fresh agent and get its answer.
 
 The call itself changes nothing: what its agent does is judged, asked about and recorded call by
-call, under the policy of the session that called it. So its effect is READ: several calls of one
-batch run together (LOOP-4), no approval is needed to begin, and it may be called in plan mode,
-where its agent, too, can only read.
+call, under the policy of the session that called it. So it asks nothing itself, several calls of
+one batch run together (LOOP-4), and it may be called in plan mode, where its agent, too, can only
+read.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from pydantic import Field, StringConstraints
 
 from agentcli.domain.background import BackgroundSink
 from agentcli.domain.messages import ResultPart, TextPart
-from agentcli.domain.subagents import SubTask, SubTaskReport
-from agentcli.domain.tools import Effect, OutputKind, ToolContext, ToolHints, ToolOutput
+from agentcli.domain.subagents import SubAgents, SubTask, SubTaskReport
+from agentcli.domain.tools import Asks, OutputKind, ToolContext, ToolHints, ToolOutput
+from agentcli.domain.values import frozen
 from agentcli.tools._base import Arguments, BaseTool, bounded
 from agentcli.tools.files.paths import one_line
 
@@ -36,6 +37,13 @@ class TaskArguments(Arguments):
     model: str | None = Field(default=None, max_length=200, description="provider/model")
 
 
+@frozen
+class TaskContext(ToolContext):
+    """Who runs sub-agents."""
+
+    agents: SubAgents
+
+
 class TaskTool(BaseTool[TaskArguments]):
     """Waits for the sub-agent's end, however long that takes: it has limits of its own."""
 
@@ -47,7 +55,9 @@ class TaskTool(BaseTool[TaskArguments]):
         "several calls in one message run at once."
     )
     params = TaskArguments
-    effect = Effect.READ
+    asks = Asks.NOTHING
+    concurrent = True
+    context = TaskContext
     group = "agents"
     # what its agent has done cannot be told from outside: after a crash it is not done again
     hints = ToolHints(destructive=True, background=True)
@@ -58,32 +68,28 @@ class TaskTool(BaseTool[TaskArguments]):
         who = f" ({one_line(args.agent, 64)})" if args.agent else ""
         return f"Task{who}: {one_line(args.description, 120)}"
 
-    async def run(self, args: TaskArguments, ctx: ToolContext) -> ToolOutput:
+    async def run(self, args: TaskArguments, ctx: TaskContext) -> ToolOutput:
         """The sub-agent's answer, and where its transcript is."""
-        if ctx.agents is None:
-            return ToolOutput.error("There are no sub-agents in this run. Do it yourself.")
         task = SubTask(args.description, args.prompt, args.agent or "", args.model or "")
-        report = await ctx.agents().run(task, ctx.call_id, ctx.cancel, ctx.progress)
-        return _told(report, ctx.call_id)
+        report = await ctx.agents.run(task, ctx.call_id, ctx.cancel, ctx.progress)
+        return _output(report, ctx.call_id)
 
     async def run_background(
-        self, args: TaskArguments, ctx: ToolContext, sink: BackgroundSink
+        self, args: TaskArguments, ctx: TaskContext, sink: BackgroundSink
     ) -> ToolOutput:
         """The same, its steps in the log; what needs an approval is refused meanwhile."""
-        if ctx.agents is None:
-            return ToolOutput.error("There are no sub-agents in this run. Do it yourself.")
 
-        def tell(text: str) -> None:
+        def progress(text: str) -> None:
             sink.output(text)
             sink.detail(text)
 
         task = SubTask(args.description, args.prompt, args.agent or "", args.model or "")
-        report = await ctx.agents().run(task, ctx.call_id, ctx.cancel, tell)
+        report = await ctx.agents.run(task, ctx.call_id, ctx.cancel, progress)
         sink.output(f"\n{report.text}\n" if report.text.strip() else "")
-        return _told(report, ctx.call_id)
+        return _output(report, ctx.call_id)
 
 
-def _told(report: SubTaskReport, call_id: str) -> ToolOutput:
+def _output(report: SubTaskReport, call_id: str) -> ToolOutput:
     if report.is_cancelled:
         return ToolOutput.cancelled(_place(report))
     return _failed(report) if report.problem else _answered(report, call_id)

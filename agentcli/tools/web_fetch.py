@@ -18,7 +18,7 @@ from pydantic import Field
 from agentcli.domain.cancel import CancelToken, uninterruptible
 from agentcli.domain.errors import ArgumentProblem, InvalidArguments
 from agentcli.domain.messages import ImagePart
-from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput
+from agentcli.domain.tools import Asks, ToolContext, ToolHints, ToolOutput
 from agentcli.tools._base import Arguments, BaseTool, bounded
 from agentcli.tools.files.disk import human_size
 from agentcli.tools.files.paths import one_line
@@ -61,7 +61,8 @@ class WebFetch(BaseTool[WebFetchArguments]):
         "Redirects to other hosts are not followed but told."
     )
     params = WebFetchArguments
-    effect = Effect.READ
+    asks = Asks.HOST
+    concurrent = True
     group = "web"
     hints = ToolHints(idempotent=True, open_world=True)
     timeout_s = TOTAL_S + 15.0

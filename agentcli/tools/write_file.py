@@ -6,11 +6,19 @@ from pathlib import Path
 
 from pydantic import Field
 
-from agentcli.domain.tools import ToolContext, ToolHints, Workspace
+from agentcli.domain.tools import ToolHints, Workspace
 from agentcli.tools._base import Arguments
 from agentcli.tools.files.diff import diff_bytes
 from agentcli.tools.files.disk import FileState, human_size, require_unchanged, state_if_any
-from agentcli.tools.files.file_tool import Change, ChangeTool, Plan, encoded, name_of, plural
+from agentcli.tools.files.file_tool import (
+    Change,
+    ChangeTool,
+    FileContext,
+    Plan,
+    encoded,
+    name_of,
+    plural,
+)
 from agentcli.tools.files.paths import FileProblem, located, one_line, resolve
 from agentcli.tools.files.text import UTF_8, Encoding, count_lines, decode, line_end_label
 
@@ -42,7 +50,7 @@ class WriteFile(ChangeTool[WriteFileArguments]):
         """The file."""
         return (resolve(workspace, args.path),)
 
-    def plan(self, args: WriteFileArguments, ctx: ToolContext) -> Plan:
+    def plan(self, args: WriteFileArguments, ctx: FileContext) -> Plan:
         """The new content, in the encoding that the file has."""
         path = located(args.path, ctx)
         name = name_of(path, ctx)

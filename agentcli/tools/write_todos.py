@@ -1,4 +1,4 @@
-"""``write_todos``: the model's plan, kept with the session and shown to the person."""
+"""``write_todos``: the model's plan, kept with the session and shown to the user."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from agentcli.domain.tools import Effect, ToolContext, ToolHints, ToolOutput
+from agentcli.domain.tools import Asks, SessionState, ToolContext, ToolHints, ToolOutput
+from agentcli.domain.values import frozen
 from agentcli.tools._base import Arguments, BaseTool
 
 STATE_KEY = "todos"
@@ -42,6 +43,13 @@ class TodosArguments(Arguments):
     todos: list[Todo] = Field(max_length=MAX_TODOS, description="The whole list, in order")
 
 
+@frozen
+class TodosContext(ToolContext):
+    """The session's own state."""
+
+    state: SessionState
+
+
 class TodosTool(BaseTool[TodosArguments]):
     """Replaces the session's list of things to do."""
 
@@ -52,7 +60,8 @@ class TodosTool(BaseTool[TodosArguments]):
         "update it as you go, with one item in progress at a time."
     )
     params = TodosArguments
-    effect = Effect.READ
+    asks = Asks.NOTHING  # it changes the session alone
+    context = TodosContext
     group = "todos"
     hints = ToolHints(idempotent=True)
 
@@ -60,7 +69,7 @@ class TodosTool(BaseTool[TodosArguments]):
         """How much of the list is done."""
         return f"Plan {_counts(args.todos)[TodoStatus.COMPLETED]}/{len(args.todos)} done"
 
-    async def run(self, args: TodosArguments, ctx: ToolContext) -> ToolOutput:
+    async def run(self, args: TodosArguments, ctx: TodosContext) -> ToolOutput:
         """Store the list; the result counts its items."""
         await ctx.state.set(STATE_KEY, [item.model_dump(mode="json") for item in args.todos])
         counts = _counts(args.todos)

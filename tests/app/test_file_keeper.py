@@ -12,7 +12,7 @@ from agentcli.app.file_keeper import Keeper
 from agentcli.domain.errors import PersistenceError
 from agentcli.domain.messages import user_text
 from agentcli.domain.rewind import FileChange, FileKind
-from agentcli.domain.tools import Effect, Workspace
+from agentcli.domain.tools import Workspace
 from agentcli.store.sqlite import SqliteStore
 from tests.store.sessions import fresh
 
@@ -27,10 +27,10 @@ class Told:
         )
 
     async def command(self, call_id: str) -> None:
-        await self.keeper.begin(call_id, Effect.EXEC, ())
+        await self.keeper.begin(call_id, ())
 
     async def write(self, call_id: str, path: Path, text: str) -> None:
-        await self.keeper.begin(call_id, Effect.WRITE, (path,))
+        await self.keeper.begin(call_id, (path,))
         path.write_text(text)
         await self.keeper.end(call_id)
 
@@ -102,7 +102,7 @@ def test_a_call_that_was_cancelled_before_it_ran_leaves_nothing(tmp_path: Path) 
         file.write_text("1")
         for paths in ((file,), ()):
             for steps in range(12):
-                task = asyncio.ensure_future(it.keeper.begin("x", Effect.EXEC, paths))
+                task = asyncio.ensure_future(it.keeper.begin("x", paths))
                 for _ in range(steps):
                     await asyncio.sleep(0)
                 task.cancel()
@@ -149,7 +149,7 @@ def test_what_one_call_may_keep_is_bounded(tmp_path: Path, monkeypatch: pytest.M
         paths = [it.root / name for name in "abc"]
         for path in paths:
             path.write_text("x" * 8)
-        await it.keeper.begin("w", Effect.WRITE, (*paths, paths[0]))
+        await it.keeper.begin("w", (*paths, paths[0]))
         paths[0].write_text("y")
         paths[2].write_text("y")
         await it.keeper.end("w")
@@ -166,7 +166,7 @@ def test_a_call_that_changed_nothing_of_what_is_not_kept_leaves_nothing(tmp_path
     async def body(it: Told) -> None:
         file = it.root / "a"
         file.write_text("top-secret")
-        await it.keeper.begin("w", Effect.WRITE, (file,))
+        await it.keeper.begin("w", (file,))
         await it.keeper.end("w")
         assert await it.changes() == []
         await it.write("w", file, "top-secret, changed")

@@ -18,7 +18,7 @@ from agentcli.domain.events import AgentEvent, Outcome
 from agentcli.domain.history import CANCELLED_TEXT, History
 from agentcli.domain.messages import AssistantMessage, TextPart, ToolResult
 from agentcli.domain.ports import RunStatus
-from agentcli.domain.tools import Effect, ToolContext, ToolOutput
+from agentcli.domain.tools import Asks, ToolContext, ToolOutput
 from agentcli.engine import tool_calls, turn
 from tests.support.ticks import run_ticks
 from tests.support.turns import FakeTool, PlayedProvider, World, calls, says
@@ -51,8 +51,8 @@ class Scenario:
             [
                 FakeTool("look", self.look),
                 FakeTool("stubborn", self.stubborn),
-                FakeTool("change", self.look, Effect.WRITE),
-                FakeTool("execute", self.look, Effect.EXEC),
+                FakeTool("change", self.look, Asks.EDIT),
+                FakeTool("execute", self.look, Asks.ANYTHING),
             ],
         )  # fmt: skip
 

@@ -19,7 +19,7 @@ from agentcli.domain.history import CANCELLED_TEXT, History
 from agentcli.domain.messages import TextPart, ToolResult
 from agentcli.domain.ports import RunStatus, ToolRun
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
-from agentcli.domain.tools import Effect, ToolContext, ToolOutput
+from agentcli.domain.tools import Asks, ToolContext, ToolOutput
 from agentcli.engine import tool_calls, turn
 from agentcli.store.sqlite import SqliteStore, recover
 from tests.support.turns import FakeTool, PlayedProvider, World, calls, says
@@ -59,7 +59,7 @@ class Scenario:
         tools = [
             FakeTool("look", self.look),
             FakeTool("stubborn", self.stubborn),
-            FakeTool("change", self.look, Effect.WRITE),
+            FakeTool("change", self.look, Asks.EDIT),
         ]
         first = calls(
             ("r1", "look", "{}"), ("r2", "stubborn", "{}"), ("r3", "look", "{}"),

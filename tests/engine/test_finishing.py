@@ -45,7 +45,7 @@ class Deliver(FakeTool):
     @property
     def definition(self) -> ToolDefinition:
         made = super().definition
-        return ToolDefinition(made.name, "D", "", SCHEMA, made.effect, "test")
+        return ToolDefinition(made.name, "D", "", SCHEMA, made.asks, "test")
 
     def parse(self, arguments: Mapping[str, Any]) -> Any:
         if reason := ParametersShape(SCHEMA).refusal(dict(arguments)):

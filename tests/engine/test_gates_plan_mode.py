@@ -11,7 +11,7 @@ import pytest
 from agentcli.domain.events import Outcome
 from agentcli.domain.messages import UserMessage
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, PermissionMode, Verdict
-from agentcli.domain.tools import Effect, ToolContext, ToolOutput
+from agentcli.domain.tools import Asks, ToolContext, ToolOutput
 from agentcli.engine.gates import PLAN_KEY, PRESENT_PLAN, plan_notice
 from tests.support.turns import Answers, FakeTool, PlayedProvider, World, calls, says
 
@@ -44,8 +44,8 @@ async def present(args: Any, ctx: ToolContext) -> ToolOutput:
 def planning(person: Answers, *replies: Any, mode: PermissionMode = PermissionMode.PLAN) -> World:
     tools = [
         FakeTool("look", works),
-        FakeTool("edit", works, Effect.WRITE),
-        FakeTool("bash", works, Effect.EXEC),
+        FakeTool("edit", works, Asks.EDIT),
+        FakeTool("bash", works, Asks.ANYTHING),
         FakeTool(PRESENT_PLAN, present, timeout_s=None),
     ]
     return World(PlayedProvider(*replies), tools, approver=person, mode=mode)

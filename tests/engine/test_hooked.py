@@ -15,7 +15,7 @@ from agentcli.domain.events import CompactionTrigger, Notice, Outcome
 from agentcli.domain.hooks import SILENT, HookEvent, HookVerdict, Permission
 from agentcli.domain.messages import ToolCall, ToolResult, UserMessage, user_text
 from agentcli.domain.ports import PermissionMode, QueuedInput, QueueKind, Verdict
-from agentcli.domain.tools import Effect, ToolContext, ToolOutput
+from agentcli.domain.tools import Asks, ToolContext, ToolOutput
 from agentcli.engine.hooked import before_compaction
 from agentcli.engine.turn import Turn
 from tests.support.turns import Answers, FakeTool, PlayedProvider, World, calls, disk_full, says
@@ -88,7 +88,7 @@ class Queue:
         return True
 
 
-def tool(name: str, effect: Effect = Effect.EXEC, text: str = "true result") -> FakeTool:
+def tool(name: str, effect: Asks = Asks.ANYTHING, text: str = "true result") -> FakeTool:
     async def work(args: Any, ctx: ToolContext) -> ToolOutput:
         ran.append(ctx.call_id)
         return ToolOutput.text(text)
@@ -231,7 +231,7 @@ def test_a_cancel_at_every_moment_of_a_turn_with_hooks_keeps_memory_and_disk_one
             stop=[HookVerdict(blocked="go on"), SILENT],
         )
         replies = (calls(("a", "t", "{}"), ("b", "r", "{}")), says("one"), says("two"))
-        made = world(hooks, *replies, tools=[tool("t"), tool("r", Effect.READ)])
+        made = world(hooks, *replies, tools=[tool("t"), tool("r", Asks.NOTHING)])
 
         async def run() -> bool:
             task = asyncio.create_task(made.run("go"))
@@ -261,7 +261,7 @@ def test_hooks_of_reads_that_stand_together_are_asked_together() -> None:
         hooks,
         calls(("a", "r", "{}"), ("b", "r", "{}"), ("c", "t", "{}")),
         says("x"),
-        tools=[tool("r", Effect.READ), tool("t")],
+        tools=[tool("r", Asks.NOTHING), tool("t")],
     )
     asyncio.run(made.run())
     order = [(moment, about) for moment, about in hooks.asked if moment in {"before", "after"}]
@@ -293,7 +293,7 @@ def test_a_person_is_asked_about_the_arguments_that_will_run() -> None:
 )
 def test_allow_is_worth_yolo_and_never_plan_mode(mode: PermissionMode, *, runs: bool) -> None:
     hooks = PlayedHooks(before=HookVerdict(permission=Permission.ALLOW))
-    used = tool("t", Effect.WRITE)
+    used = tool("t", Asks.EDIT)
     made = World(PlayedProvider(calls(("a", "t", "{}")), says("x")), [used], mode=mode)
     made.set(hooks=hooks)
     asyncio.run(made.run())

@@ -24,7 +24,7 @@ from agentcli.domain.events import (
 from agentcli.domain.messages import ResultStatus, TextPart, ToolResult
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, PermissionMode, Verdict
 from agentcli.domain.tools import (
-    Effect,
+    Asks,
     OutputKind,
     ToolContext,
     ToolDefinition,
@@ -109,7 +109,7 @@ def second(result: ToolResult) -> str:
     return part.text
 
 
-def one_call(work: Run, effect: Effect = Effect.READ, **settings: Any) -> World:
+def one_call(work: Run, effect: Asks = Asks.NOTHING, **settings: Any) -> World:
     tool = FakeTool("look", work, effect)
     return World(
         PlayedProvider(calls(("a", "look", "{}")), says("x"), says("y")), [tool], **settings
@@ -123,7 +123,7 @@ def one_call(work: Run, effect: Effect = Effect.READ, **settings: Any) -> World:
 def test_a_batch_that_ignores_the_token_is_cancelled_call_by_call_with_the_truth_beside_it() -> (
     None
 ):
-    tools = [FakeTool("look", for_ever), FakeTool("change", ok, Effect.WRITE)]
+    tools = [FakeTool("look", for_ever), FakeTool("change", ok, Asks.EDIT)]
     wanted = calls(("r1", "look", "{}"), ("r2", "look", "{}"), ("w", "change", "{}"))
     world = World(PlayedProvider(wanted), tools)
 
@@ -251,7 +251,7 @@ def test_a_tool_that_swallows_the_cancel_is_not_waited_for_and_is_not_heard_agai
 
 @pytest.mark.spec("CAN-10", "CAN-4")
 def test_the_next_dispatch_waits_a_bounded_time_for_a_straggler_and_says_so_once() -> None:
-    tools = [FakeTool("stuck", swallowing(1e6)), FakeTool("change", ok, Effect.WRITE)]
+    tools = [FakeTool("stuck", swallowing(1e6)), FakeTool("change", ok, Asks.EDIT)]
     two = calls(("b", "change", "{}"), ("c", "change", "{}"))
     world = World(PlayedProvider(calls(("a", "stuck", "{}")), two, says("x")), tools)
 
@@ -274,7 +274,7 @@ def test_the_next_dispatch_waits_a_bounded_time_for_a_straggler_and_says_so_once
 
 @pytest.mark.spec("CAN-9", "CAN-10")
 def test_a_cancel_while_waiting_for_a_straggler_is_immediate() -> None:
-    tools = [FakeTool("stuck", swallowing(1e6)), FakeTool("change", ok, Effect.WRITE)]
+    tools = [FakeTool("stuck", swallowing(1e6)), FakeTool("change", ok, Asks.EDIT)]
     world = World(PlayedProvider(calls(("a", "stuck", "{}")), calls(("b", "change", "{}"))), tools)
 
     async def two_turns() -> float:
@@ -336,7 +336,7 @@ def test_the_token_reaches_every_running_tool() -> None:
 
 
 def asking(*verdicts: Verdict, tool: FakeTool | None = None) -> World:
-    tool = tool or FakeTool("change", ok, Effect.WRITE)
+    tool = tool or FakeTool("change", ok, Asks.EDIT)
     wanted = calls(("a", "change", "{}"), ("b", "change", "{}"))
     provider = PlayedProvider(wanted, says("x"), says("y"))
     return World(provider, [tool], Answers(*verdicts), PermissionMode.DEFAULT)
@@ -487,7 +487,7 @@ def broken_tool(where: str) -> FakeTool:
     async def afail(*args: Any) -> Any:
         raise ZeroDivisionError("inside " + where)
 
-    tool = FakeTool("change", ok, Effect.WRITE)
+    tool = FakeTool("change", ok, Asks.EDIT)
     setattr(tool, where, afail if where in {"preview", "run"} else fail)
     return tool
 
@@ -507,7 +507,7 @@ def test_a_fault_anywhere_in_a_tool_is_a_generic_result_and_the_turn_goes_on(whe
 
 @pytest.mark.spec("LOOP-5", "SEC-3")
 def test_a_call_that_cannot_be_judged_is_not_run_and_the_turn_goes_on() -> None:
-    tool = FakeTool("change", ok, Effect.WRITE)
+    tool = FakeTool("change", ok, Asks.EDIT)
     setattr(tool, "paths", lambda args, workspace: (Path("a\0b"),))
     world = asking(Verdict.ONCE, Verdict.ONCE, tool=tool)
     assert play(world).outcome is Outcome.DONE
@@ -594,7 +594,7 @@ def test_a_time_out_is_not_a_cancel_and_the_straggler_is_owned() -> None:
 def test_progress_after_the_result_is_not_shown() -> None:
     world = World(
         PlayedProvider(calls(("a", "look", "{}")), calls(("b", "change", "{}")), says("x")),
-        [FakeTool("look", swallowing(2.0), timeout_s=0.5), FakeTool("change", ok, Effect.WRITE)],
+        [FakeTool("look", swallowing(2.0), timeout_s=0.5), FakeTool("change", ok, Asks.EDIT)],
     )
     play(world)
     events = world.events
@@ -611,7 +611,7 @@ class Bash(FakeTool):
 
     @property
     def definition(self) -> ToolDefinition:
-        return replace(super().definition, name="bash", effect=Effect.EXEC)
+        return replace(super().definition, name="bash", asks=Asks.ANYTHING, concurrent=False)
 
 
 @pytest.mark.spec("SEC-3", "SEC-5", "LOOP-4")
@@ -644,7 +644,7 @@ def test_a_command_is_judged_where_the_one_before_it_has_left_the_shell(tmp_path
 
 @pytest.mark.spec("LOOP-4")
 def test_all_calls_are_announced_in_the_models_order_before_any_starts() -> None:
-    tools = [FakeTool("look", ok), FakeTool("change", ok, Effect.WRITE)]
+    tools = [FakeTool("look", ok), FakeTool("change", ok, Asks.EDIT)]
     wanted = calls(
         ("1", "change", "{}"), ("2", "look", "{}"), ("3", "nope", "{}"), ("4", "look", "{}")
     )
@@ -665,7 +665,7 @@ def test_a_changed_path_of_the_shell_makes_known_commands_ask(tmp_path: Path) ->
     async def runs(args: Any, ctx: ToolContext) -> ToolOutput:
         return ToolOutput.text("ran")
 
-    bash = FakeTool("bash", runs, Effect.EXEC)
+    bash = FakeTool("bash", runs, Asks.ANYTHING)
     (tmp_path / "ls").write_text("#!/bin/sh\n")
     (tmp_path / "ls").chmod(0o755)
     for path, asked in ((None, 0), (str(tmp_path), 1)):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentcli.domain.tools import Effect, ToolContext, ToolOutput
+from agentcli.domain.tools import Asks, ToolContext, ToolOutput
 from agentcli.engine.parts import Lazy
 from tests.support.turns import FakeTool, PlayedProvider, World, calls, says
 
@@ -26,7 +26,7 @@ class Slow:
         self.reached = asyncio.Event()
         self.log: list[str] = []
 
-    async def begin(self, call_id: str, effect: Effect, paths: Sequence[Path]) -> None:
+    async def begin(self, call_id: str, paths: Sequence[Path]) -> None:
         await self._pass("begin")
 
     async def end(self, call_id: str) -> None:
@@ -50,7 +50,7 @@ async def cancelled_at(where: str) -> tuple[World, Slow, list[str]]:
         return ToolOutput.text("done")
 
     world = World(
-        PlayedProvider(calls(("a", "change", "{}"))), [FakeTool("change", work, Effect.WRITE)]
+        PlayedProvider(calls(("a", "change", "{}"))), [FakeTool("change", work, Asks.EDIT)]
     )
     keeper = Slow(where)
     world.set(keeper=Lazy(lambda: keeper))

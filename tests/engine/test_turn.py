@@ -28,7 +28,7 @@ from agentcli.domain.stream import (
     ToolCallStart,
     UsageReport,
 )
-from agentcli.domain.tools import Effect, ToolContext, ToolOutput
+from agentcli.domain.tools import Asks, ToolContext, ToolOutput
 from tests.support.turns import Answers, FakeTool, PlayedProvider, World, calls, disk_full, says
 
 
@@ -86,7 +86,7 @@ def test_reads_run_together_and_writes_alone_in_order() -> None:
         running.discard(ctx.call_id)
         return ToolOutput.text("done")
 
-    tools = [FakeTool("look", work), FakeTool("change", work, Effect.WRITE)]
+    tools = [FakeTool("look", work), FakeTool("change", work, Asks.EDIT)]
     wanted = [
         ("1", "look", "{}"),
         ("2", "look", "{}"),
@@ -264,7 +264,7 @@ def test_a_broken_call_before_the_cut_one_is_not_told_that_it_was_cut() -> None:
 
 @pytest.mark.spec("CLI-7")
 def test_an_unattended_refusal_is_told_and_the_turn_goes_on() -> None:
-    tool = FakeTool("change", ok, Effect.WRITE)
+    tool = FakeTool("change", ok, Asks.EDIT)
     world = World(
         PlayedProvider(calls(("a", "change", "{}")), says("x")),
         [tool],
@@ -279,7 +279,7 @@ def test_an_unattended_refusal_is_told_and_the_turn_goes_on() -> None:
 
 @pytest.mark.spec("UI-7")
 def test_yes_for_this_session_is_asked_once() -> None:
-    tool = FakeTool("change", ok, Effect.WRITE)
+    tool = FakeTool("change", ok, Asks.EDIT)
     world = World(
         PlayedProvider(calls(("a", "change", "{}"), ("b", "change", "{}")), says("x")),
         [tool],
@@ -303,7 +303,7 @@ def test_a_failed_write_ends_the_turn_before_any_further_effect(
         ran.append(ctx.call_id)
         return ToolOutput.text("x")
 
-    tool = FakeTool("change", work, Effect.WRITE)
+    tool = FakeTool("change", work, Asks.EDIT)
     wanted = calls(("a", "change", "{}"), ("b", "change", "{}"))
     world = World(PlayedProvider(wanted, says("x"), says("y")), [tool])
     world.store.fail_on[point] = error

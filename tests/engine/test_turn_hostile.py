@@ -23,7 +23,7 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.ports import ModelRequest
 from agentcli.domain.stream import StreamEnd, StreamEvent, TextDelta
-from agentcli.domain.tools import Effect, ToolContext, ToolOutput
+from agentcli.domain.tools import Asks, ToolContext, ToolOutput
 from agentcli.engine.turn import Turn
 from tests.support.ticks import run_ticks
 from tests.support.turns import FakeTool, PlayedProvider, World, calls, disk_full, says
@@ -43,7 +43,7 @@ async def for_ever(args: Any, ctx: ToolContext) -> ToolOutput:
 
 
 def world_of(*replies: Any, look: Any = ok) -> World:
-    tools = [FakeTool("look", look), FakeTool("change", ok, Effect.WRITE)]
+    tools = [FakeTool("look", look), FakeTool("change", ok, Asks.EDIT)]
     return World(PlayedProvider(*replies), tools)
 
 

@@ -193,8 +193,8 @@ def test_a_tool_that_no_provider_could_be_told_of_is_left_out(site: Site, wrong:
     key = wrong.partition("=")[0]
     said = ", ".join([part for part in right.split(", ") if not part.startswith(key)] + [wrong])
     code = (
-        "from agentcli.domain.tools import Effect, ToolDefinition\nclass T:\n"
-        f"  definition = ToolDefinition(name='t', display_name='T', effect=Effect.READ,"
+        "from agentcli.domain.tools import Asks, ToolDefinition\nclass T:\n"
+        f"  definition = ToolDefinition(name='t', display_name='T', asks=Asks.NOTHING,"
         f" group='g', {said})\n  parse = summary = paths = preview = run = print\n"
         "class Plugin: tools = [T()]\n"
     )

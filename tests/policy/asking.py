@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agentcli.domain.ports import PermissionMode
-from agentcli.domain.tools import Effect, Workspace
+from agentcli.domain.tools import Workspace
 from agentcli.policy import judge
-from agentcli.policy.decision import CallFacts, CallPlace, Decision, Policy, Rule
+from agentcli.policy.decision import CallFacts, CallPlace, Decision, Effect, Policy, Rule
 from agentcli.policy.rules import Subject
 
 

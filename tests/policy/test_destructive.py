@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.ports import PermissionMode as Mode
-from agentcli.domain.tools import Effect, ToolDefinition, Workspace
+from agentcli.domain.tools import Asks, ToolDefinition, Workspace
 from agentcli.policy.decision import Answer, CallFacts, Decision
 from agentcli.policy.destructive import Operands, operands_of
 from tests.policy.asking import Asked, judged, policy_of, session_rule
 
 SUITE = Path(__file__).resolve().parents[3] / "shared/suites/bash/codex_dangerous.json"
-BASH = ToolDefinition("bash", "bash", "", {"type": "object"}, Effect.EXEC, "shell")
+BASH = ToolDefinition("bash", "bash", "", {"type": "object"}, Asks.ANYTHING, "shell")
 
 
 @pytest.fixture

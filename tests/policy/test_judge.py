@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from agentcli.domain.errors import UsageError
 from agentcli.domain.ports import PermissionMode as Mode
-from agentcli.domain.tools import Effect, ToolDefinition, ToolHints, Workspace
-from agentcli.policy.decision import Answer, CallFacts, Decision, Policy, Rule
+from agentcli.domain.tools import Asks, ToolDefinition, ToolHints, Workspace
+from agentcli.policy.decision import Answer, CallFacts, Decision, Effect, Policy, Rule
 from agentcli.policy.rules import touches
 from tests.policy.asking import (
     Asked,
@@ -41,7 +41,7 @@ def workspace(tmp_path: Path) -> Workspace:
 def facts(
     workspace: Workspace,
     tool: str,
-    effect: Effect,
+    effect: Asks,
     *paths: str,
     always_ask: bool = False,
     **arguments: Any,
@@ -53,15 +53,15 @@ def facts(
 
 
 def read(workspace: Workspace, *paths: str) -> Asked:
-    return facts(workspace, "read_file", Effect.READ, *paths)
+    return facts(workspace, "read_file", Asks.NOTHING, *paths)
 
 
 def write(workspace: Workspace, *paths: str) -> Asked:
-    return facts(workspace, "write_file", Effect.WRITE, *paths)
+    return facts(workspace, "write_file", Asks.EDIT, *paths)
 
 
 def command(workspace: Workspace, text: str) -> Asked:
-    return facts(workspace, "bash", Effect.EXEC, command=text)
+    return facts(workspace, "bash", Asks.ANYTHING, command=text)
 
 
 @pytest.mark.spec("SEC-3")
@@ -185,7 +185,7 @@ def test_plan_mode_is_not_opened_by_an_allow_rule(workspace: Workspace) -> None:
 
 @pytest.mark.parametrize("mode", [Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.YOLO])
 def test_a_tool_that_always_asks_does(mode: Mode, workspace: Workspace) -> None:
-    call = facts(workspace, "dangerous", Effect.READ, always_ask=True)
+    call = facts(workspace, "dangerous", Asks.NOTHING, always_ask=True)
     assert judged(call, Policy(mode, granted=[session_rule(call, Policy())])).answer is ASK
 
 
@@ -198,8 +198,8 @@ def test_a_wrong_rule_is_a_usage_error() -> None:
 def test_a_command_known_to_be_read_only_is_a_read(workspace: Workspace) -> None:
     assert effect_of(command(workspace, "ls")) is Effect.READ
     assert effect_of(command(workspace, "ls; x")) is Effect.EXEC
-    assert effect_of(facts(workspace, "bash", Effect.EXEC, command=3)) is Effect.EXEC
-    assert effect_of(facts(workspace, "mine", Effect.EXEC, command="ls")) is Effect.EXEC
+    assert effect_of(facts(workspace, "bash", Asks.ANYTHING, command=3)) is Effect.EXEC
+    assert effect_of(facts(workspace, "mine", Asks.ANYTHING, command="ls")) is Effect.EXEC
 
 
 # --- "yes, for this session" -----------------------------------------------------------------
@@ -226,7 +226,7 @@ def test_yes_for_the_session_to_an_edit_covers_edits_by_this_tool_in_the_workspa
     assert judged(write(workspace, "new/dir/c"), policy).answer is ALLOW
     assert judged(write(workspace, "../other/x"), policy).answer is ASK
     assert judged(write(workspace, ".git/config"), policy).answer is ASK
-    edit = facts(workspace, "edit_file", Effect.WRITE, "src/a.py")
+    edit = facts(workspace, "edit_file", Asks.EDIT, "src/a.py")
     assert judged(edit, policy).answer is ASK
 
 
@@ -257,7 +257,7 @@ def test_links_in_a_circle_can_be_judged(workspace: Workspace) -> None:
 @pytest.mark.spec("SEC-11")
 def test_yes_for_the_session_to_a_fetch_covers_its_host(workspace: Workspace) -> None:
     def fetch(url: str) -> Asked:
-        return facts(workspace, "web_fetch", Effect.EXEC, url=url)
+        return facts(workspace, "web_fetch", Asks.ANYTHING, url=url)
 
     policy = Policy()
     policy.granted.append(session_rule(fetch("https://a.example/x"), policy))
@@ -374,7 +374,7 @@ def test_what_asks_every_time_offers_no_lasting_yes(workspace: Workspace) -> Non
 
 def fetch(workspace: Workspace, url: str) -> Asked:
     definition = ToolDefinition(
-        "web_fetch", "", "", {"type": "object"}, Effect.READ, "web", ToolHints(open_world=True)
+        "web_fetch", "", "", {"type": "object"}, Asks.HOST, "web", ToolHints(open_world=True)
     )
     return Asked(CallFacts(definition, {"url": url}, ()), workspace)
 
@@ -408,7 +408,7 @@ def test_fetches_are_ruled_by_host_in_whole_labels(workspace: Workspace) -> None
 @pytest.mark.spec("SEC-3")
 def test_a_read_only_command_does_not_count_as_reaching_out(workspace: Workspace) -> None:
     definition = ToolDefinition(
-        "bash", "", "", {"type": "object"}, Effect.EXEC, "shell", ToolHints(open_world=True)
+        "bash", "", "", {"type": "object"}, Asks.ANYTHING, "shell", ToolHints(open_world=True)
     )
     call = Asked(CallFacts(definition, {"command": "ls"}, ()), workspace)
     assert judged(call, Policy()).answer is ALLOW
@@ -420,7 +420,7 @@ def test_tools_of_a_server_are_ruled_by_family(workspace: Workspace) -> None:
     for name, answer in (
         ("mcp__github__list", ALLOW), ("mcp__github__delete_repo", DENY), ("mcp__gitlab__list", ASK),
     ):  # fmt: skip
-        assert judged(facts(workspace, name, Effect.EXEC), policy).answer is answer
+        assert judged(facts(workspace, name, Asks.ANYTHING), policy).answer is answer
 
 
 # --- rules come and go ------------------------------------------------------------------------
@@ -464,7 +464,7 @@ def call_of(workspace: Workspace, call: tuple[str, str]) -> Asked:
         return command(workspace, argument)
     if name == "web_fetch":
         return fetch(workspace, argument)
-    effect = Effect.READ if name == "read_file" else Effect.WRITE
+    effect = Asks.NOTHING if name == "read_file" else Asks.EDIT
     return facts(workspace, name, effect, argument)
 
 

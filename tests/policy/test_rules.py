@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from agentcli.domain.errors import UsageError
 from agentcli.domain.ports import PermissionMode as Mode
-from agentcli.domain.tools import Effect, ToolDefinition, Workspace
+from agentcli.domain.tools import Asks, ToolDefinition, Workspace
 from agentcli.policy.bash_command import SimpleCommand
 from agentcli.policy.bash_syntax import parse_bash
 from agentcli.policy.decision import Answer, CallFacts, Rule, parse_rule
@@ -368,7 +368,7 @@ def test_a_pattern_of_many_stars_is_answered(pattern: str) -> None:
 
 
 BASH = shutil.which("bash")
-TOOL = ToolDefinition("bash", "bash", "", {"type": "object"}, Effect.EXEC, "shell")
+TOOL = ToolDefinition("bash", "bash", "", {"type": "object"}, Asks.ANYTHING, "shell")
 
 
 class Ground:

@@ -14,7 +14,7 @@ import pytest
 from agentcli.domain.messages import AssistantMessage, Message, ToolCall, user_text
 from agentcli.domain.ports import ModelInfo, ModelRequest
 from agentcli.domain.stream import StreamEvent
-from agentcli.domain.tools import Effect, ToolDefinition
+from agentcli.domain.tools import Asks, ToolDefinition
 from agentcli.engine.assemble import Assembler
 
 _MADE_UP = re.compile(r"call_[0-9a-f]{32}")
@@ -25,7 +25,7 @@ BASH = ToolDefinition(
     "Run",
     "Runs a command.",
     {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
-    Effect.EXEC,
+    Asks.ANYTHING,
     "shell",
 )
 READ = ToolDefinition(
@@ -33,7 +33,7 @@ READ = ToolDefinition(
     "Read",
     "Reads a file.",
     {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
-    Effect.READ,
+    Asks.NOTHING,
     "files",
 )
 

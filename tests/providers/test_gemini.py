@@ -25,7 +25,7 @@ from agentcli.domain.messages import (
     user_text,
 )
 from agentcli.domain.ports import ModelInfo, ProviderConfig
-from agentcli.domain.tools import Effect, ToolDefinition
+from agentcli.domain.tools import Asks, ToolDefinition
 from agentcli.engine.context.outgoing import prepare
 from agentcli.providers._registry import create, provider_config
 from agentcli.providers.gemini import GeminiProvider, api_base, encode, stream_url
@@ -256,7 +256,7 @@ def test_a_signature_goes_to_no_other_part_than_its_own() -> None:
 
 
 def test_a_tool_without_parameters_is_declared_without_a_schema() -> None:
-    bare = ToolDefinition("now", "Now", "The time.", {"type": "object"}, Effect.READ, "time")
+    bare = ToolDefinition("now", "Now", "The time.", {"type": "object"}, Asks.NOTHING, "time")
     odd = replace(bare, name="1st.tool")
     body = body_of("hi", tools=(bare, odd))
     assert body["tools"][0]["functionDeclarations"] == [

@@ -19,13 +19,13 @@ from agentcli.domain.messages import (
     user_text,
 )
 from agentcli.domain.stream import TextDelta
-from agentcli.domain.tools import Effect, ToolDefinition
+from agentcli.domain.tools import Asks, ToolDefinition
 from agentcli.providers._registry import create, provider_config
 from agentcli.providers.offline import understand
 from tests.providers.streams import fold, request
 
 NAMES = ("read_file", "list_directory", "grep_files", "bash", "edit_file", "write_file")
-TOOLS = tuple(ToolDefinition(n, n, n, {"type": "object"}, Effect.READ, "files") for n in NAMES)
+TOOLS = tuple(ToolDefinition(n, n, n, {"type": "object"}, Asks.NOTHING, "files") for n in NAMES)
 
 
 def reply_to(messages: Any, tools: tuple[ToolDefinition, ...] = TOOLS) -> AssistantMessage:

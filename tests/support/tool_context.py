@@ -1,15 +1,27 @@
-"""A real ``ToolContext`` for tests of tools: state in a dict, live output in a list."""
+"""A context for tests of tools with every port: state in a dict, live output in a list."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agentcli.domain.background import Background
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.tools import Asker, FileLedger, ToolContext, ToolOutput, Workspace
+from agentcli.domain.sandbox import Sandbox
+from agentcli.domain.subagents import SubAgents
+from agentcli.domain.tools import (
+    Asker,
+    BackgroundSwitch,
+    FileLedger,
+    Plans,
+    RawOutputs,
+    SessionState,
+    ToolOutput,
+    Workspace,
+)
 
 
 @dataclass
@@ -62,6 +74,27 @@ class Progress:
         return "".join(self.pieces)
 
 
+@dataclass
+class EveryPort:
+    """What any tool may declare."""
+
+    call_id: str
+    workspace: Workspace
+    cancel: CancelToken
+    progress: Callable[[str], None]
+    files: FileLedger | None = None
+    state: SessionState | None = None
+    outputs: RawOutputs | None = None
+    ask: Asker | None = None
+    plans: Plans | None = None
+    agents: SubAgents | None = None
+    background: Background | None = None
+    sandbox: Sandbox | None = None
+    to_background: BackgroundSwitch | None = None
+    session_id: str | None = None
+    judged: tuple[Path, ...] | None = None
+
+
 def tool_context(
     root: Path,
     *,
@@ -71,9 +104,9 @@ def tool_context(
     state: MemoryState | None = None,
     progress: Progress | None = None,
     ask: Asker | None = None,
-) -> ToolContext:
+) -> EveryPort:
     """A context whose workspace is ``root``."""
-    return ToolContext(
+    return EveryPort(
         call_id=call_id,
         workspace=Workspace(root=root, cwd=cwd or root),
         cancel=cancel or CancelToken(),
@@ -82,6 +115,7 @@ def tool_context(
         state=state or MemoryState(),
         outputs=MemoryOutputs(),
         ask=ask,
+        session_id="",
     )
 
 

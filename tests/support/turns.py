@@ -42,7 +42,8 @@ from agentcli.domain.stream import (
     ToolCallStart,
 )
 from agentcli.domain.tools import (
-    Effect,
+    Asks,
+    Tool,
     ToolContext,
     ToolDefinition,
     ToolOutput,
@@ -53,6 +54,7 @@ from agentcli.engine.conversation import Conversation
 from agentcli.engine.parts import SessionParts
 from agentcli.engine.turn import Turn
 from agentcli.policy.decision import Policy
+from tests.support.tool_context import EveryPort
 
 STATE = {each.name for each in fields(Conversation)}
 MODEL = ModelInfo("test", "model", input_price=1.0, output_price=2.0)
@@ -259,14 +261,15 @@ Run = Callable[[Any, ToolContext], Awaitable[ToolOutput]]
 
 
 @dataclass
-class FakeTool:
+class FakeTool(Tool):
     """A tool of one function; ``effects`` counts what has truly happened, by call id."""
 
     name: str
     work: Run
-    effect: Effect = Effect.READ
+    asks: Asks = Asks.NOTHING
     timeout_s: float | None = 60.0
     asked: list[str] = field(default_factory=list)
+    context = EveryPort
 
     @property
     def definition(self) -> ToolDefinition:
@@ -275,9 +278,10 @@ class FakeTool:
             self.name.title(),
             "for tests",
             {"type": "object", "properties": {}},
-            self.effect,
+            self.asks,
             "test",
             timeout_s=self.timeout_s,
+            concurrent=self.asks is Asks.NOTHING,
         )
 
     def parse(self, arguments: Mapping[str, Any]) -> Any:

@@ -14,10 +14,10 @@ from agentcli.domain.messages import TextPart
 from agentcli.domain.tools import (
     FileLedger,
     OutputKind,
-    ToolContext,
     ToolOutput,
     Workspace,
 )
+from tests.support.tool_context import EveryPort
 
 SUITES = Path(__file__).resolve().parents[2].parent / "shared/suites"
 
@@ -62,8 +62,8 @@ class Room:
         self.outputs = Outputs()
         self.cancel = CancelToken()
 
-    def context(self, call_id: str = "call_1") -> ToolContext:
-        return ToolContext(
+    def context(self, call_id: str = "call_1") -> EveryPort:
+        return EveryPort(
             call_id=call_id,
             workspace=self.workspace,
             cancel=self.cancel,

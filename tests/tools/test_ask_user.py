@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.tools import Effect, OutputKind
+from agentcli.domain.tools import Asks, OutputKind, PortMissing, context_for
 from agentcli.tools.ask_user import TOOL
 from tests.support.tool_context import FixedAnswer, text_of, tool_context
 
@@ -22,15 +22,14 @@ def test_the_answer_of_the_person_is_the_result(tmp_path: Path) -> None:
     assert text_of(output) == "blue"
     assert person.asked == [("Colour?", ("red", "blue"))]
     assert TOOL.summary(args) == "Ask: Colour?"
-    assert TOOL.definition.effect is Effect.READ
+    assert TOOL.definition.asks is Asks.NOTHING
     assert TOOL.definition.timeout_s is None
 
 
 @pytest.mark.spec("TOOL-5")
-def test_without_a_person_the_model_is_told_to_decide(tmp_path: Path) -> None:
-    output = asyncio.run(TOOL.run(TOOL.parse({"question": "?"}), tool_context(tmp_path)))
-    assert output.kind is OutputKind.TOOL_ERROR
-    assert "Decide yourself" in text_of(output)
+def test_without_a_user_the_model_is_told_to_decide(tmp_path: Path) -> None:
+    with pytest.raises(PortMissing, match="Decide yourself"):
+        context_for(TOOL, tool_context(tmp_path), lambda _: None)
 
 
 def test_an_empty_answer_is_said_to_be_empty(tmp_path: Path) -> None:

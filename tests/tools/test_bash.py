@@ -15,7 +15,7 @@ import pytest
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import InvalidArguments, PersistenceError
-from agentcli.domain.tools import Effect, OutputKind, ToolContext, ToolOutput
+from agentcli.domain.tools import Asks, OutputKind, ToolContext, ToolOutput
 from agentcli.process.run import end_processes
 from agentcli.tools.bash import TOOL
 from tests.support.processes import alive, pids_in, until
@@ -414,7 +414,7 @@ def test_the_call_reads_in_a_line_and_previews_exactly(tmp_path: Path) -> None:
     assert TOOL.summary(args) == "Run `pytest -q` …"
     assert len(TOOL.summary(TOOL.parse({"command": "x" * 5000}))) < 200
     assert TOOL.paths(args, tool_context(tmp_path).workspace) == ()
-    assert TOOL.definition.effect is Effect.EXEC
+    assert TOOL.definition.asks is Asks.ANYTHING
     assert TOOL.definition.timeout_s is None
 
     async def body() -> None:

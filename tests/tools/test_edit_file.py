@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from agentcli.domain.tools import Effect
+from agentcli.domain.tools import Asks
 from agentcli.tools.edit_file import TOOL
 from agentcli.tools.read_file import TOOL as READ
 from tests.tools.in_a_room import Room, failed, needs_suites, ok, room, suite
@@ -343,7 +343,7 @@ def test_the_result_carries_the_diff_and_a_short_text(room: Room) -> None:
     assert output.summary == "+2 -1"
     args = TOOL.parse({"path": "src/f.py", "old_string": "b", "new_string": "x"})
     assert TOOL.summary(args) == "Edit src/f.py"
-    assert TOOL.effect is Effect.WRITE
+    assert TOOL.asks is Asks.EDIT
 
 
 @pytest.mark.spec("TOOL-8")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.domain.tools import Effect, OutputKind, ToolOutput
+from agentcli.domain.tools import Asks, OutputKind, ToolOutput
 from agentcli.process.run import end_processes
 from agentcli.tools.glob_files import TOOL
 from tests.support.tool_context import text_of, tool_context
@@ -106,4 +106,4 @@ def test_the_call_reads_in_a_line_and_names_where_it_looks(project: Path) -> Non
     args = TOOL.parse({"pattern": "src/**/*.py"})
     assert TOOL.summary(args) == "Find src/**/*.py"
     assert TOOL.paths(args, tool_context(project).workspace) == (project / "src",)
-    assert TOOL.definition.effect is Effect.READ
+    assert TOOL.definition.asks is Asks.NOTHING

@@ -12,11 +12,11 @@ import pytest
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import InvalidArguments
-from agentcli.domain.tools import Effect, OutputKind, ToolContext, ToolOutput
+from agentcli.domain.tools import Asks, OutputKind, ToolOutput
 from agentcli.process.run import end_processes
 from agentcli.tools.grep_files import TOOL
 from agentcli.tools.search import search as _search
-from tests.support.tool_context import text_of, tool_context
+from tests.support.tool_context import EveryPort, text_of, tool_context
 
 
 @pytest.fixture(params=["rg", "python"], autouse=True)
@@ -28,8 +28,8 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
-def grep(root: Path | ToolContext, pattern: str, **more: object) -> ToolOutput:
-    ctx = root if isinstance(root, ToolContext) else tool_context(root)
+def grep(root: Path | EveryPort, pattern: str, **more: object) -> ToolOutput:
+    ctx = root if isinstance(root, EveryPort) else tool_context(root)
 
     async def body() -> ToolOutput:
         output = await TOOL.run(TOOL.parse({"pattern": pattern, **more}), ctx)
@@ -180,4 +180,4 @@ def test_the_call_reads_in_a_line_and_names_where_it_looks(project: Path) -> Non
     args = TOOL.parse({"pattern": "foo", "path": "src", "glob": "*.py"})
     assert TOOL.summary(args) == "Search `foo` in *.py src"
     assert TOOL.paths(args, tool_context(project).workspace) == (project / "src",)
-    assert TOOL.definition.effect is Effect.READ
+    assert TOOL.definition.asks is Asks.NOTHING

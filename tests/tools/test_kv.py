@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agentcli.domain.errors import InvalidArguments
-from agentcli.domain.tools import Effect, OutputKind, ToolContext, ToolOutput
+from agentcli.domain.tools import Asks, OutputKind, ToolContext, ToolOutput
 from agentcli.tools import kv
 from agentcli.tools.kv import MAX_KEYS, MAX_VALUE_CHARS, read_memory
 from tests.support.tool_context import MemoryState, text_of, tool_context
@@ -100,7 +100,7 @@ def test_wrong_arguments_are_refused(arguments: dict[str, str]) -> None:
 @pytest.mark.spec("SEC-3")
 def test_they_touch_nothing_but_the_session_so_nobody_is_asked() -> None:
     for tool in TOOLS.values():
-        assert tool.definition.effect is Effect.READ and tool.definition.group == "memory"
+        assert tool.definition.asks is Asks.NOTHING and tool.definition.group == "memory"
         assert tool.paths is not None
 
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from agentcli.domain.tools import Effect
+from agentcli.domain.tools import Asks
 from agentcli.tools._base import MAX_CHARS
 from agentcli.tools.list_directory import TOOL
 from agentcli.tools.read_file import TOOL as READ
@@ -67,5 +67,5 @@ def test_empty_missing_and_no_directory(room: Room) -> None:
     assert "is a file, not a directory" in failed(room.run(TOOL, path="a.txt"))
     assert "Did you mean empty?" in failed(room.run(TOOL, path="emty"))
     assert TOOL.summary(TOOL.parse({"path": "src"})) == "List src"
-    assert TOOL.effect is Effect.READ
+    assert TOOL.asks is Asks.NOTHING
     assert room.paths(TOOL) == (room.root,)

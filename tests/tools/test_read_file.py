@@ -17,7 +17,7 @@ from agentcli.domain import images
 from agentcli.domain.cancel import CancelReason
 from agentcli.domain.errors import InvalidArguments
 from agentcli.domain.messages import ImagePart
-from agentcli.domain.tools import Effect, OutputKind
+from agentcli.domain.tools import Asks, OutputKind
 from agentcli.tools._base import MAX_CHARS
 from agentcli.tools.files.images import mend_image
 from agentcli.tools.read_file import TOOL, _read
@@ -329,7 +329,7 @@ def test_a_read_says_in_a_line_what_it_reads() -> None:
     assert line(offset=1, limit=80) == "Read src/app.py:1-80"
     assert line(offset=5) == "Read src/app.py:5-"
     assert TOOL.summary(TOOL.parse({"path": "a\nb\x1b[2J"})) == "Read a\\nb\\x1b[2J"
-    assert TOOL.effect is Effect.READ
+    assert TOOL.asks is Asks.NOTHING
 
 
 @pytest.mark.spec("LOOP-5")

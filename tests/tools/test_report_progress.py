@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.errors import InvalidArguments
-from agentcli.domain.tools import Effect, OutputKind
+from agentcli.domain.tools import Asks, OutputKind
 from agentcli.tools.report_progress import TOOL
 from tests.support.tool_context import Progress, tool_context
 
@@ -30,7 +30,7 @@ def test_the_message_is_shown(tmp_path: Path, more: dict[str, object], line: str
     assert progress.pieces == [line]
     assert output.kind is OutputKind.SUCCESS
     assert TOOL.summary(args) == line.strip()
-    assert TOOL.definition.effect is Effect.READ
+    assert TOOL.definition.asks is Asks.NOTHING
 
 
 def test_an_empty_message_is_refused() -> None:

@@ -11,7 +11,7 @@ import pytest
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import InvalidArguments
 from agentcli.domain.subagents import SubTask, SubTaskReport
-from agentcli.domain.tools import OutputKind, ToolOutput
+from agentcli.domain.tools import OutputKind, PortMissing, ToolOutput, context_for
 from agentcli.tools.task import TOOL
 from tests.support.tool_context import text_of, tool_context
 
@@ -76,5 +76,5 @@ def test_a_cancel_is_told_as_one(tmp_path: Path) -> None:
 
 
 def test_where_there_are_no_sub_agents_the_model_is_told(tmp_path: Path) -> None:
-    output = run(tmp_path, None)
-    assert output.kind is OutputKind.TOOL_ERROR
+    with pytest.raises(PortMissing, match="Do it yourself"):
+        context_for(TOOL, tool_context(tmp_path), lambda _: None)

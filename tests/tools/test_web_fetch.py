@@ -21,7 +21,7 @@ import trustme
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import InvalidArguments
 from agentcli.domain.messages import ImagePart
-from agentcli.domain.tools import Effect, OutputKind, ToolOutput
+from agentcli.domain.tools import Asks, OutputKind, ToolOutput
 from agentcli.tools import web_fetch
 from agentcli.tools.web_fetch import TOOL, WebFetch
 from agentcli.wire.address import Address, why_not_public
@@ -579,5 +579,5 @@ def test_a_url_with_two_readings_is_a_wrong_argument() -> None:
 @pytest.mark.spec("SEC-11")
 def test_the_tool_says_that_it_reads_from_the_world() -> None:
     definition = TOOL.definition
-    assert definition.effect is Effect.READ and definition.group == "web"
+    assert definition.asks is Asks.HOST and definition.group == "web"
     assert definition.hints.open_world and not definition.hints.destructive

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.errors import InvalidArguments
-from agentcli.domain.tools import Effect
+from agentcli.domain.tools import Asks
 from agentcli.tools.write_todos import TOOL
 from tests.support.tool_context import MemoryState, text_of, tool_context
 
@@ -28,7 +28,7 @@ def test_the_list_is_kept_in_the_session_and_counted(tmp_path: Path) -> None:
     assert text_of(output) == "3 todos: 1 completed, 1 in progress, 1 pending."
     assert output.display == "[x] read\n[>] write\n[ ] test"
     assert TOOL.summary(args) == "Plan 1/3 done"
-    assert TOOL.definition.effect is Effect.READ
+    assert TOOL.definition.asks is Asks.NOTHING
 
 
 def test_two_in_progress_are_taken_with_advice(tmp_path: Path) -> None:

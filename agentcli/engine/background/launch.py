@@ -16,13 +16,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.background import BackgroundRefused
 from agentcli.domain.errors import InvalidArguments
 from agentcli.domain.hooks import HookVerdict, Permission
 from agentcli.domain.messages import ResultStatus, ToolCall
-from agentcli.domain.tools import BackgroundTool, StandIn, Tool, ToolBox
+from agentcli.domain.tools import StandIn, Tool, ToolBox
 from agentcli.domain.values import frozen
 from agentcli.engine.arguments.problems import gated
 from agentcli.engine.gates import Passage
@@ -47,28 +47,22 @@ class Launch:
         """The tool's name."""
         return self.tool.definition.name
 
-    @property
-    def background(self) -> BackgroundTool:
-        """The tool, as what can run in the background."""
-        return cast("BackgroundTool", self.tool)
-
     def call(self, call_id: str) -> ToolCall:
         """The call that it amounts to."""
         return ToolCall(call_id, self.name, dict(self.arguments))
 
 
 def look_through(
-    tool: Tool, args: Any, toolbox: ToolBox, passage: Passage
+    target: StandIn, toolbox: ToolBox, passage: Passage
 ) -> tuple[Launch | None, str, ResultStatus | None]:
-    """What a call of ``tool`` has run in its place: that is what is gated and judged.
+    """What a call has run in its place, ``target``: that is what is gated and judged.
 
     Where it may not run: ``None``, why, and the status of the result if it is no error.
     """
     try:
-        name, arguments = cast("StandIn", tool).stands_for(args)
-        launch = check_launch(toolbox, name, arguments)
-        if (schedule := getattr(args, "schedule", None)) is not None:
-            read_timing(schedule, time.time())  # before the user is asked about it
+        launch = check_launch(toolbox, target.tool, target.arguments)
+        if target.schedule is not None:
+            read_timing(target.schedule, time.time())  # before the user is asked about it
     except BackgroundRefused as error:
         return None, str(error), None
     if passage.allowed is not None and launch.name not in passage.allowed:
@@ -87,11 +81,10 @@ def check_launch(toolbox: ToolBox, name: str, arguments: Mapping[str, Any]) -> L
     can = f"These can run in the background: {able}." if able else "None can here."
     if tool is None:
         raise BackgroundRefused(f"There is no tool {name!r}. {can}")
-    if not tool.definition.hints.background or not hasattr(tool, "run_background"):
+    if not tool.definition.hints.background:
         raise BackgroundRefused(f"{name} cannot run in the background; call it directly. {can}")
     try:
-        parse = getattr(tool, "parse_background", tool.parse)
-        return Launch(tool, parse(arguments), arguments)
+        return Launch(tool, tool.parse_background(arguments), arguments)
     except InvalidArguments as error:
         wrong = "; ".join(f"{problem.field}: {problem.problem}" for problem in error.problems)
         raise BackgroundRefused(f"args do not fit {name}: {wrong}. Nothing was started.") from None

@@ -42,12 +42,12 @@ class Moves:
         return any(moving.want() for moving in reversed(self.offered)) or bool(self.offered)
 
     def begin(
-        self, job: Job, ctx: ToolContext, emit: Callable[[AgentEvent], None]
+        self, job: Job, turn: CancelToken, emit: Callable[[AgentEvent], None]
     ) -> Moving | None:
         """The seam for a call that is about to run; ``None`` for one that cannot be moved."""
         if job.tool is None or not job.tool.definition.hints.background:
             return None
-        return Moving(self, job, ctx, emit)
+        return Moving(self, job, turn, emit)
 
     def withdraw(self, moving: Moving) -> None:
         """It can be moved no longer."""
@@ -58,21 +58,19 @@ class Moves:
 class Moving:
     """One call that may be moved; satisfies ``domain.tools.BackgroundSwitch``.
 
-    ``is_moved``: what runs belongs to a run now.
+    ``token`` is the call's own; ``is_moved``: what runs belongs to a run now.
     """
 
     def __init__(
-        self, moves: Moves, job: Job, ctx: ToolContext, emit: Callable[[AgentEvent], None]
+        self, moves: Moves, job: Job, turn: CancelToken, emit: Callable[[AgentEvent], None]
     ) -> None:
         self._moves, self._job, self._emit = moves, job, emit
-        self._judged = ctx.judged
-        self._turn = ctx.cancel
-        self._token = CancelToken()
+        self._turn = turn
+        self.token = CancelToken()
         self._hand_over: Callable[[BackgroundSink], None] | None = None
         self._wanted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._forget = self._follow(self._turn)
         self.is_moved = False
-        ctx.cancel, ctx.to_background = self._token, self
 
     def offer(self, move: Callable[[BackgroundSink], None]) -> Callable[[], None]:
         """``move`` is called once, when the call is moved; returns what takes the offer back."""
@@ -120,9 +118,7 @@ class Moving:
         from agentcli.engine.background.run import text_of_output
 
         job = self._job
-        wish = SpawnWish(
-            job.call.name, job.call.arguments, _title(job.summary), judged=self._judged
-        )
+        wish = SpawnWish(job.call.name, job.call.arguments, _title(job.summary))
         self._forget()
 
         async def work(ctx: ToolContext, sink: BackgroundSink) -> ToolOutput:
@@ -159,7 +155,7 @@ class Moving:
 
         def pass_on() -> None:
             if token.cancelled:
-                self._token.cancel(token.reason or CancelReason.USER, force=token.forced)
+                self.token.cancel(token.reason or CancelReason.USER, force=token.forced)
 
         pass_on()
         return token.add_callback(pass_on)

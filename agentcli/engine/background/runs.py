@@ -16,7 +16,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -41,7 +40,7 @@ from agentcli.domain.cancel import CancelToken, uninterruptible
 from agentcli.domain.errors import StoreError
 from agentcli.domain.events import AgentEvent, BackgroundChanged, Notice, SubAgentEvent
 from agentcli.domain.ports import EndRecorded, QueuedInput
-from agentcli.domain.tools import Effect, FileLedger, SessionState, ToolContext, ToolOutput
+from agentcli.domain.tools import PortMissing, SessionState, ToolContext, ToolOutput, context_for
 from agentcli.domain.values import mutable
 from agentcli.engine.background.launch import Launch, check_launch
 from agentcli.engine.background.log import LOG_NAME, RESULT_NAME, Redact, read_log, with_own_files
@@ -211,21 +210,20 @@ class BackgroundRuns:
         """
         launch = check_launch(self.services.kit.toolbox, wish.tool, wish.arguments)
 
-        async def work(ctx: ToolContext, sink: BackgroundSink) -> ToolOutput:
-            if fired is not None and fired.cwd:
-                ctx.state = ShellAt(ctx.state, fired.cwd)
-            return await launch.background.run_background(launch.args, ctx, sink)
-
         if not wish.title:
             wish = replace(wish, title=launch.tool.summary(launch.args))
         paths = wish.judged
         if paths is None:
             paths = launch.tool.paths(launch.args, self.services.kit.workspace)
-        wish = replace(wish, judged=paths)
+        shell_at = fired.cwd if fired is not None else ""
+
+        async def work(call: ToolContext, sink: BackgroundSink) -> ToolOutput:
+            return await self._run(launch, call, sink, paths, shell_at)
+
         task = self._new_task(wish, task_id, is_repeatable=is_repeatable(launch))
         if fired is not None:
             task = replace(task, schedule_id=fired.id)
-        return await uninterruptible(self._begin(task, wish, work, fired))
+        return await uninterruptible(self._begin(task, work, fired))
 
     async def adopt(self, wish: SpawnWish, work: Work) -> Spawned:
         """Let ``work``, which is under way or about to be, go on as a run (Ctrl-B).
@@ -233,17 +231,18 @@ class BackgroundRuns:
         It is called with the run's context, whose token ends it, and its sink; what it returns is
         the run's result. Raises ``BackgroundRefused``, and then has called nothing.
         """
-        return await uninterruptible(self._begin(self._new_task(wish, ""), wish, work, None))
+        return await uninterruptible(self._begin(self._new_task(wish, ""), work, None))
 
     async def resume(self, task: BackgroundTask, attempt: int) -> None:
         """Start the next ``attempt`` of a run that a crash has ended. Raises as ``start``."""
         launch = check_launch(self.services.kit.toolbox, task.tool, task.arguments)
 
-        async def work(ctx: ToolContext, sink: BackgroundSink) -> ToolOutput:
-            sink.output(f"[system] started again after a crash (attempt {attempt})\n")
-            return await launch.background.run_background(launch.args, ctx, sink)
-
         paths = launch.tool.paths(launch.args, self.services.kit.workspace)
+
+        async def work(call: ToolContext, sink: BackgroundSink) -> ToolOutput:
+            sink.output(f"[system] started again after a crash (attempt {attempt})\n")
+            return await self._run(launch, call, sink, paths)
+
         again = replace(task, attempt=attempt, pid=None, pid_started="", heartbeat_at=None)
         run = ActiveRun(again, self.services.redact, self._watch.wake)
         self._take_place()
@@ -252,7 +251,7 @@ class BackgroundRuns:
         except BaseException:
             self._give_place_back()
             raise
-        self._live_on(run, work, paths)
+        self._live_on(run, work)
 
     def _new_task(
         self, wish: SpawnWish, task_id: str, *, is_repeatable: bool = False
@@ -276,9 +275,7 @@ class BackgroundRuns:
             is_repeatable=is_repeatable,
         )
 
-    async def _begin(
-        self, task: BackgroundTask, wish: SpawnWish, work: Work, fired: Schedule | None
-    ) -> Spawned:
+    async def _begin(self, task: BackgroundTask, work: Work, fired: Schedule | None) -> Spawned:
         run = ActiveRun(task, self.services.redact, self._watch.wake)
         self._take_place()
         try:
@@ -290,7 +287,7 @@ class BackgroundRuns:
             if isinstance(error, StoreError):
                 raise BackgroundRefused(f"It was not started: {error.message}.") from error
             raise
-        self._live_on(run, work, wish.judged)
+        self._live_on(run, work)
         return Spawned(task.run_id, task.task_id, task.log_path, task.result_path)
 
     def _take_place(self) -> None:
@@ -314,31 +311,35 @@ class BackgroundRuns:
         self._taken -= 1
         self.services.places.taken -= 1
 
-    def _live_on(self, run: ActiveRun, work: Work, judged: tuple[Path, ...] | None) -> None:
+    def _live_on(self, run: ActiveRun, work: Work) -> None:
         self._active[run.task.run_id] = run
-        run.life = asyncio.create_task(self._live(run, work, judged))
+        run.life = asyncio.create_task(self._live(run, work))
         self._watch.begin()
         self._watch.warn_of(run.log.problem)
         self.services.emit(BackgroundChanged(len(self._active)))
 
-    def _context(self, run: ActiveRun, judged: tuple[Path, ...] | None) -> ToolContext:
-        """Like that of a call, without what needs the user or belongs to a turn."""
+    async def _run(
+        self,
+        launch: Launch,
+        call: ToolContext,
+        sink: BackgroundSink,
+        judged: tuple[Path, ...] | None,
+        shell_at: str = "",
+    ) -> ToolOutput:
+        """The tool, with what it declares; nothing that needs the user or belongs to a turn."""
         kit = self.services.kit
-        return ToolContext(
-            call_id=run.task.run_id,
-            workspace=kit.workspace,
-            cancel=run.token,
-            progress=run.write,
-            files=FileLedger(),
-            state=kit.state,
-            outputs=kit.outputs,
-            session_id=kit.session_id,
-            agents=None
-            if kit.agents is None
-            else partial(kit.agents, self._pass_on, unattended=True),
-            sandbox=kit.sandbox,
-            judged=judged,
-        )
+
+        def port(name: str) -> object:
+            if name == "judged":
+                return judged
+            found = kit.port(name, self._pass_on, unattended=True)
+            return ShellAt(kit.state, shell_at) if shell_at and name == "state" else found
+
+        try:
+            ctx = context_for(launch.tool, call, port)
+        except PortMissing as missing:
+            return ToolOutput.error(str(missing))
+        return await launch.tool.run_background(launch.args, ctx, sink)
 
     def _pass_on(self, event: AgentEvent) -> None:
         """Of what a run's own agent reports, the user sees what is news and how far it is."""
@@ -351,10 +352,12 @@ class BackgroundRuns:
 
     # --- ending ----------------------------------------------------------------------------
 
-    async def _live(self, run: ActiveRun, work: Work, judged: tuple[Path, ...] | None) -> None:
+    async def _live(self, run: ActiveRun, work: Work) -> None:
         output: ToolOutput | None = None
         try:
-            output = await run.perform(work, self._context(run, judged), self.services.kit.reaper)
+            kit = self.services.kit
+            call = ToolContext(run.task.run_id, kit.workspace, run.token, run.write)
+            output = await run.perform(work, call, kit.reaper)
         except Exception as error:  # noqa: BLE001 - a context that cannot be made is its failure
             output = ToolOutput.internal_error(error)
         finally:
@@ -414,7 +417,7 @@ def is_repeatable(launch: Launch) -> bool:
     """Whether a crash may be answered by doing it again (BG-7)."""
     definition = launch.tool.definition
     return definition.hints.idempotent or (
-        definition.effect is Effect.READ and not definition.hints.destructive
+        definition.only_reads and not definition.hints.destructive
     )
 
 

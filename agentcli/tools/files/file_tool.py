@@ -1,6 +1,6 @@
 """What the file tools share: problems become results, changes are planned before they are made.
 
-Law: ``preview`` and ``run`` make the same plan, so a person approves what will happen. A change
+Law: ``preview`` and ``run`` make the same plan, so the user approves what will happen. A change
 runs in a thread and is joined even when the call is cancelled in the middle of it: a file
 is either as it was or as it should be, and no write goes on behind the turn's back. What a
 change touches is what was judged, in the same place and of the same content (SEC-5, SEC-6).
@@ -13,14 +13,15 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from agentcli.domain.cancel import uninterruptible
-from agentcli.domain.tools import Effect, ToolContext, ToolOutput, Workspace
+from agentcli.domain.tools import Asks, FileLedger, ToolContext, ToolOutput, Workspace
+from agentcli.domain.values import frozen
 from agentcli.tools._base import Arguments, BaseTool
 from agentcli.tools.files.disk import MAX_WHOLE_BYTES, FileState, Transaction, human_size, note_seen
 from agentcli.tools.files.no_follow import size_of
-from agentcli.tools.files.paths import FileProblem, changed_meanwhile, shown
+from agentcli.tools.files.paths import FileProblem, JudgedContext, changed_meanwhile, shown
 from agentcli.tools.files.text import UTF_8, Encoding, Text, decode
 
 A = TypeVar("A", bound=Arguments)
@@ -28,18 +29,27 @@ R = TypeVar("R")
 _LARGE_BYTES = 2 * 1024 * 1024
 
 
+@frozen
+class FileContext(JudgedContext):
+    """Of a call that reads or changes files: what they looked like when they were last seen."""
+
+    files: FileLedger
+
+
 class FileTool(BaseTool[A]):
     """A tool that works on files. Subclasses write ``targets`` and ``work``."""
 
     group = "files"
-    effect = Effect.READ
+    asks = Asks.NOTHING
+    concurrent = True
+    context: type[Any] = JudgedContext
 
     @abstractmethod
     def targets(self, args: A, workspace: Workspace) -> Sequence[Path]:
         """The files and directories that the call names, resolved; may raise ``FileProblem``."""
 
     @abstractmethod
-    async def work(self, args: A, ctx: ToolContext) -> ToolOutput:
+    async def work(self, args: A, ctx: Any) -> ToolOutput:
         """Do it; ``FileProblem`` becomes an error result."""
 
     def paths(self, args: A, workspace: Workspace) -> tuple[Path, ...]:
@@ -49,7 +59,7 @@ class FileTool(BaseTool[A]):
         except FileProblem:
             return ()
 
-    async def run(self, args: A, ctx: ToolContext) -> ToolOutput:
+    async def run(self, args: A, ctx: Any) -> ToolOutput:
         """Do it."""
         try:
             return await self.work(args, ctx)
@@ -69,7 +79,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Changes that can be made, with what to tell the model (``text``) and the person."""
+    """Changes that can be made, with what to tell the model (``text``) and the user."""
 
     changes: tuple[Change, ...]
     text: str
@@ -80,13 +90,15 @@ class Plan:
 class ChangeTool(FileTool[A]):
     """A file tool that changes files. Subclasses write ``targets`` and ``plan``."""
 
-    effect = Effect.WRITE
+    asks = Asks.EDIT
+    concurrent = False
+    context = FileContext
 
     @abstractmethod
-    def plan(self, args: A, ctx: ToolContext) -> Plan:
+    def plan(self, args: A, ctx: FileContext) -> Plan:
         """What the call amounts to now, nothing written; may raise ``FileProblem``. Blocking."""
 
-    async def preview(self, args: A, ctx: ToolContext) -> str:
+    async def preview(self, args: A, ctx: FileContext) -> str:
         """The diff that the call would make, or why it would fail.
 
         What it was made from counts as seen: a file that changes before the answer comes is
@@ -94,7 +106,7 @@ class ChangeTool(FileTool[A]):
         """
         return await asyncio.to_thread(self._lightly, self._previewed, args, ctx)
 
-    def _previewed(self, args: A, ctx: ToolContext) -> str:
+    def _previewed(self, args: A, ctx: FileContext) -> str:
         try:
             plan = self._judged_plan(args, ctx)
         except FileProblem as problem:  # here, since what it holds on to may be large
@@ -103,12 +115,12 @@ class ChangeTool(FileTool[A]):
             note_seen(change.path, change.before, ctx.files)
         return plan.diff
 
-    async def work(self, args: A, ctx: ToolContext) -> ToolOutput:
+    async def work(self, args: A, ctx: FileContext) -> ToolOutput:
         """Plan and commit in one thread, joined whatever happens."""
         work = asyncio.to_thread(self._lightly, self._plan_and_commit, args, ctx)
         return await uninterruptible(work)
 
-    def _lightly(self, work: Callable[[A, ToolContext], R], args: A, ctx: ToolContext) -> R:
+    def _lightly(self, work: Callable[[A, FileContext], R], args: A, ctx: FileContext) -> R:
         """``work``, which leaves no memory with this thread where the files are large (SEC-13)."""
         is_large = any(size_of(path) > _LARGE_BYTES for path in self.paths(args, ctx.workspace))
         try:
@@ -117,7 +129,7 @@ class ChangeTool(FileTool[A]):
             if is_large:
                 _give_memory_back()
 
-    def _judged_plan(self, args: A, ctx: ToolContext) -> Plan:
+    def _judged_plan(self, args: A, ctx: FileContext) -> Plan:
         """The plan, for the very files that were judged, in the same order (SEC-5)."""
         now = self.paths(args, ctx.workspace)
         if now and ctx.judged is not None and now != ctx.judged:
@@ -126,7 +138,7 @@ class ChangeTool(FileTool[A]):
             raise changed_meanwhile(name_of(was, ctx), real, ctx.workspace)
         return self.plan(args, ctx)
 
-    def _plan_and_commit(self, args: A, ctx: ToolContext) -> ToolOutput:
+    def _plan_and_commit(self, args: A, ctx: FileContext) -> ToolOutput:
         try:
             plan = self._judged_plan(args, ctx)
             notes = commit(plan.changes, ctx)
@@ -151,7 +163,7 @@ class Stopped(Exception):
     """The turn was cancelled before anything was written."""
 
 
-def commit(changes: Sequence[Change], ctx: ToolContext) -> list[str]:
+def commit(changes: Sequence[Change], ctx: FileContext) -> list[str]:
     """Make the changes, all or none; returns what else is worth telling. Blocking.
 
     Raises ``Stopped`` or ``FileProblem`` with everything as it was.
@@ -174,7 +186,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def name_of(path: Path, ctx: ToolContext) -> str:
-    """``path`` as the model and the person see it."""
+    """``path`` as the model and the user see it."""
     return shown(path, ctx.workspace)
 
 

@@ -18,12 +18,20 @@ from itertools import islice
 from pathlib import Path
 
 from agentcli.domain.tools import ToolContext, Workspace
+from agentcli.domain.values import frozen
 from agentcli.tools.files.no_follow import is_directory, lstat_of, opened_directory
 
 _ESCAPE = re.compile(rb"\\x([0-9a-fA-F]{2})|\\([nrt\\])")
 _NAMED_ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"\\": b"\\"}
 _MAX_NAMES_COMPARED = 5_000
 _MAX_NEAR = 3
+
+
+@frozen
+class JudgedContext(ToolContext):
+    """Of a call that opens files: those that the policy has judged."""
+
+    judged: tuple[Path, ...] | None
 
 
 class FileProblem(Exception):
@@ -47,17 +55,17 @@ def resolve_entry(workspace: Workspace, path: str) -> Path:
     return _real(absolute.parent) / absolute.name
 
 
-def located(path: str, ctx: ToolContext) -> Path:
+def located(path: str, ctx: JudgedContext) -> Path:
     """``resolve`` at the moment of use: the very path that the policy judged, or a problem."""
     return require_judged(resolve(ctx.workspace, path), path, ctx)
 
 
-def located_entry(path: str, ctx: ToolContext) -> Path:
+def located_entry(path: str, ctx: JudgedContext) -> Path:
     """``resolve_entry`` at the moment of use."""
     return require_judged(resolve_entry(ctx.workspace, path), path, ctx)
 
 
-def require_judged(real: Path, path: str, ctx: ToolContext) -> Path:
+def require_judged(real: Path, path: str, ctx: JudgedContext) -> Path:
     """``real``, which ``path`` means now, if it was judged (SEC-5); raises ``FileProblem``."""
     if ctx.judged is not None and real not in ctx.judged:
         raise changed_meanwhile(one_line(path), real, ctx.workspace)
@@ -73,7 +81,7 @@ def changed_meanwhile(name: str, real: Path, workspace: Workspace) -> FileProble
 
 
 def shown(path: Path, workspace: Workspace) -> str:
-    """``path`` for a person or a model: relative where it lies in ``cwd``, on one line."""
+    """``path`` for the user or a model: relative where it lies in ``cwd``, on one line."""
     for base in (workspace.cwd, _real(workspace.cwd)):
         if path.is_relative_to(base):
             return escaped(str(path.relative_to(base)))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentcli.domain.errors import ArgumentProblem, InvalidArguments
 from agentcli.domain.messages import ToolCall
-from agentcli.domain.tools import Effect, ToolDefinition
+from agentcli.domain.tools import Asks, ToolDefinition
 from agentcli.engine.arguments import problems as arguments
 
 DEFINITION = ToolDefinition(
@@ -20,7 +20,7 @@ DEFINITION = ToolDefinition(
         "properties": {"path": {"type": "string"}, "content": {"type": "string"}, "mode": True},
         "required": ["path", "content"],
     },
-    Effect.WRITE, "files", timeout_s=2.5,
+    Asks.EDIT, "files", timeout_s=2.5,
 )  # fmt: skip
 
 
@@ -146,7 +146,7 @@ def test_nested_fields_have_their_own_type_and_an_unknown_one_brings_the_list_of
             },
             "$defs": {"Item": item},
         },
-        Effect.READ, "test",
+        Asks.NOTHING, "test",
     )  # fmt: skip
     fields = ["todos.0.status", "todos.3.n", "todos", "who", "dotted.name", "todos.0.z", "wo"]
     error = InvalidArguments(tuple(ArgumentProblem(field, "wrong") for field in fields))
@@ -194,7 +194,7 @@ def test_an_odd_schema_never_breaks_the_answer(
     properties: dict[str, Any], received: str, required: list[str]
 ) -> None:
     schema = {"properties": properties, "required": required}
-    odd = ToolDefinition("n" * 90, "Odd", "", schema, Effect.READ, "test")
+    odd = ToolDefinition("n" * 90, "Odd", "", schema, Asks.NOTHING, "test")
     error = InvalidArguments((ArgumentProblem(received, received),))
     assert len(arguments.invalid(ToolCall("a", "n", {received: 1}), odd, error)) <= 2_000
     assert len(arguments.malformed(ToolCall("a", "n", {}, received), odd, cut=False)) <= 2_000

@@ -18,7 +18,7 @@ from agentcli.domain.events import AssistantRecorded, Outcome, ToolAnnounced
 from agentcli.domain.messages import AssistantMessage, StopReason, TextPart, ToolCall
 from agentcli.domain.ports import ModelRequest
 from agentcli.domain.stream import StreamEnd, StreamEvent, TextDelta, ToolCallDelta, ToolCallStart
-from agentcli.domain.tools import Effect, ToolContext, ToolDefinition, ToolOutput
+from agentcli.domain.tools import Asks, ToolContext, ToolDefinition, ToolOutput
 from agentcli.engine.arguments import problems as wording
 from agentcli.engine.arguments.schema import Schema, repaired
 from agentcli.engine.assemble import read_arguments
@@ -530,7 +530,7 @@ class SchemaTool(FakeTool):
             self.name,
             "for tests",
             DEFINITIONS[self.like].parameters,
-            self.effect,
+            self.asks,
             "test",
         )
 
@@ -543,7 +543,7 @@ def world_of(*replies: Any, name: str, like: str) -> tuple[World, list[Any]]:
         return ToolOutput.text("done")
 
     return World(
-        PlayedProvider(*replies), [SchemaTool(name, work, Effect.READ, like=like)]
+        PlayedProvider(*replies), [SchemaTool(name, work, Asks.NOTHING, like=like)]
     ), executed
 
 

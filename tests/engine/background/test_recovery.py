@@ -16,7 +16,8 @@ from agentcli.domain.background import BackgroundSink, BackgroundTask, TaskState
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.ports import PermissionMode
 from agentcli.domain.tools import (
-    Effect,
+    Asks,
+    Tool,
     ToolContext,
     ToolDefinition,
     ToolHints,
@@ -35,12 +36,16 @@ from tests.support.replies import say
 PARAMETERS = {"type": "object", "properties": {"text": {"type": "string"}}}
 
 
-class Noting:
+class Noting(Tool):
     """Writes down each time it is run; ``waits`` until the file ``go`` is there."""
 
-    def __init__(self, name: str, effect: Effect = Effect.READ, *, able: bool = True) -> None:
-        hints = ToolHints(idempotent=effect is not Effect.READ, background=able)
-        self.definition = ToolDefinition(name, name, "Note.", PARAMETERS, effect, "own", hints)
+    def __init__(self, name: str, asks: Asks = Asks.NOTHING, *, able: bool = True) -> None:
+        hints = ToolHints(idempotent=asks is not Asks.NOTHING, background=able)
+        self._definition = ToolDefinition(name, name, "Note.", PARAMETERS, asks, "own", hints)
+
+    @property
+    def definition(self) -> ToolDefinition:
+        return self._definition
 
     def parse(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         return arguments
@@ -67,7 +72,7 @@ class Noting:
 
 OWN = (
     Noting("note"),
-    Noting("change", Effect.WRITE),
+    Noting("change", Asks.EDIT),
     Noting("front", able=False),
 )
 

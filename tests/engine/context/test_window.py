@@ -23,12 +23,12 @@ from agentcli.domain.messages import (
     user_text,
 )
 from agentcli.domain.ports import ModelInfo
-from agentcli.domain.tools import Effect, ToolDefinition
+from agentcli.domain.tools import Asks, ToolDefinition
 from agentcli.engine.context import window as tokens
 from agentcli.engine.context.outgoing import Preparer, check_request
 from agentcli.engine.context.window import Context, Gauge, Pruner, of_message, stub_of
 
-TOOL = ToolDefinition("look", "Look", "looks", {"type": "object"}, Effect.READ, "test")
+TOOL = ToolDefinition("look", "Look", "looks", {"type": "object"}, Asks.NOTHING, "test")
 
 
 def answer(text: str, usage: Usage | None = None) -> AssistantMessage:
