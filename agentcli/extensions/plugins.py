@@ -14,12 +14,13 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 from agentcli.domain.events import AgentEvent
 from agentcli.domain.messages import AssistantMessage, Message, ToolResult, UserMessage
 from agentcli.domain.ports import ContextTransform, GateAnswer, StepFacts, ToolGate
-from agentcli.domain.tools import Tool
+from agentcli.domain.tools import Tool, ToolDefinition, ToolOutput, Workspace
 
 GROUP = "agentcli.plugins"
 T = TypeVar("T")
@@ -82,7 +83,9 @@ def _add(plugins: Plugins, name: str, plugin: Any, say: Say) -> None:
     once = _Once(name, say)
     plugins.gates += [_SafeGate(gate, once) for gate in parts["gates"]]
     plugins.transforms += [_SafeTransform(item, once) for item in parts["transforms"]]
-    plugins.tools += parts["tools"]
+    plugins.tools += [
+        tool if Tool in type(tool).__mro__ else _PlainTool(tool) for tool in parts["tools"]
+    ]
     plugins.observers += [_safe_observer(observer, once) for observer in parts["observers"]]
 
 
@@ -93,6 +96,33 @@ def _parts(plugin: Any, kind: str, needed: Sequence[str]) -> list[Any]:
         if missing:
             raise TypeError(f"one of its {kind} has no {missing[0]}")
     return parts
+
+
+class _PlainTool(Tool):
+    """A tool that is no subclass of ``Tool``: what it lacks is as ``Tool`` has it."""
+
+    def __init__(self, tool: Any) -> None:
+        self._tool = tool
+        self.context = getattr(tool, "context", Tool.context)
+
+    @property
+    def definition(self) -> ToolDefinition:
+        return cast("ToolDefinition", self._tool.definition)
+
+    def parse(self, arguments: Mapping[str, Any]) -> Any:
+        return self._tool.parse(arguments)
+
+    def summary(self, args: Any) -> str:
+        return str(self._tool.summary(args))
+
+    def paths(self, args: Any, workspace: Workspace) -> tuple[Path, ...]:
+        return tuple(self._tool.paths(args, workspace))
+
+    async def preview(self, args: Any, ctx: Any) -> str:
+        return str(await self._tool.preview(args, ctx))
+
+    async def run(self, args: Any, ctx: Any) -> ToolOutput:
+        return cast("ToolOutput", await self._tool.run(args, ctx))
 
 
 class _Once:
