@@ -261,7 +261,7 @@ class _Chat:
         self._view.echo(text)
         try:
             if typed is not None:
-                await self._view.run_typed(self, typed[0], tell=typed[1])
+                await self._view.run_typed(self, typed[0], remember=typed[1])
             elif command is not None and (found := registry.find(command[0])):
                 await found.run(self, command[1])
             elif command is not None:

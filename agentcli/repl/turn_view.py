@@ -249,11 +249,11 @@ class TurnView:
             case _:
                 self._news(event)
 
-    async def run_typed(self, chat: Chat, command: str, *, tell: bool) -> None:
+    async def run_typed(self, chat: Chat, command: str, *, remember: bool) -> None:
         """``!command``: run it in the session's shell as the agent's work (UI-4).
 
-        Law: nothing is asked, for the user has typed it; with ``tell`` the model learns of it with
-        the next prompt; the output is shown sanitized, its end when it is long. Raises
+        Law: nothing is asked, for the user has typed it; with ``remember`` the model learns of it
+        with the next prompt; the output is shown sanitized, its end when it is long. Raises
         ``AgentError``.
         """
         summary = fit(clean_line(command), _SUMMARY_COLUMNS)
@@ -267,7 +267,7 @@ class TurnView:
                 command,
                 token,
                 lambda text: self.on_event(ToolProgress(call.id, text)),
-                remember=tell,
+                remember=remember,
             )
 
         try:
@@ -283,7 +283,7 @@ class TurnView:
         whole = overwritten(output.raw) if output.raw is not None else ""
         took = time.monotonic() - started
         self.last_output = ToolFinished(call, result, output.summary, took, display=whole)
-        chat.show(_typed_lines(summary, text, status, self._theme, tell=tell))
+        chat.show(_typed_lines(summary, text, status, self._theme, remember=remember))
 
     def show_notices(self, lines: Sequence[str]) -> None:
         """Lines of news from the opening of a session."""
@@ -472,7 +472,7 @@ def _last_call(earlier: LoadedSession) -> ToolFinished | None:
 
 
 def _typed_lines(
-    summary: str, text: str, status: ResultStatus, theme: Theme, *, tell: bool
+    summary: str, text: str, status: ResultStatus, theme: Theme, *, remember: bool
 ) -> list[str]:
     lines = clean(text).rstrip("\n").split("\n")
     hidden = len(lines) - MAX_TYPED_LINES
@@ -480,5 +480,5 @@ def _typed_lines(
     if hidden > 0:
         more = f"  {theme.symbols.more} {wording.plural(hidden, 'earlier line')} (Ctrl-O shows all)"
         shown = [theme.paint(more, DIM), *shown]
-    note = "the agent sees it with your next message" if tell else "the agent does not see it"
+    note = "the agent sees it with your next message" if remember else "the agent does not see it"
     return [render.call_line(summary, theme, status), *shown, theme.paint(f"  ({note})", DIM)]

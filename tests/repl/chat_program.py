@@ -160,13 +160,13 @@ class PlaySession(Session):
         token: CancelToken,
         on_output: Callable[[str], None],
         *,
-        tell: bool = True,
+        remember: bool = True,
     ) -> ToolOutput:
         on_output("live line\n")
         if command == "wait":
             await token.wait()
             return ToolOutput.cancelled("live line")
-        told = "told" if tell else "untold"
+        told = "told" if remember else "untold"
         return ToolOutput.text(f"out of {command}, {told}\n" + "line\n" * 150, summary="exit 0")
 
     async def run(self, op: Prompt | Continue, *_: Any, **__: Any) -> TurnSummary:
