@@ -1,7 +1,7 @@
 """Files named ``@path`` in a prompt become a part of it (UI-4).
 
 Law: the text stays as it was typed; what it names follows it, each once, in bounded blocks that
-say what they are. What does not exist is no mention. What a person types here is theirs to attach
+say what they are. What does not exist is no mention. What a user types here is theirs to attach
 wherever it lies; what a file says that they typed names files of the workspace only; nothing but
 regular files and directories is opened. The event loop never waits for a disk.
 """

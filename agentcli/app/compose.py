@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from agentcli.app.attachments import attach
 from agentcli.app.backgrounding import SPAWN, RunsOfSession
@@ -81,10 +81,10 @@ async def open_session(
     files = session_files(settings)
     redactor = Redactor()
     settings.watch_secrets(redactor.add)
-    store, loaded, notices = await Opener(settings, options, files, redactor).open()
-    user = User(approver, asker, long_wait)
+    opened = await Opener(settings, options, files, redactor).open()
+    store, loaded, _ = opened
     try:
-        return await _build(settings, options, user, files, OpenedFile(store, loaded, notices))
+        return await _build(settings, options, files, opened, (approver, asker, long_wait))
     except BaseException:
         for close in (*_closers(options, store, loaded.info.id), store.aclose):
             await close()
@@ -93,31 +93,16 @@ async def open_session(
         raise
 
 
-class User(NamedTuple):
-    """How the user is asked."""
-
-    approver: Approver
-    asker: Asker | None
-    long_wait: LongWait | None
-
-
-class OpenedFile(NamedTuple):
-    """The session's file, what is in it, and lines for the user about it."""
-
-    store: SqliteStore
-    loaded: LoadedSession
-    notices: tuple[str, ...]
-
-
 async def _build(
     settings: Settings,
     options: SessionOptions,
-    user: User,
     files: SessionFiles,
-    opened: OpenedFile,
+    opened: tuple[SqliteStore, LoadedSession, tuple[str, ...]],
+    user: tuple[Approver, Asker | None, LongWait | None],
 ) -> Session:
     """All that a session consists of. What is ``Lazy`` is made of the parts when it is needed."""
-    store, loaded, _ = opened
+    store, loaded, opening_notices = opened
+    approver, asker, long_wait = user
     info, resumed = loaded.info, bool(loaded.messages)
     listeners = Listeners(info.id)
 
@@ -159,8 +144,8 @@ async def _build(
     workspace = Workspace(options.cwd, options.cwd, options.add_dirs)
     sandbox = await make_sandbox(settings, workspace)
     queue = await DurableQueue.load(store, turns_of_their_own=options.one_turn_each)
-    plugins = _plugins(settings, options, toolbox, listeners)
-    hooks = _hooks(settings, HookPlace(info.id, store.path, workspace.cwd, policy), listeners)
+    gates, transforms, plugin_notices = _plugins(settings, options, toolbox, listeners)
+    hooks = _hooks(settings, store, workspace, policy, listeners)
     parts: SessionParts = SessionParts(
         store=store,
         state=store,
@@ -171,9 +156,9 @@ async def _build(
         policy=policy,
         workspace=workspace,
         sandbox=sandbox,
-        approver=user.approver,
-        ask=user.asker,
-        long_wait=user.long_wait,
+        approver=approver,
+        ask=asker,
+        long_wait=long_wait,
         queue=queue,
         attach=partial(attach, workspace=workspace),
         choose=models.choose,
@@ -184,8 +169,8 @@ async def _build(
         max_budget_usd=options.max_budget_usd,
         answer_check=answer_check,
         max_answers_without_tools=settings.max_answers_without_tools,
-        gates=(*options.gates, *plugins.gates),
-        transforms=(*options.transforms, *plugins.transforms),
+        gates=(*options.gates, *gates),
+        transforms=(*options.transforms, *transforms),
         hooks=hooks,
         agents=partial(_run_agents, Lazy(sub_agents)) if TASK in names else None,
         keeper=Lazy(keeper),
@@ -208,14 +193,14 @@ async def _build(
         turns=info.turns,
     )
     notices = [
-        *opened.notices,
+        *opening_notices,
         *chosen.notices,
         *fallback_notices,
         *agent_notices,
         *_budget_notice(options.max_budget_usd, chosen.model),
         *await sandbox_banner(sandbox, wanted=options.interactive and "bash" in names),
         *(await plan_notice(store) if resumed and options.interactive else ()),
-        *plugins.warnings,
+        *plugin_notices,
     ]
     if hooks is not None:
         hooks.start("resume" if resumed else options.began)
@@ -248,20 +233,15 @@ def _run_agents(parent: Lazy[ParentSession], emit: Emit, *, unattended: bool = F
     return Runner(parent(), emit, unattended)
 
 
-class PluginParts(NamedTuple):
-    """What plugins add to a session, and lines for the user about them."""
-
-    gates: Sequence[ToolGate] = ()
-    transforms: Sequence[ContextTransform] = ()
-    warnings: Sequence[str] = ()
-
-
 def _plugins(
     settings: Settings, options: SessionOptions, toolbox: Registry, listeners: Listeners
-) -> PluginParts:
-    """The user's plugins; their tools are there where no list of tools was asked for."""
+) -> tuple[Sequence[ToolGate], Sequence[ContextTransform], Sequence[str]]:
+    """What the user's plugins add: gates, transforms, and lines for the user.
+
+    Their tools are there where no list of tools was asked for.
+    """
     if not settings.plugins:
-        return PluginParts()
+        return (), (), ()
     from agentcli.extensions.plugins import load_plugins
 
     plugins = load_plugins(settings.plugins, listeners.notify)
@@ -272,27 +252,23 @@ def _plugins(
             plugins.warnings.append(f"warning: a tool of a plugin was left out: {error}")
     for observer in plugins.observers:
         listeners.add(observer)
-    return PluginParts(plugins.gates, plugins.transforms, plugins.warnings)
+    return plugins.gates, plugins.transforms, plugins.warnings
 
 
-class HookPlace(NamedTuple):
-    """Where hooks run and of which session."""
-
-    session_id: str
-    file: Path
-    cwd: Path
-    policy: Policy
-
-
-def _hooks(settings: Settings, place: HookPlace, listeners: Listeners) -> SessionHooks | None:
+def _hooks(
+    settings: Settings,
+    store: SqliteStore,
+    workspace: Workspace,
+    policy: Policy,
+    listeners: Listeners,
+) -> SessionHooks | None:
     """The user's hooks; the session's end waits for theirs."""
     if not settings.hooks:
         return None
     from agentcli.extensions.hooks import HookFacts, SessionHooks
     from agentcli.process.program import run_program
 
-    policy = place.policy
-    facts = HookFacts(place.session_id, place.file, place.cwd, lambda: policy.mode)
+    facts = HookFacts(listeners.session_id, store.path, workspace.cwd, lambda: policy.mode)
     hooks = SessionHooks(settings.hooks, facts, run_program)
     listeners.add(hooks.on_event)
     return hooks

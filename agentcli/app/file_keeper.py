@@ -393,11 +393,11 @@ class _Open:
 
 @dataclass(slots=True)
 class Keeper:
-    """For one session. ``tell`` says a line to the person; ``secrets`` are never kept (SEC-9)."""
+    """For one session. ``notify`` says a line to the user; ``secrets`` are never kept (SEC-9)."""
 
     store: RewindStore
     workspace: Workspace
-    tell: Callable[[str], None] = lambda _: None
+    notify: Callable[[str], None] = lambda _: None
     secrets: Callable[[], Iterable[str]] = tuple
     _open: dict[str, _Open] = field(default_factory=dict)
     _watch: WorkspaceWatch = field(init=False)
@@ -538,7 +538,7 @@ class Keeper:
     def _warn(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
-            self.tell(text)
+            self.notify(text)
 
 
 def _is_word(secret: str) -> bool:

@@ -31,7 +31,7 @@ class Opener:
     redactor: Redactor
 
     async def open(self) -> tuple[SqliteStore, LoadedSession, tuple[str, ...]]:
-        """The file, what is in it, and lines for the person. Raises ``StoreError``."""
+        """The file, what is in it, and lines for the user. Raises ``StoreError``."""
         found = await self._wanted()
         if found is None:
             return await self._new()

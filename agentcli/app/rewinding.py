@@ -1,4 +1,4 @@
-"""Going back: chat, files or both, to before any message of the person (TT-2).
+"""Going back: chat, files or both, to before any message of the user (TT-2).
 
 Laws: all or nothing; a file that somebody else has changed since is not touched: the rewind is
 refused and what differs is shown; nothing is deleted, so that a rewind can itself be taken back
@@ -48,74 +48,76 @@ class _Step:
     wanted: FileState
 
 
-async def points(file: SqliteStore) -> Sequence[RewindPoint]:
+async def points(store: SqliteStore) -> Sequence[RewindPoint]:
     """What can be gone back to, oldest first."""
-    return await file.rewinds.points()
+    return await store.rewinds.points()
 
 
-async def rewind(it: Conversation, file: SqliteStore, seq: int, scope: RewindScope) -> Rewound:
+async def rewind(
+    conversation: Conversation, store: SqliteStore, seq: int, scope: RewindScope
+) -> Rewound:
     """Go back to before the message ``seq``.
 
     Raises ``UsageError`` for a message that is none of ``points``, ``RewindRefused``, and
     ``AgentError`` when a file cannot be written: then everything is as it was.
     """
-    await _settled(it)
-    known = {point.seq: point for point in await file.rewinds.points()}
+    await _settled(conversation)
+    known = {point.seq: point for point in await store.rewinds.points()}
     if seq not in known:
         raise UsageError("there is no such message to go back to", "see /rewind")
     chat, files = scope is not RewindScope.FILES, scope is not RewindScope.CHAT
-    changes = await file.rewinds.changes_since(seq) if files else ()
+    changes = await store.rewinds.changes_since(seq) if files else ()
     text = known[seq].text if chat else ""
 
     async def commit() -> int:
         ids = [change.id for change in changes]
-        return await file.rewinds.take_back(seq, text, ids, chat=chat)
+        return await store.rewinds.take_back(seq, text, ids, chat=chat)
 
     if not chat and not changes:
         return Rewound(0, ())
-    hidden = await uninterruptible(_done(it, file, _backwards(changes), commit))
+    hidden = await uninterruptible(_done(conversation, store, _backwards(changes), commit))
     return Rewound(hidden, tuple(_backwards(changes)), text)
 
 
-async def bring_back(it: Conversation, file: SqliteStore) -> Rewound | None:
+async def bring_back(conversation: Conversation, store: SqliteStore) -> Rewound | None:
     """Take the newest rewind back; ``None`` when there is none or something was said since."""
-    await _settled(it)
-    record = await file.rewinds.newest()
+    await _settled(conversation)
+    record = await store.rewinds.newest()
     if record is None:
         return None
 
     async def commit() -> int:
-        await file.rewinds.bring_back(record)
+        await store.rewinds.bring_back(record)
         return record.messages
 
     steps = _forwards(record.changes)
-    shown = await uninterruptible(_done(it, file, steps, commit))
+    shown = await uninterruptible(_done(conversation, store, steps, commit))
     return Rewound(shown, tuple(steps))
 
 
-async def _settled(it: Conversation) -> None:
+async def _settled(conversation: Conversation) -> None:
     """What calls that were stopped have changed may still be on its way into the file."""
-    keeper = it.parts.keeper.made if it.parts.keeper is not None else None
+    keeper = conversation.parts.keeper.made if conversation.parts.keeper is not None else None
     if keeper is not None:
         await keeper.settled()
 
 
 async def _done(
-    it: Conversation, file: SqliteStore, steps: Mapping[Path, _Step], commit: Commit
+    conversation: Conversation, store: SqliteStore, steps: Mapping[Path, _Step], commit: Commit
 ) -> int:
     """All of it; to be torn by nothing."""
-    _refuse_foreign_places(it, steps)
+    _refuse_foreign_places(conversation, steps)
     count = await _with_files(steps, commit)
-    it.history = (await file.load()).history()
+    conversation.history = (await store.load()).history()
     return count
 
 
-def _refuse_foreign_places(it: Conversation, steps: Iterable[Path]) -> None:
+def _refuse_foreign_places(conversation: Conversation, steps: Iterable[Path]) -> None:
     """A session file says what to write: where nothing is written unasked it is not believed."""
     from agentcli.policy.decision import CallPlace
     from agentcli.policy.judge import why_not_written
 
-    place = CallPlace(it.parts.workspace, it.parts.policy)
+    place = CallPlace(conversation.parts.workspace, conversation.parts.policy)
     for path in steps:
         if why := why_not_written(path, place):
             raise RewindRefused(

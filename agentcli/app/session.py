@@ -72,7 +72,7 @@ class Listeners:
     """Who hears the events of a session, in the order in which they happen."""
 
     def __init__(self, session_id: str) -> None:
-        self._session_id = session_id
+        self.session_id = session_id
         self._listeners: list[Listener] = []
 
     def add(self, listener: Listener) -> Callable[[], None]:
@@ -83,7 +83,7 @@ class Listeners:
     def emit(self, event: AgentEvent) -> None:
         """A listener that raises is logged; the others hear of the event all the same."""
         if log.isEnabledFor(logging.DEBUG) and not isinstance(event, _PIECES):
-            log.debug("session %s: %s", self._session_id, event.type)
+            log.debug("session %s: %s", self.session_id, event.type)
         for listener in tuple(self._listeners):
             try:
                 listener(event)
@@ -273,8 +273,8 @@ class Session:
         token: CancelToken | None,
         deadline: float | None,
     ) -> TurnSummary:
-        with self._busy(token) as mine:
-            turn = Turn(self._conversation, mine, self._emit, deadline)
+        with self._busy(token) as cancel:
+            turn = Turn(self._conversation, cancel, self._emit, deadline)
             prompt = message
             if message is not None and self._has_shell_lines:
                 from agentcli.app import shell_line
@@ -325,7 +325,7 @@ class Session:
         *,
         remember: bool = True,
     ) -> ToolOutput:
-        """Run what a person typed after "!", in the session's shell, without asking (UI-4).
+        """Run what a user typed after "!", in the session's shell, without asking (UI-4).
 
         With ``remember`` the model learns of it with the next prompt. Raises ``UsageError``.
         """
@@ -347,8 +347,8 @@ class Session:
         """
         from agentcli.engine.context.compaction import Compactor
 
-        with self._busy(token) as mine:
-            compactor = Compactor(self._conversation, mine, self._emit)
+        with self._busy(token) as cancel:
+            compactor = Compactor(self._conversation, cancel, self._emit)
             try:
                 done = await compactor.run(CompactionTrigger.MANUAL, focus)
             finally:

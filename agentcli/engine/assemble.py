@@ -57,7 +57,10 @@ class _Block:
 
 
 class Assembler:
-    """Collects the events of one reply. Linear in the size of the stream."""
+    """Collects the events of one reply. Linear in the size of the stream.
+
+    ``ended``: the stream said that it is complete. ``usage`` are the tokens reported so far.
+    """
 
     def __init__(self, provider: str, model: str, taken_ids: AbstractSet[str]) -> None:
         self._provider = provider
@@ -66,22 +69,24 @@ class Assembler:
         self._blocks: list[_Block] = []
         self._open: dict[tuple[type[AssistantPart], int], _Block] = {}
         self._touched: _Block | None = None
-        self._usage = Usage()
         self._stop: StopReason | None = None
+        self.usage = Usage()
+        self.ended = False
         self._size = 0
 
     def add(self, event: StreamEvent) -> None:
         """Take the next event of the stream; what comes after its end is ignored."""
-        if self._stop is not None:
+        if self.ended:
             return
         if isinstance(event, TextDelta):
-            self._grow(self._block(event.index, TextPart), event.text)
+            self._grow(event.index, TextPart, event.text)
         elif isinstance(event, ToolCallDelta):
-            self._grow(self._block(event.index, ToolCall), event.json_text)
+            self._grow(event.index, ToolCall, event.json_text)
         elif isinstance(event, ThinkingDelta):
-            self._grow(self._block(event.index, ThinkingPart), event.text)
+            self._grow(event.index, ThinkingPart, event.text)
         elif isinstance(event, ThinkingSeal):
-            block = self._block(event.index, ThinkingPart)
+            sealed = self._open.get((ThinkingPart, event.index))
+            block = sealed or self._new_block(event.index, ThinkingPart)
             self._count(getsizeof(event.signature) + getsizeof(event.redacted))
             block.signature = event.signature or block.signature
             block.redacted = event.redacted or block.redacted
@@ -90,12 +95,15 @@ class Assembler:
             block.call_id, block.name = event.id, event.name
             self._count(getsizeof(event.id) + getsizeof(event.name) + _BLOCK_BYTES)
         elif isinstance(event, UsageReport):
-            self._usage = _later(self._usage, event.usage)
+            self.usage = _later(self.usage, event.usage)
         elif isinstance(event, StreamEnd):
-            self._stop = event.stop_reason
+            self._stop, self.ended = event.stop_reason, True
 
-    def _grow(self, block: _Block, text: str) -> None:
+    def _grow(self, index: int, kind: type[AssistantPart], text: str) -> None:
         self._count(getsizeof(text))
+        block = self._open.get((kind, index))
+        if block is None:
+            block = self._new_block(index, kind)
         block.chunks.append(text)
         self._touched = block
 
@@ -110,10 +118,6 @@ class Assembler:
                 provider=self._provider,
             )
 
-    def _block(self, index: int, kind: type[AssistantPart]) -> _Block:
-        block = self._open.get((kind, index))
-        return self._new_block(index, kind) if block is None else block
-
     def _new_block(self, index: int, kind: type[AssistantPart]) -> _Block:
         block = self._open[kind, index] = self._touched = _Block(kind)
         self._blocks.append(block)
@@ -127,22 +131,12 @@ class Assembler:
     @property
     def started(self) -> bool:
         """Whether anything has come: the stream exists (STR-4)."""
-        return bool(self._blocks) or self._usage.is_known
-
-    @property
-    def ended(self) -> bool:
-        """Whether the stream said that it is complete."""
-        return self._stop is not None
+        return bool(self._blocks) or self.usage.is_known
 
     @property
     def text(self) -> str:
         """The visible text so far."""
         return "".join("".join(block.chunks) for block in self._blocks if block.kind is TextPart)
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens reported so far."""
-        return self._usage
 
     def message(self) -> AssistantMessage:
         """The reply. Empty text blocks are left out (HIS-2)."""
@@ -153,7 +147,7 @@ class Assembler:
             part = self._part(block, "".join(block.chunks))
             if part is not None:
                 parts.append(part)
-        return AssistantMessage(tuple(parts), self._provider, self._model, self._stop, self._usage)
+        return AssistantMessage(tuple(parts), self._provider, self._model, self._stop, self.usage)
 
     def _part(self, block: _Block, text: str) -> AssistantPart | None:
         if block.kind is TextPart:

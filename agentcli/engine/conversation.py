@@ -15,7 +15,7 @@ from agentcli.domain.ports import Effort, ModelInfo, Provider, QueuedInput, Queu
 from agentcli.domain.values import mutable
 from agentcli.engine.context.outgoing import Outgoing, TransformChain
 from agentcli.engine.context.window import Context
-from agentcli.engine.limits import Limits, Spending
+from agentcli.engine.limits import Spending, TurnLimits
 from agentcli.engine.parts import SessionParts
 
 Emit = Callable[[AgentEvent], None]
@@ -36,7 +36,7 @@ class Conversation:
     effort: Effort | None = None
     turns: int = 0
     unbalanced: RepairReason = RepairReason.CRASHED
-    limits: Limits = field(default_factory=Limits)
+    limits: TurnLimits = field(default_factory=TurnLimits)
     spent: Spending = field(default_factory=Spending)
     end_reason: str = "other"
     context: Context = field(default_factory=Context)

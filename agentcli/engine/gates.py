@@ -60,6 +60,8 @@ class WrapUpGate:
 def resolve(gates: Sequence[ToolGate], facts: StepFacts) -> Passage:
     """What all ``gates`` together let through in the step of ``facts``."""
     heard = [(gate, answer) for gate in gates if (answer := gate.allow(facts)) is not None]
+    if not heard:
+        return OPEN
     if any(answer.required and answer.outranks for _, answer in heard):
         heard = [(gate, answer) for gate, answer in heard if answer.required]
     if not any(answer.allow for _, answer in heard):
@@ -91,7 +93,7 @@ _JUDGED_LATER = frozenset({"bash", "spawn_background"})
 
 
 async def plan_notice(state: SessionState) -> tuple[str, ...]:
-    """What a person who takes up the session is told of its plan; nothing when there is none."""
+    """What a user who takes up the session should know of its plan; nothing when there is none."""
     kept = await state.get(PLAN_KEY)
     if not isinstance(kept, dict) or not str(kept.get("text", "")).strip():
         return ()
@@ -133,7 +135,7 @@ def plan_note(policy: Policy, toolbox: ToolBox) -> str:
 
 @mutable
 class PlanTable:
-    """``Plans``: asks the person, switches the mode, keeps the newest plan with the session."""
+    """``Plans``: asks the user, switches the mode, keeps the newest plan with the session."""
 
     policy: Policy
     approver: Approver

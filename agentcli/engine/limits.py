@@ -31,7 +31,7 @@ _NEAR_STEPS = 20
 
 
 @frozen
-class Limits:
+class TurnLimits:
     """``0`` steps and ``None`` are no limit. ``deadline`` is a time of ``time.monotonic``.
 
     ``outside_usd`` is what others have spent of the same budget by now.
@@ -86,7 +86,7 @@ class Spending:
         self.cost_usd = (self.cost_usd or 0.0) + (cost_usd or 0.0) if known else None
 
 
-def reached(limits: Limits, spent: Spending, model: ModelInfo) -> tuple[str, str] | None:
+def reached(limits: TurnLimits, spent: Spending, model: ModelInfo) -> tuple[str, str] | None:
     """The name of a limit that forbids another request and the reason in words, or ``None``."""
     if limits.max_steps and spent.steps >= limits.max_steps:
         return "steps", f"the limit of {limits.max_steps} steps was reached"
@@ -103,7 +103,7 @@ def reached(limits: Limits, spent: Spending, model: ModelInfo) -> tuple[str, str
     return None
 
 
-def near(limits: Limits, spent: Spending, model: ModelInfo) -> str | None:
+def near(limits: TurnLimits, spent: Spending, model: ModelInfo) -> str | None:
     """Which limit is near, in words for the model, or ``None``. Asked before each step."""
     left = limits.max_steps - spent.steps
     if limits.max_steps >= FEWEST_STEPS and left <= max(2, limits.max_steps // _NEAR_STEPS):
@@ -122,7 +122,9 @@ def near(limits: Limits, spent: Spending, model: ModelInfo) -> str | None:
     return None
 
 
-def output_cap(limits: Limits, spent: Spending, model: ModelInfo, cap: int | None) -> int | None:
+def output_cap(
+    limits: TurnLimits, spent: Spending, model: ModelInfo, cap: int | None
+) -> int | None:
     """The output limit of the next request: ``cap``, lowered to what model and budget allow."""
     if cap is not None:
         cap = min(cap, model.max_output_tokens)
@@ -142,7 +144,7 @@ def wrap_up_note(reason: str) -> str:
     )
 
 
-def _cost(limits: Limits, spent: Spending) -> float | None:
+def _cost(limits: TurnLimits, spent: Spending) -> float | None:
     """What is gone of the budget, in USD."""
     if limits.outside_usd is None or spent.cost_usd is None:
         return spent.cost_usd
@@ -185,51 +187,45 @@ class Repeats:
     def __init__(self) -> None:
         self._seen: set[bytes] = set()
         self._counts: Counter[bytes] = Counter()
-        self._told: set[bytes] = set()
+        self._pointed_out: set[bytes] = set()
 
     def forget(self) -> None:
-        """Begin anew: the user has said something, so that calling again may be right."""
+        """Start again: the user has said something, so that the same call may be right."""
         self._seen.clear()
-        self._start_counting()
+        self._counts.clear()
+        self._pointed_out.clear()
 
     def observe(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> Repeated | None:
         """Take a finished batch; a call without a result does not count."""
         by_id = {result.call_id: result for result in results}
-        repeated: dict[bytes, ToolCall] = {}
+        worst: bytes | None = None
+        name = ""
         for call in calls:
             if call.id not in by_id:
                 continue
             triple = _digest(call, by_id[call.id])
             if triple not in self._seen:
                 self._seen.add(triple)
-                self._start_counting()
-                repeated.clear()
+                self._counts.clear()
+                self._pointed_out.clear()
+                worst = None
             self._counts[triple] += 1
-            repeated[triple] = call
-        if not repeated:
+            if worst is None or self._counts[triple] > self._counts[worst]:
+                worst, name = triple, call.name[:_NAME_CHARS]
+        count = 0 if worst is None else self._counts[worst]
+        if worst is None or count < POINTED_OUT_AT:
             return None
-        worst = max(repeated, key=lambda triple: self._counts[triple])
-        return self._judged(worst, repeated[worst].name[:_NAME_CHARS])
-
-    def _judged(self, triple: bytes, name: str) -> Repeated | None:
-        count = self._counts[triple]
-        if count < POINTED_OUT_AT:
-            return None
-        if count >= STOPPED_AT and triple in self._told:
+        if count >= STOPPED_AT and worst in self._pointed_out:
             return Repeated(
                 stop=f"{name} was called {count} times with the same arguments and the same "
                 "result; the model was going in circles"
             )
-        self._told.add(triple)
+        self._pointed_out.add(worst)
         return Repeated(
             reminder=f"You have called {name} {count} times with the same arguments and got the "
             "same result each time. Calling it again will not change that. Do something else, "
             "or say what is in the way; if you repeat it again, the turn will be stopped."
         )
-
-    def _start_counting(self) -> None:
-        self._counts.clear()
-        self._told.clear()
 
 
 def _digest(call: ToolCall, result: ToolResult) -> bytes:

@@ -36,7 +36,7 @@ class Reaper:
         """Wait for the adopted tasks; the number of those that are still not done."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
-            self._bury()
+            self._waiting()
         return len(self._tasks)
 
     async def settle(self, timeout_s: float, token: CancelToken) -> int:
@@ -56,15 +56,14 @@ class Reaper:
         return 0
 
     def _waiting(self) -> set[asyncio.Task[Any]]:
-        self._bury()
+        """Those that are waited for; what has ended is forgotten."""
+        for task in tuple(self._tasks):
+            if task.done():
+                self._tasks.discard(task)
+                self._given_up.discard(task)
+                if not task.cancelled() and task.exception() is not None:
+                    log.warning("a stopped task failed", exc_info=task.exception())
         return self._tasks - self._given_up
-
-    def _bury(self) -> None:
-        for task in [task for task in self._tasks if task.done()]:
-            self._tasks.discard(task)
-            self._given_up.discard(task)
-            if not task.cancelled() and task.exception() is not None:
-                log.warning("a stopped task failed", exc_info=task.exception())
 
     def cancel(self) -> None:
         """Ask all adopted tasks once more to end."""

@@ -65,7 +65,7 @@ class Sampler:
     """Asks one provider for one reply at a time.
 
     ``wasted`` are tokens of attempts that did not become the reply: they cost all the same.
-    ``long_wait`` asks a person whether to wait for a rate limit beyond the policy's cap; without
+    ``long_wait`` asks the user whether to wait for a rate limit beyond the policy's cap; without
     it such a limit is an error that says when to try again.
     """
 
@@ -214,7 +214,7 @@ class Sampler:
         await self._policy.sleep(wait.delay_s)
 
     async def _wait_long(self, error: ProviderError, delay_s: float) -> None:
-        """A limit beyond the cap: a person decides; nobody is there: the error says when."""
+        """A limit beyond the cap: the user decides; nobody is there: the error says when."""
         later = retry_later(error, delay_s)
         if self._long_wait is None or not await self._long_wait.offer(later, delay_s):
             raise later from error
@@ -423,7 +423,7 @@ class Budgets:
 
 
 def long_wait_s(error: ProviderError, policy: RetryPolicy) -> float | None:
-    """How long a rate limit lasts that a person should decide about; ``None`` for any other."""
+    """How long a rate limit lasts that the user should decide about; ``None`` for any other."""
     asked_s = error.retry_after_s
     if error.kind is not ErrorKind.RATE_LIMIT or not error.retryable or asked_s is None:
         return None

@@ -46,11 +46,9 @@ from agentcli.domain.tools import (
     Tool,
     ToolContext,
     ToolOutput,
-    Workspace,
     context_for,
     status_of,
 )
-from agentcli.domain.values import frozen
 from agentcli.engine.arguments import problems as wording
 from agentcli.engine.gates import OPEN
 from agentcli.engine.jobs import Job, text_of
@@ -67,14 +65,6 @@ END_PATIENCE_S = 0.1
 KILL_PATIENCE_S = 3.0
 TAIL_CHARS = 4_000
 log = logging.getLogger(__name__)
-
-
-@frozen
-class _Shell:
-    """Where the session's shell is, and its ``PATH`` when a command has changed it."""
-
-    workspace: Workspace
-    search_path: str | None
 
 
 class ToolCalls:
@@ -177,7 +167,7 @@ class ToolCalls:
             if job.facts is not None and job.tool is not None:
                 self._gather_facts(job, job.tool, shell)
 
-    async def _shell(self) -> _Shell:
+    async def _shell(self) -> CallPlace:
         """The workspace as the session's shell sees it: its own directory and PATH (TOOL-11)."""
         stored = await self._parts.state.get("shell")
         known = stored if isinstance(stored, dict) else {}
@@ -186,11 +176,12 @@ class ToolCalls:
         workspace, cwd = self._parts.workspace, known.get("cwd")
         if cwd is not None:
             workspace = replace(workspace, cwd=Path(cwd if isinstance(cwd, str) else "/"))
-        return _Shell(workspace, path if path is None or isinstance(path, str) else "")
+        path = path if path is None or isinstance(path, str) else ""
+        return CallPlace(workspace, self._parts.policy, path)
 
     # --- judge -----------------------------------------------------------------------------
 
-    def _prepare(self, job: Job, shell: _Shell, *, may_be_cut: bool) -> Job:
+    def _prepare(self, job: Job, shell: CallPlace, *, may_be_cut: bool) -> Job:
         """Find the tool and read the arguments; what is wrong with them is already an answer."""
         try:
             self._read_call(job, may_be_cut=may_be_cut)
@@ -228,19 +219,21 @@ class ToolCalls:
             job.launch, problem, job.status = look_through(target, toolbox, self.passage)
             job.output = ToolOutput.error(problem) if problem else None
 
-    def _gather_facts(self, job: Job, tool: Tool, shell: _Shell) -> None:
+    def _gather_facts(self, job: Job, tool: Tool, shell: CallPlace) -> None:
         """Gather what the policy looks at; a tool that fails to tell it is not run."""
         acting, args, arguments, via = job.acting(tool)
         definition = acting.definition
-        workspace = shell.workspace if definition.name == "bash" else self._parts.workspace
+        place = shell
+        if definition.name != "bash":
+            place = replace(shell, workspace=self._parts.workspace)
         try:
             job.summary = tool.summary(job.args)
-            paths = acting.paths(args, workspace)
+            paths = acting.paths(args, place.workspace)
             from agentcli.policy.judge import effect_of
 
             job.facts = CallFacts(definition, arguments, paths, via)
-            job.place = CallPlace(workspace, self._parts.policy, shell.search_path)
-            job.effect = effect_of(job.facts, job.place)
+            job.place = place
+            job.effect = effect_of(job.facts, place)
             known_to_read = job.effect is Effect.READ and not definition.only_reads
             job.is_concurrent = definition.concurrent or known_to_read
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a tool's own code

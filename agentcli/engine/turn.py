@@ -60,7 +60,7 @@ from agentcli.domain.ports import QueuedInput, QueueKind, StepFacts, ToolGate
 from agentcli.engine.ask import Requests
 from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.gates import PlanGate, WrapUpGate, plan_note, resolve
-from agentcli.engine.limits import Limits, Repeats, Spending, near, reached, wrap_up_note
+from agentcli.engine.limits import Repeats, Spending, TurnLimits, near, reached, wrap_up_note
 from agentcli.engine.tool_calls import ToolCalls
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Turn:
         self._token = token
         self._listener = emit
         self._started_at = time.monotonic()
-        self._limits = conversation.limits = Limits(
+        self._limits = conversation.limits = TurnLimits(
             parts.max_steps, parts.max_budget_usd, deadline, self._started_at, parts.outside_usd
         )
         self._spent = conversation.spent = Spending()

@@ -23,7 +23,7 @@ from tests.support.model_server import ANTHROPIC, ModelServer
 from tests.support.replies import say
 
 
-class Person:
+class User:
     """Gives the same answer to every question and remembers what was asked."""
 
     def __init__(self, verdict: Verdict = Verdict.UNATTENDED) -> None:
@@ -50,12 +50,12 @@ def in_session(
     server: ModelServer,
     wanted: SessionOptions,
     body: Callable[[Session], Awaitable[Any]],
-    person: Person | None = None,
+    user: User | None = None,
 ) -> Any:
     """What ``body`` returns; a session that is new has had one turn."""
 
     async def run() -> Any:
-        session = await open_session(settings_for(server), wanted, person or Person())
+        session = await open_session(settings_for(server), wanted, user or User())
         try:
             if session.resumed is None:
                 server.add(say("Hello."))

@@ -36,7 +36,7 @@ from agentcli.process.shell import PREFIX
 from agentcli.store.disk import runs_directory
 from agentcli.store.tasks import ask_to_cancel, read_registry
 from tests.app.background import (
-    Person,
+    User,
     ended,
     in_session,
     options,
@@ -131,7 +131,7 @@ def test_a_call_returns_at_once_and_the_end_is_told_when_it_comes(tmp_path: Path
 def test_what_cannot_run_is_refused_with_its_own_words_and_nobody_is_asked(
     tmp_path: Path, arguments: dict[str, Any], says: str
 ) -> None:
-    person = Person()
+    user = User()
 
     async def body(session: Session) -> None:
         ask(server, spawn_call(**arguments))
@@ -140,9 +140,9 @@ def test_what_cannot_run_is_refused_with_its_own_words_and_nobody_is_asked(
         assert session.background is not None and not session.background.tasks()
 
     with ModelServer() as server:
-        in_session(server, options(tmp_path, mode=PermissionMode.DEFAULT), body, person)
+        in_session(server, options(tmp_path, mode=PermissionMode.DEFAULT), body, user)
         assert not server.violations
-    assert person.asked == []
+    assert user.asked == []
 
 
 @pytest.mark.spec("BG-2")
@@ -483,25 +483,25 @@ def test_two_hundred_runs_leave_nothing_behind(tmp_path: Path) -> None:
 
 @pytest.mark.spec("SEC-3", "BG-1")
 def test_a_call_is_judged_and_granted_as_what_it_runs(tmp_path: Path) -> None:
-    person = Person(Verdict.SESSION)
+    user = User(Verdict.SESSION)
 
     async def body(session: Session) -> None:
         run = {"tool": "bash", "args": {"command": "touch made"}}
         ask(server, spawn_call(**run))
         await results(session)
-        (request,) = person.asked
+        (request,) = user.asked
         assert "touch made" in request.detail and "In the background" in request.summary
         assert [str(rule) for rule in session.policy.granted] == [request.session_rule]
         assert request.session_rule.startswith("bash")
         ask(server, spawn_call(**run), Call("bash", run["args"]))  # type: ignore[arg-type]  # a mapping
         await results(session)
-        assert len(person.asked) == 1
+        assert len(user.asked) == 1
         ask(server, spawn_call(tool="bash", args={"command": "touch other"}))
         await results(session)
-        assert len(person.asked) == 2
+        assert len(user.asked) == 2
 
     with ModelServer() as server:
-        in_session(server, options(tmp_path, mode=PermissionMode.DEFAULT), body, person)
+        in_session(server, options(tmp_path, mode=PermissionMode.DEFAULT), body, user)
 
 
 @pytest.mark.spec("SEC-4", "BG-1")
@@ -522,13 +522,13 @@ def test_what_may_not_run_may_not_run_in_the_background(
         assert session.background is not None and not session.background.tasks()
 
     with ModelServer() as server:
-        in_session(server, options(tmp_path, mode=mode, deny=(deny,)), body, Person(Verdict.ONCE))
+        in_session(server, options(tmp_path, mode=mode, deny=(deny,)), body, User(Verdict.ONCE))
     assert not (tmp_path / "made").exists()
 
 
 @pytest.mark.spec("BG-1")
 def test_a_sub_agent_works_in_the_background_and_is_refused_what_would_ask(tmp_path: Path) -> None:
-    person = Person(Verdict.ONCE)
+    user = User(Verdict.ONCE)
 
     async def body(session: Session) -> None:
         assert session.background is not None
@@ -541,11 +541,11 @@ def test_a_sub_agent_works_in_the_background_and_is_refused_what_would_ask(tmp_p
         assert "could not" in log_of(session, run.run_id)
 
     with ModelServer() as server:
-        in_session(server, options(tmp_path, mode=PermissionMode.DEFAULT), body, person)
+        in_session(server, options(tmp_path, mode=PermissionMode.DEFAULT), body, user)
         assert not server.violations
         offered = {tool["name"] for tool in server.requests[-1].body["tools"]}
     assert not offered & {"spawn_background", "task_output", "task_cancel", "list_tasks", "task"}
-    assert person.asked == [] and not (tmp_path / "made").exists()
+    assert user.asked == [] and not (tmp_path / "made").exists()
 
 
 @pytest.mark.spec("BG-3", "TOOL-5")
@@ -613,7 +613,7 @@ def test_a_hook_on_the_tool_that_will_run_is_asked(tmp_path: Path) -> None:
 
 @pytest.mark.spec("BG-5", "SEC-3", "SEC-5")
 def test_what_a_run_has_made_is_read_without_asking_and_nothing_else_there(tmp_path: Path) -> None:
-    person = Person()
+    user = User()
 
     async def body(session: Session) -> None:
         run = await shell(session, "echo printed", signals=False)
@@ -623,17 +623,17 @@ def test_what_a_run_has_made_is_read_without_asking_and_nothing_else_there(tmp_p
         for tool, path in (("read_file", run.log_path), ("read_file", run.result_path)):
             ask(server, Call(tool, {"path": path}))
             (result,) = await results(session)
-            assert "printed" in result.text and person.asked == []
+            assert "printed" in result.text and user.asked == []
         for call in (
             Call("read_file", {"path": str(link)}),
             Call("read_file", {"path": str(file_of(server, session))}),
             Call("write_file", {"path": run.log_path, "content": "x"}),
             Call("bash", {"command": f"touch {run.log_path}"}),
         ):
-            person.asked.clear()
+            user.asked.clear()
             ask(server, call)
             await results(session)
-            assert len(person.asked) == 1, call
+            assert len(user.asked) == 1, call
 
     with ModelServer() as server:
-        in_session(server, options(tmp_path, mode=PermissionMode.DEFAULT), body, person)
+        in_session(server, options(tmp_path, mode=PermissionMode.DEFAULT), body, user)

@@ -1,4 +1,4 @@
-"""What a person runs with "!": in the session's own shell, told to the model afterwards."""
+"""What a user runs with "!": in the session's own shell, told to the model afterwards."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from tests.support.replies import Call, Reply, Tokens, fails, say
 PROTOCOLS = [ANTHROPIC, OPENAI]
 
 
-class Person:
+class User:
     """Gives the same answer to every question and remembers what was asked."""
 
     def __init__(self, verdict: Verdict = Verdict.UNATTENDED) -> None:
@@ -64,10 +64,10 @@ def in_session(
     settings: Settings,
     wanted: SessionOptions,
     body: Callable[[Session], Awaitable[Any]],
-    person: Person | None = None,
+    user: User | None = None,
 ) -> Any:
     async def run() -> Any:
-        session = await open_session(settings, wanted, person or Person())
+        session = await open_session(settings, wanted, user or User())
         try:
             return await body(session)
         finally:
@@ -77,7 +77,7 @@ def in_session(
 
 
 def go(
-    settings: Settings, cwd: Path, person: Person | None = None, **options: Any
+    settings: Settings, cwd: Path, user: User | None = None, **options: Any
 ) -> tuple[Any, list[AgentEvent], list[ToolResult]]:
     """One turn: its summary, its events and the results of its calls."""
     events: list[AgentEvent] = []
@@ -89,7 +89,7 @@ def go(
         return summary, events, results
 
     found: tuple[Any, list[AgentEvent], list[ToolResult]] = in_session(
-        settings, SessionOptions(cwd=cwd, **options), body, person
+        settings, SessionOptions(cwd=cwd, **options), body, user
     )
     return found
 
@@ -266,14 +266,14 @@ def test_what_a_sub_agent_must_ask_for_is_asked_in_the_parents_name(
 ) -> None:
     command = {"command": "echo x >> made"}
     twice = [Reply(blocks=(Call("bash", command),)), Reply(blocks=(Call("bash", command),))]
-    person = Person(verdict)
+    user = User(verdict)
     with ModelServer([Reply(blocks=(task(),)), twice[0], "tried", twice[1], "end"]) as server:
-        _, events, _ = go(settings_for(server), tmp_path, person)
+        _, events, _ = go(settings_for(server), tmp_path, user)
     refused = [event for event in events if isinstance(event, ToolRefused)]
-    assert person.asked[0].summary.startswith("task (do look): ")
+    assert user.asked[0].summary.startswith("task (do look): ")
     if verdict is Verdict.SESSION:
         assert (tmp_path / "made").read_text() == "x\nx\n"  # the grant is the session's
-        assert len(person.asked) == 1
+        assert len(user.asked) == 1
     else:
         assert not (tmp_path / "made").exists()
         assert [event.unattended for event in refused] == [verdict is Verdict.UNATTENDED] * 2

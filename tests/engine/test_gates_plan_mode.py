@@ -18,7 +18,7 @@ from tests.support.turns import Answers, FakeTool, PlayedProvider, World, calls,
 PLAN = "# Rename it\n\n1. edit a.py"
 
 
-class Person(Answers):
+class User(Answers):
     """Answers with reasons."""
 
     def __init__(self, *answers: ApprovalAnswer) -> None:
@@ -41,14 +41,14 @@ async def present(args: Any, ctx: ToolContext) -> ToolOutput:
     return await ctx.plans.present(ctx.call_id, args["plan"], ctx.cancel)
 
 
-def planning(person: Answers, *replies: Any, mode: PermissionMode = PermissionMode.PLAN) -> World:
+def planning(user: Answers, *replies: Any, mode: PermissionMode = PermissionMode.PLAN) -> World:
     tools = [
         FakeTool("look", works),
         FakeTool("edit", works, Asks.EDIT),
         FakeTool("bash", works, Asks.ANYTHING),
         FakeTool(PRESENT_PLAN, present, timeout_s=None),
     ]
-    return World(PlayedProvider(*replies), tools, approver=person, mode=mode)
+    return World(PlayedProvider(*replies), tools, approver=user, mode=mode)
 
 
 def presents(call_id: str = "p", plan: str = PLAN) -> Any:
@@ -65,7 +65,7 @@ def notes(world: World) -> list[bool]:
 def test_only_reads_pass_and_the_model_is_told_in_the_request_alone() -> None:
     async def body() -> None:
         batch = calls(("1", "look", "{}"), ("2", "edit", "{}"), ("3", "bash", "{}"))
-        world = planning(Person(), batch, says("the plan"))
+        world = planning(User(), batch, says("the plan"))
         await world.run()
         assert [result.is_error for result in world.results] == [False, True, True]
         assert "plan mode" in world.results[1].text and "reads only" in world.results[2].text
@@ -87,13 +87,13 @@ def test_a_yes_switches_the_mode_and_the_same_turn_goes_on(
     verdict: Verdict, mode: PermissionMode
 ) -> None:
     async def body() -> None:
-        person = Person(ApprovalAnswer(verdict), ApprovalAnswer(Verdict.ONCE))
-        world = planning(person, presents(), calls(("e", "edit", "{}")), says("done"))
+        user = User(ApprovalAnswer(verdict), ApprovalAnswer(Verdict.ONCE))
+        world = planning(user, presents(), calls(("e", "edit", "{}")), says("done"))
         summary = await world.run()
         assert (summary.outcome, summary.text) == (Outcome.DONE, "done")
         assert [result.is_error for result in world.results] == [False, False]
         assert world.conversation.parts.policy.mode is mode and str(mode) in world.results[0].text
-        asked = person.requests[0]
+        asked = user.requests[0]
         assert (asked.is_plan, asked.detail, asked.call.id) == (True, PLAN, "p")
         assert notes(world) == [True, False, False]
         assert world.store.state[PLAN_KEY]["status"] == "approved"
@@ -107,7 +107,7 @@ def test_a_yes_switches_the_mode_and_the_same_turn_goes_on(
 def test_what_comes_with_the_plan_in_one_batch_is_not_carried_out() -> None:
     async def body() -> None:
         batch = calls(("p", PRESENT_PLAN, json.dumps({"plan": PLAN})), ("e", "edit", "{}"))
-        world = planning(Person(ApprovalAnswer(Verdict.SESSION)), batch, says("done"))
+        world = planning(User(ApprovalAnswer(Verdict.SESSION)), batch, says("done"))
         await world.run()
         assert [result.is_error for result in world.results] == [False, True]
 
@@ -117,8 +117,8 @@ def test_what_comes_with_the_plan_in_one_batch_is_not_carried_out() -> None:
 @pytest.mark.spec("SEC-3")
 def test_a_no_goes_back_to_the_model_with_the_reason_and_the_mode_stays() -> None:
     async def body() -> None:
-        person = Person(ApprovalAnswer(Verdict.NO, "keep the old name too"))
-        world = planning(person, presents(), says("then this"))
+        user = User(ApprovalAnswer(Verdict.NO, "keep the old name too"))
+        world = planning(user, presents(), says("then this"))
         await world.run()
         assert "keep the old name too" in world.results[0].text and world.results[0].is_error
         assert world.conversation.parts.policy.mode is PermissionMode.PLAN
@@ -131,7 +131,7 @@ def test_a_no_goes_back_to_the_model_with_the_reason_and_the_mode_stays() -> Non
 @pytest.mark.spec("CLI-7", "CTRL-2")
 def test_with_nobody_there_the_plan_is_the_answer_and_the_turn_ends() -> None:
     async def body() -> None:
-        world = planning(Person(ApprovalAnswer(Verdict.UNATTENDED)), presents(), says("never"))
+        world = planning(User(ApprovalAnswer(Verdict.UNATTENDED)), presents(), says("never"))
         summary = await world.run()
         assert (summary.outcome, summary.text, summary.steps) == (Outcome.DONE, PLAN, 1)
         assert world.store.state[PLAN_KEY]["status"] == "handed over"
@@ -143,10 +143,10 @@ def test_with_nobody_there_the_plan_is_the_answer_and_the_turn_ends() -> None:
 @pytest.mark.spec("CAN-9", "CAN-1")
 def test_a_cancel_while_the_plan_waits_ends_the_turn_and_keeps_the_plan() -> None:
     async def body() -> None:
-        person = Person()
-        world = planning(person, presents())
+        user = User()
+        world = planning(user, presents())
         task = asyncio.create_task(world.run())
-        while not person.requests:
+        while not user.requests:
             await asyncio.sleep(0)
         world.cancel()
         assert (await task).outcome is Outcome.CANCELLED
@@ -159,10 +159,10 @@ def test_a_cancel_while_the_plan_waits_ends_the_turn_and_keeps_the_plan() -> Non
 
 def test_outside_of_plan_mode_nobody_is_asked() -> None:
     async def body() -> None:
-        person = Person()
-        world = planning(person, presents(), says("ok"), mode=PermissionMode.DEFAULT)
+        user = User()
+        world = planning(user, presents(), says("ok"), mode=PermissionMode.DEFAULT)
         await world.run()
-        assert person.requests == [] and PLAN_KEY not in world.store.state
+        assert user.requests == [] and PLAN_KEY not in world.store.state
         assert "Plan mode is off" in world.results[0].text and notes(world) == [False, False]
 
     asyncio.run(body())

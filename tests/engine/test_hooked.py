@@ -227,7 +227,7 @@ def test_a_cancel_at_every_moment_of_a_turn_with_hooks_keeps_memory_and_disk_one
         hooks = PlayedHooks(
             prompt=HookVerdict(context=("c",)),
             before=HookVerdict(updated_input={"x": 1}),
-            after=HookVerdict(blocked="mend it"),
+            after=HookVerdict(blocked="repair it"),
             stop=[HookVerdict(blocked="go on"), SILENT],
         )
         replies = (calls(("a", "t", "{}"), ("b", "r", "{}")), says("one"), says("two"))
@@ -310,7 +310,7 @@ def test_calls_that_are_already_answered_are_not_asked_about() -> None:
 
 @pytest.mark.spec("OPS-2")
 def test_what_hooks_say_after_calls_does_not_hide_that_they_repeat() -> None:
-    hooks = PlayedHooks(after=HookVerdict(blocked="mend it"))
+    hooks = PlayedHooks(after=HookVerdict(blocked="repair it"))
     made = world(hooks, *[calls((f"c{n}", "t", "{}")) for n in range(20)], tools=[tool("t")])
     summary = asyncio.run(made.run())
     assert summary.outcome is Outcome.ERROR and summary.steps < 20
@@ -318,7 +318,7 @@ def test_what_hooks_say_after_calls_does_not_hide_that_they_repeat() -> None:
 
 @pytest.mark.spec("FAIL-1")
 def test_a_store_that_fails_on_what_a_hook_has_said_ends_the_turn() -> None:
-    hooks = PlayedHooks(after=HookVerdict(blocked="mend it"))
+    hooks = PlayedHooks(after=HookVerdict(blocked="repair it"))
     made = world(hooks, calls(("a", "t", "{}")), says("x"), tools=[tool("t")])
 
     def fail(event: Any) -> None:

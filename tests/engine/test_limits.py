@@ -14,7 +14,7 @@ from agentcli.domain.ports import ModelInfo
 from agentcli.domain.stream import UsageReport
 from agentcli.domain.tools import ToolContext, ToolOutput
 from agentcli.engine import limits
-from agentcli.engine.limits import Limits, Spending
+from agentcli.engine.limits import Spending, TurnLimits
 from tests.support.turns import FakeTool, PlayedProvider, World, calls, says
 
 PRICED = ModelInfo("test", "model", input_price=1.0, output_price=2.0, cache_read_price=0.1)
@@ -35,14 +35,14 @@ def spent(*usages: Usage, model: ModelInfo = PRICED) -> Spending:
 def test_the_step_cap_counts_requests_and_zero_is_no_cap(
     cap: int, steps: int, name: str | None
 ) -> None:
-    found = limits.reached(Limits(cap), Spending(steps=steps), PRICED)
+    found = limits.reached(TurnLimits(cap), Spending(steps=steps), PRICED)
     assert (found[0] if found else None) == name
 
 
 @pytest.mark.spec("COST-2")
 def test_a_budget_stops_before_the_request_that_would_pass_it() -> None:
     one = Usage(400_000, 50_000)  # 0.4 + 0.1 USD
-    budget = Limits(max_budget_usd=1.0)
+    budget = TurnLimits(max_budget_usd=1.0)
     assert limits.reached(budget, spent(one), PRICED) is None
     found = limits.reached(budget, spent(one, Usage(450_000, 0)), PRICED)
     assert found is not None
@@ -53,24 +53,24 @@ def test_a_budget_stops_before_the_request_that_would_pass_it() -> None:
 def test_an_unknown_price_cannot_be_limited_and_is_not_taken_for_nothing() -> None:
     used = spent(Usage(10**9, 10**9), model=UNPRICED)
     assert used.cost_usd is None
-    assert limits.reached(Limits(max_budget_usd=0.01), used, UNPRICED) is None
-    assert limits.output_cap(Limits(max_budget_usd=0.01), used, UNPRICED, 5) == 5
+    assert limits.reached(TurnLimits(max_budget_usd=0.01), used, UNPRICED) is None
+    assert limits.output_cap(TurnLimits(max_budget_usd=0.01), used, UNPRICED, 5) == 5
 
 
 @pytest.mark.spec("COST-2")
 def test_a_reply_may_be_no_longer_than_the_rest_of_the_budget_pays_for() -> None:
-    budget = Limits(max_budget_usd=0.01)
+    budget = TurnLimits(max_budget_usd=0.01)
     assert limits.output_cap(budget, Spending(), PRICED, None) == 5_000
     assert limits.output_cap(budget, Spending(), PRICED, 1_000) == 1_000
     little = spent(Usage(0, 4_990))
     assert limits.output_cap(budget, little, PRICED, None) == limits.FEWEST_OUTPUT_TOKENS
-    assert limits.output_cap(Limits(max_budget_usd=9.0), Spending(), PRICED, None) is None
+    assert limits.output_cap(TurnLimits(max_budget_usd=9.0), Spending(), PRICED, None) is None
 
 
 @pytest.mark.spec("HIS-7", "CTX-3")
 def test_an_output_limit_is_never_higher_than_what_the_model_takes() -> None:
     most = PRICED.max_output_tokens
-    for limit in (Limits(), Limits(max_budget_usd=100.0)):
+    for limit in (TurnLimits(), TurnLimits(max_budget_usd=100.0)):
         assert limits.output_cap(limit, Spending(), PRICED, 10 * most) == most
         assert limits.output_cap(limit, Spending(), PRICED, most - 1) == most - 1
 
@@ -78,37 +78,37 @@ def test_an_output_limit_is_never_higher_than_what_the_model_takes() -> None:
 @pytest.mark.spec("CLI-4")
 def test_after_the_deadline_no_request_is_begun() -> None:
     now = time.monotonic()
-    found = limits.reached(Limits(deadline=now - 1, began=now - 11), Spending(), PRICED)
+    found = limits.reached(TurnLimits(deadline=now - 1, began=now - 11), Spending(), PRICED)
     assert found == ("time", "the time limit of 10 s was reached")
-    assert limits.reached(Limits(deadline=now + FREE_TIME), Spending(), PRICED) is None
+    assert limits.reached(TurnLimits(deadline=now + FREE_TIME), Spending(), PRICED) is None
 
 
 @pytest.mark.spec("CTRL-7")
 @pytest.mark.parametrize(
     ("limit", "used", "is_near"),
     [
-        (Limits(10), Spending(steps=7), False),
-        (Limits(10), Spending(steps=8), True),
-        (Limits(200), Spending(steps=189), False),
-        (Limits(200), Spending(steps=190), True),
-        (Limits(limits.FEWEST_STEPS - 1), Spending(steps=3), False),
-        (Limits(0), Spending(steps=10_000), False),
-        (Limits(max_budget_usd=1.0), spent(Usage(100_000, 0)), False),
-        (Limits(max_budget_usd=1.0), spent(Usage(100_000, 0), Usage(0, 380_000)), True),
-        (Limits(max_budget_usd=1.0), spent(Usage(350_000, 0)), True),
-        (Limits(max_budget_usd=1.0), Spending(), False),
+        (TurnLimits(10), Spending(steps=7), False),
+        (TurnLimits(10), Spending(steps=8), True),
+        (TurnLimits(200), Spending(steps=189), False),
+        (TurnLimits(200), Spending(steps=190), True),
+        (TurnLimits(limits.FEWEST_STEPS - 1), Spending(steps=3), False),
+        (TurnLimits(0), Spending(steps=10_000), False),
+        (TurnLimits(max_budget_usd=1.0), spent(Usage(100_000, 0)), False),
+        (TurnLimits(max_budget_usd=1.0), spent(Usage(100_000, 0), Usage(0, 380_000)), True),
+        (TurnLimits(max_budget_usd=1.0), spent(Usage(350_000, 0)), True),
+        (TurnLimits(max_budget_usd=1.0), Spending(), False),
     ],
 )
-def test_what_counts_as_near(limit: Limits, used: Spending, is_near: bool) -> None:
+def test_what_counts_as_near(limit: TurnLimits, used: Spending, is_near: bool) -> None:
     assert (limits.near(limit, used, PRICED) is not None) == is_near
 
 
 @pytest.mark.spec("CTRL-7")
 def test_the_last_part_of_the_time_is_near_its_end() -> None:
     now = time.monotonic()
-    late = Limits(deadline=now + 10, began=now - 90)
+    late = TurnLimits(deadline=now + 10, began=now - 90)
     assert limits.near(late, Spending(steps=1), PRICED) is not None
-    early = Limits(deadline=now + 80, began=now - 20)
+    early = TurnLimits(deadline=now + 80, began=now - 20)
     assert limits.near(early, Spending(steps=1), PRICED) is None
 
 

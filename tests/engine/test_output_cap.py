@@ -137,7 +137,7 @@ def limited() -> ProviderError:
 
 
 class Yes:
-    """A person who always waits."""
+    """A user who always waits."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -149,9 +149,9 @@ class Yes:
 
 @pytest.mark.spec("STR-2")
 def test_the_turn_goes_on_after_a_long_limit_when_the_person_agrees() -> None:
-    world, person = World(PlayedProvider([limited()], says("at last"))), Yes()
-    summary = play(world, long_wait=person)
-    assert (summary.outcome, summary.text, person.asked) == (Outcome.DONE, "at last", 1)
+    world, user = World(PlayedProvider([limited()], says("at last"))), Yes()
+    summary = play(world, long_wait=user)
+    assert (summary.outcome, summary.text, user.asked) == (Outcome.DONE, "at last", 1)
     assert [e.delay_s for e in world.events if isinstance(e, RetryWait)] == [7200.0]
 
 
@@ -164,14 +164,14 @@ def test_without_a_person_the_turn_fails_at_once_and_says_when() -> None:
 
 @pytest.mark.spec("STR-2")
 def test_another_model_that_can_answer_comes_before_the_question() -> None:
-    other, person = PlayedProvider(says("from the other")), Yes()
+    other, user = PlayedProvider(says("from the other")), Yes()
 
     def choose(name: str) -> tuple[Provider, ModelInfo]:
         return other, replace(MODEL, name=name)
 
     world = World(PlayedProvider([limited()]))
-    summary = play(world, long_wait=person, fallbacks=("other",), choose=choose)
-    assert (summary.text, person.asked) == ("from the other", 0)
+    summary = play(world, long_wait=user, fallbacks=("other",), choose=choose)
+    assert (summary.text, user.asked) == ("from the other", 0)
     assert any(isinstance(e, ModelFellBack) for e in world.events)
 
 

@@ -1,4 +1,4 @@
-"""What a person sees of a step that was asked again."""
+"""What a user sees of a step that was asked again."""
 
 from __future__ import annotations
 

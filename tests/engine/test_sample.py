@@ -490,7 +490,7 @@ def test_a_refused_cap_and_nothing_said_still_gets_its_recovery() -> None:
 
 
 @dataclass
-class Person:
+class User:
     """Says yes to so many offers, then no; thinks for ``takes_s`` before each answer."""
 
     yes: int = 1
@@ -517,10 +517,10 @@ def test_a_long_rate_limit_with_nobody_to_ask_ends_at_once_and_says_when() -> No
 
 @pytest.mark.spec("STR-2")
 def test_after_a_yes_the_wait_is_shown_and_the_turn_goes_on_by_itself() -> None:
-    person = Person()
-    played = play(LIMITED, says("x"), long_wait=person)
+    user = User()
+    played = play(LIMITED, says("x"), long_wait=user)
     assert played.result.text == "x"
-    ((error, delay_s),) = person.offers
+    ((error, delay_s),) = user.offers
     assert delay_s == 2520.0
     assert "42 min" in error.advice
     assert [wait.delay_s for wait in played.waits] == [2520.0]
@@ -529,7 +529,7 @@ def test_after_a_yes_the_wait_is_shown_and_the_turn_goes_on_by_itself() -> None:
 
 @pytest.mark.spec("STR-2")
 def test_after_a_no_the_turn_ends_with_the_error() -> None:
-    played = play(LIMITED, says("never"), long_wait=Person(yes=0))
+    played = play(LIMITED, says("never"), long_wait=User(yes=0))
     assert played.result.kind is ErrorKind.RATE_LIMIT
     assert "in 42 min" in played.result.advice
     assert played.waits == []
@@ -538,19 +538,19 @@ def test_after_a_no_the_turn_ends_with_the_error() -> None:
 @pytest.mark.spec("STR-2")
 def test_each_long_limit_is_asked_about_and_the_budgets_begin_anew() -> None:
     refused: list[Script] = [[failure(ErrorKind.OVERLOADED)]] * 3
-    person = Person(yes=2)
-    played = play(*refused, LIMITED, *refused, LIMITED, *refused, says("x"), long_wait=person)
+    user = User(yes=2)
+    played = play(*refused, LIMITED, *refused, LIMITED, *refused, says("x"), long_wait=user)
     assert played.result.text == "x"
-    assert len(person.offers) == 2
+    assert len(user.offers) == 2
 
 
 @pytest.mark.spec("STR-2")
 def test_a_quota_that_is_used_up_is_not_waited_for() -> None:
     spent = failure(ErrorKind.RATE_LIMIT, 2520.0, retryable=False)
-    person = Person()
-    played = play([spent], says("never"), long_wait=person)
+    user = User()
+    played = play([spent], says("never"), long_wait=user)
     assert played.result is spent
-    assert person.offers == []
+    assert user.offers == []
 
 
 # --- cancel ----------------------------------------------------------------------------------
@@ -575,7 +575,7 @@ def test_a_quota_that_is_used_up_is_not_waited_for() -> None:
     ],
 )  # fmt: skip
 def test_a_cancel_ends_every_wait_at_once(scripts: Any, when: Any) -> None:
-    played = play(*scripts, cancel_when=when, long_wait=Person())
+    played = play(*scripts, cancel_when=when, long_wait=User())
     assert isinstance(played.result, TurnCancelled)
     assert len(played.service.times) == 1
     assert played.service.closed == 1

@@ -29,7 +29,7 @@ from agentcli.domain.ports import PermissionMode, Verdict
 from agentcli.engine.background.runs import BackgroundRuns
 from agentcli.engine.background.scheduler import RETRY_S, SessionScheduler
 from agentcli.store.tasks import read_registry
-from tests.app.background import Person, ended, in_session, options, settings_for
+from tests.app.background import User, ended, in_session, options, settings_for
 from tests.support.cli import agent_env
 from tests.support.model_server import ANTHROPIC, ModelServer
 from tests.support.processes import until
@@ -296,7 +296,7 @@ def test_a_reason_to_ask_that_nobody_has_said_yes_to_keeps_it_from_starting(
 def test_a_wrong_schedule_is_refused_before_anybody_is_asked(
     model_server: ModelServer, tmp_path: Path
 ) -> None:
-    person = Person(Verdict.ONCE)
+    user = User(Verdict.ONCE)
 
     async def body(session: Session) -> ToolResult:
         arguments = {"tool": "bash", "args": {"command": "true"}, "schedule": {"cron": "@daily"}}
@@ -306,15 +306,15 @@ def test_a_wrong_schedule_is_refused_before_anybody_is_asked(
         return next(m for m in session.history.messages if isinstance(m, ToolResult))
 
     wanted = options(tmp_path, mode=PermissionMode.DEFAULT)
-    result = in_session(model_server, wanted, body, person)
-    assert "schedule has no cron" in result.text and not person.asked
+    result = in_session(model_server, wanted, body, user)
+    assert "schedule has no cron" in result.text and not user.asked
 
 
 @pytest.mark.spec("BG-8", "SEC-3")
 def test_a_schedule_is_asked_about_with_its_command_and_its_time(
     model_server: ModelServer, tmp_path: Path
 ) -> None:
-    person = Person(Verdict.ONCE)
+    user = User(Verdict.ONCE)
 
     async def body(session: Session) -> ToolResult:
         arguments = {
@@ -328,9 +328,9 @@ def test_a_schedule_is_asked_about_with_its_command_and_its_time(
         return next(m for m in session.history.messages if isinstance(m, ToolResult))
 
     wanted = options(tmp_path, mode=PermissionMode.DEFAULT)
-    told = json.loads(in_session(model_server, wanted, body, person).text)
+    told = json.loads(in_session(model_server, wanted, body, user).text)
     assert told["schedule_id"].startswith("sch_") and told["time_zone"] == "Europe/Oslo"
-    (request,) = person.asked
+    (request,) = user.asked
     shown = f"{request.summary}\n{request.detail}"
     assert "make nightly" in shown
     assert "15 3 * * *" in shown and "Europe/Oslo" in shown
