@@ -310,9 +310,9 @@ def _system_prompt(settings: Settings, options: SessionOptions, created_at: floa
 
 async def _repair_image(image: ImagePart) -> ImagePart | None:
     """The decoder is loaded when an image needs it."""
-    from agentcli.tools.files.images import mend_image
+    from agentcli.tools.files.images import reencode_image
 
-    return await mend_image(image)
+    return await reencode_image(image)
 
 
 def _catalogue_update(

@@ -276,7 +276,7 @@ def _find_shell(workspace: Workspace) -> str | None:
 
 
 def _limits(start: _Start, offered: Sandbox | None) -> str:
-    """What the person should know before saying yes."""
+    """What the user should know before saying yes."""
     if start.sandbox is not None:
         network = start.access is Access.NETWORK or start.sandbox.state.network
         return ", in the sandbox" + (", WITH NETWORK" if network else "")

@@ -1,7 +1,7 @@
 """Fetch a public web page and show it as Markdown (TOOL-12, SEC-11).
 
 Law: nothing is pre-approved; who approved a host approved that host: a redirect is followed
-within it, and one that leads elsewhere is told to the model, whose next call is judged anew.
+within it, and one that leads elsewhere is told to the model, whose next call is judged again.
 Everything is bounded: the time, the bytes, the redirects, what conversion may cost.
 """
 

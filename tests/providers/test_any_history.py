@@ -24,7 +24,7 @@ from agentcli.domain.ports import Effort, ModelInfo, ModelRequest, ProviderConfi
 from agentcli.engine.context.outgoing import Preparer, check_request
 from agentcli.providers._base import to_json
 from agentcli.providers._registry import create
-from agentcli.tools.files.images import mended
+from agentcli.tools.files.images import reencoded
 from tests.providers.streams import BASH, READ
 from tests.support.histories import PNG, json_values, texts
 from tests.support.poisons import IMAGES, TEXTS, refused_images
@@ -107,7 +107,7 @@ def prepared(messages: list[Message], model: ModelInfo) -> tuple[Message, ...]:
     preparer.prepare(messages, model)
     for image in tuple(preparer.wanted):
         if image not in _MENDED:
-            _MENDED[image] = mended(image)
+            _MENDED[image] = reencoded(image)
         preparer.repair({image: _MENDED[image]})
     result = preparer.prepare(messages, model)
     check_request(result)

@@ -19,7 +19,7 @@ from agentcli.domain.errors import InvalidArguments
 from agentcli.domain.messages import ImagePart
 from agentcli.domain.tools import Asks, OutputKind
 from agentcli.tools._base import MAX_CHARS
-from agentcli.tools.files.images import mend_image
+from agentcli.tools.files.images import reencode_image
 from agentcli.tools.read_file import TOOL, _read
 from agentcli.tools.write_file import TOOL as WRITE_FILE
 from tests.support.histories import png
@@ -244,7 +244,7 @@ def test_an_image_that_has_to_be_made_smaller_for_the_model_is_read_all_the_same
     output = room.run(TOOL, path="photo.png")
     (image,) = [part for part in output.parts if isinstance(part, ImagePart)]
     assert image == ImagePart("image/png", data)
-    sent = asyncio.run(mend_image(image))
+    sent = asyncio.run(reencode_image(image))
     assert sent is not None and images.judge(sent).image == sent
 
 

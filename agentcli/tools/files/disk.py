@@ -182,7 +182,7 @@ def _stat_fingerprint(info: os.stat_result) -> str:
 
 
 def note_seen(path: Path, state: FileState | None, ledger: FileLedger) -> None:
-    """What stands at ``path`` was shown to a person, or that nothing does (``None``)."""
+    """What stands at ``path`` was shown to the user, or that nothing does (``None``)."""
     mark = state.fingerprint if state is not None else _ABSENT
     if mark:
         ledger.seen.setdefault(path, mark)

@@ -25,21 +25,21 @@ _QUALITY = 85
 log = logging.getLogger(__name__)
 
 
-async def mend_image(image: ImagePart) -> ImagePart | None:
+async def reencode_image(image: ImagePart) -> ImagePart | None:
     """A copy of ``image`` that every provider takes: still, small, sound; or ``None``."""
-    return await asyncio.to_thread(mended, image)
+    return await asyncio.to_thread(reencoded, image)
 
 
-def mended(image: ImagePart) -> ImagePart | None:
+def reencoded(image: ImagePart) -> ImagePart | None:
     """The same, at once."""
     try:
-        return _mended(image)
+        return _reencoded_or_none(image)
     except Exception:  # a decoder may raise anything on hostile bytes
-        log.info("an image could not be mended", exc_info=True)
+        log.info("an image could not be re-encoded", exc_info=True)
         return None
 
 
-def _mended(image: ImagePart) -> ImagePart | None:
+def _reencoded_or_none(image: ImagePart) -> ImagePart | None:
     from PIL import Image
 
     Image.MAX_IMAGE_PIXELS = None  # judged here, by bytes, before anything is decoded

@@ -75,7 +75,7 @@ class Encoding:
 
     @property
     def label(self) -> str:
-        """The name for a person, empty for plain UTF-8."""
+        """The name for the user, empty for plain UTF-8."""
         if self == UTF_8:
             return ""
         name = _LABELS.get(self.codec, self.codec.upper())

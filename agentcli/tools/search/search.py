@@ -104,7 +104,7 @@ class Line:
 
     @property
     def text(self) -> str:
-        """The line for a person or a model."""
+        """The line for the user or a model."""
         return self.raw.decode("utf-8", "ignore" if self.cut_bytes else "replace")
 
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from agentcli.domain.images import facts_of, judge
 from agentcli.domain.messages import ImagePart
-from agentcli.tools.files.images import MAX_DECODED_BYTES, mend_image, mended
+from agentcli.tools.files.images import MAX_DECODED_BYTES, reencode_image, reencoded
 from tests.support.histories import png
 from tests.support.poisons import HOPELESS, IMAGES, moving, saved
 
@@ -21,7 +21,7 @@ from tests.support.poisons import HOPELESS, IMAGES, moving, saved
 @pytest.mark.spec("HIS-8")
 @pytest.mark.parametrize("name", IMAGES)
 def test_a_poisoned_image_is_mended_or_given_up(name: str) -> None:
-    better = mended(IMAGES[name])
+    better = reencoded(IMAGES[name])
     if name in HOPELESS:
         assert better is None
         return
@@ -35,11 +35,11 @@ def test_a_poisoned_image_is_mended_or_given_up(name: str) -> None:
 
 @pytest.mark.spec("HIS-8")
 def test_the_first_picture_of_a_moving_one_is_kept_and_proportions_too() -> None:
-    better = mended(ImagePart("image/gif", moving("GIF")))
+    better = reencoded(ImagePart("image/gif", moving("GIF")))
     assert better is not None
     with Image.open(io.BytesIO(better.data)) as picture:
         assert picture.convert("RGB").getpixel((3, 3)) == (255, 0, 0)
-    wide = mended(IMAGES["photo of 108 megapixels"])
+    wide = reencoded(IMAGES["photo of 108 megapixels"])
     assert wide is not None
     facts = facts_of(wide.data)
     assert (facts.width, facts.height) == (2_000, 1_500)
@@ -49,7 +49,7 @@ def test_a_photo_is_turned_as_the_camera_says() -> None:
     picture = Image.new("RGB", (3_000, 1_000))
     exif = picture.getexif()
     exif[0x0112] = 6
-    better = mended(ImagePart("image/jpeg", saved(picture, "JPEG", exif=exif)))
+    better = reencoded(ImagePart("image/jpeg", saved(picture, "JPEG", exif=exif)))
     assert better is not None
     facts = facts_of(better.data)
     assert facts.height > facts.width
@@ -60,7 +60,7 @@ def test_what_is_transparent_becomes_white_in_a_photo() -> None:
     picture = Image.merge("RGBA", (noise, noise.rotate(90), noise.rotate(180), noise))
     data = saved(picture, "PNG")
     assert len(data) > 5_000_000
-    better = mended(ImagePart("image/png", data))
+    better = reencoded(ImagePart("image/png", data))
     assert better is not None
     assert better.media_type == "image/jpeg"
 
@@ -70,7 +70,7 @@ def test_a_bomb_is_judged_by_its_header_and_never_unpacked() -> None:
     bomb = png(60_000, 4_000)
     assert len(bomb) < 2_000_000
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert mended(ImagePart("image/png", bomb)) is None
+    assert reencoded(ImagePart("image/png", bomb)) is None
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
     assert grown < MAX_DECODED_BYTES
 
@@ -78,13 +78,13 @@ def test_a_bomb_is_judged_by_its_header_and_never_unpacked() -> None:
 @pytest.mark.spec("SEC-13")
 def test_a_progressive_photo_costs_what_its_whole_size_costs() -> None:
     small = saved(Image.new("RGB", (4_000, 3_000)), "JPEG", progressive=True)
-    assert mended(ImagePart("image/jpeg", small)) is not None
+    assert reencoded(ImagePart("image/jpeg", small)) is not None
     large = saved(Image.new("RGB", (7_000, 6_000)), "JPEG", progressive=True)
-    assert mended(ImagePart("image/jpeg", large)) is None
+    assert reencoded(ImagePart("image/jpeg", large)) is None
 
 
 def test_16_bit_greys_are_scaled() -> None:
-    better = mended(ImagePart("image/png", saved(Image.new("I;16", (2_500, 10), 65_535), "PNG")))
+    better = reencoded(ImagePart("image/png", saved(Image.new("I;16", (2_500, 10), 65_535), "PNG")))
     assert better is not None
     with Image.open(io.BytesIO(better.data)) as picture:
         assert picture.getextrema() == (255, 255)
@@ -93,7 +93,7 @@ def test_16_bit_greys_are_scaled() -> None:
 def test_the_loop_goes_on_while_an_image_is_decoded() -> None:
     async def main() -> int:
         ticks = 0
-        task = asyncio.create_task(mend_image(IMAGES["10,000 px square"]))
+        task = asyncio.create_task(reencode_image(IMAGES["10,000 px square"]))
         while not task.done():
             await asyncio.sleep(0)
             ticks += 1
@@ -112,5 +112,5 @@ SOUND = [png(9, 9), *(IMAGES[name].data for name in ("JPEG as PNG", "moving GIF"
 def test_damaged_bytes_never_raise(data: bytes, place: int, noise: bytes, cut: bool) -> None:
     broken = data[:place] + noise + (b"" if cut else data[place + len(noise) :])
     judge(ImagePart("image/png", broken))
-    better = mended(ImagePart("image/png", broken))
+    better = reencoded(ImagePart("image/png", broken))
     assert better is None or judge(better).image == better
