@@ -68,7 +68,7 @@ _ENDINGS = _E2E + "test_chat_endings.py::"
 _KEYS = _E2E + "test_chat_ctrl_c.py::"
 _ADVERSARY = _E2E + "test_adversary_chat.py::"
 _LOOP = "tests/repl/test_loop.py::"
-_HTTP = "tests/providers/test_http.py::"
+_HTTP = "tests/wire/test_http.py::"
 _STATUS = "tests/providers/test_conformance.py::test_a_status_becomes_a_typed_error"
 _REFUSED = (
     _E2E + "test_one_shot_limits.py::test_a_refused_request_has_its_code_and_says_who_refused"
@@ -95,7 +95,7 @@ FAULTS: Mapping[str, Mapping[str, str]] = {
         "messages on stdin": _E2E
         + "test_stream_input.py::test_a_signal_ends_the_run_with_one_result_for_each_turn",
         "hook": _E2E + "test_hooks.py::test_a_signal_stops_a_hook_with_all_that_it_started",
-        "reader that does not read": "tests/cli/test_stalled.py"
+        "reader that does not read": "tests/headless/test_signals.py"
         "::test_a_signal_ends_a_run_whose_reader_does_not_read",
     },
     "SIGHUP": {
@@ -188,7 +188,7 @@ FAULTS: Mapping[str, Mapping[str, str]] = {
     },
     "clock jumps of 400 days": {
         "between runs": _HERE + "test_a_clock_that_jumps_changes_no_session",
-        "waiting to retry": "tests/engine/test_retries.py::test_a_clock_that_is_set_moves_no_wait",
+        "waiting to retry": "tests/engine/test_sample_retries.py::test_a_clock_that_is_set_moves_no_wait",
         "stored times": "tests/store/test_sqlite.py"
         "::test_times_beyond_any_clock_are_read_as_the_nearest_it_can_show",
     },
@@ -236,11 +236,11 @@ FAULTS: Mapping[str, Mapping[str, str]] = {
     },
     "garbled stream": {
         "one shot": _ONE_SHOT + "test_garbage_in_a_stream_is_no_traceback",
-        "any bytes": "tests/providers/test_sse.py::test_no_bytes_whatever_crash_the_decoder",
+        "any bytes": "tests/wire/test_sse.py::test_no_bytes_whatever_crash_the_decoder",
     },
     "endless stream": {
         "line": "tests/security/test_bounds.py::test_a_stream_without_bounds_is_ended_in_bounded_memory",
-        "comment": "tests/providers/test_sse.py"
+        "comment": "tests/wire/test_sse.py"
         "::test_an_endless_comment_takes_no_memory_and_ends_nothing",
     },
     "silent stream": {
@@ -268,7 +268,7 @@ FAULTS: Mapping[str, Mapping[str, str]] = {
         "signals": _LOOP + "test_signals_reach_the_prompt_of_a_dumb_terminal",
     },
     "windows of 1x1 to 500x200": {
-        "working": "tests/repl/test_live_front.py::test_any_window_is_survived",
+        "working": "tests/repl/test_live_input.py::test_any_window_is_survived",
         "streaming": _HERE + "test_a_second_chat_beside_the_first_and_resizing_to_nothing",
     },
     "resizing in mid-stream": {
@@ -297,24 +297,24 @@ FAULTS: Mapping[str, Mapping[str, str]] = {
         "::test_a_file_that_changes_before_the_yes_is_not_changed_unseen",
     },
     "daemon that keeps the output open": {
-        "tool": "tests/tools/test_process.py"
+        "tool": "tests/process/test_run.py"
         "::test_a_daemon_that_keeps_the_output_open_does_not_hang_and_lives_until_close",
         "one shot": _HERE + "test_a_daemon_and_a_tool_that_stops_itself_leave_no_process",
     },
     "tool that ignores SIGTERM": {
-        "tool": "tests/tools/test_process.py"
+        "tool": "tests/process/test_run.py"
         "::test_a_second_interrupt_kills_what_ignores_sigterm_without_the_grace",
         "one shot": _HERE + "test_a_daemon_and_a_tool_that_stops_itself_leave_no_process",
     },
     "tool that stops itself": {
-        "cancel": "tests/tools/test_process.py"
+        "cancel": "tests/process/test_run.py"
         "::test_a_command_that_stopped_itself_or_its_guard_is_killed_all_the_same",
         "one shot": _HERE + "test_a_daemon_and_a_tool_that_stops_itself_leave_no_process",
     },
     "one call for ever": {
         "one shot": _HERE
         + "test_a_model_that_repeats_one_call_for_ever_is_stopped_with_the_reason",
-        "circles": "tests/engine/test_repeats.py"
+        "circles": "tests/engine/test_limits_repeats.py"
         "::test_a_turn_that_goes_in_circles_is_told_so_and_then_ends_with_the_reason",
     },
 }
