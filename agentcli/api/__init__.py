@@ -2,8 +2,7 @@
 
 import logging
 
-from agentcli.api.agent import Agent, AgentResult
-from agentcli.api.function_tool import tool
+from agentcli.api.agent import Agent, AgentResult, tool
 
 __all__ = ["Agent", "AgentResult", "tool"]
 

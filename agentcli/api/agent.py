@@ -14,10 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from agentcli.app.compose import open_session
-from agentcli.app.options import SessionOptions, result_schema, settings_of
+from agentcli.app.options import SessionOptions, function_tool, result_schema, settings_of
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.events import (
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from agentcli.app.session import Listener, Session
 
 Approve = Callable[[ApprovalRequest], bool | Awaitable[bool]]
+F = TypeVar("F", bound=Callable[..., Any])
+_MARK = "__agentcli_tool__"
 
 
 @frozen
@@ -234,9 +236,7 @@ class Agent:
         return self._turn
 
     def _options(self) -> SessionOptions:
-        from agentcli.api.function_tool import as_tool
-
-        own = tuple(as_tool(function) for function in self.tools)
+        own = tuple(function_tool(each, getattr(each, _MARK, {})) for each in self.tools)
         free = tuple(made.name for made in own if not made.always_ask)
         return SessionOptions(
             cwd=Path(self.cwd or Path.cwd()).absolute(),
@@ -380,3 +380,35 @@ def _result_schema(output: Any) -> Any:
         return None
     describe = getattr(output, "model_json_schema", None)
     return result_schema(describe() if callable(describe) else output)
+
+
+# --- a function as a tool ------------------------------------------------------------------
+
+
+@overload
+def tool(function: F) -> F: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: str = "write",
+    timeout_s: float | None = 60.0,
+    ask: bool = False,
+) -> Callable[[F], F]: ...
+
+
+def tool(function: F | None = None, **options: Any) -> F | Callable[[F], F]:
+    """Say how a function is offered to the model; the function itself stays as it is.
+
+    ``effect`` is "read" (may run beside others), "write" or "exec" (run alone); ``timeout_s`` in
+    seconds, ``None`` for no limit; ``ask``: every call needs an approval.
+    """
+
+    def mark(marked: F) -> F:
+        setattr(marked, _MARK, options)
+        return marked
+
+    return mark if function is None else mark(function)

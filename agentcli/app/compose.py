@@ -24,11 +24,11 @@ from agentcli.app.models import SessionModels, fallbacks
 from agentcli.app.opening import Opener
 from agentcli.app.options import SessionOptions
 from agentcli.app.queue import DurableQueue
-from agentcli.app.sandboxing import make_sandbox, sandbox_banner
 from agentcli.app.session import Listeners, Session
 from agentcli.app.toolset import TASK, make_toolbox, offer_agents
 from agentcli.config.redaction import Redactor
 from agentcli.config.settings import Settings
+from agentcli.domain.errors import ConfigError
 from agentcli.domain.events import QueueChanged
 from agentcli.domain.messages import ImagePart
 from agentcli.domain.ports import (
@@ -39,6 +39,7 @@ from agentcli.domain.ports import (
     QueuedInput,
     ToolGate,
 )
+from agentcli.domain.sandbox import SandboxKind
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.tools import Asker, Workspace
 from agentcli.engine.context.system_prompt import (
@@ -51,6 +52,7 @@ from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.gates import plan_notice
 from agentcli.engine.parts import Lazy, SessionParts
 from agentcli.policy.decision import Policy
+from agentcli.process.sandbox import SessionSandbox
 from agentcli.store.disk import runs_directory
 from agentcli.store.files import SessionFiles
 from agentcli.store.sqlite import SqliteStore
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     from agentcli.domain.subagents import SubAgents
     from agentcli.domain.tools import FileKeeper
     from agentcli.extensions.hooks import SessionHooks
+    from agentcli.process.sandbox_places import OwnPlaces
 
 
 async def open_session(
@@ -356,3 +359,54 @@ def _budget_notice(budget_usd: float | None, model: ModelInfo) -> tuple[str, ...
     what = f"warning: the price of {model.id} is unknown, so --max-budget-usd cannot be kept"
     key = f'models."{model.id}".input_price'
     return (f"{what} - set it: agent config set '{key}' USD, and output_price",)
+
+
+# --- the sandbox (SEC-7) ---------------------------------------------------------------------
+
+# Law: what was asked for by name and cannot be had is an error; what ``auto`` cannot find is told
+# once.
+
+
+def session_sandbox(settings: Settings, workspace: Workspace) -> SessionSandbox:
+    """The sandbox that the settings ask for; nothing is looked at before it is needed."""
+
+    def own_places() -> OwnPlaces:
+        from agentcli.process.sandbox_places import OwnPlaces
+
+        paths = settings.paths
+        catalogue = paths.catalogue_file
+        return OwnPlaces(
+            read_only=paths.own_places(workspace.root),
+            hidden=(
+                paths.credentials_file,
+                paths.trust_file,
+                paths.sessions_dir,
+                *(catalogue.with_name(catalogue.name + end) for end in ("", "-wal", "-shm")),
+                paths.log_file,
+                paths.history_file,
+                paths.seal_file,
+            ),
+        )
+
+    wanted, network = settings.sandbox, settings.sandbox_network
+    return SessionSandbox(workspace, own_places, wanted, network=network)
+
+
+async def make_sandbox(settings: Settings, workspace: Workspace) -> SessionSandbox:
+    """The same; raises ``ConfigError`` if it was named and fails."""
+    sandbox = session_sandbox(settings, workspace)
+    if settings.sandbox in {SandboxKind.BWRAP, SandboxKind.LANDLOCK}:
+        state = await sandbox.begin()
+        if not state.is_on:
+            await sandbox.aclose()
+            advice = f"{state.advice or 'see: agent doctor'}; or use --sandbox auto, or off"
+            raise ConfigError(f"--sandbox {settings.sandbox}: {state.problem}", advice)
+    return sandbox
+
+
+async def sandbox_banner(sandbox: SessionSandbox, *, wanted: bool) -> tuple[str, ...]:
+    """The line for the top of the chat when there is no sandbox and nobody has said so."""
+    if not wanted:
+        return ()
+    await sandbox.begin()
+    return tuple(line for line in (sandbox.take_notice(),) if line)

@@ -32,15 +32,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from agentcli.app.safe_git import find_git
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import AgentError
-from agentcli.domain.rewind import ABSENT, FileKind, FileState, RewindStore
+from agentcli.domain.rewind import ABSENT, FileKind, FileState
 from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.values import frozen
 from agentcli.tools.files.no_follow import directory_of, lstat_at, open_at
+
+if TYPE_CHECKING:
+    from agentcli.store.rewinds import RewindTable
 
 # --- what stands at a path, and making it stand there again ---------------------------------------
 
@@ -395,7 +398,7 @@ class _Open:
 class Keeper:
     """For one session. ``notify`` says a line to the user; ``secrets`` are never kept (SEC-9)."""
 
-    store: RewindStore
+    store: RewindTable
     workspace: Workspace
     notify: Callable[[str], None] = lambda _: None
     secrets: Callable[[], Iterable[str]] = tuple

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from agentcli.domain.values import frozen
 if TYPE_CHECKING:
     from agentcli.config.settings import Settings
     from agentcli.tools._final_result import ResultSchema
+    from agentcli.tools._function_tool import FunctionTool
 
 
 @frozen
@@ -54,6 +55,16 @@ def settings_of(env: Mapping[str, str]) -> Settings:
     from agentcli.config.settings import load_settings
 
     return load_settings(Paths.from_env(env), env)
+
+
+def function_tool(function: Callable[..., Any], options: Mapping[str, Any]) -> FunctionTool:
+    """``function`` as a tool of the model, with the ``options`` of ``agentcli.tool``.
+
+    Raises ``UsageError``.
+    """
+    from agentcli.tools._function_tool import FunctionTool
+
+    return FunctionTool(function, options)
 
 
 def result_schema(schema: Any) -> ResultSchema:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +23,7 @@ from agentcli.domain.messages import UserMessage
 from agentcli.domain.tools import Workspace
 from agentcli.extensions.commands import CustomCommand, find_commands
 
-__all__ = ["Check", "CustomCommand", "SettingRow", "UserFiles"]
+__all__ = ["CustomCommand", "Finding", "SettingRow", "Status", "UserFiles"]
 
 
 class SettingRow(NamedTuple):
@@ -33,11 +34,19 @@ class SettingRow(NamedTuple):
     source: str
 
 
-class Check(NamedTuple):
-    """One result of the doctor; ``status`` is ``ok``, ``warn`` or ``FAIL``."""
+class Status(StrEnum):
+    """How a thing stands."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class Finding(NamedTuple):
+    """One line of the doctor's report. ``advice`` says how to fix it."""
 
     name: str
-    status: str
+    status: Status
     detail: str
     advice: str = ""
 
@@ -54,7 +63,7 @@ class UserFiles:
         options: SessionOptions,
         redactor: Redactor,
         setting_rows: Callable[[], Iterable[tuple[str, str, str]]],
-        findings: Callable[[], Iterable[tuple[str, str, str, str]]],
+        findings: Callable[[], Sequence[Finding]],
     ) -> None:
         self.settings = settings
         self.cwd = options.cwd
@@ -96,9 +105,9 @@ class UserFiles:
 
         return await asyncio.to_thread(remove_rule, self.settings.paths, rule)
 
-    async def checks(self) -> Sequence[Check]:
+    async def findings(self) -> Sequence[Finding]:
         """What the doctor finds."""
-        return [Check(*finding) for finding in await asyncio.to_thread(self._findings)]
+        return await asyncio.to_thread(self._findings)
 
     # --- instructions and commands ---------------------------------------------------------
 

@@ -20,11 +20,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
+from agentcli.app.user_files import Finding, Status
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import AgentError
@@ -43,25 +43,6 @@ _MAGIC = b"SQLite format 3\0"
 _HEAD_BYTES = 100
 _LARGEST_PAGE = 65_536
 _NARROW = 40
-
-
-class Status(StrEnum):
-    """How a check came out."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-class Finding(NamedTuple):
-    """One line of the report. ``advice`` says how to fix it."""
-
-    name: str
-    status: Status
-    detail: str
-    advice: str = ""
-
-
 _PROGRAMS = {
     "bash": (Status.FAIL, "the bash tool cannot run; install bash"),
     "git": (Status.WARN, "install git: diffs and project roots need it"),

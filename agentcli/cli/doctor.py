@@ -12,9 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from agentcli.app.user_files import Finding, Status
 from agentcli.cli.checks import (
-    Finding,
-    Status,
     check_configuration,
     check_endpoint,
     check_home,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from agentcli.app.library import SessionLibrary
 from agentcli.app.options import SessionOptions
 from agentcli.app.trust import project_lines
-from agentcli.app.user_files import UserFiles
+from agentcli.app.user_files import Finding, UserFiles
 from agentcli.cli.logging_setup import REDACTOR
 from agentcli.cli.session_request import prepare_settings, session_options
 from agentcli.config.project import Project, Standing
@@ -48,10 +48,10 @@ def _setting_rows() -> Iterable[tuple[str, str, str]]:
     return setting_rows()
 
 
-def _findings() -> Iterable[tuple[str, str, str, str]]:
+def _findings() -> Sequence[Finding]:
     from agentcli.cli.doctor import all_findings
 
-    return [(f.name, str(f.status), f.detail, f.advice) for f in all_findings()]
+    return all_findings()
 
 
 def ask_for_trust(project: Project, said: Standing) -> bool | None:

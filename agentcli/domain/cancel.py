@@ -88,19 +88,12 @@ class CancelToken:
 
     async def wait(self) -> None:
         """Return when the token is set, at once if it already is."""
-        await self._wait_until(lambda: self._reason is not None)
-
-    async def wait_forced(self) -> None:
-        """Return when the token is forced."""
-        await self._wait_until(lambda: self._forced)
-
-    async def _wait_until(self, condition: Callable[[], bool]) -> None:
-        if condition():
+        if self._reason is not None:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def wake() -> None:
-            if condition() and not future.done():
+            if not future.done():
                 future.set_result(None)
 
         remove = self.add_callback(wake)

@@ -38,6 +38,12 @@ def clean_text(text: str) -> str:
     return text
 
 
+def one_line(text: str, limit: int | None = None) -> str:
+    """``text`` without line breaks and runs of blanks, in at most ``limit`` characters."""
+    line = " ".join(text.split())
+    return line if limit is None or len(line) <= limit else f"{line[: limit - 1]}…"
+
+
 def plain_text(text: str) -> str:
     """``text`` without control and format characters and marks of chat templates.
 

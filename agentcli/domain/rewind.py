@@ -6,10 +6,9 @@ new was said since.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
 
 from agentcli.domain.values import frozen
 
@@ -93,28 +92,3 @@ class RewindRecord:
     def messages(self) -> int:
         """How many messages it took back."""
         return sum(seq == after for seq, _, after in self.moves)
-
-
-class RewindStore(Protocol):
-    """The rows of one session's file. Raises ``PersistenceError``."""
-
-    async def keep(self, call_id: str, states: Mapping[Path, FileState]) -> Mapping[Path, int]:
-        """Keep what stands at the paths before the call changes them; the rows' ids."""
-
-    async def settle(self, after: Mapping[int, FileState | None]) -> None:
-        """What became of the paths of these rows; ``None``: they are as they were."""
-
-    async def points(self) -> Sequence[RewindPoint]:
-        """What can be gone back to, oldest first."""
-
-    async def changes_since(self, seq: int) -> Sequence[FileChange]:
-        """Changes from the prompt ``seq`` on that were not taken back."""
-
-    async def take_back(self, seq: int, text: str, changes: Sequence[int], *, chat: bool) -> int:
-        """Take back what was said (with ``chat``) and these changes; how many messages."""
-
-    async def newest(self) -> RewindRecord | None:
-        """The newest rewind that can itself be taken back."""
-
-    async def bring_back(self, record: RewindRecord) -> None:
-        """Undo a rewind."""

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from agentcli.domain.errors import AgentError, NoStructuredOutput
 from agentcli.domain.messages import ResultStatus, ToolCall, ToolResult
-from agentcli.domain.ports import GateAnswer, StepFacts, ToolGate
+from agentcli.domain.ports import GateAnswer, StepFacts
 from agentcli.domain.values import frozen
 from agentcli.engine.arguments.schema import Schema
 from agentcli.engine.arguments.text import loads
@@ -45,21 +45,6 @@ class GiveUp:
 
 
 AnswerVerdict = Accept | Remind | GiveUp
-
-
-class AnswerCheck(ToolGate, Protocol):
-    """Decides how one turn may end; made for each turn. It is one of the turn's gates too."""
-
-    def answered(self, text: str, allowed: frozenset[str]) -> AnswerVerdict:
-        """Judge an answer without calls; ``allowed`` are the tools that its step could call."""
-
-    def called(
-        self, calls: Sequence[ToolCall], results: Sequence[ToolResult]
-    ) -> Accept | GiveUp | None:
-        """Judge a batch that has run; ``None`` lets the turn go on."""
-
-    def last_resort(self) -> Accept | None:
-        """What the turn can still amount to when it may not go on."""
 
 
 class ResultShape(Protocol):
@@ -112,7 +97,7 @@ class TerminalTools:
 
     def begin(self) -> AnswerCheck:
         """The check of one turn."""
-        return _TerminalCheck(self)
+        return AnswerCheck(self)
 
 
 class ParametersShape:
@@ -138,8 +123,8 @@ class ParametersShape:
         return dict(arguments)
 
 
-class _TerminalCheck:
-    """``AnswerCheck`` of one turn with terminal tools."""
+class AnswerCheck:
+    """Decides how one turn with terminal tools may end. It is one of the turn's gates too."""
 
     name = "result"
     priority = 50
@@ -158,7 +143,7 @@ class _TerminalCheck:
         return GateAnswer(facts.tools & self._ending, required=True) if self._narrowed else None
 
     def answered(self, text: str, allowed: frozenset[str]) -> AnswerVerdict:
-        """An answer in words: the result, a reason to remind, or the end."""
+        """An answer in words of a step that could call ``allowed``: result, reminder or end."""
         fallback, found = self._tools.fallback, self._read(text)
         if isinstance(found, Accept):
             self._first = self._first or found
@@ -285,7 +270,7 @@ class Finishing:
         self.value: Any = None
 
     @property
-    def gates(self) -> tuple[ToolGate, ...]:
+    def gates(self) -> tuple[AnswerCheck, ...]:
         """What narrows the steps of the turn."""
         return () if self._check is None else (self._check,)
 

@@ -7,8 +7,7 @@ at most ``MAX_HOLDS`` times in a row; without hooks nothing here waits.
 Laws of the calls. A call is stored as the model made it (W1) before any hook hears of it;
 arguments that a hook changes are validated and judged again, are what the user is asked about and
 what runs, and the model is told of them: the record says both what was asked for and what was
-done. A hook's "allow" is worth one call in yolo mode: it passes no deny rule, no ask rule, no
-protected place and not plan mode (SEC-3). A result is durable before its hook hears of it: what a
+done. A result is durable before its hook hears of it: what a
 hook then says is a message of its own, so that nothing that has happened is lost while a hook runs
 (CAN-6, CAN-8).
 """
@@ -24,13 +23,12 @@ from typing import TYPE_CHECKING
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
 from agentcli.domain.errors import AgentError, PromptBlocked, TurnCancelled
 from agentcli.domain.events import AgentEvent, CompactionTrigger, Notice, QueueChanged
-from agentcli.domain.hooks import HookEvent, Hooks, HookVerdict, Permission
+from agentcli.domain.hooks import HookEvent, Hooks, HookVerdict
 from agentcli.domain.messages import ResultStatus, TextPart, ToolResult, UserMessage, user_text
-from agentcli.domain.ports import PermissionMode, QueueSource
+from agentcli.domain.ports import QueueSource
 from agentcli.domain.tools import ToolOutput, status_of
 from agentcli.engine.jobs import Job, text_of
 from agentcli.engine.race import Reaper, race
-from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision
 
 if TYPE_CHECKING:
     from agentcli.domain.ports import QueuedInput
@@ -190,18 +188,6 @@ def _short(text: str) -> str:
 
 
 MAX_SHOWN = 300
-
-
-def decided(call: CallFacts, place: CallPlace, said: HookVerdict) -> Decision:
-    """The decision on a call about which hooks have ``said`` something."""
-    from agentcli.policy.judge import judge
-
-    if said.permission is Permission.ALLOW and place.policy.mode is not PermissionMode.PLAN:
-        place = replace(place, policy=replace(place.policy, mode=PermissionMode.YOLO))
-    decision = judge(call, place)
-    if said.permission is not Permission.ASK or decision.answer is not Answer.ALLOW:
-        return decision
-    return replace(decision, answer=Answer.ASK, reason=f"a hook asks: {said.reason}")
 
 
 class CallHooks:

@@ -1,20 +1,28 @@
-"""A tool call on its way from the model's message to its result."""
+"""A tool call on its way from the model's message to its result, and what the policy says of it.
+
+Law: what hooks have said counts for no more than the user's own word. A hook's "allow" is worth
+one call in yolo mode: it passes no deny rule, no ask rule, no protected place and not plan mode
+(SEC-3).
+"""
 
 from __future__ import annotations
 
 import contextlib
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.messages import ResultStatus, TextPart, ToolCall
-from agentcli.domain.tools import Tool, ToolOutput
+from agentcli.domain.ports import ApprovalRequest, PermissionMode
+from agentcli.domain.tools import Tool, ToolOutput, Workspace
 from agentcli.domain.values import mutable
-from agentcli.policy.decision import CallFacts, CallPlace, Effect
+from agentcli.policy.decision import Answer, CallFacts, CallPlace, Effect
 
 if TYPE_CHECKING:
     from agentcli.domain.hooks import HookVerdict
     from agentcli.engine.background.launch import Launch
+    from agentcli.policy.decision import Decision, Rule
 
 
 @mutable
@@ -48,6 +56,45 @@ class Job:
         if self.launch is None:
             return tool, self.args, self.call.arguments, ""
         return self.launch.tool, self.launch.args, self.launch.arguments, self.call.name
+
+    def look(self, tool: Tool, shell: CallPlace, workspace: Workspace) -> None:
+        """Gather what the policy looks at: what the call does, and where. Runs the tool's code."""
+        from agentcli.policy.judge import effect_of
+
+        acting, args, arguments, via = self.acting(tool)
+        definition = acting.definition
+        place = shell if definition.name == "bash" else replace(shell, workspace=workspace)
+        self.summary = tool.summary(self.args)
+        paths = acting.paths(args, place.workspace)
+        self.facts, self.place = CallFacts(definition, arguments, paths, via), place
+        self.effect = effect_of(self.facts, place)
+        known_to_read = self.effect is Effect.READ and not definition.only_reads
+        self.is_concurrent = definition.concurrent or known_to_read
+
+    def decision(self, facts: CallFacts, place: CallPlace) -> Decision:
+        """The policy's answer, with what hooks have said of the call."""
+        from agentcli.policy.judge import judge
+
+        if (said := self.hook) is None:
+            return judge(facts, place)
+        from agentcli.domain.hooks import Permission
+
+        if said.permission is Permission.ALLOW and place.policy.mode is not PermissionMode.PLAN:
+            place = replace(place, policy=replace(place.policy, mode=PermissionMode.YOLO))
+        decision = judge(facts, place)
+        if said.permission is not Permission.ASK or decision.answer is not Answer.ALLOW:
+            return decision
+        return replace(decision, answer=Answer.ASK, reason=f"a hook asks: {said.reason}")
+
+    def question(
+        self, facts: CallFacts, place: CallPlace, decision: Decision, detail: str
+    ) -> tuple[ApprovalRequest, Rule]:
+        """What the user is asked, and the rule that "for this session" grants."""
+        from agentcli.policy.judge import rules_offered
+
+        rule, for_session, for_ever = rules_offered(facts, place, decision)
+        why = decision.why
+        return ApprovalRequest(self.call, self.summary, detail, why, for_session, for_ever), rule
 
     @property
     def elapsed_s(self) -> float:

@@ -34,7 +34,6 @@ from agentcli.domain.history import History, RunDetail
 from agentcli.domain.messages import ResultStatus, StopReason, ToolCall, ToolResult
 from agentcli.domain.ports import (
     ApprovalAnswer,
-    ApprovalRequest,
     RecordedResult,
     SessionStore,
     Verdict,
@@ -54,10 +53,9 @@ from agentcli.engine.gates import OPEN
 from agentcli.engine.jobs import Job, text_of
 from agentcli.engine.parts import SessionParts
 from agentcli.engine.race import cancel_future, first_of, race, stop
-from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision, Effect
+from agentcli.policy.decision import Answer, CallPlace, Decision, Effect
 
 if TYPE_CHECKING:
-    from agentcli.domain.hooks import HookVerdict
     from agentcli.engine.hooked import CallHooks
 
 GRACE_S = 0.15
@@ -221,47 +219,25 @@ class ToolCalls:
 
     def _gather_facts(self, job: Job, tool: Tool, shell: CallPlace) -> None:
         """Gather what the policy looks at; a tool that fails to tell it is not run."""
-        acting, args, arguments, via = job.acting(tool)
-        definition = acting.definition
-        place = shell
-        if definition.name != "bash":
-            place = replace(shell, workspace=self._parts.workspace)
         try:
-            job.summary = tool.summary(job.args)
-            paths = acting.paths(args, place.workspace)
-            from agentcli.policy.judge import effect_of
-
-            job.facts = CallFacts(definition, arguments, paths, via)
-            job.place = place
-            job.effect = effect_of(job.facts, place)
-            known_to_read = job.effect is Effect.READ and not definition.only_reads
-            job.is_concurrent = definition.concurrent or known_to_read
+            job.look(tool, shell, self._parts.workspace)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a tool's own code
             job.facts = job.place = None
             job.effect, job.is_concurrent = Effect.READ, True
             job.output = self._reported(job, ToolOutput.internal_error(error))
-
-    def _decision(self, call: CallFacts, place: CallPlace, said: HookVerdict | None) -> Decision:
-        if said is None:
-            from agentcli.policy.judge import judge
-
-            return judge(call, place)
-        from agentcli.engine.hooked import decided
-
-        return decided(call, place, said)
 
     async def _permitted(self, job: Job) -> bool:
         """Whether the call may run; when not, ``job.output`` says why."""
         if job.facts is None or job.place is None:
             return False
         try:
-            decision = self._decision(job.facts, job.place, job.hook)
+            decision = job.decision(job.facts, job.place)
         except Exception as error:  # noqa: BLE001 - what cannot be judged is not run
             job.output = self._reported(job, ToolOutput.internal_error(error))
             return False
         if decision.answer is Answer.ASK:
             async with self._parts.approval_lock:
-                decision = self._decision(job.facts, job.place, job.hook)
+                decision = job.decision(job.facts, job.place)
                 if decision.answer is Answer.ASK:
                     return await self._approved(job, decision)
         if decision.answer is Answer.DENY:
@@ -273,13 +249,10 @@ class ToolCalls:
         """Ask the user; somebody who cannot be asked has not said yes."""
         if job.facts is None or job.place is None or job.tool is None:
             return False
-        from agentcli.policy.judge import rules_offered
-
         reason = decision.why
-        rule, for_session, for_ever = rules_offered(job.facts, job.place, decision)
         self._emit(ApprovalWaiting(job.call, job.summary, reason))
         detail = await self._preview(job, *job.acting(job.tool)[:2])
-        request = ApprovalRequest(job.call, job.summary, detail, reason, for_session, for_ever)
+        request, rule = job.question(job.facts, job.place, decision, detail)
         try:
             answer = await self._parts.approver.approve(request)
         except Exception as error:

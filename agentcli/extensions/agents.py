@@ -23,6 +23,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from agentcli.domain.clean import one_line
 from agentcli.domain.ports import Effort
 from agentcli.domain.values import frozen
 from agentcli.extensions.front_matter import Document, Unusable, parse_document, read_document
@@ -115,5 +116,4 @@ def _effort(value: str) -> Effort | None:
 
 def _shown(text: str) -> str:
     """One line without control characters, of bounded length."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= MAX_DESCRIPTION else f"{line[: MAX_DESCRIPTION - 1]}…"
+    return one_line("".join(c if c.isprintable() else " " for c in text), MAX_DESCRIPTION)

@@ -147,7 +147,7 @@ class _Contents:
             return
         last = self._out[-1] if self._out else None
         if last is not None and last["role"] == "user":
-            if not _holds_results(last):
+            if "functionResponse" not in last["parts"][0]:  # results stand alone
                 last["parts"].extend(parts)
                 return
             self._out.append({"role": "model", "parts": [{"text": _BETWEEN}]})
@@ -243,10 +243,6 @@ def _user(parts: list[Json]) -> Json:
 
 def _image(part: ImagePart) -> Json:
     return {"inlineData": {"mimeType": part.media_type, "data": base64_text(part.data)}}
-
-
-def _holds_results(content: Json) -> bool:
-    return "functionResponse" in content["parts"][0]
 
 
 # --- what one model takes and another refuses --------------------------------------------
@@ -490,7 +486,6 @@ class GeminiDecoder(StreamDecoder):
                     "answered with a JSON array instead of a stream of events",
                     "something in between drops `?alt=sse` from the address; check the base URL"
                     " and any proxy",
-                    ErrorKind.OTHER,
                 )
         return super().feed(chunk)
 
@@ -503,9 +498,7 @@ class GeminiDecoder(StreamDecoder):
             self._count(usage)
         feedback = value.get("promptFeedback")
         if isinstance(feedback, dict) and isinstance(why := feedback.get("blockReason"), str):
-            self.failure = self._failure(
-                f"blocked the request ({why})", _BLOCKED_ADVICE, ErrorKind.OTHER
-            )
+            self.failure = self._failure(f"blocked the request ({why})", _BLOCKED_ADVICE)
             return
         candidates = value.get("candidates")
         if isinstance(candidates, list):
@@ -521,11 +514,8 @@ class GeminiDecoder(StreamDecoder):
         if self._stop is None:
             return
         if self._stop is StopReason.REFUSAL and not self._has_output:
-            self.failure = self._failure(
-                f"stopped the reply before its first word ({self._reason})",
-                _BLOCKED_ADVICE,
-                ErrorKind.OTHER,
-            )
+            what = f"stopped the reply before its first word ({self._reason})"
+            self.failure = self._failure(what, _BLOCKED_ADVICE)
             return
         stop = self._stop
         if stop is StopReason.END_TURN and self._call_ids:
@@ -537,8 +527,8 @@ class GeminiDecoder(StreamDecoder):
         if self._stop is not None:
             self.finish()
 
-    def _failure(self, what: str, advice: str, kind: ErrorKind) -> ProviderError:
-        return self._named(ProviderError(what, advice, kind=kind))
+    def _failure(self, what: str, advice: str) -> ProviderError:
+        return self._named(ProviderError(what, advice, kind=ErrorKind.OTHER))
 
     def _candidate(self, candidate: Json) -> None:
         content = candidate.get("content")

@@ -40,7 +40,10 @@ _COLUMNS = (
 
 
 class RewindTable:
-    """Satisfies ``domain.rewind.RewindStore``; ``write`` and ``read`` are its file's."""
+    """The rows of one session's file; ``write`` and ``read`` are the file's.
+
+    All raise ``PersistenceError``.
+    """
 
     __slots__ = ("_exists", "_read", "_write")
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from agentcli.cli.checks import Finding, Status, check_other_agents, check_programs
+from agentcli.app.user_files import Finding, Status
+from agentcli.cli.checks import check_other_agents, check_programs
 from agentcli.cli.doctor import side_by_side
 from tests.support.cli import agent_env, run_agent
 from tests.support.keyrings import fake_keyring

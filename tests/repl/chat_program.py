@@ -60,6 +60,7 @@ from agentcli.domain.ports import (
 from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus, StoredMessage
 from agentcli.domain.tools import ToolOutput
+from agentcli.engine.race import cancel_future
 from agentcli.repl.loop import run_chat
 
 
@@ -186,8 +187,8 @@ class PlaySession(Session):
         try:
             await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
             if token.cancelled and not work.done() and verb == "stubborn":
-                forced = asyncio.ensure_future(token.wait_forced())
-                await asyncio.wait({work, forced}, return_when=asyncio.FIRST_COMPLETED)
+                with cancel_future(token, forced=True) as forced:
+                    await asyncio.wait({work, forced}, return_when=asyncio.FIRST_COMPLETED)
                 self._emit(TextChunk("it was forced\n"))
             if token.cancelled:
                 work.cancel()

@@ -44,6 +44,12 @@ _WORDS: dict[str, dict[str, Any]] = {
 _STARTS = {"array": ("[", "```"), "object": ("{", "```")}
 
 
+# what a schema may say where a look at the types is enough
+_OF_PLAIN_OBJECTS = {"type", "properties", "required", "additionalProperties", "description"}
+_OF_PLAIN_FIELDS = {"type", "description", "title", "default", "minLength"}
+_PLAIN_TYPES = {str: "string", int: "integer", bool: "boolean"}
+
+
 # Replies that did not end where the model wanted: what is missing may be more than a bracket.
 _CUT = frozenset({StopReason.MAX_TOKENS, StopReason.REFUSAL})
 
@@ -57,10 +63,31 @@ def repaired(message: AssistantMessage, toolbox: ToolBox) -> AssistantMessage:
     parts = list(message.parts)
     for index, part in enumerate(parts):
         if isinstance(part, ToolCall) and part.name in parameters:
+            if part.malformed is None and _are_plain(part.arguments, parameters[part.name]):
+                continue
             schema, is_last = Schema(parameters[part.name]), index == len(parts) - 1
             parts[index] = _repaired(part, schema, message.stop_reason, is_last=is_last)
     unchanged = all(map(is_, parts, message.parts))
     return message if unchanged else replace(message, parts=tuple(parts))
+
+
+def _are_plain(arguments: Mapping[str, Any], parameters: Mapping[str, Any]) -> bool:
+    """Whether a look shows that there is nothing to repair: all there, of plain types."""
+    fields = parameters.get("properties")
+    if not isinstance(fields, dict) or not parameters.keys() <= _OF_PLAIN_OBJECTS:
+        return False
+    if parameters.get("type", "object") != "object":
+        return False
+    for name, value in arguments.items():
+        field = fields.get(name)
+        if not isinstance(field, dict) or not field.keys() <= _OF_PLAIN_FIELDS:
+            return False
+        if _PLAIN_TYPES.get(type(value)) != field.get("type"):
+            return False
+        if field.get("minLength", 1) != 1 or value == "":
+            return False
+    required = parameters.get("required", ())
+    return isinstance(required, list | tuple) and set(map(str, required)) <= arguments.keys()
 
 
 def _repaired(call: ToolCall, schema: Schema, stop: StopReason, *, is_last: bool) -> ToolCall:

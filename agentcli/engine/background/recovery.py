@@ -11,9 +11,10 @@ import asyncio
 import time
 
 from agentcli.domain.background import BackgroundRefused, BackgroundTask
+from agentcli.domain.clean import one_line
 from agentcli.domain.errors import StoreError
 from agentcli.engine.background.launch import SPAWN, check_launch
-from agentcli.engine.background.run import announcement, one_line
+from agentcli.engine.background.run import announcement
 from agentcli.engine.background.runs import BackgroundRuns, is_repeatable
 from agentcli.policy.decision import Answer, CallFacts, CallPlace
 from agentcli.policy.judge import judge

@@ -24,6 +24,7 @@ from agentcli.domain.background import (
     TaskState,
 )
 from agentcli.domain.cancel import CancelReason, CancelToken
+from agentcli.domain.clean import one_line
 from agentcli.domain.events import AgentEvent, SubAgentEvent, ToolFinished
 from agentcli.domain.messages import ResultStatus, TextPart
 from agentcli.domain.tools import OutputKind, ToolContext, ToolOutput
@@ -250,7 +251,9 @@ def announcement(task: BackgroundTask) -> str:
     if task.summary:
         rows.append(f"summary: {quoted(task.summary)}")
     if task.error_message:
-        rows.append(f"error: {quoted(_short(task.error_message, MAX_ERROR))}")
+        error = task.error_message
+        shown = error if len(error) <= MAX_ERROR else f"{error[: MAX_ERROR - 1]}…"
+        rows.append(f"error: {quoted(shown)}")
     rows += [f"log: {task.log_path}", f"result: {task.result_path}", "</background-run>"]
     return "\n".join(rows)
 
@@ -274,7 +277,7 @@ def reported_progress(event: AgentEvent) -> TaskProgress | None:
         current,
         total,
         one_line(str(given.get("unit") or "")),
-        _short(one_line(str(given.get("message") or "")), MAX_SUMMARY),
+        one_line(str(given.get("message") or ""), MAX_SUMMARY),
     )
 
 
@@ -285,21 +288,12 @@ def text_of_output(output: ToolOutput) -> str:
 
 def summary_of(output: ToolOutput) -> str:
     """An output in a line."""
-    return _short(one_line(output.summary or text_of_output(output)), MAX_SUMMARY)
+    return one_line(output.summary or text_of_output(output), MAX_SUMMARY)
 
 
 def quoted(text: str) -> str:
     """``text`` with nothing in it that could end the block."""
     return "".join(_ENTITIES.get(char, char) for char in text)
-
-
-def one_line(text: str) -> str:
-    """``text`` without line breaks and runs of blanks."""
-    return " ".join(text.split())
-
-
-def _short(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _number(value: object) -> float | None:

@@ -31,11 +31,11 @@ from agentcli.domain.background import (
     Schedule,
     SpawnWish,
 )
+from agentcli.domain.clean import one_line
 from agentcli.domain.errors import StoreError
 from agentcli.domain.events import Notice
 from agentcli.domain.tools import Workspace
 from agentcli.engine.background.launch import SPAWN, check_launch, next_time, read_timing
-from agentcli.engine.background.run import one_line
 from agentcli.engine.background.runs import SHELL, BackgroundRuns
 from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision, Policy
 from agentcli.policy.judge import judge

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentcli.app.user_files import Check
+from agentcli.app.user_files import Finding
 from agentcli.domain.cancel import CancelToken
 from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.ui.sanitize import clean_line
@@ -16,9 +16,9 @@ _STYLES = {"ok": OK, "warn": WARNING, "fail": ERROR}
 async def _run(chat: Chat, arguments: str) -> None:
     del arguments
 
-    async def check(token: CancelToken) -> Sequence[Check]:
+    async def check(token: CancelToken) -> Sequence[Finding]:
         del token
-        return await chat.user.checks()
+        return await chat.user.findings()
 
     found = await chat.work(check, "Checking")
     lines: list[str] = []

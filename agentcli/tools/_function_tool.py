@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, get_type_hints, overload
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter, create_model
 
@@ -20,32 +20,34 @@ from agentcli.domain.errors import UsageError
 from agentcli.domain.tools import Asks, ToolContext, ToolOutput
 from agentcli.tools._base import Arguments, BaseTool, bounded
 
-F = TypeVar("F", bound=Callable[..., Any])
-_MARK = "__agentcli_tool__"
 _ASKS = {"read": Asks.NOTHING, "write": Asks.EDIT, "exec": Asks.ANYTHING}
 
 
 class FunctionTool(BaseTool[Arguments]):
-    """A function of the embedding program. Coroutines run on the loop, the rest in a thread."""
+    """A function of the embedding program. Coroutines run on the loop, the rest in a thread.
 
-    def __init__(self, function: Callable[..., Any], wishes: dict[str, Any]) -> None:
-        name = wishes.get("name") or function.__name__
+    ``options`` are those of ``agentcli.tool``. Raises ``UsageError`` for a signature or an option
+    that no tool can have.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        name = options.get("name") or function.__name__
         if not name.isidentifier():
             raise UsageError(f"{name!r} is no name for a tool", 'give one: @tool(name="…")')
         self.name = name
         self.display_name = name.replace("_", " ").capitalize()
-        self.description = wishes.get("description") or _first_paragraph(function)
+        self.description = options.get("description") or _first_paragraph(function)
         if not self.description:
             raise UsageError(
                 f"the tool {name} has no description", "write a docstring that says what it does"
             )
-        effect = wishes.get("effect", "write")
+        effect = options.get("effect", "write")
         if effect not in _ASKS:
             raise UsageError(f"effect cannot be {effect!r}", f"one of: {', '.join(_ASKS)}")
         self.asks, self.concurrent = _ASKS[effect], effect == "read"
         self.group = "custom"
-        self.timeout_s = wishes.get("timeout_s", 60.0)
-        self.always_ask = bool(wishes.get("ask", False))
+        self.timeout_s = options.get("timeout_s", 60.0)
+        self.always_ask = bool(options.get("ask", False))
         self.params, (self._takes_context, self.context) = _params_of(function, name)
         self._function = function
 
@@ -79,40 +81,6 @@ def _output(value: Any, call_id: str) -> ToolOutput:
         text = json.dumps(TypeAdapter(Any).dump_python(value, mode="json"), ensure_ascii=False)
     short, raw = bounded(text, call_id)
     return ToolOutput.text(short, raw=raw)
-
-
-@overload
-def tool(function: F) -> F: ...
-
-
-@overload
-def tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    effect: str = "write",
-    timeout_s: float | None = 60.0,
-    ask: bool = False,
-) -> Callable[[F], F]: ...
-
-
-def tool(function: F | None = None, **wishes: Any) -> F | Callable[[F], F]:
-    """Say how a function is offered to the model; the function itself stays as it is.
-
-    ``effect`` is "read" (may run beside others), "write" or "exec" (run alone); ``timeout_s`` in
-    seconds, ``None`` for no limit; ``ask``: every call needs an approval.
-    """
-
-    def mark(marked: F) -> F:
-        setattr(marked, _MARK, wishes)
-        return marked
-
-    return mark if function is None else mark(function)
-
-
-def as_tool(function: Callable[..., Any]) -> FunctionTool:
-    """``function`` as a tool. Raises ``UsageError`` when its signature cannot be one."""
-    return FunctionTool(function, dict(getattr(function, _MARK, {})))
 
 
 def _params_of(

@@ -16,7 +16,7 @@ from agentcli.domain.hooks import (
     HookVerdict,
     Permission,
 )
-from agentcli.extensions.hook_answers import MAX_CHARS, merged, verdict_of
+from agentcli.extensions.hooks import MAX_CHARS, merged, verdict_of
 from agentcli.process.program import ProgramResult
 
 PRE, POST, STOP = HookEvent.PRE_TOOL_USE, HookEvent.POST_TOOL_USE, HookEvent.STOP
