@@ -73,6 +73,6 @@ def test_a_tail_shows_what_comes_until_the_run_has_ended(
         assert shown[3].startswith("the build: succeeded")
         assert (await chat.do("/tail 1"))[:3] == ["first", "ab", "end"]
         with pytest.raises(UsageError, match="names no"):
-            await chat.do("/tail 7")
+            await chat.do("/tail zz")
 
     talk(DirectChat(tmp_path, model_server), body)
