@@ -68,6 +68,7 @@ def test_there_are_blocks_to_test() -> None:
     assert len(blocks("toml")) >= 1
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("number", range(len(blocks("sh"))))
 def test_commands_work_as_written(project: Path, home: Path, number: int) -> None:
     done = shell(project, home, blocks("sh")[number])

@@ -22,7 +22,7 @@ from tests.support.replies import Call, Reply, call
 from tests.support.wire_facts import facts_of
 from tests.support.work_processes import commands_below
 
-pytestmark = pytest.mark.sampled
+pytestmark = pytest.mark.slow
 
 OFF = ("--sandbox", "off")
 

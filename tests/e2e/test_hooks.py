@@ -18,7 +18,7 @@ from tests.support.processes import alive, wait_until
 from tests.support.replies import Call, call, calls, say
 from tests.support.wire_facts import facts_of
 
-pytestmark = pytest.mark.sampled
+pytestmark = pytest.mark.slow
 
 PROTOCOLS = [ANTHROPIC, OPENAI]
 

@@ -14,7 +14,7 @@ from tests.support.model_server import ANTHROPIC, GEMINI, OPENAI, RESPONSES, Mod
 from tests.support.replies import Call, call, calls, say
 from tests.support.wire_facts import facts_of
 
-pytestmark = pytest.mark.sampled
+pytestmark = pytest.mark.slow
 
 PROTOCOLS = [ANTHROPIC, OPENAI, RESPONSES, GEMINI]
 FORMATS = ["text", "json", "stream-json"]

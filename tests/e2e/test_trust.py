@@ -13,7 +13,7 @@ from tests.support.cli import Running, agent_env
 from tests.support.model_server import ModelServer
 from tests.support.processes import wait_until
 
-pytestmark = pytest.mark.sampled
+pytestmark = pytest.mark.slow
 
 QUESTION = re.compile(r"Do you trust this directory\? \[y\]es / \[n\]o:")
 CONFIG = """

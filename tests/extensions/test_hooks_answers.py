@@ -160,6 +160,7 @@ ANSWER = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(event=st.sampled_from(list(HookEvent)), answer=ANSWER)
 def test_no_answer_is_a_fault_of_ours(event: HookEvent, answer: dict[str, Any]) -> None:

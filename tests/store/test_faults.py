@@ -18,6 +18,8 @@ from agentcli.store.repair.repair import repair
 from agentcli.store.sqlite import SqliteStore
 from tests.store.sessions import finished_session, fresh, now, text
 
+pytestmark = pytest.mark.sampled
+
 
 def empty(path: Path) -> None:
     path.write_bytes(b"")

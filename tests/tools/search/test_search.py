@@ -176,6 +176,7 @@ LINES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @needs_rg
 @pytest.mark.spec("TOOL-10")
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -214,6 +215,7 @@ def test_any_tree_with_any_ignore_files_is_the_same_to_both(
         assert theirs.lines == ours.lines
 
 
+@pytest.mark.slow
 @needs_rg
 @pytest.mark.spec("TOOL-10")
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
