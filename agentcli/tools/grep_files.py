@@ -128,9 +128,10 @@ def _query(args: GrepArguments, ctx: JudgedContext) -> Query:
 def _within_a_line(pattern: str) -> str:
     """``pattern``, if a command can be given it and a line can match it."""
     if len(pattern) > MAX_PATTERN_CHARS or "\0" in pattern:
-        raise BadPattern("it is too long, or has a NUL in it")
+        raise FileProblem("Cannot use the pattern: it is too long, or has a NUL in it.")
     if _LINE_END.search(pattern):
-        raise BadPattern("a match lies within one line: search for a part of it, or use context")
+        reason = "a match lies within one line: search for a part of it, or use context"
+        raise FileProblem(f"Cannot use the pattern: {reason}.")
     return pattern
 
 
