@@ -19,7 +19,6 @@ from agentcli.domain.rewind import (
     FileChange,
     FileKind,
     FileState,
-    RewindPoint,
     RewindScope,
     Rewound,
 )
@@ -48,17 +47,12 @@ class _Step:
     wanted: FileState
 
 
-async def points(store: SqliteStore) -> Sequence[RewindPoint]:
-    """What can be gone back to, oldest first."""
-    return await store.rewinds.points()
-
-
 async def rewind(
     conversation: Conversation, store: SqliteStore, seq: int, scope: RewindScope
 ) -> Rewound:
     """Go back to before the message ``seq``.
 
-    Raises ``UsageError`` for a message that is none of ``points``, ``RewindRefused``, and
+    Raises ``UsageError`` for a message that is no ``RewindPoint``, ``RewindRefused``, and
     ``AgentError`` when a file cannot be written: then everything is as it was.
     """
     await _settled(conversation)

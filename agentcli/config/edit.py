@@ -44,13 +44,8 @@ def set_value(paths: Paths, name: str, text: str) -> object:
     return value
 
 
-def add_allow_rule(paths: Paths, rule: str) -> None:
-    """Let ``rule`` be allowed from now on, in every session (UI-7); see ``add_rule``."""
-    add_rule(paths, "allow", rule)
-
-
 def add_rule(paths: Paths, kind: str, rule: str) -> None:
-    """Write ``rule`` to the rules of ``kind``: "allow", "ask" or "deny" (SEC-3).
+    """Write ``rule`` to the rules of ``kind``: "allow", "ask" or "deny" (SEC-3, UI-7).
 
     Raises ``ConfigError`` as ``set_value`` does; a rule that is there already stays one.
     """

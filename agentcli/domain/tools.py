@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from dataclasses import fields as fields_of
@@ -275,6 +276,7 @@ class PortMissing(Exception):
         super().__init__(_WITHOUT.get(name, f"This session has no {name}, which the tool needs."))
 
 
+_MAY_LACK = re.compile(r"\bNone\b|\bOptional\b")
 _WITHOUT = {
     "agents": "There are no sub-agents in this run. Do it yourself.",
     "ask": "Nobody can be asked in this run. Decide yourself, and say in your answer what you "
@@ -293,7 +295,7 @@ def context_for(tool: Tool, call: ToolContext, port: Callable[[str], object]) ->
     for declared in fields_of(tool.context):
         name = declared.name
         given[name] = getattr(call, name) if hasattr(ToolContext, name) else port(name)
-        if given[name] is None and "None" not in str(declared.type):
+        if given[name] is None and not _MAY_LACK.search(str(declared.type)):
             raise PortMissing(name)
     return tool.context(**given)
 

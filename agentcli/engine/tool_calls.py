@@ -116,7 +116,7 @@ class ToolCalls:
                 if job.output is not None and job.output.ends_turn:
                     self.ended_turn = True
                     self.answer = job.output.answer or self.answer
-            if left and batch[0].effect is not Effect.READ:
+            if left and any(job.effect is not Effect.READ for job in batch):
                 await self._judge_again(left)
         self.ended_turn |= self.hooks is not None and bool(self.hooks.stopped)
         if self._token.cancelled:

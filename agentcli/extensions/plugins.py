@@ -27,6 +27,8 @@ T = TypeVar("T")
 Say = Callable[[str], None]
 log = logging.getLogger(__name__)
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what providers take
+# what a tool may have beside what it must have
+_OPTIONAL = ("stands_for", "parse_background", "run_background")
 _KINDS = {
     "gates": ("name", "priority", "allow"),
     "transforms": ("name", "apply"),
@@ -104,6 +106,9 @@ class _PlainTool(Tool):
     def __init__(self, tool: Any) -> None:
         self._tool = tool
         self.context = getattr(tool, "context", Tool.context)
+        for name in _OPTIONAL:
+            if hasattr(tool, name):
+                setattr(self, name, getattr(tool, name))
 
     @property
     def definition(self) -> ToolDefinition:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.config.edit import TEMPLATE, add_allow_rule, add_rule, remove_rule, set_value
+from agentcli.config.edit import TEMPLATE, add_rule, remove_rule, set_value
 from agentcli.config.paths import Paths
 from agentcli.config.settings import load_settings, validate
 from agentcli.domain.errors import ConfigError, UsageError
@@ -122,17 +122,17 @@ def test_the_template_is_valid_and_sets_nothing(paths: Paths) -> None:
 @pytest.mark.spec("UI-7")
 def test_a_rule_is_added_once_and_the_rest_of_the_file_stays(tmp_path: Path) -> None:
     paths = Paths(tmp_path, tmp_path, tmp_path)
-    add_allow_rule(paths, "bash(git status)")
+    add_rule(paths, "allow", "bash(git status)")
     paths.config_file.write_text("# mine\n" + paths.config_file.read_text())
-    add_allow_rule(paths, 'bash(echo "a, b")')
-    add_allow_rule(paths, "bash(git status)")
+    add_rule(paths, "allow", 'bash(echo "a, b")')
+    add_rule(paths, "allow", "bash(git status)")
     assert paths.config_file.read_text().startswith("# mine\n")
     assert load_settings(paths, {}).allow == ("bash(git status)", 'bash(echo "a, b")')
     assert paths.config_file.stat().st_mode & 0o777 == 0o600
     wrong = "[permissions]\nallow = 7\n"
     paths.config_file.write_text(wrong)
     with pytest.raises(ConfigError):
-        add_allow_rule(paths, "bash(ls)")
+        add_rule(paths, "allow", "bash(ls)")
     assert paths.config_file.read_text() == wrong
 
 

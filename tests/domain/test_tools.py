@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, Optional, cast
 
 import pytest
 
+from agentcli.domain.cancel import CancelToken
 from agentcli.domain.messages import ImagePart, ResultStatus, TextPart
-from agentcli.domain.tools import OutputKind, ToolOutput, Workspace, real_path, status_of
+from agentcli.domain.sandbox import Sandbox
+from agentcli.domain.tools import (
+    Asker,
+    OutputKind,
+    PortMissing,
+    Tool,
+    ToolContext,
+    ToolOutput,
+    Workspace,
+    context_for,
+    real_path,
+    status_of,
+)
+from agentcli.domain.values import frozen
 
 
 def told(output: ToolOutput) -> str:
@@ -67,3 +82,40 @@ def test_links_in_a_circle_are_judged_where_they_lie(tmp_path: Path) -> None:
     assert not workspace.contains(root / "out")
     assert not workspace.contains(root / "loop" / ".." / ".." / "other")
     assert real_path(root / "loop") == root / "loop"
+
+
+@frozen
+class Modern(ToolContext):
+    """What a call may lack is said with a bar."""
+
+    ask: Asker | None
+    sandbox: Sandbox | None
+
+
+@frozen
+class Classic(ToolContext):
+    """The same in the older way."""
+
+    ask: Optional[Asker]  # noqa: UP045 - as users write it
+    sandbox: Optional[Sandbox]  # noqa: UP045
+
+
+@frozen
+class Needs(ToolContext):
+    """A call that cannot do without."""
+
+    ask: Asker
+
+
+@pytest.mark.spec("LOOP-5")
+def test_a_call_is_refused_only_for_the_lack_of_what_it_needs(tmp_path: Path) -> None:
+    class Declares:
+        def __init__(self, context: type[Any]) -> None:
+            self.context = context
+
+    call = ToolContext("c", Workspace(tmp_path, tmp_path), CancelToken(), print)
+    for context in (Modern, Classic):
+        made = context_for(cast("Tool", Declares(context)), call, lambda _: None)
+        assert type(made) is context and made.ask is made.sandbox is None
+    with pytest.raises(PortMissing, match="Nobody can be asked"):
+        context_for(cast("Tool", Declares(Needs)), call, lambda _: None)

@@ -642,6 +642,65 @@ def test_a_command_is_judged_where_the_one_before_it_has_left_the_shell(tmp_path
     assert [request.call.id for request in world.approver.requests] == ["b", "c", "d"]
 
 
+class Beside(FakeTool):
+    """A tool that runs beside others, whatever it asks."""
+
+    @property
+    def definition(self) -> ToolDefinition:
+        return replace(super().definition, concurrent=True)
+
+
+class Alone(FakeTool):
+    """A tool that runs alone, although it asks nothing."""
+
+    @property
+    def definition(self) -> ToolDefinition:
+        return replace(super().definition, concurrent=False)
+
+
+@pytest.mark.spec("LOOP-4")
+@pytest.mark.parametrize(
+    ("kind", "asks", "together"),
+    [(Alone, Asks.NOTHING, 1), (Beside, Asks.NOTHING, 2), (Beside, Asks.EDIT, 2)],
+)
+def test_what_a_tool_asks_says_nothing_of_what_runs_beside_it(
+    kind: type[FakeTool], asks: Asks, together: int
+) -> None:
+    running, most = 0, 0
+
+    async def work(args: Any, ctx: ToolContext) -> ToolOutput:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(1)
+        running -= 1
+        return ToolOutput.text("done")
+
+    wanted = calls(("a", "it", "{}"), ("b", "it", "{}"))
+    play(World(PlayedProvider(wanted, says("x")), [kind("it", work, asks)]))
+    assert most == together
+
+
+@pytest.mark.spec("SEC-3", "SEC-5")
+def test_a_call_is_judged_by_what_any_call_beside_others_has_left(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+
+    async def moves(args: Any, ctx: ToolContext) -> ToolOutput:
+        await ctx.state.set("shell", {"cwd": str(tmp_path / ".git")})
+        return ToolOutput.text("done")
+
+    wanted = calls(
+        ("r", "look", "{}"), ("m", "move", "{}"), ("c", "bash", '{"command": "echo x > config"}')
+    )
+    tools = [FakeTool("look", ok), Beside("move", moves, Asks.ANYTHING), Bash("bash", ok)]
+    world = World(
+        PlayedProvider(wanted, says("x")), tools, Answers(Verdict.NO), PermissionMode.YOLO
+    )
+    world.set(workspace=Workspace(tmp_path, tmp_path))
+    play(world)
+    assert [request.call.id for request in world.approver.requests] == ["c"]
+
+
 @pytest.mark.spec("LOOP-4")
 def test_all_calls_are_announced_in_the_models_order_before_any_starts() -> None:
     tools = [FakeTool("look", ok), FakeTool("change", ok, Asks.EDIT)]

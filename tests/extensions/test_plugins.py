@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -19,6 +21,9 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.ports import GateAnswer, StepFacts
 from agentcli.extensions.plugins import Plugins, load_plugins
+
+if TYPE_CHECKING:
+    from agentcli.domain.background import BackgroundSink
 
 GOOD = """
 from agentcli.domain.ports import GateAnswer
@@ -201,3 +206,23 @@ def test_a_tool_that_no_provider_could_be_told_of_is_left_out(site: Site, wrong:
     site.install(name, code)
     found = site.load(name)
     assert not found.tools and len(found.warnings) == 1
+
+
+@pytest.mark.spec("BG-1")
+def test_a_plain_tool_keeps_what_it_has_beyond_the_least(site: Site) -> None:
+    code = (
+        "from agentcli.domain.tools import Asks, ToolDefinition, ToolHints, ToolOutput\nclass T:\n"
+        "  definition = ToolDefinition('t', 'T', 'd', {}, Asks.NOTHING, 'g',"
+        " hints=ToolHints(background=True))\n"
+        "  parse = summary = paths = preview = print\n"
+        "  def parse_background(self, arguments): return 'in the background'\n"
+        "  async def run(self, args, ctx): return ToolOutput.text('in the turn')\n"
+        "  async def run_background(self, args, ctx, sink): return ToolOutput.text(args)\n"
+        "class Plugin: tools = [T()]\n"
+    )
+    site.install("plugin_plain", code)
+    (tool,) = site.load("plugin_plain").tools
+    args = tool.parse_background({})
+    output = asyncio.run(tool.run_background(args, None, cast("BackgroundSink", None)))
+    assert output.parts == (TextPart("in the background"),)
+    assert tool.stands_for(args) is None
