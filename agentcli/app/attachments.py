@@ -61,11 +61,6 @@ def attached_parts(
     return tuple(parts)
 
 
-def attached_names(text: str, workspace: Workspace) -> list[str]:
-    """The paths in ``text`` that would be attached, as they are shown."""
-    return [_shown(path, workspace) for path, _ in _named(text, workspace)]
-
-
 def _named(text: str, workspace: Workspace) -> Iterator[tuple[Path, Mention]]:
     """Files and directories that ``text`` names, each once."""
     from agentcli.app.mentions import find_mentions

@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agentcli.app.queue import DurableQueue
 from agentcli.app.session import Session
@@ -197,26 +197,8 @@ class Meter:
             return
         known = self.cost_usd is not None and cost_usd is not None
         more = (cost_usd or 0.0) - (self.cost_usd or 0.0) if known else None
-        self.parent.add_elsewhere(_difference(usage, self.usage), more)
+        self.parent.add_elsewhere(usage - self.usage, more)
         self.usage, self.cost_usd = usage, cost_usd
-
-
-def _difference(now: Usage, before: Usage) -> Usage:
-    def field_of(name: str) -> int | None:
-        value: int | None = getattr(now, name)
-        return None if value is None else value - (getattr(before, name) or 0)
-
-    names: Mapping[str, Any] = {name: field_of(name) for name in _COUNTS}
-    return Usage(**names)
-
-
-_COUNTS = (
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-)
 
 
 log = logging.getLogger(__name__)

@@ -164,9 +164,8 @@ def set_(options: SettingArguments) -> int:
     return 0
 
 
-def edit(options: EmptyOptions) -> int:
+def edit(_options: EmptyOptions) -> int:
     """Open the user's file in an editor, then check it."""
-    del options
     paths = _paths()
     file = paths.config_file
     if not is_terminal(sys.stdin) and not (os.environ.get("VISUAL") or os.environ.get("EDITOR")):
@@ -199,9 +198,8 @@ def _editor() -> list[str]:
     return command
 
 
-def path_(options: EmptyOptions) -> int:
+def path_(_options: EmptyOptions) -> int:
     """Where the user's file is, or would be."""
-    del options
     path = str(_paths().config_file)
     write_out(f"{clean(path) if is_terminal(sys.stdout) else path}\n")
     return 0

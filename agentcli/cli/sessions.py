@@ -315,9 +315,8 @@ def _resolve_damaged(files: SessionFiles, text: str) -> str:
     return wait(files.resolve(text))
 
 
-def reindex(options: EmptyOptions) -> int:
+def reindex(_options: EmptyOptions) -> int:
     """Rebuild the catalogue from the session files."""
-    del options
     ensure_dir(Paths.from_env(os.environ).data_dir)
     write_error_line(f"{wait(session_files().reindex())} session(s) indexed")
     return 0

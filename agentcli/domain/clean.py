@@ -17,7 +17,7 @@ MAX_DEPTH = 30
 MAX_TEXT_BYTES = 1_000_000
 MAX_ARGUMENT_BYTES = 500_000
 _MAX_INTEGER = 2**63
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ID = re.compile(r"[A-Za-z0-9_-]+")
 _BAD_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _NAME_LENGTH = 64
 _CUT_NOTE = 100
@@ -57,17 +57,18 @@ def clean_name(name: str) -> str:
     return _BAD_IN_NAME.sub("_", name)[:_NAME_LENGTH] or "unknown"
 
 
-def clean_id(call_id: str) -> str:
+def clean_id(call_id: str, max_length: int = 64) -> str:
     """``call_id`` itself where it is ``^[A-Za-z0-9_-]{1,64}$``, else one that stands for it."""
-    return call_id if _ID.fullmatch(call_id) else f"call_{digest(call_id)}"
+    is_clean = len(call_id) <= max_length and _ID.fullmatch(call_id)
+    return call_id if is_clean else f"call_{digest(call_id)}"
 
 
-def digest(text: str | bytes) -> str:
-    """24 hexadecimal digits that stand for ``text``."""
+def digest(text: str | bytes, length: int = 24) -> str:
+    """Hexadecimal digits that stand for ``text``."""
     from hashlib import sha256
 
     data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
-    return sha256(data).hexdigest()[:24]
+    return sha256(data).hexdigest()[:length]
 
 
 def cut_text(text: str, max_bytes: int = MAX_TEXT_BYTES) -> str:

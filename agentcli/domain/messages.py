@@ -92,6 +92,11 @@ class Usage:
             _sum(self.reasoning_tokens, other.reasoning_tokens),
         )
 
+    def __sub__(self, other: Usage) -> Usage:
+        """What has come since ``other``, field by field; unknown where this side is."""
+        fields = ((getattr(self, n), getattr(other, n)) for n in Usage.__dataclass_fields__)
+        return Usage(*(None if now is None else now - (before or 0) for now, before in fields))
+
     @property
     def is_known(self) -> bool:
         """Whether the provider reported anything at all."""

@@ -7,9 +7,10 @@ one call in yolo mode: it passes no deny rule, no ask rule, no protected place a
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -107,3 +108,16 @@ def text_of(output: ToolOutput) -> str:
     with contextlib.suppress(StopIteration):
         return next(part.text for part in output.parts if isinstance(part, TextPart))
     return ""
+
+
+async def guarded(work: Callable[..., Awaitable[ToolOutput]], *arguments: Any) -> ToolOutput:
+    """Do a tool's work; what it raises, or returns that is no output, is a fault of ours."""
+    try:
+        output: object = await work(*arguments)
+    except (asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - the tools' border: not even an exit passes
+        return ToolOutput.internal_error(error)
+    if isinstance(output, ToolOutput) and output.parts:
+        return output
+    return ToolOutput.internal_error(TypeError(f"not a tool's output: {type(output).__name__}"))

@@ -54,9 +54,8 @@ _REFUSED = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.CONTEXT_OVERFLOW})
 log = logging.getLogger(__name__)
 
 
-def doubled_cap(request: ModelRequest, wasted: Usage) -> int | None:
+def doubled_cap(request: ModelRequest, _wasted: Usage) -> int | None:
     """The next higher output limit for a reply that was cut at ``request``'s, if there is one."""
-    del wasted
     cap, most = request.max_output_tokens, request.model.max_output_tokens
     return None if cap is None or cap >= most else min(cap * 2, most)
 

@@ -50,7 +50,7 @@ from agentcli.domain.tools import (
 )
 from agentcli.engine.arguments import problems as wording
 from agentcli.engine.gates import OPEN
-from agentcli.engine.jobs import Job, text_of
+from agentcli.engine.jobs import Job, guarded, text_of
 from agentcli.engine.parts import SessionParts
 from agentcli.engine.race import cancel_future, first_of, race, stop
 from agentcli.policy.decision import Answer, CallPlace, Decision, Effect
@@ -375,7 +375,7 @@ class ToolCalls:
             ctx = self._context(job, tool, cancel, moving)
         except PortMissing as missing:
             return ToolOutput.error(str(missing))
-        task = asyncio.create_task(_guarded(tool, job.args, ctx))
+        task = asyncio.create_task(guarded(tool.run, job.args, ctx))
         try:
             with cancel_future(self._token) as cancelled:
                 if moving is None:
@@ -470,16 +470,3 @@ def _next_batch(jobs: list[Job]) -> tuple[list[Job], list[Job]]:
     while count < len(jobs) and jobs[count].is_concurrent:
         count += 1
     return jobs[: count or 1], jobs[count or 1 :]
-
-
-async def _guarded(tool: Tool, args: Any, ctx: Any) -> ToolOutput:
-    """Run the tool; anything it raises, or returns that is no output, is a fault of ours."""
-    try:
-        output: object = await tool.run(args, ctx)
-    except (asyncio.CancelledError, GeneratorExit):
-        raise
-    except BaseException as error:  # noqa: BLE001 - the tools' border: not even an exit passes
-        return ToolOutput.internal_error(error)
-    if isinstance(output, ToolOutput) and output.parts:
-        return output
-    return ToolOutput.internal_error(TypeError(f"not a tool's output: {type(output).__name__}"))

@@ -43,8 +43,7 @@ def raise_on_signals() -> Callable[[], None]:
     """Raise ``StoppedEarly`` for the signals that end a run, until they are taken or given back."""
     before: dict[int, Any] = {}
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        del frame
+    def stop(number: int, _frame: FrameType | None) -> None:
         _caught.append(number)
         raise StoppedEarly(number)
 
@@ -76,8 +75,7 @@ def dropped_signal() -> signal.Signals | None:
 def alarm(timeout_s: float | None) -> Iterator[None]:
     """Raise ``Late`` in the block after ``timeout_s``: it may wait for a pipe."""
 
-    def late(number: int, frame: FrameType | None) -> None:
-        del number, frame
+    def late(_number: int, _frame: FrameType | None) -> None:
         raise Late
 
     if not timeout_s:

@@ -274,7 +274,6 @@ def _body_doubt(
 # --- the walk -----------------------------------------------------------------------------
 
 
-_HEREDOC_PARTS = frozenset({"heredoc_start", "heredoc_body", "heredoc_end", "comment"})
 _COMMANDS = frozenset({"command", "declaration_command", "unset_command", "test_command"})
 _NO_COMMAND_WITHIN = frozenset({"command", "declaration_command", "variable_assignments"})
 _FRESH = frozenset({"command_substitution", "process_substitution"})

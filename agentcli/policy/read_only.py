@@ -439,9 +439,8 @@ def _test(words: Sequence[str], may_read: Readable) -> bool:
     return all(may_read(word) for word in rest if not word.startswith("-"))
 
 
-def _command(words: Sequence[str], may_read: Readable) -> bool:
+def _command(words: Sequence[str], _may_read: Readable) -> bool:
     """``command -v NAME`` looks a name up."""
-    del may_read
     return len(words) > 1 and words[1] in {"-v", "-V"}
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -34,10 +33,6 @@ DRAIN_S = 0.25
 MAX_REST_BYTES = 1024 * 1024
 
 _JSON_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_GOOD_ID = re.compile(r"[A-Za-z0-9_-]+")
-_MAX_ID = 64
-_BAD_NAME_CHARACTER = re.compile(r"[^A-Za-z0-9_-]")
-_MAX_NAME = 64
 _MAX_TOKENS = 10**12
 
 _Joinable = type[TextDelta] | type[ThinkingDelta] | type[ToolCallDelta]
@@ -193,9 +188,11 @@ class HttpProvider:
         """The address that requests are posted to."""
         raise NotImplementedError
 
-    def headers(self, request: ModelRequest, body: Mapping[str, Any]) -> dict[str, str]:
-        """The protocol's own headers, key included."""
-        raise NotImplementedError
+    def headers(self, body: Mapping[str, Any]) -> dict[str, str]:
+        """The protocol's own headers, key included where there is one."""
+        del body
+        key = self.config.api_key
+        return {"authorization": f"Bearer {key}"} if key else {}
 
     def encode(self, request: ModelRequest) -> dict[str, Any]:
         """The body of the request; pure."""
@@ -221,7 +218,7 @@ class HttpProvider:
             "accept": "text/event-stream",
             "accept-encoding": "identity",
             "user-agent": f"agentcli/{__version__}",
-            **self.headers(request, body),
+            **self.headers(body),
         }
         decoder = self.decoder(request)
         with refusals_in_words(endpoint):
@@ -289,25 +286,6 @@ def arguments_json(arguments: Mapping[str, Any]) -> str:
     """Tool arguments as the JSON text of an object, fit to be sent (HIS-5, HIS-8)."""
     text = _JSON_ENCODER.encode(dict(arguments))
     return _JSON_ENCODER.encode(_without_nul(arguments)) if "\\u0000" in text else text
-
-
-def wire_id(call_id: str, max_length: int = _MAX_ID) -> str:
-    """``call_id`` as every provider takes it; the same input gives the same output (HIS-1)."""
-    if len(call_id) <= max_length and _GOOD_ID.fullmatch(call_id):
-        return call_id
-    return f"call_{short_hash(call_id, 24)}"
-
-
-def wire_name(name: str) -> str:
-    """A tool name that providers take, also for a name that a model made up."""
-    return _BAD_NAME_CHARACTER.sub("_", name)[:_MAX_NAME] or "unknown"
-
-
-def short_hash(text: str, length: int) -> str:
-    """The first ``length`` hexadecimal digits of a hash of ``text``."""
-    from hashlib import sha256
-
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:length]
 
 
 def token_count(value: object) -> int | None:

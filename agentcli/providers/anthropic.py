@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from agentcli.domain.clean import clean_id, clean_name
 from agentcli.domain.messages import (
     AssistantMessage,
     ImagePart,
@@ -23,7 +24,7 @@ from agentcli.domain.messages import (
     Usage,
     UserMessage,
 )
-from agentcli.domain.ports import Effort, ModelRequest, Provider, ProviderConfig
+from agentcli.domain.ports import Effort, ModelRequest
 from agentcli.domain.stream import (
     StreamEnd,
     TextDelta,
@@ -39,8 +40,6 @@ from agentcli.providers._base import (
     base64_text,
     received_json,
     token_count,
-    wire_id,
-    wire_name,
 )
 
 API_VERSION = "2023-06-01"
@@ -143,7 +142,7 @@ def _image(part: ImagePart) -> Json:
 
 def _tool_result(result: ToolResult) -> Json:
     """A result block. The API takes text only in an error; its images follow the results."""
-    block: Json = {"type": "tool_result", "tool_use_id": wire_id(result.call_id)}
+    block: Json = {"type": "tool_result", "tool_use_id": clean_id(result.call_id)}
     if result.is_error:
         block["content"] = [_content(p) for p in result.parts if isinstance(p, TextPart)] or [
             {"type": "text", "text": "The call failed; an image follows."}
@@ -163,8 +162,8 @@ def _assistant_blocks(message: AssistantMessage) -> list[Json]:
             blocks.append(
                 {
                     "type": "tool_use",
-                    "id": wire_id(part.id),
-                    "name": wire_name(part.name),
+                    "id": clean_id(part.id),
+                    "name": clean_name(part.name),
                     "input": part.arguments,
                 }
             )
@@ -415,9 +414,8 @@ class AnthropicProvider(HttpProvider):
         """The address that requests are posted to."""
         return messages_url(self.config.base_url)
 
-    def headers(self, request: ModelRequest, body: Mapping[str, Any]) -> dict[str, str]:
+    def headers(self, body: Mapping[str, Any]) -> dict[str, str]:
         """Version and key; the beta mark where a thinking budget is used."""
-        del request
         headers = {"anthropic-version": API_VERSION}
         if self.config.api_key:
             headers["x-api-key"] = self.config.api_key
@@ -434,9 +432,4 @@ class AnthropicProvider(HttpProvider):
         return MessagesDecoder(self.endpoint(request.model.name))
 
 
-def create(config: ProviderConfig) -> Provider:
-    """The provider that ``config`` describes."""
-    return AnthropicProvider(config)
-
-
-PROVIDER = create
+PROVIDER = AnthropicProvider

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from agentcli.domain.clean import clean_id, clean_name
 from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.messages import (
     AssistantMessage,
@@ -26,7 +27,7 @@ from agentcli.domain.messages import (
     Usage,
     UserMessage,
 )
-from agentcli.domain.ports import Effort, ModelRequest, Provider, ProviderConfig
+from agentcli.domain.ports import Effort, ModelRequest
 from agentcli.domain.stream import (
     StreamEnd,
     StreamEvent,
@@ -44,8 +45,6 @@ from agentcli.providers._base import (
     base64_text,
     received_json,
     token_count,
-    wire_id,
-    wire_name,
 )
 from agentcli.wire.http import Endpoint
 
@@ -94,7 +93,7 @@ def _declaration(tool: ToolDefinition) -> Json:
 
 def function_name(name: str) -> str:
     """``name`` as the API takes it: it begins with a letter or an underscore."""
-    name = wire_name(name)
+    name = clean_name(name)
     return name if _FIRST_IN_NAME.match(name) else f"_{name}"[:_MAX_NAME]
 
 
@@ -168,7 +167,7 @@ class _Contents:
         name = self._names.get(result.call_id) or function_name(result.name)
         response: Json = {"name": name}
         if self._modern:
-            response["id"] = wire_id(result.call_id)
+            response["id"] = clean_id(result.call_id)
         texts = [part.text for part in result.parts if isinstance(part, TextPart)]
         inside: list[Json] = []
         types = _RESULT_IMAGE_TYPES if self._modern else _IMAGE_TYPES
@@ -233,7 +232,7 @@ class _Contents:
         name = self._names[call.id] = function_name(call.name)
         encoded: Json = {"name": name, "args": call.arguments}
         if self._modern:
-            encoded["id"] = wire_id(call.id)
+            encoded["id"] = clean_id(call.id)
         return encoded
 
 
@@ -674,9 +673,9 @@ class GeminiProvider(HttpProvider):
         url = stream_url(self.config.base_url, model)
         return Endpoint(known.provider, url, known.key_env, known.base_env, model, known.secrets)
 
-    def headers(self, request: ModelRequest, body: Mapping[str, Any]) -> dict[str, str]:
+    def headers(self, body: Mapping[str, Any]) -> dict[str, str]:
         """The key, where there is one."""
-        del request, body
+        del body
         key = self.config.api_key
         return {"x-goog-api-key": key} if key else {}
 
@@ -689,9 +688,4 @@ class GeminiProvider(HttpProvider):
         return GeminiDecoder(self.endpoint(request.model.name))
 
 
-def create(config: ProviderConfig) -> Provider:
-    """The provider that ``config`` describes."""
-    return GeminiProvider(config)
-
-
-PROVIDER = create
+PROVIDER = GeminiProvider

@@ -23,7 +23,7 @@ from agentcli.domain.messages import (
     Usage,
     UserMessage,
 )
-from agentcli.domain.ports import ModelRequest, Provider, ProviderConfig
+from agentcli.domain.ports import ModelRequest, ProviderConfig
 from agentcli.domain.stream import (
     StreamEnd,
     StreamEvent,
@@ -305,9 +305,4 @@ def _events(reply: str | Found, position: int) -> Iterator[StreamEvent]:
     yield StreamEnd(StopReason.END_TURN if isinstance(reply, str) else StopReason.TOOL_USE)
 
 
-def create(config: ProviderConfig) -> Provider:
-    """The provider that ``config`` describes."""
-    return OfflineProvider(config)
-
-
-PROVIDER = create
+PROVIDER = OfflineProvider

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from agentcli.domain.clean import clean_id, clean_name, digest
 from agentcli.domain.messages import (
     AssistantMessage,
     ImagePart,
@@ -23,7 +24,7 @@ from agentcli.domain.messages import (
     Usage,
     UserMessage,
 )
-from agentcli.domain.ports import ModelRequest, Provider, ProviderConfig
+from agentcli.domain.ports import ModelRequest, ProviderConfig
 from agentcli.domain.stream import (
     StreamEnd,
     TextDelta,
@@ -39,10 +40,7 @@ from agentcli.providers._base import (
     arguments_json,
     base64_text,
     received_json,
-    short_hash,
     token_count,
-    wire_id,
-    wire_name,
 )
 from agentcli.providers._efforts import (
     FIRST_ALWAYS_ON,
@@ -206,7 +204,7 @@ class _Messages:
                 "id": self._id(call.id),
                 "type": "function",
                 "function": {
-                    "name": wire_name(call.name),
+                    "name": clean_name(call.name),
                     "arguments": arguments_json(call.arguments),
                 },
             }
@@ -231,8 +229,8 @@ class _Messages:
     def _id(self, call_id: str) -> str:
         if self._quirks.is_mistral:
             plain = len(call_id) == 9 and call_id.isascii() and call_id.isalnum()  # noqa: PLR2004 - Mistral's ids
-            return call_id if plain else short_hash(call_id, 9)
-        return wire_id(call_id, _MAX_ID)
+            return call_id if plain else digest(call_id, 9)
+        return clean_id(call_id, _MAX_ID)
 
 
 # --- reply -------------------------------------------------------------------------------
@@ -497,12 +495,6 @@ class OpenAIProvider(HttpProvider):
         """The address that requests are posted to."""
         return completions_url(self.config.base_url)
 
-    def headers(self, request: ModelRequest, body: Mapping[str, Any]) -> dict[str, str]:
-        """The key, where there is one."""
-        del request, body
-        key = self.config.api_key
-        return {"authorization": f"Bearer {key}"} if key else {}
-
     def encode(self, request: ModelRequest) -> Json:
         """The body of the request."""
         return encode(request, self.name, self._quirks)
@@ -512,9 +504,4 @@ class OpenAIProvider(HttpProvider):
         return ChatDecoder(self.endpoint(request.model.name))
 
 
-def create(config: ProviderConfig) -> Provider:
-    """The provider that ``config`` describes."""
-    return OpenAIProvider(config)
-
-
-PROVIDER = create
+PROVIDER = OpenAIProvider

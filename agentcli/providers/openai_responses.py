@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from agentcli.domain.cancel import CancelToken
+from agentcli.domain.clean import clean_id, clean_name, digest
 from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.messages import (
     AssistantMessage,
@@ -29,7 +30,7 @@ from agentcli.domain.messages import (
     ToolResult,
     Usage,
 )
-from agentcli.domain.ports import Effort, ModelRequest, Provider, ProviderConfig
+from agentcli.domain.ports import Effort, ModelRequest, ProviderConfig
 from agentcli.domain.stream import (
     StreamEnd,
     StreamEvent,
@@ -46,10 +47,7 @@ from agentcli.providers._base import (
     arguments_json,
     base64_text,
     received_json,
-    short_hash,
     token_count,
-    wire_id,
-    wire_name,
 )
 from agentcli.providers._efforts import at_least_low, effort_for, gpt_version, is_reasoning_version
 from agentcli.providers._errors import event_error
@@ -138,7 +136,7 @@ def _reasoning(request: ModelRequest, not_taken: frozenset[str]) -> Json:
 def _cache_key(request: ModelRequest) -> str:
     """The same for all requests of a conversation, so that they meet the same cache."""
     said = request.messages[0].text if request.messages else ""
-    return short_hash(f"{request.system}\0{said}", 32)
+    return digest(f"{request.system}\0{said}", 32)
 
 
 class _Input:
@@ -158,7 +156,7 @@ class _Input:
             self.items.append(
                 {
                     "type": "function_call_output",
-                    "call_id": wire_id(message.call_id),
+                    "call_id": clean_id(message.call_id),
                     "output": self._output(message.parts),
                 }
             )
@@ -213,8 +211,8 @@ class _Input:
     def _call(self, call: ToolCall) -> Json:
         return {
             "type": "function_call",
-            "call_id": wire_id(call.id),
-            "name": wire_name(call.name),
+            "call_id": clean_id(call.id),
+            "name": clean_name(call.name),
             "arguments": arguments_json(call.arguments),
         }
 
@@ -242,7 +240,7 @@ def _output_text(part: TextPart) -> Json:
 
 
 def _is_item_id(item_id: str, prefix: str) -> bool:
-    return item_id.startswith(prefix) and wire_id(item_id, _MAX_ITEM_ID) == item_id
+    return item_id.startswith(prefix) and clean_id(item_id, _MAX_ITEM_ID) == item_id
 
 
 # --- reasoning as a part of a message, and back ------------------------------------------
@@ -591,12 +589,6 @@ class ResponsesProvider(HttpProvider):
         """The address that requests are posted to."""
         return responses_url(self.config.base_url)
 
-    def headers(self, request: ModelRequest, body: Mapping[str, Any]) -> dict[str, str]:
-        """The key, where there is one."""
-        del request, body
-        key = self.config.api_key
-        return {"authorization": f"Bearer {key}"} if key else {}
-
     def encode(self, request: ModelRequest) -> Json:
         """The body of the request."""
         not_taken = self._not_taken.get(request.model.name, frozenset())
@@ -650,9 +642,4 @@ def _signatures(messages: Sequence[Message]) -> frozenset[str]:
     )
 
 
-def create(config: ProviderConfig) -> Provider:
-    """The provider that ``config`` describes."""
-    return ResponsesProvider(config)
-
-
-PROVIDER = create
+PROVIDER = ResponsesProvider

@@ -305,6 +305,5 @@ async def ask_line(terminal: Terminal, message: str) -> str | None:
         return None
 
 
-def _continuation(width: int, line_number: int, wrap_count: int) -> str:
-    del line_number, wrap_count
+def _continuation(width: int, _line_number: int, _wrap_count: int) -> str:
     return " " * width

@@ -445,8 +445,7 @@ def _bind_editing(bindings: KeyBindings, typing: LiveInput) -> None:
             event.current_buffer.auto_up(count=event.arg)
 
     @bindings.add("?", filter=focused & empty & ~vi_navigation_mode)
-    def _keys(event: KeyPressEvent) -> None:
-        del event
+    def _keys(_event: KeyPressEvent) -> None:
         typing.toggle_keys()
 
 
@@ -484,19 +483,16 @@ def _bind_interrupts(bindings: KeyBindings, typing: LiveInput) -> None:
     empty = Condition(lambda: not typing.buffer.text)
 
     @bindings.add("escape", "escape", filter=~busy & empty & ~is_searching)
-    def _rewind(event: KeyPressEvent) -> None:
-        del event
+    def _rewind(_event: KeyPressEvent) -> None:
         typing.actions.rewind()
 
     @bindings.add("c-c", filter=~is_searching, eager=True)
     @bindings.add("<sigint>", eager=True)
-    def _ctrl_c(event: KeyPressEvent) -> None:
-        del event
+    def _ctrl_c(_event: KeyPressEvent) -> None:
         typing.ctrl_c()
 
     @bindings.add("c-d", filter=empty & ~is_searching)
-    def _ctrl_d(event: KeyPressEvent) -> None:
-        del event
+    def _ctrl_d(_event: KeyPressEvent) -> None:
         if typing.label is not None:
             typing.answer_line(None)
         elif typing.is_working:
@@ -511,25 +507,21 @@ def _bind_actions(bindings: KeyBindings, typing: LiveInput) -> None:
         event.app.suspend_to_background()
 
     @bindings.add(*typing.keys["mode"], filter=~has_completions & ~completion_is_selected)
-    def _mode(event: KeyPressEvent) -> None:
-        del event
+    def _mode(_event: KeyPressEvent) -> None:
         typing.actions.cycle_mode()
 
     @bindings.add(*typing.keys["todos"], eager=True)
-    def _todos(event: KeyPressEvent) -> None:
-        del event
+    def _todos(_event: KeyPressEvent) -> None:
         typing.actions.toggle_todos()
 
     commands = Condition(lambda: typing.is_working and typing.label is None)
 
     @bindings.add(*typing.keys["background"], filter=commands & ~is_searching, eager=True)
-    def _background(event: KeyPressEvent) -> None:
-        del event
+    def _background(_event: KeyPressEvent) -> None:
         typing.actions.move_to_background()
 
     @bindings.add(*typing.keys["output"], eager=True)
-    def _output(event: KeyPressEvent) -> None:
-        del event
+    def _output(_event: KeyPressEvent) -> None:
         typing.actions.open_output()
 
     @bindings.add(*typing.keys["editor"], filter=~is_searching, eager=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.app import attachments
-from agentcli.app.attachments import attach, attached_names
+from agentcli.app.attachments import attach
 from agentcli.domain.images import judge
 from agentcli.domain.messages import ImagePart, TextPart, UserMessage
 from agentcli.domain.tools import Workspace
@@ -133,7 +133,7 @@ def test_a_text_full_of_at_signs_is_no_work(tmp_path: Path) -> None:
     for number in range(60):
         (tmp_path / f"f{number}").write_text("x")
     text = " ".join(f"@f{number}" for number in range(60))
-    assert len(attached_names(text, Workspace(tmp_path, tmp_path))) == attachments.MAX_FILES
+    assert len(blocks(text, tmp_path)) == attachments.MAX_FILES
 
 
 @pytest.mark.spec("UI-4")

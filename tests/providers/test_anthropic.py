@@ -22,7 +22,7 @@ from agentcli.domain.messages import (
     UserMessage,
     user_text,
 )
-from agentcli.domain.ports import Effort, ModelInfo, ModelRequest, ProviderConfig
+from agentcli.domain.ports import Effort, ModelInfo, ProviderConfig
 from agentcli.domain.stream import TextDelta, ThinkingDelta, ThinkingSeal, UsageReport
 from agentcli.providers.anthropic import AnthropicProvider, MessagesDecoder, encode, messages_url
 from agentcli.wire.http import Endpoint
@@ -413,9 +413,8 @@ def test_headers_carry_key_and_version() -> None:
     provider = AnthropicProvider(
         ProviderConfig("anthropic", "anthropic", "https://h", api_key="sk-x")
     )
-    plain: ModelRequest = request()
-    assert provider.headers(plain, {}) == {"anthropic-version": "2023-06-01", "x-api-key": "sk-x"}
-    assert "anthropic-beta" in provider.headers(plain, {"thinking": {"type": "enabled"}})
+    assert provider.headers({}) == {"anthropic-version": "2023-06-01", "x-api-key": "sk-x"}
+    assert "anthropic-beta" in provider.headers({"thinking": {"type": "enabled"}})
 
 
 @pytest.mark.spec("HIS-7")

@@ -302,13 +302,13 @@ def test_the_key_is_a_header_and_in_no_address() -> None:
     config = provider_config("gemini", {"GEMINI_API_KEY": KEY}, {})
     provider = create(config)
     assert isinstance(provider, GeminiProvider)
-    assert provider.headers(request(), {}) == {"x-goog-api-key": KEY}
+    assert provider.headers({}) == {"x-goog-api-key": KEY}
     endpoint = provider.endpoint(NEW)
     assert KEY not in endpoint.url
     assert KEY not in provider.url()
     assert endpoint.host == "generativelanguage.googleapis.com"
     assert endpoint.base_env == "GEMINI_BASE_URL"
-    assert GeminiProvider(ProviderConfig("g", "gemini", "http://h")).headers(request(), {}) == {}
+    assert GeminiProvider(ProviderConfig("g", "gemini", "http://h")).headers({}) == {}
 
 
 def test_the_chat_completions_way_stays_open() -> None:

@@ -24,7 +24,7 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.ports import ModelInfo, ProviderConfig
 from agentcli.domain.stream import StreamEvent, TextDelta, UsageReport
-from agentcli.providers.gemini import GeminiDecoder, create, encode
+from agentcli.providers.gemini import GeminiDecoder, GeminiProvider, encode
 from agentcli.wire.http import Endpoint
 from tests.providers.streams import cuts, decode, fold, request
 from tests.support.model_server import ModelServer
@@ -310,7 +310,7 @@ def test_every_single_byte_may_be_a_chunk_and_no_cut_makes_a_message() -> None:
 
 
 def ask(server: ModelServer) -> AssistantMessage | None:
-    provider = create(ProviderConfig("gemini", "gemini", server.url, needs_key=False))
+    provider = GeminiProvider(ProviderConfig("gemini", "gemini", server.url, needs_key=False))
     sent = request("hi", ModelInfo("gemini", "gemini-3.6-flash"))
 
     async def main() -> list[StreamEvent]:

@@ -29,6 +29,7 @@ from agentcli.domain.events import AgentEvent, SubAgentEvent, ToolFinished
 from agentcli.domain.messages import ResultStatus, TextPart
 from agentcli.domain.tools import OutputKind, ToolContext, ToolOutput
 from agentcli.engine.background.log import CANCELED, Redact, RunLog, write_result
+from agentcli.engine.jobs import guarded
 from agentcli.engine.race import Reaper
 
 FORCE_S = 1.0
@@ -152,7 +153,7 @@ class ActiveRun:
 
         A cancellation from outside asks it to end and is raised when it has.
         """
-        job = asyncio.ensure_future(guarded_work(work, ctx, self))
+        job = asyncio.ensure_future(guarded(work, ctx, self))
         ends: set[asyncio.Future[Any]] = {job, self._abandoned}
         outer: asyncio.CancelledError | None = None
         while not job.done() and not self._abandoned.done():
@@ -215,19 +216,6 @@ class ActiveRun:
     def _abandon(self) -> None:
         if not self._abandoned.done():
             self._abandoned.set_result(None)
-
-
-async def guarded_work(work: Work, ctx: ToolContext, sink: BackgroundSink) -> ToolOutput:
-    """Run the work; anything it raises, or returns that is no output, is a fault of ours."""
-    try:
-        output: object = await work(ctx, sink)
-    except (asyncio.CancelledError, GeneratorExit):
-        raise
-    except BaseException as error:  # noqa: BLE001 - the tools' border: not even an exit passes
-        return ToolOutput.internal_error(error)
-    if isinstance(output, ToolOutput) and output.parts:
-        return output
-    return ToolOutput.internal_error(TypeError(f"not a tool's output: {type(output).__name__}"))
 
 
 # --- what is said of a run -----------------------------------------------------------------

@@ -235,9 +235,8 @@ def ollama_window(
     return Window(tokens, is_certain, advice=_OTHER_MODEL if tokens == largest else advice)
 
 
-def _lmstudio(ask: ServerClient, model: str, is_loaded: bool) -> Window | None:  # noqa: FBT001 - as above
+def _lmstudio(ask: ServerClient, model: str, _is_loaded: bool) -> Window | None:  # noqa: FBT001 - as above
     """LM Studio: a model that is not loaded yet gets what its settings say, which nobody tells."""
-    del is_loaded
     entry = _entry(ask.get(f"{ask.server_root}/api/v0/models"), model)
     largest = _count(entry.get("max_context_length"))
     loaded = _count(entry.get("loaded_context_length"))
@@ -246,9 +245,8 @@ def _lmstudio(ask: ServerClient, model: str, is_loaded: bool) -> Window | None: 
     return _at_most(largest)
 
 
-def _llamacpp(ask: ServerClient, model: str, is_loaded: bool) -> Window | None:  # noqa: FBT001 - as above
+def _llamacpp(ask: ServerClient, _model: str, _is_loaded: bool) -> Window | None:  # noqa: FBT001 - as above
     """llama.cpp: ``/props`` tells what one slot has."""
-    del model, is_loaded
     value = ask.get(f"{ask.server_root}/props")
     if not isinstance(value, dict):
         return None
@@ -258,9 +256,8 @@ def _llamacpp(ask: ServerClient, model: str, is_loaded: bool) -> Window | None: 
     return Window(tokens, advice=_LLAMACPP) if tokens else None
 
 
-def _vllm(ask: ServerClient, model: str, is_loaded: bool) -> Window | None:  # noqa: FBT001 - as above
+def _vllm(ask: ServerClient, model: str, _is_loaded: bool) -> Window | None:  # noqa: FBT001 - as above
     """vLLM, and every other server that puts the window into the list of models."""
-    del is_loaded
     for entry in ask.chat_entries():
         if entry["name"] == model and "context_tokens" in entry:
             return Window(entry["context_tokens"], advice=_VLLM)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from agentcli.repl.commands import Chat, SlashCommand
 
 
-async def _run(chat: Chat, arguments: str) -> None:
+async def _run(chat: Chat, _arguments: str) -> None:
     from agentcli.ui.context_lines import context_lines
 
-    del arguments
     chat.show(context_lines(chat.session.context_report(), chat.theme))
 
 

@@ -6,8 +6,7 @@ from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.ui import wording
 
 
-async def _run(chat: Chat, arguments: str) -> None:
-    del arguments
+async def _run(chat: Chat, _arguments: str) -> None:
     session = chat.session
     usage = session.usage
     rows = (

@@ -13,11 +13,8 @@ from agentcli.ui.theme import ERROR, OK, WARNING
 _STYLES = {"ok": OK, "warn": WARNING, "fail": ERROR}
 
 
-async def _run(chat: Chat, arguments: str) -> None:
-    del arguments
-
-    async def check(token: CancelToken) -> Sequence[Finding]:
-        del token
+async def _run(chat: Chat, _arguments: str) -> None:
+    async def check(_token: CancelToken) -> Sequence[Finding]:
         return await chat.user.findings()
 
     found = await chat.work(check, "Checking")

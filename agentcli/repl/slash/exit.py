@@ -5,8 +5,7 @@ from __future__ import annotations
 from agentcli.repl.commands import Chat, SlashCommand
 
 
-async def _run(chat: Chat, arguments: str) -> None:
-    del arguments
+async def _run(chat: Chat, _arguments: str) -> None:
     chat.leave()
 
 

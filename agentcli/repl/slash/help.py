@@ -7,8 +7,7 @@ from agentcli.repl.keys import KEYS
 from agentcli.ui.theme import BOLD, DIM
 
 
-async def _run(chat: Chat, arguments: str) -> None:
-    del arguments
+async def _run(chat: Chat, _arguments: str) -> None:
     paint = chat.theme.paint
     names = {
         command: " ".join(filter(None, (f"/{command.name}", command.usage)))

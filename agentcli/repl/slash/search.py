@@ -22,8 +22,7 @@ async def _run(chat: Chat, arguments: str) -> None:
     if not arguments:
         raise UsageError("nothing to search for", "write it after /search; /resume lists sessions")
 
-    async def find(token: CancelToken) -> Sequence[SearchHit]:
-        del token
+    async def find(_token: CancelToken) -> Sequence[SearchHit]:
         await chat.sessions.refresh_search()
         return await chat.sessions.search(arguments, SHOWN)
 

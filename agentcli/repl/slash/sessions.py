@@ -10,8 +10,7 @@ from agentcli.ui.session_lines import session_rows
 SHOWN = 20
 
 
-async def _run(chat: Chat, arguments: str) -> None:
-    del arguments
+async def _run(chat: Chat, _arguments: str) -> None:
     infos = await chat.sessions.list()
     if not infos:
         chat.show(["There is no session yet."])

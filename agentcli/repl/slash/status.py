@@ -7,8 +7,7 @@ from agentcli.ui import wording
 from agentcli.ui.sanitize import clean_line
 
 
-async def _run(chat: Chat, arguments: str) -> None:
-    del arguments
+async def _run(chat: Chat, _arguments: str) -> None:
     session = chat.session
     rows = (
         ("session", session.id),

@@ -20,8 +20,7 @@ def todo_lines(todos: Sequence[Mapping[str, str]]) -> list[str]:
     ]
 
 
-async def _run(chat: Chat, arguments: str) -> None:
-    del arguments
+async def _run(chat: Chat, _arguments: str) -> None:
     chat.show(todo_lines(await chat.session.todos()))
 
 

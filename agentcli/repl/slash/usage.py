@@ -53,8 +53,7 @@ def usage_lines(infos: Sequence[SessionInfo], now: float) -> list[str]:
     return lines
 
 
-async def _run(chat: Chat, arguments: str) -> None:
-    del arguments
+async def _run(chat: Chat, _arguments: str) -> None:
     session = chat.session
     infos = await chat.sessions.list()
     paint = chat.theme.paint

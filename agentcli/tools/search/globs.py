@@ -125,6 +125,5 @@ def _selects(glob: list[_Match], names: list[str]) -> bool:
     return tried == len(glob)
 
 
-def _never(name: str) -> bool:
-    del name
+def _never(_name: str) -> bool:
     return False
