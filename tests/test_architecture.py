@@ -180,3 +180,12 @@ def test_few_modules_have_a_single_importer() -> None:
         if len(importers) == 1 and importers[0].split(".")[:2] == name.split(".")[:2]:
             single.append(name)
     assert len(single) <= MAX_SINGLE_IMPORTERS, sorted(single)
+
+
+def test_a_class_name_is_used_once() -> None:
+    places: dict[str, list[str]] = {}
+    for path in sources():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(module_name(path))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}

@@ -381,7 +381,7 @@ MAX_CALL_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenCall:
     """A call that runs: its rows, and what it found. ``marks`` are of what was not kept."""
 
     rows: Mapping[Path, int]
@@ -402,7 +402,7 @@ class Keeper:
     workspace: Workspace
     notify: Callable[[str], None] = lambda _: None
     secrets: Callable[[], Iterable[str]] = tuple
-    _open: dict[str, _Open] = field(default_factory=dict)
+    _open: dict[str, _OpenCall] = field(default_factory=dict)
     _watch: WorkspaceWatch = field(init=False)
     _watching: list[str] = field(default_factory=list)
     _warned: set[str] = field(default_factory=set)
@@ -510,7 +510,7 @@ class Keeper:
         except AgentError as error:
             self._failed(error)
             return
-        self._open[call_id] = _Open(ids, states, marks)
+        self._open[call_id] = _OpenCall(ids, states, marks)
         for path, state in states.items():
             if state.kind is FileKind.UNKEPT:
                 self._warn(f"/undo cannot bring back {path}: {state.why}")

@@ -40,7 +40,7 @@ class RewindRefused(AgentError):
 
 
 @frozen
-class _Step:
+class _FileStep:
     """One path: what it should be now, and what it is to become."""
 
     expected: FileState | None
@@ -97,7 +97,7 @@ async def _settled(conversation: Conversation) -> None:
 
 
 async def _done(
-    conversation: Conversation, store: SqliteStore, steps: Mapping[Path, _Step], commit: Commit
+    conversation: Conversation, store: SqliteStore, steps: Mapping[Path, _FileStep], commit: Commit
 ) -> int:
     """All of it; to be torn by nothing."""
     _refuse_foreign_places(conversation, steps)
@@ -120,32 +120,32 @@ def _refuse_foreign_places(conversation: Conversation, steps: Iterable[Path]) ->
             )
 
 
-def _backwards(changes: Sequence[FileChange]) -> dict[Path, _Step]:
+def _backwards(changes: Sequence[FileChange]) -> dict[Path, _FileStep]:
     """For each path: what the last change left, and what was there before the first.
 
     Where somebody else has changed it between two changes nothing is what it should be.
     """
-    steps: dict[Path, _Step] = {}
+    steps: dict[Path, _FileStep] = {}
     for change in changes:
         known = steps.get(change.path)
         if known is None:
-            steps[change.path] = _Step(change.after, change.before)
+            steps[change.path] = _FileStep(change.after, change.before)
         else:
             unbroken = known.expected == change.before
-            steps[change.path] = _Step(change.after if unbroken else None, known.wanted)
+            steps[change.path] = _FileStep(change.after if unbroken else None, known.wanted)
     return steps
 
 
-def _forwards(changes: Sequence[FileChange]) -> dict[Path, _Step]:
-    steps: dict[Path, _Step] = {}
+def _forwards(changes: Sequence[FileChange]) -> dict[Path, _FileStep]:
+    steps: dict[Path, _FileStep] = {}
     for change in changes:
         before = steps[change.path].expected if change.path in steps else change.before
         unknown = FileState(FileKind.UNKEPT, why="nobody saw what became of it")
-        steps[change.path] = _Step(before, change.after or unknown)
+        steps[change.path] = _FileStep(before, change.after or unknown)
     return steps
 
 
-async def _with_files(steps: Mapping[Path, _Step], commit: Commit) -> int:
+async def _with_files(steps: Mapping[Path, _FileStep], commit: Commit) -> int:
     """Change the files, then ``commit``; when that fails they are put back."""
     if not steps:
         return await commit()
@@ -164,7 +164,9 @@ async def _with_files(steps: Mapping[Path, _Step], commit: Commit) -> int:
         raise
 
 
-def _wanted(steps: Mapping[Path, _Step], now: Mapping[Path, FileState]) -> Mapping[Path, FileState]:
+def _wanted(
+    steps: Mapping[Path, _FileStep], now: Mapping[Path, FileState]
+) -> Mapping[Path, FileState]:
     """What has to be written. Raises ``RewindRefused``."""
     unkept = [path for path, step in steps.items() if step.wanted.kind is FileKind.UNKEPT]
     if unkept:
@@ -196,7 +198,7 @@ def _wanted(steps: Mapping[Path, _Step], now: Mapping[Path, FileState]) -> Mappi
     return wanted
 
 
-def _difference(path: Path, step: _Step, now: FileState) -> Iterable[str]:
+def _difference(path: Path, step: _FileStep, now: FileState) -> Iterable[str]:
     """What is there now against what the agent had left."""
     old = step.expected or FileState(FileKind.UNKEPT)
     sides = [state.data[:MAX_COMPARED].decode("utf-8", "replace") for state in (old, now)]

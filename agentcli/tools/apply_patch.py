@@ -20,7 +20,7 @@ from pydantic import Field
 from agentcli.domain.tools import ToolHints, Workspace
 from agentcli.tools._base import Arguments
 from agentcli.tools.files.diff import Diff, diff_bytes
-from agentcli.tools.files.disk import FileState, look, read_state, require_unchanged, state_if_any
+from agentcli.tools.files.disk import FoundFile, look, read_state, require_unchanged, state_if_any
 from agentcli.tools.files.file_tool import (
     Change,
     ChangeTool,
@@ -134,7 +134,7 @@ class ApplyPatch(ChangeTool[ApplyPatchArguments]):
 class _Staged:
     """A file as the operations so far leave it; ``data`` is ``None`` where there is none."""
 
-    before: FileState | None
+    before: FoundFile | None
     data: bytes | None
     mode: int | None = None
     came_from: Path | None = None
@@ -182,14 +182,14 @@ class _Staging:
             self._files[path] = _Staged(state, state.data if state else None)
         return self._files[path]
 
-    def _existing(self, path: Path) -> tuple[_Staged, FileState]:
+    def _existing(self, path: Path) -> tuple[_Staged, FoundFile]:
         staged = self._look_at(path)
         if staged.data is None:
             if staged.before is not None and staged.before.data is None:
                 editable(staged.before, name_of(path, self._ctx))
             raise not_found(path, self._ctx.workspace)
         info = staged.before.info if staged.before else os.stat_result((0,) * 10)
-        return staged, FileState(path, info, staged.data, "")
+        return staged, FoundFile(path, info, staged.data, "")
 
     def _add(self, operation: AddFile) -> None:
         path = located(operation.path, self._ctx)
@@ -219,7 +219,7 @@ class _Staging:
             if info is None:
                 raise not_found(path, self._ctx.workspace)
             if stat.S_ISLNK(info.st_mode):
-                self._files[path] = _Staged(FileState(path, info, None, ""), None)
+                self._files[path] = _Staged(FoundFile(path, info, None, ""), None)
             else:
                 state = read_state(path, self._ctx.workspace)
                 self._files[path] = _Staged(state, state.data)

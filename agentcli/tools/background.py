@@ -264,7 +264,7 @@ class ListArguments(Arguments):
     ended: int = Field(default=10, ge=0, le=MAX_ENDED, description="How many ended ones")
 
 
-class ListTool(BaseTool[ListArguments]):
+class ListTasksTool(BaseTool[ListArguments]):
     """What is active, and the newest of what has ended."""
 
     name = "list_tasks"
@@ -361,4 +361,4 @@ def moment(at: float | None) -> str | None:
         return None
 
 
-TOOLS = (SpawnTool(), OutputTool(), CancelTool(), ListTool())
+TOOLS = (SpawnTool(), OutputTool(), CancelTool(), ListTasksTool())

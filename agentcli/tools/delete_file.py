@@ -8,7 +8,7 @@ from pathlib import Path
 from agentcli.domain.tools import ToolHints, Workspace
 from agentcli.tools._base import Arguments
 from agentcli.tools.files.diff import diff_bytes
-from agentcli.tools.files.disk import FileState, kind_of, look, read_state, require_unchanged
+from agentcli.tools.files.disk import FoundFile, kind_of, look, read_state, require_unchanged
 from agentcli.tools.files.file_tool import Change, ChangeTool, FileContext, Plan, name_of
 from agentcli.tools.files.paths import (
     FileProblem,
@@ -25,7 +25,7 @@ class DeleteFileArguments(Arguments):
     path: str
 
 
-class DeleteFile(ChangeTool[DeleteFileArguments]):
+class DeleteFileTool(ChangeTool[DeleteFileArguments]):
     """The deletion tool."""
 
     name = "delete_file"
@@ -56,7 +56,7 @@ class DeleteFile(ChangeTool[DeleteFileArguments]):
             )
         if not stat.S_ISREG(info.st_mode):
             kind = kind_of(info.st_mode)
-            state = FileState(path, info, None, "")
+            state = FoundFile(path, info, None, "")
             text = f"Deleted {name} ({kind})."
             return Plan((Change(path, state, None),), text, f"deleted {kind}: {name}\n", "deleted")
         state = read_state(path, ctx.workspace)
@@ -68,4 +68,4 @@ class DeleteFile(ChangeTool[DeleteFileArguments]):
         return Plan((Change(path, state, None),), text, diff.text, diff.counts)
 
 
-TOOL = DeleteFile()
+TOOL = DeleteFileTool()

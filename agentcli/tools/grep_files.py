@@ -31,7 +31,7 @@ from agentcli.tools.search.search import (
     TIME_LIMIT_S,
     BadPattern,
     Found,
-    Line,
+    FoundLine,
     Query,
     SearchFailed,
     changed_note,
@@ -166,8 +166,8 @@ def _output(args: GrepArguments, ctx: JudgedContext, query: Query, found: Found)
     return ToolOutput.text(f"{text}\n{note}{changed}", raw=raw, summary=counted)
 
 
-def _rows(workspace: Workspace, query: Query, lines: list[Line]) -> Iterator[str]:
-    last: Line | None = None
+def _rows(workspace: Workspace, query: Query, lines: list[FoundLine]) -> Iterator[str]:
+    last: FoundLine | None = None
     name = ""
     for line in lines:
         if last is None or line.path != last.path:
@@ -180,7 +180,7 @@ def _rows(workspace: Workspace, query: Query, lines: list[Line]) -> Iterator[str
         last = line
 
 
-def _shortened(line: Line) -> str:
+def _shortened(line: FoundLine) -> str:
     text = _CONTROLS.sub(_visible, line.text[:LINE_CHARS])
     cut = line.cut_bytes + len(line.text[LINE_CHARS:])
     return f"{text}… [{cut} more]" if cut else text

@@ -132,7 +132,7 @@ class DeleteTool(_MemoryTool[KeyArguments]):
         return ToolOutput.text(f"{one_line(args.key, 60)} deleted.")
 
 
-class ListTool(_MemoryTool[NoArguments]):
+class ListKeysTool(_MemoryTool[NoArguments]):
     """Lists the keys."""
 
     name = "kv_list"
@@ -185,4 +185,4 @@ def _unknown_key(key: str, memory: dict[str, str]) -> ToolOutput:
     return ToolOutput.error(f"There is no key {one_line(key, 60)!r}: {hint}.")
 
 
-TOOLS = (GetTool(), SetTool(), DeleteTool(), ListTool())
+TOOLS = (GetTool(), SetTool(), DeleteTool(), ListKeysTool())

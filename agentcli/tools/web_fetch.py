@@ -25,7 +25,7 @@ from agentcli.tools.files.paths import one_line
 from agentcli.tools.files.text import image_type
 from agentcli.tools.web.page import (
     MAX_MARKDOWN_CHARS,
-    Kind,
+    PageKind,
     kind_of,
     media_type,
     text_of,
@@ -169,9 +169,9 @@ async def _shown(answer: HttpAnswer, call_id: str) -> ToolOutput:
     said = answer.headers.get("content-type", "")
     kind = kind_of(said, answer.body)
     size, media = human_size(len(answer.body)), media_type(said) or "content of unknown type"
-    if kind is Kind.IMAGE and answer.status in _SUCCESS:
+    if kind is PageKind.IMAGE and answer.status in _SUCCESS:
         return _image(answer)
-    if kind in {Kind.IMAGE, Kind.BINARY} and answer.status in _SUCCESS:
+    if kind in {PageKind.IMAGE, PageKind.BINARY} and answer.status in _SUCCESS:
         more = "more than " if answer.is_cut else ""
         return _failed(f"{answer.target.url} is {media} ({more}{size}), not text")
     title, text, notes = await _text(answer, kind, said)
@@ -205,13 +205,13 @@ def _status(answer: HttpAnswer) -> str:
     return one_line(f"HTTP {answer.status} {answer.reason}".strip(), 100)
 
 
-async def _text(answer: HttpAnswer, kind: Kind, said: str) -> tuple[str, str, list[str]]:
+async def _text(answer: HttpAnswer, kind: PageKind, said: str) -> tuple[str, str, list[str]]:
     """Title, text and what is to be noted of it."""
-    if kind in {Kind.IMAGE, Kind.BINARY}:
+    if kind in {PageKind.IMAGE, PageKind.BINARY}:
         return "", "", []
     text = await asyncio.to_thread(text_of, said, answer.body, is_cut=answer.is_cut)
     title, notes = "", []
-    if kind is Kind.HTML:
+    if kind is PageKind.HTML:
         page = await to_markdown(text, answer.target.url)
         title, text = page.title, page.text
         if page.is_plain and text:

@@ -9,7 +9,7 @@ from pydantic import Field
 from agentcli.domain.tools import ToolHints, Workspace
 from agentcli.tools._base import Arguments
 from agentcli.tools.files.diff import diff_bytes
-from agentcli.tools.files.disk import FileState, human_size, require_unchanged, state_if_any
+from agentcli.tools.files.disk import FoundFile, human_size, require_unchanged, state_if_any
 from agentcli.tools.files.file_tool import (
     Change,
     ChangeTool,
@@ -76,7 +76,7 @@ class WriteFile(ChangeTool[WriteFileArguments]):
         return Plan((Change(path, state, after),), text, diff.text, diff.counts)
 
 
-def _in_encoding_of(state: FileState, content: str, name: str) -> tuple[bytes, str]:
+def _in_encoding_of(state: FoundFile, content: str, name: str) -> tuple[bytes, str]:
     """``content`` as bytes, and what the model should know of them."""
     before = decode(state.data) if state.data is not None else None
     if before is None:

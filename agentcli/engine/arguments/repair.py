@@ -48,7 +48,7 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ITSELF = frozenset("dDsSwW.()[]{}*+?^$|-#&;<>!%~=:@, ")
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """What a token is. A key is whatever stands before a colon."""
 
     MARK = auto()
@@ -60,7 +60,7 @@ class Kind(Enum):
 class Token:
     """A piece of the text. ``value`` is the mark, the key, or the value it stands for."""
 
-    kind: Kind
+    kind: TokenKind
     value: Any
     end: int
 
@@ -97,7 +97,7 @@ def tokens(text: str) -> Iterator[Token]:
             yield _token(*held, is_key=piece == ":")
             held = None
         if kind == "mark":
-            yield Token(Kind.MARK, piece, position)
+            yield Token(TokenKind.MARK, piece, position)
         else:
             held = kind, piece, start, position
     if held is not None:
@@ -116,11 +116,11 @@ def outline(text: str) -> dict[str, Any]:
     key: str | None = None
     try:
         for token in tokens(text):
-            if token.kind is Kind.MARK:
+            if token.kind is TokenKind.MARK:
                 if token.value in CLOSER_OF and depth == 1 and key is not None:
                     found[key], key = dict if token.value == "{" else list, None
                 depth += _DEPTH.get(token.value, 0)
-            elif token.kind is Kind.KEY and depth == 1:
+            elif token.kind is TokenKind.KEY and depth == 1:
                 key = token.value
             elif depth == 1 and key is not None:
                 found[key], key = token.value, None
@@ -144,7 +144,7 @@ def _token(kind: str, piece: str, start: int, end: int, *, is_key: bool) -> Toke
         value = LITERALS[piece]
     else:
         raise UnreadableText(start)
-    return Token(Kind.KEY if is_key else Kind.VALUE, value, end)
+    return Token(TokenKind.KEY if is_key else TokenKind.VALUE, value, end)
 
 
 def _number(piece: str, start: int) -> Any:
@@ -189,7 +189,7 @@ MAX_CHARS = 4_000_000
 _CLOSERS = frozenset(CLOSER_OF.values())
 _EMPTY_OBJECT_PIECES = 2
 
-Shape = list[tuple[Kind, Any]]
+Shape = list[tuple[TokenKind, Any]]
 
 
 class _NotRepairable(ValueError):
@@ -209,7 +209,7 @@ def repair_json(text: str, *, may_be_cut: bool) -> dict[str, Any] | list[Any] | 
         value, missing = _only_value(pieces)
         if missing:
             _require_whole_end(value[-1], text, may_be_cut=may_be_cut)
-        found = _assembled([*value, *(Token(Kind.MARK, closer, 0) for closer in missing)])
+        found = _assembled([*value, *(Token(TokenKind.MARK, closer, 0) for closer in missing)])
     except (UnreadableText, _NotRepairable):
         return None
     return found if isinstance(found, dict | list) else None
@@ -247,7 +247,7 @@ def _extent(pieces: Sequence[Token]) -> tuple[int, str]:
     """How many tokens the first value has, and the closers that it lacks."""
     expected: list[str] = []
     for number, token in enumerate(pieces, start=1):
-        if token.kind is Kind.MARK:
+        if token.kind is TokenKind.MARK:
             _nest(expected, token.value)
         if not expected:
             if not _is_mark(token, _CLOSERS):
@@ -275,7 +275,7 @@ def _require_whole_end(last: Token, text: str, *, may_be_cut: bool) -> None:
     """A cut text must end with a value that can be no longer: not ``12``, not ``,`` or ``{``."""
     is_number = isinstance(last.value, int | float) and not isinstance(last.value, bool)
     may_go_on = is_number and last.end == len(text)
-    is_whole = last.kind is Kind.VALUE and not may_go_on
+    is_whole = last.kind is TokenKind.VALUE and not may_go_on
     if not may_be_cut or not (is_whole or _is_mark(last, _CLOSERS)):
         raise _NotRepairable
 
@@ -283,14 +283,14 @@ def _require_whole_end(last: Token, text: str, *, may_be_cut: bool) -> None:
 def _assembled(pieces: Sequence[Token]) -> Any:
     """The value that the pieces make when commas and brackets are put right."""
     shape = _with_sound_commas(_shape(pieces))
-    skeleton = "".join(item if kind is Kind.MARK else f'"{item}"' for kind, item in shape)
+    skeleton = "".join(item if kind is TokenKind.MARK else f'"{item}"' for kind, item in shape)
     try:
         value = loads(skeleton)
     except ValueError:
         value = _proposed(skeleton)
         if not _proves(shape, value):
             raise _NotRepairable from None
-    return _filled(value, [token.value for token in pieces if token.kind is not Kind.MARK])
+    return _filled(value, [token.value for token in pieces if token.kind is not TokenKind.MARK])
 
 
 def _proposed(skeleton: str) -> Any:
@@ -308,7 +308,7 @@ def _shape(pieces: Sequence[Token]) -> Shape:
     shape: Shape = []
     number = 0
     for token in pieces:
-        if token.kind is Kind.MARK:
+        if token.kind is TokenKind.MARK:
             shape.append((token.kind, token.value))
         else:
             shape.append((token.kind, str(number)))
@@ -322,16 +322,16 @@ def _proves(shape: Shape, proposal: Any) -> bool:
     There are two ways where brackets of one kind stand directly in each other.
     """
     for before, after in pairwise(shape):
-        if after == (Kind.MARK, ",") and (before[1] == "," or before[1] in CLOSER_OF):
+        if after == (TokenKind.MARK, ",") and (before[1] == "," or before[1] in CLOSER_OF):
             return False
-        if after[0] is Kind.VALUE and (before[0] is Kind.VALUE or before[1] in _CLOSERS):
+        if after[0] is TokenKind.VALUE and (before[0] is TokenKind.VALUE or before[1] in _CLOSERS):
             return False
     left = [each for each in shape if each[1] not in {",", ":"}]
     left.reverse()
     for token in _brackets_and_values(proposal):
         if left and token == left[-1]:
             left.pop()
-        elif token[0] is not Kind.MARK or token[1] not in _CLOSERS:
+        elif token[0] is not TokenKind.MARK or token[1] not in _CLOSERS:
             return False
     return not left
 
@@ -339,17 +339,17 @@ def _proves(shape: Shape, proposal: Any) -> bool:
 def _brackets_and_values(value: Any) -> Shape:
     """The keys, values and brackets of a proposal, in order."""
     if not isinstance(value, dict | list):
-        return [(Kind.VALUE, value)]
+        return [(TokenKind.VALUE, value)]
     opener = "{" if isinstance(value, dict) else "["
-    found: Shape = [(Kind.MARK, opener)]
+    found: Shape = [(TokenKind.MARK, opener)]
     for item in value:
         inner = value[item] if isinstance(value, dict) else item
         if type(inner) is type(value):
             raise _NotRepairable
         if isinstance(value, dict):
-            found.append((Kind.KEY, item))
+            found.append((TokenKind.KEY, item))
         found += _brackets_and_values(inner)
-    return [*found, (Kind.MARK, CLOSER_OF[opener])]
+    return [*found, (TokenKind.MARK, CLOSER_OF[opener])]
 
 
 def _with_sound_commas(shape: Shape) -> Shape:
@@ -359,13 +359,13 @@ def _with_sound_commas(shape: Shape) -> Shape:
     """
     sound: Shape = []
     for kind, item in shape:
-        before = sound[-1] if sound else (Kind.MARK, "")
-        ended = before[0] is Kind.VALUE or before[1] in _CLOSERS
-        if kind is Kind.MARK and item in _CLOSERS and before == (Kind.MARK, ","):
+        before = sound[-1] if sound else (TokenKind.MARK, "")
+        ended = before[0] is TokenKind.VALUE or before[1] in _CLOSERS
+        if kind is TokenKind.MARK and item in _CLOSERS and before == (TokenKind.MARK, ","):
             if sound[-2:-1][0][1] not in CLOSER_OF:
                 sound.pop()
-        elif (kind is Kind.KEY and ended) or (item in CLOSER_OF and before[1] in _CLOSERS):
-            sound.append((Kind.MARK, ","))
+        elif (kind is TokenKind.KEY and ended) or (item in CLOSER_OF and before[1] in _CLOSERS):
+            sound.append((TokenKind.MARK, ","))
         sound.append((kind, item))
     return sound
 
@@ -383,4 +383,4 @@ def _filled(value: Any, content: Sequence[Any]) -> Any:
 
 
 def _is_mark(token: Token, marks: Container[str]) -> bool:
-    return token.kind is Kind.MARK and token.value in marks
+    return token.kind is TokenKind.MARK and token.value in marks

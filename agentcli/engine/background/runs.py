@@ -55,7 +55,7 @@ CLOSE_PATIENCE_S = 4.0
 log = logging.getLogger(__name__)
 
 
-class Places:
+class RunPlaces:
     """How many runs are active in this process; leaves nothing behind (BG-2)."""
 
     def __init__(self, limit: int) -> None:
@@ -63,7 +63,7 @@ class Places:
         self.taken = 0
 
 
-PROCESS_PLACES = Places(MAX_ACTIVE_PER_PROCESS)
+PROCESS_PLACES = RunPlaces(MAX_ACTIVE_PER_PROCESS)
 
 
 class TaskStore(Protocol):
@@ -123,7 +123,7 @@ class RunServices:
     end_process: Callable[[int, str], bool]
     seal: Callable[[str], str]
     is_sealed: Callable[[str, str], bool]
-    places: Places = PROCESS_PLACES
+    places: RunPlaces = PROCESS_PLACES
 
 
 class BackgroundRuns:

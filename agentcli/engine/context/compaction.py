@@ -64,7 +64,7 @@ log = logging.getLogger(__name__)
 
 
 @frozen
-class Plan:
+class FoldPlan:
     """Indices of the messages to fold; all others stay. ``turns``: prompts that stay."""
 
     folded: tuple[int, ...]
@@ -73,7 +73,7 @@ class Plan:
 
 def plan(
     messages: Sequence[Message], sizes: Sequence[int], budget: int, newest_step: int = 0
-) -> Plan | None:
+) -> FoldPlan | None:
     """What to fold so that about ``budget`` tokens stay word for word; ``None``: nothing.
 
     The last turns stay where they fit. Of a turn that does not fit its prompt and its newest
@@ -107,7 +107,7 @@ def plan(
     folded = tuple(index for index in range(start) if index not in kept)
     if not any(not _is_summary(messages[index]) for index in folded):
         return None
-    return Plan(folded, sum(index >= start or index in kept for index in prompts))
+    return FoldPlan(folded, sum(index >= start or index in kept for index in prompts))
 
 
 def _is_summary(message: Message) -> bool:
@@ -175,7 +175,7 @@ class Compactor:
             raise
         return await uninterruptible(self._store(ready), self._on_cancel)
 
-    async def _written(self, trigger: CompactionTrigger, focus: str, chosen: Plan) -> _Ready:
+    async def _written(self, trigger: CompactionTrigger, focus: str, chosen: FoldPlan) -> _Ready:
         """The summary, ready to be stored."""
         messages = self._conversation.history.messages
         sizes = self._conversation.context.gauge.sizes
@@ -312,7 +312,7 @@ class _Ready:
 
     trigger: CompactionTrigger
     summary: UserMessage
-    plan: Plan
+    plan: FoldPlan
     folded: Sequence[Message]
     kept: str
 
@@ -325,7 +325,7 @@ def _stands_for(folded: Sequence[Message]) -> int:
     )
 
 
-def _kept(chosen: Plan, count: int, todos: Sequence[Any]) -> str:
+def _kept(chosen: FoldPlan, count: int, todos: Sequence[Any]) -> str:
     """What stays, in a line: "the last 2 turns (9 messages), project instructions"."""
     left, turns = count - len(chosen.folded), chosen.turns
     what = "the last turn" if turns == 1 else f"the last {turns} turns"

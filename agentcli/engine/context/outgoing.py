@@ -43,7 +43,7 @@ from agentcli.domain.tools import SessionState
 from agentcli.domain.values import mutable
 
 if TYPE_CHECKING:
-    from agentcli.engine.context.quarantine import Answer, Quarantine
+    from agentcli.engine.context.quarantine import Quarantine, Remedy
 
 
 STATE_KEY = "quarantine"
@@ -74,7 +74,7 @@ def prepare(messages: Sequence[Message], provider: str, model: str) -> tuple[Mes
 
 
 @mutable
-class _Prepared:
+class _PreparedMessage:
     """``source`` as it may be sent; ``None`` when nothing of it is left."""
 
     source: Message
@@ -99,7 +99,7 @@ class Preparer:
     _model: ModelInfo | None = None
     _quarantined: Quarantined | None = None
     _sources: list[Message] = field(default_factory=list)
-    _entries: list[_Prepared] = field(default_factory=list)
+    _entries: list[_PreparedMessage] = field(default_factory=list)
 
     def prepare(
         self,
@@ -144,7 +144,7 @@ class Preparer:
 
     # --- one message -----------------------------------------------------------------------
 
-    def _one(self, source: Message, model: ModelInfo) -> _Prepared:
+    def _one(self, source: Message, model: ModelInfo) -> _PreparedMessage:
         message: Message | None
         if isinstance(source, AssistantMessage):
             foreign = (source.provider, source.model) != (model.provider, model.name)
@@ -166,7 +166,7 @@ class Preparer:
             )
         if message is not None and self._quarantined is not None:
             message = self._quarantined(message)
-        entry = _Prepared(source, message)
+        entry = _PreparedMessage(source, message)
         if isinstance(message, AssistantMessage):
             entry.is_wide = len(message.parts) > MAX_CALLS and len(message.tool_calls) > MAX_CALLS
         elif message is not None:
@@ -251,7 +251,7 @@ def _kept_parts(parts: Sequence[AssistantPart], *, foreign: bool) -> Iterable[As
 # --- the request as a whole ----------------------------------------------------------------
 
 
-def _within_limits(prepared: Sequence[_Prepared]) -> list[Message]:
+def _within_limits(prepared: Sequence[_PreparedMessage]) -> list[Message]:
     """What is left; the oldest images and results become texts where there are too many.
 
     Then half of what is allowed is kept, so that not every step changes the beginning.
@@ -509,7 +509,7 @@ class Outgoing:
 
     async def refused(
         self, error: ProviderError, request: ModelRequest, provider: Provider, *, again: bool
-    ) -> Answer:
+    ) -> Remedy:
         """What a refusal leads to; ``again``: the same step has asked once more already."""
         quarantine = self._with_quarantine()
         answer = quarantine.answer(error, request, provider.encode, again=again)

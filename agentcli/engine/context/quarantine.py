@@ -55,7 +55,7 @@ WHY = "the model's provider refused it"
 Json = Mapping[str, Any]
 
 
-class Kind(StrEnum):
+class BlockKind(StrEnum):
     """What a block is; the value is how the user is told of one."""
 
     IMAGE = "image"
@@ -78,7 +78,7 @@ class Block:
     """One part of a prepared message. ``key`` finds it again in any later request."""
 
     key: str
-    kind: Kind
+    kind: BlockKind
     part: TextPart | ThinkingPart | ImagePart | ToolCall
     message: int
 
@@ -152,16 +152,16 @@ def key_of(part: TextPart | ThinkingPart | ImagePart | ToolCall) -> str:
     return f"text:{digest(part.text)}"
 
 
-def _kind(message: Message, part: object) -> Kind:
+def _kind(message: Message, part: object) -> BlockKind:
     if isinstance(part, ImagePart):
-        return Kind.IMAGE
+        return BlockKind.IMAGE
     if isinstance(part, ThinkingPart):
-        return Kind.THINKING
+        return BlockKind.THINKING
     if isinstance(part, ToolCall):
-        return Kind.ARGUMENTS
+        return BlockKind.ARGUMENTS
     if isinstance(message, ToolResult):
-        return Kind.RESULT
-    return Kind.PROMPT if isinstance(message, UserMessage) else Kind.ANSWER
+        return BlockKind.RESULT
+    return BlockKind.PROMPT if isinstance(message, UserMessage) else BlockKind.ANSWER
 
 
 def how_to(block: Block) -> How:
@@ -181,9 +181,9 @@ def suspects(text: str, topic: Topic, request: ModelRequest, body: Json | None) 
         return []
     everything = list(blocks_of(request.messages))
     if topic is Topic.IMAGE and (limit := re.search(_AT_MOST, text)):
-        images = _of(Kind.IMAGE, everything)
+        images = _of(BlockKind.IMAGE, everything)
         return images[: -int(limit[1])] if 0 < int(limit[1]) < len(images) else images
-    if topic is Topic.THINKING and (thoughts := _of(Kind.THINKING, everything)):
+    if topic is Topic.THINKING and (thoughts := _of(BlockKind.THINKING, everything)):
         return thoughts
     if named := _named(text, everything, body):
         return _most_likely(named)
@@ -195,13 +195,13 @@ def all_suspects(topic: Topic, request: ModelRequest) -> list[Block]:
     first = _first_new(request)
     blocks = blocks_of(request.messages)
     if topic is Topic.IMAGE:
-        return _of(Kind.IMAGE, list(blocks))
+        return _of(BlockKind.IMAGE, list(blocks))
     by_reasoning = topic in {Topic.THINKING, Topic.VAGUE}
     return [
         block
         for block in blocks
-        if (by_reasoning if block.kind is Kind.THINKING else block.message >= first)
-        or block.kind is Kind.IMAGE
+        if (by_reasoning if block.kind is BlockKind.THINKING else block.message >= first)
+        or block.kind is BlockKind.IMAGE
         or how_to(block) is How.PLAIN
         or _is_big(block)
     ]
@@ -220,7 +220,7 @@ def _first_new(request: ModelRequest) -> int:
     return 0
 
 
-def _of(kind: Kind, blocks: Sequence[Block]) -> list[Block]:
+def _of(kind: BlockKind, blocks: Sequence[Block]) -> list[Block]:
     return [block for block in blocks if block.kind is kind]
 
 
@@ -232,7 +232,7 @@ def _is_big(block: Block) -> bool:
 def _unnamed(topic: Topic, request: ModelRequest, everything: Sequence[Block]) -> list[Block]:
     """Images, huge arguments, odd characters, what tools have returned lately; else reasoning."""
     first = _first_new(request)
-    images = _of(Kind.IMAGE, everything)
+    images = _of(BlockKind.IMAGE, everything)
     if topic is Topic.IMAGE:
         return [block for block in images if block.message >= first] or images
     odd = [block for block in everything if how_to(block) is How.PLAIN]
@@ -243,9 +243,9 @@ def _unnamed(topic: Topic, request: ModelRequest, everything: Sequence[Block]) -
     found += [block for block in odd if block not in found]
     if first or not found:  # without an answer of this model everything is new
         latest = first or _last_question(request.messages)
-        results = [b for b in _of(Kind.RESULT, everything) if b.message >= latest]
+        results = [b for b in _of(BlockKind.RESULT, everything) if b.message >= latest]
         found += [block for block in results if block not in found]
-    return found or images or _of(Kind.THINKING, everything)
+    return found or images or _of(BlockKind.THINKING, everything)
 
 
 def _last_question(messages: Sequence[Message]) -> int:
@@ -255,7 +255,13 @@ def _last_question(messages: Sequence[Message]) -> int:
 def _most_likely(named: Sequence[Block]) -> list[Block]:
     """Of the blocks in the place that was named."""
     if len(named) > 1:
-        order = (Kind.IMAGE, Kind.THINKING, Kind.RESULT, Kind.ARGUMENTS, Kind.ANSWER)
+        order = (
+            BlockKind.IMAGE,
+            BlockKind.THINKING,
+            BlockKind.RESULT,
+            BlockKind.ARGUMENTS,
+            BlockKind.ANSWER,
+        )
         for kind in order:
             if chosen := _of(kind, named):
                 return chosen
@@ -387,7 +393,7 @@ class _Ward:
 
 
 @frozen
-class Answer:
+class Remedy:
     """What a refusal led to: whether asking again may help, and a line for the user.
 
     ``is_news``: there is something new to remember.
@@ -398,7 +404,7 @@ class Answer:
     is_news: bool = True
 
 
-_NOTHING = Answer(is_news=False)
+_NOTHING = Remedy(is_news=False)
 
 
 class Quarantine:
@@ -425,7 +431,7 @@ class Quarantine:
 
     def answer(
         self, error: ProviderError, request: ModelRequest, encode: Encode | None, *, again: bool
-    ) -> Answer:
+    ) -> Remedy:
         """Quarantine what ``error`` means in ``request``; ``again``: this step has retried."""
         topic = topic_of(error.message, error.status)
         mark = digest(_VARYING.sub("#", error.message))
@@ -440,34 +446,36 @@ class Quarantine:
             return _last_resort(ward, mark, request)
         if not found and topic is not Topic.POLICY and not _has_answers(request):
             return _NOTHING  # a first request: there is nothing to suspect
-        if not any(block.kind is not Kind.PROMPT or how_to(block) is How.PLAIN for block in found):
+        if not any(
+            block.kind is not BlockKind.PROMPT or how_to(block) is How.PLAIN for block in found
+        ):
             return _prepare_next_turn(ward, mark, topic, request)
         ward.add(mark, found)
         notice = f"{request.model.provider} refused {_counted(found)}: left out from now on"
-        return Answer(ask_again=True, notice=f"{notice}, kept in the session")
+        return Remedy(ask_again=True, notice=f"{notice}, kept in the session")
 
 
-def _prepare_next_turn(ward: _Ward, mark: str, topic: Topic, request: ModelRequest) -> Answer:
+def _prepare_next_turn(ward: _Ward, mark: str, topic: Topic, request: ModelRequest) -> Remedy:
     """One guess was not enough: whatever may be meant stays out of the next request."""
     found = _new_to(ward, all_suspects(topic, request))
     ward.add(mark, found)
     if not found:
-        return Answer()
+        return Remedy()
     notice = f"{_counted(found)} will be left out of the next request, kept in the session"
-    return Answer(notice=notice)
+    return Remedy(notice=notice)
 
 
-def _last_resort(ward: _Ward, mark: str, request: ModelRequest) -> Answer:
+def _last_resort(ward: _Ward, mark: str, request: ModelRequest) -> Remedy:
     ward.release(mark)
     if not ward.is_flat and _has_answers(request):
         ward.is_flat = True
         ward.add(mark, ())
         notice = "earlier tool calls are sent as plain text from now on, kept in the session"
-        return Answer(ask_again=True, notice=f"{request.model.provider} refused: {notice}")
+        return Remedy(ask_again=True, notice=f"{request.model.provider} refused: {notice}")
     ward.is_flat = False
     ward.hopeless.add(mark)
     ward.add(mark, ())
-    return Answer()
+    return Remedy()
 
 
 def _ward_of(value: Mapping[str, Any]) -> _Ward:

@@ -50,7 +50,7 @@ _NEW_FILE = 0o666  # less the umask
 
 
 @dataclass(frozen=True, slots=True)
-class FileState:
+class FoundFile:
     """A regular file as it was at one moment. ``data`` is ``None`` when it is too large."""
 
     path: Path
@@ -140,17 +140,17 @@ def chunks(descriptor: int, limit: int | None = None) -> Iterator[bytes]:
         yield chunk
 
 
-def read_state(path: Path, workspace: Workspace) -> FileState:
+def read_state(path: Path, workspace: Workspace) -> FoundFile:
     """The regular file at the resolved ``path`` with its content, if that is not too large."""
     with opened(path, workspace) as descriptor:
         info = os.fstat(descriptor)
         data = b"".join(chunks(descriptor, MAX_WHOLE_BYTES + 1))
     if len(data) > MAX_WHOLE_BYTES:
-        return FileState(path, info, None, _stat_fingerprint(info))
-    return FileState(path, info, data, fingerprint_of(data))
+        return FoundFile(path, info, None, _stat_fingerprint(info))
+    return FoundFile(path, info, data, fingerprint_of(data))
 
 
-def state_if_any(path: Path, workspace: Workspace) -> FileState | None:
+def state_if_any(path: Path, workspace: Workspace) -> FoundFile | None:
     """Like ``read_state``, but ``None`` when nothing is there."""
     return None if look(path, workspace) is None else read_state(path, workspace)
 
@@ -181,14 +181,14 @@ def _stat_fingerprint(info: os.stat_result) -> str:
     return f"stat:{info.st_mtime_ns}:{info.st_size}:{info.st_ino}"
 
 
-def note_seen(path: Path, state: FileState | None, ledger: FileLedger) -> None:
+def note_seen(path: Path, state: FoundFile | None, ledger: FileLedger) -> None:
     """What stands at ``path`` was shown to the user, or that nothing does (``None``)."""
     mark = state.fingerprint if state is not None else _ABSENT
     if mark:
         ledger.seen.setdefault(path, mark)
 
 
-def require_unchanged(state: FileState, ledger: FileLedger, workspace: Workspace) -> None:
+def require_unchanged(state: FoundFile, ledger: FileLedger, workspace: Workspace) -> None:
     """Raises ``FileProblem`` when the file was seen in this session and differs now (TOOL-8)."""
     seen = ledger.seen.get(state.path)
     if seen == _ABSENT:
@@ -214,7 +214,7 @@ class _Step:
 
     path: Path
     data: bytes | None
-    before: FileState | os.stat_result | None
+    before: FoundFile | os.stat_result | None
     mode: int | None
     temporary: str = ""
     backup: str = ""
@@ -223,7 +223,7 @@ class _Step:
     info: os.stat_result | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self.info = self.before.info if isinstance(self.before, FileState) else self.before
+        self.info = self.before.info if isinstance(self.before, FoundFile) else self.before
 
 
 class Transaction:
@@ -261,7 +261,7 @@ class Transaction:
         self,
         path: Path,
         data: bytes,
-        before: FileState | os.stat_result | None,
+        before: FoundFile | os.stat_result | None,
         mode: int | None = None,
     ) -> None:
         """Stage ``data`` for the resolved ``path``, which is ``before`` now (``None``: absent).
@@ -273,7 +273,7 @@ class Transaction:
         self._steps.append(step)
         self._attempt("write", step, lambda: self._stage(step))
 
-    def delete(self, path: Path, before: FileState | os.stat_result) -> None:
+    def delete(self, path: Path, before: FoundFile | os.stat_result) -> None:
         """Stage the deletion of the entry at ``path``; a link is deleted, not what it means."""
         step = _Step(path, None, before, None)
         self._steps.append(step)
@@ -412,7 +412,7 @@ class Transaction:
             step.backup = backup  # two names of one file: the rename left both
         elif step.info is None:
             os.unlink(name, dir_fd=directory)
-        elif isinstance(step.before, FileState) and step.before.data is not None:
+        elif isinstance(step.before, FoundFile) and step.before.data is not None:
             flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             descriptor = os.open(name, flags, dir_fd=directory)
             try:

@@ -19,7 +19,7 @@ from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.tools import Asks, FileLedger, ToolContext, ToolOutput, Workspace
 from agentcli.domain.values import frozen
 from agentcli.tools._base import Arguments, BaseTool
-from agentcli.tools.files.disk import MAX_WHOLE_BYTES, FileState, Transaction, human_size, note_seen
+from agentcli.tools.files.disk import MAX_WHOLE_BYTES, FoundFile, Transaction, human_size, note_seen
 from agentcli.tools.files.no_follow import size_of
 from agentcli.tools.files.paths import FileProblem, JudgedContext, changed_meanwhile, shown
 from agentcli.tools.files.text import UTF_8, Encoding, Text, decode
@@ -72,7 +72,7 @@ class Change:
     """One file: ``before`` it is changed (``None``: absent) and ``after`` (``None``: deleted)."""
 
     path: Path
-    before: FileState | None
+    before: FoundFile | None
     after: bytes | None
     mode: int | None = None
 
@@ -190,7 +190,7 @@ def name_of(path: Path, ctx: ToolContext) -> str:
     return shown(path, ctx.workspace)
 
 
-def editable(state: FileState, name: str) -> Text:
+def editable(state: FoundFile, name: str) -> Text:
     """The text of a file that is to be edited; raises ``FileProblem`` when that cannot be."""
     if state.data is None:
         raise FileProblem(

@@ -143,7 +143,7 @@ def parse_patch(text: str) -> Patch:
         inner = lines[1:-1]
         if looks_unified(inner):
             return parse_unified(inner, first_number=2)
-        return Patch(tuple(_Reader(inner).operations()))
+        return Patch(tuple(_PatchReader(inner).operations()))
     if looks_unified(lines):
         return parse_unified(lines)
     raise PatchProblem(
@@ -177,7 +177,7 @@ def _bare(lines: list[str]) -> list[str]:
 # --- the format of our own ---
 
 
-class _Reader:
+class _PatchReader:
     """Walks over the lines between the markers; the first of them is line 2 of the patch."""
 
     def __init__(self, lines: list[str]) -> None:

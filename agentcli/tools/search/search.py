@@ -88,7 +88,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FoundLine:
     """A line of a file, or (``number`` 0) a file. ``cut_bytes`` are missing at its end.
 
     ``raw`` is the line in UTF-8, as far as it was, ``offset`` where it begins in the file without
@@ -115,7 +115,7 @@ class Found:
     ``changed`` are the lines or files that are not where the engine saw them.
     """
 
-    lines: list[Line] = field(default_factory=list)
+    lines: list[FoundLine] = field(default_factory=list)
     more: bool = False
     changed: int = 0
     ending: Ending = Ending.EXITED
@@ -216,12 +216,12 @@ def _failed(ended: Result, found: Found, noise: bytearray) -> bool:
     return code not in {0, 1} or noise.startswith(b"Traceback")
 
 
-def _keeper(found: Found, query: Query, limit: int) -> Callable[[Line], bool]:
+def _keeper(found: Found, query: Query, limit: int) -> Callable[[FoundLine], bool]:
     """Takes what is found; ``False`` when that is enough."""
     wanted = size = 0
     verdicts: dict[str, bool] = {}
 
-    def keep(line: Line) -> bool:
+    def keep(line: FoundLine) -> bool:
         nonlocal wanted, size
         if query.path_filter is not None:
             if line.path not in verdicts:
@@ -244,8 +244,8 @@ def _keeper(found: Found, query: Query, limit: int) -> Callable[[Line], bool]:
 # --- what the engines print ---
 
 
-class _Reader:
-    def __init__(self, keep: Callable[[Line], bool]) -> None:
+class _ResultReader:
+    def __init__(self, keep: Callable[[FoundLine], bool]) -> None:
         self.noise = bytearray()
         self._keep = keep
         self._rest = bytearray()
@@ -263,18 +263,18 @@ class _Reader:
         return os.fsdecode(raw[2:])
 
 
-class _FileReader(_Reader):
+class _FileReader(_ResultReader):
     """Reads ``./path NUL``, over and over."""
 
     def feed(self, data: bytes) -> bool:
         *paths, self._rest[:] = (bytes(self._rest) + data).split(b"\0")
-        return all(self._keep(Line(self._path(path))) for path in paths)
+        return all(self._keep(FoundLine(self._path(path))) for path in paths)
 
 
-class _LineReader(_Reader):
+class _LineReader(_ResultReader):
     """Reads ``./path NUL number : offset : text newline``; ``-`` marks a line of context."""
 
-    def __init__(self, keep: Callable[[Line], bool]) -> None:
+    def __init__(self, keep: Callable[[FoundLine], bool]) -> None:
         super().__init__(keep)
         self._skipped = 0
         self._start = 0
@@ -308,7 +308,7 @@ class _LineReader(_Reader):
             return True
         text = rest[match.end() :].removesuffix(b"\r")
         cut = max(0, len(text) - LINE_BYTES) + skipped
-        line = Line(
+        line = FoundLine(
             self._path(raw_path),
             int(match[1]),
             text[:LINE_BYTES],
@@ -330,7 +330,7 @@ def changed_note(count: int, noun: str) -> str:
     return f"\n[{count:,} {nouns} left out: changed during the search]"
 
 
-def files_there(lines: Iterable[Line], root: int) -> Iterator[Line]:
+def files_there(lines: Iterable[FoundLine], root: int) -> Iterator[FoundLine]:
     """Those of the files found that stand below the open directory ``root``."""
     for parents, group in groupby(lines, key=lambda line: line.path.split("/")[:-1]):
         try:
@@ -342,7 +342,7 @@ def files_there(lines: Iterable[Line], root: int) -> Iterator[Line]:
             continue
 
 
-def lines_there(lines: Iterable[Line], root: int) -> Iterator[Line]:
+def lines_there(lines: Iterable[FoundLine], root: int) -> Iterator[FoundLine]:
     """Those of the lines found that stand where they are said to."""
     for path, group in groupby(lines, key=lambda line: line.path):
         *parents, name = path.split("/")
@@ -366,7 +366,7 @@ def _is_file(name: str, directory: int) -> bool:
         return False
 
 
-def _standing(lines: list[Line], descriptor: int) -> list[Line]:
+def _standing(lines: list[FoundLine], descriptor: int) -> list[FoundLine]:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         return []
     bom, codec = _encoding(os.pread(descriptor, 3, 0))
@@ -380,7 +380,7 @@ def _encoding(head: bytes) -> tuple[bytes, str]:
     return next(((bom, codec) for bom, codec in _BOMS if head.startswith(bom)), (b"", "utf-8"))
 
 
-def _stands(line: Line, descriptor: int, skipped: int) -> bool:
+def _stands(line: FoundLine, descriptor: int, skipped: int) -> bool:
     return os.pread(descriptor, len(line.raw), skipped + line.offset) == line.raw
 
 
@@ -394,7 +394,7 @@ def _recoded(descriptor: int, codec: str, skipped: int) -> Iterator[bytes]:
         yield decoder.decode(data, final=not data).encode("utf-8", "replace")
 
 
-def _standing_in_text(lines: list[Line], pieces: Iterator[bytes]) -> Iterator[Line]:
+def _standing_in_text(lines: list[FoundLine], pieces: Iterator[bytes]) -> Iterator[FoundLine]:
     held, start = b"", 0
     for line in sorted(lines, key=lambda line: line.offset):
         end = line.offset + len(line.raw)

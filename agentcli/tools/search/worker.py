@@ -204,7 +204,7 @@ def _split(pieces: Iterable[str]) -> Iterator[tuple[str, int]]:
 # --- which files there are ---
 
 
-class Rule(NamedTuple):
+class IgnoreRule(NamedTuple):
     """One line of an ignore file, as git reads it.
 
     ``anchored``: it is tried on the path and not on the name. ``spreads``: it means all that is
@@ -224,7 +224,7 @@ class Rule(NamedTuple):
         return not self.anchored or (found.match.end() == len(tested)) is not self.spreads
 
 
-def parse_rules(text: str) -> tuple[Rule, ...]:
+def parse_rules(text: str) -> tuple[IgnoreRule, ...]:
     """The rules of an ignore file; lines that make no sense are passed over."""
     from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
@@ -236,11 +236,11 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
             continue
         if pattern.include is not None:
             place = _ANYWHERE.sub("", line.strip(), count=1)
-            found.append(Rule(pattern, "/" in place.rstrip("/"), place.endswith("/**")))
+            found.append(IgnoreRule(pattern, "/" in place.rstrip("/"), place.endswith("/**")))
     return tuple(found)
 
 
-def verdict(rules: tuple[Rule, ...], path: str, *, is_dir: bool) -> bool | None:
+def verdict(rules: tuple[IgnoreRule, ...], path: str, *, is_dir: bool) -> bool | None:
     """Whether ``path``, relative to the rules' directory, is ignored; ``None``: not mentioned."""
     path += "/" if is_dir else ""
     return next((rule.pattern.include for rule in reversed(rules) if rule.matches(path)), None)
@@ -278,7 +278,7 @@ class Directory:
         return next((found for found in verdicts if found is not None), None)
 
 
-def _read_rules(path: str) -> tuple[Rule, ...]:
+def _read_rules(path: str) -> tuple[IgnoreRule, ...]:
     data = read_regular(path, _MAX_IGNORE_FILE_BYTES)
     return parse_rules(data.decode("utf-8", "surrogateescape")) if data else ()
 

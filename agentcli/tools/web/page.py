@@ -82,7 +82,7 @@ _OWN_LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
-class Kind(Enum):
+class PageKind(Enum):
     """How a body is shown."""
 
     HTML = "html"
@@ -97,20 +97,20 @@ def media_type(content_type: str) -> str:
     return media if re.fullmatch(r"[a-z0-9!#$&^_.+-]{1,80}/[a-z0-9!#$&^_.+-]{1,80}", media) else ""
 
 
-def kind_of(content_type: str, body: bytes) -> Kind:
+def kind_of(content_type: str, body: bytes) -> PageKind:
     """What the body is, by what the server says and what the bytes show."""
     media, head = media_type(content_type), body[:_HEAD_BYTES]
     if image_type(head):
-        return Kind.IMAGE
+        return PageKind.IMAGE
     if not body:
-        return Kind.TEXT
+        return PageKind.TEXT
     if binary_kind(head) or (b"\0" in head and not _is_utf16(content_type, head)):
-        return Kind.BINARY
+        return PageKind.BINARY
     if media in _HTML or (not media and _LOOKS_LIKE_HTML.match(head)):
-        return Kind.HTML
+        return PageKind.HTML
     if _TEXT.fullmatch(media):
-        return Kind.TEXT
-    return Kind.TEXT if _is_utf8(head) else Kind.BINARY
+        return PageKind.TEXT
+    return PageKind.TEXT if _is_utf8(head) else PageKind.BINARY
 
 
 def text_of(content_type: str, body: bytes, *, is_cut: bool = False) -> str:

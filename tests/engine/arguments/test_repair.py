@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agentcli.engine.arguments.repair import (
     MAX_CHARS,
     MAX_PIECES,
-    Kind,
+    TokenKind,
     UnreadableText,
     outline,
     repair_json,
@@ -323,7 +323,7 @@ def test_the_library_is_loaded_only_when_it_is_needed() -> None:
 
 
 def values(text: str) -> list[Any]:
-    return [token.value for token in tokens(text) if token.kind is not Kind.MARK]
+    return [token.value for token in tokens(text) if token.kind is not TokenKind.MARK]
 
 
 @pytest.mark.spec("LOOP-9")
@@ -358,9 +358,9 @@ def test_what_can_be_read_in_several_ways_is_not_read(text: str) -> None:
 
 def test_a_key_is_what_stands_before_a_colon() -> None:
     found = [(token.kind, token.value) for token in tokens("{a /* x */ : 'a', \"b\": [true,]}")]
-    keys = [value for kind, value in found if kind is Kind.KEY]
+    keys = [value for kind, value in found if kind is TokenKind.KEY]
     assert keys == ["a", "b"]
-    assert [value for kind, value in found if kind is Kind.VALUE] == ["a", True]
+    assert [value for kind, value in found if kind is TokenKind.VALUE] == ["a", True]
 
 
 @pytest.mark.parametrize(

@@ -25,11 +25,11 @@ from agentcli.domain.ports import ModelInfo, ModelRequest, ProviderConfig
 from agentcli.engine.context.outgoing import Preparer, check_request, prepare
 from agentcli.engine.context.quarantine import (
     WHY,
-    Answer,
     Block,
+    BlockKind,
     How,
-    Kind,
     Quarantine,
+    Remedy,
     Topic,
     all_suspects,
     blocks_of,
@@ -61,7 +61,7 @@ def send(quarantine: Quarantine, model: ModelInfo = MODEL) -> ModelRequest:
     return ModelRequest(model, "", prepared)
 
 
-def tell(quarantine: Quarantine, text: str, *, again: bool = False) -> Answer:
+def tell(quarantine: Quarantine, text: str, *, again: bool = False) -> Remedy:
     return quarantine.answer(refused(text), send(quarantine), None, again=again)
 
 
@@ -157,7 +157,7 @@ def test_a_guess_that_does_not_help_leads_on_and_is_taken_back_in_the_end() -> N
     last = tell(quarantine, text)
     assert (last.ask_again, last.notice) == (False, "")
     assert send(quarantine).messages == tuple(HISTORY)
-    assert tell(quarantine, text) == Answer(is_news=False)
+    assert tell(quarantine, text) == Remedy(is_news=False)
 
 
 @pytest.mark.spec("HIS-8")
@@ -361,12 +361,12 @@ def test_without_a_name_what_is_new_is_suspected_before_what_was_accepted() -> N
 def test_without_an_answer_of_this_model_images_come_first_then_the_latest_results() -> None:
     asked = ModelRequest(ModelInfo("new", "model"), "", request("openai").messages)
     blocks = suspects("Bad request", Topic.VAGUE, asked, None)
-    assert {block.kind for block in blocks} == {Kind.IMAGE}
+    assert {block.kind for block in blocks} == {BlockKind.IMAGE}
     bare = [m for m in history("openai")[1:] if not isinstance(m, UserMessage)]
     bare = [user_text("q"), bare[0], ToolResult("call_one_1", "x", (TextPart("one"),)), *bare[2:3]]
     asked = ModelRequest(ModelInfo("new", "model"), "", tuple(bare))
     blocks = suspects("Bad request", Topic.VAGUE, asked, None)
-    assert [block.kind for block in blocks] == [Kind.RESULT, Kind.RESULT]
+    assert [block.kind for block in blocks] == [BlockKind.RESULT, BlockKind.RESULT]
 
 
 def test_odd_characters_are_made_plain_before_a_text_is_left_out() -> None:
@@ -387,13 +387,13 @@ def test_reasoning_is_suspected_as_a_whole() -> None:
         messages += [reply, user_text("more")]
     asked = request("anthropic", messages)
     blocks = suspects("messages.3.content.0: Invalid `signature`", Topic.THINKING, asked, None)
-    assert [block.kind for block in blocks] == [Kind.THINKING] * 3
+    assert [block.kind for block in blocks] == [BlockKind.THINKING] * 3
 
 
 def test_in_the_end_everything_that_breaks_sessions_is_suspected() -> None:
     asked = request("openai")
     kinds = [block.kind for block in all_suspects(Topic.VAGUE, asked)]
-    assert kinds.count(Kind.IMAGE) == 2
-    assert Kind.RESULT not in kinds  # accepted before
-    assert kinds[-1] is Kind.PROMPT
-    assert {block.kind for block in all_suspects(Topic.IMAGE, asked)} == {Kind.IMAGE}
+    assert kinds.count(BlockKind.IMAGE) == 2
+    assert BlockKind.RESULT not in kinds  # accepted before
+    assert kinds[-1] is BlockKind.PROMPT
+    assert {block.kind for block in all_suspects(Topic.IMAGE, asked)} == {BlockKind.IMAGE}

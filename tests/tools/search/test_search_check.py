@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.tools.search.search import Line, changed_note, files_there, lines_there
+from agentcli.tools.search.search import FoundLine, changed_note, files_there, lines_there
 
 
 @pytest.fixture
@@ -29,8 +29,8 @@ def root(tmp_path: Path) -> Iterator[int]:
     os.close(descriptor)
 
 
-def line(path: str, offset: int = 4, raw: bytes = b"two") -> Line:
-    return Line(path, 2, raw, offset=offset)
+def line(path: str, offset: int = 4, raw: bytes = b"two") -> FoundLine:
+    return FoundLine(path, 2, raw, offset=offset)
 
 
 @pytest.mark.spec("SEC-5", "TOOL-10")
@@ -64,14 +64,14 @@ def test_lines_that_stand_where_they_are_said_to(root: int) -> None:
         line("utf16", 5, b"twi"),
     ],
 )
-def test_other_lines_are_left_out(root: int, bad: Line) -> None:
+def test_other_lines_are_left_out(root: int, bad: FoundLine) -> None:
     assert list(lines_there([line("f"), bad, line("sub/f")], root)) == [line("f"), line("sub/f")]
 
 
 @pytest.mark.spec("SEC-5")
 def test_files_that_are_links_or_behind_one_are_left_out(root: int) -> None:
     names = ["bom", "f", "l/f", "lf", "pipe", "absent", "sub/f", "../outside/f"]
-    found = files_there([Line(name) for name in names], root)
+    found = files_there([FoundLine(name) for name in names], root)
     assert [each.path for each in found] == ["bom", "f", "sub/f"]
 
 

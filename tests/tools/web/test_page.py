@@ -10,8 +10,8 @@ import pytest
 
 from agentcli.tools.web.page import (
     MAX_MARKDOWN_CHARS,
-    Kind,
     Markdown,
+    PageKind,
     kind_of,
     media_type,
     plain_text,
@@ -122,25 +122,25 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 @pytest.mark.parametrize(
     ("said", "body", "kind"),
     [
-        ("text/html; charset=utf-8", b"<p>x", Kind.HTML),
-        ("", b"\n <!DOCTYPE HTML><p>x", Kind.HTML),
-        ("", b"plain", Kind.TEXT),
-        ("application/json", b"{}", Kind.TEXT),
-        ("application/vnd.api+json", b"{}", Kind.TEXT),
-        ("image/svg+xml", b"<svg/>", Kind.TEXT),
-        ("application/octet-stream", b"#!/bin/sh\n", Kind.TEXT),
-        ("application/octet-stream", b"\xff\xfe\0\1\0\2"[2:], Kind.BINARY),
-        ("text/html", PNG, Kind.IMAGE),
-        ("image/png", PNG, Kind.IMAGE),
-        ("text/plain", b"a\0b", Kind.BINARY),
-        ("text/plain; charset=utf-16le", b"a\0b\0", Kind.TEXT),
-        ("text/html", b"%PDF-1.7", Kind.BINARY),
-        ("application/pdf", b"%PDF-1.7", Kind.BINARY),
-        ("video/mp4", b"\xff\xf1\x80", Kind.BINARY),
-        ("video/mp4", b"", Kind.TEXT),
+        ("text/html; charset=utf-8", b"<p>x", PageKind.HTML),
+        ("", b"\n <!DOCTYPE HTML><p>x", PageKind.HTML),
+        ("", b"plain", PageKind.TEXT),
+        ("application/json", b"{}", PageKind.TEXT),
+        ("application/vnd.api+json", b"{}", PageKind.TEXT),
+        ("image/svg+xml", b"<svg/>", PageKind.TEXT),
+        ("application/octet-stream", b"#!/bin/sh\n", PageKind.TEXT),
+        ("application/octet-stream", b"\xff\xfe\0\1\0\2"[2:], PageKind.BINARY),
+        ("text/html", PNG, PageKind.IMAGE),
+        ("image/png", PNG, PageKind.IMAGE),
+        ("text/plain", b"a\0b", PageKind.BINARY),
+        ("text/plain; charset=utf-16le", b"a\0b\0", PageKind.TEXT),
+        ("text/html", b"%PDF-1.7", PageKind.BINARY),
+        ("application/pdf", b"%PDF-1.7", PageKind.BINARY),
+        ("video/mp4", b"\xff\xf1\x80", PageKind.BINARY),
+        ("video/mp4", b"", PageKind.TEXT),
     ],
 )
-def test_the_kind_is_what_server_and_bytes_say(said: str, body: bytes, kind: Kind) -> None:
+def test_the_kind_is_what_server_and_bytes_say(said: str, body: bytes, kind: PageKind) -> None:
     assert kind_of(said, body) is kind
 
 
