@@ -20,6 +20,8 @@ from tests.support.processes import alive, wait_until
 from tests.support.pty_driver import Terminal
 from tests.support.replies import Call, Reply, call
 
+pytestmark = pytest.mark.slow
+
 OFF = ("--sandbox", "off")
 LOOP = "echo $$ > pid; echo be''gun; until [ -e go ]; do sleep 0.02; done; echo finish''ed"
 
@@ -110,7 +112,6 @@ def test_tasks_are_listed_shown_and_ended_in_the_chat(
     leave(terminal)
 
 
-@pytest.mark.slow
 @pytest.mark.spec("CLI-9", "UI-3")
 def test_another_terminal_follows_what_was_moved(
     model_server: ModelServer, chat: Chat, work: Path
@@ -137,7 +138,6 @@ def test_another_terminal_follows_what_was_moved(
     leave(terminal)
 
 
-@pytest.mark.slow
 @pytest.mark.spec("BG-7", "UI-3", "REC-8")
 def test_kill_9_of_the_chat_leaves_nothing_of_a_moved_command(
     model_server: ModelServer, chat: Chat, work: Path

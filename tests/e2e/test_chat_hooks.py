@@ -13,6 +13,8 @@ from tests.support.processes import wait_until
 from tests.support.replies import say
 from tests.support.wire_facts import facts_of
 
+pytestmark = pytest.mark.slow
+
 
 def configure(home: Path, text: str) -> None:
     file = home / "agentcli" / "config.toml"

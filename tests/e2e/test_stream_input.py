@@ -26,7 +26,7 @@ from tests.support.replies import call, fails, say
 from tests.support.wire_facts import facts_of
 from tests.ui.schema_check import problems
 
-pytestmark = pytest.mark.sampled
+pytestmark = pytest.mark.slow
 SCHEMA = json.loads((Path(stream_json.__file__).parent / "stream_json.schema.json").read_text())
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -255,7 +255,6 @@ def test_mode_and_model_can_be_changed_and_wrong_requests_are_refused(
     assert (tmp_path / "made").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.spec("CLI-4", "SEC-13")
 def test_more_messages_than_may_wait_are_all_answered_and_a_reader_may_leave(
     tmp_path: Path,
