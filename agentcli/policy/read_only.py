@@ -87,8 +87,11 @@ class _Reader:
         return bool(words) and self._call(words, in_shell=True)
 
     def may_read(self, path: str) -> bool:
-        """Whether a file operand stays in the workspace; ``-`` is standard input."""
-        if path in {"-", _NULL}:
+        """Whether a file operand stays in the workspace.
+
+        ``-`` is mostly standard input, and a file for ``<`` and for ``ls``: it may be a link, too.
+        """
+        if path == _NULL:
             return True
         try:
             return self.workspace.contains(self.workspace.resolve(path))

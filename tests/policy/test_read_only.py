@@ -158,6 +158,16 @@ def test_whatever_is_not_certain_is_not_read_only(command: str, workspace: Works
     assert not is_read_only(command, workspace)
 
 
+@pytest.mark.spec("SEC-5")
+@pytest.mark.parametrize(
+    "command", ["cat < -", "<- cat", "wc -l <-", "ls -", "du -", "cat - < a.txt"]
+)
+def test_a_dash_may_be_a_link_that_leads_out(command: str, workspace: Workspace) -> None:
+    assert is_read_only(command, workspace)
+    (workspace.root / "-").symlink_to("/etc")
+    assert not is_read_only(command, workspace)
+
+
 @pytest.mark.spec("SEC-3", "SEC-5")
 @pytest.mark.parametrize("command", ["ls", "pwd", "cat a.txt", "cat hosts", "wc"])
 def test_nothing_is_read_only_where_the_shell_has_left_the_workspace(
