@@ -144,7 +144,7 @@ CREATE TABLE input_queue (
   state TEXT NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'delivered', 'done')),
   created_at REAL NOT NULL,
   updated_at REAL NOT NULL,
-  source TEXT NOT NULL DEFAULT 'person'
+  source TEXT NOT NULL DEFAULT 'user'
 )""",
     """
 CREATE TABLE task (
@@ -256,7 +256,7 @@ def _give_background_runs_their_columns(db: sqlite3.Connection) -> Mapping[str, 
         "is_repeatable INTEGER NOT NULL DEFAULT 0",
     ):
         db.execute(f"ALTER TABLE task ADD COLUMN {column}")
-    db.execute("ALTER TABLE input_queue ADD COLUMN source TEXT NOT NULL DEFAULT 'person'")
+    db.execute("ALTER TABLE input_queue ADD COLUMN source TEXT NOT NULL DEFAULT 'user'")
     return {}
 
 

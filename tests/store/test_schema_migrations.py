@@ -49,7 +49,7 @@ def older(table: str, version: int) -> str:
         head, _, _ = table.partition(",\n  task_id")
         return f"{head}) WITHOUT ROWID"
     if "TABLE input_queue" in table:
-        return table.replace(",\n  source TEXT NOT NULL DEFAULT 'person'", "")
+        return table.replace(",\n  source TEXT NOT NULL DEFAULT 'user'", "")
     if "TABLE message" in table:
         return VERSION_2_MESSAGES
     return VERSION_1_RUNS if version == 1 and "TABLE tool_run" in table else table
