@@ -98,7 +98,7 @@ class RunsOfSession:
         tasks = self._store.tasks
         known, schedules, fires_missed = self._earlier
         services = RunServices(
-            kit=self._parts(),
+            parts=self._parts(),
             store=tasks,
             directory=runs_directory(self._store.path),
             new_id=lambda: new_session_id().replace("-", ""),

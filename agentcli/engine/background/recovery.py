@@ -58,21 +58,21 @@ async def _recover_one(runs: BackgroundRuns, task: BackgroundTask) -> str:
 
 def _check(runs: BackgroundRuns, task: BackgroundTask) -> None:
     """Raises ``BackgroundRefused`` where it must not be started again."""
-    if runs.services.kit.toolbox.get(SPAWN) is None:
+    if runs.services.parts.toolbox.get(SPAWN) is None:
         raise BackgroundRefused("background runs are switched off")
     if task.cancel_requested_at is not None:
         raise BackgroundRefused("it was asked to end")
     if not task.tool.strip():
         raise BackgroundRefused("its row does not say which tool it ran")
-    launch = check_launch(runs.services.kit.toolbox, task.tool, task.arguments)
+    launch = check_launch(runs.services.parts.toolbox, task.tool, task.arguments)
     if not is_repeatable(launch):
         raise BackgroundRefused(f"what {task.tool} does is not done a second time by itself")
     if not task.is_repeatable:
         raise BackgroundRefused("its arguments are not stored as they were given")
-    kit = runs.services.kit
-    paths = launch.tool.paths(launch.args, kit.workspace)
+    parts = runs.services.parts
+    paths = launch.tool.paths(launch.args, parts.workspace)
     call = CallFacts(launch.tool.definition, launch.arguments, paths)
-    decision = judge(call, CallPlace(kit.workspace, kit.policy))
+    decision = judge(call, CallPlace(parts.workspace, parts.policy))
     if decision.answer is not Answer.ALLOW:
         raise BackgroundRefused(f"it would need an approval again ({decision.reason})")
 

@@ -112,7 +112,7 @@ class RunServices:
     there was one; ``seal`` marks a text as ours, ``is_sealed`` knows the mark; all four block.
     """
 
-    kit: SessionParts
+    parts: SessionParts
     store: TaskStore
     directory: Path
     new_id: Callable[[], str]
@@ -145,7 +145,7 @@ class BackgroundRuns:
 
     async def spawn(self, wish: SpawnWish) -> Spawned:
         """Start a run, or put down its schedule. Raises ``BackgroundRefused``."""
-        launch = check_launch(self.services.kit.toolbox, wish.tool, wish.arguments)
+        launch = check_launch(self.services.parts.toolbox, wish.tool, wish.arguments)
         if wish.schedule is None:
             return await self.start(wish)
         if self.scheduler is None:
@@ -208,13 +208,13 @@ class BackgroundRuns:
 
         The caller has had it judged. Raises ``BackgroundRefused``.
         """
-        launch = check_launch(self.services.kit.toolbox, wish.tool, wish.arguments)
+        launch = check_launch(self.services.parts.toolbox, wish.tool, wish.arguments)
 
         if not wish.title:
             wish = replace(wish, title=launch.tool.summary(launch.args))
         paths = wish.judged
         if paths is None:
-            paths = launch.tool.paths(launch.args, self.services.kit.workspace)
+            paths = launch.tool.paths(launch.args, self.services.parts.workspace)
         shell_at = fired.cwd if fired is not None else ""
 
         async def work(call: ToolContext, sink: BackgroundSink) -> ToolOutput:
@@ -235,9 +235,9 @@ class BackgroundRuns:
 
     async def resume(self, task: BackgroundTask, attempt: int) -> None:
         """Start the next ``attempt`` of a run that a crash has ended. Raises as ``start``."""
-        launch = check_launch(self.services.kit.toolbox, task.tool, task.arguments)
+        launch = check_launch(self.services.parts.toolbox, task.tool, task.arguments)
 
-        paths = launch.tool.paths(launch.args, self.services.kit.workspace)
+        paths = launch.tool.paths(launch.args, self.services.parts.workspace)
 
         async def work(call: ToolContext, sink: BackgroundSink) -> ToolOutput:
             sink.output(f"[system] started again after a crash (attempt {attempt})\n")
@@ -327,13 +327,13 @@ class BackgroundRuns:
         shell_at: str = "",
     ) -> ToolOutput:
         """The tool, with what it declares; nothing that needs the user or belongs to a turn."""
-        kit = self.services.kit
+        parts = self.services.parts
 
         def port(name: str) -> object:
             if name == "judged":
                 return judged
-            found = kit.port(name, self._pass_on, unattended=True)
-            return ShellAt(kit.state, shell_at) if shell_at and name == "state" else found
+            found = parts.port(name, self._pass_on, unattended=True)
+            return ShellAt(parts.state, shell_at) if shell_at and name == "state" else found
 
         try:
             ctx = context_for(launch.tool, call, port)
@@ -355,9 +355,9 @@ class BackgroundRuns:
     async def _live(self, run: ActiveRun, work: Work) -> None:
         output: ToolOutput | None = None
         try:
-            kit = self.services.kit
-            call = ToolContext(run.task.run_id, kit.workspace, run.token, run.write)
-            output = await run.perform(work, call, kit.reaper)
+            parts = self.services.parts
+            call = ToolContext(run.task.run_id, parts.workspace, run.token, run.write)
+            output = await run.perform(work, call, parts.reaper)
         except Exception as error:  # noqa: BLE001 - a context that cannot be made is its failure
             output = ToolOutput.internal_error(error)
         finally:

@@ -259,7 +259,7 @@ class SessionScheduler:
     async def _problem(self, schedule: Schedule) -> str:
         """Why it may not start; empty when it may."""
         try:
-            decision = await self._judged(schedule, self._services.kit.policy)
+            decision = await self._judged(schedule, self._services.parts.policy)
         except BackgroundRefused as refused:
             return str(refused)
         if decision.answer is Answer.DENY:
@@ -282,10 +282,10 @@ class SessionScheduler:
 
     def _approval(self, schedule: Schedule) -> str:
         """All that was approved with it."""
-        kit = self._services.kit
+        parts = self._services.parts
         approved = (
-            kit.session_id,
-            str(kit.workspace.root),
+            parts.session_id,
+            str(parts.workspace.root),
             schedule.id,
             schedule.tool,
             schedule.arguments,
@@ -299,14 +299,14 @@ class SessionScheduler:
 
     async def _needs(self, schedule: Schedule) -> str:
         """What its call has been approved for, grants of this session not counted."""
-        policy = replace(self._services.kit.policy, granted=[])
+        policy = replace(self._services.parts.policy, granted=[])
         return _beyond(await self._judged(schedule, policy))
 
     async def _judged(self, schedule: Schedule, policy: Policy) -> Decision:
         """The decision about its run. Raises ``BackgroundRefused``."""
-        kit = self._services.kit
-        launch = check_launch(kit.toolbox, schedule.tool, schedule.arguments)
-        await kit.begin_sandbox({schedule.tool})
+        parts = self._services.parts
+        launch = check_launch(parts.toolbox, schedule.tool, schedule.arguments)
+        await parts.begin_sandbox({schedule.tool})
         workspace, path = self._workspace, None
         if schedule.cwd:
             workspace = replace(workspace, cwd=Path(schedule.cwd))
@@ -319,15 +319,15 @@ class SessionScheduler:
 
     @property
     def _workspace(self) -> Workspace:
-        return self._services.kit.workspace
+        return self._services.parts.workspace
 
     async def _shell(self) -> dict[str, Any]:
-        stored = await self._services.kit.state.get(SHELL)
+        stored = await self._services.parts.state.get(SHELL)
         return stored if isinstance(stored, dict) else {}
 
     async def _has_place(self, schedule: Schedule) -> bool:
         """Whether the directory that its command was planned in is still there."""
-        sandbox, place = self._services.kit.sandbox, Path(schedule.cwd)
+        sandbox, place = self._services.parts.sandbox, Path(schedule.cwd)
         if sandbox is not None and (await sandbox.begin()).is_on:
             place = sandbox.on_machine(place)
         return not schedule.cwd or await asyncio.to_thread(place.is_dir)
