@@ -9,9 +9,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from agentcli.cli.completions import FILE_NAMES, script
+from agentcli.cli.completions import FILE_NAMES, all_commands, help_text, script
 from agentcli.cli.help import DOCS
-from agentcli.cli.tree import all_commands, help_text
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAD = """\

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
@@ -19,18 +20,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.app.attachments import attach
-from agentcli.app.backgrounding import SPAWN, RunsOfSession
-from agentcli.app.models import SessionModels, fallbacks
-from agentcli.app.opening import Opener
+from agentcli.app.models import SessionModels, fallbacks, model_info
 from agentcli.app.options import SessionOptions
 from agentcli.app.queue import DurableQueue
 from agentcli.app.session import Listeners, Session
 from agentcli.app.toolset import TASK, make_toolbox, offer_agents
 from agentcli.config.redaction import Redactor
 from agentcli.config.settings import Settings
-from agentcli.domain.errors import ConfigError
+from agentcli.domain.errors import ConfigError, SessionNotFound, StoreError
 from agentcli.domain.events import QueueChanged
-from agentcli.domain.messages import ImagePart
+from agentcli.domain.messages import AssistantMessage, ImagePart, ToolResult
 from agentcli.domain.ports import (
     Approver,
     ContextTransform,
@@ -38,10 +37,12 @@ from agentcli.domain.ports import (
     ModelInfo,
     QueuedInput,
     ToolGate,
+    cost_usd,
 )
 from agentcli.domain.sandbox import SandboxKind
-from agentcli.domain.session import LoadedSession, SessionInfo
+from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.domain.tools import Asker, Workspace
+from agentcli.domain.values import mutable
 from agentcli.engine.context.system_prompt import (
     PromptParts,
     build_system_prompt,
@@ -55,13 +56,18 @@ from agentcli.policy.decision import Policy
 from agentcli.process.sandbox import SessionSandbox
 from agentcli.store.disk import runs_directory
 from agentcli.store.files import SessionFiles
-from agentcli.store.sqlite import SqliteStore
+from agentcli.store.sqlite import SqliteStore, recover
 from agentcli.tools._registry import Registry
 
 if TYPE_CHECKING:
     from agentcli.app.subagents import ParentSession
+    from agentcli.domain.background import BackgroundTask, Schedule, Spawned, SpawnWish
+    from agentcli.domain.events import AgentEvent
     from agentcli.domain.subagents import SubAgents
     from agentcli.domain.tools import FileKeeper
+    from agentcli.engine.background.moving import Moves
+    from agentcli.engine.background.run import Work
+    from agentcli.engine.background.runs import BackgroundRuns
     from agentcli.extensions.hooks import SessionHooks
     from agentcli.process.sandbox_places import OwnPlaces
 
@@ -410,3 +416,195 @@ async def sandbox_banner(sandbox: SessionSandbox, *, wanted: bool) -> tuple[str,
         return ()
     await sandbox.begin()
     return tuple(line for line in (sandbox.take_notice(),) if line)
+
+
+# --- the session's file: opened, repaired, or new ------------------------------------------------
+
+
+@mutable
+class Opener:
+    """Finds or makes the session's file."""
+
+    settings: Settings
+    options: SessionOptions
+    files: SessionFiles
+    redactor: Redactor
+
+    async def open(self) -> tuple[SqliteStore, LoadedSession, tuple[str, ...]]:
+        """The file, what is in it, and lines for the user. Raises ``StoreError``."""
+        found = await self._wanted()
+        if found is None:
+            return await self._new()
+        try:
+            return await self._existing(found)
+        except StoreError as error:
+            if self.options.resume or self.options.continue_latest:
+                raise
+            # nobody has asked for that one: it must not stand in the way of a new one (REC-7)
+            store, loaded, notices = await self._new()
+            return store, loaded, (*notices, f"{error.message}; this is a new session")
+
+    async def _existing(self, found: str) -> tuple[SqliteStore, LoadedSession, tuple[str, ...]]:
+        session_id = found
+        if self.options.fork:
+            session_id = await asyncio.to_thread(self.files.fork, found)
+        store = await SqliteStore.open(
+            self.files.path_of(session_id), price=self._price, redact=self.redactor.redact_known
+        )
+        try:
+            loaded, repaired = await recover(store)
+            killed = await _end_leftovers(store)
+        except BaseException:
+            await store.aclose()
+            raise
+        return store, loaded, (*_repair_notices(repaired), *killed)
+
+    async def _wanted(self) -> str | None:
+        options = self.options
+        if options.resume:
+            return await self.files.resolve(options.resume)
+        if options.new or options.no_session:
+            return None
+        if options.continue_latest:
+            latest = await self.files.latest(str(options.cwd))
+            if latest is None:
+                raise SessionNotFound(
+                    f"there is no session in {options.cwd} to continue",
+                    "start one without --continue, or see: agent sessions list",
+                )
+            return latest.id
+        if options.interactive:
+            latest = await self.files.latest(str(options.cwd))
+            return latest.id if latest is not None and latest.status.interrupted else None
+        return None
+
+    async def _new(self) -> tuple[SqliteStore, LoadedSession, tuple[str, ...]]:
+        now = time.time()
+        info = SessionInfo(
+            id=self.files.new_id(),
+            title="",
+            cwd=str(self.options.cwd),
+            created_at=now,
+            updated_at=now,
+            status=SessionStatus.NEW,
+            turns=0,
+            model="",
+        )
+        path = self.files.path_of(info.id)
+        if self.options.no_session:
+            path = Path(tempfile.mkdtemp(prefix="agentcli-")) / path.name
+        store = SqliteStore.new(path, info, price=self._price, redact=self.redactor.redact_known)
+        return store, LoadedSession(info, ()), ()
+
+    def _price(self, message: AssistantMessage) -> float | None:
+        return cost_usd(model_info(self.settings, message.provider, message.model), message.usage)
+
+
+async def _end_leftovers(store: SqliteStore) -> tuple[str, ...]:
+    """Where a killed app could not take its commands with it, this start ends them (REC-8)."""
+    if not await store.get("processes"):
+        return ()
+    from agentcli.process.leftovers import kill_leftovers
+
+    return tuple(await kill_leftovers(store))
+
+
+def _repair_notices(repaired: Sequence[ToolResult]) -> tuple[str, ...]:
+    if not repaired:
+        return ()
+    names = ", ".join(dict.fromkeys(result.name for result in repaired))
+    return (f"{len(repaired)} interrupted tool call(s) were closed: {names}",)
+
+
+# --- background runs -----------------------------------------------------------------------------
+
+
+SPAWN = "spawn_background"
+
+
+class RunsOfSession:
+    """The runs of one session, made when they are needed.
+
+    ``parts`` are those of the session, which exist by then; ``emit`` gets events, ``arrived`` the
+    messages that wait in the file.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: SqliteStore,
+        parts: Callable[[], SessionParts],
+        emit: Callable[[AgentEvent], None],
+        arrived: Callable[[QueuedInput], None],
+    ) -> None:
+        self._seal_file = settings.paths.seal_file
+        self._store = store
+        self._parts = parts
+        self._emit = emit
+        self._arrived = arrived
+        self._earlier: tuple[Sequence[BackgroundTask], Sequence[Schedule], bool] = ((), (), True)
+        self.runs = Lazy(self._make)
+
+    async def recover(self, *, fires_missed: bool) -> tuple[str, ...]:
+        """Put right what an earlier process has left; lines for the user.
+
+        With ``fires_missed`` the schedules that were due meanwhile start their runs (BG-8).
+        """
+        tasks = self._store.tasks
+        known = await tasks.tasks()
+        schedules = [each for each in await tasks.schedules() if each.is_active]
+        if not known and not schedules:
+            return ()
+        from agentcli.engine.background.recovery import recover
+
+        self._earlier = known, schedules, fires_missed
+        runs = self.runs()
+        notices = await recover(runs)
+        if runs.scheduler is not None:
+            runs.scheduler.begin()
+        return notices
+
+    async def aclose(self) -> None:
+        """End all runs. May be called again."""
+        if self.runs.made is not None:
+            await self.runs.made.aclose()
+
+    def moves(self) -> Moves:
+        """The running calls of a chat, which can go on as runs (UI-3)."""
+        from agentcli.engine.background.moving import Moves
+
+        return Moves(self._adopt)
+
+    async def _adopt(self, wish: SpawnWish, work: Work) -> Spawned:
+        """Let ``work`` go on as a run (UI-3). Raises ``BackgroundRefused``."""
+        if not self._store.created:
+            from agentcli.domain.background import BackgroundRefused
+
+            raise BackgroundRefused("the session begins with your first message to the agent")
+        return await self.runs().adopt(wish, work)
+
+    def _make(self) -> BackgroundRuns:
+        from agentcli.config.seal import is_sealed, seal
+        from agentcli.engine.background.runs import BackgroundRuns, RunServices
+        from agentcli.engine.background.scheduler import SessionScheduler
+        from agentcli.process.leftovers import end_group, start_time
+        from agentcli.store.files import new_session_id
+
+        tasks = self._store.tasks
+        known, schedules, fires_missed = self._earlier
+        services = RunServices(
+            parts=self._parts(),
+            store=tasks,
+            directory=runs_directory(self._store.path),
+            new_id=lambda: new_session_id().replace("-", ""),
+            redact=tasks.redact,
+            emit=self._emit,
+            arrived=self._arrived,
+            start_time=start_time,
+            end_process=end_group,
+            seal=partial(seal, self._seal_file),
+            is_sealed=partial(is_sealed, self._seal_file),
+        )
+        runs = BackgroundRuns(services, known)
+        runs.scheduler = SessionScheduler(runs, schedules, fires_missed=fires_missed)
+        return runs

@@ -10,8 +10,8 @@ from agentcli.cli.argv import (
     sort_arguments,
     translated,
 )
+from agentcli.cli.completions import all_commands
 from agentcli.cli.main import MODULES
-from agentcli.cli.tree import all_commands
 
 
 @pytest.mark.spec("CLI-2")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from agentcli.cli.completions import all_commands, help_text
 from agentcli.cli.help import topic_text
-from agentcli.cli.tree import all_commands, help_text
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agentcli import __version__
-from agentcli.cli.tree import all_commands, help_text
+from agentcli.cli.completions import all_commands, help_text
 from agentcli.headless.errors import MEANINGS
 from tests.support.cli import AGENT, Finished, agent_env, run_agent
 
