@@ -8,7 +8,7 @@ one tool call. Values are frozen; constructors refuse what can never be right.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import field
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -91,6 +91,12 @@ class Usage:
             _sum(self.cache_write_tokens, other.cache_write_tokens),
             _sum(self.reasoning_tokens, other.reasoning_tokens),
         )
+
+    def updated(self, newer: Usage) -> Usage:
+        """The fields of ``newer`` where it knows them: an early report may know more than it."""
+        fields = Usage.__dataclass_fields__
+        known = {name: value for name in fields if (value := getattr(newer, name)) is not None}
+        return replace(self, **known)
 
     def __sub__(self, other: Usage) -> Usage:
         """What has come since ``other``, field by field; unknown where this side is."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from sys import getsizeof
 from typing import Any
 
@@ -95,7 +94,7 @@ class Assembler:
             block.call_id, block.name = event.id, event.name
             self._count(getsizeof(event.id) + getsizeof(event.name) + _BLOCK_BYTES)
         elif isinstance(event, UsageReport):
-            self.usage = _later(self.usage, event.usage)
+            self.usage = self.usage.updated(event.usage)
         elif isinstance(event, StreamEnd):
             self._stop, self.ended = event.stop_reason, True
 
@@ -181,12 +180,3 @@ def read_arguments(text: str, *, cut: bool) -> tuple[dict[str, Any], str | None]
     except ValueError:
         return {}, text
     return (value, None) if isinstance(value, dict) else ({}, text)
-
-
-def _later(old: Usage, new: Usage) -> Usage:
-    fields = {
-        name: value
-        for name in Usage.__dataclass_fields__
-        if (value := getattr(new, name)) is not None
-    }
-    return replace(old, **fields)

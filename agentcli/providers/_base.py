@@ -170,6 +170,8 @@ class StreamDecoder:
 class HttpProvider:
     """A provider that answers one POST with server-sent events. Subclasses fill in the rest."""
 
+    decoder_type: type[StreamDecoder]
+
     def __init__(self, config: ProviderConfig) -> None:
         self.config = config
         self._http = HttpClient()
@@ -198,10 +200,6 @@ class HttpProvider:
         """The body of the request; pure."""
         raise NotImplementedError
 
-    def decoder(self, request: ModelRequest) -> StreamDecoder:
-        """A fresh decoder for one reply."""
-        raise NotImplementedError
-
     def endpoint(self, model: str) -> Endpoint:
         """Where requests go, for texts."""
         return endpoint_of(self.config, self.url(), model)
@@ -220,7 +218,7 @@ class HttpProvider:
             "user-agent": f"agentcli/{__version__}",
             **self.headers(body),
         }
-        decoder = self.decoder(request)
+        decoder = self.decoder_type(endpoint)
         with refusals_in_words(endpoint):
             async with aclosing(self._http.post_stream(endpoint, headers, to_json(body))) as chunks:
                 async for chunk in chunks:

@@ -410,6 +410,8 @@ def messages_url(base_url: str) -> str:
 class AnthropicProvider(HttpProvider):
     """The Messages API of Anthropic or of a server that speaks it."""
 
+    decoder_type = MessagesDecoder
+
     def url(self) -> str:
         """The address that requests are posted to."""
         return messages_url(self.config.base_url)
@@ -426,10 +428,6 @@ class AnthropicProvider(HttpProvider):
     def encode(self, request: ModelRequest) -> Json:
         """The body of the request."""
         return encode(request)
-
-    def decoder(self, request: ModelRequest) -> MessagesDecoder:
-        """A fresh decoder for one reply."""
-        return MessagesDecoder(self.endpoint(request.model.name))
 
 
 PROVIDER = AnthropicProvider

@@ -603,7 +603,7 @@ class GeminiDecoder(StreamDecoder):
 
     def _count(self, usage: Json) -> None:
         first = self._usage is None
-        self._usage = _later(self._usage or Usage(), _usage(usage))
+        self._usage = (self._usage or Usage()).updated(_usage(usage))
         if first and self._usage.is_known:
             self.out.add(UsageReport(self._usage))  # a reply that is cut costs its prompt too
 
@@ -626,17 +626,6 @@ def _sum(usage: Json, first: str, second: str) -> int | None:
     counts = [token_count(usage.get(first)), token_count(usage.get(second))]
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
-
-
-def _later(old: Usage, new: Usage) -> Usage:
-    """Fields of ``new`` where it knows them: an early chunk may know more than a late one."""
-    return Usage(
-        *(
-            value if value is not None else getattr(old, name)
-            for name in Usage.__dataclass_fields__
-            for value in (getattr(new, name),)
-        )
-    )
 
 
 # --- provider ----------------------------------------------------------------------------
@@ -663,6 +652,8 @@ def stream_url(base_url: str, model: str) -> str:
 class GeminiProvider(HttpProvider):
     """The Gemini API of Google or of a server that speaks it."""
 
+    decoder_type = GeminiDecoder
+
     def url(self) -> str:
         """The address of the models; a request's own also names its model."""
         return f"{api_base(self.config.base_url)}/models"
@@ -682,10 +673,6 @@ class GeminiProvider(HttpProvider):
     def encode(self, request: ModelRequest) -> Json:
         """The body of the request."""
         return encode(request)
-
-    def decoder(self, request: ModelRequest) -> GeminiDecoder:
-        """A fresh decoder for one reply."""
-        return GeminiDecoder(self.endpoint(request.model.name))
 
 
 PROVIDER = GeminiProvider

@@ -487,6 +487,8 @@ def completions_url(base_url: str) -> str:
 class OpenAIProvider(HttpProvider):
     """Chat Completions of OpenAI or of a server that speaks it."""
 
+    decoder_type = ChatDecoder
+
     def __init__(self, config: ProviderConfig) -> None:
         super().__init__(config)
         self._quirks = quirks_of(config)
@@ -498,10 +500,6 @@ class OpenAIProvider(HttpProvider):
     def encode(self, request: ModelRequest) -> Json:
         """The body of the request."""
         return encode(request, self.name, self._quirks)
-
-    def decoder(self, request: ModelRequest) -> ChatDecoder:
-        """A fresh decoder for one reply."""
-        return ChatDecoder(self.endpoint(request.model.name))
 
 
 PROVIDER = OpenAIProvider

@@ -580,6 +580,8 @@ def responses_url(base_url: str) -> str:
 class ResponsesProvider(HttpProvider):
     """The Responses API of OpenAI or of a server that speaks it."""
 
+    decoder_type = ResponsesDecoder
+
     def __init__(self, config: ProviderConfig) -> None:
         super().__init__(config)
         self._not_taken: dict[str, frozenset[str]] = {}
@@ -593,10 +595,6 @@ class ResponsesProvider(HttpProvider):
         """The body of the request."""
         not_taken = self._not_taken.get(request.model.name, frozenset())
         return encode(request, not_taken, self._bad_reasoning)
-
-    def decoder(self, request: ModelRequest) -> ResponsesDecoder:
-        """A fresh decoder for one reply."""
-        return ResponsesDecoder(self.endpoint(request.model.name))
 
     async def stream(
         self, request: ModelRequest, cancel: CancelToken
