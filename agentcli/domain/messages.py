@@ -142,6 +142,8 @@ ABOUT_RUNS = "<background-run "
 """How a text part begins that tells of background runs (BG-5)."""
 TOLD = "(The user "
 """How a text part begins that tells what the user did between two prompts (UI-4, TT-2)."""
+ADDED_BY_HOOK = "(A hook adds: "
+"""How a text part begins that a hook has added to a prompt."""
 
 
 @frozen
@@ -162,7 +164,8 @@ class UserMessage:
     @property
     def typed(self) -> str:
         """The text without what was put around it, for showing and for saying it again."""
-        texts = list(_texts(self.parts))
+        said = enumerate(_texts(self.parts))
+        texts = [text for at, text in said if not (at and text.startswith(ADDED_BY_HOOK))]
         while len(texts) > 1 and texts[0].startswith(ABOUT_RUNS):
             del texts[0]
         others = (text for text in texts[1:] if not text.startswith((ATTACHED, TOLD)))

@@ -24,7 +24,14 @@ from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
 from agentcli.domain.errors import AgentError, PromptBlocked, TurnCancelled
 from agentcli.domain.events import AgentEvent, CompactionTrigger, Notice, QueueChanged
 from agentcli.domain.hooks import HookEvent, Hooks, HookVerdict
-from agentcli.domain.messages import ResultStatus, TextPart, ToolResult, UserMessage, user_text
+from agentcli.domain.messages import (
+    ADDED_BY_HOOK,
+    ResultStatus,
+    TextPart,
+    ToolResult,
+    UserMessage,
+    user_text,
+)
 from agentcli.domain.ports import QueueSource
 from agentcli.domain.tools import ToolOutput, status_of
 from agentcli.engine.jobs import Job, text_of
@@ -176,7 +183,7 @@ async def before_compaction(
 
 
 def _with_context(message: UserMessage, said: HookVerdict) -> UserMessage:
-    parts = (TextPart(f"(A hook adds: {text})") for text in said.context)
+    parts = (TextPart(f"{ADDED_BY_HOOK}{text})") for text in said.context)
     return UserMessage((*message.parts, *parts))
 
 

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentcli.domain.messages import (
+    ABOUT_RUNS,
+    ADDED_BY_HOOK,
     AssistantMessage,
     ImagePart,
     ResultStatus,
@@ -67,3 +69,18 @@ def test_a_result_of_nothing_cannot_be_built_and_values_do_not_change() -> None:
         ToolResult("a", "look", ())
     with pytest.raises(FrozenInstanceError):
         user_text("x").parts = ()  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("texts", "typed"),
+    [
+        (("go", f"{ADDED_BY_HOOK}more)"), "go"),
+        (("go", f"{ADDED_BY_HOOK}more)", "and on"), "go\nand on"),
+        ((f"{ADDED_BY_HOOK}quoted)",), f"{ADDED_BY_HOOK}quoted)"),
+        ((f"{ABOUT_RUNS}>", "go", f"{ADDED_BY_HOOK}more)"), "go"),
+        ((f"{ABOUT_RUNS}>", f"{ADDED_BY_HOOK}more)"), f"{ABOUT_RUNS}>"),
+    ],
+)
+def test_what_a_hook_added_was_not_typed(texts: tuple[str, ...], typed: str) -> None:
+    message = UserMessage(tuple(map(TextPart, texts)))
+    assert message.typed == typed and message.text == "\n".join(texts)
