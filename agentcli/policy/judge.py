@@ -209,7 +209,8 @@ def _by_allow_rule(judged: _Judged) -> Decision | None:
 
 def _by_mode(judged: _Judged) -> Decision | None:
     call = judged.call
-    if call.definition.asks is Asks.HOST:
+    definition = call.definition
+    if definition.asks is Asks.HOST or (definition.only_reads and definition.hints.open_world):
         host = judged.subject.host
         reason = f"it fetches from {host}" if host else "it reaches beyond this machine"
         return judged.because(Answer.ASK, reason)

@@ -389,6 +389,18 @@ def test_a_fetch_asks_in_every_mode_but_yolo_and_says_where_to(workspace: Worksp
     assert judged(fetch(workspace, "http://["), Policy()).answer is ASK
 
 
+@pytest.mark.spec("SEC-3")
+def test_a_tool_whose_hints_say_that_it_reaches_out_asks_whatever_else_it_says(
+    workspace: Workspace,
+) -> None:
+    for is_open, answer in ((True, ASK), (False, ALLOW)):
+        definition = ToolDefinition(
+            "look_up", "", "", {}, Asks.NOTHING, "extra", ToolHints(open_world=is_open)
+        )
+        asked = Asked(CallFacts(definition, {}, ()), workspace)
+        assert judged(asked, Policy()).answer is answer
+
+
 @pytest.mark.spec("SEC-11")
 def test_fetches_are_ruled_by_host_in_whole_labels(workspace: Workspace) -> None:
     policy = policy_of(Mode.PLAN, ["web_fetch(python.org)"], ["web_fetch(bad.python.org)"])
