@@ -42,12 +42,6 @@ class Chosen(NamedTuple):
 # --- by name -------------------------------------------------------------------------------
 
 
-def choose_model(settings: Settings, name: str) -> tuple[Provider, ModelInfo]:
-    """The provider and the model meant by ``provider/model`` or a bare name (``ConfigError``)."""
-    config, model = _placed(settings, name)
-    return provider_of(config), model
-
-
 def provider_of(config: ProviderConfig, learned: Listener | None = None) -> Provider:
     """The provider; its key is fetched, its model's window ``learned``, when they are needed."""
     is_open = config.stored is None or bool(config.api_key)
@@ -128,7 +122,7 @@ class SessionModels:
     learned: Listener
 
     def choose(self, name: str) -> tuple[Provider, ModelInfo]:
-        """As ``choose_model``; a model of the user's own server learns its window by itself."""
+        """The provider and the model of a name (``ConfigError``); own servers tell the window."""
         config, model = _placed(self.settings, name)
         is_asked = self._is_to_be_asked(config, model)
         return provider_of(config, self.learned if is_asked else None), model

@@ -115,14 +115,12 @@ class StalledWrites:
         """
         signal.signal(number, self._on_signal)
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         if self._is_writing and self._suspect != self._number:
             self._suspect = self._number
             signal.signal(signal.SIGALRM, self._on_alarm)
             signal.setitimer(signal.ITIMER_REAL, PATIENCE_S)
 
-    def _on_alarm(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
+    def _on_alarm(self, _number: int, _frame: FrameType | None) -> None:
         if self._is_writing and self._suspect == self._number:
             raise BrokenPipeError(errno.EPIPE, "the reader of the output does not read")

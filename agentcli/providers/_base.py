@@ -16,6 +16,7 @@ from agentcli import __version__
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.clean import clean_text
 from agentcli.domain.errors import ErrorKind, ProviderError
+from agentcli.domain.messages import Usage
 from agentcli.domain.ports import ModelRequest, ProviderConfig
 from agentcli.domain.stream import (
     StreamEnd,
@@ -291,6 +292,30 @@ def token_count(value: object) -> int | None:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_TOKENS:
         return None
     return value
+
+
+def openai_usage(usage: Mapping[str, Any], given: str, made: str) -> Usage:
+    """What OpenAI's APIs report: "prompt" and "completion" tokens, or "input" and "output" ones.
+
+    Cached input is part of the input on the wire, not in ours. ``prompt_cache_hit_tokens`` is
+    DeepSeek's (https://api-docs.deepseek.com/guides/kv_cache).
+    """
+    details = usage.get(f"{given}_tokens_details")
+    details = details if isinstance(details, dict) else {}
+    cached = token_count(details.get("cached_tokens"))
+    if cached is None:
+        cached = token_count(usage.get("prompt_cache_hit_tokens"))
+    written = token_count(details.get("cache_write_tokens"))
+    total = token_count(usage.get(f"{given}_tokens"))
+    made_of = usage.get(f"{made}_tokens_details")
+    reasoning = made_of.get("reasoning_tokens") if isinstance(made_of, dict) else None
+    return Usage(
+        input_tokens=None if total is None else max(0, total - (cached or 0) - (written or 0)),
+        output_tokens=token_count(usage.get(f"{made}_tokens")),
+        cache_read_tokens=cached,
+        cache_write_tokens=written,
+        reasoning_tokens=token_count(reasoning),
+    )
 
 
 def base64_text(data: bytes) -> str:

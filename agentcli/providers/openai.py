@@ -39,8 +39,8 @@ from agentcli.providers._base import (
     StreamDecoder,
     arguments_json,
     base64_text,
+    openai_usage,
     received_json,
-    token_count,
 )
 from agentcli.providers._efforts import (
     FIRST_ALWAYS_ON,
@@ -287,7 +287,7 @@ class ChatDecoder(StreamDecoder):
         if usage is None and isinstance(groq := value.get("x_groq"), dict):
             usage = groq.get("usage")
         if isinstance(usage, dict):
-            self._usage = _usage(usage)
+            self._usage = openai_usage(usage, "prompt", "completion")
         choices = value.get("choices")
         if not isinstance(choices, list):
             return
@@ -445,27 +445,6 @@ def _pieces(delta: Json) -> Iterator[tuple[type[TextDelta | ThinkingDelta], str]
                 yield ThinkingDelta, "".join(text for text in texts if isinstance(text, str))
             elif isinstance(text := part.get("text"), str) and text:
                 yield TextDelta, text
-
-
-def _usage(usage: Json) -> Usage:
-    prompt = token_count(usage.get("prompt_tokens"))
-    details = usage.get("prompt_tokens_details")
-    details = details if isinstance(details, dict) else {}
-    cached = token_count(details.get("cached_tokens"))
-    if cached is None:
-        cached = token_count(usage.get("prompt_cache_hit_tokens"))
-    written = token_count(details.get("cache_write_tokens"))
-    if prompt is not None:
-        prompt = max(0, prompt - (cached or 0) - (written or 0))
-    out_details = usage.get("completion_tokens_details")
-    reasoning = out_details.get("reasoning_tokens") if isinstance(out_details, dict) else None
-    return Usage(
-        input_tokens=prompt,
-        output_tokens=token_count(usage.get("completion_tokens")),
-        cache_read_tokens=cached,
-        cache_write_tokens=written,
-        reasoning_tokens=token_count(reasoning),
-    )
 
 
 # --- provider ----------------------------------------------------------------------------

@@ -28,7 +28,6 @@ from agentcli.domain.messages import (
     ThinkingPart,
     ToolCall,
     ToolResult,
-    Usage,
 )
 from agentcli.domain.ports import Effort, ModelRequest, ProviderConfig
 from agentcli.domain.stream import (
@@ -46,8 +45,8 @@ from agentcli.providers._base import (
     StreamDecoder,
     arguments_json,
     base64_text,
+    openai_usage,
     received_json,
-    token_count,
 )
 from agentcli.providers._efforts import at_least_low, effort_for, gpt_version, is_reasoning_version
 from agentcli.providers._errors import event_error
@@ -521,7 +520,7 @@ class ResponsesDecoder(StreamDecoder):
                 self._done(index, _object(value))
         usage = response.get("usage")
         if isinstance(usage, dict):
-            self.out.add(UsageReport(_usage(usage)))
+            self.out.add(UsageReport(openai_usage(usage, "input", "output")))
         self.end(StreamEnd(self._stop(response, status)))
 
     def _stop(self, response: Value, status: object) -> StopReason:
@@ -546,24 +545,6 @@ def _object(value: object) -> Value:
 
 def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _usage(usage: Value) -> Usage:
-    """Cached input is part of ``input_tokens`` on the wire, not in ours."""
-    total = token_count(usage.get("input_tokens"))
-    details = _object(usage.get("input_tokens_details"))
-    cached = token_count(details.get("cached_tokens"))
-    written = token_count(details.get("cache_write_tokens"))
-    if total is not None:
-        total = max(0, total - (cached or 0) - (written or 0))
-    reasoning = _object(usage.get("output_tokens_details")).get("reasoning_tokens")
-    return Usage(
-        input_tokens=total,
-        output_tokens=token_count(usage.get("output_tokens")),
-        cache_read_tokens=cached,
-        cache_write_tokens=written,
-        reasoning_tokens=token_count(reasoning),
-    )
 
 
 # --- provider ----------------------------------------------------------------------------

@@ -73,28 +73,16 @@ def live_owner(session_path: Path) -> str | None:
     except OSError:
         return None
     try:
-        return _read_owner(descriptor) if _is_locked(descriptor) else None
+        return None if _try_lock(descriptor, shared=True) else _read_owner(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _is_locked(descriptor: int) -> bool:
-    if sys.platform == "win32":
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def _try_lock(descriptor: int) -> bool:
+def _try_lock(descriptor: int, *, shared: bool = False) -> bool:
     if sys.platform == "win32":
         return True
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:  # a file system without locks: better unlocked than unusable

@@ -159,10 +159,7 @@ class SqliteStore:
         final: Outcome | None,
         wasted: Usage | None = None,
     ) -> int:
-        """W1: the message, a pending row per call, its usage; with ``final`` the turn's end.
-
-        ``wasted`` is what attempts have cost that did not become the message (COST-1).
-        """
+        """W1: the message, a pending row per call, its usage; with ``final`` the turn's end."""
         return await self._write(self._writes.assistant, message, calls, final=final, wasted=wasted)
 
     async def record_running(self, call: ToolCall) -> None:
@@ -183,10 +180,7 @@ class SqliteStore:
         usage: Usage | None = None,
         model: str = "",
     ) -> None:
-        """Close a turn: balance, outcome, why, and what was seen and spent on a cut reply.
-
-        The partial text is for display only (CAN-5), ``usage`` counts in the totals (COST-1).
-        """
+        """Close a turn: balance, outcome, why, and what was seen and spent on a cut reply."""
         status = writes.STATUS_OF_OUTCOME[outcome]
 
         def write(db: sqlite3.Connection) -> None:
@@ -218,10 +212,6 @@ class SqliteStore:
         """Close a turn whose process died: the results that balance it (REC-1)."""
         status = SessionStatus.CRASHED
         await self._write(self._writes.end, results, status, detail)
-
-    async def add_note(self, kind: str, text: str) -> None:
-        """Keep something to show that is never sent to the model."""
-        await self._write(self._writes.note, kind, text)
 
     async def add_usage(
         self, model: str, usage: Usage, cost_usd: float | None, *, kind: str

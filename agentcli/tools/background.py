@@ -26,8 +26,7 @@ from agentcli.domain.background import (
 from agentcli.domain.errors import ArgumentProblem, InvalidArguments
 from agentcli.domain.tools import Asks, StandIn, ToolContext, ToolHints, ToolOutput
 from agentcli.domain.values import frozen
-from agentcli.tools._base import Arguments, BaseTool
-from agentcli.tools._terminal_text import plain_text
+from agentcli.tools._base import Arguments, BaseTool, plain_text
 from agentcli.tools.files.paths import one_line
 
 _MAX_TITLE = 120

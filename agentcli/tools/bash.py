@@ -52,8 +52,7 @@ from agentcli.process.shell import (
     remove_scratch,
     shell_argv,
 )
-from agentcli.tools._base import MAX_CHARS, Arguments, BaseTool, bounded
-from agentcli.tools._terminal_text import looks_binary, plain_text
+from agentcli.tools._base import MAX_CHARS, Arguments, BaseTool, bounded, looks_binary, plain_text
 from agentcli.tools.files.paths import one_line
 
 if TYPE_CHECKING:

@@ -35,9 +35,8 @@ class TimeTool(BaseTool[TimeArguments]):
         """The time zone, if one was named."""
         return f"Time in {one_line(args.timezone, 40)}" if args.timezone else "Time"
 
-    async def run(self, args: TimeArguments, ctx: ToolContext) -> ToolOutput:
+    async def run(self, args: TimeArguments, _ctx: ToolContext) -> ToolOutput:
         """ISO 8601 with offset, weekday, zone; an unknown zone is an error with near names."""
-        del ctx
         now = datetime.now(UTC)
         name = (args.timezone or "").strip()
         if not name:

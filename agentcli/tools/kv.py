@@ -141,9 +141,8 @@ class ListKeysTool(_MemoryTool[NoArguments]):
     params = NoArguments
     concurrent = True
 
-    async def run(self, args: NoArguments, ctx: MemoryContext) -> ToolOutput:
+    async def run(self, _args: NoArguments, ctx: MemoryContext) -> ToolOutput:
         """A line for each key."""
-        del args
         memory = await read_memory(ctx.state)
         lines = [
             f"{one_line(key)}: {one_line(text, _SHOWN_CHARS)} ({len(text)} characters)"

@@ -83,9 +83,8 @@ class WebFetch(BaseTool[WebFetchArguments]):
         """How the call reads in one line."""
         return f"Fetch {one_line(parse_url(args.url).url)}"
 
-    async def preview(self, args: WebFetchArguments, ctx: ToolContext) -> str:
+    async def preview(self, args: WebFetchArguments, _ctx: ToolContext) -> str:
         """The very URL that is asked for, in ASCII (SEC-6)."""
-        del ctx
         return parse_url(args.url).url
 
     async def run(self, args: WebFetchArguments, ctx: ToolContext) -> ToolOutput:

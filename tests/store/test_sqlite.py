@@ -333,7 +333,7 @@ def test_small_values_come_back_and_none_removes_them(tmp_path: Path) -> None:
         assert await store.get("key") == {"list": [1, "\ud800"]}
         await store.set("key", None)
         assert await store.get("key") is None
-        await store.add_note("warning", "careful")
+        await store._write(store._writes.note, "warning", "careful")
         assert (await store.load()).notes[0].text == "careful"
         await store.aclose()
 

@@ -139,11 +139,6 @@ class Gauge:
         self._scale = 1.0  # of earlier reports, where there is none of this history
 
     @property
-    def fixed(self) -> int:
-        """Estimate of the system prompt and the tools."""
-        return self._fixed
-
-    @property
     def is_measured(self) -> bool:
         """Whether ``used`` rests on a report of the provider."""
         return self._report is not None

@@ -146,8 +146,8 @@ def test_a_look_at_an_unchanged_history_counts_nothing_again(
 def test_the_system_prompt_and_the_tools_count() -> None:
     gauge = Gauge()
     gauge.look(History([user_text("x")]), "s" * 400, (TOOL,))
-    assert gauge.fixed == tokens.of_text("s" * 400) + tokens.of_tools([TOOL])
-    assert gauge.used > gauge.fixed
+    assert gauge._fixed == tokens.of_text("s" * 400) + tokens.of_tools([TOOL])
+    assert gauge.used > gauge._fixed
 
 
 def test_an_overflow_says_that_the_estimate_was_too_low() -> None:

@@ -49,7 +49,7 @@ def test_repair_keeps_what_it_can_and_says_what_it_cannot(tmp_path: Path) -> Non
         await store.record_result(RecordedResult(result("b", "B"), b"raw"), [])
         await store.record_result(RecordedResult(result("a", "A")), [result("a", "A")])
         await store.set("todos", ["one"])
-        await store.add_note("warning", "careful")
+        await store._write(store._writes.note, "warning", "careful")
         await store.record_end([result("b", "B")], Outcome.DONE, "", "")
         await store.record_prompt(text("and"))
         await store.record_assistant(asking(call("c")), [call("c")], final=None)
