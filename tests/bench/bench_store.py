@@ -99,8 +99,10 @@ async def long_session(directory: Path, messages: int) -> Path:
 
     def fill(db: sqlite3.Connection) -> None:
         for number in range(messages // 2):
-            store._recorder.assistant(db, AssistantMessage((TextPart("word " * 100),)), (), None)
-            store._recorder.prompt(db, UserMessage((TextPart(f"prompt {number}"),)))
+            store._writes.assistant(
+                db, AssistantMessage((TextPart("word " * 100),)), (), final=None
+            )
+            store._writes.prompt(db, UserMessage((TextPart(f"prompt {number}"),)))
 
     await store._write(fill)
     await store.aclose()
