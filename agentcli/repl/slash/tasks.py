@@ -20,6 +20,7 @@ from agentcli.ui.task_lines import details, overview, state_word
 from agentcli.ui.theme import DIM
 
 USAGE = "/tasks 2, /tasks cancel 2, /tail 2 (its number, or its id or the end of it)"
+_SHORTEST_END = 4
 _LOG_CHARS = MAX_LOG_CHARS + 1_000
 _TAIL_CHARS = 20_000
 
@@ -29,9 +30,10 @@ def meant(background: Background, text: str) -> BackgroundTask | Schedule:
     tasks = background.tasks()
     if text.isdecimal() and 1 <= int(text) <= len(tasks):
         return tasks[int(text) - 1]
+    is_end = len(text) >= _SHORTEST_END  # no number that happens to end an id
     named: Sequence[BackgroundTask | Schedule] = [
-        *(task for task in tasks if text and task.run_id.endswith(text)),
-        *(each for each in background.schedules() if text and each.id.endswith(text)),
+        *(task for task in tasks if is_end and task.run_id.endswith(text)),
+        *(each for each in background.schedules() if is_end and each.id.endswith(text)),
     ]
     if len(named) != 1:
         what = "several" if named else "no background run or schedule"
