@@ -1,6 +1,7 @@
 """The program's entry point. ``--version`` answers without importing the command line.
 
-Law: nothing is imported from the working directory, which belongs to others (SEC-2).
+Law: nothing is imported from the working directory, which belongs to others (SEC-2, SEC-19). What
+Python itself imports from there before this file runs is told in SECURITY.md.
 """
 
 import os
@@ -28,7 +29,7 @@ def main() -> None:
 
 
 def _leave_out_working_directory() -> None:
-    """``python -m`` and an empty part of ``PYTHONPATH`` put it before the standard library."""
+    """``python -m`` and ``PYTHONPATH`` put it, or a part of it, before the standard library."""
     path = os.path  # not pathlib: it would be the slowest import of --version
     try:
         here = os.getcwd()  # noqa: PTH109 - as above
@@ -36,4 +37,9 @@ def _leave_out_working_directory() -> None:
         here = ""
     library = path.dirname(os.__file__)
     first = sys.path.index(library) if library in sys.path else len(sys.path)
-    sys.path[:first] = [item for item in sys.path[:first] if path.isabs(item) and item != here]
+    below = here.rstrip(path.sep) + path.sep
+
+    def is_foreign(item: str) -> bool:
+        return path.isabs(item) and not f"{path.realpath(item)}{path.sep}".startswith(below)
+
+    sys.path[:first] = [item for item in sys.path[:first] if is_foreign(item)]

@@ -56,26 +56,41 @@ def test_a_version_that_nobody_can_read_is_no_traceback(
     assert (done.returncode, done.stderr.partition(" - ")[0].rstrip("\n")) == (code, told)
 
 
+# what nothing has imported when our first line runs
+PLANTED = ("typing", "asyncio", "sqlite3", "typer", "httpx", "rich", "yaml", "evil")
+
+
 @pytest.mark.spec("SEC-2", "SEC-19")
-@pytest.mark.parametrize("part", ["module", "path"])
-def test_nothing_is_imported_from_the_working_directory(tmp_path: Path, part: str) -> None:
-    for name in ("typer", "httpx", "evil"):
-        (tmp_path / f"{name}.py").write_text("print('from the repository')\nraise SystemExit(9)\n")
-    info = tmp_path / "evil-1.0.dist-info"
-    info.mkdir()
+@pytest.mark.parametrize(
+    "python_path", [None, "", ":/x", "lib", "{link}", "{here}/lib:/x"], ids=lambda text: f"path={text}"
+)
+def test_nothing_is_imported_from_the_working_directory(
+    tmp_path: Path, python_path: str | None
+) -> None:
+    work, link = tmp_path / "work", tmp_path / "link"
+    info = work / "evil-1.0.dist-info"
+    info.mkdir(parents=True)
+    (work / "lib").mkdir()
+    link.symlink_to(work)
+    for name in PLANTED:
+        for place in (work, work / "lib"):
+            text = "print('from the repository')\nraise SystemExit(9)\n"
+            (place / f"{name}.py").write_text(text)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[agentcli.plugins]\nevil = evil\n")
     home = tmp_path / "home"
     home.mkdir()
     (home / "config.toml").write_text('plugins = ["evil"]\n')
-    env = agent_env(AGENTCLI_HOME=str(home), AGENTCLI_MODEL="offline")
+    env = agent_env(AGENTCLI_HOME=str(home), AGENTCLI_MODEL="offline", PYTHONSAFEPATH=None)
     start = ["-m", "agentcli"]
-    if part == "path":  # as PYTHONPATH="$PYTHONPATH:more" has it where it was empty
-        env["PYTHONPATH"] = os.pathsep
+    if python_path:  # ":/x" is PYTHONPATH="$PYTHONPATH:/x" where it was empty
+        env["PYTHONPATH"] = python_path.format(link=link, here=work)
         start = ["-P", "-c", "from agentcli.cli.entry import main; main()"]
+    elif python_path is not None:
+        env["PYTHONPATH"] = python_path
     done = subprocess.run(
         [sys.executable, *start, "run", "list files"],
-        cwd=tmp_path,
+        cwd=work,
         env=env,
         capture_output=True,
         text=True,
