@@ -12,6 +12,7 @@ import asyncio
 import socket
 import ssl
 import sys
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import field
@@ -21,9 +22,12 @@ from urllib.parse import urlsplit
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import ConfigError, ErrorKind, ProviderError, causes_of
 from agentcli.domain.values import frozen
+from agentcli.wire.unpack import ACCEPTED, SLICE_BYTES, BadCoding, unpacker_for
 
 if TYPE_CHECKING:
     import httpx
+
+    from agentcli.wire.unpack import Unpacker
 
 CONNECT_TIMEOUT_S = 10.0
 WRITE_TIMEOUT_S = 60.0
@@ -38,8 +42,9 @@ MAX_JSON_BODY_BYTES = 16 * 1024 * 1024
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
 # How much of a reply is read ahead of what is consumed.
 MAX_AHEAD_BYTES = 1024 * 1024
-# A compressed read may unpack to a thousand times its size.
-MAX_PIECE_BYTES = 256 * 1024
+MAX_PIECE_BYTES = SLICE_BYTES
+# How long the whole body of an answer that is no stream may take.
+ANSWER_TIMEOUT_S = 30.0
 _SUCCESS = range(200, 300)
 
 
@@ -209,7 +214,10 @@ def fetch(
                     follow_redirects=False,
                 ) as client,
                 client.stream(
-                    "GET" if body is None else "POST", endpoint.url, headers=headers, json=body
+                    "GET" if body is None else "POST",
+                    endpoint.url,
+                    headers={"accept-encoding": ACCEPTED, **headers},
+                    json=body,
                 ) as response,
             ):
                 content = _whole(response, endpoint)
@@ -229,10 +237,16 @@ def fetch(
 
 def _whole(response: httpx.Response, endpoint: Endpoint) -> bytes:
     content = bytearray()
-    for chunk in response.iter_bytes():
-        content += chunk
-        if len(content) > MAX_ANSWER_BYTES:
-            raise network_error(endpoint, "sent more than 8 MB", endpoint.address_advice)
+    until = time.monotonic() + ANSWER_TIMEOUT_S
+    unpacker = unpacker_for(response.headers.get_list("content-encoding"))
+    for chunk in response.iter_raw():
+        for piece in unpacker.feed(chunk) if unpacker else (chunk,):
+            content += piece
+            if len(content) > MAX_ANSWER_BYTES:
+                raise network_error(endpoint, "sent more than 8 MB", endpoint.address_advice)
+        if time.monotonic() > until:
+            what = f"did not finish its answer within {ANSWER_TIMEOUT_S:.0f} s"
+            raise network_error(endpoint, what, endpoint.address_advice)
     return bytes(content)
 
 
@@ -278,17 +292,34 @@ def _new_client(endpoint: Endpoint) -> httpx.AsyncClient:
 
 
 async def _pieces(response: httpx.Response, endpoint: Endpoint) -> AsyncGenerator[bytes, None]:
-    """The bytes of a successful answer: unpacked, checked, read ahead, in pieces of a bound."""
-    packed = "content-encoding" in response.headers
-    chunks = response.aiter_bytes() if packed else response.aiter_raw()
-    if "event-stream" not in response.headers.get("content-type", ""):
-        chunks = _checked(chunks, endpoint)
-    async with aclosing(_batched(chunks)) as batches:
-        async for batch in batches:
-            yield batch[:MAX_PIECE_BYTES]
-            for start in range(MAX_PIECE_BYTES, len(batch), MAX_PIECE_BYTES):
+    """The bytes of a successful answer: read ahead, unpacked, checked, in pieces of a bound."""
+    unpacker = unpacker_for(response.headers.get_list("content-encoding"))
+    async with (
+        aclosing(_batched(response.aiter_raw())) as batches,
+        aclosing(_sliced(batches, unpacker)) as slices,
+        aclosing(_checked(slices, endpoint)) as documents,
+    ):
+        is_stream = "event-stream" in response.headers.get("content-type", "")
+        async for piece in slices if is_stream else documents:
+            yield piece
+
+
+async def _sliced(
+    batches: AsyncIterator[bytes], unpacker: Unpacker | None
+) -> AsyncGenerator[bytes, None]:
+    async for batch in batches:
+        is_first = True
+        for piece in unpacker.feed(batch) if unpacker else _cut(batch):
+            if not is_first:
                 await asyncio.sleep(0)  # a cancel must not wait for all of it
-                yield batch[start : start + MAX_PIECE_BYTES]
+            is_first = False
+            yield piece
+
+
+def _cut(data: bytes) -> Iterator[bytes]:
+    yield data[:MAX_PIECE_BYTES]
+    for start in range(MAX_PIECE_BYTES, len(data), MAX_PIECE_BYTES):
+        yield data[start : start + MAX_PIECE_BYTES]
 
 
 async def _batched(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
@@ -341,14 +372,18 @@ async def _read_error_body(response: httpx.Response) -> bytes:
 
     body = bytearray()
     try:
+        unpacker = unpacker_for(response.headers.get_list("content-encoding"))
         async with asyncio.timeout(ERROR_BODY_TIMEOUT_S):
-            async for chunk in response.aiter_bytes():
-                body += chunk
-                if len(body) >= MAX_ERROR_BODY_BYTES:
-                    break
+            async for chunk in response.aiter_raw():
+                for piece in unpacker.feed(chunk) if unpacker else (chunk,):
+                    body += piece
+                    if len(body) >= MAX_ERROR_BODY_BYTES:
+                        return bytes(body[:MAX_ERROR_BODY_BYTES])
+    except BadCoding as problem:
+        return bytes(body) or f"(the server {problem})".encode()
     except (TimeoutError, httpx.HTTPError):
         pass  # the status alone says enough
-    return bytes(body[:MAX_ERROR_BODY_BYTES])
+    return bytes(body)
 
 
 async def _checked(chunks: AsyncIterator[bytes], endpoint: Endpoint) -> AsyncGenerator[bytes, None]:
@@ -377,7 +412,9 @@ async def _checked(chunks: AsyncIterator[bytes], endpoint: Endpoint) -> AsyncGen
     else:
         if document:
             joined = b" ".join(bytes(document).splitlines())
-            yield b"data: " + joined.lstrip(b"\xef\xbb\xbf") + b"\n\n"
+            for piece in _cut(b"data: " + joined.lstrip(b"\xef\xbb\xbf") + b"\n\n"):
+                await asyncio.sleep(0)
+                yield piece
         return
     async for chunk in chunks:
         yield chunk
@@ -397,7 +434,13 @@ def _told_as_ours(endpoint: Endpoint, *, streaming: bool = False) -> Iterator[No
         raise _bad_address(endpoint) from None
     except httpx.TransportError as error:
         raise _transport_error(endpoint, error, streaming=streaming) from error
-    except (httpx.DecodingError, httpx.StreamError) as error:
+    except BadCoding as problem:
+        advice = f"{endpoint.address_advice}; a proxy in between may have packed it"
+        may_pass = None if problem.is_damage else False
+        refused = network_error(endpoint, str(problem), advice, retryable=may_pass)
+        refused.streaming = streaming
+        raise refused from problem
+    except httpx.StreamError as error:
         damaged = network_error(endpoint, "sent a reply that cannot be decoded", "try again")
         damaged.streaming = streaming
         raise damaged from error

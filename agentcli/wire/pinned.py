@@ -12,7 +12,6 @@ import asyncio
 import base64
 import contextlib
 import ssl
-import zlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +30,7 @@ from agentcli.wire.address import (
     why_not_public,
 )
 from agentcli.wire.http import proxy_for
+from agentcli.wire.unpack import ACCEPTED, BadCoding, Unpacker, unpacker_for
 
 MAX_BODY_BYTES = 5 * 1024 * 1024
 CONNECT_S = 10.0
@@ -39,11 +39,9 @@ _MAX_PROXY_HEAD = 16 * 1024
 _HEADERS = (
     ("User-Agent", "agentcli web_fetch"),
     ("Accept", "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5"),
-    ("Accept-Encoding", "gzip, deflate"),
+    ("Accept-Encoding", ACCEPTED),
     ("Connection", "close"),
 )
-_WBITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
-_RAW_DEFLATE = -15
 _WITHOUT_BODY = range(300, 400)
 _NETWORK = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, OSError)
 _WORDS: tuple[tuple[type[Exception], str], ...] = (
@@ -230,54 +228,27 @@ async def _read(target: Target, response: httpcore.Response) -> HttpAnswer:
     reason = response.extensions.get("reason_phrase", b"").decode("latin-1")
     if response.status in _WITHOUT_BODY:
         return HttpAnswer(target, response.status, reason, headers, b"")
-    coding = headers.get("content-encoding", "identity").strip().lower()
-    if coding not in {"", "identity", *_WBITS}:
-        raise FetchFailed(f"{target.authority} sent its answer packed in an unknown way")
-    body, is_cut = await _body(response, coding, target)
+    codings = [value for name, value in response.headers if name.lower() == b"content-encoding"]
+    try:
+        unpacker = unpacker_for(value.decode("latin-1") for value in codings)
+        body, is_cut = await _body(response, unpacker)
+    except BadCoding as problem:
+        raise FetchFailed(f"{target.authority} {problem}") from problem
+    if unpacker and not is_cut and not unpacker.is_whole:
+        raise FetchFailed(f"{target.authority} sent a packed answer that breaks off")
     return HttpAnswer(target, response.status, reason, headers, body, is_cut)
 
 
-async def _body(response: httpcore.Response, coding: str, target: Target) -> tuple[bytes, bool]:
+async def _body(response: httpcore.Response, unpacker: Unpacker | None) -> tuple[bytes, bool]:
     body = bytearray()
-    chunks: AsyncIterator[bytes] = aiter(response.aiter_stream())
-    unpacker = _Unpacker(coding) if coding in _WBITS else None
     came = 0
+    chunks: AsyncIterator[bytes] = aiter(response.aiter_stream())
     async for chunk in chunks:
         came += len(chunk)
-        room = MAX_BODY_BYTES + 1 - len(body)
-        try:
-            body += unpacker.feed(chunk, room) if unpacker else chunk[:room]
-        except zlib.error:
-            raise FetchFailed(
-                f"{target.authority} sent an answer that cannot be unpacked"
-            ) from None
-        if len(body) > MAX_BODY_BYTES or came > MAX_BODY_BYTES:
-            return bytes(body[:MAX_BODY_BYTES]), True
-    if unpacker and came and not unpacker.is_done:
-        raise FetchFailed(f"{target.authority} sent a packed answer that breaks off")
+        for piece in unpacker.feed(chunk) if unpacker else (chunk,):
+            body += piece
+            if len(body) > MAX_BODY_BYTES:
+                return bytes(body[:MAX_BODY_BYTES]), True
+        if came > MAX_BODY_BYTES:
+            return bytes(body), True
     return bytes(body), False
-
-
-class _Unpacker:
-    """Unpacks no more than there is room for, however much the bytes would unpack to."""
-
-    def __init__(self, coding: str) -> None:
-        self._may_be_raw = coding == "deflate"
-        self._zlib = zlib.decompressobj(_WBITS[coding])
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the end of what was packed has come."""
-        return self._zlib.eof
-
-    def feed(self, data: bytes, room: int) -> bytes:
-        """What ``data`` unpacks to, at most ``room`` bytes; raises ``zlib.error``."""
-        try:
-            out = self._zlib.decompress(data, room)
-        except zlib.error:
-            if not self._may_be_raw:
-                raise
-            self._zlib = zlib.decompressobj(_RAW_DEFLATE)
-            out = self._zlib.decompress(data, room)
-        self._may_be_raw = False
-        return out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -62,7 +61,9 @@ PLANTED = ("typing", "asyncio", "sqlite3", "typer", "httpx", "rich", "yaml", "ev
 
 @pytest.mark.spec("SEC-2", "SEC-19")
 @pytest.mark.parametrize(
-    "python_path", [None, "", ":/x", "lib", "{link}", "{here}/lib:/x"], ids=lambda text: f"path={text}"
+    "python_path",
+    [None, "", ":/x", "lib", "{link}", "{here}/lib:/x"],
+    ids=lambda text: f"path={text}",
 )
 def test_nothing_is_imported_from_the_working_directory(
     tmp_path: Path, python_path: str | None

@@ -20,14 +20,16 @@ JSON = b"content-type: application/json\r\n"
 class _Handler(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         with contextlib.suppress(OSError):
-            length = 0
+            length, head = 0, b""
             while (line := self.rfile.readline()) not in {b"\r\n", b""}:
+                head += line
                 name, _, value = line.partition(b":")
                 if name.lower() == b"content-length":
                     length = int(value)
             self.rfile.read(length)
             server = self.server
             assert isinstance(server, HostileServer)
+            server.heads.append(head)
             self.wfile.write(server.head)
             server.asked.set()
             for piece in server.body():
@@ -46,6 +48,7 @@ class HostileServer(socketserver.ThreadingTCPServer):
         self.head = b"HTTP/1.1 %d Well\r\nconnection: close\r\n%s\r\n" % (status, headers)
         self.asked = threading.Event()
         self.sent = 0
+        self.heads: list[bytes] = []
         super().__init__(("127.0.0.1", 0), _Handler)
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
 
@@ -65,13 +68,12 @@ def hostile(body: Body, *, status: int = 200, headers: bytes = STREAM) -> Iterat
 
 @cache
 def bomb(head: bytes, piece: bytes, megabytes: int) -> bytes:
-    """``head`` and then ``piece`` for so many megabytes, as gzip."""
-    squeeze = zlib.compressobj(1, zlib.DEFLATED, 31)
-    large = piece * (MB // len(piece))
-    return b"".join(
-        [squeeze.compress(head), *(squeeze.compress(large) for _ in range(megabytes)),
-         squeeze.flush()]
-    )  # fmt: skip
+    """``head`` and then ``piece`` for so many megabytes, as gzip without an end."""
+    squeeze = zlib.compressobj(9, zlib.DEFLATED, 31)
+    start = squeeze.compress(head) + squeeze.flush(zlib.Z_FULL_FLUSH)
+    # a block after a full flush stands for itself, so it is made once
+    block = squeeze.compress(piece * (MB // len(piece))) + squeeze.flush(zlib.Z_FULL_FLUSH)
+    return start + block * megabytes
 
 
 def endless(head: bytes, piece: bytes) -> Body:
