@@ -14,6 +14,8 @@
     │   └── SessionTooNew          written by a newer version of this program
     ├── CannotContinue             nothing to continue from (REC-5)
     ├── PromptBlocked              a hook refused the prompt; nothing was stored or sent
+    ├── GateFailed                 a gate raised: nothing ran (CTRL-4)
+    ├── AnswerBudgetSpent          too many answers without a tool call (CTRL-6)
     ├── NoStructuredOutput         no result in the shape that was asked for (exit 3)
     └── HistoryViolation           our own bug: a history a provider would reject
 
@@ -145,6 +147,23 @@ class PromptBlocked(AgentError):
 
 class NoStructuredOutput(AgentError):
     """The model gave no result that fits the schema (CTRL-5)."""
+
+
+class GateFailed(AgentError):
+    """A gate raised, or answered with what is no answer; its own error is the cause (CTRL-4)."""
+
+
+class AnswerBudgetSpent(AgentError):
+    """The model answered ``count`` times in a row without a tool call; ``budget`` is the limit."""
+
+    def __init__(self, budget: int, count: int) -> None:
+        super().__init__(
+            f"the model answered {count} times in a row without a tool call; the budget is"
+            f" {budget}",
+            "raise max_answers_without_tools, or use a model that calls tools",
+        )
+        self.budget = budget
+        self.count = count
 
 
 class HistoryViolation(AgentError):

@@ -148,12 +148,34 @@ class Compacted:
 
 
 @frozen
-class GatesConflicted:
-    """No tool passed all gates: the list of ``winner`` holds for this step (CTRL-4)."""
+class GateList:
+    """What one gate lets through in a step. ``set_aside``: a required gate has outranked it."""
 
-    type: ClassVar[str] = "gates_conflicted"
+    gate: str
+    priority: int
+    required: bool
+    allowed: tuple[str, ...]
+    set_aside: bool = False
+
+
+@frozen
+class ToolGateApplied:
+    """Gates narrow the coming step to the tools ``allowed``; ``lists`` has each gate's (CTRL-4)."""
+
+    type: ClassVar[str] = "tool_gate_applied"
+    step: int
+    lists: tuple[GateList, ...]
+    allowed: tuple[str, ...]
+
+
+@frozen
+class ToolGateConflictResolved:
+    """Gates excluded each other: in this step the list of ``winner`` holds (CTRL-4)."""
+
+    type: ClassVar[str] = "tool_gate_conflict_resolved"
+    step: int
     winner: str
-    gates: tuple[str, ...]
+    lists: tuple[GateList, ...]
     allowed: tuple[str, ...]
 
 
@@ -356,7 +378,8 @@ AgentEvent = (
     | ModelFellBack
     | CompactionStarted
     | Compacted
-    | GatesConflicted
+    | ToolGateApplied
+    | ToolGateConflictResolved
     | ContextTransformed
     | WrappingUp
     | QueueChanged

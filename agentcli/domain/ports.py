@@ -6,7 +6,7 @@ Tools have a file of their own (``domain.tools``).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from typing import Any, Protocol
@@ -24,7 +24,7 @@ from agentcli.domain.messages import (
     UserMessage,
 )
 from agentcli.domain.stream import StreamEvent
-from agentcli.domain.tools import ToolDefinition
+from agentcli.domain.tools import RunIdentity, ToolDefinition
 from agentcli.domain.values import frozen
 
 # --- approval ------------------------------------------------------------------------------
@@ -231,29 +231,58 @@ class LongWait(Protocol):
 
 @frozen
 class StepFacts:
-    """What a gate may look at before a step. ``tools`` are the names of the turn's tools."""
+    """What gates and transforms may look at before a step (CTRL-9).
+
+    ``tools`` are the names of the turn's tools, ``messages`` the history as stored, ``usage`` what
+    the turn has used by now.
+    """
 
     step: int
     tools: frozenset[str]
     wrapping_up: bool = False
+    messages: tuple[Message, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    model: ModelInfo | None = None
+    run: RunIdentity = field(default_factory=RunIdentity)
 
 
 @frozen
 class GateAnswer:
-    """The tools that a gate lets through in the coming step (CTRL-4).
+    """The tools that a gate lets through in the coming step: by name, none if empty (CTRL-4).
 
-    A ``required`` gate that ``outranks`` sets all advisory answers aside.
+    A ``required`` gate that ``outranks`` sets advisory answers of a lower priority aside.
     """
 
-    allow: frozenset[str]
+    allow: Collection[str]
     required: bool = False
     outranks: bool = False
+
+
+@frozen
+class ReminderTexts:
+    """What a model is told that ends a turn too early (CTRL-5, CTRL-6).
+
+    ``result``: it answered in words where a terminal tool was asked for; ``question``: it asked
+    where nobody answers; ``use_tools``: it has used no tool. ``{tools}`` in a text stands for the
+    names of the terminal tools, ``{why}`` for what is wrong with the answer as a result.
+    """
+
+    result: str = (
+        "(An answer in words does not end this task. If there is work left, go on with it; when"
+        " you are done, call {tools} with the result, in the shape that its schema asks for.{why})"
+    )
+    question: str = (
+        "(Nobody can answer questions in this run. Decide yourself, go on, and call {tools} with"
+        " the result when you are done.)"
+    )
+    use_tools: str = "(Words alone do not do this task: use the tools, then answer.)"
 
 
 class ToolGate(Protocol):
     """May narrow the tools of a step. The higher ``priority`` wins where gates exclude each other.
 
-    The tool list itself stays the same for a turn (LOOP-3): a call outside is refused.
+    The tool list itself stays the same for a turn (LOOP-3): a call outside is refused. A gate that
+    raises ends the turn with its error, before anything runs.
     """
 
     @property
@@ -275,7 +304,7 @@ class ContextTransform(Protocol):
     def name(self) -> str:
         """How the transform is called in reports."""
 
-    def apply(self, messages: Sequence[Message]) -> Sequence[Message]:
+    def apply(self, messages: Sequence[Message], facts: StepFacts) -> Sequence[Message]:
         """The messages to send; the same object where nothing was changed."""
 
 

@@ -236,6 +236,18 @@ class FileLedger:
 
 
 @frozen
+class RunIdentity:
+    """Whose work it is: the session, the run (one turn of it), and for a sub-agent its parent.
+
+    All three are ids; ``parent_id`` is that of the session that it works for, else empty (CTRL-9).
+    """
+
+    session_id: str = ""
+    run_id: str = ""
+    parent_id: str = ""
+
+
+@frozen
 class ToolContext:
     """What every call gets; what else a tool needs of its session it declares.
 
@@ -259,6 +271,7 @@ class ToolContext:
     - ``sandbox: Sandbox | None``: what limits its commands (SEC-7)
     - ``to_background: BackgroundSwitch | None``: with it the call goes on there itself (UI-3)
     - ``session_id: str``: whose processes it starts (CAN-11)
+    - ``run: RunIdentity``: whose work it is (CTRL-9)
     - ``judged: tuple[Path, ...] | None``: the paths that the policy has judged, as ``paths`` told
       them; the call opens no other (SEC-5). ``None`` where nothing was judged.
     """

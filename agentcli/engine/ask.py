@@ -14,8 +14,8 @@ from dataclasses import replace
 from agentcli.domain.cancel import CancelToken, uninterruptible
 from agentcli.domain.errors import AgentError, ErrorKind, ProviderError, StoreError
 from agentcli.domain.events import CompactionTrigger, ContextTransformed, ModelFellBack, Notice
-from agentcli.domain.messages import AssistantMessage, Usage, user_text
-from agentcli.domain.ports import ModelRequest, cost_usd
+from agentcli.domain.messages import AssistantMessage, Message, Usage, user_text
+from agentcli.domain.ports import ModelRequest, StepFacts, cost_usd
 from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.limits import output_cap, reached
 from agentcli.engine.race import race
@@ -44,13 +44,13 @@ class Requests:
         self._overflows = 0
         self._refused = False
 
-    async def ask(self, notes: Sequence[str]) -> AssistantMessage:
+    async def ask(self, notes: Sequence[str], facts: StepFacts) -> AssistantMessage:
         """The reply to the history and to ``notes``, which are sent and never stored."""
         conversation = self._conversation
         self._overflows = 0
         self._refused = False
         while True:
-            request = await self._request(notes)
+            request = await self._request(notes, facts)
             asked_at = time.monotonic()
             reply = self.sampler.sample(
                 request, conversation.history.call_ids, self._token, self._higher_cap
@@ -71,12 +71,15 @@ class Requests:
             if not await self._remedied(failure, request):
                 raise failure
 
-    async def _request(self, notes: Sequence[str]) -> ModelRequest:
+    async def _request(self, notes: Sequence[str], facts: StepFacts) -> ModelRequest:
         conversation, parts = self._conversation, self._parts
         model, outgoing = conversation.model, conversation.outgoing
-        messages = conversation.context.pruner.apply(
-            conversation.chain.apply(parts.transforms, conversation.history.messages, self._emit)
-        )
+        history = conversation.history.messages
+        messages: Sequence[Message] = history
+        if parts.transforms:
+            facts = replace(facts, messages=history, model=model)
+            messages = conversation.chain.apply(parts.transforms, facts, self._emit)
+        messages = conversation.context.pruner.apply(messages)
         prepared = await race(outgoing.messages(messages, model), self._token, parts.reaper)
         for line in outgoing.news:
             self._emit(Notice(line))

@@ -1,21 +1,24 @@
 """Turns that may not end with just any words: terminal tools, reminders, budgets (CTRL-5, CTRL-6).
 
 A turn with terminal tools ends when one of them has succeeded. An answer in words is turned into
-the result only as the ``Fallback`` says; otherwise the model is reminded, at most twice, and then
-the first answer of substance that has the right shape is used, or the turn fails. Law: every turn
-ends after a bounded number of answers and of refused results.
+the result only as the ``Fallback`` says; otherwise the model is reminded, with all of its tools
+still open, at most twice in a row without work between, and then the first answer of substance
+that has the right shape is used, or the turn fails. Laws: what is said after such an answer never
+replaces it, unless the model has worked on in between; every turn ends after a bounded number of
+answers without work and of refused results.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Protocol
 
-from agentcli.domain.errors import AgentError, NoStructuredOutput
+from agentcli.domain.errors import AgentError, AnswerBudgetSpent, NoStructuredOutput
 from agentcli.domain.messages import ResultStatus, ToolCall, ToolResult
-from agentcli.domain.ports import GateAnswer, StepFacts
+from agentcli.domain.ports import ReminderTexts
 from agentcli.domain.values import frozen
 from agentcli.engine.arguments.schema import Schema
 from agentcli.engine.arguments.text import loads
@@ -67,16 +70,50 @@ STATUS_TOOLS = frozenset({"write_todos", "report_progress"})
 
 _MAX_REASON = 500
 _LONGEST_QUESTION = 600
+_MAX_TAIL = 4_000
 _MAX_BLOCKS = 8
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([\w-]*)[ \t]*")
 _ASKS = ("?", "\uff1f", "\u061f")  # also as Chinese, Japanese, Arabic and Persian write it
+_PROMISES = "confirm|clarify|specify|advise|tell me|let me know|provide|choose|select|approve"
+# what asks for a decision: as a question, or at the start of a sentence that lacks its mark
+_QUESTION = re.compile(
+    r"(?:(?:would|do|did) you (?:like|want|prefer|mean)\b|(?:shall|should|may|can|could) (?:i|we)\b"
+    r"|(?:is|are|does) (?:that|this|it|these) (?:ok|okay|fine|correct|right|good|what you)\b"
+    r"|(?:do you )?want me to\b|how (?:would|should|do) (?:you|i|we)\b|which\b"
+    rf"|(?:can|could|would) you(?: please)? (?:{_PROMISES})\b)",
+    re.IGNORECASE,
+)
+# the same as a request
+_REQUEST = re.compile(
+    rf"\b(?:(?:please|kindly) (?:{_PROMISES})\b"
+    r"|let me know (?:if|whether|how|which|what|when|once)\b"
+    r"|wait(?:ing)? for (?:you|your)\b|await(?:ing)? (?:you|your)\b"
+    r"|if you(?:'d| would) like me to\b)",
+    re.IGNORECASE,
+)
+# what closes a text, and asks nothing of anybody
+_COURTESY = re.compile(
+    r"\b(?:anything|something) else\b|\b(?:any|further|more) (?:questions|help|changes)\b"
+    r"|^(?:many )?(?:thanks|thank you)\b|^(?:just )?let me know$",
+    re.IGNORECASE,
+)
+# an answer that only says what comes next
+_ANNOUNCES = re.compile(
+    r"\W*(?:(?:ok(?:ay)?|sure|great|now|first|next|then|right|alright|so)\b[\s,.!:-]*)*"
+    r"(?:i(?:'ll| will| am going to|'m going to)|let me|let's|let us|starting|beginning"
+    r"|proceeding|moving on|going to)\b",
+    re.IGNORECASE,
+)
+_LONGEST_ANNOUNCEMENT = 300
+_SENTENCE = re.compile(r"(?<=[.!?\uff1f\u061f\u3002])\s+|\n+")
 
 
 class Fallback(StrEnum):
     """What an answer in words is worth where a terminal tool should have been called.
 
-    ``OFF``: nothing. ``NARROWED``: it counts where only terminal and status tools are allowed,
-    which is so after the first answer in words. ``EAGER``: it counts at once.
+    ``OFF``: nothing. ``NARROWED``: if it has the right shape it counts, at once where only terminal
+    and status tools are allowed, else when the reminders are used up. ``EAGER``: plain words
+    count as well, when the reminders are used up.
     """
 
     OFF = "off"
@@ -94,6 +131,7 @@ class TerminalTools:
     shapes: Mapping[str, ResultShape]
     fallback: Fallback = Fallback.NARROWED
     status: frozenset[str] = STATUS_TOOLS
+    reminders: ReminderTexts = field(default_factory=ReminderTexts)
 
     def begin(self) -> AnswerCheck:
         """The check of one turn."""
@@ -124,32 +162,24 @@ class ParametersShape:
 
 
 class AnswerCheck:
-    """Decides how one turn with terminal tools may end. It is one of the turn's gates too."""
-
-    name = "result"
-    priority = 50
+    """Decides how one turn with terminal tools may end."""
 
     def __init__(self, tools: TerminalTools) -> None:
         self._tools = tools
-        self._terminal = frozenset(tools.shapes)
-        self._ending = self._terminal | tools.status
-        self._narrowed = False
+        self.terminal = frozenset(tools.shapes)
+        self._ending = self.terminal | tools.status
         self._reminders = 0
         self._refused = 0
         self._first: Accept | None = None
-
-    def allow(self, facts: StepFacts) -> GateAnswer | None:
-        """Only what ends the turn or tells of it, once words have taken the place of a call."""
-        return GateAnswer(facts.tools & self._ending, required=True) if self._narrowed else None
+        self._may_replace = True
 
     def answered(self, text: str, allowed: frozenset[str]) -> AnswerVerdict:
         """An answer in words of a step that could call ``allowed``: result, reminder or end."""
-        fallback, found = self._tools.fallback, self._read(text)
+        found = self._read(text)
         if isinstance(found, Accept):
-            self._first = self._first or found
-            if fallback is Fallback.EAGER:
-                return found
-            if fallback is Fallback.NARROWED and allowed <= self._ending:
+            self._remember(found, text)
+            words_only = found.value == text.strip() and self._tools.fallback is Fallback.EAGER
+            if allowed <= self._ending and not words_only and self._tools.fallback != Fallback.OFF:
                 return found
         if self._reminders < MAX_REMINDERS:
             self._reminders += 1
@@ -159,7 +189,12 @@ class AnswerCheck:
     def called(
         self, calls: Sequence[ToolCall], results: Sequence[ToolResult]
     ) -> Accept | GiveUp | None:
-        """The newest result that a terminal tool has taken; too many refused ones are the end."""
+        """The newest result that a terminal tool has taken; too many refused ones are the end.
+
+        A batch that has done some work earns the model its reminders again.
+        """
+        if is_productive(results):
+            self._reminders, self._may_replace = 0, True
         accepted: Accept | None = None
         said = {result.call_id: result for result in results}
         for call in calls:
@@ -183,19 +218,17 @@ class AnswerCheck:
         """The first answer of substance that had the right shape, where words count at all."""
         return None if self._tools.fallback is Fallback.OFF else self._first
 
+    def _remember(self, found: Accept, text: str) -> None:
+        """The first good answer stays; one that only announces work is as good as none."""
+        if self._first is None or self._may_replace:
+            self._first = found
+            self._may_replace = found.value == text.strip() and announces(text)
+
     def _reminder(self, text: str, found: Accept | str) -> str:
-        names = " or ".join(sorted(self._terminal))
-        if is_question(text):
-            return (
-                "(Nobody can answer questions in this run. Decide yourself, go on, and call"
-                f" {names} with the result when you are done.)"
-            )
-        self._narrowed = self._tools.fallback is Fallback.NARROWED
+        texts = self._tools.reminders
         why = "" if isinstance(found, Accept) else f" What you wrote is not the result: {found}."
-        return (
-            f"(An answer in words does not end this task: call {names} with the result now, in"
-            f" the shape that its schema asks for.{why})"
-        )
+        said = texts.question if is_question(text) else texts.result
+        return said.replace("{tools}", " or ".join(sorted(self.terminal))).replace("{why}", why)
 
     def _failure(self, found: Accept | str) -> AgentError:
         why = found if isinstance(found, str) else "words do not count as one here"
@@ -229,8 +262,9 @@ class ToolBudget:
     ``needs_result``: words never end this turn. Otherwise they do once the tools were put to use.
     """
 
-    def __init__(self, budget: int, *, needs_result: bool) -> None:
+    def __init__(self, budget: int, reminder: str, *, needs_result: bool) -> None:
         self._budget = budget
+        self._text = reminder
         self._needs_result = needs_result
         self._count = 0
         self._productive = False
@@ -241,18 +275,12 @@ class ToolBudget:
             return None
         self._count += 1
         if self._count <= self._budget:
-            return Remind("(Words alone do not do this task: use the tools, then answer.)")
-        return GiveUp(
-            AgentError(
-                f"the model answered {self._count} times in a row without a tool call; the budget"
-                f" is {self._budget}",
-                "raise max_answers_without_tools, or use a model that calls tools",
-            )
-        )
+            return Remind(self._text)
+        return GiveUp(AnswerBudgetSpent(self._budget, self._count))
 
     def called(self, results: Sequence[ToolResult]) -> None:
-        """A batch has run; one with a success that is more than a report of progress counts."""
-        if any(not result.is_error and result.name not in STATUS_TOOLS for result in results):
+        """A batch has run; one that has done some work counts."""
+        if is_productive(results):
             self._count = 0
             self._productive = True
 
@@ -260,19 +288,18 @@ class ToolBudget:
 class Finishing:
     """Both rules for one turn. ``value`` is the result once ``has_value`` is set."""
 
-    def __init__(self, check: AnswerCheck | None, budget: int | None) -> None:
+    def __init__(
+        self, check: AnswerCheck | None, budget: int | None, reminders: ReminderTexts
+    ) -> None:
         self._check = check
         self._budget = (
-            None if budget is None else ToolBudget(budget, needs_result=check is not None)
+            None
+            if budget is None
+            else ToolBudget(budget, reminders.use_tools, needs_result=check is not None)
         )
         self._verdict: Remind | GiveUp | None = None
         self.has_value = False
         self.value: Any = None
-
-    @property
-    def gates(self) -> tuple[AnswerCheck, ...]:
-        """What narrows the steps of the turn."""
-        return () if self._check is None else (self._check,)
 
     def answered(self, text: str, allowed: frozenset[str]) -> bool | None:
         """Whether an answer without calls ends the turn; ``None`` is no opinion.
@@ -328,10 +355,38 @@ class Finishing:
         return True
 
 
+def is_productive(results: Sequence[ToolResult]) -> bool:
+    """Whether a batch has a success that is more than a report of progress."""
+    return any(not result.is_error and result.name not in STATUS_TOOLS for result in results)
+
+
 def is_question(text: str) -> bool:
-    """Whether ``text`` only asks, as "Shall I proceed?" does, and is no report that ends so."""
-    shown = text.strip().rstrip("*_`\"')] \n\u201d\u2019")
-    return shown.endswith(_ASKS) and len(shown) <= _LONGEST_QUESTION
+    """Whether ``text`` waits for an answer, as "Would you like me to proceed?" does.
+
+    A question at the end of a short text does, and words that ask for a decision at the end of a
+    text of any length; not the courtesy that closes a report ("Anything else?").
+    """
+    shown = _bare(text)
+    if isinstance(next(iter(_json_values(text)), None), dict | list):
+        return False
+    parts = [part for part in map(_bare, _SENTENCE.split(shown[-_MAX_TAIL:])) if part]
+    while len(parts) > 1 and _COURTESY.search(parts[-1].rstrip(".!")):
+        parts.pop()
+    last = parts[-1] if parts else ""
+    asks = last.endswith(_ASKS)
+    if (_QUESTION.search if asks else _QUESTION.match)(last) or _REQUEST.search(last):
+        return True
+    return asks and len(shown) <= _LONGEST_QUESTION
+
+
+def _bare(text: str) -> str:
+    return text.strip().rstrip("*_`\"')] \n\u201d\u2019")
+
+
+def announces(text: str) -> bool:
+    """Whether ``text`` only says what comes next: "Starting with part one."."""
+    shown = text.strip()
+    return len(shown) <= _LONGEST_ANNOUNCEMENT and bool(_ANNOUNCES.match(shown))
 
 
 def _json_values(text: str) -> list[Any]:

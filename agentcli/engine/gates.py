@@ -1,8 +1,9 @@
 """Which tools a step may call: the answers of all gates made one (CTRL-4); and plan mode.
 
-Laws: the answers are intersected; where nothing is left, the gate of the highest priority wins
-(ties: the shorter list, then the name) and that is reported; when every list is empty there is
-no restriction. In plan mode nothing is changed before the user has said yes to a plan; only that
+Laws: gates fail closed. The answers are intersected; an empty one lets nothing through; a gate
+that raises ends the turn. Where lists that are not empty exclude each other, the gate of the
+highest priority wins (ties: required before advisory, the shorter list, the name) and that is
+reported. In plan mode nothing is changed before the user has said yes to a plan; only that
 yes, or the user's own hand, ends the mode. What ``PlanGate`` lets through the policy still
 judges. A plan is durable before anybody is asked about it.
 """
@@ -13,8 +14,8 @@ import time
 from collections.abc import Sequence
 
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.errors import TurnCancelled
-from agentcli.domain.events import GatesConflicted
+from agentcli.domain.errors import AgentError, GateFailed, TurnCancelled
+from agentcli.domain.events import GateList
 from agentcli.domain.messages import TextPart, ToolCall
 from agentcli.domain.ports import (
     ApprovalRequest,
@@ -33,11 +34,16 @@ from agentcli.policy.decision import Policy
 
 @frozen
 class Passage:
-    """``allowed`` is ``None`` without a restriction; ``gates`` name who restricts."""
+    """``allowed`` is ``None`` without a restriction; ``gates`` name who restricts.
+
+    ``lists`` has the answer of every gate that has one, ``winner`` the gate that decided where
+    they excluded each other.
+    """
 
     allowed: frozenset[str] | None = None
     gates: tuple[str, ...] = ()
-    conflict: GatesConflicted | None = None
+    lists: tuple[GateList, ...] = ()
+    winner: str = ""
 
 
 OPEN = Passage()
@@ -58,26 +64,58 @@ class WrapUpGate:
 
 
 def resolve(gates: Sequence[ToolGate], facts: StepFacts) -> Passage:
-    """What all ``gates`` together let through in the step of ``facts``."""
-    heard = [(gate, answer) for gate in gates if (answer := gate.allow(facts)) is not None]
-    if not heard:
+    """What all ``gates`` together let through in the step of ``facts``.
+
+    Raises ``GateFailed``, or the ``AgentError`` of a gate.
+    """
+    answers = [(gate, found) for gate in gates if (found := _answer(gate, facts)) is not None]
+    if not answers:
         return OPEN
-    if any(answer.required and answer.outranks for _, answer in heard):
-        heard = [(gate, answer) for gate, answer in heard if answer.required]
-    if not any(answer.allow for _, answer in heard):
-        return OPEN
-    names = tuple(gate.name for gate, _ in heard)
-    allowed = frozenset.intersection(*(answer.allow for _, answer in heard))
-    if allowed:
-        return Passage(allowed, names)
-    gate, answer = min(heard, key=_rank)
-    conflict = GatesConflicted(gate.name, names, tuple(sorted(answer.allow)))
-    return Passage(answer.allow, (gate.name,), conflict)
+    bars = [gate.priority for gate, answer in answers if answer.required and answer.outranks]
+    heard = [
+        GateList(
+            gate.name,
+            gate.priority,
+            answer.required,
+            tuple(sorted(set(answer.allow))),
+            set_aside=not answer.required and gate.priority < max(bars, default=gate.priority),
+        )
+        for gate, answer in answers
+    ]
+    counted = [each for each in heard if not each.set_aside]
+    allowed = frozenset.intersection(*(frozenset(each.allowed) for each in counted))
+    names, lists = tuple(each.gate for each in counted), tuple(heard)
+    if allowed or not all(each.allowed for each in counted):
+        return Passage(allowed, names, lists)
+    first = min(counted, key=_rank)
+    return Passage(frozenset(first.allowed), (first.gate,), lists, first.gate)
 
 
-def _rank(heard: tuple[ToolGate, GateAnswer]) -> tuple[int, int, str]:
-    gate, answer = heard
-    return -gate.priority, len(answer.allow), gate.name
+def _answer(gate: ToolGate, facts: StepFacts) -> GateAnswer | None:
+    try:
+        answer = gate.allow(facts)
+        _check(answer)
+    except AgentError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise GateFailed(
+            f"the gate {gate.name} failed: {type(error).__name__}: {error}",
+            "nothing was run; correct the gate, or start without it",
+        ) from error
+    return answer
+
+
+def _check(answer: object) -> None:
+    if answer is None:
+        return
+    if not isinstance(answer, GateAnswer):
+        raise TypeError(f"it returned {type(answer).__name__}, not GateAnswer or None")
+    if isinstance(answer.allow, str) or not all(isinstance(name, str) for name in answer.allow):
+        raise TypeError("its list is no collection of tool names")
+
+
+def _rank(heard: GateList) -> tuple[int, bool, int, str]:
+    return -heard.priority, not heard.required, len(heard.allowed), heard.gate
 
 
 # --- plan mode ------------------------------------------------------------------------------------

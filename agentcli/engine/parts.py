@@ -18,6 +18,7 @@ from agentcli.domain.ports import (
     LongWait,
     ModelInfo,
     Provider,
+    ReminderTexts,
     RepairImage,
     SessionStore,
     ToolGate,
@@ -27,6 +28,7 @@ from agentcli.domain.tools import (
     Asks,
     FileLedger,
     RawOutputs,
+    RunIdentity,
     SessionState,
     ToolBox,
     Workspace,
@@ -112,6 +114,8 @@ class SessionParts:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     answer_check: Callable[[], AnswerCheck] | None = None
     max_answers_without_tools: int | None = None
+    reminders: ReminderTexts = field(default_factory=ReminderTexts)
+    parent_id: str = ""
     gates: Sequence[ToolGate] = ()
     transforms: Sequence[ContextTransform] = ()
     hooks: Hooks | None = None
@@ -140,6 +144,8 @@ class SessionParts:
                 found = FileLedger()
             case "files" | "outputs" | "sandbox" | "session_id" | "state":
                 found = getattr(self, name)
+            case "run":
+                found = RunIdentity(self.session_id, parent_id=self.parent_id)
             case "agents" if self.agents is not None:
                 found = self.agents(emit, unattended=unattended)
             case "ask" if not unattended:

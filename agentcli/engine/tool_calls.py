@@ -42,6 +42,7 @@ from agentcli.domain.tools import (
     BackgroundSwitch,
     OutputKind,
     PortMissing,
+    RunIdentity,
     Tool,
     ToolContext,
     ToolOutput,
@@ -69,7 +70,7 @@ class ToolCalls:
     """Runs the batches of one turn. ``ended_turn``: a result asked for the turn's end (CTRL-2).
 
     ``answer`` is what the turn then answers with, if the result said so. ``passage`` says which
-    tools the step may call (CTRL-4).
+    tools the step may call (CTRL-4), ``run`` whose work it is.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class ToolCalls:
         self.ended_turn = False
         self.answer = ""
         self.passage = OPEN
+        self.run = RunIdentity(parts.session_id, parent_id=parts.parent_id)
         self.hooks: CallHooks | None = None
         if parts.hooks is not None:
             from agentcli.engine.hooked import CallHooks
@@ -102,6 +104,7 @@ class ToolCalls:
         left = [self._prepare(Job(call), shell, may_be_cut=call is cut) for call in calls]
         for job in left:
             self._emit(ToolAnnounced(job.call, job.summary))
+            self._tell_gated(job)
         while left:
             batch, left = _next_batch(left)
             await self._settle()
@@ -121,6 +124,12 @@ class ToolCalls:
         self.ended_turn |= self.hooks is not None and bool(self.hooks.stopped)
         if self._token.cancelled:
             raise TurnCancelled
+
+    def _tell_gated(self, job: Job) -> None:
+        """A call that a gate has kept from running is one of those that were refused (CTRL-4)."""
+        if job.status is ResultStatus.REFUSED:
+            reason = f"not allowed in this step by {', '.join(self.passage.gates)}"
+            self._emit(ToolRefused(job.call, reason, unattended=False))
 
     async def run_by_hand(self, call: ToolCall) -> ToolOutput:
         """Run what a user has typed: it is neither judged nor recorded (UI-4).
@@ -151,6 +160,7 @@ class ToolCalls:
             shell = await self._shell()
             for job in changed:
                 self._prepare(job, shell, may_be_cut=False)
+                self._tell_gated(job)
                 hooks.changed(job)
             batch, others = _next_batch(batch)
             left = [*others, *left]
@@ -320,6 +330,8 @@ class ToolCalls:
                 return job.facts.paths if job.facts is not None else None
             if name == "to_background":
                 return switch
+            if name == "run":
+                return self.run
             if name == "sandbox" and job.is_free:
                 return None
             return self._parts.port(name, self._emit)

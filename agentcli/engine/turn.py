@@ -24,6 +24,7 @@ import logging
 import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
+from os import urandom
 from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
@@ -41,6 +42,8 @@ from agentcli.domain.events import (
     StepStart,
     TerminalEvent,
     ToolFinished,
+    ToolGateApplied,
+    ToolGateConflictResolved,
     TurnStart,
     TurnSummary,
     WrappingUp,
@@ -57,6 +60,7 @@ from agentcli.domain.messages import (
     user_text,
 )
 from agentcli.domain.ports import QueuedInput, QueueKind, StepFacts, ToolGate
+from agentcli.domain.tools import RunIdentity
 from agentcli.engine.ask import Requests
 from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.gates import PlanGate, WrapUpGate, plan_note, resolve
@@ -95,13 +99,15 @@ class Turn:
         self._spent = conversation.spent = Spending()
         self._requests = Requests(conversation, token, self._emit)
         self._calls = ToolCalls(parts, conversation.history, token, self._emit)
+        self._identity = RunIdentity(parts.session_id, f"run_{urandom(8).hex()}", parts.parent_id)
+        self._calls.run = self._identity
         self._tools = frozenset(tool.name for tool in parts.toolbox.definitions)
         self._finishing: Finishing | None = None
         if parts.answer_check is not None or parts.max_answers_without_tools is not None:
             from agentcli.engine.finishing import Finishing
 
             check = None if parts.answer_check is None else parts.answer_check()
-            self._finishing = Finishing(check, parts.max_answers_without_tools)
+            self._finishing = Finishing(check, parts.max_answers_without_tools, parts.reminders)
         self._hooks: TurnHooks | None = None
         if parts.hooks is not None:
             from agentcli.engine.hooked import TurnHooks
@@ -110,7 +116,6 @@ class Turn:
         self._gates: tuple[ToolGate, ...] = (
             PlanGate(parts.policy, parts.toolbox),
             WrapUpGate(),
-            *(self._finishing.gates if self._finishing is not None else ()),
             *parts.gates,
         )
         self._repeats = Repeats()
@@ -203,9 +208,9 @@ class Turn:
             await self._requests.make_room()
             notes = self._notes()
             self._spent.steps += 1
-            self._pass_gates()
+            facts = self._pass_gates()
             self._emit(StepStart(self._spent.steps))
-            message = await self._requests.ask(notes)
+            message = await self._requests.ask(notes, facts)
             await self._protected(self._record_reply(message))
             if message.tool_calls:
                 await self._calls.run_batch(message.tool_calls, message.stop_reason)
@@ -229,12 +234,25 @@ class Turn:
         self._wrapping_up = reason or ""
         return [*filter(None, notes), *([wrap_up_note(reason)] if reason else ())]
 
-    def _pass_gates(self) -> None:
-        """Which tools the coming step may call (CTRL-4)."""
-        facts = StepFacts(self._spent.steps, self._tools, bool(self._wrapping_up))
-        self._calls.passage = resolve(self._gates, facts)
-        if self._calls.passage.conflict is not None:
-            self._emit(self._calls.passage.conflict)
+    def _pass_gates(self) -> StepFacts:
+        """Settle which tools the coming step may call (CTRL-4); what gates were told of it."""
+        step, conversation = self._spent.steps, self._conversation
+        facts = StepFacts(
+            step,
+            self._tools,
+            bool(self._wrapping_up),
+            conversation.history.messages,
+            self._spent.usage,
+            conversation.model,
+            self._identity,
+        )
+        self._calls.passage = passage = resolve(self._gates, facts)
+        if passage.allowed is not None:
+            allowed = tuple(sorted(passage.allowed & self._tools))
+            if passage.winner:
+                self._emit(ToolGateConflictResolved(step, passage.winner, passage.lists, allowed))
+            self._emit(ToolGateApplied(step, passage.lists, allowed))
+        return facts
 
     async def _record_reply(self, message: AssistantMessage) -> None:
         """W1; a message without calls is also the turn's end, unless something waits."""

@@ -4,7 +4,7 @@ A distribution offers an object in the entry point group ``agentcli.plugins``; w
 ``gates`` (``ToolGate``), ``transforms`` (``ContextTransform``), ``tools`` (``Tool``) and
 ``observers`` (called with every ``AgentEvent``), each a sequence. Laws: nothing is looked for
 unless it is named; a plugin that is broken is one line for the user, at the start or the first
-time it fails, and the session works without it.
+time it fails, and the session works without it; only a gate that fails ends the turn (CTRL-4).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 
 from agentcli.domain.events import AgentEvent
 from agentcli.domain.messages import AssistantMessage, Message, ToolResult, UserMessage
-from agentcli.domain.ports import ContextTransform, GateAnswer, StepFacts, ToolGate
+from agentcli.domain.ports import ContextTransform, StepFacts, ToolGate
 from agentcli.domain.tools import Tool, ToolDefinition, ToolOutput, Workspace
 
 GROUP = "agentcli.plugins"
@@ -72,6 +72,9 @@ def load_plugins(names: Sequence[str], say: Say) -> Plugins:
 def _add(plugins: Plugins, name: str, plugin: Any, say: Say) -> None:
     """All of one plugin or nothing of it. Raises ``TypeError`` for what is no part of one."""
     parts = {kind: _parts(plugin, kind, needed) for kind, needed in _KINDS.items()}
+    for gate in parts["gates"]:
+        _checked(gate.name, str)
+        _checked(gate.priority, int)
     for tool in parts["tools"]:
         if not _TOOL_NAME.fullmatch(tool.definition.name):
             raise TypeError(f"{tool.definition.name!r} is no name for a tool")
@@ -83,7 +86,7 @@ def _add(plugins: Plugins, name: str, plugin: Any, say: Say) -> None:
     if not any(parts.values()):
         raise TypeError(f"it has none of {', '.join(_KINDS)}")
     once = _Once(name, say)
-    plugins.gates += [_SafeGate(gate, once) for gate in parts["gates"]]
+    plugins.gates += parts["gates"]  # they fail closed: the engine ends the turn (CTRL-4)
     plugins.transforms += [_SafeTransform(item, once) for item in parts["transforms"]]
     plugins.tools += [
         tool if Tool in type(tool).__mro__ else _PlainTool(tool) for tool in parts["tools"]
@@ -145,25 +148,6 @@ class _Once:
             self._say(f"the plugin {self._name} failed: {_line(error)} (see the log)")
 
 
-class _SafeGate:
-    """A gate that has no opinion where the plugin's fails."""
-
-    def __init__(self, gate: ToolGate, once: _Once) -> None:
-        self._gate = gate
-        self._once = once
-        self.name = str(gate.name)
-        self.priority = int(gate.priority)
-
-    def allow(self, facts: StepFacts) -> GateAnswer | None:
-        """What the plugin's gate lets through."""
-        try:
-            answer = self._gate.allow(facts)
-            return None if answer is None else _checked(answer, GateAnswer)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - somebody else's code
-            self._once.failed(error)
-            return None
-
-
 class _SafeTransform:
     """A transform that changes nothing where the plugin's fails."""
 
@@ -172,10 +156,10 @@ class _SafeTransform:
         self._once = once
         self.name = str(transform.name)
 
-    def apply(self, messages: Sequence[Message]) -> Sequence[Message]:
+    def apply(self, messages: Sequence[Message], facts: StepFacts) -> Sequence[Message]:
         """What the plugin's transform makes of ``messages``."""
         try:
-            made = _checked(self._transform.apply(messages), Sequence)
+            made = _checked(self._transform.apply(messages, facts), Sequence)
             return made if made is messages else _sound(made)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - somebody else's code
             self._once.failed(error)

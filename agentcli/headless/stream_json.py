@@ -29,7 +29,6 @@ from agentcli.domain.events import (
     CompactionTrigger,
     Done,
     Failed,
-    GatesConflicted,
     ModelFellBack,
     OutputCapRaised,
     RetryWait,
@@ -38,6 +37,8 @@ from agentcli.domain.events import (
     TextChunk,
     ThinkingChunk,
     ToolFinished,
+    ToolGateApplied,
+    ToolGateConflictResolved,
     ToolRefused,
     WrappingUp,
 )
@@ -373,9 +374,10 @@ class StreamWriter:
                 self._system("model_fallback", **models, **_error_fields(event.error))
             case WrappingUp():
                 self._system("wrapping_up", reason=event.reason)
-            case GatesConflicted():
-                gates = {"winner": event.winner, "gates": list(event.gates)}
-                self._system("gates_conflicted", **gates, allowed_tools=list(event.allowed))
+            case ToolGateApplied():
+                self._system(event.type, winner="", **_gate_fields(event))
+            case ToolGateConflictResolved():
+                self._system(event.type, winner=event.winner, **_gate_fields(event))
             case CompactionStarted():
                 self._set_compacting(to=True)
             case Compacted():
@@ -444,6 +446,20 @@ class StreamWriter:
                 "session_id": self._session_id,
             }
         )
+
+
+def _gate_fields(event: ToolGateApplied | ToolGateConflictResolved) -> dict[str, Any]:
+    lists = [
+        {
+            "gate": each.gate,
+            "priority": each.priority,
+            "required": each.required,
+            "set_aside": each.set_aside,
+            "allowed_tools": list(each.allowed),
+        }
+        for each in event.lists
+    ]
+    return {"step": event.step, "gates": lists, "allowed_tools": list(event.allowed)}
 
 
 def _error_fields(error: AgentError) -> dict[str, str]:

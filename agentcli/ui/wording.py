@@ -16,11 +16,11 @@ from agentcli.domain.events import (
     CompactionStarted,
     CompactionTrigger,
     Failed,
-    GatesConflicted,
     ModelFellBack,
     OutputCapRaised,
     RetryWait,
     ToolFinished,
+    ToolGateConflictResolved,
     WrappingUp,
 )
 from agentcli.domain.messages import ResultStatus, Usage
@@ -172,8 +172,9 @@ def news(event: AgentEvent) -> str | None:  # noqa: PLR0911 - one return per eve
             return f"A limit is near ({clean_line(event.reason)}): the agent is asked to finish."
         case BackgroundChanged(ended=task) if task is not None:
             return background_ended(task)
-        case GatesConflicted():
-            return f"No tool is allowed by all of {', '.join(event.gates)}; {event.winner} decides."
+        case ToolGateConflictResolved():
+            gates = ", ".join(each.gate for each in event.lists if not each.set_aside)
+            return f"No tool is allowed by all of {gates}; {event.winner} decides."
     return None
 
 

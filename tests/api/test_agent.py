@@ -243,9 +243,9 @@ def test_two_agents_at_once_share_nothing(tmp_path: Path) -> None:
     ("fallback", "replies", "expected"),
     [
         ("narrowed", [Call("deliver", {"count": 7})], {"count": 7}),
-        ("narrowed", [Text("seven"), Text('{"count": 7}')], {"count": 7}),
-        ("eager", [Text("seven")], "seven"),
-        ("eager", [Text("Shall I count?"), Text("seven")], "seven"),
+        ("narrowed", [Text("seven"), Text('{"count": 7}'), Text("Bye.")], {"count": 7}),
+        ("eager", [Text("Starting with one."), Text("seven"), Text("Bye.")], "seven"),
+        ("eager", [Text("Shall I count?"), Text("seven"), Text("Bye.")], "seven"),
         ("off", [Text("{}")] * 3, NoStructuredOutput),
     ],
 )

@@ -49,7 +49,7 @@ class Marks:
     name: str
     at: int
 
-    def apply(self, messages: Sequence[Message]) -> Sequence[Message]:
+    def apply(self, messages: Sequence[Message], facts: StepFacts) -> Sequence[Message]:
         found = list(messages)
         if isinstance(message := found[self.at], ToolResult):
             found[self.at] = replace(message, parts=(TextPart(f"(left out by {self.name})"),))

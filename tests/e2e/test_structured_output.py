@@ -114,10 +114,10 @@ def test_a_value_that_can_be_read_in_one_way_costs_no_second_request(
 @pytest.mark.spec("CTRL-5")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("text", [json.dumps(ADA), f"Here:\n```json\n{json.dumps(ADA)}\n```\n"])
-def test_words_count_once_only_the_result_is_left_to_give(
+def test_words_count_when_the_reminders_are_used_up(
     model_server: ModelServer, tmp_path: Path, protocol: str, text: str
 ) -> None:
-    model_server.add("It is Ada.", say(text))
+    model_server.add("It is Ada.", say(text), "As I said.")
     done = structured(model_server, PERSON, protocol=protocol, cwd=tmp_path)
     assert (done.code, result_of(done)["structured_output"]) == (0, ADA), done.stderr
     prompts = facts_of(model_server.requests[1]).prompts
@@ -126,16 +126,18 @@ def test_words_count_once_only_the_result_is_left_to_give(
 
 
 @pytest.mark.spec("CTRL-5", "CTRL-4", "LOOP-3")
-def test_after_words_only_the_result_and_reports_of_progress_are_let_through(
+def test_after_words_all_tools_stay_open_and_what_was_announced_is_looked_up(
     model_server: ModelServer, tmp_path: Path
 ) -> None:
+    (tmp_path / "b.txt").write_text("Ada is 36.")
     todo = Call("write_todos", {"todos": []}, id="todo")
-    look = Call("list_directory", {}, id="look")
-    model_server.add("It is Ada.", calls(todo, look), call("final_result", ADA))
+    look = Call("read_file", {"path": "b.txt"}, id="look")
+    model_server.add("Next I will read b.txt.", calls(todo, look), call("final_result", ADA))
     done = structured(model_server, PERSON, cwd=tmp_path)
     assert (done.code, result_of(done)["structured_output"]) == (0, ADA)
     facts = facts_of(model_server.requests[2])
-    assert facts.errors == {"look"} and "final_result" in facts.results["look"]
+    assert facts.errors == set() and "Ada is 36." in facts.results["look"]
+    assert tools_of(model_server, 0) == tools_of(model_server, 2)
 
 
 @pytest.mark.spec("CTRL-5", "CLI-6")

@@ -12,13 +12,14 @@ import pytest
 from agentcli.app.queue import DurableQueue
 from agentcli.domain.errors import (
     AgentError,
+    AnswerBudgetSpent,
     ArgumentProblem,
     InvalidArguments,
     NoStructuredOutput,
 )
 from agentcli.domain.events import Failed, Outcome, PromptRecorded, TurnSummary
 from agentcli.domain.messages import ToolResult, UserMessage
-from agentcli.domain.ports import QueueKind
+from agentcli.domain.ports import GateAnswer, QueueKind, ReminderTexts, StepFacts
 from agentcli.domain.tools import ToolContext, ToolDefinition, ToolOutput
 from agentcli.engine.finishing import (
     Accept,
@@ -101,16 +102,85 @@ def test_a_refused_call_does_not_end_it_and_five_are_too_many() -> None:
 
 @pytest.mark.spec("CTRL-5")
 @pytest.mark.parametrize(
-    ("fallback", "requests", "result"),
-    [(Fallback.EAGER, 1, {"n": 1}), (Fallback.NARROWED, 2, {"n": 1}), (Fallback.OFF, 3, None)],
+    ("fallback", "result"),
+    [(Fallback.EAGER, {"n": 1}), (Fallback.NARROWED, {"n": 1}), (Fallback.OFF, None)],
 )
-def test_what_words_are_worth_is_the_fallback(
-    fallback: Fallback, requests: int, result: Any
+def test_words_are_reminded_of_twice_and_are_then_worth_what_the_fallback_says(
+    fallback: Fallback, result: Any
 ) -> None:
     world = world_with(fallback, *(says(RIGHT) for _ in range(4)), work=taken)
     summary = run(world.run())
-    assert (len(world.provider.requests), summary.structured) == (requests, result)
+    assert (len(world.provider.requests), summary.structured) == (3, result)
     assert summary.outcome is (Outcome.ERROR if result is None else Outcome.DONE)
+
+
+@pytest.mark.spec("CTRL-5")
+def test_the_model_may_go_on_looking_after_an_answer_and_work_resets_the_reminders() -> None:
+    replies = [
+        says("Next I will read b.txt."),
+        calls(("1", "work", "{}")),
+        says("Now c.txt."),
+        says("And d.txt."),
+        calls(("2", "work", '{"n": 2}')),
+        says("One more."),
+        says("And another."),
+        calls(("3", "deliver", RIGHT)),
+    ]
+    world = world_with(Fallback.NARROWED, *replies, work=taken)
+    assert run(world.run()).structured == {"n": 1}
+    assert not any(result.is_error for result in world.results)
+
+
+@pytest.mark.spec("CTRL-5")
+@pytest.mark.parametrize("between", ["status", "failed"])
+def test_a_report_of_progress_and_a_failure_reset_nothing(between: str) -> None:
+    async def fails(args: Any, ctx: ToolContext) -> ToolOutput:
+        return ToolOutput.error("no")
+
+    batch = calls(("1", "write_todos" if between == "status" else "work", "{}"))
+    replies = [says("a"), says("b"), batch, says("c")]
+    world = world_with(Fallback.NARROWED, *replies, work=fails, write_todos=taken)
+    assert run(world.run()).outcome is Outcome.ERROR
+    assert len(world.provider.requests) == 4
+
+
+@pytest.mark.spec("CTRL-5")
+@pytest.mark.parametrize(
+    ("answers", "result"),
+    [
+        ((RIGHT, '{"n": 2}', '{"n": 3}'), {"n": 1}),
+        (("Shall I proceed?", RIGHT, "Is there anything else?"), {"n": 1}),
+        ((RIGHT, "work", "Thanks!", "As I said.", "Bye."), {"n": 1}),
+        ((RIGHT, "work", '{"n": 2}', '{"n": 3}', "Bye."), {"n": 2}),
+    ],
+)
+def test_later_drift_does_not_replace_the_first_good_answer(
+    answers: tuple[str, ...], result: Any
+) -> None:
+    replies = [calls(("1", "work", "{}")) if text == "work" else says(text) for text in answers]
+    assert run(world_with(Fallback.NARROWED, *replies, work=taken).run()).structured == result
+
+
+@pytest.mark.spec("CTRL-5")
+@pytest.mark.parametrize(
+    ("answers", "result"),
+    [
+        (("Starting with part one.", "work", "It is 42.", "Bye.", "Bye."), "It is 42."),
+        (("Starting with part one.", "It is 42.", "Anything else?"), "It is 42."),
+        (("It is 42.", "You are welcome.", "Bye."), "It is 42."),
+        (("Would you like me to proceed?", "Let me know if I should.", "It is 42."), "It is 42."),
+        (("Shall I?", "Should I?", "Would you like me to proceed?"), None),
+    ],
+)
+def test_with_eager_plain_words_count_when_the_reminders_are_used_up(
+    answers: tuple[str, ...], result: Any
+) -> None:
+    replies = [calls(("1", "work", "{}")) if text == "work" else says(text) for text in answers]
+    world = world_with(Fallback.EAGER, *replies, work=taken)
+    shape = ParametersShape(SCHEMA, takes_words=True)
+    world.set(answer_check=TerminalTools({"deliver": shape}, Fallback.EAGER).begin)
+    assert run(world.run()).structured == result
+    assert len(world.provider.requests) == len(answers)
 
 
 @pytest.mark.spec("CTRL-5")
@@ -122,19 +192,27 @@ def test_with_terminal_tools_only_words_count_at_once() -> None:
 
 
 @pytest.mark.spec("CTRL-5", "CTRL-4")
-@pytest.mark.parametrize(
-    ("fallback", "lets_work"), [(Fallback.NARROWED, False), (Fallback.OFF, True)]
-)
-def test_after_words_the_gate_lets_only_results_and_reports_through(
-    fallback: Fallback, *, lets_work: bool
-) -> None:
-    replies = [says("done"), calls(("1", "work", "{}"), ("2", "report_progress", "{}"))]
-    world = world_with(
-        fallback, *replies, calls(("3", "deliver", RIGHT)), work=taken, report_progress=taken
-    )
-    assert run(world.run()).structured == {"n": 1}
-    assert [not result.is_error for result in world.results] == [lets_work, True, True]
-    assert all(r.tools == world.provider.requests[0].tools for r in world.provider.requests)
+def test_where_gates_leave_only_results_and_reports_a_good_answer_counts_at_once() -> None:
+    class Ending:
+        name, priority = "ending", 1
+
+        def allow(self, facts: StepFacts) -> GateAnswer:
+            return GateAnswer({"deliver", "report_progress"})
+
+    world = world_with(Fallback.NARROWED, says(RIGHT), work=taken, report_progress=taken)
+    assert run(world.run(gates=[Ending()])).structured == {"n": 1}
+
+
+@pytest.mark.spec("CTRL-5", "CTRL-9")
+def test_the_texts_of_the_reminders_can_be_replaced() -> None:
+    world = world_with(Fallback.OFF, says("a"), says("Shall I?"), says("c"), work=taken)
+    texts = ReminderTexts(result="Use {tools}.{why}", question="Ask nobody.")
+    terminal = TerminalTools({"deliver": ParametersShape(SCHEMA)}, Fallback.OFF, reminders=texts)
+    run(world.run(answer_check=terminal.begin))
+    assert prompts(world)[1:] == [
+        "Use deliver. What you wrote is not the result: it is not JSON.",
+        "Ask nobody.",
+    ]
 
 
 @pytest.mark.spec("CTRL-5")
@@ -174,6 +252,14 @@ def test_questions_are_answered_by_nobody_and_take_no_tools_away() -> None:
         ("", False),
         ("Is it 3? It is 3.", False),
         (f"{'The report. ' * 60}Anything else?", False),
+        ("The total is 42. Is there anything else I can do?", False),
+        ("The total is 42. Let me know if you have any questions.", False),
+        ("The log says which of the two failed.", False),
+        (f"{'The plan. ' * 90}\n\nWould you like me to proceed?", True),
+        ("I can do it in two ways. Let me know which one you prefer.", True),
+        ("Would you like me to proceed? Thanks!", True),
+        ("Before I go on, please confirm that I may delete it.", True),
+        ('{"question": "Would you like me to proceed?"}', False),
     ],
 )
 def test_what_is_only_a_question(text: str, asks: bool) -> None:
@@ -225,7 +311,7 @@ def test_a_turn_that_something_else_ends_has_failed_without_its_result() -> None
 def test_each_turn_is_judged_anew() -> None:
     async def body() -> None:
         world = world_with(
-            Fallback.NARROWED, says("x"), says(RIGHT), says("y"), says(RIGHT), work=taken
+            Fallback.NARROWED, *map(says, ("x", RIGHT, "x", "y", RIGHT, "z")), work=taken
         )
         assert (await world.run()).structured == {"n": 1}
         assert (await world.next_turn()).structured == {"n": 1}
@@ -242,6 +328,8 @@ def test_words_alone_end_a_turn_that_must_use_tools_with_budget_and_count() -> N
     summary = run(world.run(max_answers_without_tools=2))
     assert (summary.outcome, summary.steps) == (Outcome.ERROR, 3)
     assert "3 times" in str(failure(world)) and "budget is 2" in str(failure(world))
+    error = failure(world)
+    assert isinstance(error, AnswerBudgetSpent) and (error.budget, error.count) == (2, 3)
     assert len(prompts(world)) == 3 and world.store.status is Outcome.ERROR
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from agentcli.domain.errors import GateFailed
 from agentcli.domain.events import Notice
 from agentcli.domain.messages import (
     AssistantMessage,
@@ -20,6 +21,7 @@ from agentcli.domain.messages import (
     user_text,
 )
 from agentcli.domain.ports import GateAnswer, StepFacts
+from agentcli.engine.gates import resolve
 from agentcli.extensions.plugins import Plugins, load_plugins
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ class Gate:
     def allow(self, facts): return GateAnswer(facts.tools - {"bash"})
 class Transform:
     name = "t"
-    def apply(self, messages): return list(messages)[-1:]
+    def apply(self, messages, facts): return list(messages)[-1:]
 seen = []
 class Plugin:
     def __init__(self):
@@ -79,7 +81,7 @@ def test_the_parts_of_a_plugin_that_is_named_are_used(site: Site) -> None:
     (gate,), (transform,), (observer,) = found.gates, found.transforms, found.observers
     assert (gate.name, gate.priority) == ("g", 3)
     assert gate.allow(FACTS) == GateAnswer(frozenset({"read_file"}))
-    assert transform.apply([user_text("a"), user_text("b")]) == [user_text("b")]
+    assert transform.apply([user_text("a"), user_text("b")], FACTS) == [user_text("b")]
     observer(Notice("x"))
     assert sys.modules["plugin_good"].seen == [Notice("x")]
     assert "plugin_other" not in sys.modules
@@ -129,32 +131,25 @@ def test_a_plugin_that_is_not_there_is_one_line_with_those_that_are(site: Site) 
 
 
 FAILING = """
-class Gate:
-    name, priority = "g", 0
-    def allow(self, facts): return {"bash"}
 class Transform:
     name = "t"
-    def apply(self, messages): raise ValueError("no")
+    def apply(self, messages, facts): raise ValueError("no")
 def observe(event): raise ValueError("no")
 class Plugin:
-    gates, transforms, observers = [Gate()], [Transform()], [observe]
+    transforms, observers = [Transform()], [observe]
 """
 
 
-@pytest.mark.spec("CTRL-4", "CTRL-8")
+@pytest.mark.spec("CTRL-8")
 def test_a_plugin_that_fails_later_changes_nothing_and_is_told_of_once(site: Site) -> None:
     site.install("plugin_failing", FAILING)
     found = site.load("plugin_failing")
     messages = [user_text("a")]
     for _ in range(3):
-        assert found.gates[0].allow(FACTS) is None
-        assert found.transforms[0].apply(messages) is messages
+        assert found.transforms[0].apply(messages, FACTS) is messages
         found.observers[0](Notice("x"))
     (said,) = site.said
-    assert (
-        said
-        == "the plugin plugin_failing failed: TypeError: expected GateAnswer, not set (see the log)"
-    )
+    assert said == "the plugin plugin_failing failed: ValueError: no (see the log)"
 
 
 LEAVING = """
@@ -167,11 +162,12 @@ class Plugin:
 """
 
 
-@pytest.mark.spec("CLI-5")
+@pytest.mark.spec("CLI-5", "CTRL-4")
 def test_a_plugin_cannot_end_the_program(site: Site) -> None:
     site.install("plugin_leaving", LEAVING)
     found = site.load("plugin_leaving")
-    assert found.gates[0].allow(FACTS) is None
+    with pytest.raises(GateFailed, match="the gate g failed: SystemExit: 2"):
+        resolve(found.gates, FACTS)
     found.observers[0](Notice("x"))
     assert len(site.said) == 1
 
@@ -180,12 +176,12 @@ def test_a_plugin_cannot_end_the_program(site: Site) -> None:
 @pytest.mark.parametrize("made", ["[]", "[1, 2]", "messages[:-1]", "messages[:1] + messages[2:]"])
 def test_a_transform_that_breaks_the_history_changes_nothing(site: Site, made: str) -> None:
     name = f"plugin_breaking_{abs(hash(made))}"
-    code = f"class Transform:\n  name = 't'\n  def apply(self, messages): return {made}\n"
+    code = f"class Transform:\n  name = 't'\n  def apply(self, messages, facts): return {made}\n"
     site.install(name, f"{code}class Plugin: transforms = [Transform()]\n")
     found = site.load(name)
     called = AssistantMessage((ToolCall("a", "bash", {}),), "p", "m")
     messages: list[Message] = [user_text("go"), called, ToolResult("a", "bash", (TextPart("x"),))]
-    assert found.transforms[0].apply(messages) is messages and len(site.said) == 1
+    assert found.transforms[0].apply(messages, FACTS) is messages and len(site.said) == 1
 
 
 @pytest.mark.spec("CTRL-4")

@@ -24,7 +24,7 @@ from agentcli.domain.events import (
     CompactionTrigger,
     Done,
     Failed,
-    GatesConflicted,
+    GateList,
     ModelFellBack,
     Notice,
     Outcome,
@@ -35,6 +35,7 @@ from agentcli.domain.events import (
     TextChunk,
     ThinkingChunk,
     ToolFinished,
+    ToolGateConflictResolved,
     ToolRefused,
     TurnStart,
     TurnSummary,
@@ -375,15 +376,17 @@ def test_a_raised_output_limit_is_told_and_the_message_goes_on() -> None:
 def test_another_model_and_a_limit_that_is_near_are_lines_of_their_own() -> None:
     busy = ProviderError("it is overloaded", kind=ErrorKind.OVERLOADED)
     fell, near = ModelFellBack("a/one", "b/two", busy), WrappingUp("2 of 9 requests are left")
-    conflict = GatesConflicted("plan", ("plan", "limit"), ("read_file",))
+    lists = (GateList("plan", 9, True, ("read_file",)), GateList("limit", 1, False, ("bash",)))
+    conflict = ToolGateConflictResolved(1, "plan", lists, ("read_file",))
     lines = play([StepStart(1), fell, near, conflict, Done(SUMMARY)])
     by_kind = {line.get("subtype"): line for line in lines if line["type"] == "system"}
     told = by_kind["model_fallback"]
     assert (told["old_model"], told["new_model"]) == ("a/one", "b/two")
     assert (told["error"], told["message"]) == ("overloaded", "it is overloaded")
     assert by_kind["wrapping_up"]["reason"] == "2 of 9 requests are left"
-    told = by_kind["gates_conflicted"]
+    told = by_kind["tool_gate_conflict_resolved"]
     assert (told["winner"], told["allowed_tools"]) == ("plan", ["read_file"])
+    assert [gate["allowed_tools"] for gate in told["gates"]] == [["read_file"], ["bash"]]
     assert all(problems(line, SCHEMA, SCHEMA) == [] for line in lines)
 
 

@@ -13,11 +13,12 @@ from agentcli.domain.events import (
     CompactionStarted,
     CompactionTrigger,
     ContextTransformed,
-    GatesConflicted,
+    GateList,
     ModelFellBack,
     OutputCapRaised,
     RetryWait,
     StepStart,
+    ToolGateConflictResolved,
     WrappingUp,
 )
 from agentcli.domain.messages import Usage
@@ -97,7 +98,15 @@ def test_a_wait_counts_down_and_a_long_one_says_until_when() -> None:
             "40 messages became 6, about 160.0k tokens became 9.0k",
         ),
         (WrappingUp("steps"), "asked to finish"),
-        (GatesConflicted("plan", ("plan", "user"), ()), "plan decides"),
+        (
+            ToolGateConflictResolved(
+                1,
+                "plan",
+                (GateList("plan", 2, True, ("a",)), GateList("user", 1, False, ("b",))),
+                (),
+            ),
+            "all of plan, user; plan decides",
+        ),
     ],
 )
 def test_what_the_engine_does_by_itself_is_told(event: AgentEvent, part: str) -> None:

@@ -38,7 +38,14 @@ from agentcli.domain.messages import (
     ToolResult,
     UserMessage,
 )
-from agentcli.domain.ports import ContextTransform, ModelInfo, ModelRequest, Provider, RepairImage
+from agentcli.domain.ports import (
+    ContextTransform,
+    ModelInfo,
+    ModelRequest,
+    Provider,
+    RepairImage,
+    StepFacts,
+)
 from agentcli.domain.tools import SessionState
 from agentcli.domain.values import mutable
 
@@ -385,15 +392,16 @@ class TransformChain:
     def apply(
         self,
         transforms: Sequence[ContextTransform],
-        messages: Sequence[Message],
+        facts: StepFacts,
         report: Callable[[ContextTransformed], None],
     ) -> Sequence[Message]:
-        """The copy for one request; the same object where nothing was changed."""
+        """The copy for one request of ``facts.messages``."""
+        messages: Sequence[Message] = facts.messages
         if not transforms:
             return messages
         size = self._size_of_history(messages)
         for transform in transforms:
-            before, messages = messages, transform.apply(messages)
+            before, messages = messages, transform.apply(messages, facts)
             if messages is before:
                 continue
             old_size, size = size, size + self._grown(before, messages)

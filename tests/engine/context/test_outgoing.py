@@ -31,7 +31,7 @@ from agentcli.domain.messages import (
     UserMessage,
     user_text,
 )
-from agentcli.domain.ports import ModelInfo, ModelRequest
+from agentcli.domain.ports import ModelInfo, ModelRequest, StepFacts
 from agentcli.engine.context.outgoing import (
     STATE_KEY,
     Outgoing,
@@ -172,11 +172,15 @@ class Edit:
     end: int
     texts: list[str] = field(default_factory=list)
 
-    def apply(self, messages: Sequence[Message]) -> Sequence[Message]:
+    def apply(self, messages: Sequence[Message], facts: StepFacts) -> Sequence[Message]:
         if self.start >= self.end and not self.texts:
             return messages
         new = [user_text(text) for text in self.texts]
         return [*messages[: self.start], *new, *messages[max(self.start, self.end) :]]
+
+
+def facts_of(messages: Sequence[Message]) -> StepFacts:
+    return StepFacts(1, frozenset(), messages=tuple(messages))
 
 
 def size(messages: Sequence[Message]) -> int:
@@ -201,11 +205,11 @@ def test_what_is_reported_is_what_was_there_and_what_is_sent(
         history += [user_text(text) for text in appended]
         before = tuple(history)
         told: list[ContextTransformed] = []
-        sent = chain.apply(transforms, history, told.append)
+        sent = chain.apply(transforms, facts_of(history), told.append)
         assert tuple(history) == before
         at, now = 0, list(before)
         for transform in transforms:
-            after = transform.apply(now)
+            after = transform.apply(now, facts_of(history))
             if after is now:
                 continue
             event, at = told[at], at + 1
@@ -217,11 +221,11 @@ def test_what_is_reported_is_what_was_there_and_what_is_sent(
 
 @pytest.mark.spec("CTRL-8")
 def test_without_a_change_nothing_is_copied_and_nothing_reported() -> None:
-    history = [user_text("a")]
+    facts = facts_of([user_text("a")])
     told: list[ContextTransformed] = []
     chain = TransformChain()
-    assert chain.apply((), history, told.append) is history
-    assert chain.apply([Edit("none", 0, 0)], history, told.append) is history
+    assert chain.apply((), facts, told.append) is facts.messages
+    assert chain.apply([Edit("none", 0, 0)], facts, told.append) is facts.messages
     assert told == []
 
 
