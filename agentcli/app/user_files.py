@@ -86,12 +86,12 @@ class UserFiles:
         """Every setting, as it is now."""
         return [SettingRow(*row) for row in await asyncio.to_thread(self._setting_rows)]
 
-    async def set(self, key: str, value: str) -> str:
-        """Change a setting; what was written, as a line."""
-        from agentcli.config.edit import set_value
+    async def set(self, key: str, value: str) -> Sequence[str]:
+        """Change a setting; what was written, and warnings, as lines."""
+        from agentcli.app.setting import set_setting
 
-        written = await asyncio.to_thread(set_value, self.settings.paths, key, value)
-        return f"{key} = {written} ({self.config_file})"
+        written = await asyncio.to_thread(set_setting, self.settings.paths, key, value)
+        return (f"{key} = {written.value} ({self.config_file})", *written.warnings)
 
     async def add_rule(self, kind: str, rule: str) -> None:
         """Write ``rule`` to the rules of ``kind``: "allow", "ask" or "deny"."""

@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -15,11 +16,11 @@ from agentcli.cli.commands import CommandSpec, PlainGroup, add_command, new_app
 from agentcli.cli.listing import EmptyOptions, FormatOption, print_json, print_table
 from agentcli.cli.options import choice
 from agentcli.cli.redacting import know_secrets, shown
-from agentcli.config.edit import TEMPLATE, set_value, unknown_key
+from agentcli.config.edit import TEMPLATE, unknown_key
 from agentcli.config.paths import Paths, write
 from agentcli.config.settings import Settings, dotted, find_key, load_settings, validate
 from agentcli.config.toml_file import read_text, split_key
-from agentcli.domain.errors import AgentError, UsageError
+from agentcli.domain.errors import AgentError, ConfigError, UsageError
 from agentcli.headless.streams import is_terminal, write_error_line, write_out
 from agentcli.ui.sanitize import clean
 
@@ -148,17 +149,24 @@ def get(options: KeyArgument) -> int:
 
 def set_(options: SettingArguments) -> int:
     """Write one key into the user's file."""
+    from agentcli.app.setting import set_setting
+    from agentcli.repl.keys import check_key_setting
+
     paths = _paths()
     path = split_key(options.key)
     if path[:1] == ("providers",) and path[-1] == "kind":
         from agentcli.providers._registry import module_names
 
         choice(options.key, options.value, tuple(sorted(module_names())))
-    value = set_value(paths, options.key, options.value)
-    settings = load_settings(paths, os.environ)
-    name = dotted(split_key(options.key))
-    write_error_line(f"{name} = {_shown(shown(value))} ({paths.config_file})")
-    source = settings.sources.get(name, "")
+    check_key_setting(options.key, options.value)
+    written = set_setting(paths, options.key, options.value)
+    name = dotted(path)
+    write_error_line(f"{name} = {_shown(shown(written.value))} ({paths.config_file})")
+    for warning in written.warnings:
+        write_error_line(f"warning: {warning}")
+    source = ""
+    with suppress(ConfigError):  # what is still to be repaired was said
+        source = load_settings(paths, os.environ).sources.get(name, "")
     if "environment" in source:
         write_error_line(f"warning: {source} is set and wins over the file")
     return 0

@@ -1,6 +1,7 @@
 """The command line: sorts the arguments, imports the one command that is meant, reports errors.
 
-Law: every error is one line to stderr, "error: what - what to do", with an exit code of CLI-6;
+Law: every error is one line to stderr, "error: what - what to do" (several mistakes of one file
+are a line each below it), with an exit code of CLI-6;
 a traceback goes nowhere but the debug file. Importing this module imports no other room.
 """
 
@@ -73,6 +74,7 @@ def main(argv: list[str]) -> int:
 def _failed(argv: list[str], error: Exception) -> int:
     """Say ``error`` on stderr, log its traceback; the exit code."""
     from agentcli.cli.redacting import know_stored, shown
+    from agentcli.domain.errors import ConfigError
     from agentcli.headless.errors import as_agent_error, exit_code_for, kind_of, log_error, one_line
 
     known = _parse_error(error) or as_agent_error(error)
@@ -83,7 +85,12 @@ def _failed(argv: list[str], error: Exception) -> int:
         from agentcli.headless.result import write_failure
 
         write_failure(message, kind_of(known))
-    write_error_line(f"error: {message}")
+    if isinstance(known, ConfigError) and known.details:
+        write_error_line(shown(one_line(f"error: {known.headline} - {known.advice}")))
+        for line in known.details:
+            write_error_line(f"  {shown(one_line(line))}")
+    else:
+        write_error_line(f"error: {message}")
     return exit_code_for(known)
 
 

@@ -108,7 +108,9 @@ def list_(options: SessionListOptions) -> int:
     limit = number("--limit", options.limit, int)
     infos = [info for info in wait(session_files().list()) if options.all or not info.agent]
     if options.here:
-        here = {str(Path.cwd()), os.environ.get("PWD", "")}
+        here = {os.environ.get("PWD", "")}
+        with suppress(OSError):  # it is gone: its sessions are known by its name
+            here.add(str(Path.cwd()))
         infos = [info for info in infos if info.cwd in here]
     infos = infos if limit is None else infos[:limit]
     if as_json:

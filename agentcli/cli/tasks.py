@@ -208,11 +208,14 @@ def daemon(options: SessionOption) -> int:
 def _session_id(files: SessionFiles, wanted: str | None) -> str:
     if wanted is not None:
         return wait(files.resolve(wanted))
-    latest = wait(files.latest(str(Path.cwd())))
+    advice = "name one with --session, or add --all to list"
+    try:
+        here = Path.cwd()
+    except OSError as error:
+        raise UsageError("the working directory no longer exists", advice) from error
+    latest = wait(files.latest(str(here)))
     if latest is None:
-        raise SessionNotFound(
-            f"there is no session in {Path.cwd()}", "name one with --session, or add --all to list"
-        )
+        raise SessionNotFound(f"there is no session in {here}", advice)
     return latest.id
 
 

@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from agentcli.config.paths import Paths, write
-from agentcli.config.settings import all_names, find_key, near_names, validate
-from agentcli.config.toml_file import parse, read_text, split_key
+from agentcli.config.settings import (
+    all_names,
+    dotted,
+    find_key,
+    leaves,
+    mistakes_in,
+    near_names,
+    validate,
+)
+from agentcli.config.toml_file import (
+    REPAIR,
+    Mistake,
+    parse,
+    parse_leniently,
+    read_text,
+    refusal,
+    split_key,
+)
 from agentcli.domain.errors import ConfigError, UsageError
 
 TEMPLATE = """\
@@ -20,13 +37,25 @@ TEMPLATE = """\
 # kind = "openai"
 # base_url = "http://127.0.0.1:8000/v1"
 """
+_BY_HAND = 'run "agent config edit" and set it by hand'
+_STILL = "still to be repaired:"
+_ASIDE = "agentcli keeps this line aside"
 
 
-def set_value(paths: Paths, name: str, text: str) -> object:
-    """Set key ``name`` to the value that ``text`` stands for; returns the value.
+class Written(NamedTuple):
+    """What was set, and what the user should know of it, a line each."""
 
-    Raises ``UsageError`` for an unknown key or an invalid value, ``ConfigError`` when the file
-    is unreadable or would not be valid afterwards; the file is then untouched.
+    value: object
+    warnings: tuple[str, ...] = ()
+
+
+def set_value(paths: Paths, name: str, text: str) -> Written:
+    """Set key ``name`` to the value that ``text`` stands for.
+
+    A file with mistakes is repaired where they are about this key; the others are left to be
+    repaired in the same way. Raises ``UsageError`` for an unknown key or an invalid value,
+    ``ConfigError`` when the file is unreadable or nothing of it would be repaired; the file is
+    then untouched.
     """
     path = split_key(name)
     key = find_key(path)
@@ -37,11 +66,54 @@ def set_value(paths: Paths, name: str, text: str) -> object:
     except ValueError as error:
         raise UsageError(f"{name}: {error}", key.help) from error
     before = read_text(paths.config_file) or ""
-    parse(before, paths.config_file)  # the error with line and column, before any change
-    after = _with_value(before, path, value)
-    validate(after, paths)
+    mistakes = mistakes_in(before, paths)
+    after = _with_value_among(before, path, value, mistakes)
+    left = mistakes_in(after, paths)
+    if left and len(left) >= len(mistakes):
+        refused = refusal(paths.config_file, left)
+        advice = _how_to_repair(left) or refused.advice
+        raise ConfigError(refused.headline, advice, refused.details)
     write(paths.config_file, after)
-    return value
+    return Written(value, tuple(f"{_STILL} line {each.line}: {each.what}" for each in left))
+
+
+def _how_to_repair(mistakes: Sequence[Mistake]) -> str:
+    """The command that repairs the first of the mistakes, when there is one."""
+    key = next((each.key for each in mistakes if find_key(each.key)), None)
+    if key is None or any(each.advice != REPAIR for each in mistakes):
+        return ""
+    return f'repair it first: "agent config set {dotted(key)} VALUE", or "agent config edit"'
+
+
+def _with_value_among(
+    text: str, path: tuple[str, ...], value: object, mistakes: Sequence[Mistake]
+) -> str:
+    """``text`` with the value, though some of its statements cannot be read.
+
+    Those stand aside as comments meanwhile; the ones about this key are gone afterwards.
+    """
+    lines = text.split("\n")
+    aside: dict[str, str] = {}
+    is_read = any(leaf == path for leaf, _ in leaves(parse_leniently(text, Path()).document))
+    unread = sorted((each for each in mistakes if each.lines[0]), key=lambda each: each.lines)
+    for number, each in reversed(list(enumerate(unread))):
+        first, last = each.lines[0] - 1, each.lines[1]
+        whole = "\n".join(lines[first:last])
+        if each.key != path:
+            mark = f"# {_ASIDE} {number:03}"
+            aside[mark] = whole
+            lines[first:last] = [mark]
+        elif is_read:
+            lines[first:last] = []
+        else:
+            is_read = True
+            lines[first:last] = [f"{whole.partition('=')[0].strip()} = 0"]
+    after = _with_value("\n".join(lines), path, value)
+    if any(mark not in after for mark in aside):
+        raise ConfigError(f"cannot set {dotted(path)} in this file", _BY_HAND)
+    for mark, whole in aside.items():
+        after = after.replace(mark, whole, 1)
+    return after
 
 
 def add_rule(paths: Paths, kind: str, rule: str) -> None:
@@ -108,5 +180,4 @@ def _with_value(text: str, path: tuple[str, ...], value: object) -> str:
         table[path[-1]] = value
         return tomlkit.dumps(document)
     except (TOMLKitError, TypeError, AttributeError) as error:
-        advice = 'run "agent config edit" and set it by hand'
-        raise ConfigError(f"cannot set {'.'.join(path)} in this file: {error}", advice) from error
+        raise ConfigError(f"cannot set {dotted(path)} in this file: {error}", _BY_HAND) from error

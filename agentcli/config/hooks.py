@@ -27,14 +27,14 @@ MAX_TIMEOUT_S = 3600.0
 _FIELDS = frozenset(
     {"event", "matcher", "command", "timeout_s", "timeout", "type", "hooks", "statusMessage"}
 )
-Refuse = Callable[[tuple[str, ...], str], Exception]
+Refuse = Callable[[tuple[str, ...], str], None]
 Found = tuple[list[HookConfig], list[str]]
 
 
 def read_hooks(text: str, value: object, where: Path, refuse: Refuse) -> Found:
     """The hooks in ``value``, the key ``hooks`` of the file ``where``; and warnings.
 
-    Raises what ``refuse`` makes of a path and a problem.
+    ``refuse`` is told the path and the problem of each that is left out.
     """
     hooks: list[HookConfig] = []
     warnings: list[str] = []
@@ -47,7 +47,11 @@ def read_hooks(text: str, value: object, where: Path, refuse: Refuse) -> Found:
             warnings.append(f"{where}:{line}:{column}: no hook event {name!r} - there are: {known}")
             continue
         source = f"{where}:{line}"
-        hooks += [_hook(event, one, path, source, refuse) for one in _commands(path, table, refuse)]
+        for one in _commands(path, table, refuse):
+            if problem := _problem_of(one):
+                refuse(path, f"{'.'.join(path)}: {problem}")
+            else:
+                hooks.append(_hook(event, one, source))
     return hooks, warnings
 
 
@@ -72,9 +76,11 @@ def _list_of_tables(
     path: tuple[str, ...], value: object, refuse: Refuse
 ) -> Sequence[Mapping[str, Any]]:
     listed: list[Any] = value if isinstance(value, list) else [value]
-    if not all(isinstance(item, Mapping) for item in listed):
-        raise refuse(path, f"expected tables: [[{'.'.join(path)}]] with a command")
-    return listed
+    tables = [item for item in listed if isinstance(item, Mapping)]
+    if len(tables) < len(listed):
+        name = ".".join(path)
+        refuse(path, f"{name}: expected tables: [[{name}]] with a command")
+    return tables
 
 
 def _commands(
@@ -88,25 +94,30 @@ def _commands(
         yield {"matcher": table.get("matcher", ""), **inner}
 
 
-def _hook(
-    event: HookEvent, table: Mapping[str, Any], path: tuple[str, ...], source: str, refuse: Refuse
-) -> HookConfig:
+def _problem_of(table: Mapping[str, Any]) -> str:
+    """Why ``table`` is no hook; empty when it is one."""
     unknown = sorted(set(table) - _FIELDS)
-    if unknown:
-        raise refuse(path, f"unknown field {unknown[0]}: a hook has matcher, command, timeout_s")
-    if table.get("type", "command") != "command":
-        raise refuse(path, f"the type {table['type']!r} is not supported: only command is")
     command, matcher = table.get("command"), table.get("matcher", "")
-    if not isinstance(command, str) or not command.strip() or "\0" in command:
-        raise refuse(path, "a hook needs a command, as a text")
-    if not isinstance(matcher, str) or not _compiles(matcher):
-        raise refuse(path, "the matcher is no tool name and no regular expression")
     timeout_s = table.get("timeout_s", table.get("timeout"))
-    if timeout_s is not None and not _is_timeout(timeout_s):
-        raise refuse(path, f"timeout_s is a number of seconds, at most {MAX_TIMEOUT_S:g}")
-    return HookConfig(
-        event, command, matcher, None if timeout_s is None else float(timeout_s), source
-    )
+    problem = ""
+    if unknown:
+        problem = f"unknown field {unknown[0]}: a hook has matcher, command, timeout_s"
+    elif table.get("type", "command") != "command":
+        problem = f"the type {table['type']!r} is not supported: only command is"
+    elif not isinstance(command, str) or not command.strip() or "\0" in command:
+        problem = "a hook needs a command, as a text"
+    elif not isinstance(matcher, str) or not _compiles(matcher):
+        problem = "the matcher is no tool name and no regular expression"
+    elif timeout_s is not None and not _is_timeout(timeout_s):
+        problem = f"timeout_s is a number of seconds, at most {MAX_TIMEOUT_S:g}"
+    return problem
+
+
+def _hook(event: HookEvent, table: Mapping[str, Any], source: str) -> HookConfig:
+    """The hook of a table without a problem."""
+    timeout_s = table.get("timeout_s", table.get("timeout"))
+    limit_s = None if timeout_s is None else float(timeout_s)
+    return HookConfig(event, table["command"], table.get("matcher", ""), limit_s, source)
 
 
 def _compiles(matcher: str) -> bool:

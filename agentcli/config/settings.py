@@ -21,7 +21,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentcli.config.paths import Paths
 from agentcli.config.redaction import address_secrets, environment_secrets
-from agentcli.config.toml_file import REPAIR, locate, parse, read_text
+from agentcli.config.toml_file import (
+    REPAIR,
+    Mistake,
+    locate,
+    parse_leniently,
+    read_text,
+    refusal,
+)
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.ports import Effort, PermissionMode, ProviderConfig
 from agentcli.domain.values import frozen
@@ -361,7 +368,7 @@ def load_settings(
 
     ``project`` is one that the user trusts.
 
-    Raises ``ConfigError`` naming file, line and column of what is wrong.
+    Raises ``ConfigError`` that lists all that is wrong in a file, with its lines.
     """
     layers = _Layers()
     text = read_text(paths.config_file)
@@ -392,42 +399,56 @@ def validate(text: str, paths: Paths) -> tuple[str, ...]:
     return tuple(layers.warnings)
 
 
+def mistakes_in(text: str, paths: Paths) -> list[Mistake]:
+    """All that is wrong in the user's file in ``text``; raises ``ConfigError`` as ``parse``."""
+    return _found_mistakes(_Layers(), text, paths.config_file, is_project=False)
+
+
 def dotted(path: tuple[str, ...]) -> str:
     """``path`` as it is written: parts that are not plain words are quoted."""
     return ".".join(part if re.fullmatch(r"[\w-]+", part) else f'"{part}"' for part in path)
 
 
 def _read_file(layers: _Layers, text: str, where: Path, *, is_project: bool = False) -> None:
-    def refuse(path: tuple[str, ...], problem: str, advice: str = REPAIR) -> ConfigError:
-        line, column = locate(text, path)
-        return ConfigError(f"{where}:{line}:{column}: {dotted(path)}: {problem}", advice)
+    mistakes = _found_mistakes(layers, text, where, is_project=is_project)
+    if mistakes:
+        raise refusal(where, mistakes)
 
-    document = parse(text, where)
+
+def _found_mistakes(layers: _Layers, text: str, where: Path, *, is_project: bool) -> list[Mistake]:
+    """What is wrong in a file; ``layers`` gets what is right."""
+    document, mistakes, text = parse_leniently(text, where)
+
+    def refuse(path: tuple[str, ...], problem: str, advice: str = REPAIR) -> None:
+        line, column = locate(text, path)
+        mistakes.append(Mistake(line, column, problem, advice, key=path))
+
     if "hooks" in document:
         _put_hooks(layers, text, document.pop("hooks"), (where, refuse))
-    for path, value in _flatten(document):
+    for path, value in leaves(document):
         key = find_key(path)
-        if key is None:
-            line, column = locate(text, path)
-            if _holds_keys(path):
-                raise refuse(path, f"expected a table, not {_type_name(value)}")
-            if path[0] == "providers" and path[-1] == "api_key":
-                # the name last: what follows "api_key:" would be taken for a key, and taken out
-                raise ConfigError(
-                    f"{where}:{line}:{column}: keys do not belong in this file: {dotted(path)}",
-                    "put the key into an environment variable and name it: api_key_env",
-                )
-            layers.warnings.append(
-                f"{where}:{line}:{column}: unknown key {dotted(path)}{_hint(path)}"
-            )
-            continue
-        if problem := key.check(value):
-            raise refuse(path, problem)
-        layers.put_from_file(path, value, f"{where}:{locate(text, path)[0]}", is_project=is_project)
+        name = dotted(path)
+        line, column = locate(text, path)
+        if key is not None:
+            if problem := key.check(value):
+                refuse(path, f"{name}: {problem}")
+            else:
+                layers.put_from_file(path, value, f"{where}:{line}", is_project=is_project)
+        elif _holds_keys(path):
+            refuse(path, f"{name}: expected a table, not {_type_name(value)}")
+        elif path[0] == "providers" and path[-1] == "api_key":
+            # the name last: what follows "api_key:" would be taken for a key, and taken out
+            advice = "put the key into an environment variable and name it: api_key_env"
+            refuse(path, f"keys do not belong in this file: {name}", advice)
+        else:
+            layers.warnings.append(f"{where}:{line}:{column}: unknown key {name}{_hint(path)}")
     for name in layers.tables["providers"]:
         if not _PROVIDER_NAME.fullmatch(name):
-            problem = "a provider's name is made of small letters, digits, - and _"
-            raise refuse(("providers", name), problem)
+            path = ("providers", name)
+            refuse(
+                path, f"{dotted(path)}: a provider's name is made of small letters, digits, - and _"
+            )
+    return mistakes
 
 
 def _put_hooks(layers: _Layers, text: str, value: object, file: tuple[Path, Refuse]) -> None:
@@ -443,18 +464,18 @@ def _put_hooks(layers: _Layers, text: str, value: object, file: tuple[Path, Refu
         layers.sources.setdefault(name, hook.source)
 
 
-def _flatten(
+def leaves(
     table: Mapping[str, Any], prefix: tuple[str, ...] = ()
 ) -> list[tuple[tuple[str, ...], Any]]:
     """Leaves by path. An empty table is no leaf; a list is one."""
-    leaves: list[tuple[tuple[str, ...], Any]] = []
+    found: list[tuple[tuple[str, ...], Any]] = []
     for name, value in table.items():
         path = (*prefix, name)
         if isinstance(value, dict) and find_key(path) is None:
-            leaves += _flatten(value, path)
+            found += leaves(value, path)
         else:
-            leaves.append((path, value))
-    return leaves
+            found.append((path, value))
+    return found
 
 
 def _holds_keys(path: tuple[str, ...]) -> bool:

@@ -49,7 +49,16 @@ class UsageError(AgentError):
 
 
 class ConfigError(AgentError):
-    """Configuration or credentials are missing, wrong or unreadable."""
+    """Configuration or credentials are missing, wrong or unreadable.
+
+    ``details`` are several things that are wrong, a line each.
+    """
+
+    def __init__(self, message: str, advice: str = "", details: tuple[str, ...] = ()) -> None:
+        listed = "; ".join(details)
+        super().__init__(f"{message}: {listed}" if listed else message, advice)
+        self.headline = message
+        self.details = details
 
 
 class ErrorKind(StrEnum):

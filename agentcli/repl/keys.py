@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from prompt_toolkit.key_binding.key_bindings import _parse_key
 from prompt_toolkit.keys import Keys
 
-from agentcli.domain.errors import ConfigError
+from agentcli.domain.errors import ConfigError, UsageError
 from agentcli.ui.theme import DIM, Theme
 
 _PREFIXES = (("ctrl-", "c-"), ("shift-", "s-"))
@@ -35,6 +35,15 @@ def parse_keys(text: str) -> tuple[Keys | str, ...]:
     if not keys or (len(keys) == 1 and keys[0] in _TAKEN):
         raise ConfigError(f"{text or 'nothing'} cannot be used for this", "choose another key")
     return tuple(keys)
+
+
+def check_key_setting(name: str, text: str) -> None:
+    """Refuse ``text`` as the value of the setting ``keys.ACTION``. Raises ``UsageError``."""
+    if name.startswith("keys."):
+        try:
+            parse_keys(text)
+        except ConfigError as error:
+            raise UsageError(f"{name}: {error.message}", error.advice) from error
 
 
 def key_table(

@@ -55,6 +55,9 @@ def test_set_warns_when_the_environment_wins() -> None:
     [
         (("modle", "x"), "did you mean model?"),
         (("theme", "pink"), "one of auto"),
+        (("keys.mode", "zz"), "zz is not a key - write ctrl-g"),
+        (("keys.mode", "ctrl-c"), "choose another key"),
+        (("permissions.allow", "bash(git *), bash("), "not a permission rule: 'bash('"),
         (("providers.x.kind", "telepathy"), "one of: anthropic"),
         (('models."p/m".input_price', "nan"), "a number of at least 0"),
         (('models."p/m".input_price', "inf"), "a number of at least 0"),
@@ -65,6 +68,27 @@ def test_set_refuses_with_what_is_valid(args: tuple[str, ...], told: str, file: 
     assert done.code == 2
     assert told in done.stderr
     assert not file.exists()
+
+
+def test_a_model_that_nobody_has_is_set_with_a_warning(file: Path) -> None:
+    done = run_agent("config", "set", "model", "sonet")
+    assert done.code == 0
+    assert "did you mean claude-sonnet-" in done.stderr
+    assert file.read_text() == 'model = "sonet"\n'
+
+
+@pytest.mark.spec("CLI-9")
+def test_set_repairs_a_broken_file(file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text('model = "ab\ntheme = dark\n')
+    refused = run_agent("config", "show")
+    assert refused.code == 78
+    assert "  line 1: the quote after `model =` is not closed\n" in refused.stderr
+    half = run_agent("config", "set", "theme", "dark")
+    assert half.code == 0
+    assert "warning: still to be repaired: line 1: the quote" in half.stderr
+    assert run_agent("config", "set", "model", "offline").code == 0
+    assert run_agent("run", "hi").code == 0
 
 
 def test_edit_opens_the_editor_and_checks_what_it_left(file: Path, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_values_of_every_kind_are_read_back(
     paths: Paths, key: str, text: str, value: object
 ) -> None:
     expected = ["bash(git log --format=a,b)", "read_file"] if value is None else value
-    assert set_value(paths, key, text) == expected
+    assert set_value(paths, key, text).value == expected
     settings = load_settings(paths, {})
     found = settings.values[key]
     assert (list(found) if isinstance(found, tuple) else found) == expected
@@ -91,6 +91,56 @@ def test_a_broken_file_is_not_touched(paths: Paths) -> None:
     with pytest.raises(ConfigError, match=r"config\.toml:1:9"):
         set_value(paths, "theme", "dark")
     assert paths.config_file.read_text() == "model = \n"
+
+
+@pytest.mark.spec("CLI-9")
+@pytest.mark.parametrize(
+    ("before", "key", "value", "after"),
+    [
+        (
+            '# mine\nmodel = "ab\ntheme = "dark"\n',
+            "model",
+            "c/d",
+            '# mine\nmodel = "c/d"\ntheme = "dark"\n',
+        ),
+        (
+            "max_steps = many\n\n[tools]\noff = []\n",
+            "max_steps",
+            "7",
+            "max_steps = 7\n\n[tools]\noff = []\n",
+        ),
+        ('max_steps = "many"\n', "max_steps", "7", "max_steps = 7\n"),
+        ('model = "a/b"\nmodel = "c/d"\n', "model", "e/f", 'model = "e/f"\n'),
+        ('[tools]\noff = ["web"\n', "tools.off", "a", '[tools]\noff = ["a"]\n'),
+    ],
+)
+def test_a_broken_key_is_repaired_by_setting_it(
+    paths: Paths, before: str, key: str, value: str, after: str
+) -> None:
+    write(paths, before)
+    assert set_value(paths, key, value).warnings == ()
+    assert paths.config_file.read_text() == after
+
+
+@pytest.mark.spec("CLI-9")
+def test_of_several_mistakes_each_is_repaired_by_its_own_key(paths: Paths) -> None:
+    broken = 'model = "ab\ntheme = dark\n[keys]\n# why\nmode = \n\n'
+    write(paths, broken)
+    with pytest.raises(ConfigError) as caught:
+        set_value(paths, "effort", "low")
+    assert "has 3 mistakes" in caught.value.message
+    assert '"agent config set model VALUE"' in caught.value.advice
+    assert paths.config_file.read_text() == broken
+    left = set_value(paths, "theme", "dark").warnings
+    assert left == (
+        "still to be repaired: line 1: the quote after `model =` is not closed",
+        "still to be repaired: line 5: there is no value after `mode =`",
+    )
+    assert paths.config_file.read_text() == broken.replace("= dark", '= "dark"')
+    set_value(paths, "keys.mode", "ctrl-y")
+    assert set_value(paths, "model", "a/b").warnings == ()
+    assert load_settings(paths, {}).chat_keys["mode"] == "ctrl-y"
+    assert "# why" in paths.config_file.read_text()
 
 
 @pytest.mark.spec("SEC-9")

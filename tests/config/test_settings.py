@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from agentcli.config.paths import Paths
 from agentcli.config.redaction import Redactor
 from agentcli.config.settings import Settings, dotted, load_settings
-from agentcli.config.toml_file import split_key
+from agentcli.config.toml_file import parse_leniently, split_key
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.ports import Effort, PermissionMode
 
@@ -85,6 +86,68 @@ def test_a_syntax_error_names_file_line_and_column(
     paths: Paths, text: str, line: int, column: int
 ) -> None:
     assert error(paths, text).message.startswith(f"{paths.config_file}:{line}:{column}: ")
+
+
+@pytest.mark.spec("CLI-9")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('model = "abc\n', "1:13: the quote after `model =` is not closed"),
+        ("model = 'abc\n", "1:13: the quote after `model =` is not closed"),
+        ("model = abc\n", "1:9: the text after `model =` needs quotes"),
+        ('model "abc"\n', "1:7: there is no = after `model`"),
+        ("model =\n", "1:8: there is no value after `model =`"),
+        ("screen_reader = True\n", "1:17: write true in small letters after `screen_reader =`"),
+        ("model = \u201cabc\u201d\n", "1:9: write straight quotes after `model =`"),
+        ('model = "a"\nmodel = "b"\n', "2:12: `model` stands here twice"),
+        ("[tools]\n[tools]\noff = []\n", "2:7: the table [tools] stands here twice"),
+        ('[tools\noff = ["web"]\n', "1:7: the bracket of [tools is not closed"),
+        ('plugins = ["a",\ntheme = "dark"\n', "1:11: the [ after `plugins =` is not closed"),
+        ('theme = "a" b\n', "1:13: there is something behind the value of `theme`"),
+        ('theme = "\\q"\n', "write \\\\ for a backslash after `theme =`"),
+        ("sk-live-1234567\n", "this line is no `key = value` and no [table]"),
+    ],
+)
+def test_a_mistake_in_the_file_is_said_in_plain_words(paths: Paths, text: str, said: str) -> None:
+    found = error(paths, text)
+    assert said in found.message
+    assert "agent config edit" in found.advice
+    assert "1234567" not in str(found)  # SEC-9: what stands there may be a key
+
+
+@pytest.mark.spec("CLI-9")
+def test_all_mistakes_of_a_file_are_listed_at_once(paths: Paths) -> None:
+    text = (
+        'model = "abc\ntheme = dark\nplugins = [\n  "a\n]\nmax_steps = "many"\n'
+        '[tools\noff = "web"\n[[hooks.Stop]]\nmatcher = "x"\n'
+    )
+    paths.config_file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_settings(paths, {})
+    assert caught.value.headline == f"{paths.config_file} has 7 mistakes"
+    assert list(caught.value.details) == [
+        "line 1: the quote after `model =` is not closed",
+        "line 2: the text after `theme =` needs quotes",
+        "line 4: something in the value of `plugins` cannot be read",
+        'line 6: max_steps: expected a whole number of at least 0, not "many"',
+        "line 7: the bracket of [tools is not closed",
+        'line 8: tools.off: expected a list of texts, not "web"',
+        "line 9: hooks.Stop: a hook needs a command, as a text",
+    ]
+
+
+@given(st.text(alphabet="am=[]{}\"'\\#.,\n 1\u201c", max_size=60))
+def test_whatever_the_file_holds_it_is_read_or_refused(text: str) -> None:
+    mistakes = parse_leniently(text, Path("config.toml")).mistakes
+    assert bool(mistakes) == _is_refused(text)
+
+
+def _is_refused(text: str) -> bool:
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return True
+    return False
 
 
 def test_bytes_that_are_no_text_are_named_with_line_and_column(paths: Paths) -> None:

@@ -150,8 +150,12 @@ def _unknown_model(name: str, custom: Iterable[str]) -> ConfigError:
 
     if not name:
         return ConfigError("the model name is empty", "write PROVIDER/MODEL")
-    candidates = [info.name for info in known_models()] + list(BUILT_IN) + list(custom)
-    near = get_close_matches(name, candidates, n=3, cutoff=0.6)
+    models = [info.name for info in known_models()]
+    near = get_close_matches(name, [*models, *BUILT_IN, *custom], n=3, cutoff=0.6)
+    if not near:  # a part of a name: sonet, of claude-sonnet-5
+        parts = dict.fromkeys(part for model in models for part in model.split("-"))
+        like = get_close_matches(name.lower(), [part for part in parts if part.isalpha()], n=1)
+        near = [model for model in models if like and like[0] in model.split("-")][:2]
     hint = f"did you mean {' or '.join(near)}?" if near else "write PROVIDER/MODEL"
     return ConfigError(f"there is no well-known model {name!r}", f"{hint} (see `agent models`)")
 

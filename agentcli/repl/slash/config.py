@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from agentcli.app.user_files import SettingRow
 from agentcli.domain.errors import UsageError
 from agentcli.repl.commands import Chat, SlashCommand
+from agentcli.repl.keys import check_key_setting
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.theme import DIM
 
@@ -17,8 +18,9 @@ async def _run(chat: Chat, arguments: str) -> None:
     user = chat.user
     key, _, value = arguments.partition(" ")
     if value.strip():
-        line = await user.set(key, value.strip())
-        chat.show([clean_line(line), "It takes effect at the next start."])
+        check_key_setting(key, value.strip())
+        lines = await user.set(key, value.strip())
+        chat.show([*map(clean_line, lines), "It takes effect at the next start."])
         return
     rows = await user.setting_rows()
     if key and key != "all":

@@ -30,7 +30,7 @@ async def _run(chat: Chat, arguments: str) -> None:
 async def _keep(chat: Chat, name: str) -> str:
     """Write the choice to the user's settings; the outcome as a line."""
     try:
-        return f"Saved: {clean_line(await chat.user.set('theme', name))}"
+        return f"Saved: {clean_line((await chat.user.set('theme', name))[0])}"
     except (AgentError, OSError) as error:
         return f"For this chat only; it could not be saved: {clean_line(str(error))}"
 
