@@ -156,7 +156,7 @@ class SessionModels:
         found = await asyncio.to_thread(_local_model, self.settings)
         if found is None:
             return Chosen(*self.choose(_registry.OFFLINE_MODEL), (_OFFLINE_NOTICE,))
-        notice = f"no key is set: {found.model} at {found.host} answers"
+        notice = f"No key is set: {found.model} at {found.host} answers."
         return Chosen(*self.choose(found.model), (notice,))
 
     def _is_to_be_asked(self, config: ProviderConfig, model: ModelInfo) -> bool:
@@ -264,6 +264,6 @@ class _Prepared:
 
 
 _OFFLINE_NOTICE = (
-    "no key is set and no model server answers on this machine: the offline assistant answers,"
-    " which is not a language model - set ANTHROPIC_API_KEY or OPENAI_API_KEY, or start Ollama"
+    "No model yet: answers come from a small offline demo. For a real one:"
+    " `agent auth login anthropic`, or start Ollama."
 )

@@ -206,14 +206,19 @@ def check_other_agents(env: Mapping[str, str]) -> list[Finding]:
         candidate = Path(directory or ".") / "agent"
         if os.path.isfile(candidate) and os.access(candidate, os.X_OK):  # noqa: PTH113 - as above
             found.append(candidate)
+    own = Path(sys.executable).with_name("agent")
+    advice = f"add its directory to PATH: {own.parent}"
+    if not own.exists():
+        advice = "start it as: python -P -m agentcli"
     if not found:
-        detail = "no agent on PATH"
-        return [Finding("agent", Status.OK, detail, "start it as: python -P -m agentcli")]
+        return [Finding("agent", Status.WARN, "no agent on PATH", advice)]
     ours = [path for path in found if _is_ours(path)]
     listed = ", ".join(f"{path}{' (ours)' if path in ours else ''}" for path in found)
     if ours and found[0] not in ours:
         advice = "another program comes first: use agentcli, or put our directory first in PATH"
         return [Finding("agent", Status.WARN, listed, advice)]
+    if not ours:
+        return [Finding("agent", Status.WARN, f"{listed}: none of them is ours", advice)]
     return [Finding("agent", Status.OK, listed)]
 
 

@@ -93,8 +93,8 @@ def _readiness(row: _ModelRow, settings: Settings) -> str:
     from agentcli.app.library import is_ready
 
     if not is_ready(settings, row.info.provider):
-        return "no key"
-    return "not listed" if row.is_listed is False else "yes"
+        return "no: no key"
+    return "no: not listed" if row.is_listed is False else "yes"
 
 
 def _default(settings: Settings) -> str:

@@ -15,6 +15,7 @@ from agentcli.cli.commands import CommandSpec, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json, print_table, session_files, wait
 from agentcli.cli.options import choice, number
 from agentcli.headless.streams import write_error_line, write_out
+from agentcli.ui import wording
 from agentcli.ui.sanitize import clean_line
 
 if TYPE_CHECKING:
@@ -97,7 +98,9 @@ def summary_lines(found: Statistics) -> Iterable[str]:
     of_agents = f" and {agents} of sub-agents" if agents else ""
     usage = found.total.usage
     cached = (usage.cache_read_tokens or 0) + (usage.cache_write_tokens or 0)
-    yield f"sessions  {own}{of_agents}, {found.turns} turns, {found.total.requests} requests"
+    turns = wording.plural(found.turns, "turn")
+    requests = wording.plural(found.total.requests, "request")
+    yield f"sessions  {own}{of_agents}, {turns}, {requests}"
     yield (
         f"tokens    {usage.input_tokens or 0:,} in, {cached:,} cached,"
         f" {usage.output_tokens or 0:,} out"
@@ -108,10 +111,10 @@ def summary_lines(found: Statistics) -> Iterable[str]:
 def cost_text(spent: Spent) -> str:
     """Money; what has no known price says so (COST-1)."""
     if not spent.unknown:
-        return f"${spent.known_usd:.4f}"
+        return wording.exact_cost(spent.known_usd)
     if spent.unknown == spent.requests:
         return "unknown"
-    return f"${spent.known_usd:.4f} + unknown"
+    return f"{wording.exact_cost(spent.known_usd)} + unknown"
 
 
 def as_object(found: Statistics) -> Mapping[str, Any]:
@@ -264,7 +267,8 @@ def _bars(found: Statistics, kind: str) -> Sequence[Bar]:
             Bar(
                 name,
                 use.result_tokens,
-                f"{use.calls:,} calls, {use.seconds:,.1f} s, about {use.result_tokens:,} tokens",
+                f"{wording.plural(use.calls, 'call')}, {use.seconds:,.1f} s,"
+                f" about {use.result_tokens:,} tokens",
             )
             for name, use in found.by_tool.items()
         ]

@@ -2,13 +2,15 @@
 
 It answers when there is no key and no local model, so that the program can be tried at once. Law:
 it says what it is; what it understands goes through the same loop, tools, approvals and store as
-a model's calls; the same request always gets the same answer.
+a model's calls; the same request gets the same answer as long as the same programs are
+there.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import Any
 
@@ -34,20 +36,37 @@ from agentcli.domain.stream import (
 )
 
 WHAT_IT_IS = "I am the offline assistant of agentcli: a few fixed rules, not a language model."
-HELP = f"""{WHAT_IT_IS} I understand requests such as:
-
-- read FILE
-- list files [in DIR]
-- search for TEXT [in DIR]
-- run COMMAND
-- edit FILE: replace OLD with NEW
-- write FILE: CONTENT
-
-To talk to a real model, set a key and start again:
-
-- `export ANTHROPIC_API_KEY=...` (or OPENAI_API_KEY, GEMINI_API_KEY, OPENROUTER_API_KEY, ...)
-- or run a local model: `ollama pull qwen3`, then `agent -m ollama/qwen3`
-"""
+_READ, _LIST, _SEARCH = "read FILE", "list files [in DIR]", "search for TEXT [in DIR]"
+_RUN, _EDIT, _WRITE = "run COMMAND", "edit FILE: replace OLD with NEW", "write FILE: CONTENT"
+_FORMS = (_READ, _LIST, _SEARCH, _RUN, _EDIT, _WRITE)
+A_REAL_ONE = (
+    "For a real model: `agent auth login anthropic` (or set ANTHROPIC_API_KEY, OPENAI_API_KEY,"
+    " GEMINI_API_KEY, ...), or start Ollama: `ollama pull qwen3`, then `agent -m ollama/qwen3`."
+)
+HELP = "\n".join(
+    [f"{WHAT_IT_IS} I understand:", "", *(f"- {form}" for form in _FORMS), "", A_REAL_ONE]
+)
+# the words that say what somebody is after, by the form that comes nearest
+_NEAR = {
+    _SEARCH: re.compile("search|find|where|grep|which|who|uses|look"),
+    _RUN: re.compile("run|tests?|build|install|start|execute|compile|lint|deploy|commit"),
+    _EDIT: re.compile("edit|change|fix|replace|rename|refactor|update|add|remove|delete"),
+    _WRITE: re.compile("write|create|make|new|generate|save"),
+    _LIST: re.compile("list|ls|files|directory|folders?|tree|what"),
+    _READ: re.compile("read|show|open|view|cat|print|explain|summari[sz]e|describe"),
+}
+_GREETING = re.compile(
+    r"(?:hi|hello|hey|help|\?|what can you do|who are you|what are you)[\s,.!?]*", re.IGNORECASE
+)
+# what bash knows by itself, so that it is on no PATH
+_BUILTINS = re.compile(
+    "alias|bg|break|case|cd|command|continue|declare|dirs|do|done|echo|elif|else|enable|esac|eval"
+    "|exec|exit|export|false|fg|fi|for|function|getopts|hash|help|history|if|in|jobs|kill|let|local"
+    "|logout|mapfile|popd|printf|pushd|pwd|read|readonly|return|select|set|shift|shopt|source|test"
+    "|then|time|times|trap|true|type|typeset|ulimit|umask|unalias|unset|until|wait|while"
+)
+_ASSIGNMENTS = re.compile(r"(?:[A-Za-z_]\w*=\S*\s+)*")
+_MAX_NAMED = 80
 _MAX_SHOWN_LINES = 20
 _MAX_SHOWN_CHARACTERS = 1_500
 _SPECIAL = re.compile(r"[\\.^$*+?{}\[\]|()]")
@@ -82,6 +101,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text, re.IGNORECASE | re.DOTALL)
 
 
+_IN_IT = re.compile(r"\s+(?:in|inside)(?:\s+(?:it|there))?[\s.!]*$", re.IGNORECASE)
 _FILE_NOUN = (
     r"(?:(?:the|my|this|that|a|an|new)\s+)*(?:(?:file|contents?\s+of)\s+)*(?:the\s+file\s+)?"
     r"(?:(?:named|called)\s+)?"
@@ -118,7 +138,10 @@ def _edit(match: re.Match[str]) -> Found:
 
 def _write(match: re.Match[str]) -> Found:
     path = _path(match["path"].rstrip(":"))
-    return "write_file", {"path": path, "content": _unquoted(match["content"])}
+    content = match["content"]
+    if match["how"]:  # with hello in it
+        content = _IN_IT.sub("", content)
+    return "write_file", {"path": path, "content": _unquoted(content)}
 
 
 _RULES: tuple[_Rule, ...] = (
@@ -146,7 +169,7 @@ _RULES: tuple[_Rule, ...] = (
     (
         _pattern(
             rf"^(?:create|write|make|add|save)\s+{_FILE_NOUN}{_NAME}\s*"
-            r"(?::|\s(?:with(?:\s+the)?(?:\s+(?:content|contents|text))?|containing|saying)\b:?)"
+            r"(?::|\s(?P<how>with(?:\s+the)?(?:\s+(?:content|contents|text))?|containing|saying)\b:?)"
             r"[ \t]*\n?(?P<content>.+)$"
         ),
         _write,
@@ -197,8 +220,22 @@ def understand(text: str) -> Found | None:
     for pattern, build in _RULES:
         match = pattern.match(request)
         if match is not None:
-            return build(match)
+            found = build(match)
+            return None if _no_program(found) else found
     return None
+
+
+def _no_program(found: Found) -> str:
+    """The first word of a command when it is a plain word that nobody here can run."""
+    name, arguments = found
+    if name != "bash":
+        return ""
+    words = _ASSIGNMENTS.sub("", arguments["command"], count=1).split(maxsplit=1)
+    first = words[0] if words else ""
+    is_plain = re.fullmatch(r"[A-Za-z][\w.+-]*", first) is not None
+    return (
+        first if is_plain and not _BUILTINS.fullmatch(first) and shutil.which(first) is None else ""
+    )
 
 
 def answer(messages: Sequence[Message], tool_names: Sequence[str]) -> str | Found:
@@ -208,12 +245,47 @@ def answer(messages: Sequence[Message], tool_names: Sequence[str]) -> str | Foun
     last = messages[-1] if messages else None
     if isinstance(last, ToolResult):
         return _summary(messages)
-    found = understand(_said(last) if isinstance(last, UserMessage) else "")
-    if found is None:
+    said = _said(last) if isinstance(last, UserMessage) else ""
+    if not said.strip() or _GREETING.fullmatch(said.strip()):
         return HELP
+    found = understand(said)
+    is_known = any(
+        isinstance(each, AssistantMessage) and WHAT_IT_IS in each.text for each in messages
+    )
+    if found is None:
+        return _declined(said, is_known=is_known)
     if found[0] not in tool_names:
         return f"That needs the tool {found[0]}, which is not available here.\n\n{HELP}"
     return found
+
+
+def _declined(said: str, *, is_known: bool) -> str:
+    """Names what was not understood, and the form that comes nearest to it."""
+    request = " ".join(said.split())
+    named = request if len(request) <= _MAX_NAMED else f"{request[: _MAX_NAMED - 3]}..."
+    nearest = _nearest(request)
+    run = re.match(
+        r"(?:run|execute|exec)\s+(\w+)", _POLITE.sub("", request, count=1), re.IGNORECASE
+    )
+    problem = f'I did not understand "{named}".'
+    if nearest == _RUN and run:
+        problem += f" There is no program `{run[1]}`: name the command itself."
+    if is_known:
+        return f"{problem} The nearest form: `{nearest}`. Say `help` for all of them."
+    others = ", ".join(f"`{form}`" for form in _FORMS)
+    return (
+        f"{problem} {WHAT_IT_IS}\n\nThe nearest form: `{nearest}`. All: {others}.\n\n{A_REAL_ONE}"
+    )
+
+
+def _nearest(request: str) -> str:
+    """The form for what the request seems to be after, with its file where one is named."""
+    words = re.findall(r"[a-z]+", request.lower())
+    form = next(
+        (form for word in words for form, known in _NEAR.items() if known.fullmatch(word)), _READ
+    )
+    path = re.search(r"[\w./-]*\w\.\w{1,8}\b|[\w.-]+/[\w./-]*", request)
+    return form.replace("FILE", path[0]) if path and "FILE" in form else form
 
 
 def _said(message: UserMessage) -> str:

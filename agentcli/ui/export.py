@@ -27,6 +27,7 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.ports import ToolRun
 from agentcli.domain.session import LoadedSession, Note, SessionInfo, StoredMessage
+from agentcli.ui import wording
 from agentcli.ui.sanitize import clean, safe_json
 
 __all__ = [
@@ -308,7 +309,7 @@ def facts(session: LoadedSession) -> tuple[tuple[str, str], ...]:
         ("State", state),
         ("Turns", str(info.turns)),
         ("Tokens", f"{tokens} out"),
-        ("Cost", "unknown" if info.cost_usd is None else f"${info.cost_usd:.4f}"),
+        ("Cost", wording.exact_cost(info.cost_usd)),
     )
     return tuple((name, clean(value)) for name, value in listed)
 

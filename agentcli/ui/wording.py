@@ -90,9 +90,14 @@ def cost(usd: float | None) -> str:
     return f"${usd:.4f}" if 0 < usd < _CENT else f"${usd:.2f}"
 
 
+def exact_cost(usd: float | None) -> str:
+    """To the hundredth of a cent, for a bill: ``$0.1250``; nothing reads ``$0.00``."""
+    return f"${usd:.4f}" if usd else cost(usd)
+
+
 def plural(number: int, noun: str) -> str:
     """``1 turn``, ``3 turns``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def tokens(usage: Usage) -> str:

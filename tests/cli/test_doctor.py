@@ -138,6 +138,10 @@ def test_every_agent_on_path_is_listed_and_a_foreign_one_in_front_is_warned_of(
     assert f"{foreign}/agent, {ours}/agent (ours)" in found.detail
     [found] = check_other_agents({"PATH": os.pathsep.join(map(str, (ours, foreign)))})
     assert found.status == "ok"
+    for without in ({"PATH": str(foreign)}, {"PATH": str(tmp_path)}):
+        [found] = check_other_agents(without)
+        assert found.status == "warn"
+        assert f"add its directory to PATH: {Path(sys.executable).parent}" in found.advice
 
 
 @pytest.mark.spec("OPS-3")

@@ -391,4 +391,5 @@ def test_the_offline_default_says_what_it_is_whatever_it_is_asked(tmp_path: Path
     done = run_agent("run", "read a.txt", cwd=tmp_path)
     assert done.code == 0
     assert "alpha" in done.stdout
-    assert "not a language model" in done.stderr
+    assert "No model yet: answers come from a small offline demo." in done.stderr
+    assert "agent auth login anthropic" in done.stderr

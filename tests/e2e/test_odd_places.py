@@ -19,6 +19,7 @@ COMMANDS = (
     "--help",
     "run hello",
     "sessions list",
+    "tasks",
     "sessions show nothing",
     "config show",
     "models --offline",
@@ -57,7 +58,9 @@ def works_or_says_why(done: Finished) -> None:
 @pytest.mark.spec("CLI-12")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_deleted_working_directory(command: str, tmp_path: Path) -> None:
-    works_or_says_why(shell(f"mkdir gone; cd gone; rmdir ../gone; agent {command}", tmp_path))
+    done = shell(f"mkdir gone; cd gone; rmdir ../gone; agent {command}", tmp_path)
+    works_or_says_why(done)
+    assert "No such file" not in done.stderr  # what is gone is the directory
 
 
 @pytest.mark.spec("CLI-12")

@@ -77,6 +77,14 @@ def write(path: str, content: str) -> tuple[str, dict[str, Any]]:
         ("create notes.txt: one\ntwo", write("notes.txt", "one\ntwo")),
         ("create a file named x.txt with hello", write("x.txt", "hello")),
         ("Write the file x.md with content # Title", write("x.md", "# Title")),
+        ("create a file notes.txt with hello in it", write("notes.txt", "hello")),
+        ("write notes.txt with 'hello there' inside.", write("notes.txt", "hello there")),
+        ("create a file with hello in it", write("file", "hello")),
+        ("write notes.txt: what is in it", write("notes.txt", "what is in it")),
+        ("run A=1 ls", ("bash", {"command": "A=1 ls"})),
+        ("run ./there/is/none", ("bash", {"command": "./there/is/none"})),
+        ("run the tests", None),
+        ("please run nosuchprogram-x --all", None),
         ("hello", None),
         ("help", None),
         ("write a poem about rivers", None),
@@ -99,6 +107,35 @@ def test_anything_else_says_what_it_is_and_how_to_get_a_model() -> None:
     for needed in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "ollama", "read FILE", "edit FILE"):
         assert needed in message.text
     assert message.usage == Usage(0, 0, 0, 0, 0)
+
+
+@pytest.mark.spec("CLI-10")
+@pytest.mark.parametrize(
+    ("asked", "nearest"),
+    [
+        ("run the tests", "run COMMAND"),
+        ("Could you explain src/app.py to me?", "read src/app.py"),
+        ("refactor a.py", "edit a.py: replace OLD with NEW"),
+        ("where is main defined", "search for TEXT [in DIR]"),
+        ("tell me a joke", "read FILE"),
+    ],
+)
+def test_what_is_not_understood_is_named_with_the_nearest_form(asked: str, nearest: str) -> None:
+    first = reply_to(asked)
+    assert f'I did not understand "{asked}"' in first.text
+    assert f"nearest form: `{nearest}`" in first.text
+    again = reply_to([user_text(asked), first, user_text(f"{asked} now")])
+    assert f'I did not understand "{asked} now"' in again.text
+    assert f"nearest form: `{nearest}`" in again.text
+    assert "\n" not in again.text  # what it is was said, and how to get a model
+    helped = reply_to([user_text(asked), first, user_text("help")])
+    assert "- edit FILE: replace OLD with NEW" in helped.text
+
+
+def test_a_word_that_is_no_program_is_not_run() -> None:
+    message = reply_to("run the tests")
+    assert not message.tool_calls
+    assert "There is no program `the`" in message.text
 
 
 def test_the_text_comes_in_small_pieces() -> None:
