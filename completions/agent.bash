@@ -59,7 +59,7 @@ _agentcli_complete() {
     ' --session') COMPREPLY=(); return ;;
     ' -C'|' --cd') COMPREPLY=($(compgen -d -- "$current")); return ;;
     ' --add-dir') COMPREPLY=($(compgen -d -- "$current")); return ;;
-    ' --permission-mode') COMPREPLY=($(compgen -W "default accept-edits plan yolo" -- "$current")); return ;;
+    ' --permission-mode') COMPREPLY=($(compgen -W "default accept-edits auto plan yolo" -- "$current")); return ;;
     ' --allow-tool') COMPREPLY=(); return ;;
     ' --deny-tool') COMPREPLY=(); return ;;
     ' --tools') COMPREPLY=(); return ;;
@@ -74,7 +74,7 @@ _agentcli_complete() {
     'run --session') COMPREPLY=(); return ;;
     'run -C'|'run --cd') COMPREPLY=($(compgen -d -- "$current")); return ;;
     'run --add-dir') COMPREPLY=($(compgen -d -- "$current")); return ;;
-    'run --permission-mode') COMPREPLY=($(compgen -W "default accept-edits plan yolo" -- "$current")); return ;;
+    'run --permission-mode') COMPREPLY=($(compgen -W "default accept-edits auto plan yolo" -- "$current")); return ;;
     'run --allow-tool') COMPREPLY=(); return ;;
     'run --deny-tool') COMPREPLY=(); return ;;
     'run --tools') COMPREPLY=(); return ;;
@@ -96,7 +96,7 @@ _agentcli_complete() {
     'resume --session') COMPREPLY=(); return ;;
     'resume -C'|'resume --cd') COMPREPLY=($(compgen -d -- "$current")); return ;;
     'resume --add-dir') COMPREPLY=($(compgen -d -- "$current")); return ;;
-    'resume --permission-mode') COMPREPLY=($(compgen -W "default accept-edits plan yolo" -- "$current")); return ;;
+    'resume --permission-mode') COMPREPLY=($(compgen -W "default accept-edits auto plan yolo" -- "$current")); return ;;
     'resume --allow-tool') COMPREPLY=(); return ;;
     'resume --deny-tool') COMPREPLY=(); return ;;
     'resume --tools') COMPREPLY=(); return ;;
@@ -129,13 +129,13 @@ _agentcli_complete() {
     'config/get --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'config/set --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'permissions/explain --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
-    'permissions/explain --permission-mode') COMPREPLY=($(compgen -W "default accept-edits plan yolo" -- "$current")); return ;;
+    'permissions/explain --permission-mode') COMPREPLY=($(compgen -W "default accept-edits auto plan yolo" -- "$current")); return ;;
     'permissions/explain --allow-tool') COMPREPLY=(); return ;;
     'permissions/explain --deny-tool') COMPREPLY=(); return ;;
     'permissions/explain --tool') COMPREPLY=(); return ;;
     'permissions/explain --arg') COMPREPLY=(); return ;;
     'permissions/list --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
-    'permissions/list --permission-mode') COMPREPLY=($(compgen -W "default accept-edits plan yolo" -- "$current")); return ;;
+    'permissions/list --permission-mode') COMPREPLY=($(compgen -W "default accept-edits auto plan yolo" -- "$current")); return ;;
     'permissions/list --allow-tool') COMPREPLY=(); return ;;
     'permissions/list --deny-tool') COMPREPLY=(); return ;;
     'auth/status --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;

@@ -72,6 +72,9 @@ if TYPE_CHECKING:
     from agentcli.process.sandbox_places import OwnPlaces
 
 
+_NAMED = (SandboxKind.BWRAP, SandboxKind.LANDLOCK)
+
+
 async def open_session(
     settings: Settings,
     options: SessionOptions,
@@ -210,6 +213,7 @@ async def _build(
         *await sandbox_banner(sandbox, wanted=options.interactive and "bash" in names),
         *(await plan_notice(store) if resumed and options.interactive else ()),
         *plugin_notices,
+        *(filter(None, [policy.take_auto_notice()]) if settings.sandbox == SandboxKind.OFF else ()),
     ]
     if hooks is not None:
         hooks.start("resume" if resumed else options.began)
@@ -230,6 +234,7 @@ def policy_for(
     policy.add_rules("allow", options.allow, "--allow-tool")
     policy.add_rules("deny", options.deny, "--deny-tool")
     policy.yolo_twice = options.yolo_twice
+    policy.is_bound = settings.sandbox in _NAMED
     policy.own_directories = settings.paths.own_places(options.cwd)
     policy.free_to_read = free_to_read
     return policy
@@ -401,7 +406,7 @@ def session_sandbox(settings: Settings, workspace: Workspace) -> SessionSandbox:
 async def make_sandbox(settings: Settings, workspace: Workspace) -> SessionSandbox:
     """The same; raises ``ConfigError`` if it was named and fails."""
     sandbox = session_sandbox(settings, workspace)
-    if settings.sandbox in {SandboxKind.BWRAP, SandboxKind.LANDLOCK}:
+    if settings.sandbox in _NAMED:
         state = await sandbox.begin()
         if not state.is_on:
             await sandbox.aclose()

@@ -11,9 +11,11 @@ from typing import Any
 
 from agentcli.domain.errors import InvalidArguments, UsageError
 from agentcli.domain.reports import Explanation
+from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import ToolBox, Workspace
-from agentcli.policy.decision import CallFacts, CallPlace, Policy
-from agentcli.policy.judge import judge, rules_offered
+from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision, Policy
+from agentcli.policy.grants import offers_of
+from agentcli.policy.judge import judge
 
 _PAIR = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
@@ -41,7 +43,8 @@ def explain(
         raise UsageError(f"{name} does not take this: {error}", "give them as NAME=VALUE") from None
     call, place = CallFacts(tool.definition, arguments, paths), CallPlace(workspace, policy)
     decision = judge(call, place)
-    _, for_session, for_ever = rules_offered(call, place, decision)
+    asks = decision.answer is Answer.ASK
+    offers = offers_of(call, place, decision) if asks else ()
     return Explanation(
         tool=name,
         answer=str(decision.answer),
@@ -51,9 +54,23 @@ def explain(
         source="" if decision.rule is None else decision.rule.source,
         effect=str(decision.effect),
         mode=str(policy.mode),
-        session_rule=for_session,
-        lasting_rule=for_ever,
+        offers=tuple(offer for offer, _ in offers),
+        where=_where(decision, policy),
     )
+
+
+_WHERE = {
+    Access.READ_ONLY: "in the read-only sandbox",
+    Access.INSIDE: "in the sandbox",
+    Access.NETWORK: "in the sandbox, with network",
+    Access.OUTSIDE: "outside the sandbox",
+}
+
+
+def _where(decision: Decision, policy: Policy) -> str:
+    if decision.access is None or decision.answer is Answer.DENY:
+        return ""
+    return _WHERE[decision.access] if policy.contained else "without a sandbox: there is none"
 
 
 def read_call(toolbox: ToolBox, text: str) -> tuple[str, dict[str, Any]]:

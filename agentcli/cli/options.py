@@ -21,7 +21,7 @@ N = TypeVar("N", int, float)
 
 FORMATS = ("text", "json", "stream-json")
 INPUT_FORMATS = ("text", "stream-json")
-MODES = ("default", "accept-edits", "plan", "yolo")
+MODES = ("default", "accept-edits", "auto", "plan", "yolo")
 SANDBOXES = ("auto", "bwrap", "landlock", "off")
 EFFORTS = ("none", "minimal", "low", "medium", "high")
 

@@ -17,6 +17,7 @@ from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:
     from agentcli.domain.cancel import CancelToken
+    from agentcli.domain.sandbox import Access
 
 
 MAX_ACTIVE_PER_SESSION = 5
@@ -144,7 +145,8 @@ class TaskEnd:
 class SpawnWish:
     """What ``spawn_background`` asks for. ``schedule`` is as the model gave it, unchecked.
 
-    ``judged`` are the paths that the policy has judged; ``None`` where nothing was.
+    ``judged`` are the paths that the policy has judged, ``access`` is where it lets a command run;
+    ``None`` where nothing was judged.
     """
 
     tool: str
@@ -153,6 +155,7 @@ class SpawnWish:
     schedule: object = None
     signals: bool = True
     judged: tuple[Path, ...] | None = None
+    access: Access | None = None
 
 
 @frozen

@@ -35,16 +35,30 @@ class PermissionMode(StrEnum):
 
     DEFAULT = "default"
     ACCEPT_EDITS = "accept-edits"
+    AUTO = "auto"
     PLAN = "plan"
     YOLO = "yolo"
+
+
+@frozen
+class GrantOffer:
+    """A rule that a yes may grant beyond this call, as it would be written (UI-7).
+
+    ``session``: it can hold for this session; ``always``: it can be written down for all of them.
+    """
+
+    rule: str
+    session: bool = True
+    always: bool = False
 
 
 @frozen
 class ApprovalRequest:
     """A call that needs a yes.
 
-    ``session_rule`` is what "for this session" would allow; empty where it asks every time.
-    ``lasting_rule`` is the same as "always" may write it down; empty where it cannot be.
+    ``offers`` are the rules that the user may grant with it, the narrowest first: this very call,
+    then its like; empty where it asks every time. ``offers_auto``: the sandbox would contain it,
+    and the user may choose not to be asked about such calls (``Verdict.AUTO``).
 
     ``is_plan``: ``detail`` is a plan in Markdown; a yes ends plan mode, and one "for this
     session" lets edits in the workspace run without asking.
@@ -54,26 +68,35 @@ class ApprovalRequest:
     summary: str
     detail: str
     reason: str
-    session_rule: str
-    lasting_rule: str = ""
+    offers: tuple[GrantOffer, ...] = ()
+    offers_auto: bool = False
     is_plan: bool = False
 
 
 class Verdict(StrEnum):
-    """The user's answer; ``UNATTENDED``: nobody could be asked."""
+    """The user's answer.
+
+    ``AUTO``: yes, and mode ``auto`` from now on. ``UNATTENDED``: nobody could be asked.
+    """
 
     ONCE = "once"
     SESSION = "session"
+    AUTO = "auto"
     NO = "no"
     UNATTENDED = "unattended"
 
 
 @frozen
 class ApprovalAnswer:
-    """``reason`` is for the model when the verdict is no."""
+    """``reason`` is for the model when the verdict is no.
+
+    ``rule`` is what "for this session" grants: one of the request's offers, or what the user made
+    of it; empty for the first offer.
+    """
 
     verdict: Verdict
     reason: str = ""
+    rule: str = ""
 
 
 class Approver(Protocol):

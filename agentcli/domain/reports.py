@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agentcli.domain.ports import GrantOffer
 from agentcli.domain.values import frozen
 
 
@@ -10,9 +11,9 @@ class Explanation:
     """What would become of a call, and why (SEC-3).
 
     ``answer`` is "allow", "ask" or "deny"; ``part`` the command in a longer one that decided it;
-    ``rule`` the rule that did, ``source`` where that is written. ``session_rule`` and
-    ``lasting_rule`` are what "for this session" and "always" would allow; empty where they are
-    not offered.
+    ``rule`` the rule that did, ``source`` where that is written. ``offers`` are the rules that an
+    approval would offer. ``where`` says in words where a command would run: in the read-only
+    sandbox, in the sandbox, outside of it; empty for what is no command.
     """
 
     tool: str
@@ -23,8 +24,8 @@ class Explanation:
     source: str
     effect: str
     mode: str
-    session_rule: str
-    lasting_rule: str
+    offers: tuple[GrantOffer, ...] = ()
+    where: str = ""
 
 
 @frozen

@@ -19,8 +19,12 @@ class SandboxKind(StrEnum):
 
 
 class Access(StrEnum):
-    """How much a command gets; what goes beyond ``INSIDE`` is asked for as an approval (SEC-7)."""
+    """How much a command gets; what goes beyond ``INSIDE`` is asked for as an approval (SEC-7).
 
+    ``READ_ONLY`` is for commands that are judged to change nothing (SEC-4); no model asks for it.
+    """
+
+    READ_ONLY = "read-only"
     INSIDE = "inside"
     NETWORK = "network"
     OUTSIDE = "outside"

@@ -274,6 +274,7 @@ class ToolContext:
     - ``run: RunIdentity``: whose work it is (CTRL-9)
     - ``judged: tuple[Path, ...] | None``: the paths that the policy has judged, as ``paths`` told
       them; the call opens no other (SEC-5). ``None`` where nothing was judged.
+    - ``access: Access | None``: where the policy lets its command run; ``None`` as ``judged``
     """
 
     call_id: str

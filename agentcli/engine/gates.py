@@ -21,6 +21,7 @@ from agentcli.domain.ports import (
     ApprovalRequest,
     Approver,
     GateAnswer,
+    GrantOffer,
     PermissionMode,
     StepFacts,
     ToolGate,
@@ -192,7 +193,7 @@ class PlanTable:
             summary="Carry out this plan",
             detail=plan,
             reason="plan mode ends with your approval",
-            session_rule="edits in the workspace run without asking",
+            offers=(GrantOffer("edits in the workspace run without asking"),),
             is_plan=True,
         )
         try:

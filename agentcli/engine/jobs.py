@@ -1,8 +1,7 @@
 """A tool call on its way from the model's message to its result, and what the policy says of it.
 
 Law: what hooks have said counts for no more than the user's own word. A hook's "allow" is worth
-one call in yolo mode: it passes no deny rule, no ask rule, no protected place and not plan mode
-(SEC-3).
+one yes: it passes no deny rule, no ask rule, no protected place and not plan mode (SEC-3).
 """
 
 from __future__ import annotations
@@ -10,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.messages import ResultStatus, TextPart, ToolCall
-from agentcli.domain.ports import ApprovalRequest, PermissionMode
+from agentcli.domain.ports import ApprovalRequest, GrantOffer
+from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import Tool, ToolOutput, Workspace
 from agentcli.domain.values import mutable
 from agentcli.policy.decision import Answer, CallFacts, CallPlace, Effect
@@ -31,8 +31,8 @@ class Job:
     """One call on its way. ``output`` is set when there is an answer to record.
 
     ``hook`` is what the user's hooks have said of it; ``None`` before they were asked.
-    ``launch`` is what the call has run in its place: it is judged as that. ``is_free`` from the
-    sandbox is what the user has typed.
+    ``launch`` is what the call has run in its place: it is judged as that. ``access`` is where the
+    policy lets a command run; ``is_free`` from the sandbox is what the user has typed.
     """
 
     call: ToolCall
@@ -49,8 +49,10 @@ class Job:
     tail: str = ""
     is_heard: bool = True
     is_free: bool = False
+    access: Access | None = None
     hook: HookVerdict | None = None
     launch: Launch | None = None
+    offers: Sequence[tuple[GrantOffer, Rule]] = ()
 
     def acting(self, tool: Tool) -> tuple[Tool, Any, Mapping[str, Any], str]:
         """What the call is judged as: tool, arguments (both ways), the tool that it came by."""
@@ -60,7 +62,7 @@ class Job:
 
     def look(self, tool: Tool, shell: CallPlace, workspace: Workspace) -> None:
         """Gather what the policy looks at: what the call does, and where. Runs the tool's code."""
-        from agentcli.policy.judge import effect_of
+        from agentcli.policy.judge import effect_of, moves_shell
 
         acting, args, arguments, via = self.acting(tool)
         definition = acting.definition
@@ -70,6 +72,7 @@ class Job:
         self.facts, self.place = CallFacts(definition, arguments, paths, via), place
         self.effect = effect_of(self.facts, place)
         known_to_read = self.effect is Effect.READ and not definition.only_reads
+        known_to_read = known_to_read and not moves_shell(self.facts)
         self.is_concurrent = definition.concurrent or known_to_read
 
     def decision(self, facts: CallFacts, place: CallPlace) -> Decision:
@@ -80,8 +83,8 @@ class Job:
             return judge(facts, place)
         from agentcli.domain.hooks import Permission
 
-        if said.permission is Permission.ALLOW and place.policy.mode is not PermissionMode.PLAN:
-            place = replace(place, policy=replace(place.policy, mode=PermissionMode.YOLO))
+        if said.permission is Permission.ALLOW:
+            place = replace(place, is_vouched_for=True)
         decision = judge(facts, place)
         if said.permission is not Permission.ASK or decision.answer is not Answer.ALLOW:
             return decision
@@ -89,13 +92,30 @@ class Job:
 
     def question(
         self, facts: CallFacts, place: CallPlace, decision: Decision, detail: str
-    ) -> tuple[ApprovalRequest, Rule]:
-        """What the user is asked, and the rule that "for this session" grants."""
-        from agentcli.policy.judge import rules_offered
+    ) -> ApprovalRequest:
+        """What the user is asked, with the rules that they may grant."""
+        from agentcli.policy.grants import offers_of
 
-        rule, for_session, for_ever = rules_offered(facts, place, decision)
-        why = decision.why
-        return ApprovalRequest(self.call, self.summary, detail, why, for_session, for_ever), rule
+        self.offers = offers_of(facts, place, decision)
+        return ApprovalRequest(
+            self.call,
+            self.summary,
+            detail,
+            decision.why,
+            tuple(offer for offer, _ in self.offers),
+            offers_auto=decision.auto_frees and not place.policy.auto_offered,
+        )
+
+    def granted(self, chosen: str) -> Rule | None:
+        """The rule of the question that the user has chosen; raises ``UsageError``."""
+        from agentcli.policy.grants import granted_rule
+
+        return granted_rule(self.offers, chosen)
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether what comes after it finds all as it was, the shell's directory too."""
+        return self.effect is Effect.READ and self.is_concurrent
 
     @property
     def elapsed_s(self) -> float:

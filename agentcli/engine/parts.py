@@ -168,9 +168,11 @@ class SessionParts:
         Does nothing where none of the tools of that name runs commands.
         """
         if self.sandbox is None:
-            return ""
+            return self.policy.take_auto_notice()
         for tool in self.toolbox.definitions:
             if tool.asks is Asks.ANYTHING and tool.name in names:
-                self.policy.contained = (await self.sandbox.begin()).is_on
-                return self.sandbox.take_notice()
+                state = await self.sandbox.begin()
+                self.policy.contained, self.policy.network = state.is_on, state.network
+                said = (self.sandbox.take_notice(), self.policy.take_auto_notice())
+                return "; ".join(filter(None, said))
         return ""

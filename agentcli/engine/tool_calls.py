@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
-from agentcli.domain.errors import InvalidArguments, TurnCancelled
+from agentcli.domain.errors import InvalidArguments, TurnCancelled, UsageError
 from agentcli.domain.events import (
     AgentEvent,
     ApprovalWaiting,
@@ -34,6 +34,7 @@ from agentcli.domain.history import History, RunDetail
 from agentcli.domain.messages import ResultStatus, StopReason, ToolCall, ToolResult
 from agentcli.domain.ports import (
     ApprovalAnswer,
+    PermissionMode,
     RecordedResult,
     SessionStore,
     Verdict,
@@ -119,7 +120,7 @@ class ToolCalls:
                 if job.output is not None and job.output.ends_turn:
                     self.ended_turn = True
                     self.answer = job.output.answer or self.answer
-            if left and any(job.effect is not Effect.READ for job in batch):
+            if left and not all(job.changes_nothing for job in batch):
                 await self._judge_again(left)
         self.ended_turn |= self.hooks is not None and bool(self.hooks.stopped)
         if self._token.cancelled:
@@ -253,6 +254,7 @@ class ToolCalls:
         if decision.answer is Answer.DENY:
             self._refuse(job, decision.reason)
             return False
+        job.access = decision.access
         return True
 
     async def _approved(self, job: Job, decision: Decision) -> bool:
@@ -261,8 +263,10 @@ class ToolCalls:
             return False
         reason = decision.why
         self._emit(ApprovalWaiting(job.call, job.summary, reason))
+        job.access = decision.access
         detail = await self._preview(job, *job.acting(job.tool)[:2])
-        request, rule = job.question(job.facts, job.place, decision, detail)
+        request = job.question(job.facts, job.place, decision, detail)
+        self._parts.policy.auto_offered |= request.offers_auto
         try:
             answer = await self._parts.approver.approve(request)
         except Exception as error:
@@ -272,12 +276,22 @@ class ToolCalls:
         if self._token.cancelled:
             raise TurnCancelled
         if answer.verdict is Verdict.SESSION:
-            self._parts.policy.granted.append(rule)
-        if answer.verdict in {Verdict.ONCE, Verdict.SESSION}:
+            self._grant(job, answer.rule)
+        elif answer.verdict is Verdict.AUTO:
+            self._parts.policy.mode = PermissionMode.AUTO
+        if answer.verdict in {Verdict.ONCE, Verdict.SESSION, Verdict.AUTO}:
             return True
         unattended = answer.verdict is Verdict.UNATTENDED
         self._refuse(job, answer.reason or reason, unattended=unattended)
         return False
+
+    def _grant(self, job: Job, chosen: str) -> None:
+        """What the user has granted beyond this call; what is no rule grants this call alone."""
+        try:
+            if rule := job.granted(chosen):
+                self._parts.policy.granted.append(rule)
+        except UsageError as error:
+            self._emit(Notice(f"{error}: only this call was allowed"))
 
     def _refuse(self, job: Job, reason: str, *, unattended: bool = False) -> None:
         job.output = ToolOutput.error(wording.refused(job.call.name, reason, unattended=unattended))
@@ -328,6 +342,8 @@ class ToolCalls:
         def port(name: str) -> object:
             if name == "judged":
                 return job.facts.paths if job.facts is not None else None
+            if name == "access":
+                return job.access
             if name == "to_background":
                 return switch
             if name == "run":

@@ -208,6 +208,7 @@ log = logging.getLogger(__name__)
 _MODES = {
     PermissionMode.DEFAULT: "default",
     PermissionMode.ACCEPT_EDITS: "acceptEdits",
+    PermissionMode.AUTO: "auto",
     PermissionMode.PLAN: "plan",
     PermissionMode.YOLO: "bypassPermissions",
 }

@@ -11,6 +11,7 @@ from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Approver, Ver
 from agentcli.domain.tools import Asker
 from agentcli.headless.streams import is_terminal, write_error_line
 
+AUTO_OFFER = "do not ask for commands that stay in the sandbox"
 Attendants = tuple[Approver, Asker | None]
 
 
@@ -27,17 +28,19 @@ class Nobody:
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
         """Always ``UNATTENDED``."""
-        rule = request.session_rule
-        if not rule:
+        if not request.offers:
             return ApprovalAnswer(
                 Verdict.UNATTENDED,
                 f"It needs an approval each time ({request.reason}) and there is nobody to give"
                 " it.",
             )
+        ways = [f"--allow-tool '{offer.rule}'" for offer in request.offers]
+        if request.offers_auto:
+            ways.append("--permission-mode auto for all that the sandbox contains")
         return ApprovalAnswer(
             Verdict.UNATTENDED,
             "It needs an approval and there is nobody to give it. It can be allowed when the"
-            f" program is started: --allow-tool '{rule}', or --yolo for everything.",
+            f" program is started: {', or '.join(ways)}, or --yolo for everything.",
         )
 
 
@@ -73,8 +76,12 @@ class AtTerminal:
                     write_error_line(detail.whole)
                 case "y" | "yes":
                     return ApprovalAnswer(Verdict.ONCE)
-                case "s" | "session" if request.session_rule:
-                    return ApprovalAnswer(Verdict.SESSION)
+                case "s" | "session" if request.offers:
+                    return ApprovalAnswer(Verdict.SESSION, rule=request.offers[0].rule)
+                case "p" | "prefix" if len(request.offers) > 1:
+                    return ApprovalAnswer(Verdict.SESSION, rule=request.offers[1].rule)
+                case "a" | "auto" if request.offers_auto:
+                    return ApprovalAnswer(Verdict.AUTO)
                 case "" | "n" | "no" | "s" | "session":
                     return ApprovalAnswer(Verdict.NO)
                 case _:
@@ -96,13 +103,14 @@ def _question(request: ApprovalRequest, *, is_cut: bool) -> str:
     """The answers that there are, in a line."""
     from agentcli.ui.exact import rule_text
 
-    rule = rule_text(request.session_rule)
-    if request.is_plan:
-        head = f"Carry it out? y = yes, s = yes, and {rule}"
-    elif request.session_rule:
-        head = f"Allow? y = once, s = this session ({rule})"
-    else:
-        head = "Allow? y = once"
+    head = "Carry it out? y = yes" if request.is_plan else "Allow? y = once"
+    for key, offer in zip("sp", request.offers, strict=False):
+        rule = rule_text(offer.rule)
+        head += (
+            f", {key} = yes, and {rule}" if request.is_plan else f", {key} = this session ({rule})"
+        )
+    if request.offers_auto:
+        head += f", a = {AUTO_OFFER}"
     view = ", v = view all of it first" if is_cut else ""
     return f"{head}{view}, anything else = no, and the model reads it"
 

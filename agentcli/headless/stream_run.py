@@ -15,7 +15,7 @@ import re
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -202,7 +202,8 @@ class OverChannel:
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
         """Yes, yes for this session, or no with a reason."""
-        suggestion = _suggestion(request.session_rule)
+        suggested = [(offer.rule, _suggestion(offer.rule)) for offer in request.offers]
+        suggestions = [(rule, update) for rule, update in suggested if update]
         answered = await self._channel.ask(
             {
                 "subtype": "can_use_tool",
@@ -212,7 +213,7 @@ class OverChannel:
                 "input": request.call.arguments,
                 "tool_use_id": request.call.id,
                 "decision_reason": request.reason,
-                "permission_suggestions": [suggestion] if suggestion else [],
+                "permission_suggestions": [update for _, update in suggestions],
             }
         )
         if answered is None:
@@ -220,10 +221,13 @@ class OverChannel:
             return ApprovalAnswer(Verdict.UNATTENDED, reason)
         if answered.error:
             return ApprovalAnswer(Verdict.NO, f"The approval failed: {answered.error}")
-        return self._judged(request, answered.answer, suggestion)
+        return self._judged(request, answered.answer, suggestions)
 
     def _judged(
-        self, request: ApprovalRequest, answer: Mapping[str, Any], suggestion: Mapping[str, Any]
+        self,
+        request: ApprovalRequest,
+        answer: Mapping[str, Any],
+        suggestions: Sequence[tuple[str, Mapping[str, Any]]],
     ) -> ApprovalAnswer:
         if answer.get("behavior") != "allow":
             if answer.get("interrupt"):
@@ -234,8 +238,9 @@ class OverChannel:
             reason = "It was approved with other arguments only, which is not supported here."
             return ApprovalAnswer(Verdict.NO, reason)
         updates = answer.get("updatedPermissions")
-        if suggestion and isinstance(updates, list) and any(_same(u, suggestion) for u in updates):
-            return ApprovalAnswer(Verdict.SESSION)
+        for rule, update in suggestions:
+            if isinstance(updates, list) and any(_same(each, update) for each in updates):
+                return ApprovalAnswer(Verdict.SESSION, rule=rule)
         return ApprovalAnswer(Verdict.ONCE)
 
 

@@ -15,15 +15,20 @@ from typing import Any
 
 from agentcli.domain.errors import UsageError
 from agentcli.domain.ports import PermissionMode
+from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import ToolDefinition, Workspace
 from agentcli.domain.values import frozen, mutable
 
+EDIT_TOOLS = "edit"
+"""The tool of a rule that means every tool that edits the files it names."""
 _RULE = re.compile(r"(?P<tool>[A-Za-z0-9_*?-]+)(?:\((?P<pattern>.+)\))?", re.DOTALL)
 
 
 @frozen
 class Rule:
     """A parsed rule. ``pattern`` of ``None`` covers every call of the tool.
+
+    ``tool`` is a name, a pattern of names, or ``edit`` for all tools that edit files.
 
     ``exact`` makes the pattern this very text, in which ``*`` and ``?`` are themselves; only a
     final ``/**`` of a path then stands for all below it. ``source`` says where it was written.
@@ -70,7 +75,9 @@ class Decision:
     """An answer with its reason; ``rule`` is the rule that made it, if one did.
 
     ``part`` is the command within a longer one that made it ask. ``lasts``: a "yes" may hold for
-    the session; what is protected asks every time.
+    the session; what is protected asks every time. ``access`` is where a command runs once it is
+    allowed (``INSIDE`` is the sandbox where there is one); ``None`` for what is no command.
+    ``auto_frees``: mode ``auto`` would not ask about it.
     """
 
     answer: Answer
@@ -79,6 +86,8 @@ class Decision:
     effect: Effect = Effect.EXEC
     part: str = ""
     lasts: bool = True
+    access: Access | None = None
+    auto_frees: bool = False
 
     @property
     def why(self) -> str:
@@ -91,8 +100,12 @@ class Policy:
     """The mode and rules in force. ``granted`` grows with each "for this session".
 
     ``free_to_read`` are places beside the workspace, such as what background runs have made.
-    ``contained``: a sandbox keeps commands from all but the workspace; ``yolo_twice``: the user
-    has asked twice for no questions, so that destructive commands run as well (SEC-14).
+    ``contained``: a sandbox keeps commands from all but the workspace; ``is_bound``: the user has
+    named that sandbox, so that it stays in mode ``yolo`` (SEC-3); ``network``: commands have it
+    within that, as the settings say; ``yolo_twice``: the user has
+    asked twice for no questions, so that destructive commands run as well (SEC-14).
+    ``auto_offered``: mode ``auto`` has been offered in an approval; ``auto_told``: that nothing
+    contains commands has been said.
     """
 
     mode: PermissionMode = PermissionMode.DEFAULT
@@ -103,7 +116,26 @@ class Policy:
     free_to_read: tuple[Path, ...] = ()
     granted: list[Rule] = field(default_factory=list)
     contained: bool = False
+    is_bound: bool = False
+    network: bool = False
     yolo_twice: bool = False
+    auto_offered: bool = False
+    auto_told: bool = False
+
+    @property
+    def has_boundary(self) -> bool:
+        """Whether commands run in a sandbox unless they ask for more."""
+        return self.contained and (self.mode is not PermissionMode.YOLO or self.is_bound)
+
+    def take_auto_notice(self) -> str:
+        """What the user is told once where mode ``auto`` has no sandbox to rely on (SEC-3).
+
+        To be asked for when it is known what limits commands.
+        """
+        if self.mode is not PermissionMode.AUTO or self.contained or self.auto_told:
+            return ""
+        self.auto_told = True
+        return "no sandbox contains commands here: mode auto asks about them, as accept-edits does"
 
     def add_rules(self, kind: str, texts: Sequence[str], source: str = "") -> None:
         """More rules of ``kind`` ("allow", "deny" or "ask"); raises ``UsageError``."""
@@ -137,8 +169,10 @@ class CallPlace:
     """Where a call would run: the workspace, with the mode and rules in force there.
 
     ``search_path`` is where the session's shell looks for programs, when it was changed.
+    ``is_vouched_for``: a hook of the user has allowed this very call.
     """
 
     workspace: Workspace
     policy: Policy
     search_path: str | None = None
+    is_vouched_for: bool = False

@@ -1,7 +1,8 @@
 """May this call run, has the user to be asked, or is it refused? Pure (SEC-3, SEC-4).
 
-Order: deny rules, plan mode, protected places and destructive commands, ask rules, ``yolo``, allow
-rules and grants of this session, what the mode makes free; everything else asks. Law: every
+Order: deny rules, plan mode, protected places and destructive commands, ask rules, what a hook
+allows, what leaves the sandbox, ``yolo``, allow rules and grants of this session, what the mode
+makes free; everything else asks. Law: every
 decision names the rule or the reason that made it, and of a command the part.
 """
 
@@ -16,6 +17,7 @@ from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import Asks, real_path
 from agentcli.domain.values import frozen
 from agentcli.policy.bash_command import SimpleCommand
+from agentcli.policy.bash_syntax import parse_bash
 from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision, Effect, Rule
 from agentcli.policy.places import has_own_repository, moves, protected_place, starts_of
 from agentcli.policy.read_only import is_read_only
@@ -24,25 +26,25 @@ from agentcli.policy.rules import (
     covering,
     first,
     host_of,
-    lasting_rule,
     might_touch,
     writes_nowhere,
 )
 
 _SHELL = "bash"
 _LONGEST_PART = 200
-_ACCESS = {"network": "with network", "outside": "outside the sandbox"}
+_ACCESS = {Access.NETWORK: "with network", Access.OUTSIDE: "outside the sandbox"}
 
 
 def judge(call: CallFacts, place: CallPlace) -> Decision:
     """The decision on one call: the first of the checks below that has an opinion."""
     judged = _Judged(call, place, subject_of(call, place), effect_of(call, place))
-    for check in _CHECKS:
-        if decision := check(judged):
-            return decision
-    if judged.effect is not Effect.EXEC:
-        return judged.because(Answer.ASK, "it changes files")
-    return _asks_to_run(judged)
+    decision = next(filter(None, (check(judged) for check in _CHECKS)), None)
+    if decision is None and judged.effect is not Effect.EXEC:
+        decision = judged.because(Answer.ASK, "it changes files")
+    decision = decision or _asks_to_run(judged)
+    if decision.answer is Answer.DENY:
+        return decision
+    return replace(decision, access=judged.access)
 
 
 def effect_of(call: CallFacts, place: CallPlace) -> Effect:
@@ -56,35 +58,9 @@ def effect_of(call: CallFacts, place: CallPlace) -> Effect:
     return Effect.WRITE if call.definition.asks is Asks.EDIT else Effect.EXEC
 
 
-def rules_offered(call: CallFacts, place: CallPlace, decision: Decision) -> tuple[Rule, str, str]:
-    """The rule of "for this session", how it reads, and how "always" would write it down (UI-7).
-
-    A text is empty where that answer would not keep the question from coming again.
-    """
-    rule = session_rule(call, place)
-    if not decision.lasts:
-        return rule, "", ""
-    return rule, str(rule), "" if decision.rule is not None else lasting_rule(rule)
-
-
-def session_rule(call: CallFacts, place: CallPlace) -> Rule:
-    """What "yes, for this session" allows, and nothing beside it.
-
-    This very command or host; this tool in the workspace; where that is not what was asked
-    about (a protected or an outside place), this tool and this very path.
-    """
-    subject = subject_of(call, place)
-    name = call.definition.name
-    text = subject.host if subject.host is not None else subject.text
-    if text is not None:
-        return Rule(name, text, exact=True)
-    if not subject.paths:
-        return Rule(name)
-    inside = all(place.workspace.contains(path) for path in call.paths)
-    own = place.policy.own_directories
-    if inside and not protected_place((*call.paths, *subject.paths), own):
-        return Rule(name, f"{subject.root}/**", exact=True)
-    return Rule(name, str(subject.paths[0]), exact=True)
+def moves_shell(call: CallFacts) -> bool:
+    """Whether the command may leave the shell in another directory (LOOP-4)."""
+    return moves(parse_bash(str(call.arguments.get("command"))).commands)
 
 
 def subject_of(call: CallFacts, place: CallPlace) -> Subject:
@@ -96,6 +72,7 @@ def subject_of(call: CallFacts, place: CallPlace) -> Subject:
         text=command if isinstance(command, str) else None,
         host=host_of(url) if isinstance(url, str) else None,
         root=real_path(place.workspace.root),
+        edits=call.definition.asks is Asks.EDIT,
     )
 
 
@@ -117,6 +94,25 @@ class _Judged:
     @property
     def is_command(self) -> bool:
         return self.call.definition.name == _SHELL and self.subject.text is not None
+
+    @property
+    def asks_for(self) -> Access | None:
+        """What the call asks for beyond the sandbox, where there is one."""
+        asked = str(self.call.arguments.get("access"))
+        return Access(asked) if self.is_command and asked in _ACCESS else None
+
+    @property
+    def access(self) -> Access | None:
+        """Where the command runs once it is allowed."""
+        policy = self.place.policy
+        if not self.is_command:
+            return None
+        if policy.contained and not policy.has_boundary:
+            return Access.OUTSIDE
+        if self.asks_for is not None:
+            return self.asks_for
+        reads = self.effect is Effect.READ
+        return Access.READ_ONLY if reads and policy.contained else Access.INSIDE
 
     def because(self, answer: Answer, reason: str, rule: Rule | None = None) -> Decision:
         return Decision(answer, reason, rule, self.effect)
@@ -172,7 +168,7 @@ def _by_danger(judged: _Judged) -> Decision | None:
     from agentcli.policy.destructive import dangers_of
 
     policy, subject = judged.place.policy, judged.subject
-    contained = policy.contained and judged.call.arguments.get("access") != Access.OUTSIDE
+    contained = policy.has_boundary and judged.asks_for is not Access.OUTSIDE
     found = list(dangers_of(subject.text or "", judged.place, contained=contained))
     if policy.yolo_twice and policy.mode is PermissionMode.YOLO:
         freed = {danger.part for danger in found if danger.is_destructive}
@@ -183,18 +179,56 @@ def _by_danger(judged: _Judged) -> Decision | None:
     return replace(decision, part=_part_of(found[0].part, subject), lasts=False)
 
 
-def _by_yolo(judged: _Judged) -> Decision | None:
-    if judged.place.policy.mode is PermissionMode.YOLO:
-        return judged.because(Answer.ALLOW, "everything is allowed in yolo mode")
+def _by_vouching(judged: _Judged) -> Decision | None:
+    if judged.place.is_vouched_for:
+        return judged.because(Answer.ALLOW, "a hook allows it")
     return None
 
 
 def _by_access(judged: _Judged) -> Decision | None:
     """What asks for more than the sandbox gives asks each time: no rule says how much (SEC-7)."""
-    how = _ACCESS.get(str(judged.call.arguments.get("access")))
-    if how is None or not judged.is_command or not judged.place.policy.contained:
+    policy, asked = judged.place.policy, judged.asks_for
+    if asked is None or not policy.has_boundary:
         return None
+    how = _ACCESS[asked]
+    if policy.mode is PermissionMode.YOLO:
+        reason = f"it asks to run {how}, and the sandbox that was asked for stays in yolo mode"
+        return judged.because(Answer.DENY, reason)
     return replace(judged.because(Answer.ASK, f"it asks to run {how}"), lasts=False)
+
+
+def _by_yolo(judged: _Judged) -> Decision | None:
+    policy = judged.place.policy
+    if policy.mode is not PermissionMode.YOLO:
+        return None
+    if policy.has_boundary and (what := _crossing(judged)) and _by_allow_rule(judged) is None:
+        return judged.because(
+            Answer.DENY, f"{what}: the sandbox stays in yolo mode where it is named"
+        )
+    return judged.because(Answer.ALLOW, "everything is allowed in yolo mode")
+
+
+def _crossing(judged: _Judged) -> str:
+    """What of a call that is no command would lead out of the sandbox; empty: nothing."""
+    if judged.is_command:
+        return ""
+    if _reaches_out(judged) and not judged.place.policy.network:
+        return "it reaches the network"
+    outside = next((path for path in judged.call.paths if not _is_free(judged, path)), None)
+    return f"{outside} is outside the workspace" if outside else ""
+
+
+def _reaches_out(judged: _Judged) -> bool:
+    definition = judged.call.definition
+    return definition.asks is Asks.HOST or (definition.only_reads and definition.hints.open_world)
+
+
+def _is_free(judged: _Judged, path: Path) -> bool:
+    """Whether a file there may be read, or edited, as one of the workspace."""
+    free = judged.place.workspace
+    if judged.effect is Effect.READ:
+        free = replace(free, extra=(*free.extra, *judged.place.policy.free_to_read))
+    return free.contains(path)
 
 
 def _by_allow_rule(judged: _Judged) -> Decision | None:
@@ -208,20 +242,19 @@ def _by_allow_rule(judged: _Judged) -> Decision | None:
 
 
 def _by_mode(judged: _Judged) -> Decision | None:
-    call = judged.call
-    definition = call.definition
-    if definition.asks is Asks.HOST or (definition.only_reads and definition.hints.open_world):
+    call, policy = judged.call, judged.place.policy
+    if _reaches_out(judged):
         host = judged.subject.host
         reason = f"it fetches from {host}" if host else "it reaches beyond this machine"
         return judged.because(Answer.ASK, reason)
-    edits_are_free = judged.place.policy.mode is PermissionMode.ACCEPT_EDITS and bool(call.paths)
+    is_auto = policy.mode is PermissionMode.AUTO
+    if is_auto and judged.is_command and policy.contained and judged.effect is Effect.EXEC:
+        return judged.because(Answer.ALLOW, "the sandbox contains it")
+    edits_are_free = bool(call.paths) and (is_auto or policy.mode is PermissionMode.ACCEPT_EDITS)
     if judged.effect is Effect.EXEC or (judged.effect is Effect.WRITE and not edits_are_free):
         return None
-    free = judged.place.workspace
-    if judged.effect is Effect.READ:
-        free = replace(free, extra=(*free.extra, *judged.place.policy.free_to_read))
     for path in call.paths:
-        if not free.contains(path):
+        if not _is_free(judged, path):
             return judged.because(Answer.ASK, f"{path} is outside the workspace")
     what = "reads" if judged.effect is Effect.READ else "edits"
     return judged.because(Answer.ALLOW, f"{what} inside the workspace are free")
@@ -231,6 +264,7 @@ def _asks_to_run(judged: _Judged) -> Decision:
     decision = judged.because(Answer.ASK, "it runs a command")
     if not judged.is_command:
         return decision
+    decision = replace(decision, auto_frees=judged.place.policy.contained)
     parsed = judged.subject.parsed
     if not parsed.understood:
         return replace(
@@ -279,8 +313,9 @@ _CHECKS = (
     _by_plan_mode,
     _by_protection,
     _by_ask_rule,
-    _by_yolo,
+    _by_vouching,
     _by_access,
+    _by_yolo,
     _by_allow_rule,
     _by_mode,
 )

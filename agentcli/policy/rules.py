@@ -25,15 +25,13 @@ from agentcli.policy.bash_syntax import (
     parse_bash,
     parts_of,
 )
-from agentcli.policy.decision import Rule, parse_rule
+from agentcli.policy.decision import EDIT_TOOLS, Rule
 
 _NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 
 # they run what comes after them as it is, within bounds of their own
 _TRANSPARENT = frozenset({"timeout", "nice", "ionice", "nohup", "stdbuf"})
 _GLOB_CHARACTERS = re.compile(r"[*?]")
-_LONGEST_WRITTEN = 500
-_ANY_PATTERN = re.compile(r"[*?\[\]]")
 _PARTS = re.compile(r"/\*\*/|\*\*|\*|\?|[^*?/]+|/")
 
 
@@ -41,7 +39,8 @@ _PARTS = re.compile(r"/\*\*/|\*\*|\*|\?|[^*?/]+|/")
 class Subject:
     """What a rule looks at: the tool and what the call is about.
 
-    ``paths`` are resolved, ``text`` is a command, ``host`` comes from ``host_of``.
+    ``paths`` are resolved, ``text`` is a command, ``host`` comes from ``host_of``. ``edits``: it is
+    a tool that edits the files it names.
     """
 
     tool: str
@@ -49,26 +48,16 @@ class Subject:
     text: str | None = None
     host: str | None = None
     root: Path = Path("/")
+    edits: bool = False
+
+    def is_of(self, rule: Rule) -> bool:
+        """Whether ``rule`` is about this tool."""
+        return fnmatch.fnmatchcase(self.tool, rule.tool) or (self.edits and rule.tool == EDIT_TOOLS)
 
     @property
     def parsed(self) -> ParsedCommand:
         """The commands that ``text`` would run."""
         return parse_bash(self.text or "")
-
-
-def lasting_rule(rule: Rule) -> str:
-    """``rule`` as it may be written down for ever; empty where that would cover more (UI-7).
-
-    A written rule is a pattern: one made of a text with pattern characters in it would not be
-    this very text any more.
-    """
-    text = str(rule)
-    literal = (rule.pattern or "").removesuffix("/**")
-    if rule.pattern is None or not literal or not text.isprintable():
-        return ""
-    if _ANY_PATTERN.search(literal) or len(text) > _LONGEST_WRITTEN:
-        return ""
-    return text if parse_rule(text) == Rule(rule.tool, rule.pattern) else ""
 
 
 def host_of(url: str) -> str:
@@ -90,7 +79,7 @@ def covering(
 
     No rules and a part: it is not covered. ``is_free`` says which parts of a command need none.
     """
-    of_tool = [rule for rule in rules if fnmatch.fnmatchcase(subject.tool, rule.tool)]
+    of_tool = [rule for rule in rules if subject.is_of(rule)]
     for rule in of_tool:
         if rule.pattern is None or _covers_whole(rule, subject):
             return (rule,), ""
@@ -129,7 +118,7 @@ def _covers_part(rule: Rule, command: SimpleCommand, subject: Subject) -> bool:
 
 def touches(rule: Rule, subject: Subject) -> bool:
     """Whether ``rule`` covers any part of the call, as a deny rule must."""
-    if not fnmatch.fnmatchcase(subject.tool, rule.tool):
+    if not subject.is_of(rule):
         return False
     if rule.pattern is None:
         return True
@@ -144,8 +133,7 @@ def might_touch(rule: Rule, subject: Subject) -> bool:
     """Whether ``rule`` may cover a part of the call that only the shell will know."""
     if rule.pattern is None or subject.text is None or subject.host is not None:
         return False
-    is_meant = fnmatch.fnmatchcase(subject.tool, rule.tool)
-    return is_meant and may_touch(rule.pattern, subject.text, subject.parsed)
+    return subject.is_of(rule) and may_touch(rule.pattern, subject.text, subject.parsed)
 
 
 def first(rules: Sequence[Rule], subject: Subject) -> Rule | None:

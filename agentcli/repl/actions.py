@@ -203,7 +203,12 @@ class Jobs:
 # --- actions ----------------------------------------------------------------------------------
 
 HINT = "To leave, press Ctrl-C again or Ctrl-D."
-_CYCLE = (PermissionMode.DEFAULT, PermissionMode.ACCEPT_EDITS, PermissionMode.PLAN)
+_CYCLE = (
+    PermissionMode.DEFAULT,
+    PermissionMode.ACCEPT_EDITS,
+    PermissionMode.AUTO,
+    PermissionMode.PLAN,
+)
 
 
 class ActingChat(Chat, Protocol):

@@ -66,19 +66,23 @@ def _title(request: ApprovalRequest, theme: Theme) -> str:
 
 def _answer_lines(request: ApprovalRequest, *, is_cut: bool) -> list[str]:
     lines = ["  y  yes, once"]
-    if request.session_rule:
-        lines.append(f"  s  yes, for this session ({rule_text(request.session_rule)})")
-    if request.lasting_rule:
-        rule = rule_text(request.lasting_rule)
-        lines.append(f"  a  yes, always: {rule} goes to your settings")
+    if request.offers:
+        lines.append(f"  s  yes, for this session ({rule_text(request.offers[0].rule)})")
+    if lasting := _lasting(request):
+        lines.append(f"  a  yes, always: {rule_text(lasting)} goes to your settings")
     if is_cut:
         lines.append("  v  view all of it first; a part is not shown above")
     lines.append("  n  no     r  no, with a reason     Ctrl-C  cancel")
     return lines
 
 
+def _lasting(request: ApprovalRequest) -> str:
+    """The rule that "always" writes down; empty where there is none."""
+    return next((offer.rule for offer in request.offers if offer.always), "")
+
+
 def _answers(request: ApprovalRequest, *, is_cut: bool) -> dict[str, str]:
-    offered = {"y": True, "s": bool(request.session_rule), "a": bool(request.lasting_rule),
+    offered = {"y": True, "s": bool(request.offers), "a": bool(_lasting(request)),
                "v": is_cut, "n": True, "r": True}  # fmt: skip
     return {key: key for key, is_offered in offered.items() if is_offered}
 
@@ -88,7 +92,7 @@ def _plan_question(request: ApprovalRequest, theme: Theme) -> list[str]:
         theme.paint("? Carry out this plan?", BOLD | WARNING),
         *plan_lines(request.detail, theme, _PLAN_COLUMNS),
         "  y  yes; what changes something asks",
-        f"  s  yes, and {reveal(request.session_rule)}",
+        *(f"  s  yes, and {reveal(offer.rule)}" for offer in request.offers[:1]),
         "  n  no, keep planning     r  no, with a reason     Ctrl-C  cancel",
     ]
 
@@ -152,9 +156,10 @@ class Questions:
         screen, theme = self._screen, self._screen.theme
         letter = await self._chosen(request)
         if letter == "a":
-            said = await self._write_down(request.lasting_rule)
+            rule = _lasting(request)
+            said = await self._write_down(rule)
             screen.print_block([theme.paint(f"  {said}", DIM)], gap=False)
-            return ApprovalAnswer(Verdict.SESSION)
+            return ApprovalAnswer(Verdict.SESSION, rule=rule)
         if letter != "r":
             verdict = _LETTERS[letter]
             said = (_SAID_TO_PLAN if request.is_plan else _SAID)[letter]

@@ -24,6 +24,7 @@ from agentcli.domain.background import (
     TaskState,
 )
 from agentcli.domain.errors import ArgumentProblem, InvalidArguments
+from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import Asks, StandIn, ToolContext, ToolHints, ToolOutput
 from agentcli.domain.values import frozen
 from agentcli.tools._base import Arguments, BaseTool, plain_text
@@ -67,9 +68,10 @@ class BackgroundContext(ToolContext):
 
 @frozen
 class SpawnContext(BackgroundContext):
-    """The paths that the policy has judged, too: the run opens no other."""
+    """What the policy has judged, too: the run opens no other paths and runs nowhere else."""
 
     judged: tuple[Path, ...] | None
+    access: Access | None
 
 
 class SpawnTool(BaseTool[SpawnArguments]):
@@ -119,6 +121,7 @@ class SpawnTool(BaseTool[SpawnArguments]):
             args.schedule,
             args.signal_on_completion,
             ctx.judged,
+            ctx.access,
         )
         try:
             spawned = await ctx.background.spawn(wish)

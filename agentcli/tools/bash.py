@@ -116,12 +116,16 @@ class _Start:
 
 @frozen
 class BashContext(ToolContext):
-    """The kept state of the shell, what limits it, and the way to the background."""
+    """The kept state of the shell, what limits it, and the way to the background.
+
+    ``access`` is where the policy lets the command run; ``None``: as its arguments say.
+    """
 
     state: SessionState
     session_id: str
     sandbox: Sandbox | None
     to_background: BackgroundSwitch | None
+    access: Access | None
 
 
 class BashTool(BaseTool[BashArguments]):
@@ -154,7 +158,7 @@ class BashTool(BaseTool[BashArguments]):
 
     async def preview(self, args: BashArguments, ctx: BashContext) -> str:
         """The exact command, the directory, and what limits it."""
-        start = await _where(ctx, args.access)
+        start = await _where(ctx, args)
         return f"{args.command}\n\nin {start.cwd}{_limits(start, ctx.sandbox)}"
 
     def parse_background(self, arguments: Mapping[str, Any]) -> BashArguments:
@@ -180,7 +184,7 @@ class BashTool(BaseTool[BashArguments]):
     ) -> ToolOutput:
         if "\0" in args.command:
             return ToolOutput.error("The command contains a NUL character; bash cannot run it.")
-        start = await _where(ctx, args.access)
+        start = await _where(ctx, args)
         shell = _find_shell(ctx.workspace)
         if shell is None:
             return ToolOutput.error("There is no bash or sh on PATH; ask the user to install bash.")
@@ -242,9 +246,9 @@ class BashTool(BaseTool[BashArguments]):
         return await asyncio.to_thread(_result, ctx.call_id, output.capture, ended, limit_s, notes)
 
 
-async def _where(ctx: BashContext, asked: str | None) -> _Start:
+async def _where(ctx: BashContext, args: BashArguments) -> _Start:
     """The state of the session's shell; its directory replaced when it is gone."""
-    access = Access(asked or Access.INSIDE)
+    access = ctx.access or Access(args.access or Access.INSIDE)
     sandbox = ctx.sandbox if access is not Access.OUTSIDE else None
     if sandbox is not None and not (await sandbox.begin()).is_on:
         sandbox, access = None, Access.OUTSIDE
@@ -309,7 +313,7 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
     if start.sandbox is None or not ended.returncode or ended.ending is not Ending.EXITED:
         return []
     said = capture.data()
-    offline = start.access is Access.INSIDE and not start.sandbox.state.network
+    offline = start.access in {Access.READ_ONLY, Access.INSIDE} and not start.sandbox.state.network
     if offline and _NETWORK_REFUSED.search(said):
         what, how = "without network", "network"
     elif _PLACE_REFUSED.search(said):

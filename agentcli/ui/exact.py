@@ -167,13 +167,13 @@ def explanation_lines(found: Explanation, theme: Theme) -> list[str]:
     lines.append(
         f"  mode        {found.mode}; it counts as {_EFFECTS.get(found.effect, found.effect)}"
     )
-    if found.answer == "ask":
-        offered = (
-            rule_text(found.session_rule) if found.session_rule else "nothing: it asks each time"
-        )
-        lines.append(f"  session     {offered}")
-        if found.lasting_rule:
-            lines.append(f"  always      {rule_text(found.lasting_rule)}")
+    if found.where:
+        lines.append(f"  runs        {found.where}")
+    if found.answer == "ask" and not found.offers:
+        lines.append("  session     nothing: it asks each time")
+    for offer in found.offers:
+        kinds = [kind for kind in ("session", "always") if getattr(offer, kind)]
+        lines.append(f"  {', '.join(kinds):<15} {rule_text(offer.rule)}")
     return lines
 
 

@@ -491,8 +491,8 @@ def test_a_call_is_judged_and_granted_as_what_it_runs(tmp_path: Path) -> None:
         await results(session)
         (request,) = user.asked
         assert "touch made" in request.detail and "In the background" in request.summary
-        assert [str(rule) for rule in session.policy.granted] == [request.session_rule]
-        assert request.session_rule.startswith("bash")
+        assert [str(rule) for rule in session.policy.granted] == [request.offers[0].rule]
+        assert request.offers[0].rule.startswith("bash")
         ask(server, spawn_call(**run), Call("bash", run["args"]))  # type: ignore[arg-type]  # a mapping
         await results(session)
         assert len(user.asked) == 1

@@ -24,7 +24,8 @@ def test_a_decision_is_told_with_its_rule_and_what_an_approval_would_offer(tmp_p
     told = explain(BOX, workspace, policy, "bash", {"command": "make x"})
     assert (told.answer, told.rule, told.source) == ("allow", "bash(make *)", "here")
     told = explain(BOX, workspace, policy, "bash", {"command": "npm test"})
-    assert (told.answer, told.lasting_rule) == ("ask", "bash(npm test)")
+    rules = [(offer.rule, offer.always) for offer in told.offers]
+    assert (told.answer, rules) == ("ask", [("bash(npm test)", True), ("bash(npm test *)", True)])
 
 
 @pytest.mark.spec("SEC-3")

@@ -82,7 +82,7 @@ def test_a_question_says_who_asks() -> None:
             asked.append(request)
             return ApprovalAnswer(Verdict.ONCE)
 
-    request = ApprovalRequest(ToolCall("a", "bash", {}), "Run ls", "ls", "why", "rule")
+    request = ApprovalRequest(ToolCall("a", "bash", {}), "Run ls", "ls", "why")
     assert asyncio.run(NamedApprover(Person(), "scout").approve(request)).verdict is Verdict.ONCE
     assert (asked[0].summary, asked[0].detail) == ("scout: Run ls", "ls")
 

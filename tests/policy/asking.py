@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agentcli.domain.ports import PermissionMode
+from agentcli.domain.ports import GrantOffer, PermissionMode
 from agentcli.domain.tools import Workspace
-from agentcli.policy import judge
+from agentcli.policy import grants, judge
 from agentcli.policy.decision import CallFacts, CallPlace, Decision, Effect, Policy, Rule
 from agentcli.policy.rules import Subject
 
@@ -57,9 +57,10 @@ def subject_of(asked: Asked) -> Subject:
 
 def session_rule(asked: Asked, policy: Policy) -> Rule:
     """What "for this session" would allow."""
-    return judge.session_rule(asked.call, CallPlace(asked.workspace, policy))
+    return grants.session_rule(asked.call, CallPlace(asked.workspace, policy))
 
 
-def rules_offered(asked: Asked, policy: Policy, decision: Decision) -> tuple[Rule, str, str]:
-    """The answers that are offered."""
-    return judge.rules_offered(asked.call, CallPlace(asked.workspace, policy), decision)
+def offers_of(asked: Asked, policy: Policy, decision: Decision) -> tuple[GrantOffer, ...]:
+    """The rules that are offered."""
+    found = grants.offers_of(asked.call, CallPlace(asked.workspace, policy), decision)
+    return tuple(offer for offer, _ in found)

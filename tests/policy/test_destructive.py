@@ -101,9 +101,9 @@ def test_a_sandbox_contains_what_is_outside_the_workspace_only(
 ) -> None:
     assert not workspace.root.is_relative_to(home)
     for text in ("rm -rf ~", "rm -rf /usr", "dd if=x of=/dev/sda", "find ~ -delete"):
-        assert in_yolo(workspace, text, contained=True).answer is Answer.ALLOW, text
+        assert in_yolo(workspace, text, contained=True, is_bound=True).answer is Answer.ALLOW, text
     for text in ("rm -rf .", "rm -rf .git", "rm -rf /", "rm -rf $X", "rm -rf ..", "git clean -fdx"):
-        assert in_yolo(workspace, text, contained=True).answer is Answer.ASK, text
+        assert in_yolo(workspace, text, contained=True, is_bound=True).answer is Answer.ASK, text
 
 
 @pytest.mark.spec("SEC-14")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentcli.domain.errors import UsageError
+from agentcli.domain.ports import GrantOffer
 from agentcli.domain.ports import PermissionMode as Mode
+from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import Asks, ToolDefinition, ToolHints, Workspace
 from agentcli.policy.decision import Answer, CallFacts, Decision, Effect, Policy, Rule
 from agentcli.policy.rules import touches
@@ -18,8 +21,8 @@ from tests.policy.asking import (
     Asked,
     effect_of,
     judged,
+    offers_of,
     policy_of,
-    rules_offered,
     session_rule,
     subject_of,
 )
@@ -60,8 +63,8 @@ def write(workspace: Workspace, *paths: str) -> Asked:
     return facts(workspace, "write_file", Asks.EDIT, *paths)
 
 
-def command(workspace: Workspace, text: str) -> Asked:
-    return facts(workspace, "bash", Asks.ANYTHING, command=text)
+def command(workspace: Workspace, text: str, **arguments: str) -> Asked:
+    return facts(workspace, "bash", Asks.ANYTHING, command=text, **arguments)
 
 
 @pytest.mark.spec("SEC-3")
@@ -217,7 +220,7 @@ def test_yes_for_the_session_covers_this_very_command(text: str, workspace: Work
 
 
 @pytest.mark.spec("SEC-3", "UI-7")
-def test_yes_for_the_session_to_an_edit_covers_edits_by_this_tool_in_the_workspace(
+def test_yes_for_the_session_to_an_edit_covers_all_edits_in_the_workspace(
     workspace: Workspace,
 ) -> None:
     policy = Policy()
@@ -227,7 +230,7 @@ def test_yes_for_the_session_to_an_edit_covers_edits_by_this_tool_in_the_workspa
     assert judged(write(workspace, "../other/x"), policy).answer is ASK
     assert judged(write(workspace, ".git/config"), policy).answer is ASK
     edit = facts(workspace, "edit_file", Asks.EDIT, "src/a.py")
-    assert judged(edit, policy).answer is ASK
+    assert judged(edit, policy).answer is ALLOW
 
 
 @pytest.mark.spec("SEC-3")
@@ -334,7 +337,7 @@ def test_a_rule_does_not_follow_into_another_repository(workspace: Workspace) ->
 @pytest.mark.spec("SEC-4", "UI-7")
 @pytest.mark.parametrize("text", ["make", "make test", "npm run build", "python -m x"])
 def test_always_for_one_command_never_covers_another(text: str, workspace: Workspace) -> None:
-    _, _, written = rules_offered(command(workspace, text), Policy(), DECIDED)
+    written = offers_of(command(workspace, text), Policy(), DECIDED)[0].rule
     policy = policy_of(Mode.DEFAULT, [written], [])
     assert judged(command(workspace, text), policy).answer is ALLOW
     others = (f"{text} x", f"{text}; rm x", f"rm x; {text}", f"{text} > f", f"{text} $(rm x)",
@@ -363,10 +366,12 @@ def test_what_is_not_understood_says_so(workspace: Workspace) -> None:
 def test_what_asks_every_time_offers_no_lasting_yes(workspace: Workspace) -> None:
     for call in (command(workspace, "rm -rf ."), write(workspace, ".git/config")):
         decision = judged(call, Policy())
-        assert rules_offered(call, Policy(), decision)[1:] == ("", "")
+        assert offers_of(call, Policy(), decision) == ()
     asking = policy_of(Mode.DEFAULT, [], [], ["bash(make *)"])
     call = command(workspace, "make x")
-    assert rules_offered(call, asking, judged(call, asking))[1:] == ("bash(make x)", "")
+    (exact, prefix) = offers_of(call, asking, judged(call, asking))
+    assert exact == GrantOffer("bash(make x)", session=True, always=False)
+    assert prefix == GrantOffer("bash(make x *)", session=True, always=False)
 
 
 # --- tools that reach out ---------------------------------------------------------------------
@@ -537,3 +542,71 @@ def test_nothing_is_free_beside_what_a_rule_names_and_what_only_reads(
         for part in subject_of(asked).parsed.commands:
             assert part.words[0] in {"git", "ls", "cd", "diff"}, part
             assert not any(each.writes for each in part.redirections)
+
+
+# --- where a command runs, and the modes of a sandbox --------------------------------------------
+
+
+@pytest.mark.spec("SEC-3", "SEC-4")
+def test_a_decision_says_where_the_command_would_run(workspace: Workspace) -> None:
+    def access(policy: Policy, text: str, **more: str) -> Access | None:
+        return judged(command(workspace, text, **more), policy).access
+
+    default = Policy(contained=True)
+    assert access(default, "cat src/a.py") is Access.READ_ONLY
+    assert access(default, "make") is Access.INSIDE
+    assert access(default, "make", access="network") is Access.NETWORK
+    assert access(default, "ls", access="outside") is Access.OUTSIDE
+    assert access(Policy(), "ls") is Access.INSIDE  # the tool finds out that there is none
+    yolo = Policy(Mode.YOLO, contained=True)
+    assert access(yolo, "ls") is access(yolo, "make") is Access.OUTSIDE
+    bound = replace(yolo, is_bound=True)
+    assert access(bound, "make") is Access.INSIDE
+    assert judged(read(workspace, "src/a.py"), default).access is None
+
+
+@pytest.mark.spec("SEC-3")
+def test_auto_frees_what_the_sandbox_contains_and_nothing_else(workspace: Workspace) -> None:
+    auto = Policy(Mode.AUTO, contained=True)
+    for call in (command(workspace, "make"), command(workspace, "x $(y) > z; python -c q"),
+                 write(workspace, "src/a.py"), read(workspace, "src/a.py")):  # fmt: skip
+        assert judged(call, auto).answer is ALLOW, call
+    for call in (command(workspace, "make", access="network"), write(workspace, "../other/x"), write(workspace, ".git/config"),
+                 command(workspace, "rm -rf ."), command(workspace, "echo x > .git/hooks/pre-commit"),
+                 facts(workspace, "custom", Asks.ANYTHING), fetch(workspace, "https://a.example/x")):  # fmt: skip
+        assert judged(call, auto).answer is ASK, call
+    without = Policy(Mode.AUTO)
+    assert judged(command(workspace, "make"), without).answer is ASK
+    assert judged(write(workspace, "src/a.py"), without).answer is ALLOW
+    assert "mode auto" in without.take_auto_notice()
+    assert (without.take_auto_notice(), auto.take_auto_notice()) == ("", "")
+
+
+@pytest.mark.spec("SEC-3")
+def test_the_choice_of_auto_is_offered_only_where_it_would_help(workspace: Workspace) -> None:
+    contained = Policy(contained=True)
+    assert judged(command(workspace, "make"), contained).auto_frees
+    assert not judged(command(workspace, "make"), Policy()).auto_frees
+    assert not judged(command(workspace, "rm -rf ."), contained).auto_frees
+    assert not judged(write(workspace, "src/a.py"), contained).auto_frees
+
+
+@pytest.mark.spec("SEC-3")
+def test_yolo_in_a_named_sandbox_refuses_what_would_leave_it(workspace: Workspace) -> None:
+    bound = Policy(Mode.YOLO, contained=True, is_bound=True)
+    for how in ("network", "outside"):
+        leaving = command(workspace, "make", access=how)
+        assert judged(leaving, bound).answer is DENY
+        assert judged(leaving, Policy(Mode.YOLO)).answer is ALLOW
+    for call in (write(workspace, "../other/x"), read(workspace, "../other/x"),
+                 fetch(workspace, "https://a.example/x")):  # fmt: skip
+        assert judged(call, bound).answer is DENY, call
+        assert judged(call, Policy(Mode.YOLO, contained=True)).answer is ALLOW, call
+    assert judged(write(workspace, "src/a.py"), bound).answer is ALLOW
+    allowed = policy_of(Mode.YOLO, ["web_fetch(a.example)"], [])
+    allowed.contained = allowed.is_bound = True
+    assert judged(fetch(workspace, "https://a.example/x"), allowed).answer is ALLOW
+    assert (
+        judged(fetch(workspace, "https://b.example/x"), replace(bound, network=True)).answer
+        is ALLOW
+    )

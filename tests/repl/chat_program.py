@@ -54,6 +54,7 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.ports import (
     ApprovalRequest,
+    GrantOffer,
     ModelInfo,
     Verdict,
 )
@@ -234,7 +235,7 @@ class PlaySession(Session):
     async def do_edit(self, rest: str, token: CancelToken) -> None:
         call = ToolCall("e1", "edit_file", {"path": "src/greet.py"})
         request = ApprovalRequest(
-            call, "Edit src/greet.py", DIFF, "it changes a file", "edit_file(/work/**)"
+            call, "Edit src/greet.py", DIFF, "it changes a file", (GrantOffer("edit(/work/**)"),)
         )
         answer = await self._user.approve(request)
         self._say(f"verdict {answer.verdict}\n")
@@ -281,7 +282,7 @@ class PlaySession(Session):
     async def do_approve(self, rest: str, token: CancelToken) -> None:
         call = ToolCall("a1", "bash", {"command": rest})
         request = ApprovalRequest(
-            call, f"Run {rest}", f"{rest}\n\nin /work", "not read-only", "bash(x)"
+            call, f"Run {rest}", f"{rest}\n\nin /work", "not read-only", (GrantOffer("bash(x)"),)
         )
         answer = await self._user.approve(request)
         self._say(f"verdict {answer.verdict} reason {answer.reason!r}\n")

@@ -10,16 +10,20 @@ import pytest
 
 from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.messages import ToolCall
-from agentcli.domain.ports import ApprovalRequest
+from agentcli.domain.ports import ApprovalRequest, GrantOffer
 from agentcli.repl.approve import STOP, WAIT, Questions, approval_lines
 from agentcli.ui.theme import PLAIN
 from tests.repl.conftest import PLACEHOLDER, Start
 
 
+def offers(rule: str, *, always: bool = False) -> tuple[GrantOffer, ...]:
+    return (GrantOffer(rule, session=True, always=always),) if rule else ()
+
+
 def shown(detail: str, command: str = "", rule: str = "") -> str:
     arguments = {"command": command} if command else {"path": "a\u200b.py"}
     call = ToolCall("c", "bash" if command else "write_file", arguments)
-    request = ApprovalRequest(call, "Run it", detail, "writes files", rule)
+    request = ApprovalRequest(call, "Run it", detail, "writes files", offers(rule))
     return "\n".join(approval_lines(request, PLAIN))
 
 
@@ -53,7 +57,7 @@ def test_what_only_looks_like_a_diff_is_shown_to_the_letter(name: str) -> None:
     command = "diff a b; touch one\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n-a\n+b\nrm -rf two\nindex 1; touch three"
     arguments = {"command": command} if name == "bash" else {"tool": "bash"}
     call = ToolCall("c", name, arguments)
-    request = ApprovalRequest(call, "Run it", f"{command}\n\nin /work", "", "")
+    request = ApprovalRequest(call, "Run it", f"{command}\n\nin /work", "")
     lines = approval_lines(request, PLAIN)
     assert [f"  {line}" for line in command.split("\n")] == lines[1:9]
 
@@ -108,16 +112,14 @@ def test_what_asks_every_time_offers_no_lasting_yes() -> None:
 @pytest.mark.spec("UI-7")
 def test_always_shows_the_rule_that_is_written() -> None:
     call = ToolCall("c", "bash", {"command": "make"})
-    request = ApprovalRequest(call, "Run make", "", "", "bash(make)", "bash(make)")
+    request = ApprovalRequest(call, "Run make", "", "", offers("bash(make)", always=True))
     assert "  a  yes, always: bash(make) goes to your settings" in approval_lines(request, PLAIN)
 
 
 @pytest.mark.spec("SEC-6", "UI-7")
 def test_the_reason_stays_one_line() -> None:
     call = ToolCall("c", "bash", {"command": "ls"})
-    request = ApprovalRequest(
-        call, "Run", "", "it runs a command: a\n  y  yes, once" + "x" * 9999, ""
-    )
+    request = ApprovalRequest(call, "Run", "", "it runs a command: a\n  y  yes, once" + "x" * 9999)
     (why,) = [line for line in approval_lines(request, PLAIN) if "Why it asks" in line]
     assert "a<U+000A>  y" in why
     assert len(why) < 500

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentcli.domain.messages import ToolCall
-from agentcli.domain.ports import ApprovalRequest
+from agentcli.domain.ports import ApprovalRequest, GrantOffer
 from agentcli.domain.reports import Explanation
 from agentcli.ui.exact import (
     MAX_CHARS,
@@ -30,7 +30,7 @@ HIDDEN = [
 
 
 def request(command: str, detail: str = "") -> ApprovalRequest:
-    return ApprovalRequest(ToolCall("c", "bash", {"command": command}), "Run", detail, "", "")
+    return ApprovalRequest(ToolCall("c", "bash", {"command": command}), "Run", detail, "")
 
 
 @pytest.mark.spec("SEC-6")
@@ -106,7 +106,7 @@ def test_the_command_comes_first_even_when_the_preview_leaves_it_out() -> None:
 @pytest.mark.spec("SEC-6")
 def test_without_a_preview_the_arguments_are_shown() -> None:
     call = ToolCall("c", "mcp__x__y", {"path": "a\u200b"})
-    shown = detail_of(ApprovalRequest(call, "Call", "", "", ""))
+    shown = detail_of(ApprovalRequest(call, "Call", "", ""))
     assert '  "path": "a<U+200B>"' in shown.lines
 
 
@@ -124,19 +124,21 @@ def test_one_line_texts_have_no_line_breaks_and_an_end() -> None:
 def test_it_says_what_why_by_which_rule_and_hides_nothing() -> None:
     told = Explanation(
         "bash", "ask", "asked for by the rule bash(x *)", "x \u202eb", "bash(x *)", "f:1", "exec",
-        "default", "bash(x b)", "",
+        "default", (GrantOffer("bash(x b)"), GrantOffer("bash(x *)", always=True)), "in the sandbox",
     )  # fmt: skip
     assert explanation_lines(told, PLAIN) == [
         "It asks: asked for by the rule bash(x *)",
         "  because of  x <U+202E>b",
         "  rule        bash(x *)  (f:1)",
         "  mode        default; it counts as running a command",
-        "  session     bash(x b)",
+        "  runs        in the sandbox",
+        "  session         bash(x b)",
+        "  session, always bash(x *)",
     ]
 
 
 def test_an_answer_without_a_rule_is_short() -> None:
-    told = Explanation("read_file", "allow", "reads are free", "", "", "", "read", "plan", "", "")
+    told = Explanation("read_file", "allow", "reads are free", "", "", "", "read", "plan")
     assert explanation_lines(told, PLAIN) == [
         "It runs without asking: reads are free",
         "  mode        plan; it counts as reading",

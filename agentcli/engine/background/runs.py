@@ -215,10 +215,11 @@ class BackgroundRuns:
         paths = wish.judged
         if paths is None:
             paths = launch.tool.paths(launch.args, self.services.parts.workspace)
+        given = {"judged": paths, "access": wish.access}
         shell_at = fired.cwd if fired is not None else ""
 
         async def work(call: ToolContext, sink: BackgroundSink) -> ToolOutput:
-            return await self._run(launch, call, sink, paths, shell_at)
+            return await self._run(launch, call, sink, given, shell_at)
 
         task = self._new_task(wish, task_id, is_repeatable=is_repeatable(launch))
         if fired is not None:
@@ -241,7 +242,7 @@ class BackgroundRuns:
 
         async def work(call: ToolContext, sink: BackgroundSink) -> ToolOutput:
             sink.output(f"[system] started again after a crash (attempt {attempt})\n")
-            return await self._run(launch, call, sink, paths)
+            return await self._run(launch, call, sink, {"judged": paths, "access": None})
 
         again = replace(task, attempt=attempt, pid=None, pid_started="", heartbeat_at=None)
         run = ActiveRun(again, self.services.redact, self._watch.wake)
@@ -323,15 +324,18 @@ class BackgroundRuns:
         launch: Launch,
         call: ToolContext,
         sink: BackgroundSink,
-        judged: tuple[Path, ...] | None,
+        given: Mapping[str, object],
         shell_at: str = "",
     ) -> ToolOutput:
-        """The tool, with what it declares; nothing that needs the user or belongs to a turn."""
+        """The tool, with what it declares; nothing that needs the user or belongs to a turn.
+
+        ``given`` are the ports that hold what the policy has said of the call.
+        """
         parts = self.services.parts
 
         def port(name: str) -> object:
-            if name == "judged":
-                return judged
+            if name in given:
+                return given[name]
             found = parts.port(name, self._pass_on, unattended=True)
             return ShellAt(parts.state, shell_at) if shell_at and name == "state" else found
 

@@ -34,6 +34,7 @@ from agentcli.domain.background import (
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import StoreError
 from agentcli.domain.events import Notice
+from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import Workspace
 from agentcli.engine.background.launch import SPAWN, check_launch, next_time, read_timing
 from agentcli.engine.background.runs import SHELL, BackgroundRuns
@@ -224,12 +225,17 @@ class SessionScheduler:
     async def _fire(self, schedule: Schedule, now: float) -> None:
         try:
             fired = _after(schedule, now)
-            if problem := await self._problem(schedule):
+            problem, access = await self._may_start(schedule)
+            if problem:
                 await self._skip(fired, problem)
                 return
             self._notice_missed(schedule, now)
             wish = SpawnWish(
-                schedule.tool, schedule.arguments, schedule.title, signals=schedule.signals
+                schedule.tool,
+                schedule.arguments,
+                schedule.title,
+                signals=schedule.signals,
+                access=access,
             )
             await self._runs.start(wish, fired, schedule.id)
             self._update(fired)
@@ -256,12 +262,15 @@ class SessionScheduler:
         else:
             self._schedules.pop(fired.id, None)
 
-    async def _problem(self, schedule: Schedule) -> str:
-        """Why it may not start; empty when it may."""
+    async def _may_start(self, schedule: Schedule) -> tuple[str, Access | None]:
+        """Why it may not start, empty when it may; and where its command then runs."""
         try:
             decision = await self._judged(schedule, self._services.parts.policy)
         except BackgroundRefused as refused:
-            return str(refused)
+            return str(refused), None
+        return await self._problem(schedule, decision), decision.access
+
+    async def _problem(self, schedule: Schedule, decision: Decision) -> str:
         if decision.answer is Answer.DENY:
             return decision.why
         if not await self._has_place(schedule):

@@ -12,6 +12,7 @@ from agentcli.ui.theme import BOLD, DIM, WARNING
 _MODES = {
     PermissionMode.DEFAULT: "reading in the workspace is free, everything else asks",
     PermissionMode.ACCEPT_EDITS: "edits in the workspace are free as well",
+    PermissionMode.AUTO: "commands that stay in the sandbox and edits in the workspace are free",
     PermissionMode.PLAN: "it reads and plans; nothing is changed",
     PermissionMode.YOLO: "only protected places, destructive commands and your rules ask",
 }

@@ -1,0 +1,204 @@
+"""What a yes may grant beyond the one call: this very call again, or its like (UI-7).
+
+Laws: a grant is offered only where it would answer the question; its text is the rule as it would
+be written. A prefix is offered for programs whose words say what they do; never for those that run
+what their words name (interpreters, shells, wrappers), nor for what destroys.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from agentcli.domain.errors import UsageError
+from agentcli.domain.ports import GrantOffer
+from agentcli.domain.tools import Asks
+from agentcli.policy.bash_command import SimpleCommand
+from agentcli.policy.decision import (
+    EDIT_TOOLS,
+    Answer,
+    CallFacts,
+    CallPlace,
+    Decision,
+    Rule,
+    parse_rule,
+)
+from agentcli.policy.judge import judge, subject_of
+from agentcli.policy.places import protected_place
+
+_LONGEST_WRITTEN = 500
+_ANY_PATTERN = re.compile(r"[*?\[\]]")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+# they run what their words name, reach out, or destroy: each of their calls is a case of its own
+_NO_PREFIX = frozenset(
+    {
+        # interpreters and shells
+        "python", "pypy", "ipython", "perl", "ruby", "node", "nodejs", "deno", "bun", "php", "lua",
+        "Rscript", "R", "julia", "java", "scala", "groovy", "awk", "gawk", "mawk", "nawk", "tclsh",
+        "osascript", "powershell", "pwsh", "sh", "bash", "dash", "ash", "rbash", "zsh", "ksh",
+        "mksh", "yash", "fish", "csh", "tcsh", "sed", "ed", "ex", "vi", "vim", "nvim", "emacs",
+        "sqlite3", "psql", "mysql", "gdb", "lldb", "guile", "racket", "ghci", "erl", "elixir",
+        "iex", "swift", "tsx", "ts-node", "expect", "jshell", "irb", "source", ".", "eval",
+        # wrappers
+        "env", "sudo", "doas", "su", "runuser", "pkexec", "xargs", "gxargs", "parallel", "find",
+        "gfind", "fd", "fdfind", "timeout", "time", "nice", "ionice", "nohup", "setsid", "stdbuf",
+        "exec", "command", "builtin", "coproc", "busybox", "toybox", "chroot", "unshare",
+        "nsenter", "systemd-run", "script", "strace", "ltrace", "flock", "watch", "entr", "ssh",
+        "chrt", "taskset", "setpriv", "valgrind", "firejail", "xvfb-run", "dbus-run-session",
+        "fakeroot", "unbuffer", "rlwrap", "trap", "alias", "export", "declare", "set", "unset",
+        "cd", "hash", "enable", "crontab", "at", "batch", "tmux", "screen", "npx", "pnpx", "bunx",
+        "uvx", "pipx", "corepack", "direnv", "nix", "nix-shell", "just",
+        # what destroys, and what sends away or brings in
+        "rm", "rmdir", "unlink", "shred", "dd", "mkfs", "fdisk", "parted", "wipefs", "truncate",
+        "mv", "cp", "ln", "install", "rsync", "chmod", "chown", "chgrp", "chattr", "setfacl",
+        "tee", "kill", "pkill", "killall", "reboot", "shutdown", "halt", "systemctl", "service",
+        "mount", "umount", "passwd", "useradd", "usermod", "visudo", "curl", "wget", "nc", "ncat",
+        "netcat", "socat", "scp", "sftp", "ftp", "telnet", "aws", "gcloud", "az", "terraform",
+        "ansible", "ansible-playbook", "helm", "apt", "apt-get", "dnf", "yum", "pacman", "brew",
+        "snap", "gpg", "openssl", "security", "tar", "unzip", "zip", "split", "patch",
+    }
+)  # fmt: skip
+# programs whose first word says what they do -> the words that may stand there (empty: any name)
+_WITH_WORD: dict[str, frozenset[str]] = {
+    "git": frozenset({"add", "blame", "cherry-pick", "commit", "describe", "diff", "log", "merge",
+                      "mv", "show", "status"}),
+    "npm": frozenset({"run", "test", "ci", "audit", "ls", "outdated", "view"}),
+    "pnpm": frozenset({"run", "test", "audit", "ls", "outdated", "view"}),
+    "yarn": frozenset({"run", "test", "audit", "list", "outdated", "why"}),
+    "cargo": frozenset({"bench", "build", "check", "clippy", "doc", "fmt", "metadata", "test",
+                        "tree"}),
+    "go": frozenset({"build", "doc", "fmt", "list", "test", "version", "vet"}),
+    "pip": frozenset({"check", "freeze", "list", "show"}),
+    "pip3": frozenset({"check", "freeze", "list", "show"}),
+    "uv": frozenset({"lock", "tree"}),
+    "poetry": frozenset({"check", "lock", "show"}),
+    "docker": frozenset({"images", "inspect", "logs", "ps", "version"}),
+    "podman": frozenset({"images", "inspect", "logs", "ps", "version"}),
+    "kubectl": frozenset({"describe", "explain", "get", "logs", "top", "version"}),
+    "gh": frozenset({"issue", "pr", "repo", "run", "search", "status", "workflow"}),
+    "dotnet": frozenset({"build", "format", "test"}),
+    "composer": frozenset({"audit", "check", "outdated", "show", "validate"}),
+    "bundle": frozenset({"audit", "check", "list", "outdated", "show"}),
+    "make": frozenset(), "gmake": frozenset(), "ninja": frozenset(), "rake": frozenset(),
+    "gulp": frozenset(), "grunt": frozenset(), "turbo": frozenset(), "nx": frozenset(),
+}  # fmt: skip
+# `python -m NAME` and `uv run NAME` are programs like any other
+_MODULES = frozenset({"black", "coverage", "flake8", "isort", "mypy", "pylint", "pyright", "pytest",
+                      "ruff", "unittest"})  # fmt: skip
+_RUNS_NAMED = {"uv": "run", "poetry": "run", "npm": "exec", "pnpm": "exec", "hatch": "run"}
+_PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
+_VERSIONED = re.compile(r"[0-9.]+\Z")
+
+
+def offers_of(
+    call: CallFacts, place: CallPlace, decision: Decision
+) -> tuple[tuple[GrantOffer, Rule], ...]:
+    """What a yes may grant, as it is shown and as it is judged, the narrowest first."""
+    if not decision.lasts:
+        return ()
+    exact = session_rule(call, place)
+    found = [_offer(exact, decision)]
+    found += [
+        _offer(rule, decision)
+        for rule in _prefixes(call, place)
+        if str(rule) != str(exact) and _answers(rule, call, place)
+    ]
+    return tuple(found)
+
+
+def granted_rule(offers: Sequence[tuple[GrantOffer, Rule]], chosen: str) -> Rule | None:
+    """The rule that the user means by ``chosen``; empty is the first offer, ``None``: none.
+
+    Raises ``UsageError`` where they have written something that is no rule.
+    """
+    if not chosen.strip():
+        return offers[0][1] if offers else None
+    for offer, rule in offers:
+        if offer.rule == chosen:
+            return rule
+    if not offers:
+        raise UsageError("this asks every time: there is nothing to grant", "answer yes or no")
+    return parse_rule(chosen, "this session")
+
+
+def session_rule(call: CallFacts, place: CallPlace) -> Rule:
+    """What "yes, for this session" allows, and nothing beside it.
+
+    This very command or host; the edits of the workspace; where that is not what was asked about
+    (a protected or an outside place), this tool and this very path.
+    """
+    subject = subject_of(call, place)
+    name = call.definition.name
+    text = subject.host if subject.host is not None else subject.text
+    if text is not None:
+        return Rule(name, text, exact=True)
+    if not subject.paths:
+        return Rule(name)
+    inside = all(place.workspace.contains(path) for path in call.paths)
+    own = place.policy.own_directories
+    if inside and not protected_place((*call.paths, *subject.paths), own):
+        tool = EDIT_TOOLS if call.definition.asks is Asks.EDIT else name
+        return Rule(tool, f"{subject.root}/**", exact=True)
+    return Rule(name, str(subject.paths[0]), exact=True)
+
+
+def lasting_rule(rule: Rule) -> str:
+    """``rule`` as it may be written down for ever; empty where that would cover more (UI-7).
+
+    A written rule is a pattern: one made of a text with pattern characters in it would not be
+    this very text any more.
+    """
+    text = str(rule)
+    pattern = rule.pattern or ""
+    literal = pattern.removesuffix("/**") if rule.exact else pattern.removesuffix(" *")
+    if rule.pattern is None or not literal or not text.isprintable():
+        return ""
+    if _ANY_PATTERN.search(literal) or len(text) > _LONGEST_WRITTEN:
+        return ""
+    return text if parse_rule(text) == replace(rule, exact=False) else ""
+
+
+def _offer(rule: Rule, decision: Decision) -> tuple[GrantOffer, Rule]:
+    always = decision.rule is None and bool(lasting_rule(rule))
+    return GrantOffer(str(rule), session=True, always=always), rule
+
+
+def _answers(rule: Rule, call: CallFacts, place: CallPlace) -> bool:
+    """Whether the call would run unasked with ``rule`` granted."""
+    policy = replace(place.policy, granted=[*place.policy.granted, rule])
+    return judge(call, replace(place, policy=policy)).answer is Answer.ALLOW
+
+
+def _prefixes(call: CallFacts, place: CallPlace) -> Iterator[Rule]:
+    """The rules for calls like this one that one of its commands gives; one at most is offered."""
+    subject = subject_of(call, place)
+    if subject.text is None or subject.host is not None or not subject.parsed.understood:
+        return
+    found = {prefix for each in subject.parsed.commands if (prefix := _prefix(each))}
+    for prefix in sorted(found):
+        yield Rule(call.definition.name, f"{prefix} *")
+
+
+def _prefix(command: SimpleCommand) -> str:
+    """The words that say what ``command`` does; empty where the next call may do anything."""
+    words = [word for word in command.words if word is not None]
+    if len(words) != len(command.words) or not words or not _NAME.fullmatch(words[0]):
+        return ""
+    name, *rest = words
+    if _PYTHON.fullmatch(name):
+        return _of_module(words) if rest[:1] == ["-m"] else ""
+    if rest[:1] == [_RUNS_NAMED.get(name)]:
+        return _of_module(words)
+    if name in _NO_PREFIX or _VERSIONED.sub("", name) in _NO_PREFIX:
+        return ""
+    known = _WITH_WORD.get(name)
+    if known is None:
+        return name
+    is_known = bool(rest) and (rest[0] in known if known else bool(_NAME.fullmatch(rest[0])))
+    return f"{name} {rest[0]}" if is_known else ""
+
+
+def _of_module(words: list[str]) -> str:
+    """``python -m pytest``, ``uv run mypy``: as the program that they name."""
+    return " ".join(words[:3]) if len(words) > 2 and words[2] in _MODULES else ""  # noqa: PLR2004 - the program, how, and which

@@ -1,0 +1,119 @@
+"""What a yes may grant beyond the call: this very call, or its like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentcli.domain.errors import UsageError
+from agentcli.domain.ports import GrantOffer
+from agentcli.domain.ports import PermissionMode as Mode
+from agentcli.domain.tools import Asks, ToolDefinition, Workspace
+from agentcli.policy.decision import Answer, CallFacts, CallPlace, Policy, Rule, parse_rule
+from agentcli.policy.grants import granted_rule, lasting_rule, offers_of
+from agentcli.policy.judge import judge
+from agentcli.policy.rules import Subject, covering
+from tests.policy.asking import policy_of
+
+BASH = ToolDefinition("bash", "Run", "runs", {}, Asks.ANYTHING, "shell")
+
+
+def offered(workspace: Path, text: str, policy: Policy | None = None) -> list[str]:
+    call = CallFacts(BASH, {"command": text})
+    place = CallPlace(Workspace(workspace, workspace), policy or Policy())
+    return [offer.rule for offer, _ in offers_of(call, place, judge(call, place))]
+
+
+@pytest.mark.spec("UI-7", "SEC-4")
+@pytest.mark.parametrize(
+    ("text", "prefix"),
+    [
+        ("pytest -q tests", "pytest *"),
+        ("npm run build", "npm run *"),
+        ("git commit -m x", "git commit *"),
+        ("cargo test --all", "cargo test *"),
+        ("make test", "make test *"),
+        ("python3 -m pytest -x", "python3 -m pytest *"),
+        ("uv run pytest -x", "uv run pytest *"),
+        ("pytest -q && pytest -x", "pytest *"),
+    ],
+)
+def test_the_exact_command_is_offered_and_its_prefix(
+    text: str, prefix: str, tmp_path: Path
+) -> None:
+    assert offered(tmp_path, text) == [f"bash({text})", f"bash({prefix})"]
+
+
+@pytest.mark.spec("UI-7", "SEC-4")
+@pytest.mark.parametrize(
+    "text",
+    ["python -c 'print(1)'", "python3 x.py", "python3.12 x.py", "node x.js", "bash x.sh", "sh -c x",
+     "env A=b make", "xargs make", "find . -delete", "sudo make", "rm x", "timeout 5 make",
+     "npx eslint", "uv run x", "git config a b", "git push", "git -c a=b commit", "docker run x",
+     "curl http://x", "./run.sh", "/usr/bin/make", "make A=b", "make", "npm install x", "go run x",
+     "perl5.36 -e x", "make > f", "A=b make x", "tee f", "awk '{print > 1}' a", "chmod +x a"],
+)  # fmt: skip
+def test_no_prefix_is_offered_for_what_runs_or_destroys_what_its_words_name(
+    text: str, tmp_path: Path
+) -> None:
+    assert all("*" not in rule for rule in offered(tmp_path, text)), offered(tmp_path, text)
+
+
+@pytest.mark.spec("UI-7", "SEC-3")
+def test_nothing_is_offered_that_would_not_answer_the_question(tmp_path: Path) -> None:
+    assert offered(tmp_path, "rm -rf .") == []
+    assert offered(tmp_path, "pytest; make test") == ["bash(pytest; make test)"]
+    denied = policy_of(Mode.DEFAULT, [], [], ["bash(pytest -x *)"])
+    assert offered(tmp_path, "pytest -x a", denied) == ["bash(pytest -x a)", "bash(pytest *)"]
+
+
+@pytest.mark.spec("UI-7")
+def test_the_user_may_choose_an_offer_or_write_a_rule(tmp_path: Path) -> None:
+    exact = Rule("bash", "rm *", exact=True)
+    offers = ((GrantOffer("bash(rm *)"), exact), (GrantOffer("bash(x *)"), Rule("bash", "x *")))
+    assert granted_rule(offers, "") is exact
+    assert granted_rule(offers, "bash(rm *)") is exact
+    assert granted_rule(offers, "bash(x *)") == Rule("bash", "x *")
+    assert granted_rule(offers, "bash(x y)") == Rule("bash", "x y")
+    assert granted_rule((), "") is None
+    for wrong, given in (("bash(", offers), ("bash(x)", ())):
+        with pytest.raises(UsageError):
+            granted_rule(given, wrong)
+
+
+@pytest.mark.spec("UI-7", "SEC-3")
+def test_one_grant_covers_every_tool_that_edits(tmp_path: Path) -> None:
+    rule = parse_rule("edit(src/**)")
+    for tool, edits in (("edit_file", True), ("write_file", True), ("read_file", False)):
+        subject = Subject(tool, (tmp_path / "src/a",), root=tmp_path, edits=edits)
+        assert bool(covering([rule], subject)[0]) is edits
+    policy = policy_of(Mode.YOLO, [], ["edit(src/**)"])
+    place = CallPlace(Workspace(tmp_path, tmp_path), policy)
+    edit = ToolDefinition("apply_patch", "Patch", "edits", {}, Asks.EDIT, "files")
+    assert judge(CallFacts(edit, {}, (tmp_path / "src/a",)), place).answer is Answer.DENY
+
+
+@pytest.mark.spec("UI-7", "SEC-4")
+@pytest.mark.parametrize(
+    ("rule", "written"),
+    [
+        (Rule("bash", "git status", exact=True), "bash(git status)"),
+        (Rule("bash", "git status; ls", exact=True), "bash(git status; ls)"),
+        (Rule("edit_file", "/w/src/**", exact=True), "edit_file(/w/src/**)"),
+        (Rule("bash", "rm *", exact=True), ""),
+        (Rule("bash", "ls a?", exact=True), ""),
+        (Rule("edit_file", "/w/[a]/**", exact=True), ""),
+        (Rule("edit_file", "/**", exact=True), ""),
+        (Rule("bash", "echo a\necho b", exact=True), ""),
+        (Rule("bash", "echo " + "a" * 600, exact=True), ""),
+        (Rule("report"), ""),
+    ],
+)
+def test_only_a_rule_that_stays_this_very_text_is_written_down(rule: Rule, written: str) -> None:
+    assert lasting_rule(rule) == written
+    if written and rule.tool == "bash":
+        again = parse_rule(written)
+        assert covering([again], Subject("bash", text=rule.pattern))[0]
+        for more in (" -x", "; id"):
+            assert not covering([again], Subject("bash", text=f"{rule.pattern}{more}"))[0]
