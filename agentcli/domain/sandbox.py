@@ -95,16 +95,10 @@ class Sandbox(Protocol):
     def on_machine(self, path: Path) -> Path:
         """Where what a command inside calls ``path`` lies on this machine."""
 
-    @property
-    def scratch_parent(self) -> Path | None:
-        """Where the private directory of a command is made; ``None``: wherever."""
-
-    async def confine(
-        self, argv: Sequence[str], cwd: Path, access: Access, scratch: Path
-    ) -> Confined:
+    async def confine(self, argv: Sequence[str], cwd: Path, access: Access) -> Confined:
         """The command line that runs ``argv`` in ``cwd`` with no more than ``access``.
 
-        ``scratch`` is the command's own directory, which it can write to. Raises ``OSError``.
+        Raises ``OSError``.
         """
 
     async def settle(self) -> tuple[str, ...]:

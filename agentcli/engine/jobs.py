@@ -11,19 +11,55 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.messages import ResultStatus, TextPart, ToolCall
 from agentcli.domain.ports import ApprovalRequest, GrantOffer
 from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import Tool, ToolOutput, Workspace
-from agentcli.domain.values import mutable
+from agentcli.domain.values import frozen, mutable
 from agentcli.policy.decision import Answer, CallFacts, CallPlace, Effect
 
 if TYPE_CHECKING:
     from agentcli.domain.hooks import HookVerdict
     from agentcli.engine.background.launch import Launch
+    from agentcli.engine.parts import SessionParts
     from agentcli.policy.decision import Decision, Rule
+
+
+SHELL = "shell"
+"""The key under which the session keeps what its shells have left."""
+
+
+@frozen
+class ShellPlaces:
+    """Where a command would run, ``inside`` the sandbox and ``outside``: two shells (SEC-15)."""
+
+    inside: CallPlace
+    outside: CallPlace
+
+    def place(self, arguments: Mapping[str, Any]) -> CallPlace:
+        """That of a command with these arguments."""
+        is_inside = self.inside.policy.has_boundary and arguments.get("access") != "outside"
+        return self.inside if is_inside else self.outside
+
+
+async def shell_places(parts: SessionParts) -> ShellPlaces:
+    """The workspace as the session's shells see it: their own directory and PATH (TOOL-11)."""
+    stored = await parts.state.get(SHELL)
+    known = stored if isinstance(stored, dict) else {}
+
+    def place(shell: object) -> CallPlace:
+        left = shell if isinstance(shell, dict) else {}
+        variables, cwd = left.get("set"), left.get("cwd")
+        path = variables.get("PATH") if isinstance(variables, dict) else None
+        workspace = parts.workspace
+        if cwd is not None:
+            workspace = replace(workspace, cwd=Path(cwd if isinstance(cwd, str) else "/"))
+        return CallPlace(workspace, parts.policy, path if isinstance(path, str | None) else "")
+
+    return ShellPlaces(place(known.get("inside")), place(known.get("outside")))
 
 
 @mutable
@@ -60,13 +96,15 @@ class Job:
             return tool, self.args, self.call.arguments, ""
         return self.launch.tool, self.launch.args, self.launch.arguments, self.call.name
 
-    def look(self, tool: Tool, shell: CallPlace, workspace: Workspace) -> None:
+    def look(self, tool: Tool, shell: ShellPlaces, workspace: Workspace) -> None:
         """Gather what the policy looks at: what the call does, and where. Runs the tool's code."""
         from agentcli.policy.judge import effect_of, moves_shell
 
         acting, args, arguments, via = self.acting(tool)
         definition = acting.definition
-        place = shell if definition.name == "bash" else replace(shell, workspace=workspace)
+        place = shell.place(arguments)
+        if definition.name != "bash":
+            place = replace(place, workspace=workspace)
         self.summary = tool.summary(self.args)
         paths = acting.paths(args, place.workspace)
         self.facts, self.place = CallFacts(definition, arguments, paths, via), place

@@ -14,8 +14,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
@@ -52,10 +50,10 @@ from agentcli.domain.tools import (
 )
 from agentcli.engine.arguments import problems as wording
 from agentcli.engine.gates import OPEN
-from agentcli.engine.jobs import Job, guarded, text_of
+from agentcli.engine.jobs import Job, ShellPlaces, guarded, shell_places, text_of
 from agentcli.engine.parts import SessionParts
 from agentcli.engine.race import cancel_future, first_of, race, stop
-from agentcli.policy.decision import Answer, CallPlace, Decision, Effect
+from agentcli.policy.decision import Answer, Decision, Effect
 
 if TYPE_CHECKING:
     from agentcli.engine.hooked import CallHooks
@@ -100,7 +98,7 @@ class ToolCalls:
         """Run the calls; raises ``TurnCancelled`` when the token was set on the way."""
         if notice := await self._parts.begin_sandbox({call.name for call in calls}):
             self._emit(Notice(notice))
-        shell = await self._shell()
+        shell = await shell_places(self._parts)
         cut = calls[-1] if stop_reason is StopReason.MAX_TOKENS else None
         left = [self._prepare(Job(call), shell, may_be_cut=call is cut) for call in calls]
         for job in left:
@@ -137,7 +135,7 @@ class ToolCalls:
 
         Raises ``TurnCancelled`` when the token is set before it starts.
         """
-        job = self._prepare(Job(call), await self._shell(), may_be_cut=False)
+        job = self._prepare(Job(call), await shell_places(self._parts), may_be_cut=False)
         await self._settle()
         if self._token.cancelled:
             raise TurnCancelled
@@ -158,7 +156,7 @@ class ToolCalls:
     ) -> tuple[list[Job], list[Job]]:
         """The calls that run next, after the hooks' say, and those that are left."""
         if not hooks.stopped and (changed := await hooks.before(batch, self._refuse)):
-            shell = await self._shell()
+            shell = await shell_places(self._parts)
             for job in changed:
                 self._prepare(job, shell, may_be_cut=False)
                 self._tell_gated(job)
@@ -171,26 +169,14 @@ class ToolCalls:
 
     async def _judge_again(self, left: Sequence[Job]) -> None:
         """A call may have moved the shell or a link: what it left behind is what counts (SEC-5)."""
-        shell = await self._shell()
+        shell = await shell_places(self._parts)
         for job in left:
             if job.facts is not None and job.tool is not None:
                 self._gather_facts(job, job.tool, shell)
 
-    async def _shell(self) -> CallPlace:
-        """The workspace as the session's shell sees it: its own directory and PATH (TOOL-11)."""
-        stored = await self._parts.state.get("shell")
-        known = stored if isinstance(stored, dict) else {}
-        variables = known.get("set")
-        path = variables.get("PATH") if isinstance(variables, dict) else None
-        workspace, cwd = self._parts.workspace, known.get("cwd")
-        if cwd is not None:
-            workspace = replace(workspace, cwd=Path(cwd if isinstance(cwd, str) else "/"))
-        path = path if path is None or isinstance(path, str) else ""
-        return CallPlace(workspace, self._parts.policy, path)
-
     # --- judge -----------------------------------------------------------------------------
 
-    def _prepare(self, job: Job, shell: CallPlace, *, may_be_cut: bool) -> Job:
+    def _prepare(self, job: Job, shell: ShellPlaces, *, may_be_cut: bool) -> Job:
         """Find the tool and read the arguments; what is wrong with them is already an answer."""
         try:
             self._read_call(job, may_be_cut=may_be_cut)
@@ -228,7 +214,7 @@ class ToolCalls:
             job.launch, problem, job.status = look_through(target, toolbox, self.passage)
             job.output = ToolOutput.error(problem) if problem else None
 
-    def _gather_facts(self, job: Job, tool: Tool, shell: CallPlace) -> None:
+    def _gather_facts(self, job: Job, tool: Tool, shell: ShellPlaces) -> None:
         """Gather what the policy looks at; a tool that fails to tell it is not run."""
         try:
             job.look(tool, shell, self._parts.workspace)

@@ -6,11 +6,12 @@ It kills them when told to, and at once when the app is gone, which it notices b
 their socket reports end-of-file: also after a SIGKILL of the app (REC-8, CAN-10).
 
 Protocol on standard input, a socket: the app sends 16 hex digits of length and a JSON object
-``{argv, cwd, env, scratch, join, landlock}``, later ``stop MILLISECONDS\n`` as often as it likes
+``{argv, cwd, env, handles, join, landlock}``, later ``stop MILLISECONDS\n`` as often as it likes
 (SIGTERM now, SIGKILL that much later). The guard answers ``pid N\n`` or ``fail ERRNO WHAT\n``,
 then ``exit CODE\n`` when the command itself has ended (negative: the signal), and end-of-file when
-nothing of it is left. ``join`` are open files of a user and a network namespace that the command
-starts in, ``landlock`` the rules that it takes upon itself. What bubblewrap itself runs as is not
+nothing of it is left. ``handles`` are open files and the numbers under which the command gets them,
+``join`` those of a user and a network namespace that it starts in, ``landlock`` the rules that it
+takes upon itself. What bubblewrap itself runs as is not
 told to end: it would take the command with it.
 Only the standard library is available here; where there is no ``/proc``, ``ps`` is asked.
 """
@@ -35,6 +36,8 @@ RESCAN_S = 0.02
 GROUP_POLL_S = 0.5
 GIVE_UP_S = 5.0
 _HELPERS = frozenset({b"bwrap"})
+# above the numbers that commands are given files under
+_FIRST_FREE = 100
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 
@@ -118,7 +121,6 @@ class Guard:
     def __init__(self) -> None:
         self.command = 0
         self.ended = False
-        self.scratch = ""
         self.deadline: float | None = None
         self.give_up: float | None = None
         self.reaps_orphans = _prctl(_PR_SET_CHILD_SUBREAPER, 1) == 0
@@ -133,12 +135,11 @@ class Guard:
         """Start the command; whether that worked is told to the app."""
         size = int(_read_exactly(16), 16)
         request = json.loads(_read_exactly(size))
-        self.scratch = request["scratch"]
         error_read, error_write = os.pipe()
         self.command = os.fork()
         if not self.command:
             _become(request, error_write)
-        for handle in (error_write, *request["join"]):
+        for handle in (error_write, *request["join"], *(ours for ours, _ in request["handles"])):
             os.close(handle)
         with os.fdopen(error_read, "rb") as file:
             failure = file.read()
@@ -194,21 +195,12 @@ class Guard:
             said = b""
         if not said:
             self._stop(0.0)
-            self._remove_scratch()
             return False
         for line in said.splitlines():
             word, _, number = line.partition(b" ")
             if word == b"stop":
                 self._stop(int(number) / 1000)
         return True
-
-    def _remove_scratch(self) -> None:
-        """Delete the directory of the app's that it can no longer delete itself."""
-        if self.scratch:
-            with contextlib.suppress(OSError):
-                for entry in os.scandir(self.scratch):
-                    os.unlink(entry.path)  # noqa: PTH108 - pathlib is slow to load
-                os.rmdir(self.scratch)  # noqa: PTH106 - likewise
 
     def _stop(self, grace_s: float) -> None:
         """SIGTERM now; a deadline once set only ever comes nearer."""
@@ -268,10 +260,26 @@ def _limit(rules: dict[str, object]) -> None:
     importlib.import_module("sandbox_landlock").restrict(rules)
 
 
+def _hand_over(handles: list[tuple[int, int]]) -> None:
+    """Give each of our open files the number under which the command expects it."""
+    import fcntl
+
+    out_of_the_way = [
+        (fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE), theirs) for ours, theirs in handles
+    ]
+    for ours, _ in handles:
+        os.close(ours)
+    for handle, theirs in out_of_the_way:
+        os.dup2(handle, theirs)
+
+
 def _become(request: dict[str, Any], error_write: int) -> None:
     """Turn the forked child into the command; never returns."""
+    import fcntl
+
     problem = "start"
     try:
+        error_write = fcntl.fcntl(error_write, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
         os.setsid()
         problem = "sandbox"
         _join(request["join"])
@@ -286,6 +294,7 @@ def _become(request: dict[str, Any], error_write: int) -> None:
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.dup2(1, 2)
+        _hand_over(request["handles"])
         problem = "directory"
         os.chdir(request["cwd"])
         problem = "program"

@@ -19,14 +19,13 @@ from agentcli.domain.cancel import CancelToken
 from agentcli.domain.values import frozen
 from agentcli.process.environment import base_environment, find_program
 from agentcli.process.run import Command, Ending, Result, RunLimits, StartFailed, run
-from agentcli.process.shell import new_scratch, remove_scratch
+from agentcli.process.shell import open_nameless
 
 MAX_OUTPUT_BYTES = 1024 * 1024
 MAX_ERROR_BYTES = 64 * 1024
 _SIGNALLED = 128
 # shells that understand what a POSIX shell does; a hook's command line is written for one
 _SHELLS = frozenset({"sh", "bash", "dash", "ksh", "mksh", "zsh"})
-_STARTER = 'exec "$0" -c "$1" <"$2" 2>"$3"'
 
 
 @frozen
@@ -77,26 +76,28 @@ async def run_program(program: Program, cancel: CancelToken) -> ProgramResult:
     if shell is None:
         return ProgramResult(None, problem="there is no shell to run it with")
     try:
-        scratch = await new_scratch(program.stdin.decode("utf-8", "surrogateescape"))
+        stdin = open_nameless(program.stdin)
     except OSError as error:
         return ProgramResult(None, problem=f"could not be run: {error}")
     try:
-        return await _run_in(scratch, shell, program, cancel)
+        return await _run_with(stdin, shell, program, cancel)
     except (StartFailed, OSError) as error:
         return ProgramResult(None, problem=f"could not be started in {program.cwd}: {error}")
     finally:
-        await remove_scratch(scratch)
+        os.close(stdin)
 
 
-async def _run_in(
-    scratch: Path, shell: str, program: Program, cancel: CancelToken
-) -> ProgramResult:
+async def _run_with(stdin: int, shell: str, program: Program, cancel: CancelToken) -> ProgramResult:
     output, errors = _Kept(MAX_OUTPUT_BYTES), _Kept(MAX_ERROR_BYTES)
-    pipe = scratch / "errors"
-    argv = ("/bin/sh", "-c", _STARTER, shell, program.command, str(scratch / "command"), str(pipe))
     environment = {**base_environment(), **program.env, "PWD": str(program.cwd)}
-    command = Command(argv, program.cwd, environment, scratch, program.owner)
-    with _read_from(pipe, errors):
+    with _pipe_into(errors) as stderr:
+        command = Command(
+            (shell, "-c", program.command),
+            program.cwd,
+            environment,
+            program.owner,
+            handles={0: stdin, 2: stderr},
+        )
         ended = await run(command, RunLimits(cancel, program.timeout_s), output)
     return _result(ended, output.data, errors.data, program.timeout_s)
 
@@ -113,28 +114,28 @@ def _result(ended: Result, output: bytes, errors: bytes, timeout_s: float) -> Pr
 
 
 @contextmanager
-def _read_from(pipe: Path, kept: _Kept) -> Iterator[None]:
-    """Make the named pipe ``pipe`` and read it until the block ends, even if it is still held."""
-    os.mkfifo(pipe, 0o600)
-    # for writing, too: it is never without a writer, so there is no end of file to wait for
-    end = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+def _pipe_into(kept: _Kept) -> Iterator[int]:
+    """Gives the writing end of a pipe that is read until the block ends, even if still held."""
+    end, writing = os.pipe()
+    os.set_blocking(end, False)
     loop = asyncio.get_running_loop()
 
     def read() -> bool:
         try:
-            return kept(os.read(end, MAX_ERROR_BYTES))
+            return bool(data := os.read(end, MAX_ERROR_BYTES)) and kept(data)
         except BlockingIOError:
             return False
 
     loop.add_reader(end, read)
     try:
-        yield
+        yield writing
     finally:
         loop.remove_reader(end)
         for _ in range(MAX_OUTPUT_BYTES // MAX_ERROR_BYTES):  # a daemon may go on writing
             if not read():
                 break
         os.close(end)
+        os.close(writing)
 
 
 def _shell() -> str | None:

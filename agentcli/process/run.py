@@ -22,7 +22,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
@@ -48,28 +48,32 @@ _GUARD = str(Path(_guard.__file__).resolve())
 class Command:
     """What to run: the program's absolute path first.
 
-    ``scratch`` is a directory of plain files to be removed if the app dies meanwhile. ``owner``
-    is the id of the session that ends what the command leaves behind. ``namespaces`` are open
-    files of a user and a network namespace to start it in, ``landlock`` the rules that it runs
-    under (SEC-7).
+    ``owner`` is the id of the session that ends what the command leaves behind. ``namespaces`` are
+    open files of a user and a network namespace to start it in, ``landlock`` the rules that it runs
+    under (SEC-7). ``handles`` are open files of ours by the numbers (below 100) that it gets them
+    under.
     """
 
     argv: tuple[str, ...]
     cwd: Path
     env: Mapping[str, str]
-    scratch: Path | None = None
     owner: str = ""
     namespaces: tuple[int, ...] = ()
     landlock: Mapping[str, object] | None = None
+    handles: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """What ends a command early. Once ``unlimited`` is done ``timeout_s`` holds no more."""
+    """What ends a command early. Once ``unlimited`` is done ``timeout_s`` holds no more.
+
+    ``on_exit`` is called at the moment in which the command ends by itself, whatever it leaves.
+    """
 
     cancel: CancelToken
     timeout_s: float | None = None
     unlimited: asyncio.Future[None] | None = None
+    on_exit: Callable[[], None] | None = None
 
 
 class Ending(Enum):
@@ -125,7 +129,7 @@ async def run(
     cancel = limits.cancel
     if cancel.cancelled:
         return Result(Ending.CANCELLED, None, 0.0)
-    process = GuardedProcess(sink, command.namespaces)
+    process = GuardedProcess(sink, (*command.namespaces, *command.handles.values()))
     live = _live.setdefault(command.owner, set())
     live.add(process)
     process.gone.add_done_callback(lambda _: live.discard(process))
@@ -133,6 +137,8 @@ async def run(
     def stop() -> None:
         process.stop(Ending.CANCELLED, 0.0 if cancel.forced else GRACE_S)
 
+    if (on_exit := limits.on_exit) is not None:
+        process.exited.add_done_callback(lambda _: on_exit())
     forget = cancel.add_callback(stop)
     try:
         await process.start(command)
@@ -229,7 +235,7 @@ async def _left_running(process: GuardedProcess) -> tuple[int, ...]:
 class GuardedProcess:
     """A command and its guard, driven by callbacks of the running event loop."""
 
-    def __init__(self, sink: Sink, namespaces: tuple[int, ...] = ()) -> None:
+    def __init__(self, sink: Sink, handles: tuple[int, ...] = ()) -> None:
         self._loop = asyncio.get_running_loop()
         self.sink: Sink | None = sink
         self._said = b""
@@ -243,7 +249,7 @@ class GuardedProcess:
         self.bytes_read = 0
         self.pid = 0
         try:
-            self._control, self._output, self.guard = _start_guard(namespaces)
+            self._control, self._output, self.guard = _start_guard(handles)
         except OSError as error:
             raise StartFailed(f"cannot start a process: {error.strerror or error}") from None
         self._control.settimeout(0)
@@ -262,7 +268,7 @@ class GuardedProcess:
             "argv": [as_utf8(item) for item in command.argv],
             "cwd": as_utf8(str(command.cwd)),
             "env": {as_utf8(name): as_utf8(value) for name, value in command.env.items()},
-            "scratch": as_utf8(str(command.scratch or "")),
+            "handles": [(ours, theirs) for theirs, ours in command.handles.items()],
             "join": command.namespaces,
             "landlock": command.landlock,
         }
@@ -380,7 +386,7 @@ class GuardedProcess:
             self.output_ended.set_result(None)
 
 
-def _start_guard(namespaces: tuple[int, ...]) -> tuple[socket.socket, int, subprocess.Popen[bytes]]:
+def _start_guard(handles: tuple[int, ...]) -> tuple[socket.socket, int, subprocess.Popen[bytes]]:
     """Our end of the guard's socket, the reading end of the command's output, and the guard."""
     own_libraries = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
     with contextlib.ExitStack() as on_failure, contextlib.ExitStack() as theirs:
@@ -401,7 +407,7 @@ def _start_guard(namespaces: tuple[int, ...]) -> tuple[socket.socket, int, subpr
             env={name: os.environ[name] for name in own_libraries if name in os.environ},
             cwd="/",
             start_new_session=True,
-            pass_fds=namespaces,
+            pass_fds=handles,
         )
         on_failure.pop_all()
         return control, output, guard

@@ -165,14 +165,7 @@ class SessionSandbox:
 
         return on_machine(path, self._roots, self._private)
 
-    @property
-    def scratch_parent(self) -> Path | None:
-        """Where the private directory of a command is made."""
-        return self._private.runs if self._private is not None else None
-
-    async def confine(
-        self, argv: Sequence[str], cwd: Path, access: Access, scratch: Path
-    ) -> Confined:
+    async def confine(self, argv: Sequence[str], cwd: Path, access: Access) -> Confined:
         """The command line that runs ``argv`` with no more than ``access``; see the port."""
         if self._private is None or access is Access.OUTSIDE:
             return Confined(tuple(argv), cwd)
@@ -181,7 +174,7 @@ class SessionSandbox:
         self._unsettled += 1
         network = self._network or access is Access.NETWORK
         if self._state.kind is SandboxKind.LANDLOCK:
-            return self._with_landlock(argv, cwd, places, scratch, network=network)
+            return self._with_landlock(argv, cwd, places, network=network)
         from agentcli.process import sandbox_landlock
         from agentcli.process.sandbox_setup import bwrap_argv
 
@@ -192,7 +185,6 @@ class SessionSandbox:
             self._private,
             cwd,
             own_network=not network and not joined,
-            scratch=scratch,
         )
         # with the machine's network come its abstract sockets: X11, D-Bus
         has_scopes = sandbox_landlock.abi_version() >= sandbox_landlock.ABI_SCOPE
@@ -200,11 +192,11 @@ class SessionSandbox:
         return Confined((*prefix, *argv), Path("/"), joined, rules)
 
     def _with_landlock(
-        self, argv: Sequence[str], cwd: Path, places: Places, scratch: Path, *, network: bool
+        self, argv: Sequence[str], cwd: Path, places: Places, *, network: bool
     ) -> Confined:
         temporary = (self._private.temporary,) if self._private is not None else ()
         rules = {
-            "writable": [str(path) for path in (*places.writable, *temporary, scratch)],
+            "writable": [str(path) for path in (*places.writable, *temporary)],
             "hidden": [str(path) for path in places.hidden],
             "network": network,
         }

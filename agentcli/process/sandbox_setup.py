@@ -62,13 +62,11 @@ _CACHES = {"GOCACHE": "go-build", "npm_config_cache": "npm", "UV_CACHE_DIR": "uv
 class PrivatePlaces:
     """The session's own directory ``base`` and what is in it.
 
-    ``temporary`` is the commands' ``/tmp``; ``runs`` holds a directory of each command;
-    ``empty_dir`` and ``empty_file`` cover what is hidden.
+    ``temporary`` is the commands' ``/tmp``; ``empty_dir`` and ``empty_file`` cover what is hidden.
     """
 
     base: Path
     temporary: Path
-    runs: Path
     empty_dir: Path
     empty_file: Path
 
@@ -78,8 +76,8 @@ def make_private() -> PrivatePlaces:
     parent = Path(os.path.realpath(tempfile.gettempdir()))
     sweep_once(parent)
     base = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=parent))
-    private = PrivatePlaces(base, base / "tmp", base / "runs", base / "empty", base / "nothing")
-    for directory in (private.temporary, private.runs, private.empty_dir):
+    private = PrivatePlaces(base, base / "tmp", base / "empty", base / "nothing")
+    for directory in (private.temporary, private.empty_dir):
         directory.mkdir(mode=0o700)
     private.empty_file.touch(mode=0o400)
     return private
@@ -105,7 +103,6 @@ def bwrap_argv(
     cwd: Path,
     *,
     own_network: bool,
-    scratch: Path | None = None,
 ) -> tuple[str, ...]:
     """What comes before the command itself.
 
@@ -133,8 +130,6 @@ def bwrap_argv(
             argv += ["--ro-bind", str(cover), str(path)]
     # our own directory would be seen through a workspace that it lies in
     argv += ["--tmpfs", str(private.base)]
-    if scratch is not None:
-        argv += ["--bind", str(scratch), str(scratch)]
     return (*argv, "--chdir", str(cwd), "--")
 
 

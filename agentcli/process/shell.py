@@ -1,20 +1,21 @@
-r"""What a shell hands to the next one: its directory and its exported variables (TOOL-11).
+r"""What a shell hands to the next one: its directory and its exported variables (TOOL-11, SEC-15).
 
 Each command runs in a shell of its own. A line around the command has the shell write its directory
-and its exported variables, NUL-terminated, to a file in a private directory when it ends. Laws:
-that file is taken for hostile (any command may write to it); only what differs from the base
-environment is kept, in bounded size, and never a key of a provider or a variable that
-``environment`` bars. The directory is 0700 with an unpredictable name, and is removed by its maker;
-what a killed app left behind the next command of that user removes (SEC-9).
+and its exported variables, NUL-terminated, to a file when it ends. Laws: neither the command nor
+what it leaves behind goes through a file with a name: the shell inherits both as open files, so no
+process of another command can put its own in their place. What comes back is taken for hostile all
+the same (the command itself may write to it): it counts for the trust domain that the command ran
+in, inside the sandbox or outside; only what differs from the base environment is kept, in bounded
+size, and never a key of a provider or a variable that ``environment`` bars. What runs outside
+changes both domains, what runs inside never the one outside.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import fcntl
 import os
 import re
-import shlex
 import shutil
 import stat
 import tempfile
@@ -23,7 +24,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentcli.domain.cancel import uninterruptible
 from agentcli.process.environment import may_pass
 
 PREFIX = "agentcli-"
@@ -38,14 +38,17 @@ _VOLATILE = frozenset({"_", "PWD", "SHLVL", "COLUMNS", "LINES"})
 _OURS = "__agentcli_"
 _END = b"end"
 
+# The numbers under which the shell finds its command and the file for its state. Plain shells know
+# no number of two digits.
+_HANDLES = {"bash": (60, 61), "sh": (7, 8)}
 # One line each, so that the shell counts the command's own lines from 1.
 _BASH = (
     "__agentcli_save() {{ {{ builtin set +xveu; }} 2>/dev/null; {{ "
     "builtin local __agentcli_name IFS=$' \\t\\n'; builtin pwd; builtin printf '\\0'; "
     "for __agentcli_name in $(builtin compgen -e); do "
     'builtin printf \'%s=%s\\0\' "$__agentcli_name" "${{!__agentcli_name}}"; done; '
-    "builtin printf 'end\\0'; }} >|{state} 2>/dev/null; }}; "
-    "IFS= builtin read -r -d '' __agentcli_command <{command}; "
+    "builtin printf 'end\\0'; }} >&{state} 2>/dev/null; }}; "
+    "IFS= builtin read -r -d '' __agentcli_command <&{command}; builtin exec {command}<&-; "
     "builtin trap '{{ __agentcli_save; }} 2>/dev/null' EXIT; "
     'builtin eval "$__agentcli_command"; '
     "{{ __agentcli_status=$?; __agentcli_save; builtin set +x; }} 2>/dev/null; "
@@ -53,8 +56,8 @@ _BASH = (
 )
 _SH = (
     "__agentcli_save() {{ {{ set +xveu; }} 2>/dev/null; {{ "
-    "pwd; printf '\\0'; command -p env -0; printf 'end\\0'; }} >|{state} 2>/dev/null; }}; "
-    "__agentcli_command=$(cat {command}; printf x); "
+    "pwd; printf '\\0'; command -p env -0; printf 'end\\0'; }} >&{state} 2>/dev/null; }}; "
+    "__agentcli_command=$(cat <&{command}; printf x); exec {command}<&-; "
     "trap '{{ __agentcli_save; }} 2>/dev/null' EXIT; "
     'eval "${{__agentcli_command%x}}"; '
     "{{ __agentcli_status=$?; __agentcli_save; set +x; }} 2>/dev/null; "
@@ -93,27 +96,143 @@ class ShellState:
         except (TypeError, KeyError, ValueError, AttributeError):
             return cls()
 
+    def differences(self) -> tuple[str, ...]:
+        """What differs from the user's own environment, a text for each variable, PATH first."""
+        changed = {name: f"{name}={value}" for name, value in self.variables.items()}
+        changed |= {name: f"{name} unset" for name in self.unset}
+        return tuple(changed[name] for name in sorted(changed, key=lambda n: (n != "PATH", n)))
 
-def shell_argv(shell: str, scratch: Path) -> tuple[str, ...]:
-    """The command line that has ``shell`` run the command in ``scratch`` and save its state."""
-    files = {
-        "command": shlex.quote(str(scratch / "command")),
-        "state": shlex.quote(str(scratch / "state")),
-    }
-    if Path(shell).name == "bash":
-        return (shell, "--noprofile", "--norc", "-c", _BASH.format(**files), "bash")
-    return (shell, "-c", _SH.format(**files), "sh")
+    def followed(self, before: ShellState, after: ShellState) -> ShellState:
+        """This state, with all that a command has changed which began in ``before``."""
+        changed = {
+            name: value
+            for name, value in after.variables.items()
+            if before.variables.get(name) != value
+        }
+        unset_now = {*after.unset} - {*before.unset}
+        gone = ({*before.variables} - {*after.variables}) | unset_now
+        kept = {n: v for n, v in {**self.variables, **changed}.items() if n not in gone}
+        set_again = ({*before.unset} - {*after.unset}) | {*changed}
+        unset = ({*self.unset} | unset_now) - set_again
+        return ShellState(
+            self.cwd if after.cwd == before.cwd else after.cwd, kept, tuple(sorted(unset))
+        )
 
 
-def read_state(scratch: Path, base: Mapping[str, str]) -> tuple[ShellState | None, tuple[str, ...]]:
-    """What the shell saved, and the names of variables that are not kept; ``None`` if nothing."""
-    data = _read_regular(scratch / "state")
-    fields = data.split(b"\0") if data else []
-    if len(fields) < len((b"cwd", _END, b"")) or fields[-2:] != [_END, b""]:
+@dataclass(frozen=True, slots=True)
+class ShellStates:
+    """Where the next shell starts, inside the sandbox and outside of it.
+
+    ``outside`` is also the user's own shell, and the only one where there is no sandbox.
+    """
+
+    inside: ShellState = ShellState()
+    outside: ShellState = ShellState()
+
+    @classmethod
+    def from_json(cls, value: Any) -> ShellStates:
+        """What ``to_json`` made; anything else is a fresh start."""
+        known = value if isinstance(value, dict) else {}
+        return cls(*(ShellState.from_json(known.get(domain)) for domain in ("inside", "outside")))
+
+    def to_json(self) -> dict[str, Any]:
+        """For the session file."""
+        return {"inside": self.inside.to_json(), "outside": self.outside.to_json()}
+
+    def after(self, start: ShellState, end: ShellState, *, inside: bool) -> ShellStates:
+        """The states once a shell has gone from ``start`` to ``end``."""
+        if inside:
+            return ShellStates(end, self.outside)
+        return ShellStates(self.inside.followed(start, end), end)
+
+
+class Handover:
+    """The open files of one shell: the command that it is given, the state that it hands back.
+
+    Raises ``OSError`` when there is no room for them, ``UnicodeEncodeError`` for a command that is
+    no text. To be closed.
+    """
+
+    def __init__(self, command: str) -> None:
+        data = command.encode("utf-8", "surrogateescape")
+        self._command = open_nameless(data)
+        try:
+            self._state = open_nameless(b"", _MAX_FILE_BYTES)
+        except BaseException:
+            os.close(self._command)
+            raise
+        self._data: bytes | None = None
+
+    def argv(self, shell: str) -> tuple[str, ...]:
+        """The command line that has ``shell`` run the command and save its state."""
+        name = "bash" if Path(shell).name == "bash" else "sh"
+        command, state = _HANDLES[name]
+        if name == "bash":
+            text = _BASH.format(command=command, state=state)
+            return (shell, "--noprofile", "--norc", "-c", text, name)
+        return (shell, "-c", _SH.format(command=command, state=state), name)
+
+    def handles(self, shell: str) -> dict[int, int]:
+        """Our open files by the numbers under which ``shell`` is to have them."""
+        numbers = _HANDLES["bash" if Path(shell).name == "bash" else "sh"]
+        return dict(zip(numbers, (self._command, self._state), strict=True))
+
+    def read(self) -> None:
+        """Take what the shell has saved, once: what is written later counts for nothing."""
+        if self._data is None:
+            size = min(os.lseek(self._state, 0, os.SEEK_CUR), _MAX_FILE_BYTES)
+            self._data = os.pread(self._state, size, 0)
+
+    def state(self, base: Mapping[str, str]) -> tuple[ShellState | None, tuple[str, ...]]:
+        """What the shell saved, as ``parse_state`` reads it."""
+        self.read()
+        return parse_state(self._data or b"", base)
+
+    def close(self) -> None:
+        """Close our ends."""
+        os.close(self._command)
+        os.close(self._state)
+
+
+def open_nameless(data: bytes, most_bytes: int = 0) -> int:
+    """A file that no path leads to, with ``data`` in it, to be read from its beginning.
+
+    It lies in memory where the system has such files, and grows to ``most_bytes`` at most. Raises
+    ``OSError``.
+    """
+    if hasattr(os, "memfd_create"):
+        with contextlib.suppress(OSError):  # a kernel may be told to refuse them
+            handle = os.memfd_create("agentcli", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            try:
+                os.pwrite(handle, data, 0)
+                if most_bytes:
+                    os.ftruncate(handle, most_bytes)
+                    fcntl.fcntl(handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
+            except OSError:
+                os.close(handle)
+                raise
+            return handle
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.seek(0)
+        return os.dup(file.fileno())
+
+
+def parse_state(data: bytes, base: Mapping[str, str]) -> tuple[ShellState | None, tuple[str, ...]]:
+    """What a shell saved, and the names of variables that are not kept; ``None`` if nothing.
+
+    It may have saved more than once: the last time counts.
+    """
+    fields = data.rstrip(b"\0").split(b"\0")
+    if not data or fields.pop() != _END:
+        return None, ()
+    while _END in fields:
+        del fields[: fields.index(_END) + 1]
+    if not fields:
         return None, ()
     cwd = os.fsdecode(fields[0].removesuffix(b"\n"))
     after: dict[str, str] = {}
-    for item in fields[1:-2]:
+    for item in fields[1:]:
         raw_name, _, raw_value = item.partition(b"=")
         after[os.fsdecode(raw_name)] = os.fsdecode(raw_value)
     kept: dict[str, str] = {}
@@ -132,19 +251,6 @@ def read_state(scratch: Path, base: Mapping[str, str]) -> tuple[ShellState | Non
     return ShellState(cwd if is_directory else None, kept, unset), tuple(dropped)
 
 
-def _read_regular(path: Path) -> bytes:
-    """The file's content, unless something else has taken its place or it is too large."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            return b""
-        data = file.read(_MAX_FILE_BYTES + 1)
-    return data if len(data) <= _MAX_FILE_BYTES else b""
-
-
 def _pack(text: str) -> str | dict[str, str]:
     """Text as it is; the bytes in hexadecimal where they are no text."""
     try:
@@ -158,38 +264,7 @@ def _unpack(packed: Any) -> str:
     return packed if isinstance(packed, str) else os.fsdecode(bytes.fromhex(packed["hex"]))
 
 
-# --- the private directory ------------------------------------------------------------------------
-
-
-async def new_scratch(command: str, parent: Path | None = None) -> Path:
-    """A directory with the command, in ``parent``; a cancelled caller leaves none behind."""
-    made: list[Path] = []
-    try:
-        await uninterruptible(asyncio.to_thread(lambda: made.append(_make(command, parent))))
-    except asyncio.CancelledError:
-        for scratch in made:
-            await remove_scratch(scratch)
-        raise
-    return made[0]
-
-
-async def remove_scratch(scratch: Path) -> None:
-    """Remove it, whatever happens to the caller."""
-    await uninterruptible(asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True))
-
-
-def _make(command: str, parent: Path | None) -> Path:
-    sweep_once(Path(tempfile.gettempdir()))
-    scratch = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=parent))
-    try:
-        for name, data in (("command", command.encode("utf-8", "surrogateescape")), ("state", b"")):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-            with os.fdopen(os.open(scratch / name, flags, 0o600), "wb") as file:
-                file.write(data)
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
-    return scratch
+# --- private directories ------------------------------------------------------------------------
 
 
 def sweep_once(parent: Path) -> None:

@@ -13,7 +13,7 @@ import os
 import re
 import signal
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -44,14 +44,7 @@ from agentcli.process.run import (
     StartFailed,
     run,
 )
-from agentcli.process.shell import (
-    STATE_KEY,
-    ShellState,
-    new_scratch,
-    read_state,
-    remove_scratch,
-    shell_argv,
-)
+from agentcli.process.shell import STATE_KEY, Handover, ShellState, ShellStates
 from agentcli.tools._base import MAX_CHARS, Arguments, BaseTool, bounded, looks_binary, plain_text
 from agentcli.tools.files.paths import one_line
 
@@ -67,6 +60,8 @@ MAX_TIMEOUT_S = 600.0
 _FOOTER_CHARS = 2_000
 _SUMMARY_CHARS = 100
 _NAMED_PROCESSES = 5
+_MOST_VARIABLES = 20
+_VARIABLE_CHARS = 200
 _SIGNALLED = 128
 _ACCESS_SHOWN = {"network": ", with network", "outside": ", outside the sandbox"}
 _NETWORK_REFUSED = re.compile(
@@ -157,9 +152,11 @@ class BashTool(BaseTool[BashArguments]):
         return f"Run `{one_line(first, _SUMMARY_CHARS)}`{more}{how}"
 
     async def preview(self, args: BashArguments, ctx: BashContext) -> str:
-        """The exact command, the directory, and what limits it."""
+        """The exact command, the directory, what limits it, and what differs for it (SEC-15)."""
         start = await _where(ctx, args)
-        return f"{args.command}\n\nin {start.cwd}{_limits(start, ctx.sandbox)}"
+        where = f"in {start.cwd}{_limits(start, ctx.sandbox)}"
+        changed = _changed_variables(start.state) if args.access is not None else ()
+        return "\n".join((f"{args.command}\n", where, *changed))
 
     def parse_background(self, arguments: Mapping[str, Any]) -> BashArguments:
         """As ``parse``, without the bound on the time."""
@@ -189,57 +186,56 @@ class BashTool(BaseTool[BashArguments]):
         if shell is None:
             return ToolOutput.error("There is no bash or sh on PATH; ask the user to install bash.")
         try:
-            parent = start.sandbox.scratch_parent if start.sandbox is not None else None
-            scratch = await new_scratch(args.command, parent)
+            handover = Handover(args.command)
         except (OSError, UnicodeEncodeError) as error:
-            return ToolOutput.error(f"Cannot write the command to a temporary file: {error}.")
+            return ToolOutput.error(f"Cannot hand the command to a shell: {error}.")
         try:
-            return await self._run_in((shell, scratch), start, args, ctx, background)
+            return await self._run_in((shell, handover), start, args, ctx, background)
         except StartFailed as error:
             return ToolOutput.error(f"Cannot start {shell} in {start.cwd}: {error}.")
         finally:
-            await remove_scratch(scratch)
+            handover.close()
 
     async def _run_in(
         self,
-        script: tuple[str, Path],
+        script: tuple[str, Handover],
         start: _Start,
         args: BashArguments,
         ctx: BashContext,
         background: BackgroundSink | None,
     ) -> ToolOutput:
-        """``script`` is the shell, and the directory with what it is to run."""
-        shell, scratch = script
+        """``script`` is the shell, and what it is to run."""
+        shell, handover = script
         output = CallOutput(ctx.progress, background)
         environment = start.state.environment(start.base) | {"PWD": str(start.cwd)}
-        argv, cwd = shell_argv(shell, scratch), start.cwd
+        argv, cwd = handover.argv(shell), start.cwd
         inside = Confined(argv, cwd)
         if start.sandbox is not None:
             try:
-                inside = await start.sandbox.confine(argv, cwd, start.access, scratch)
+                inside = await start.sandbox.confine(argv, cwd, start.access)
             except OSError as error:
                 return ToolOutput.error(f"The sandbox cannot be set up: {error}. It did not run.")
         command = Command(
             inside.argv,
             inside.cwd,
             environment,
-            scratch,
             ctx.session_id,
             inside.namespaces,
             inside.landlock,
+            handover.handles(shell),
         )
         timeout_s = args.timeout_s or (TIMEOUT_S if background is None else None)
         try:
             async with _leftovers.recorded(ctx.state) as record:
                 on_start = telling(output, ctx.to_background, record)
-                limits = RunLimits(ctx.cancel, timeout_s, output.moved)
+                limits = RunLimits(ctx.cancel, timeout_s, output.moved, handover.read)
                 ended = await run(command, limits, output.feed, on_start)
         finally:
             output.close()
             born = await uninterruptible(start.sandbox.settle()) if start.sandbox else ()
         notes = [start.note] if start.note else []
         if output.run is None:
-            notes += await _keep_state(ctx, start, scratch, ended)
+            notes += await _keep_state(ctx, start, handover, ended)
         notes += await asyncio.to_thread(_left_running, ended, start)
         notes += [*born, *_refused_by_sandbox(start, args.command, output.capture, ended)]
         limit_s = timeout_s or 0.0
@@ -252,7 +248,8 @@ async def _where(ctx: BashContext, args: BashArguments) -> _Start:
     sandbox = ctx.sandbox if access is not Access.OUTSIDE else None
     if sandbox is not None and not (await sandbox.begin()).is_on:
         sandbox, access = None, Access.OUTSIDE
-    state = ShellState.from_json(await ctx.state.get(STATE_KEY))
+    states = ShellStates.from_json(await ctx.state.get(STATE_KEY))
+    state = states.outside if sandbox is None else states.inside
     base = base_environment()
     if sandbox is not None:
         base = sandbox.environment(base)
@@ -288,9 +285,20 @@ def _limits(start: _Start, offered: Sandbox | None) -> str:
     return ""
 
 
-async def _keep_state(ctx: BashContext, start: _Start, scratch: Path, ended: Result) -> list[str]:
-    """Store where the shell ended up; what the model should know about it."""
-    state, dropped = await asyncio.to_thread(read_state, scratch, start.base)
+def _changed_variables(state: ShellState) -> tuple[str, ...]:
+    """What earlier commands have left in the environment, for the one who is to say yes."""
+    differences = state.differences()
+    shown = [f"  {one_line(text, _VARIABLE_CHARS)}" for text in differences[:_MOST_VARIABLES]]
+    more = len(differences) - len(shown)
+    head = ("with what earlier commands have set:",) if shown else ()
+    return (*head, *shown, *((f"  and {more} more",) if more > 0 else ()))
+
+
+async def _keep_state(
+    ctx: BashContext, start: _Start, handover: Handover, ended: Result
+) -> list[str]:
+    """Store where the shell ended up; what the model should know about it (SEC-15)."""
+    state, dropped = handover.state(start.base)
     notes = []
     if state is None:
         if ended.ending is Ending.EXITED:
@@ -300,9 +308,12 @@ async def _keep_state(ctx: BashContext, start: _Start, scratch: Path, ended: Res
         notes.append(f"[directory is now {state.cwd}]")
     if dropped:
         notes.append(f"[not kept for the next command: {', '.join(dropped[:10])}]")
-    if state != start.state:
+    if state != start.state and start.access is not Access.READ_ONLY:
+        states = ShellStates.from_json(await ctx.state.get(STATE_KEY))
+        began = replace(start.state, cwd=str(start.cwd))
+        after = states.after(began, state, inside=start.sandbox is not None)
         try:
-            await ctx.state.set(STATE_KEY, state.to_json())
+            await ctx.state.set(STATE_KEY, after.to_json())
         except StoreError as error:
             notes.append(f"[cd and exports could not be stored: {error}]")
     return notes

@@ -85,3 +85,22 @@ def test_the_chat_asks_for_more_access_each_time_and_tells_the_state(
     terminal.line("/sandbox off")
     terminal.wait_for("without a sandbox from now on")
     leave(terminal)
+
+
+@pytest.mark.spec("SEC-15", "UI-4")
+def test_the_users_own_command_has_nothing_of_what_was_set_inside(
+    model_server: ModelServer, chat: Chat, work: Path
+) -> None:
+    needs("bwrap")
+    (work / "evil").mkdir()
+    (work / "evil" / "uname").write_text("#!/bin/sh\necho owned\n")
+    (work / "evil" / "uname").chmod(0o755)
+    inside = {"command": f"export PATH={work}/evil:$PATH MARK=set; cd evil; uname"}
+    model_server.add(call("bash", inside), "Done.")
+    terminal = chat("--permission-mode", "yolo", "--sandbox", "bwrap", cwd=work)
+    terminal.line("go")
+    terminal.wait_for("Done.")
+    terminal.line('!uname; echo "mark=${MARK-none} in=$PWD."')
+    terminal.wait_for(f"mark=none in={work}.")
+    assert "Linux" in terminal.text()
+    leave(terminal)

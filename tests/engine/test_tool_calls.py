@@ -623,7 +623,7 @@ def test_a_command_is_judged_where_the_one_before_it_has_left_the_shell(tmp_path
     async def work(args: Any, ctx: ToolContext) -> ToolOutput:
         ran.append(args["command"])
         if args["command"].startswith("cd "):
-            await ctx.state.set("shell", {"cwd": args["command"][3:]})
+            await ctx.state.set("shell", {"outside": {"cwd": args["command"][3:]}})
         return ToolOutput.text("done")
 
     wanted = calls(
@@ -686,7 +686,7 @@ def test_a_call_is_judged_by_what_any_call_beside_others_has_left(tmp_path: Path
     (tmp_path / ".git").mkdir()
 
     async def moves(args: Any, ctx: ToolContext) -> ToolOutput:
-        await ctx.state.set("shell", {"cwd": str(tmp_path / ".git")})
+        await ctx.state.set("shell", {"outside": {"cwd": str(tmp_path / ".git")}})
         return ToolOutput.text("done")
 
     wanted = calls(
@@ -736,6 +736,7 @@ def test_a_changed_path_of_the_shell_makes_known_commands_ask(tmp_path: Path) ->
         )
         world.set(workspace=Workspace(tmp_path, tmp_path))
         variables = {} if path is None else {"PATH": path}
-        world.store.state["shell"] = {"cwd": str(tmp_path), "set": variables, "unset": []}
+        left = {"cwd": str(tmp_path), "set": variables, "unset": []}
+        world.store.state["shell"] = {"outside": left}
         asyncio.run(world.run())
         assert len(world.approver.requests) == asked

@@ -491,3 +491,33 @@ def test_it_is_looked_for_and_taken_down_again(
     assert look_for_sandbox(tmp_path, "auto").kind is SandboxKind.BWRAP
     assert list(scratch.iterdir()) == []
     assert not look_for_sandbox(tmp_path, "off").is_on
+
+
+@both
+@pytest.mark.spec("SEC-15")
+def test_what_is_set_inside_never_reaches_a_command_outside(work: Path, kind: str) -> None:
+    (work / "sub").mkdir()
+    look = 'echo "[$PWD] [${MARK-none}] [${OTHER-none}]"; type -P true'
+    evil = f"mkdir -p bin; echo 'echo evil' > bin/true; chmod +x bin/true; PATH={work}/bin:$PATH"
+
+    async def run() -> list[str]:
+        async with Sandboxed(work, kind) as inside:
+            await inside.say(f"{evil}; export MARK=inside; cd sub")
+            preview = await TOOL.preview(
+                TOOL.parse({"command": "true", "access": "network"}), inside.ctx
+            )
+            outside = await inside.say(f"{look}; export OTHER=outside", access="outside")
+            shown = await TOOL.preview(
+                TOOL.parse({"command": "true", "access": "outside"}), inside.ctx
+            )
+            again = await inside.say(look)
+            inside.ctx.sandbox = None  # what the user types
+            return [preview, outside, shown, again, await inside.say(look)]
+
+    preview, outside, shown, again, typed = asyncio.run(run())
+    assert f"PATH={work}/bin:" in preview and "MARK=inside" in preview
+    assert f"in {work}/sub" in preview
+    assert outside.startswith(f"[{work}] [none] [none]\n") and f"{work}/bin" not in outside
+    assert "OTHER=outside" in shown and "MARK" not in shown and f"in {work}, OUTSIDE" in shown
+    assert again.startswith(f"[{work}/sub] [inside] [outside]\n{work}/bin/true\n")
+    assert typed.startswith(f"[{work}] [none] [outside]\n") and f"{work}/bin" not in typed

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import stat
 import subprocess
 import sys
 import tempfile
@@ -16,50 +14,71 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentcli.process import shell as _scratch
-from agentcli.process.shell import ShellState, read_state
+from agentcli.process.shell import ShellState, ShellStates, parse_state
 
 BASE = {"PATH": "/bin", "HOME": "/home/x"}
 
 
-def saved(tmp_path: Path, *fields: bytes, end: bytes = b"end\0") -> Path:
-    (tmp_path / "state").write_bytes(b"".join(item + b"\0" for item in fields) + end)
-    return tmp_path
+def saved(*fields: bytes, end: bytes = b"end\0") -> bytes:
+    return b"".join(item + b"\0" for item in fields) + end
 
 
 @pytest.mark.spec("TOOL-11")
-def test_only_what_differs_from_the_base_is_kept(tmp_path: Path) -> None:
-    directory = saved(tmp_path, b"/x\n", b"PATH=/bin", b"NEW=a=b\nc", b"SHLVL=2", b"_=/x")
-    state, dropped = read_state(directory, BASE)
+def test_only_what_differs_from_the_base_is_kept() -> None:
+    data = saved(b"/x\n", b"PATH=/bin", b"NEW=a=b\nc", b"SHLVL=2", b"_=/x")
+    state, dropped = parse_state(data, BASE)
     assert state == ShellState("/x", {"NEW": "a=b\nc"}, ("HOME",))
     assert dropped == ()
     assert state.environment(BASE) == {"PATH": "/bin", "NEW": "a=b\nc"}
 
 
 @pytest.mark.spec("SEC-8")
-def test_barred_and_oversized_variables_are_named_and_not_kept(tmp_path: Path) -> None:
+def test_barred_and_oversized_variables_are_named_and_not_kept() -> None:
     big = b"BIG=" + b"x" * 40_000
     fields = [b"/x\n", b"PATH=/bin", b"HOME=/home/x", b"X_API_KEY=k", b"LD_PRELOAD=e", big]
-    state, dropped = read_state(saved(tmp_path, *fields), BASE)
+    state, dropped = parse_state(saved(*fields), BASE)
     assert state == ShellState("/x")
     assert dropped == ("X_API_KEY", "LD_PRELOAD", "BIG")
 
 
 @pytest.mark.spec("SEC-13")
-def test_the_sum_of_all_variables_is_bounded(tmp_path: Path) -> None:
+def test_the_sum_of_all_variables_is_bounded() -> None:
     fields = [b"V%d=%s" % (n, b"x" * 30_000) for n in range(100)]
-    state, dropped = read_state(saved(tmp_path, b"/x\n", *fields), {})
+    state, dropped = parse_state(saved(b"/x\n", *fields), {})
     assert state is not None
     assert sum(map(len, state.variables.values())) <= 128 * 1024
     assert len(state.variables) + len(dropped) == 100
 
 
-@pytest.mark.parametrize("end", [b"", b"en", b"end", b"end\0more"])
-def test_a_file_that_was_not_finished_counts_for_nothing(tmp_path: Path, end: bytes) -> None:
-    assert read_state(saved(tmp_path, b"/x\n", b"A=1", end=end), BASE) == (None, ())
+@pytest.mark.parametrize("end", [b"", b"en", b"end\0more"])
+def test_a_state_that_was_not_finished_counts_for_nothing(end: bytes) -> None:
+    assert parse_state(saved(b"/x\n", b"A=1", end=end), BASE) == (None, ())
 
 
-def test_no_file_counts_for_nothing(tmp_path: Path) -> None:
-    assert read_state(tmp_path, BASE) == (None, ())
+def test_no_state_counts_for_nothing() -> None:
+    assert parse_state(b"", BASE) == parse_state(b"end\0", BASE) == (None, ())
+
+
+def test_of_a_state_that_was_saved_twice_the_last_counts() -> None:
+    data = saved(b"/x\n", b"A=1") + saved(b"/y\n", b"A=2")
+    assert parse_state(data, {}) == (ShellState("/y", {"A": "2"}), ())
+
+
+@pytest.mark.spec("SEC-15")
+def test_what_runs_inside_leaves_the_shell_outside_alone_and_not_the_other_way_round() -> None:
+    start = ShellState("/work", {"A": "1", "B": "1"}, ("LANG",))
+    end = ShellState("/else", {"B": "2", "C": "3"}, ("TZ",))
+    both = ShellStates(ShellState("/work", {"A": "1", "OWN": "x"}, ("LANG", "HOME")), start)
+    assert both.after(both.inside, end, inside=True) == ShellStates(end, start)
+    after = both.after(start, end, inside=False)
+    assert after.outside == end
+    assert after.inside == ShellState("/else", {"OWN": "x", "B": "2", "C": "3"}, ("HOME", "TZ"))
+
+
+@pytest.mark.spec("SEC-15")
+def test_a_state_of_an_earlier_release_is_no_word_about_the_shell_outside() -> None:
+    old = ShellState("/x", {"PATH": "/evil"}).to_json()
+    assert ShellStates.from_json(old) == ShellStates()
 
 
 @settings(max_examples=50)
@@ -106,18 +125,6 @@ def dead_pid() -> int:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     return process.pid
-
-
-@pytest.mark.spec("SEC-9")
-def test_it_is_private_and_removed(temporary: Path) -> None:
-    async def body() -> None:
-        scratch = await _scratch.new_scratch("echo hi")
-        assert stat.S_IMODE(scratch.stat().st_mode) == 0o700
-        assert (scratch / "command").read_text() == "echo hi"
-        await _scratch.remove_scratch(scratch)
-        assert not list(temporary.iterdir())
-
-    asyncio.run(body())
 
 
 @pytest.mark.spec("SEC-9", "REC-8")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import resource
-import stat
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -92,7 +92,7 @@ def test_the_state_outlives_the_process_as_plain_json(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     state = MemoryState()
     several(tool_context(tmp_path, state=state), "cd sub; export A=1")
-    stored = json.loads(state.values["shell"])
+    stored = json.loads(state.values["shell"])["outside"]
     assert stored["cwd"] == str(tmp_path / "sub")
     assert stored["set"]["A"] == "1"
     resumed = MemoryState(dict(state.values))
@@ -326,65 +326,45 @@ def test_what_stays_in_the_background_is_named(tmp_path: Path) -> None:
     whole(body)
 
 
-@pytest.mark.spec("SEC-9")
-def test_temporary_files_are_private_and_gone_afterwards(
+@pytest.mark.spec("SEC-9", "SEC-15")
+def test_neither_the_command_nor_its_state_has_a_name_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scratch = tmp_path / "tmp"
     scratch.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    for memory in (True, False):
+        if not memory:
+            monkeypatch.delattr(os, "memfd_create", raising=False)
+        (text,) = several(tool_context(tmp_path), f"ls -A {scratch}; export A=1; cd /")
+        assert text.startswith("(no output)\n[directory is now /]")
+
+
+@pytest.mark.spec("SEC-13", "SEC-15")
+@pytest.mark.parametrize("trick", ["head -c 9000000 /dev/zero", "printf 'x\\0y\\0end\\0'", ":"])
+def test_a_command_that_tampers_with_its_state_does_no_harm(tmp_path: Path, trick: str) -> None:
+    first = f"cd /; trap - EXIT; {trick} >&61; kill -9 $$"
+    texts = several(tool_context(tmp_path), first, "pwd")
+    assert texts[1].startswith(f"{tmp_path}\n")
+
+
+@linux
+@pytest.mark.spec("SEC-15")
+def test_what_is_written_after_the_shell_has_ended_counts_for_nothing(tmp_path: Path) -> None:
+    late = "printf '/\\0PATH=/evil\\0end\\0' >&61; touch written"
+    left = f"(until [ -e go ]; do sleep 0.01; done; {late}) >/dev/null 2>&1 &"
 
     async def body() -> None:
         ctx = tool_context(tmp_path)
-        running = asyncio.create_task(
-            call(ctx, "umask 0; touch ready; until [ -e go ]; do :; done")
-        )
-        await until((tmp_path / "ready").exists, "it runs")
-        (directory,) = scratch.iterdir()
-        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
-        assert {stat.S_IMODE(file.stat().st_mode) for file in directory.iterdir()} == {0o600}
-        (tmp_path / "go").touch()
+        running = asyncio.create_task(call(ctx, left))
         await running
+        (tmp_path / "go").touch()
+        await until((tmp_path / "written").exists, "the late write")
+        text = text_of(await call(ctx, 'pwd; echo "$PATH"'))
+        assert text.startswith(f"{tmp_path}\n")
+        assert "/evil" not in text
 
     whole(body)
-    assert list(scratch.iterdir()) == []
-
-
-@pytest.mark.spec("SEC-9", "CAN-6")
-def test_a_call_cancelled_while_it_begins_leaves_no_temporary_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scratch = tmp_path / "tmp"
-    scratch.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
-
-    for ticks in range(12):
-
-        async def body(ticks: int = ticks) -> None:
-            beginning = asyncio.create_task(call(tool_context(tmp_path), "true"))
-            for _ in range(ticks):
-                await asyncio.sleep(0)
-            beginning.cancel()
-            await asyncio.wait({beginning})
-
-        whole(body)  # and joins every thread
-        assert list(scratch.iterdir()) == []
-
-
-@pytest.mark.spec("SEC-13")
-@pytest.mark.parametrize(
-    "trick",
-    ["rm -f $f; mkfifo $f", "ln -sf /dev/zero $f", "head -c 9000000 /dev/zero > $f", ": > $f"],
-)
-def test_a_command_that_tampers_with_the_state_file_does_no_harm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trick: str
-) -> None:
-    scratch = tmp_path / "tmp"
-    scratch.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
-    first = f"cd /; trap - EXIT; f=$(echo {scratch}/*/state); {trick}; kill -9 $$"
-    texts = several(tool_context(tmp_path), first, "pwd")
-    assert texts[1].startswith(f"{tmp_path}\n")
 
 
 def test_a_megabyte_of_command_runs(tmp_path: Path) -> None:

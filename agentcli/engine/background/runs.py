@@ -45,9 +45,9 @@ from agentcli.domain.values import mutable
 from agentcli.engine.background.launch import Launch, check_launch
 from agentcli.engine.background.log import LOG_NAME, RESULT_NAME, Redact, read_log, with_own_files
 from agentcli.engine.background.run import ENDED, ActiveRun, Work, reported_progress
+from agentcli.engine.jobs import SHELL
 from agentcli.engine.parts import SessionParts
 
-SHELL = "shell"
 POLL_S = 0.25
 MAX_RETRY_S = 60.0
 CANCEL_PATIENCE_S = 3.0
@@ -549,7 +549,7 @@ class Watch:
 
 
 class ShellAt:
-    """The state of the session, with its shell in ``cwd``; satisfies ``SessionState``.
+    """The state of the session, with its shells in ``cwd``; satisfies ``SessionState``.
 
     What was approved in one directory is not done in another (BG-8).
     """
@@ -563,7 +563,11 @@ class ShellAt:
         value = await self._state.get(key)
         if key != SHELL:
             return value
-        return {**(value if isinstance(value, dict) else {}), "cwd": self._cwd}
+        known = value if isinstance(value, dict) else {}
+        fresh, at = {"set": {}, "unset": []}, {"cwd": self._cwd}
+        return {
+            domain: {**fresh, **known.get(domain, {}), **at} for domain in ("inside", "outside")
+        }
 
     async def set(self, key: str, value: Any) -> None:
         """Store ``value``; a planned run does not move the session's shell."""

@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from agentcli.domain.background import (
     MAX_SCHEDULES,
@@ -37,7 +36,8 @@ from agentcli.domain.events import Notice
 from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import Workspace
 from agentcli.engine.background.launch import SPAWN, check_launch, next_time, read_timing
-from agentcli.engine.background.runs import SHELL, BackgroundRuns
+from agentcli.engine.background.runs import BackgroundRuns
+from agentcli.engine.jobs import shell_places
 from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision, Policy
 from agentcli.policy.judge import judge
 
@@ -120,8 +120,10 @@ class SessionScheduler:
             signals=wish.signals,
         )
         if schedule.tool == _SHELL_TOOL:
-            shell = await self._shell()
-            schedule = replace(schedule, cwd=shell.get("cwd") or str(self._workspace.cwd))
+            parts = self._services.parts
+            await parts.begin_sandbox({schedule.tool})
+            place = (await shell_places(parts)).place(schedule.arguments)
+            schedule = replace(schedule, cwd=str(place.workspace.cwd))
         schedule = replace(schedule, approved=await self._needs(schedule))
         mark = await asyncio.to_thread(self._services.seal, self._approval(schedule))
         schedule = replace(schedule, seal=mark)
@@ -319,8 +321,7 @@ class SessionScheduler:
         workspace, path = self._workspace, None
         if schedule.cwd:
             workspace = replace(workspace, cwd=Path(schedule.cwd))
-            variables = (await self._shell()).get("set")
-            path = variables.get("PATH") if isinstance(variables, dict) else None
+            path = (await shell_places(parts)).place(launch.arguments).search_path
         paths = launch.tool.paths(launch.args, workspace)
         definition = launch.tool.definition
         call = CallFacts(definition, launch.arguments, paths, SPAWN)
@@ -329,10 +330,6 @@ class SessionScheduler:
     @property
     def _workspace(self) -> Workspace:
         return self._services.parts.workspace
-
-    async def _shell(self) -> dict[str, Any]:
-        stored = await self._services.parts.state.get(SHELL)
-        return stored if isinstance(stored, dict) else {}
 
     async def _has_place(self, schedule: Schedule) -> bool:
         """Whether the directory that its command was planned in is still there."""
