@@ -564,7 +564,8 @@ class ShellAt:
         if key != SHELL:
             return value
         known = value if isinstance(value, dict) else {}
-        fresh, at = {"set": {}, "unset": []}, {"cwd": self._cwd}
+        fresh: dict[str, Any] = {"set": {}, "unset": []}
+        at = {"cwd": self._cwd}
         return {
             domain: {**fresh, **known.get(domain, {}), **at} for domain in ("inside", "outside")
         }
