@@ -24,8 +24,7 @@ from agentcli.policy.decision import Answer, CallFacts, CallPlace, Effect
 if TYPE_CHECKING:
     from agentcli.domain.hooks import HookVerdict
     from agentcli.engine.background.launch import Launch
-    from agentcli.engine.parts import SessionParts
-    from agentcli.policy.decision import Decision, Rule
+    from agentcli.policy.decision import Decision, Policy, Rule
 
 
 SHELL = "shell"
@@ -39,27 +38,26 @@ class ShellPlaces:
     inside: CallPlace
     outside: CallPlace
 
+    @classmethod
+    def seen(cls, stored: object, workspace: Workspace, policy: Policy) -> ShellPlaces:
+        """Where the shells are that left ``stored`` behind: own directories and PATH (TOOL-11)."""
+        known = stored if isinstance(stored, dict) else {}
+
+        def place(shell: object) -> CallPlace:
+            left = shell if isinstance(shell, dict) else {}
+            variables, cwd = left.get("set"), left.get("cwd")
+            path = variables.get("PATH") if isinstance(variables, dict) else None
+            place = workspace
+            if cwd is not None:
+                place = replace(workspace, cwd=Path(cwd if isinstance(cwd, str) else "/"))
+            return CallPlace(place, policy, path if isinstance(path, str | None) else "")
+
+        return cls(place(known.get("inside")), place(known.get("outside")))
+
     def place(self, arguments: Mapping[str, Any]) -> CallPlace:
         """That of a command with these arguments."""
         is_inside = self.inside.policy.has_boundary and arguments.get("access") != "outside"
         return self.inside if is_inside else self.outside
-
-
-async def shell_places(parts: SessionParts) -> ShellPlaces:
-    """The workspace as the session's shells see it: their own directory and PATH (TOOL-11)."""
-    stored = await parts.state.get(SHELL)
-    known = stored if isinstance(stored, dict) else {}
-
-    def place(shell: object) -> CallPlace:
-        left = shell if isinstance(shell, dict) else {}
-        variables, cwd = left.get("set"), left.get("cwd")
-        path = variables.get("PATH") if isinstance(variables, dict) else None
-        workspace = parts.workspace
-        if cwd is not None:
-            workspace = replace(workspace, cwd=Path(cwd if isinstance(cwd, str) else "/"))
-        return CallPlace(workspace, parts.policy, path if isinstance(path, str | None) else "")
-
-    return ShellPlaces(place(known.get("inside")), place(known.get("outside")))
 
 
 @mutable

@@ -50,7 +50,7 @@ from agentcli.domain.tools import (
 )
 from agentcli.engine.arguments import problems as wording
 from agentcli.engine.gates import OPEN
-from agentcli.engine.jobs import Job, ShellPlaces, guarded, shell_places, text_of
+from agentcli.engine.jobs import SHELL, Job, ShellPlaces, guarded, text_of
 from agentcli.engine.parts import SessionParts
 from agentcli.engine.race import cancel_future, first_of, race, stop
 from agentcli.policy.decision import Answer, Decision, Effect
@@ -98,7 +98,7 @@ class ToolCalls:
         """Run the calls; raises ``TurnCancelled`` when the token was set on the way."""
         if notice := await self._parts.begin_sandbox({call.name for call in calls}):
             self._emit(Notice(notice))
-        shell = await shell_places(self._parts)
+        shell = await self._shells()
         cut = calls[-1] if stop_reason is StopReason.MAX_TOKENS else None
         left = [self._prepare(Job(call), shell, may_be_cut=call is cut) for call in calls]
         for job in left:
@@ -135,7 +135,7 @@ class ToolCalls:
 
         Raises ``TurnCancelled`` when the token is set before it starts.
         """
-        job = self._prepare(Job(call), await shell_places(self._parts), may_be_cut=False)
+        job = self._prepare(Job(call), await self._shells(), may_be_cut=False)
         await self._settle()
         if self._token.cancelled:
             raise TurnCancelled
@@ -156,7 +156,7 @@ class ToolCalls:
     ) -> tuple[list[Job], list[Job]]:
         """The calls that run next, after the hooks' say, and those that are left."""
         if not hooks.stopped and (changed := await hooks.before(batch, self._refuse)):
-            shell = await shell_places(self._parts)
+            shell = await self._shells()
             for job in changed:
                 self._prepare(job, shell, may_be_cut=False)
                 self._tell_gated(job)
@@ -169,10 +169,14 @@ class ToolCalls:
 
     async def _judge_again(self, left: Sequence[Job]) -> None:
         """A call may have moved the shell or a link: what it left behind is what counts (SEC-5)."""
-        shell = await shell_places(self._parts)
+        shell = await self._shells()
         for job in left:
             if job.facts is not None and job.tool is not None:
                 self._gather_facts(job, job.tool, shell)
+
+    async def _shells(self) -> ShellPlaces:
+        parts = self._parts
+        return ShellPlaces.seen(await parts.state.get(SHELL), parts.workspace, parts.policy)
 
     # --- judge -----------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import Workspace
 from agentcli.engine.background.launch import SPAWN, check_launch, next_time, read_timing
 from agentcli.engine.background.runs import BackgroundRuns
-from agentcli.engine.jobs import shell_places
+from agentcli.engine.jobs import SHELL, ShellPlaces
 from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision, Policy
 from agentcli.policy.judge import judge
 
@@ -120,9 +120,8 @@ class SessionScheduler:
             signals=wish.signals,
         )
         if schedule.tool == _SHELL_TOOL:
-            parts = self._services.parts
-            await parts.begin_sandbox({schedule.tool})
-            place = (await shell_places(parts)).place(schedule.arguments)
+            await self._services.parts.begin_sandbox({schedule.tool})
+            place = (await self._shells()).place(schedule.arguments)
             schedule = replace(schedule, cwd=str(place.workspace.cwd))
         schedule = replace(schedule, approved=await self._needs(schedule))
         mark = await asyncio.to_thread(self._services.seal, self._approval(schedule))
@@ -321,7 +320,7 @@ class SessionScheduler:
         workspace, path = self._workspace, None
         if schedule.cwd:
             workspace = replace(workspace, cwd=Path(schedule.cwd))
-            path = (await shell_places(parts)).place(launch.arguments).search_path
+            path = (await self._shells()).place(launch.arguments).search_path
         paths = launch.tool.paths(launch.args, workspace)
         definition = launch.tool.definition
         call = CallFacts(definition, launch.arguments, paths, SPAWN)
@@ -330,6 +329,10 @@ class SessionScheduler:
     @property
     def _workspace(self) -> Workspace:
         return self._services.parts.workspace
+
+    async def _shells(self) -> ShellPlaces:
+        parts = self._services.parts
+        return ShellPlaces.seen(await parts.state.get(SHELL), parts.workspace, parts.policy)
 
     async def _has_place(self, schedule: Schedule) -> bool:
         """Whether the directory that its command was planned in is still there."""
