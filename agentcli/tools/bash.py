@@ -298,6 +298,8 @@ async def _keep_state(
     ctx: BashContext, start: _Start, handover: Handover, ended: Result
 ) -> list[str]:
     """Store where the shell ended up; what the model should know about it (SEC-15)."""
+    if start.access is Access.READ_ONLY:
+        return []
     state, dropped = handover.state(start.base)
     notes = []
     if state is None:
@@ -308,7 +310,7 @@ async def _keep_state(
         notes.append(f"[directory is now {state.cwd}]")
     if dropped:
         notes.append(f"[not kept for the next command: {', '.join(dropped[:10])}]")
-    if state != start.state and start.access is not Access.READ_ONLY:
+    if state != start.state:
         states = ShellStates.from_json(await ctx.state.get(STATE_KEY))
         began = replace(start.state, cwd=str(start.cwd))
         after = states.after(began, state, inside=start.sandbox is not None)

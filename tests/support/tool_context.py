@@ -10,7 +10,7 @@ from typing import Any
 
 from agentcli.domain.background import Background
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.sandbox import Sandbox
+from agentcli.domain.sandbox import Access, Sandbox
 from agentcli.domain.subagents import SubAgents
 from agentcli.domain.tools import (
     Asker,
@@ -90,6 +90,7 @@ class EveryPort:
     agents: SubAgents | None = None
     background: Background | None = None
     sandbox: Sandbox | None = None
+    access: Access | None = None
     to_background: BackgroundSwitch | None = None
     session_id: str | None = None
     judged: tuple[Path, ...] | None = None
