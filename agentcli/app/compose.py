@@ -26,7 +26,9 @@ from agentcli.app.queue import DurableQueue
 from agentcli.app.session import Listeners, Session
 from agentcli.app.toolset import TASK, make_toolbox, offer_agents
 from agentcli.config.redaction import Redactor
+from agentcli.config.seal import HomeSeal
 from agentcli.config.settings import Settings
+from agentcli.domain.clean import one_line
 from agentcli.domain.errors import ConfigError, SessionNotFound, StoreError
 from agentcli.domain.events import QueueChanged
 from agentcli.domain.messages import AssistantMessage, ImagePart, ToolResult
@@ -150,7 +152,7 @@ async def _build(
     toolbox, answer_check = make_toolbox(settings, options)
     names = {tool.name for tool in toolbox.definitions}
     definitions, agent_notices = offer_agents(settings, toolbox) if TASK in names else ({}, ())
-    runs = RunsOfSession(settings, store, lambda: parts, listeners.emit, arrived)
+    runs = RunsOfSession(store, lambda: parts, listeners.emit, arrived)
     has_runs = SPAWN in names or store.created  # what an earlier process has left is put right
     policy = policy_for(settings, options, (runs_directory(store.path),) if has_runs else ())
     workspace = Workspace(options.cwd, options.cwd, options.add_dirs)
@@ -293,7 +295,8 @@ def _hooks(
 
 def session_files(settings: Settings) -> SessionFiles:
     """The directory of sessions."""
-    return SessionFiles(settings.paths.sessions_dir, settings.paths.catalogue_file)
+    paths = settings.paths
+    return SessionFiles(paths.sessions_dir, paths.catalogue_file, HomeSeal(paths.seal_file))
 
 
 async def list_sessions(settings: Settings) -> Sequence[SessionInfo]:
@@ -434,6 +437,7 @@ class Opener:
     options: SessionOptions
     files: SessionFiles
     redactor: Redactor
+    foreign: str | None = None
 
     async def open(self) -> tuple[SqliteStore, LoadedSession, tuple[str, ...]]:
         """The file, what is in it, and lines for the user. Raises ``StoreError``."""
@@ -454,15 +458,19 @@ class Opener:
         if self.options.fork:
             session_id = await asyncio.to_thread(self.files.fork, found)
         store = await SqliteStore.open(
-            self.files.path_of(session_id), price=self._price, redact=self.redactor.redact_known
+            self.files.path_of(session_id),
+            price=self._price,
+            redact=self.redactor.redact_known,
+            seal=self.files.seal,
         )
         try:
+            dropped = await store.drop_foreign(self.options.cwd)
             loaded, repaired = await recover(store)
             killed = await _end_leftovers(store)
         except BaseException:
             await store.aclose()
             raise
-        return store, loaded, (*_repair_notices(repaired), *killed)
+        return store, loaded, (*_foreign_notices(dropped), *_repair_notices(repaired), *killed)
 
     async def _wanted(self) -> str | None:
         options = self.options
@@ -480,7 +488,10 @@ class Opener:
             return latest.id
         if options.interactive:
             latest = await self.files.latest(str(options.cwd))
-            return latest.id if latest is not None and latest.status.interrupted else None
+            if latest is not None and latest.status.interrupted:
+                if await asyncio.to_thread(self.files.is_own, latest.id):
+                    return latest.id
+                self.foreign = one_line(latest.title)
         return None
 
     async def _new(self) -> tuple[SqliteStore, LoadedSession, tuple[str, ...]]:
@@ -498,8 +509,18 @@ class Opener:
         path = self.files.path_of(info.id)
         if self.options.no_session:
             path = Path(tempfile.mkdtemp(prefix="agentcli-")) / path.name
-        store = SqliteStore.new(path, info, price=self._price, redact=self.redactor.redact_known)
-        return store, LoadedSession(info, ()), ()
+        store = SqliteStore.new(
+            path,
+            info,
+            price=self._price,
+            redact=self.redactor.redact_known,
+            seal=self.files.seal,
+        )
+        notices: tuple[str, ...] = ()
+        if self.foreign is not None:
+            what = f'the session "{self.foreign}" was interrupted here, but not begun in this home'
+            notices = (f"{what}: it is not taken up by itself (agent --continue does)",)
+        return store, LoadedSession(info, ()), notices
 
     def _price(self, message: AssistantMessage) -> float | None:
         return cost_usd(model_info(self.settings, message.provider, message.model), message.usage)
@@ -512,6 +533,14 @@ async def _end_leftovers(store: SqliteStore) -> tuple[str, ...]:
     from agentcli.process.leftovers import kill_leftovers
 
     return tuple(await kill_leftovers(store))
+
+
+def _foreign_notices(dropped: Sequence[str]) -> tuple[str, ...]:
+    """What a session file of an older version, another home or another hand does not bring."""
+    if not dropped:
+        return ()
+    what = one_line(", ".join(dropped))
+    return (f"left out, because this home did not write it into the session: {what}",)
 
 
 def _repair_notices(repaired: Sequence[ToolResult]) -> tuple[str, ...]:
@@ -536,13 +565,11 @@ class RunsOfSession:
 
     def __init__(
         self,
-        settings: Settings,
         store: SqliteStore,
         parts: Callable[[], SessionParts],
         emit: Callable[[AgentEvent], None],
         arrived: Callable[[QueuedInput], None],
     ) -> None:
-        self._seal_file = settings.paths.seal_file
         self._store = store
         self._parts = parts
         self._emit = emit
@@ -589,7 +616,6 @@ class RunsOfSession:
         return await self.runs().adopt(wish, work)
 
     def _make(self) -> BackgroundRuns:
-        from agentcli.config.seal import is_sealed, seal
         from agentcli.engine.background.runs import BackgroundRuns, RunServices
         from agentcli.engine.background.scheduler import SessionScheduler
         from agentcli.process.leftovers import end_group, start_time
@@ -607,8 +633,6 @@ class RunsOfSession:
             arrived=self._arrived,
             start_time=start_time,
             end_process=end_group,
-            seal=partial(seal, self._seal_file),
-            is_sealed=partial(is_sealed, self._seal_file),
         )
         runs = BackgroundRuns(services, known)
         runs.scheduler = SessionScheduler(runs, schedules, fires_missed=fires_missed)

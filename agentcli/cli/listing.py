@@ -72,10 +72,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, width: int = 0)
 def session_files() -> SessionFiles:
     """The user's sessions."""
     from agentcli.config.paths import Paths
+    from agentcli.config.seal import HomeSeal
     from agentcli.store.files import SessionFiles
 
     paths = Paths.from_env(os.environ)
-    return SessionFiles(paths.sessions_dir, paths.catalogue_file)
+    return SessionFiles(paths.sessions_dir, paths.catalogue_file, HomeSeal(paths.seal_file))
 
 
 def wait(work: Coroutine[Any, Any, T]) -> T:

@@ -67,7 +67,7 @@ class Paths:
     log_file = _OwnFile("state_dir", "agentcli.log")
     """What the program has to say to its developers."""
     seal_file = _OwnFile("state_dir", "seal.key")
-    """The key of marks on approvals (``seal``)."""
+    """The key of the marks in session files (``seal``)."""
     history_file = _OwnFile("state_dir", "history")
     """What was typed in the chat."""
 

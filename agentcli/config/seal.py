@@ -1,17 +1,15 @@
-"""A mark that only this installation can make, for approvals that a session file repeats.
+"""A mark that only this home can make, for what a session file says (SEC-16).
 
-Law: a session file may come from anybody (SECURITY.md), so an approval that it speaks of counts
-only with our mark on what was approved. The key is random, 0600, and never leaves the machine; what
-cannot be marked is simply not approved.
+Law: a session file may come from anybody (SECURITY.md), so what could act in it counts only with
+our mark. The key is random, 0600, beside our state: a home that moves takes it along. Without it,
+nothing is marked, and nothing that was marked holds.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import hmac
 import os
-import secrets
 import stat
 from pathlib import Path
 
@@ -21,18 +19,20 @@ from agentcli.domain.errors import PersistenceError
 _KEY_BYTES = 32
 
 
-def seal(key_file: Path, text: str) -> str:
-    """The mark of ``text`` in hexadecimal; empty where there can be no key. Blocks."""
-    key = _key(key_file) or _new_key(key_file)
-    if len(key) != _KEY_BYTES:
-        return ""
-    return hmac.new(key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+class HomeSeal:
+    """Makes marks with the key in ``path``, which is read, or made, with the first."""
 
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._key = b""
 
-def is_sealed(key_file: Path, text: str, mark: str) -> bool:
-    """Whether ``mark`` is what ``seal`` gives for ``text``. Blocks."""
-    own = seal(key_file, text)
-    return bool(own) and hmac.compare_digest(own.encode(), mark.encode("utf-8", "replace"))
+    def __call__(self, text: str) -> str:
+        """The mark of ``text`` in hexadecimal; empty where there can be no key. Blocks."""
+        if not self._key:
+            self._key = _key(self._path) or _new_key(self._path)
+        if len(self._key) != _KEY_BYTES:
+            return ""
+        return hmac.digest(self._key, text.encode("utf-8", "surrogatepass"), "sha256").hex()
 
 
 def _key(path: Path) -> bytes:
@@ -49,12 +49,12 @@ def _key(path: Path) -> bytes:
 
 def _new_key(path: Path) -> bytes:
     """A key that two processes agree on: the file appears complete, and only once."""
-    temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+    temporary = path.with_name(f".{path.name}-{os.urandom(8).hex()}")
     try:
         ensure_dir(path.parent)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
-            file.write(secrets.token_bytes(_KEY_BYTES))
+            file.write(os.urandom(_KEY_BYTES))
         with contextlib.suppress(FileExistsError):
             os.link(temporary, path)
     except (OSError, PersistenceError):

@@ -96,8 +96,8 @@ class Schedule:
 
     ``next_at`` is in seconds since 1970; ``None`` when it will not start again. ``approved`` is
     what the user has said yes to beyond the run itself: a rule that asks, a protected place.
-    ``seal`` is our mark that somebody has said so here. ``cwd`` is where the session's shell was
-    when a command was planned: there it runs.
+    ``root`` is the workspace that it was said for. ``cwd`` is where the session's shell was when a
+    command was planned: there it runs.
     """
 
     id: str
@@ -112,7 +112,7 @@ class Schedule:
     is_active: bool = True
     signals: bool = True
     approved: str = ""
-    seal: str = ""
+    root: str = ""
     cwd: str = ""
 
 

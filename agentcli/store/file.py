@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from agentcli.domain.errors import SessionNotFound
-from agentcli.store import disk, schema
+from agentcli.store import disk, schema, seals
 from agentcli.store.faults import damaged, fault, too_new
 from agentcli.store.lock import WriterLock
 from agentcli.store.schema import APPLICATION_ID, SCHEMA_VERSION
@@ -37,6 +37,7 @@ MAX_VALUE_BYTES = 64 * 1024 * 1024  # of a row: a file of others must not fill t
 _WAL_MARK = b"\x02\x02"  # https://sqlite.org/fileformat2.html#file_format_version_numbers
 _ROLLBACK_MARK = b"\x01\x01"
 _WAL_MARK_OFFSET = 18
+_COUNT_CODE = "SELECT count(*) FROM sqlite_schema WHERE type NOT IN ('table', 'index')"
 
 
 if TYPE_CHECKING:
@@ -49,12 +50,16 @@ if TYPE_CHECKING:
 
 
 class SessionFile:
-    """The file at ``path`` and, when ``writable``, the writer's lock on it."""
+    """The file at ``path`` and, when ``writable``, the writer's lock on it.
 
-    __slots__ = ("_db", "_lock", "_quiet_stamp", "commits", "path", "writable")
+    ``seal`` marks what could act (``seals``); without it marks prove nothing.
+    """
 
-    def __init__(self, path: Path, *, writable: bool) -> None:
+    __slots__ = ("_db", "_lock", "_quiet_stamp", "commits", "path", "seal", "writable")
+
+    def __init__(self, path: Path, *, writable: bool, seal: seals.Seal | None = None) -> None:
         self.path = path
+        self.seal = seal
         self.writable = writable
         self.commits = 0
         self._db: sqlite3.Connection | None = None
@@ -70,6 +75,7 @@ class SessionFile:
         def build(temporary: Path, _descriptor: int) -> T:
             self._lock = WriterLock.acquire(self.path)
             with contextlib.closing(connect_unseen(temporary)) as db:
+                seals.prepare(db, self.path.stem, self.seal)
                 db.execute("BEGIN")
                 for statement in schema.STATEMENTS:
                     db.execute(statement)
@@ -163,6 +169,24 @@ class SessionFile:
         self._quiet_stamp = None
         return self._read_once(body, *args, **kwargs)
 
+    def look(
+        self,
+        body: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Open, ``read``, close; raises ``StoreError``. Blocks."""
+        try:
+            self.open()
+            return self.read(body, *args, **kwargs)
+        except Exception as error:
+            known = fault(error, self.path, writing=False)
+            if known is error:
+                raise
+            raise known from error
+        finally:
+            self.close()
+
     def _read_once(
         self,
         body: Callable[Concatenate[sqlite3.Connection, P], T],
@@ -197,6 +221,7 @@ class SessionFile:
             return self._connect_to_read()
         db = _connect(self.path, "mode=rw")
         try:
+            seals.prepare(db, self.path.stem, self.seal)
             for name, value in (
                 ("foreign_keys", "ON"),
                 ("synchronous", "FULL"),
@@ -218,6 +243,7 @@ class SessionFile:
         """
         options = "mode=ro" if self._quiet_stamp is None else "mode=ro&immutable=1"
         db = _connect(self.path, options)
+        seals.prepare(db, self.path.stem, self.seal)
         db.execute("PRAGMA trusted_schema = OFF")
         return db
 
@@ -228,6 +254,8 @@ class SessionFile:
             raise damaged(self.path, "it is not a session of agentcli")
         if version > SCHEMA_VERSION:
             raise too_new(self.path, f"version {version}, this one knows {SCHEMA_VERSION}")
+        if db.execute(_COUNT_CODE).fetchone()[0]:
+            raise damaged(self.path, "it holds triggers or views, which no session has")
         if db.execute("SELECT count(*) FROM session").fetchone()[0] != 1:
             raise damaged(self.path, "it holds no session")
         return version
@@ -238,6 +266,7 @@ class SessionFile:
             self.write(schema.migrate)
             return
         memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        seals.prepare(memory, self.path.stem, self.seal)
         db.backup(memory)
         db.close()
         self._db = memory
@@ -265,17 +294,7 @@ class SessionFile:
 
 def read_with(path: Path, body: Body[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """What ``body`` reads of the session file ``path``; raises ``StoreError``. Blocks."""
-    file = SessionFile(path, writable=False)
-    try:
-        file.open()
-        return file.read(body, *args, **kwargs)
-    except Exception as error:
-        known = fault(error, path, writing=False)
-        if known is error:
-            raise
-        raise known from error
-    finally:
-        file.close()
+    return SessionFile(path, writable=False).look(body, *args, **kwargs)
 
 
 def publish(path: Path, build: Callable[[Path, int], T]) -> T:

@@ -30,7 +30,7 @@ from agentcli.domain.errors import (
 )
 from agentcli.domain.history import History
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
-from agentcli.store import reads
+from agentcli.store import reads, seals
 from agentcli.store.catalogue.catalogue import Catalogue, CatalogueEntry, SearchHit
 from agentcli.store.codec import MalformedBody, NewerBody, to_column
 from agentcli.store.disk import SUFFIX, recovery_path, runs_directory, stamp_of, stamps_in
@@ -38,6 +38,7 @@ from agentcli.store.faults import damaged, fault
 from agentcli.store.file import SessionFile, connect_unseen, publish, read_with, unmark_wal
 from agentcli.store.lock import WriterLock, live_owner, lock_path
 from agentcli.store.reads import with_true_status
+from agentcli.store.seals import Seal
 from agentcli.store.worker import Worker
 
 T = TypeVar("T")
@@ -63,10 +64,14 @@ def new_session_id() -> str:
 
 
 class SessionFiles:
-    """The sessions in ``directory``, with the catalogue at ``catalogue_path`` as a cache."""
+    """The sessions in ``directory``, with the catalogue at ``catalogue_path`` as a cache.
 
-    def __init__(self, directory: Path, catalogue_path: Path) -> None:
+    ``seal`` marks what could act in a session of this home (``seals``).
+    """
+
+    def __init__(self, directory: Path, catalogue_path: Path, seal: Seal | None = None) -> None:
         self.directory = directory
+        self.seal = seal
         self.catalogue = Catalogue(catalogue_path)
 
     def new_id(self) -> str:
@@ -135,8 +140,16 @@ class SessionFiles:
         Raises ``SessionNotFound``, ``SessionDamaged``, ``SessionTooNew`` or ``PersistenceError``.
         """
         source, new_id = self.path_of(session_id), self.new_id()
-        copy_session(source, self.path_of(new_id))
+        copy_session(source, self.path_of(new_id), self.seal)
         return new_id
+
+    def is_own(self, session_id: str) -> bool:
+        """Whether a session was begun, or taken up before, in this home. Blocks."""
+        file = SessionFile(self.path_of(session_id), writable=False, seal=self.seal)
+        try:
+            return file.look(seals.is_own)
+        except StoreError:
+            return False
 
     async def delete(self, session_id: str) -> None:
         """Remove a session with everything beside it; raises ``SessionLocked`` while it is open."""
@@ -323,16 +336,23 @@ def _belongings(path: Path) -> Sequence[Path]:
 # cut in the copy, whose next open balances it (REC-1, REC-6).
 
 
-def copy_session(source: Path, target: Path) -> None:
+def copy_session(source: Path, target: Path, seal: Seal | None = None) -> None:
     """Make ``target``, a session of its own, from the session file ``source``.
+
+    What has the mark of ``seal`` in the one has it in the other.
 
     Raises ``SessionNotFound``, ``SessionDamaged``, ``SessionTooNew`` or ``PersistenceError``.
     """
+    from agentcli.store.tasks import leave_to_the_original
+
     file = SessionFile(source, writable=False)
 
     def build(temporary: Path, descriptor: int) -> None:
         file.read(_copy, temporary, descriptor)
-        _make_own(temporary, source, target, is_live=is_live)
+        with contextlib.closing(connect_unseen(temporary)) as db:
+            _make_own(db, source, target, is_live=is_live)
+            seals.carry_over(db, source.stem, target.stem, seal)
+            leave_to_the_original(db, time.time())
 
     try:
         file.open()
@@ -361,24 +381,20 @@ def _copy(db: sqlite3.Connection, path: Path, descriptor: int) -> None:
     unmark_wal(descriptor)
 
 
-def _make_own(path: Path, source: Path, target: Path, *, is_live: bool) -> None:
+def _make_own(db: sqlite3.Connection, source: Path, target: Path, *, is_live: bool) -> None:
     """Prove the copy readable and lawful, and give it its own name and times."""
     now = time.time()
-    with contextlib.closing(connect_unseen(path)) as db:
-        line = db.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if line != "ok":
-            raise MalformedBody(line)
-        loaded = reads.read_session(db)
-        History(stored.message for stored in loaded.messages)
-        status, detail = loaded.info.status, loaded.info.detail
-        if is_live and status is SessionStatus.RUNNING:
-            status, detail = SessionStatus.CRASHED, CUT_DETAIL
-        db.execute("DELETE FROM kv WHERE key = ?", (reads.SUBAGENT_KEY,))  # the user's from now on
-        from agentcli.store.tasks import leave_to_the_original
-
-        leave_to_the_original(db, now)
-        db.execute(
-            "UPDATE session SET id = ?, parent_id = ?, created_at = ?, updated_at = ?,"
-            " status = ?, detail = ?",
-            (target.stem, source.stem, now, now, status.value, to_column(detail)),
-        )
+    line = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if line != "ok":
+        raise MalformedBody(line)
+    loaded = reads.read_session(db)
+    History(stored.message for stored in loaded.messages)
+    status, detail = loaded.info.status, loaded.info.detail
+    if is_live and status is SessionStatus.RUNNING:
+        status, detail = SessionStatus.CRASHED, CUT_DETAIL
+    db.execute("DELETE FROM kv WHERE key = ?", (reads.SUBAGENT_KEY,))  # the user's from now on
+    db.execute(
+        "UPDATE session SET id = ?, parent_id = ?, created_at = ?, updated_at = ?,"
+        " status = ?, detail = ?",
+        (target.stem, source.stem, now, now, status.value, to_column(detail)),
+    )

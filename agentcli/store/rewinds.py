@@ -22,7 +22,8 @@ from agentcli.domain.messages import ABOUT_RUNS, UserMessage
 from agentcli.domain.rewind import FileChange, FileKind, FileState, RewindPoint, RewindRecord
 from agentcli.store.codec import MalformedBody, decode, from_column, to_column
 from agentcli.store.reads import blob_reader, moment
-from agentcli.store.writes import put_blob
+from agentcli.store.seals import mark, put_mark
+from agentcli.store.writes import blob_name, put_blob
 
 if TYPE_CHECKING:
     from agentcli.store.file import InTransaction
@@ -35,7 +36,8 @@ _NEWEST_PROMPT = (
 )
 _MOVE = "UPDATE message SET hidden_by = ? WHERE seq = ?"
 _COLUMNS = (
-    "id, seq, path, before_kind, before_data, before_mode, after_kind, after_data, after_mode"
+    "id, seq, path, before_kind, before_data, before_mode, after_kind, after_data, after_mode,"
+    f" seal <> '' AND seal = {mark('file_change')}"
 )
 
 
@@ -96,6 +98,7 @@ def keep(db: sqlite3.Connection, call_id: str, states: Mapping[Path, FileState])
             (seq, call_id, to_column(str(path)), *columns, time.time()),
         ).fetchone()
         ids[path] = int(row[0])
+        put_mark(db, "file_change", row[0])
     return ids
 
 
@@ -111,6 +114,7 @@ def settle(db: sqlite3.Connection, after: Mapping[int, FileState | None]) -> Non
             "UPDATE file_change SET after_kind = ?, after_data = ?, after_mode = ? WHERE id = ?",
             (*columns, row_id),
         )
+        put_mark(db, "file_change", row_id)
 
 
 def points(db: sqlite3.Connection) -> list[RewindPoint]:
@@ -239,14 +243,16 @@ def _columns(
 
 
 def _change(db: sqlite3.Connection, row: tuple[object, ...]) -> FileChange:
-    row_id, seq, path, *states = row
-    before = _state(db, states[:3])
+    row_id, seq, path, *states, is_own = row
+    before, after = _state(db, states[:3]), _state(db, states[3:])
+    if not is_own:  # somebody else says what stood there (SEC-16)
+        before = FileState(FileKind.UNKEPT, why="this home did not take its snapshot")
     return FileChange(
         int(str(row_id)),
         int(str(seq)),
         Path(from_column(path)),
         before or FileState(FileKind.UNKEPT),
-        _state(db, states[3:]),
+        after if is_own else before,
     )
 
 
@@ -264,9 +270,10 @@ def _state(db: sqlite3.Connection, columns: Sequence[object]) -> FileState | Non
     row = db.execute("SELECT data FROM blob WHERE hash = ?", (name,)).fetchone()
     try:
         unpacker = zlib.decompressobj()
-        data = unpacker.decompress(bytes(row[0]), _MAX_INFLATED) if row else None
+        packed = bytes(row[0]) if row else b""
+        data = unpacker.decompress(packed, _MAX_INFLATED)
     except zlib.error:
         data = None
-    if data is None or not unpacker.eof:
+    if data is None or not unpacker.eof or blob_name(packed) != name:
         return FileState(FileKind.UNKEPT, why="its snapshot is damaged")
     return FileState(known, data, number)

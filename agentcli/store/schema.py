@@ -1,4 +1,4 @@
-"""The tables of a session file, version 5: a public API that anybody may query.
+"""The tables of a session file, version 6: a public API that anybody may query.
 
 =========== =========================================================================
 table      holds
@@ -23,6 +23,7 @@ rewind     what was taken back: ``messages`` (JSON, their seqs) and rows of file
 file_change what stood at a path before and after a call; contents are zlib in ``blob``
 =========== =========================================================================
 
+``seal`` is this home's mark on a row that could act; a row without one never does (``seals``).
 Times are seconds since 1970, UTC. Law: a row of ``tool_run`` gets one ``result_seq`` at most,
 so a call can have one result only.
 """
@@ -38,7 +39,7 @@ from pathlib import Path
 
 from agentcli.store import disk as _private
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 APPLICATION_ID = 0x41474E54  # "AGNT", https://sqlite.org/pragma.html#pragma_application_id
 
 NOTE_TABLE = """
@@ -73,7 +74,8 @@ CREATE TABLE file_change (
   after_data TEXT REFERENCES blob (hash),
   after_mode INTEGER,
   created_at REAL NOT NULL,
-  rewind INTEGER REFERENCES rewind (id)
+  rewind INTEGER REFERENCES rewind (id),
+  seal TEXT NOT NULL DEFAULT ''
 )""",
 )
 
@@ -90,7 +92,8 @@ CREATE TABLE session (
   detail TEXT NOT NULL DEFAULT '',
   turns INTEGER NOT NULL DEFAULT 0,
   model TEXT NOT NULL DEFAULT '',
-  parent_id TEXT
+  parent_id TEXT,
+  seal TEXT NOT NULL DEFAULT ''
 )""",
     """
 CREATE TABLE message (
@@ -135,7 +138,12 @@ CREATE TABLE usage (
   cost_usd REAL
 )""",
     NOTE_TABLE,
-    "CREATE TABLE kv (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    """
+CREATE TABLE kv (
+  key TEXT PRIMARY KEY,
+  value TEXT NOT NULL,
+  seal TEXT NOT NULL DEFAULT ''
+) WITHOUT ROWID""",
     """
 CREATE TABLE input_queue (
   id INTEGER PRIMARY KEY,
@@ -144,7 +152,8 @@ CREATE TABLE input_queue (
   state TEXT NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'delivered', 'done')),
   created_at REAL NOT NULL,
   updated_at REAL NOT NULL,
-  source TEXT NOT NULL DEFAULT 'user'
+  source TEXT NOT NULL DEFAULT 'user',
+  seal TEXT NOT NULL DEFAULT ''
 )""",
     """
 CREATE TABLE task (
@@ -172,7 +181,8 @@ CREATE TABLE task (
   schedule_id TEXT NOT NULL DEFAULT '',
   pid INTEGER,
   pid_started TEXT NOT NULL DEFAULT '',
-  is_repeatable INTEGER NOT NULL DEFAULT 0
+  is_repeatable INTEGER NOT NULL DEFAULT 0,
+  seal TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID""",
     """
 CREATE TABLE schedule (
@@ -185,6 +195,7 @@ CREATE TABLE schedule (
   next_at REAL,
   created_at REAL NOT NULL,
   updated_at REAL NOT NULL,
+  seal TEXT NOT NULL DEFAULT '',
   CHECK ((cron_expression IS NULL) <> (scheduled_at IS NULL))
 ) WITHOUT ROWID""",
     *REWIND_TABLES,
@@ -267,11 +278,21 @@ def _give_rewinds_their_tables(db: sqlite3.Connection) -> Mapping[str, int]:
     return {"rewind": 0, "file_change": 0}
 
 
+def _give_rows_a_seal(db: sqlite3.Connection) -> Mapping[str, int]:
+    """5 to 6: what could act is marked; what an older version wrote has no mark."""
+    for table in ("session", "kv", "input_queue", "task", "schedule", "file_change"):
+        columns = {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
+        if "seal" not in columns:  # else a step before has just made the table as it is today
+            db.execute(f"ALTER TABLE {table} ADD COLUMN seal TEXT NOT NULL DEFAULT ''")
+    return {}
+
+
 STEPS: Mapping[int, Step] = {
     1: _give_notes_their_table,
     2: _give_summaries_a_place,
     3: _give_background_runs_their_columns,
     4: _give_rewinds_their_tables,
+    5: _give_rows_a_seal,
 }
 
 

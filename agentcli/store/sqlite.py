@@ -24,10 +24,11 @@ from agentcli.domain.history import History, RepairReason, repair_results
 from agentcli.domain.messages import AssistantMessage, ToolCall, ToolResult, Usage, UserMessage
 from agentcli.domain.ports import QueuedInput, QueueKind, RecordedResult, ToolRun
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
-from agentcli.store import reads, writes
+from agentcli.store import reads, seals, writes
 from agentcli.store.disk import ensure_directory, open_or_create, recovery_path
 from agentcli.store.faults import damaged, fault
 from agentcli.store.file import Body, SessionFile
+from agentcli.store.seals import Seal
 from agentcli.store.worker import Worker
 from agentcli.store.writes import PriceOf, Redact, SessionWrites
 
@@ -66,9 +67,10 @@ class SqliteStore:
         *,
         price: PriceOf | None = None,
         redact: Redact | None = None,
+        seal: Seal | None = None,
     ) -> Self:
         """A session that will be created at ``path`` by its first ``record_prompt``."""
-        return cls(SessionFile(path, writable=True), SessionWrites(price, redact), info)
+        return cls(SessionFile(path, writable=True, seal=seal), SessionWrites(price, redact), info)
 
     @classmethod
     async def open(
@@ -78,13 +80,17 @@ class SqliteStore:
         writable: bool = True,
         price: PriceOf | None = None,
         redact: Redact | None = None,
+        seal: Seal | None = None,
     ) -> Self:
         """An existing session; an older version is migrated.
+
+        ``seal`` marks what could act; whoever goes on with the session calls ``drop_foreign``.
 
         Raises ``SessionNotFound``, ``SessionLocked`` (only when ``writable``, REC-6),
         ``SessionDamaged`` (REC-7), ``SessionTooNew`` or ``PersistenceError``.
         """
-        store = cls(SessionFile(path, writable=writable), SessionWrites(price, redact), None)
+        file = SessionFile(path, writable=writable, seal=seal)
+        store = cls(file, SessionWrites(price, redact), None)
         try:
             await store._run(store._file.open, writing=False)
         except BaseException:
@@ -95,7 +101,9 @@ class SqliteStore:
     def beside(self, info: SessionInfo) -> SqliteStore:
         """A new session in the same directory, with the same prices and redaction."""
         path = self.path.with_name(f"{info.id}{self.path.suffix}")
-        return SqliteStore(SessionFile(path, writable=True), self._writes, info)
+        return SqliteStore(
+            SessionFile(path, writable=True, seal=self._file.seal), self._writes, info
+        )
 
     @property
     def path(self) -> Path:
@@ -115,6 +123,15 @@ class SqliteStore:
     async def aclose(self) -> None:
         """Close the file and give the lock back. May be called again; never raises for a disk."""
         await self._worker.aclose()
+
+    async def drop_foreign(self, cwd: Path) -> tuple[str, ...]:
+        """Leave out what could act and was not written in this home; what, in words (SEC-16).
+
+        A session of another home is one of the directory ``cwd`` from now on.
+        """
+        if await self._read(seals.is_own) and not await self._read(seals.foreign):
+            return ()
+        return await self._write(seals.drop_foreign, str(cwd))
 
     # --- what the engine records ---------------------------------------------------------
 

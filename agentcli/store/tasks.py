@@ -5,7 +5,7 @@ it changes nothing. The end of a run and the message about it are one commit, so
 loses nor doubles the message (BG-5). Texts are redacted; arguments that redaction has changed
 make the run one that cannot be repeated. Asking a run to end, and ending a schedule, are the
 writes that need no writer's lock (REC-6, BG-6): one row of one table, in one transaction, read by
-the session's owner.
+the session's owner. Neither needs a mark (``seals``).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from agentcli.domain.ports import EndRecorded, QueuedInput, QueueKind, QueueSour
 from agentcli.store.codec import MalformedBody, from_column, to_column, to_json
 from agentcli.store.faults import fault
 from agentcli.store.file import BUSY_TIMEOUT_S, read_with
+from agentcli.store.seals import put_mark
 from agentcli.store.writes import queue_add
 
 if TYPE_CHECKING:
@@ -136,13 +137,16 @@ def request_cancel(db: sqlite3.Connection, run_id: str, now: float) -> bool:
 
 def leave_to_the_original(db: sqlite3.Connection, now: float) -> None:
     """In a copy of a session: what runs, and what is to start, belongs to the original."""
+    own = [row[0] for row in db.execute("SELECT run_id FROM task WHERE seal <> ''").fetchall()]
     db.execute(
         "UPDATE task SET state = ?, attempt = attempt + 1, finished_at = ?, updated_at = ?,"
         " error_kind = 'forked', error_message = ?, pid = NULL, pid_started = '',"
         " announced_at = NULL WHERE state = ?",
         (TaskState.INTERRUPTED.value, now, now, FORKED, ACTIVE),
     )
-    db.execute("UPDATE schedule SET state = ?, next_at = NULL", (SCHEDULE_OVER,))
+    for run_id in own:
+        put_mark(db, "task", run_id)
+    db.execute("UPDATE schedule SET state = ?, next_at = NULL, seal = ''", (SCHEDULE_OVER,))
 
 
 def unreadable(db: sqlite3.Connection) -> Iterator[tuple[str, Any, str]]:
@@ -187,13 +191,14 @@ def _add(db: sqlite3.Connection, task: BackgroundTask, redact: Callable[[str], s
     }
     marks = ", ".join(f":{name}" for name in values)
     db.execute(f"INSERT INTO task ({', '.join(values)}) VALUES ({marks})", values)  # noqa: S608 - own names
+    put_mark(db, "task", to_column(task.run_id))
 
 
 def _beat(
     db: sqlite3.Connection, beats: Sequence[Beat], now: float, redact: Callable[[str], str]
 ) -> None:
     for beat in beats:
-        db.execute(
+        changed = db.execute(
             "UPDATE task SET heartbeat_at = :now, updated_at = :now, detail = :detail,"
             " progress = :progress, pid = :pid, pid_started = :started"
             " WHERE run_id = :run_id AND attempt = :attempt AND state = :active",
@@ -208,6 +213,8 @@ def _beat(
                 "active": ACTIVE,
             },
         )
+        if changed.rowcount == 1:
+            put_mark(db, "task", to_column(beat.run_id))
 
 
 def _cancel_requests(db: sqlite3.Connection, run_ids: Sequence[str]) -> Sequence[str]:
@@ -237,6 +244,7 @@ def _end(
     )
     if changed.rowcount != 1:
         return EndRecorded(changed=False)
+    put_mark(db, "task", to_column(end.run_id))
     return EndRecorded(changed=True, message=_enqueue(db, end.message, redact))
 
 
@@ -247,7 +255,10 @@ def _restart(db: sqlite3.Connection, run_id: str, attempt: int, now: float) -> i
         " WHERE run_id = ? AND attempt = ? AND state = ?",
         (now, to_column(run_id), attempt, ACTIVE),
     )
-    return attempt + 1 if changed.rowcount == 1 else None
+    if changed.rowcount != 1:
+        return None
+    put_mark(db, "task", to_column(run_id))
+    return attempt + 1
 
 
 def _announce(
@@ -285,8 +296,8 @@ def _put_schedule(
         "title": schedule.title,
         "signals": schedule.signals,
         "approved": schedule.approved,
+        "root": schedule.root,
         "cwd": schedule.cwd,
-        "seal": schedule.seal,
     }
     db.execute(
         "INSERT INTO schedule (id, cron_expression, scheduled_at, time_zone, run, state, next_at,"
@@ -305,6 +316,7 @@ def _put_schedule(
             now,
         ),
     )
+    put_mark(db, "schedule", to_column(schedule.id))
 
 
 # --- rows ----------------------------------------------------------------------------------
@@ -363,7 +375,7 @@ def _schedule(row: tuple[Any, ...]) -> Schedule:
             signals=bool(run.get("signals", True)),
             approved=str(run.get("approved") or ""),
             cwd=str(run.get("cwd") or ""),
-            seal=str(run.get("seal") or ""),
+            root=str(run.get("root") or ""),
         )
     except (ValueError, TypeError) as error:
         raise MalformedBody(f"schedule {from_column(row[0])}: {error}") from error
@@ -432,7 +444,8 @@ def end_schedule(path: Path, schedule_id: str) -> bool:
     if all(each.id != schedule_id or not each.is_active for each in read_registry(path)[1]):
         return False
     query = (
-        "UPDATE schedule SET state = ?, next_at = NULL, updated_at = ? WHERE id = ? AND state = ?"
+        "UPDATE schedule SET state = ?, next_at = NULL, updated_at = ?, seal = ''"
+        " WHERE id = ? AND state = ?"
     )
     values = (SCHEDULE_OVER, time.time(), schedule_id, SCHEDULE_ACTIVE)
     return _write(path, lambda db: db.execute(query, values).rowcount == 1)

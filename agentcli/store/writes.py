@@ -27,6 +27,7 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.ports import QueuedInput, QueueKind, QueueSource, RecordedResult, RunStatus
 from agentcli.domain.session import SessionInfo, SessionStatus
+from agentcli.store import seals
 from agentcli.store.codec import encode, from_column, to_column, to_json
 from agentcli.store.reads import SENT_ORDER
 
@@ -48,11 +49,16 @@ Redact = Callable[[str], str]
 PriceOf = Callable[[AssistantMessage], float | None]
 
 
-def put_blob(db: sqlite3.Connection, data: bytes) -> str:
-    """Store ``data`` once; its SHA-256 in hexadecimal."""
+def blob_name(data: bytes) -> str:
+    """What ``data`` is called in ``blob``: its SHA-256 in hexadecimal."""
     import hashlib
 
-    name = hashlib.sha256(data).hexdigest()
+    return hashlib.sha256(data).hexdigest()
+
+
+def put_blob(db: sqlite3.Connection, data: bytes) -> str:
+    """Store ``data`` once; its name."""
+    name = blob_name(data)
     db.execute(
         "INSERT OR IGNORE INTO blob (hash, size, data) VALUES (?, ?, ?)", (name, len(data), data)
     )
@@ -95,6 +101,7 @@ class SessionWrites:
                 info.parent_id,
             ),
         )
+        seals.put_mark(db, "session", 1)
 
     def prompt(
         self,
@@ -108,7 +115,7 @@ class SessionWrites:
         now = time.time()
         for row_id in queued:  # they become a message in this transaction
             changed = db.execute(
-                "UPDATE input_queue SET state = 'delivered', updated_at = ?"
+                "UPDATE input_queue SET state = 'delivered', updated_at = ?, seal = ''"
                 " WHERE id = ? AND state = 'queued'",
                 (now, row_id),
             )
@@ -310,6 +317,7 @@ class SessionWrites:
             " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
             (to_column(key), self.redact(to_json(value))),
         )
+        seals.put_mark(db, "kv", to_column(key))
 
     def _append_result(self, db: sqlite3.Connection, result: ToolResult, now: float) -> None:
         seq = self._append(db, result, now)
@@ -385,6 +393,7 @@ def queue_add(
         " VALUES (?, ?, ?, ?, ?)",
         (kind.value, to_column(kept), now, now, source.value),
     )
+    seals.put_mark(db, "input_queue", cursor.lastrowid)
     return QueuedInput(int(cursor.lastrowid or 0), kind, kept, now, source)
 
 
@@ -416,13 +425,17 @@ def queue_edit(
         "UPDATE input_queue SET body = ?, updated_at = ? WHERE id = ? AND state = 'queued'",
         (to_column(kept), time.time(), row_id),
     )
-    return kept if changed.rowcount == 1 else None
+    if changed.rowcount != 1:
+        return None
+    seals.put_mark(db, "input_queue", row_id)
+    return kept
 
 
 def queue_drop(db: sqlite3.Connection, row_id: int) -> bool:
     """Take back what waits; false when it waits no longer."""
     changed = db.execute(
-        "UPDATE input_queue SET state = 'done', updated_at = ? WHERE id = ? AND state = 'queued'",
+        "UPDATE input_queue SET state = 'done', updated_at = ?, seal = ''"
+        " WHERE id = ? AND state = 'queued'",
         (time.time(), row_id),
     )
     return changed.rowcount == 1

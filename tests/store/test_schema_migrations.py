@@ -45,6 +45,7 @@ CREATE TABLE message (
 
 def older(table: str, version: int) -> str:
     """The statement that made ``table`` in that version, up to 3."""
+    table = table.replace(",\n  seal TEXT NOT NULL DEFAULT ''", "")
     if "TABLE task" in table:
         head, _, _ = table.partition(",\n  task_id")
         return f"{head}) WITHOUT ROWID"

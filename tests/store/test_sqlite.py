@@ -528,7 +528,7 @@ def test_sqlite_saying_full_is_told_as_a_full_disk(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = fresh(tmp_path)
         await store.record_prompt(text("hi"))
-        await store._write(lambda db: db.execute("INSERT INTO kv VALUES ('a', '1')"))
+        await store._write(lambda db: db.execute("INSERT INTO kv (key, value) VALUES ('a', '1')"))
         db = store._file._db
         await store._run(lambda: db.execute("PRAGMA max_page_count = 1"), writing=False)
         with pytest.raises(PersistenceError, match="the disk is full - free some disk space"):

@@ -109,7 +109,7 @@ class RunServices:
 
     ``arrived`` gets the message of each end, which waits in the file by then. ``start_time`` tells
     when a process started, ``end_process`` kills the one of that pid and time and says whether
-    there was one; ``seal`` marks a text as ours, ``is_sealed`` knows the mark; all four block.
+    there was one; both block.
     """
 
     parts: SessionParts
@@ -121,8 +121,6 @@ class RunServices:
     arrived: Callable[[QueuedInput], None]
     start_time: Callable[[int], str]
     end_process: Callable[[int, str], bool]
-    seal: Callable[[str], str]
-    is_sealed: Callable[[str, str], bool]
     places: RunPlaces = PROCESS_PLACES
 
 

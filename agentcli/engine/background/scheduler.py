@@ -6,8 +6,8 @@ Laws.
 - A schedule is judged twice: when it is made, as the run itself would be, and again when it is due.
   Then it does not start if the policy refuses it, or if it would have to ask for something that
   was not approved when it was made (SEC-3).
-- That something was approved is believed of a session file only with our seal on it, because the
-  file may come from anybody.
+- What was approved was approved for the workspace of then. That it was approved here is the
+  store's to prove: a schedule of another home is never seen (SEC-16).
 - One timer serves all schedules; without schedules there is none. It wakes when the next is due
   and at least once a minute, so that a changed clock is noticed.
 """
@@ -75,7 +75,6 @@ class SessionScheduler:
             for each in self._schedules.values()
             if not fires_missed and each.next_at is not None and each.next_at <= self._seen
         }
-        self._unproved = set(self._schedules)
         self._put_off: dict[str, float] = {}
         self._noticed: dict[str, str] = {}
         self._changed = asyncio.Event()
@@ -118,14 +117,13 @@ class SessionScheduler:
             time_zone=timing.time_zone,
             next_at=timing.next_at,
             signals=wish.signals,
+            root=str(self._workspace.root),
         )
         if schedule.tool == _SHELL_TOOL:
             await self._services.parts.begin_sandbox({schedule.tool})
             place = (await self._shells()).place(schedule.arguments)
             schedule = replace(schedule, cwd=str(place.workspace.cwd))
         schedule = replace(schedule, approved=await self._needs(schedule))
-        mark = await asyncio.to_thread(self._services.seal, self._approval(schedule))
-        schedule = replace(schedule, seal=mark)
         try:
             await self._services.store.put_schedule(schedule, now)
         except StoreError as error:
@@ -278,34 +276,9 @@ class SessionScheduler:
             return f"its directory {schedule.cwd} is gone"
         if (needs := _beyond(decision)) and needs != schedule.approved:
             return f"it would need an approval ({needs})"
-        if decision.answer is Answer.ASK and not await self._is_proved(schedule):
-            return "it would need an approval (the session file does not prove that you gave one)"
+        if decision.answer is Answer.ASK and schedule.root != str(self._workspace.root):
+            return f"it would need an approval (you gave one for {schedule.root})"
         return ""
-
-    async def _is_proved(self, schedule: Schedule) -> bool:
-        """Whether its call was approved here, not only according to the file."""
-        if schedule.id in self._unproved and await asyncio.to_thread(
-            self._services.is_sealed, self._approval(schedule), schedule.seal
-        ):
-            self._unproved.discard(schedule.id)
-        return schedule.id not in self._unproved
-
-    def _approval(self, schedule: Schedule) -> str:
-        """All that was approved with it."""
-        parts = self._services.parts
-        approved = (
-            parts.session_id,
-            str(parts.workspace.root),
-            schedule.id,
-            schedule.tool,
-            schedule.arguments,
-            schedule.cron_expression,
-            schedule.scheduled_at,
-            schedule.time_zone,
-            schedule.approved,
-            schedule.cwd,
-        )
-        return json.dumps(approved, sort_keys=True)
 
     async def _needs(self, schedule: Schedule) -> str:
         """What its call has been approved for, grants of this session not counted."""

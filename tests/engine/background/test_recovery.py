@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from agentcli.app.session import Session
+from agentcli.config.seal import HomeSeal
 from agentcli.domain.background import BackgroundSink, BackgroundTask, TaskState
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.ports import PermissionMode
@@ -101,10 +102,11 @@ def crashed(server: ModelServer, cwd: Path, tasks: Sequence[BackgroundTask]) -> 
         return session.id
 
     name = in_session(server, options(cwd), begin)
-    path = settings_for(server).paths.sessions_dir / f"{name}.db"
+    paths = settings_for(server).paths
+    path = paths.sessions_dir / f"{name}.db"
 
     async def leave() -> None:
-        store = await SqliteStore.open(path)
+        store = await SqliteStore.open(path, seal=HomeSeal(paths.seal_file))
         for task in tasks:
             place = runs_directory(path) / task.run_id
             log_path, result_path = str(place / "output.log"), str(place / "result.json")

@@ -24,7 +24,7 @@ def rows_that_take_nothing(path: Path) -> Iterator[None]:
     """While it lasts, no row of a run can be changed."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute(
-            "CREATE TRIGGER no_change BEFORE UPDATE ON task"
+            "CREATE TRIGGER no_change BEFORE UPDATE OF state ON task"
             " BEGIN SELECT raise(ABORT, 'disk I/O error'); END"
         )
         try:

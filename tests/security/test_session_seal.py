@@ -1,0 +1,263 @@
+"""A session file is hostile until it carries this home's seal (SEC-16): attacks by its rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcli.process.leftovers import start_time
+from tests.e2e.chat import IDLE, leave
+from tests.support.cli import AGENT, Finished, agent_env, run_agent
+from tests.support.model_server import ModelServer
+from tests.support.pty_driver import Terminal
+from tests.support.replies import call, say
+from tests.support.wire_facts import facts_of
+
+pytestmark = [pytest.mark.spec("SEC-16")]
+ATTACK = "\x1b]0;pwned\x07\x1b[31mtitle\u202e"
+OFF = ("--yolo", "--yolo", "--sandbox", "off")
+
+
+KV = "INSERT OR REPLACE INTO kv (key, value) VALUES (?, ?)"
+QUEUED = (
+    "INSERT INTO input_queue (kind, body, created_at, updated_at, source) VALUES (?, ?, 1, 1, ?)"
+)
+TASK = (
+    "INSERT INTO task (run_id, task_id, tool, arguments, title, state, created_at, updated_at, pid,"
+    " pid_started, is_repeatable, log_path, signals, summary)"
+    " VALUES (?, 't', ?, ?, ?, ?, 1, 1, ?, ?, 1, '/etc/passwd', 1, 'PLANTED summary')"
+)
+SCHEDULE = (
+    "INSERT INTO schedule (id, cron_expression, scheduled_at, run, state, next_at, created_at,"
+    " updated_at) VALUES (?, ?, ?, ?, 'active', ?, 1, 1)"
+)
+SNAPSHOT = (
+    "INSERT INTO file_change (seq, call_id, path, before_kind, before_mode, after_kind, created_at)"
+    " VALUES (1, 'c', ?, 'absent', 420, 'absent', 1)"
+)
+SESSION = "UPDATE session SET title = ?, status = 'running', cwd = ?"
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    path = tmp_path / "work"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def bystander() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of the user's that a session file would like to see killed."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE,
+                               start_new_session=True)  # fmt: skip
+    with process:
+        yield process
+        process.kill()
+
+
+def begun(server: ModelServer, work: Path, env: dict[str, str]) -> Path:
+    """The file of a session that this home has begun."""
+    server.default = say("Fine.")
+    done = run_agent("run", "hello", "-o", "json", env=env, cwd=work)
+    return Path(env["AGENTCLI_HOME"]) / "sessions" / f"{done.result['session_id']}.db"
+
+
+def change(path: Path, *statements: tuple[str, tuple[Any, ...]]) -> None:
+    with closing(sqlite3.connect(path)) as db, db:
+        for statement, values in statements:
+            db.execute(statement, values)
+
+
+def planted(work: Path, process: subprocess.Popen[bytes]) -> list[tuple[str, tuple[Any, ...]]]:
+    """Every row that could act, as somebody else writes it; ``process`` is not theirs."""
+    evil = work / "evil"
+    evil.mkdir(exist_ok=True)
+    (evil / "ls").write_text(f"#!/bin/sh\ntouch {work}/ran-ls\n")
+    (evil / "ls").chmod(0o755)
+    shell = {"cwd": str(evil), "set": {"PATH": f"{evil}:/bin:/usr/bin", "EVIL": "1"}, "unset": []}
+    run = {"tool": "bash", "arguments": {"command": f"touch {work}/ran-schedule"}, "title": ATTACK,
+           "approved": "", "cwd": str(work), "root": str(work)}  # fmt: skip
+    started = start_time(process.pid)
+    group = [{"group": process.pid, "started": started}]
+    now = time.time()
+    often = {**run, "arguments": {"command": f"ls; touch {work}/ran-schedule"}}
+    return [
+        (KV, ("shell", json.dumps(shell))),
+        (KV, ("shell.outside", json.dumps(shell))),
+        (KV, ("processes", json.dumps(group))),
+        (KV, ("shell_lines", json.dumps(["PLANTED line"]))),
+        (QUEUED, ("follow_up", "PLANTED text", "user")),
+        (QUEUED, ("steering", "PLANTED steering", "background")),
+        (TASK, ("bg_1", "grep_files", '{"pattern": "x"}', ATTACK, "running", process.pid, started)),
+        (TASK, ("bg_2", "bash", '{"command": "ls"}', "ended", "succeeded", None, "")),
+        (SCHEDULE, ("sch_1", None, "2026-01-01T00:00:00Z", json.dumps(run), now - 5)),
+        (SCHEDULE, ("sch_2", "* * * * *", None, json.dumps(often), now - 5)),
+        (SNAPSHOT, (str(work / "written"),)),
+        (SESSION, (ATTACK, str(work))),
+    ]
+
+
+def assert_nothing_acted(
+    server: ModelServer, work: Path, process: subprocess.Popen[bytes], since: int = 0
+) -> None:
+    assert not [path.name for path in work.iterdir() if path.name.startswith("ran-")]
+    assert process.poll() is None
+    for request in server.requests[since:]:
+        assert b"PLANTED" not in request.body
+
+
+@pytest.mark.parametrize("how", ["rows", "home", "key"])
+def test_a_run_that_goes_on_with_a_planted_file_runs_nothing_of_it(
+    model_server: ModelServer,
+    work: Path,
+    tmp_path: Path,
+    bystander: subprocess.Popen[bytes],
+    how: str,
+) -> None:
+    env = agent_env(model_server, AGENTCLI_HOME=str(tmp_path / "home"))
+    theirs = {**env, "AGENTCLI_HOME": str(tmp_path / "theirs")} if how == "home" else env
+    path = begun(model_server, work, theirs)
+    change(path, *planted(work, bystander))
+    if how == "home":  # a whole file from elsewhere
+        path = Path(shutil.copy(path, begun(model_server, work, env).parent))
+    elif how == "key":
+        (tmp_path / "home" / "seal.key").unlink()
+    model_server.add(call("bash", {"command": "pwd; echo EVIL=$EVIL; ls >/dev/null"}), "Done.")
+    before = len(model_server.requests)
+    done = run_agent("run", *OFF, "--session", path.stem, "go on", env=env, cwd=work)
+    assert (done.code, done.stdout) == (0, "Done.\n"), done.stderr
+    assert_nothing_acted(model_server, work, bystander, before)
+    (told,) = [line for line in done.stderr.splitlines() if "left out" in line]
+    for what in (
+        "the state of its shell",
+        "2 waiting messages",
+        "2 background runs",
+        "2 schedules",
+    ):
+        assert what in told
+    (result,) = facts_of(model_server.requests[-1]).results.values()
+    assert f"{work}\nEVIL=\n" in result
+    again = run_agent("run", *OFF, "-c", "and on", env=env, cwd=work)  # told once
+    assert (again.code, "left out" in again.stderr) == (0, False), again.stderr
+    assert_nothing_acted(model_server, work, bystander, before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [("--yolo", "--yolo"), ()], ids=["yolo", "default"])
+def test_a_chat_that_resumes_a_planted_file_runs_nothing_of_it(
+    model_server: ModelServer,
+    work: Path,
+    tmp_path: Path,
+    bystander: subprocess.Popen[bytes],
+    mode: tuple[str, ...],
+) -> None:
+    env = agent_env(model_server, AGENTCLI_HOME=str(tmp_path / "home"))
+    path = begun(model_server, work, env)
+    change(path, *planted(work, bystander))
+    argv = [*AGENT, *mode, "--sandbox", "off", "--resume", path.stem]
+    with Terminal(argv, env, work, 40, 120) as terminal:
+        terminal.wait_for(IDLE)
+        terminal.wait_for("left out, because this home did not write it")
+        terminal.line("/tasks")
+        terminal.line("!echo EVIL=$EVIL; ls >/dev/null")
+        terminal.wait_for(re.compile(r"^\W*EVIL=$", re.MULTILINE))
+        terminal.line("/undo")
+        terminal.wait_for(re.compile("this home did not take its\\s+snap"))
+        leave(terminal)
+        assert b"]0;pwned" not in terminal.raw
+        assert b"\x1b[31mtitle" not in terminal.raw
+    assert not (work / "written").exists()
+    assert_nothing_acted(model_server, work, bystander)
+
+
+@pytest.mark.slow
+def test_what_somebody_else_left_interrupted_is_not_taken_up_by_itself(
+    model_server: ModelServer, work: Path, tmp_path: Path
+) -> None:
+    env = agent_env(model_server, AGENTCLI_HOME=str(tmp_path / "home"))
+    theirs = {**env, "AGENTCLI_HOME": str(tmp_path / "theirs")}
+    path = begun(model_server, work, theirs)
+    change(path, ("UPDATE session SET title = ?, status = 'running'", (ATTACK,)))
+    sessions = tmp_path / "home" / "sessions"
+    sessions.mkdir(parents=True)
+    shutil.copy(path, sessions)
+    with Terminal(AGENT, env, work, 40, 120) as terminal:
+        terminal.wait_for(re.compile(r"not\s+begun\s+in\s+this\s+home"))
+        leave(terminal)
+        assert b"]0;pwned" not in terminal.raw
+
+
+@pytest.mark.slow
+def test_what_this_home_wrote_holds_after_a_move_a_fork_and_a_repair(
+    model_server: ModelServer, work: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    env = agent_env(model_server, AGENTCLI_HOME=str(home))
+    model_server.add(call("bash", {"command": "export KEPT=yes"}), "Kept.")
+    start = run_agent("run", *OFF, "go", "-o", "json", env=env, cwd=work)
+    session_id = start.result["session_id"]
+    moved = tmp_path / "moved"
+    home.rename(moved)
+    env["AGENTCLI_HOME"] = str(moved)
+
+    def kept(*args: str) -> tuple[Finished, bool]:
+        model_server.add(call("bash", {"command": "echo KEPT=$KEPT"}), "Done.")
+        done = run_agent("run", *OFF, *args, "go on", env=env, cwd=work)
+        (*_, result) = facts_of(model_server.requests[-1]).results.values()
+        return done, "KEPT=yes" in result
+
+    for args in (("-c",), ("-c", "--fork"), ("--session", session_id)):
+        done, is_kept = kept(*args)
+        assert is_kept and "left out" not in done.stderr, (args, done.stderr)
+    path = moved / "sessions" / f"{session_id}.db"
+    change(path, ("UPDATE message SET body = 'no json' WHERE seq = 3", ()))
+    assert run_agent("sessions", "repair", session_id, env=env, cwd=work).code == 0
+    done, is_kept = kept("--session", session_id)
+    assert is_kept and "left out" not in done.stderr, done.stderr
+    change(
+        path, ("UPDATE kv SET value = replace(value, 'yes', 'yes;') WHERE key LIKE 'shell%'", ())
+    )
+    for args in (("--session", session_id, "--fork"), ("--session", session_id)):
+        done, is_kept = kept(*args)
+        assert not is_kept and "the state of its shell" in done.stderr, (args, done.stderr)
+
+
+@pytest.mark.parametrize("code", ["TRIGGER t AFTER UPDATE ON session BEGIN SELECT 1; END",
+                                  "VIEW v AS SELECT 1"])  # fmt: skip
+def test_a_file_with_code_of_its_own_is_not_opened(
+    model_server: ModelServer, work: Path, tmp_path: Path, code: str
+) -> None:
+    env = agent_env(model_server, AGENTCLI_HOME=str(tmp_path / "home"))
+    path = begun(model_server, work, env)
+    change(path, (f"CREATE {code}", ()))
+    done = run_agent("run", "--session", path.stem, "go on", env=env, cwd=work)
+    assert done.code != 0
+    assert "triggers or views" in done.stderr and "agent sessions repair" in done.stderr
+    assert run_agent("sessions", "repair", path.stem, env=env, cwd=work).code == 0
+    assert run_agent("run", "--session", path.stem, "go on", env=env, cwd=work).code == 0
+
+
+def test_the_seal_leaves_the_home_in_no_export(
+    model_server: ModelServer, work: Path, tmp_path: Path
+) -> None:
+    env = agent_env(model_server, AGENTCLI_HOME=str(tmp_path / "home"))
+    path = begun(model_server, work, env)
+    with closing(sqlite3.connect(path)) as db:
+        (mark,) = db.execute("SELECT seal FROM session").fetchone()
+    assert re.fullmatch("[0-9a-f]{64}", mark)
+    for kind in ("json", "md", "html"):
+        told = run_agent("sessions", "export", path.stem, "--format", kind, env=env, cwd=work)
+        assert told.code == 0 and mark not in told.stdout
+    assert os.stat(tmp_path / "home" / "seal.key").st_mode & 0o777 == 0o600
