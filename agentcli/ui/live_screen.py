@@ -1,8 +1,8 @@
 """The screen of a chat whose input is always there: the scrollback and, below it, a region.
 
 Law: what is finished goes to the scrollback once and is never drawn again. The region holds the
-unfinished end of the streamed text (at most ``MAX_TAIL`` rows, complete lines among them wait
-there for company) and below it what ``Below`` gives: running calls, the input, a status line.
+end of the streamed text (at most ``MAX_TAIL`` finished rows wait there for company, then comes what
+may still change) and below it what ``Below`` gives: running calls, the input, a status line.
 Text that is printed costs its own bytes and little more. Frames that events ask for come at most
 30 times a second, a frame that a key asks for at once. Without a region the text is printed as it
 comes.
@@ -472,9 +472,26 @@ class LiveScreen(Screen):
         if size.columns != self._tail.columns:
             self._relayout(size.columns)
         rows = self._tail.rows
-        kept = min(len(rows), MAX_TAIL, max(1, size.lines // 3))
-        below = self._compose(Size(size.columns, max(1, size.lines - kept)), not self._gap)
-        self._write(self._frame_of(rows, below, size))
+        third = size.lines // 3
+        unfinished = self._unfinished(size.columns)
+        del unfinished[: max(0, len(unfinished) - third)]
+        kept = min(len(rows), MAX_TAIL, max(1, third)) + len(unfinished)
+        needs_gap = bool(unfinished) or not self._gap
+        below = self._compose(Size(size.columns, max(1, size.lines - kept)), needs_gap)
+        cursor = _lower(below.cursor, len(unfinished))
+        self._write(self._frame_of(rows, Below([*unfinished, *below.rows], cursor), size))
+
+    def _unfinished(self, columns: int) -> list[Row]:
+        """The end of the streamed text as far as it may still change."""
+        text = self._text
+        lines = text.tail() if text is not None else []
+        if text is None or not lines:
+            return []
+        layout = Rows(columns)
+        if not text.begun:
+            layout.feed(f"{'' if self._gap else chr(10)}{text.head}")
+        layout.feed("\n".join(lines))
+        return layout.rows
 
     def _frame_of(self, rows: list[Row], below: Below, size: Size) -> str:
         room = size.lines - len(below.rows)

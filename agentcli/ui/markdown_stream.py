@@ -1,45 +1,47 @@
-"""Markdown as it streams, for a terminal's own scrollback (UI-1).
+"""Markdown as it streams, in rows for a terminal's own scrollback (UI-1).
 
-Law: what has been handed out is never taken back or redrawn; the concatenation of all that
-``feed`` and ``finish`` return is the same however the text was cut; the cost is linear in the
-text. A line of the text is a line of the output and the terminal wraps it, so that a window may
-be resized and what is copied is the text itself. Code appears line by line, a table when it is
-complete (or after ``MAX_TABLE_LINES``). The input must have passed ``sanitize``.
+Law: a row that was handed out is never taken back or redrawn; the rows that ``feed`` and
+``finish`` return are the same however the text was cut; the cost is linear in the text. Rows end
+between words (``rows.Wrap``). ``tail`` gives the rows that would come if the text ended here: what
+may still change. The input must have passed ``sanitize``.
 
-What a line stands in is found first, then its kind; its text is an ``InlineText``, which may go on
-over the lines of a paragraph (``markdown_syntax``).
+A line's containers and kind are found first (``markdown_syntax``). A block then lays out what it
+is made of: a paragraph as soon as its look is certain, code line by line, a table row by row once
+its widths are fixed.
 """
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Sequence
-from enum import Enum, auto
 from typing import Any
 
 from agentcli.ui.markdown_syntax import (
     CODE_INDENT,
-    SOFT_BREAK,
-    InlineText,
+    LINE_BREAK,
     LineKind,
     LinesBefore,
     OpenedLine,
     Span,
+    begins_table,
+    is_open,
     open_line,
     spans,
-    waits_for_end,
+    split_row,
 )
-from agentcli.ui.rows import columns_of
+from agentcli.ui.rows import Wrap, columns_of, plain, unbreakable_columns
 from agentcli.ui.theme import (
+    ADDED,
     BOLD,
-    CODE,
     COMMENT,
     DIM,
     HEADING,
+    ITALIC,
     KEYWORD,
     NAME,
     NUMBER,
-    RESET,
+    REMOVED,
     STRING,
     Theme,
 )
@@ -66,6 +68,10 @@ _STYLES = (
     ("Token.Name.Decorator", NAME),
     ("Token.Name.Builtin", NAME),
     ("Token.Name.Attribute", NAME),
+    ("Token.Generic.Inserted", ADDED),
+    ("Token.Generic.Deleted", REMOVED),
+    ("Token.Generic.Heading", BOLD),
+    ("Token.Generic.Subheading", DIM),
 )
 
 
@@ -126,31 +132,176 @@ def _lexer(language: str) -> Any:
     return Syntax("", language).lexer
 
 
-# --- fenced code, line by line ----------------------------------------------------------------
-
-# Law: the code's characters are shown as they are; a line that looks like a fence ends the block
-# only where CommonMark says so (https://spec.commonmark.org/0.31.2/#fenced-code-blocks).
+# --- blocks -----------------------------------------------------------------------------------
 
 
-class CodeBlock:
-    """One block, begun by the line ``opened``. ``head`` is the fence as it is shown."""
+class _Block:
+    """Something under way. ``lead`` begins its first row, ``hang`` the others (painted)."""
 
-    __slots__ = ("_bars", "_highlighter", "_margin", "_marker", "_marks", "head", "is_closed")
+    kind = LineKind.TEXT
 
-    def __init__(self, opened: OpenedLine, theme: Theme) -> None:
+    def __init__(self, opened: OpenedLine, theme: Theme, columns: int) -> None:
+        self._theme = theme
+        self.quotes = opened.quotes
+        self.items = opened.items
+        self.wrap = Wrap(columns, _painted(opened.lead, theme), _painted(opened.hang, theme))
+
+    def copy(self) -> _Block:
+        """The same, to go on with in another way."""
+        other = copy.copy(self)
+        other.wrap = self.wrap.copy()
+        return other
+
+    def takes(self, opened: OpenedLine) -> bool:
+        """Whether the line goes on with the block, which has it then."""
+        del opened
+        return False
+
+    def finish(self) -> None:
+        """The block is over."""
+
+    def _write(self, line: Sequence[Span]) -> None:
+        for text, style in line:
+            if text == LINE_BREAK:
+                self.wrap.end_line()
+            else:
+                self.wrap.feed(text, self._theme.start(style))
+
+
+def _painted(line: Sequence[Span], theme: Theme) -> str:
+    return "".join(theme.paint(text, style) for text, style in line)
+
+
+# Where a long paragraph may be cut: at the first white space after ``_CUT_FROM`` characters where
+# nothing that it has opened is left open, after ``_CUT_MOST`` whatever is.
+_CUT_FROM = 80
+_CUT_STEP = 80
+_CUT_MOST = 640
+_SPACE = re.compile(r" *\n| +")
+
+
+class Paragraph(_Block):
+    """Lines of text with inline Markdown in them, in one style."""
+
+    def __init__(self, opened: OpenedLine, theme: Theme, columns: int, style: int = 0) -> None:
+        super().__init__(opened, theme, columns)
+        self.style = style
+        self.kind = LineKind.HEADING if style else LineKind.TEXT
+        self.source = ""
+        self.is_whole = True  # nothing of it is laid out yet
+        self._candidate = _CUT_FROM
+        self._begins_line = True  # what is left of the source begins with a line
+
+    def add(self, text: str) -> None:
+        """More of it; a line feed before each further line."""
+        self.source += text
+        while (place := self._cut()) is not None:
+            end, after = place
+            self._write(spans(self.source[:end], self.style))
+            self._begins_line = "\n" in self.source[end:after]
+            if self._begins_line:
+                self.wrap.end_line()
+            elif after > end:
+                self._write([(" ", self.style)])
+            self.source, self.is_whole, self._candidate = self.source[after:], False, _CUT_FROM
+
+    def takes(self, opened: OpenedLine) -> bool:
+        """Text does; a line under the first lines makes a heading of them."""
+        if self.kind is LineKind.HEADING:
+            return False
+        if opened.start.kind is LineKind.UNDERLINE and self.is_whole:
+            self.style, self.kind = HEADING, LineKind.HEADING
+            return True
+        if opened.start.kind in {LineKind.TEXT, LineKind.TABLE}:
+            self.add("\n" + opened.rest.lstrip())
+            return True
+        return False
+
+    def take_head(self, opened: OpenedLine) -> str | None:
+        """The last line, no longer its own, if the line that comes makes a table's head of it."""
+        before, _, last = self.source.rpartition("\n")
+        if not self._has_head() or not begins_table(last, opened.rest):
+            return None
+        self.source = before
+        return last
+
+    def _has_head(self) -> bool:
+        """Whether the last line may be the head of a table: it is whole, with a bar in it."""
+        last = self.source.rpartition("\n")[2]
+        is_whole = len(last) < len(self.source) or self._begins_line
+        return is_whole and "|" in last and self.kind is LineKind.TEXT and len(last) < _LONG
+
+    def _cut(self) -> tuple[int, int] | None:
+        limit = self.source.rfind("\n") + 1 if self._has_head() else len(self.source)
+        while True:
+            found = _SPACE.search(self.source, self._candidate, limit)
+            if found is None and limit < len(self.source):
+                return None
+            if found is None or found.end() == len(self.source):
+                most = 4 * _CUT_MOST
+                return (most, most) if len(self.source) > most + _CUT_MOST else None
+            if found.start() > 4 * _CUT_MOST:
+                return (4 * _CUT_MOST, 4 * _CUT_MOST)
+            if found.start() >= _CUT_MOST or not is_open(self.source[: found.start()]):
+                return found.span()
+            self._candidate = found.start() + _CUT_STEP
+
+    def finish(self) -> None:
+        """Lay out the rest."""
+        if self.source or self.is_whole or not self._begins_line:
+            self._write(spans(self.source.rstrip(" "), self.style))
+            self.source = ""
+            self.wrap.end_line()
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether something is left of it or shown."""
+        return bool(self.source) or not self.is_whole
+
+
+class Code(_Block):
+    """Code line by line, behind a bar; a long line goes on in the next row behind a mark.
+
+    Law: the code's characters are shown as they are; a line that looks like a fence ends the block
+    only where CommonMark says so (https://spec.commonmark.org/0.31.2/#fenced-code-blocks).
+    """
+
+    kind = LineKind.FENCE
+
+    def __init__(self, opened: OpenedLine, theme: Theme, columns: int) -> None:
+        super().__init__(opened, theme, columns)
+        fence = opened.start.skip + len(opened.start.marker)
+        info = opened.rest[fence:].strip() if opened.start.marker else ""
+        word = info.split(maxsplit=1)[0].strip("{}.").partition(":")[0] if info else ""
         self._marker = opened.start.marker
-        info = opened.rest[opened.start.skip + len(self._marker) :].strip()
-        language = info.split(maxsplit=1)[0].strip("{}.").partition(":")[0] if info else ""
-        self._highlighter = Highlighter(language if theme.color else "")
+        self.highlighter = Highlighter(word if theme.color else "")
         self._margin = opened.margin
-        self._bars: list[Span] = [(f"{theme.symbols.bar} " * opened.quotes, DIM)]
         quotes = opened.quotes
         self._marks = re.compile(rf"(?: {{0,3}}> ?){{1,{quotes}}}") if quotes else None
-        self.head: list[Span] = [(self._marker + info, DIM)]
-        self.is_closed = False
+        bar = theme.paint(f"{theme.symbols.code} ", DIM)
+        self._bar = _painted(opened.hang, theme) + bar
+        rest = self._bar + theme.paint(f"{theme.symbols.wrap} ", DIM)
+        self.wrap = Wrap(columns, _painted(opened.lead, theme) + bar, rest)
+        if info:
+            self._write([(info, DIM | ITALIC)])
+            self.wrap.end_line(self._bar)
 
-    def line(self, line: str) -> list[Span] | None:
-        """The spans of the next line; ``None`` when it is no part of the block any more."""
+    @property
+    def is_fenced(self) -> bool:
+        """Whether a fence ends it."""
+        return bool(self._marker)
+
+    def copy(self) -> Code:
+        """The same, to go on with in another way."""
+        other = copy.copy(self)
+        other.wrap, other.highlighter = self.wrap.copy(), copy.copy(self.highlighter)
+        return other
+
+    def line(self, line: str) -> bool | None:
+        """Show the next line of a fenced block.
+
+        False when it was the fence that ends it, ``None`` when it is no part of it any more.
+        """
         if self._marks is not None:
             marks = self._marks.match(line)
             if marks is None:
@@ -160,477 +311,397 @@ class CodeBlock:
         margin = len(line) - len(line.lstrip(" "))
         is_fence = bare and not bare.strip(self._marker[0]) and len(bare) >= len(self._marker)
         if is_fence and margin < self._margin + CODE_INDENT:
-            self.is_closed = True
-            return [*self._bars, (bare, DIM)]
-        return [*self._bars, *self._highlighter.line(line[min(margin, self._margin) :])]
+            return False
+        self.show(line[min(margin, self._margin) :])
+        return True
+
+    def takes(self, opened: OpenedLine) -> bool:
+        """A block of indented lines has another one."""
+        if opened.start.kind is LineKind.INDENTED:
+            self.show(_outdented(opened))
+            return True
+        return False
+
+    def show(self, line: str) -> None:
+        """Show a line of code as it is."""
+        self._write(self.highlighter.line(line.expandtabs(CODE_INDENT)))
+        self.wrap.end_line(self._bar)
 
 
-# --- tables as aligned columns, or as records where the screen is too narrow ------------------
+# A table's widths are fixed by its first ``_FIXED_ROWS`` rows, so that later ones can be shown as
+# they come; they are fixed again when a later word is wider than its column. Where the words do not
+# fit beside each other, each cell is a line of ``head: cell``.
 
-# Law: no line is wider than the screen as long as a column can be ``MIN_COLUMN`` wide; every cell
-# is shown whole. Each row is a list of cells, each cell a list of spans.
-
-
-MIN_COLUMN = 8
-_DELIMITER = re.compile(r"^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$")
-_CELL_END = re.compile(r"(?<!\\)\|")
-_PIECES = re.compile(r"\S+|\s+")
-
-Cell = list[Span]
+_FIXED_ROWS = 12
+_LEAST_COLUMN = 8
 LEFT, RIGHT, CENTER = "left", "right", "center"
+_Cells = list[list[Span]]
 
 
-def is_delimiter(line: str) -> bool:
-    """Whether ``line`` is the ``|---|:--:|`` under a table's head."""
-    return "-" in line and _DELIMITER.match(line) is not None
+class Table(_Block):
+    """Rows of cells in columns; ``head`` is its first line."""
+
+    kind = LineKind.TABLE
+
+    def __init__(self, opened: OpenedLine, theme: Theme, columns: int, head: str) -> None:
+        super().__init__(opened, theme, columns)
+        self.lines = [head]
+        self._head: _Cells = []
+        self._aligned: list[str] = []
+        self._widths: list[int] | None = None
+        self._fixed_for = 0  # the columns of the window that the widths were made for
+
+    def copy(self) -> Table:
+        """The same, to go on with in another way."""
+        other = copy.copy(self)
+        other.wrap, other.lines = self.wrap.copy(), list(self.lines)
+        return other
+
+    def takes(self, opened: OpenedLine) -> bool:
+        """The delimiter row under the head; then each line with a bar in it."""
+        line = opened.rest.strip()
+        is_row = opened.start.kind in {LineKind.TABLE, LineKind.TEXT} and "|" in line
+        if opened.items != self.items or not is_row:
+            return False
+        self.lines.append(line)
+        if self._head or len(self.lines) == _FIXED_ROWS + 2:
+            self._lay_out()
+        return True
+
+    def finish(self) -> None:
+        """Lay out the rest."""
+        if self.lines:
+            self._lay_out()
+
+    def _lay_out(self) -> None:
+        lines, self.lines = self.lines, []
+        begins = not self._head
+        if begins:
+            self._aligned = [_alignment(cell) for cell in split_row(lines[1])]
+            self._head = self._cells(lines[0], BOLD)
+            lines = lines[2:]
+        rows = [self._cells(line, 0) for line in lines]
+        if begins or self._fixed_for != self.wrap.columns or not self._fits(rows):
+            self._fix([*([self._head] if begins or rows else []), *rows], begins=begins)
+        if self._widths is None:
+            self._records(rows, begins=begins)
+            return
+        if begins:
+            self._row(self._head, self._widths)
+            symbols = self._theme.symbols
+            joint = f"{symbols.rule}{symbols.cross}{symbols.rule}"
+            self._line([(joint.join(symbols.rule * width for width in self._widths), DIM)])
+        for row in rows:
+            self._row(row, self._widths)
+
+    def _cells(self, line: str, style: int) -> _Cells:
+        size = len(self._aligned)
+        source = split_row(line)
+        source += [""] * (size - len(source))
+        # what is too much is shown in the last column rather than left out
+        source[size - 1 :] = [" | ".join(source[size - 1 :])]
+        return [spans(cell, style) for cell in source]
+
+    def _fits(self, rows: Sequence[_Cells]) -> bool:
+        widths = self._widths
+        return widths is None or all(
+            _widest_word(cell) <= width
+            for row in rows
+            for cell, width in zip(row, widths, strict=True)
+        )
+
+    def _fix(self, rows: Sequence[_Cells], *, begins: bool) -> None:
+        size = len(self._aligned)
+        before = [1] * size if begins or self._widths is None else self._widths
+        natural = [max(before[at], *(_width(row[at]) for row in rows)) for at in range(size)]
+        least = [
+            max(min(natural[at], _LEAST_COLUMN), *(_widest_word(row[at]) for row in rows))
+            for at in range(size)
+        ]
+        room = self.wrap.room - 3 * (size - 1)
+        self._widths = _share(natural, least, room)
+        self._fixed_for = self.wrap.columns
+
+    def _row(self, row: _Cells, widths: list[int]) -> None:
+        wrapped = [self._wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
+        bar = self._theme.paint(f" {self._theme.symbols.bar} ", DIM)
+        for at in range(max(len(cell) for cell in wrapped)):
+            parts = []
+            for column, width in enumerate(widths):
+                piece = wrapped[column][at] if at < len(wrapped[column]) else ""
+                gap = width - columns_of(plain(piece))
+                before = {LEFT: 0, RIGHT: gap, CENTER: gap // 2}[self._aligned[column]]
+                after = 0 if column == len(widths) - 1 else gap - before
+                parts.append(" " * before + piece + " " * after)
+            self.wrap.put(bar.join(parts))
+
+    def _wrapped(self, cell: list[Span], width: int) -> list[str]:
+        wrap = Wrap(width)
+        for text, style in cell:
+            if text == LINE_BREAK:
+                wrap.end_line()
+            else:
+                wrap.feed(text, self._theme.start(style))
+        wrap.end_line()
+        return wrap.rows
+
+    def _records(self, rows: Sequence[_Cells], *, begins: bool) -> None:
+        if begins and not rows:
+            for cell in self._head:
+                self._line(cell)
+        for at, row in enumerate(rows):
+            if at or not begins:
+                self._line([(self._theme.symbols.rule * 3, DIM)])
+            for name, cell in zip(self._head, row, strict=True):
+                self._line([*name, (": ", 0), *cell] if name else cell, 2)
+
+    def _line(self, line: Sequence[Span], indent: int = 0) -> None:
+        hang = self.wrap.hang
+        self.wrap.hang += " " * indent
+        self._write(line)
+        self.wrap.end_line(hang)
+        self.wrap.hang = hang
 
 
-def begins_table(head: str, line: str) -> bool:
-    """Whether ``line`` under ``head`` makes a table of them: as many columns in both."""
-    return is_delimiter(line) and len(split_row(head)) == len(split_row(line))
+def _alignment(cell: str) -> str:
+    right = cell.endswith(":")
+    return CENTER if right and cell.startswith(":") else RIGHT if right else LEFT
 
 
-def split_row(line: str) -> list[str]:
-    """The cells' source, without the outer bars."""
-    body = line.strip()
-    body = body.removeprefix("|")
-    if body.endswith("|") and not body.endswith("\\|"):
-        body = body[:-1]
-    return [cell.strip().replace("\\|", "|") for cell in _CELL_END.split(body)]
+def _width(cell: list[Span]) -> int:
+    lines = "".join(text for text, _ in cell).split(LINE_BREAK)
+    return max(columns_of(line) for line in lines)
 
 
-def alignments(line: str) -> list[str]:
-    """The alignment that each cell of the delimiter row asks for."""
-    found = []
-    for cell in split_row(line):
-        right = cell.endswith(":")
-        found.append(CENTER if right and cell.startswith(":") else RIGHT if right else LEFT)
-    return found
+def _widest_word(cell: list[Span]) -> int:
+    words = "".join(text for text, _ in cell).split()
+    return max(map(unbreakable_columns, words), default=0)
 
 
-def render_table(lines: Sequence[str], columns: int, theme: Theme) -> list[list[Span]]:
-    """The table whose source lines are ``lines`` (head, delimiter, rows) as lines of spans."""
-    aligned = alignments(lines[1])
-    size = len(aligned)
-    rows = [_cells(line, size, head=not at) for at, line in enumerate(lines) if at != 1]
-    natural = [max(1, *(_width(row[at]) for row in rows)) for at in range(size)]
-    room = columns - 1 - 3 * (size - 1)
-    widths = _share(natural, room)
-    if widths is None:
-        return _records(rows, theme)
-    symbols = theme.symbols
-    joint = f"{symbols.rule}{symbols.cross}{symbols.rule}"
-    rule: list[Span] = [(joint.join(symbols.rule * width for width in widths), DIM)]
-    out: list[list[Span]] = []
-    for at, row in enumerate(rows):
-        out += _row(row, widths, aligned, symbols.bar)
-        if at == 0:
-            out.append(rule)
-    return out
-
-
-def _cells(line: str, size: int, *, head: bool) -> list[Cell]:
-    source = split_row(line)
-    source += [""] * (size - len(source))
-    # what is too much is shown in the last column rather than left out
-    source[size - 1 :] = [" | ".join(source[size - 1 :])]
-    return [
-        [(text.replace("\n", " "), style) for text, style in spans(cell, BOLD if head else 0)]
-        for cell in source
-    ]
-
-
-def _width(cell: Cell) -> int:
-    return sum(columns_of(text) for text, _ in cell)
-
-
-def _share(natural: list[int], room: int) -> list[int] | None:
-    """Column widths that fit ``room``; ``None`` when some column would become too narrow."""
+def _share(natural: list[int], least: list[int], room: int) -> list[int] | None:
+    """Column widths that fit ``room``; ``None`` when there are none that hold the words."""
     if sum(natural) <= room:
         return natural
-    widths = list(natural)
-    open_columns = sorted(range(len(natural)), key=lambda at: natural[at])
-    for done, at in enumerate(open_columns):
-        fair = room // (len(open_columns) - done)
-        if natural[at] > fair and fair < MIN_COLUMN:
-            return None
-        widths[at] = min(natural[at], fair)
-        room -= widths[at]
+    spare = room - sum(least)
+    if spare < 0:
+        return None
+    widths = list(least)
+    by_need = sorted(range(len(natural)), key=lambda at: natural[at] - least[at])
+    for done, at in enumerate(by_need):
+        more = min(natural[at] - least[at], spare // (len(by_need) - done))
+        widths[at] += more
+        spare -= more
     return widths
-
-
-def _row(row: list[Cell], widths: list[int], aligned: list[str], bar: str) -> list[list[Span]]:
-    wrapped = [_wrap(cell, width) for cell, width in zip(row, widths, strict=True)]
-    out = []
-    for at in range(max(len(cell) for cell in wrapped)):
-        line: list[Span] = []
-        for column, width in enumerate(widths):
-            if column:
-                line.append((f" {bar} ", DIM))
-            piece = wrapped[column][at] if at < len(wrapped[column]) else []
-            gap = width - _width(piece)
-            before = gap if aligned[column] == RIGHT else gap // 2
-            before = 0 if aligned[column] == LEFT else before
-            last = column == len(widths) - 1
-            line += [(" " * before, 0), *piece, ("" if last else " " * (gap - before), 0)]
-        out.append([span for span in line if span[0]])
-    return out
-
-
-def _wrap(cell: Cell, width: int) -> list[Cell]:
-    """The cell's spans in lines of at most ``width`` columns, broken between words if possible."""
-    lines: list[Cell] = [[]]
-    used = 0
-    for text, style in cell:
-        for piece in _PIECES.findall(text):
-            size = columns_of(piece)
-            if piece.isspace():
-                if used > 0 and used + size <= width:
-                    lines[-1].append((" ", style))
-                    used += 1
-                continue
-            if used and used + size > width:
-                lines.append([])
-                used = 0
-            for part in _chop(piece, width) if size > width else [piece]:
-                if used and used + columns_of(part) > width:
-                    lines.append([])
-                    used = 0
-                lines[-1].append((part, style))
-                used += columns_of(part)
-    return lines
-
-
-def _chop(word: str, width: int) -> list[str]:
-    parts, current, used = [], "", 0
-    for char in word:
-        size = columns_of(char)
-        if current and used + size > width:
-            parts.append(current)
-            current, used = "", 0
-        current += char
-        used += size
-    return [*parts, current]
-
-
-def _records(rows: list[list[Cell]], theme: Theme) -> list[list[Span]]:
-    """Each row as lines of ``head: cell``; the terminal wraps them."""
-    head, *body = rows
-    out: list[list[Span]] = []
-    for row in body or [head]:
-        if out:
-            out.append([(theme.symbols.rule * 3, DIM)])
-        for name, cell in zip(head, row, strict=True):
-            label = [*name, (": ", 0)] if name and body else []
-            out.append([*label, *cell])
-    return out
 
 
 # --- the stream -------------------------------------------------------------------------------
 
 
-MAX_TABLE_LINES = 300
+# A longer line is worked on in pieces before it is complete, one that may belong to a table or be
+# a fence much later.
+_PIECE = 80
+_LONG = 2_000
+_NEEDS_WHOLE = re.compile(r"\||```|~~~")
+_LONGEST_TAIL = 4_000  # of an incomplete line, shown before it is complete
 _RULE_COLUMNS = 40
-
-
-class _State(Enum):
-    START = auto()  # the line's kind is not known yet
-    INLINE = auto()  # the rest of the line is inline Markdown
-    CODE = auto()  # inside a fence: whole lines only
-
-
-class _Wait(Enum):
-    NOTHING = auto()
-    MARK = auto()  # something else than more of the same marks
-    END = auto()  # the end of the line
+_SET_APART = frozenset({LineKind.HEADING, LineKind.FENCE, LineKind.TABLE, LineKind.RULE})
 
 
 class MarkdownStream:
-    """One text. ``columns`` tells the screen's width when a table is laid out."""
+    """One text. ``columns`` tells how wide a row may be."""
 
     def __init__(self, theme: Theme, columns: Callable[[], int]) -> None:
         self._theme = theme
         self._columns = columns
-        self._out: list[str] = []
-        self._style = 0
-        self._state = _State.START
-        self._parts: list[str] = []  # the line so far, as far as it is not handed out
-        self._wait = _Wait.NOTHING
-        self._line = InlineText()
-        self._goes_on = False  # the paragraph's inline Markdown may go on in the next line
-        self._leads: list[list[Span]] = []  # what is shown at the beginning of its further lines
-        self._quotes = 0
+        self._rows: list[str] = []
+        self._parts: list[str] = []  # the line so far, as far as it was not worked on
+        self._size = 0
+        self._goes_on = False  # the line so far was worked on in part
         self._context = LinesBefore()
-        self._code: CodeBlock | None = None
-        self._table: list[str] = []
-        self._table_lead: list[Span] = []
-        self._started = False  # anything was printed
+        self._block: _Block | None = None
+        self._last: LineKind | None = None  # what was shown last
         self._blank = False  # an empty line waits for what comes after it
 
-    def feed(self, text: str) -> str:
-        """What can be shown of the text so far and was not shown before."""
+    def feed(self, text: str) -> list[str]:
+        """The rows that are certain now and were not before."""
         first, *others = text.split("\n")
-        self._add(first, complete=bool(others))
-        for at, line in enumerate(others, 1):
-            self._add(line, complete=at < len(others))
+        self._add(first)
+        for piece in others:
+            self._end_line()
+            self._add(piece)
         return self._taken()
 
-    def finish(self) -> str:
-        """The rest, ended by a line feed if anything was shown; nothing may be fed afterwards."""
-        if self._parts or self._state is _State.INLINE:
-            self._add("", complete=True)
-        self._end_paragraph()
-        self._end_table()
-        self._switch(0)
+    def tail(self) -> list[str]:
+        """The rows that would follow if the text ended here."""
+        kept = dict(vars(self))
+        line = "".join(self._parts)[:_LONGEST_TAIL]
+        self._rows, self._parts, self._size = [], [line], len(line)
+        self._block = self._block.copy() if self._block else None
+        rows = self.finish()
+        vars(self).update(kept)
+        return rows
+
+    def finish(self) -> list[str]:
+        """The rest; nothing may be fed afterwards."""
+        if self._size or self._goes_on:
+            self._end_line()
+        self._close()
         return self._taken()
+
+    def _taken(self) -> list[str]:
+        if self._block is not None:
+            self._collect(self._block)
+        out, self._rows = self._rows, []
+        return out
 
     # --- lines -----------------------------------------------------------------------------
 
-    def _add(self, piece: str, *, complete: bool) -> None:
-        """More of the current line, or its end."""
-        if self._state is _State.INLINE:
-            self._line.add(piece)
-            self._inline(complete=complete)
-            return
-        if piece:
-            self._parts.append(piece)
-        if not complete and (self._state is _State.CODE or self._is_undecided(piece)):
-            return
+    def _add(self, piece: str) -> None:
+        self._parts.append(piece)
+        self._size += len(piece)
+        if self._size >= _PIECE and not isinstance(self._block, Code | Table):
+            self._cut_long()
+
+    def _cut_long(self) -> None:
+        """Work on the line so far in pieces."""
         line = "".join(self._parts)
-        self._parts = [line] if line else []
-        self._wait = _Wait.NOTHING
-        if self._state is _State.CODE:
-            self._parts = []
-            self._code_line(line)
-        else:
-            self._start(line, complete=complete)
+        at = 0
+        if not self._goes_on:
+            size = _LONG if _NEEDS_WHOLE.search(line, 0, _PIECE) else _PIECE
+            if len(line) < size:
+                self._parts = [line]
+                return
+            self._piece(line[:size])
+            at, self._goes_on = size, True
+        while len(line) - at >= _PIECE and not isinstance(self._block, Code | Table):
+            self._piece(line[at : at + _PIECE])
+            at += _PIECE
+        self._parts, self._size = [line[at:]], len(line) - at
 
-    def _is_undecided(self, piece: str) -> bool:
-        """Whether the piece that has just come cannot settle what kind of line this is."""
-        if self._wait is _Wait.MARK:
-            return not piece.strip(" \t-*_>=")
-        return self._wait is _Wait.END
+    def _end_line(self) -> None:
+        line = "".join(self._parts)
+        self._parts, self._size = [], 0
+        self._piece(line)
+        self._goes_on = False
 
-    def _start(self, line: str, *, complete: bool) -> None:
-        """Begin a line whose kind may now be certain."""
-        opened = open_line(line, self._context, self._theme.symbols, complete=complete)
-        if isinstance(opened, str):
-            undecided = opened.lstrip(" \t")
-            self._wait = _Wait.END if waits_for_end(undecided) else _Wait.MARK
-            return
-        self._parts = []
-        kind = opened.start.kind
-        if self._goes_on and self._is_continued(opened):
-            self._leads.append([*opened.lead, *self._indent(opened)])
-            self._line.add(SOFT_BREAK + opened.rest[opened.start.skip :])
-            self._state = _State.INLINE
-            self._inline(complete=complete)
-            return
-        self._end_paragraph()
-        if kind is LineKind.TABLE and not opened.markers:
-            self._table_line(opened)
-            return
-        self._end_table()
-        self._open_line(opened, complete=complete)
+    def _piece(self, text: str) -> None:
+        """A line, or a part of one."""
+        if not self._goes_on:
+            self._line(text)
+        elif isinstance(self._block, Paragraph):
+            self._block.add(text)
+        elif text.strip(" \t-*_="):  # more than the rest of a rule
+            self._goes_on = False
+            self._line(text)
 
-    def _is_continued(self, opened: OpenedLine) -> bool:
-        """Whether the line goes on with the paragraph whose inline Markdown is open."""
-        same = opened.quotes == self._quotes and not opened.markers
-        return same and opened.start.kind is LineKind.TEXT and not self._context.after_blank
-
-    def _open_line(self, opened: OpenedLine, *, complete: bool) -> None:
-        kind = opened.start.kind
-        if kind is LineKind.BLANK and not opened.quotes and not opened.markers:
-            self._blank = self._started
-            self._context = LinesBefore(self._context.items, self._context.quotes)
-            return
-        self._begin_output()
-        self._quotes = opened.quotes
+    def _line(self, line: str) -> None:
+        block = self._block
+        if isinstance(block, Code) and block.is_fenced:
+            found = block.line(line)
+            if found:
+                return
+            self._close()
+            if found is False:
+                return
+        opened = open_line(line, self._context, self._theme.symbols)
+        if not self._goes_into_block(opened):
+            self._close()
+            self._open(opened)
         self._remember(opened)
-        self._show_lead([*opened.lead, *self._indent(opened)])
-        if kind is LineKind.FENCE:
-            self._code = CodeBlock(opened, self._theme)
-            self._show(self._code.head)
-            self._new_line()
-        elif kind in {LineKind.RULE, LineKind.UNDERLINE}:
-            self._write(self._theme.symbols.rule * min(_RULE_COLUMNS, self._columns()), DIM)
-            self._new_line()
-        elif kind is LineKind.INDENTED:
-            self._line = _Literal()
-            self._open_inline(opened.rest, complete=complete)
+
+    def _goes_into_block(self, opened: OpenedLine) -> bool:
+        """Whether the line goes on with what is under way, which has it then."""
+        block = self._block
+        if block is None or opened.markers or opened.quotes != block.quotes:
+            return False
+        head = block.take_head(opened) if isinstance(block, Paragraph) else None
+        if head is None:
+            return block.takes(opened)
+        table = Table(opened, self._theme, block.wrap.columns, head)
+        if isinstance(block, Paragraph) and block.is_begun:
+            self._close()
+            self._set_apart(opened, LineKind.TABLE)
         else:
-            style = HEADING if kind is LineKind.HEADING else 0
-            if kind is LineKind.HEADING:
-                self._write(f"{opened.start.marker} ", style)
-            self._line = InlineText(style)
-            self._open_inline(opened.rest[self._skip(opened) :], complete=complete)
+            table.wrap = block.wrap
+        self._block = table
+        return table.takes(opened)
 
-    def _skip(self, opened: OpenedLine) -> int:
-        """How much of the rest is white space and marks that are shown in another way."""
-        return opened.start.skip if opened.start.kind in {LineKind.TEXT, LineKind.HEADING} else 0
+    def _open(self, opened: OpenedLine) -> None:
+        kind, theme, columns = opened.start.kind, self._theme, max(1, self._columns())
+        if kind is LineKind.BLANK and not opened.quotes and not opened.markers:
+            self._blank = self._last is not None
+            return
+        self._set_apart(opened, LineKind.TEXT if kind is LineKind.TABLE else kind)
+        text = opened.rest[opened.start.skip :]
+        if kind is LineKind.FENCE:
+            self._block = Code(opened, theme, columns)
+        elif kind is LineKind.INDENTED:
+            code = self._block = Code(opened, theme, columns)
+            code.show(_outdented(opened))
+        elif kind in {LineKind.RULE, LineKind.UNDERLINE}:
+            self._show(opened, [(theme.symbols.rule * min(_RULE_COLUMNS, columns), DIM)])
+        elif kind is LineKind.BLANK:
+            self._show(opened, [])
+        else:
+            is_heading = kind is LineKind.HEADING
+            style = _heading_style(opened.start.marker) if is_heading else 0
+            paragraph = Paragraph(opened, theme, columns, style)
+            self._block = paragraph
+            paragraph.add(_CLOSING.sub("", text) if is_heading else text.lstrip(" \t"))
+        self._last = kind
 
-    def _indent(self, opened: OpenedLine) -> list[Span]:
-        """The white space before the text of a list item's further lines."""
-        is_text = opened.start.kind in {LineKind.TEXT, LineKind.HEADING}
-        columns = opened.start.indent if is_text and opened.items else 0
-        return [(" " * columns, 0)] if columns else []
+    def _set_apart(self, opened: OpenedLine, kind: LineKind) -> None:
+        """An empty row before what follows, where the text has one or the kinds want one."""
+        kinds = {kind, self._last}
+        wanted = bool(kinds & _SET_APART) and not opened.items and not opened.quotes
+        if self._last is not None and (self._blank or wanted):
+            self._rows.append("")
+        self._blank = False
+
+    def _show(self, opened: OpenedLine, line: Sequence[Span]) -> None:
+        """A row that is complete at once."""
+        block = _Block(opened, self._theme, max(1, self._columns()))
+        for text, style in line:
+            block.wrap.feed(text, self._theme.start(style))
+        block.wrap.end_line()
+        self._collect(block)
 
     def _remember(self, opened: OpenedLine) -> None:
         kind = opened.start.kind
+        if kind is LineKind.BLANK and not opened.quotes and not opened.markers:
+            self._context = LinesBefore(self._context.items, self._context.quotes)
+            return
         self._context = LinesBefore(
             tuple(opened.items),
             opened.quotes,
             after_blank=kind is LineKind.INDENTED,
-            in_paragraph=kind is LineKind.TEXT,
+            in_paragraph=isinstance(self._block, Paragraph) and self._block.kind is LineKind.TEXT,
         )
 
-    def _open_inline(self, text: str, *, complete: bool) -> None:
-        self._line.add(text)
-        self._state = _State.INLINE
-        self._inline(complete=complete)
+    def _close(self) -> None:
+        """What is under way is over."""
+        block, self._block = self._block, None
+        if block is not None:
+            block.finish()
+            self._last = block.kind
+            self._collect(block)
 
-    def _inline(self, *, complete: bool) -> None:
-        """Show what is certain of the line's inline Markdown."""
-        is_paragraph = self._context.in_paragraph
-        self._show(self._line.take(final=complete and not is_paragraph))
-        if not complete:
-            return
-        if self._line.is_open:
-            self._goes_on = True
-            self._state = _State.START
-        else:
-            self._new_line()
-
-    def _end_paragraph(self) -> None:
-        """No further line of the paragraph comes: what its inline Markdown held is text."""
-        if self._goes_on:
-            self._show(self._line.take(final=True))
-            self._new_line()
-
-    # --- code ------------------------------------------------------------------------------
-
-    def _code_line(self, line: str) -> None:
-        """One whole line inside a fence: code, or the fence that closes it."""
-        code = self._code
-        if code is None:
-            raise RuntimeError("a code line outside a fence")
-        found = code.line(line)
-        if found is None:  # the quote that it stands in has ended
-            self._end_code()
-            self._add(line, complete=True)
-            return
-        self._begin_output()
-        self._show(found)
-        if code.is_closed:
-            self._end_code()
-        self._new_line()
-
-    def _end_code(self) -> None:
-        self._code = None
-        self._state = _State.START
-
-    # --- tables ----------------------------------------------------------------------------
-
-    def _table_line(self, opened: OpenedLine) -> None:
-        lead = [span for span in opened.lead if span[0].strip()]
-        line = opened.rest
-        if len(self._table) == 1 and not begins_table(self._table[0], line):
-            self._end_table()
-        if self._table and lead != self._table_lead:
-            self._end_table()
-        self._table.append(line)
-        self._table_lead = lead
-        self._remember(opened)
-        self._quotes = opened.quotes
-        if len(self._table) > MAX_TABLE_LINES:
-            head = self._table[:2]
-            self._end_table()
-            self._table = head
-
-    def _end_table(self) -> None:
-        """Show the table that is complete now; without a delimiter row it is text."""
-        lines, self._table = self._table, []
-        if not lines:
-            return
-        if len(lines) == 1:
-            shown = [_whole(lines[0].strip())]
-        else:
-            room = self._columns() - sum(len(text) for text, _ in self._table_lead)
-            shown = render_table(lines, room, self._theme)
-        for line in shown:
-            self._begin_output()
-            self._show_lead(self._table_lead)
-            self._leads = [self._table_lead] * sum(text == "\n" for text, _ in line)
-            self._show(line)
-            self._new_line()
-
-    # --- output ----------------------------------------------------------------------------
-
-    def _begin_output(self) -> None:
-        if self._blank:
-            self._out.append("\n")
-            self._blank = False
-        self._started = True
-
-    def _show(self, line: list[Span]) -> None:
-        """Write spans; a break in them is a new line in the same block."""
-        for text, style in line:
-            if text == "\n":
-                self._break([(f"{self._theme.symbols.bar} " * self._quotes, DIM)])
-                continue
-            first, *others = text.split(SOFT_BREAK)
-            self._write(first, style)
-            for part in others:
-                self._break(self._leads.pop(0) if self._leads else [])
-                self._write(part, style)
-
-    def _break(self, lead: list[Span]) -> None:
-        self._switch(0)
-        self._out.append("\n")
-        self._show_lead(lead)
-
-    def _show_lead(self, lead: list[Span]) -> None:
-        for text, style in lead:
-            self._write(text, style)
-
-    def _write(self, text: str, style: int) -> None:
-        if not text:
-            return
-        self._switch(style)
-        self._out.append(text)
-
-    def _switch(self, style: int) -> None:
-        if style == self._style:
-            return
-        before, after = self._theme.start(self._style), self._theme.start(style)
-        if before != after:
-            self._out.append((RESET if before else "") + after)
-        self._style = style
-
-    def _new_line(self) -> None:
-        self._switch(0)
-        self._out.append("\n")
-        self._goes_on = False
-        self._leads.clear()
-        self._state = _State.CODE if self._code else _State.START
-
-    def _taken(self) -> str:
-        out, self._out = "".join(self._out), []
-        return out
+    def _collect(self, block: _Block) -> None:
+        self._rows += block.wrap.rows
+        block.wrap.rows = []
+        block.wrap.columns = max(1, self._columns())
 
 
-class _Literal(InlineText):
-    """A line without Markdown in it."""
-
-    __slots__ = ()
-
-    def take(self, *, final: bool = False) -> list[Span]:
-        del final
-        text, self._text = self._text, ""
-        return [(text, CODE)] if text else []
+_CLOSING = re.compile(r"[ \t]+#+[ \t]*\Z")
 
 
-def _whole(line: str) -> list[Span]:
-    whole = InlineText()
-    whole.add(line)
-    return whole.take(final=True)
+def _heading_style(marker: str) -> int:
+    return HEADING if len(marker) <= 2 else HEADING | ITALIC  # noqa: PLR2004 - the parts of a text
+
+
+def _outdented(opened: OpenedLine) -> str:
+    """A line of indented code without what makes it one."""
+    line = opened.rest.expandtabs(CODE_INDENT)
+    at_least = CODE_INDENT + (opened.items[-1] if opened.items and not opened.markers else 0)
+    margin = len(line) - len(line.lstrip(" "))
+    return line[min(margin, at_least) :]

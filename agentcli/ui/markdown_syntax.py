@@ -1,7 +1,7 @@
-"""The syntax of Markdown that streams: the kind of a line, what it stands in, what is in it.
+"""The syntax of Markdown: the kind of a line, what it stands in, what is in it.
 
-Law: each is decided from as few characters as possible; as long as more of them could change the
-answer, there is none yet. So the answer depends on the text and not on how it was cut.
+Blocks are told apart line by line, because a text that streams cannot wait for its end; what is in
+a paragraph is parsed by markdown-it, the parser that Rich's Markdown uses.
 """
 
 from __future__ import annotations
@@ -9,19 +9,24 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import ClassVar, Protocol
+from functools import cache
+from typing import TYPE_CHECKING, Protocol
 
 from agentcli.ui.sanitize import clean
-from agentcli.ui.theme import BOLD, CODE, DIM, ITALIC, LINK, STRIKE, Symbols
+from agentcli.ui.theme import BOLD, CODE, DIM, ITALIC, LINK, MARKER, STRIKE, Symbols
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+Span = tuple[str, int]
 
 _HEADING = re.compile(r"#{1,6}(?=[ \t]|$)")
 _ORDERED = re.compile(r"\d{1,9}[.)](?=[ \t]|$)")
-_ORDERED_BEGUN = re.compile(r"\d{1,9}[.)]?\Z")
 _FENCE = re.compile(r"(`{3,})([^`]*)$|(~{3,})(.*)$")
 _INDENT = re.compile(r"[ \t]*")
-_UNDERLINE = re.compile(r"=+[ \t]*\Z")
+_UNDERLINE = re.compile(r"(?:=+|-{2,})[ \t]*\Z")
 CODE_INDENT = 4
-_MAX_LEVEL = 6
 _RULE_MARKS = 3
 
 
@@ -54,10 +59,8 @@ class Start:
     marker: str = ""
 
 
-def classify(
-    line: str, *, complete: bool, code_from: int | None = None, in_paragraph: bool = False
-) -> Start | None:
-    """The kind of ``line`` or of the line that begins so; holds no line feed.
+def classify(line: str, *, code_from: int | None = None, in_paragraph: bool = False) -> Start:
+    """The kind of ``line``; it holds no line feed.
 
     ``code_from``: the columns of indentation that make it code, where any do. Only after a line
     of a paragraph ``===`` makes that one a heading, and a number but 1 is no list.
@@ -66,48 +69,37 @@ def classify(
     skip = match.end() if match else 0
     rest = line[skip:]
     if not rest:
-        return Start(LineKind.BLANK) if complete else None
+        return Start(LineKind.BLANK)
     indent = len(line[:skip].expandtabs(CODE_INDENT))
     if code_from is not None and indent >= code_from:
         return Start(LineKind.INDENTED, skip, indent)
+    if in_paragraph and _UNDERLINE.match(rest):
+        return Start(LineKind.UNDERLINE, skip, indent)
     judge = _JUDGES.get(rest[0])
-    if judge is None or (rest[0] == "=" and not in_paragraph):
-        return Start(LineKind.TEXT, skip, indent)
-    found = judge(rest, skip, indent, complete=complete)
+    found = judge(rest, skip, indent) if judge else None
     if found and in_paragraph and found.kind is LineKind.ORDERED and found.marker[:-1] != "1":
-        return Start(LineKind.TEXT, skip, indent)
-    return found
+        found = None
+    return found or Start(LineKind.TEXT, skip, indent)
 
 
-def waits_for_end(rest: str) -> bool:
-    """Whether only the end of the line can tell the kind of one that begins so."""
-    return rest[:1] == "|" or rest[:3] in {"```", "~~~"}
-
-
-def _quote(rest: str, skip: int, indent: int, *, complete: bool) -> Start | None:
-    if len(rest) == 1 and not complete:
-        return None
+def _quote(rest: str, skip: int, indent: int) -> Start | None:
     return Start(LineKind.QUOTE, skip + 1 + (rest[1:2] == " "), indent)
 
 
-def _table(_rest: str, skip: int, indent: int, *, complete: bool) -> Start | None:
-    return Start(LineKind.TABLE, skip, indent) if complete else None
+def _table(_rest: str, skip: int, indent: int) -> Start | None:
+    return Start(LineKind.TABLE, skip, indent)
 
 
-def _heading(rest: str, skip: int, indent: int, *, complete: bool) -> Start | None:
-    if not complete and len(rest) <= _MAX_LEVEL and not rest.lstrip("#"):
-        return None
+def _heading(rest: str, skip: int, indent: int) -> Start | None:
     if found := _HEADING.match(rest):
         return Start(LineKind.HEADING, skip + _with_space(rest, found.end()), indent, found[0])
-    return Start(LineKind.TEXT, skip, indent)
+    return None
 
 
-def _ordered(rest: str, skip: int, indent: int, *, complete: bool) -> Start | None:
-    if not complete and _ORDERED_BEGUN.match(rest):
-        return None
+def _ordered(rest: str, skip: int, indent: int) -> Start | None:
     if found := _ORDERED.match(rest):
         return Start(LineKind.ORDERED, skip + _with_space(rest, found.end()), indent, found[0])
-    return Start(LineKind.TEXT, skip, indent)
+    return None
 
 
 def _with_space(rest: str, end: int) -> int:
@@ -116,37 +108,24 @@ def _with_space(rest: str, end: int) -> int:
     return end + min(spaces, 1)
 
 
-def _fence(rest: str, skip: int, indent: int, *, complete: bool) -> Start | None:
-    if not complete:
-        run = len(rest) - len(rest.lstrip(rest[0]))
-        return None if run >= 3 or run == len(rest) else Start(LineKind.TEXT, skip, indent)  # noqa: PLR2004 - ```
+def _fence(rest: str, skip: int, indent: int) -> Start | None:
     if found := _FENCE.match(rest):
         return Start(LineKind.FENCE, skip, indent, found[1] or found[3])
-    return Start(LineKind.TEXT, skip, indent)
+    return None
 
 
-def _bullet_or_rule(rest: str, skip: int, indent: int, *, complete: bool) -> Start | None:
+def _bullet_or_rule(rest: str, skip: int, indent: int) -> Start | None:
     first = rest[0]
-    if first != "+" and not rest.strip(f"{first} \t"):
-        if not complete:
-            return None
-        if rest.count(first) >= _RULE_MARKS:
-            return Start(LineKind.RULE, skip, indent)
+    is_rule = first != "+" and not rest.strip(f"{first} \t") and rest.count(first) >= _RULE_MARKS
+    if is_rule:
+        return Start(LineKind.RULE, skip, indent)
     if first == "_" or (len(rest) > 1 and rest[1] not in " \t"):
-        return Start(LineKind.TEXT, skip, indent)
-    if len(rest) == 1 and not complete:
         return None
     return Start(LineKind.BULLET, skip + min(2, len(rest)), indent, first)
 
 
-def _underline(rest: str, skip: int, indent: int, *, complete: bool) -> Start | None:
-    if not _UNDERLINE.match(rest):
-        return Start(LineKind.TEXT, skip, indent)
-    return Start(LineKind.UNDERLINE, skip, indent) if complete else None
-
-
 class _Judge(Protocol):
-    def __call__(self, rest: str, skip: int, indent: int, /, *, complete: bool) -> Start | None: ...
+    def __call__(self, rest: str, skip: int, indent: int, /) -> Start | None: ...
 
 
 _JUDGES: dict[str, _Judge] = {
@@ -156,7 +135,6 @@ _JUDGES: dict[str, _Judge] = {
     ">": _quote,
     "|": _table,
     "#": _heading,
-    "=": _underline,
 }
 
 
@@ -167,6 +145,7 @@ _CONTAINERS = frozenset({LineKind.QUOTE, LineKind.BULLET, LineKind.ORDERED})
 _NEVER_LAZY = frozenset(
     {LineKind.HEADING, LineKind.RULE, LineKind.FENCE, LineKind.TABLE, LineKind.QUOTE}
 )
+_TASK = re.compile(r"\[([ xX])\](?=[ \t]|$)[ \t]?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +160,7 @@ class LinesBefore:
 
 @dataclass(slots=True)
 class OpenedLine:
-    """The beginning of a line. ``lead`` is shown for what ``rest`` stands in."""
+    """The beginning of a line. ``lead`` is shown before ``rest``, for what that stands in."""
 
     items: list[int]
     start: Start = field(default_factory=lambda: Start(LineKind.BLANK))
@@ -191,15 +170,20 @@ class OpenedLine:
     lead: list[Span] = field(default_factory=list)
 
     @property
+    def hang(self) -> list[Span]:
+        """What stands before the further rows: the bars of quotes, white space for marks."""
+        return [
+            (text, style) if style != MARKER else (" " * len(text), 0) for text, style in self.lead
+        ]
+
+    @property
     def margin(self) -> int:
         """The column where ``rest`` begins, as far as it is indented by its list items."""
         return self.items[-1] if self.markers else self.start.indent
 
 
-def open_line(
-    line: str, context: LinesBefore, symbols: Symbols, *, complete: bool
-) -> OpenedLine | str:
-    """How ``line`` begins; while that is undecided, the part of it that is."""
+def open_line(line: str, context: LinesBefore, symbols: Symbols) -> OpenedLine:
+    """How ``line`` begins."""
     opened = OpenedLine(list(context.items))
     position = column = 0
     while True:
@@ -207,17 +191,16 @@ def open_line(
         same = not opened.markers and opened.quotes == context.quotes
         start = classify(
             rest,
-            complete=complete,
             code_from=_code_from(opened, context),
             in_paragraph=same and context.in_paragraph,
         )
-        if start is None:
-            return rest
         if not opened.markers and start.kind is not LineKind.QUOTE and same:
             _leave_items(opened.items, start, context)
         depth = opened.quotes + opened.markers
         if start.kind not in _CONTAINERS or depth == MAX_DEPTH:
             opened.start, opened.rest = start, rest
+            if opened.items and not opened.markers and start.kind is not LineKind.BLANK:
+                opened.lead.append((" " * opened.items[-1], 0))
             return opened
         if start.kind is LineKind.QUOTE:
             if not opened.markers and not opened.quotes and not context.quotes:
@@ -228,10 +211,15 @@ def open_line(
         else:
             opened.lead += _indent(start.indent, opened)
             mark = symbols.bullet if start.kind is LineKind.BULLET else start.marker
-            opened.lead.append((f"{mark} ", DIM))
             column += start.indent + len(start.marker) + 1
             opened.items.append(column)
             opened.markers += 1
+            task = _TASK.match(rest, start.skip)
+            if task:
+                box = symbols.todo if task[1] == " " else symbols.done
+                mark = box if start.kind is LineKind.BULLET else f"{mark} {box}"
+                start = Start(start.kind, task.end(), start.indent, start.marker)
+            opened.lead.append((f"{mark} ", MARKER))
         position += start.skip
 
 
@@ -258,271 +246,125 @@ def _leave_items(items: list[int], start: Start, context: LinesBefore) -> None:
             items.pop()
 
 
+# --- tables -----------------------------------------------------------------------------------
+
+_DELIMITER = re.compile(r"^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$")
+_CELL_END = re.compile(r"(?<!\\)\|")
+
+
+def begins_table(head: str, line: str) -> bool:
+    """Whether ``line`` (``|---|:--:|``) under ``head`` makes a table of them."""
+    is_delimiter = "-" in line and "|" in line and _DELIMITER.match(line) is not None
+    return is_delimiter and len(split_row(head)) == len(split_row(line))
+
+
+def split_row(line: str) -> list[str]:
+    """The cells' source, without the outer bars."""
+    body = line.strip()
+    body = body.removeprefix("|")
+    if body.endswith("|") and not body.endswith("\\|"):
+        body = body[:-1]
+    return [cell.strip().replace("\\|", "|") for cell in _CELL_END.split(body)]
+
+
 # --- within a paragraph: emphasis, code, links ------------------------------------------------
 
-# Law: ``InlineText.take`` hands out text as soon as its look is certain and never takes it back;
-# what a delimiter opens is held until it is closed, the text ends or ``LOOK_AHEAD`` characters have
-# come without a close. The rules follow https://spec.commonmark.org/0.31.2/#inlines where that can
-# be decided within these bounds; link targets are shown (SEC-10), HTML tags stay text.
+# Law: what cannot be decided from the text so far is ``is_open``. Link targets are shown (SEC-10),
+# HTML tags stay text, what an entity stands for is sanitized.
 
 
-LOOK_AHEAD = 500
-_MAX_DEPTH = 6
-_MAX_RUN = 3
+LINE_BREAK = "\n"
+"""The text of a span that is a line break."""
 
-SOFT_BREAK = "\r"
-"""Where a line of the source ends within a paragraph; sanitized text holds no such character."""
+MAX_PARSED = 4_000
+"""Longer stretches without a place to cut them are shown as they are."""
 
-Span = tuple[str, int]
-
-_SPECIAL = re.compile(r"[\\`*_~\[!<&]")
-_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
-_RUNS = {c: re.compile(re.escape(c) + "+") for c in "`*_~"}
-_CLOSERS = {c: re.compile(rf"\\\\.|`+|{re.escape(c)}+") for c in "*_~"}
-_BRACKETS = re.compile(r"\\.|[\[\]]")
-_LINK_TAIL = re.compile(
-    r"\(\s*(?:<([^<>\n]*)>|((?:[^\s()\\]|\\.|\([^\s()]*\))*))"
-    r"(?:\s+(?:\"[^\"]*\"|'[^']*'))?\s*\)"
-)
-_AUTOLINK = re.compile(r"<((?:https?|ftp|mailto|file):[^\s<>]*)>")
-_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
-_TAG_BEGUN = re.compile(r"<[A-Za-z][^\s<>]*\s?/?\Z")
-_ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
-_ENTITY_BEGUN = re.compile(r"&[#A-Za-z0-9]{0,33}\Z")
-_EMPHASIS = {1: ITALIC, 2: BOLD, 3: BOLD | ITALIC}
-
-# what a handler found at a special character: the spans and where they end, or one of these
-_LITERAL = None
-_HOLD: tuple[list[Span], int] = ([], -1)
-Found = tuple[list[Span], int] | None
+_SPECIAL = re.compile(r"[\\`*_~\[!<&]|  +\n")
+_BREAK = re.compile(r"<br\s*/?>\Z", re.IGNORECASE)
+_OPENS = re.compile(r"`|~~|\*+(?=\S)|(?<!\w)_+(?=\S)|<(?=[A-Za-z/!?])|\]\([^)]*\Z|\\\Z")
+_STYLES = {"strong": BOLD, "em": ITALIC, "s": STRIKE, "link": LINK}
 
 
 def spans(text: str, style: int = 0) -> list[Span]:
-    """The spans of a whole line."""
-    line = InlineText(style)
-    line.add(text)
-    return line.take(final=True)
+    """The styled pieces of ``text``, all of it in ``style``."""
+    if len(text) > MAX_PARSED or not _SPECIAL.search(text):
+        return _literal(text, style)
+    return _styled(_inline(text), style)
 
 
-class _SpanReader(Protocol):
-    def __call__(self, line: InlineText, text: str, at: int, /, *, final: bool) -> Found: ...
+def is_open(text: str) -> bool:
+    """Whether what follows ``text`` could change how it looks."""
+    if not _SPECIAL.search(text):
+        return False
+    left = "".join(token.content for token in _inline(text) if token.type == "text")
+    return _OPENS.search(left) is not None or left.count("[") > left.count("]")
 
 
-class InlineText:
-    """Text as it comes. ``style`` is the look of everything in it."""
+def _inline(text: str) -> list[Token]:
+    tokens = _parser().parseInline(text)
+    return (tokens[0].children or []) if tokens else []
 
-    __slots__ = ("_base", "_depth", "_previous", "_style", "_text", "_unclosed")
 
-    def __init__(self, style: int = 0, depth: int = 0) -> None:
-        self._style = style
-        self._depth = depth
-        self._text = ""
-        self._previous = " "
-        self._base = 0  # how many characters of the line were handed out
-        self._unclosed: dict[str, int] = {}  # opener: no close stands before this place
+@cache
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
 
-    def add(self, text: str) -> None:
-        """More of the text; holds no line feed."""
-        self._text += text
+    class AsWritten(MarkdownIt):
+        """Links as they were written: they are shown, and nothing opens them."""
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the look of some of the text is not certain yet."""
-        return bool(self._text)
+        def normalizeLink(self, url: str) -> str:  # noqa: N802 - the name of the parser's hook
+            return url
 
-    def take(self, *, final: bool = False) -> list[Span]:
-        """The spans that are certain; all that is left when the line is complete."""
-        text = self._text
-        out: list[Span] = []
-        start = position = 0
-        while True:
-            special = _SPECIAL.search(text, position)
-            if special is None:
-                position = len(text)
-                break
-            at = special.start()
-            found = self._found(text, at, final=final)
-            if found is _HOLD:
-                position = at
-                break
-            if found is _LITERAL:
-                position = _run_end(text, at)
-                continue
-            if at > start:
-                out.append((text[start:at], self._style))
-            out += found[0]
-            start = position = found[1]
-        if position > start:
-            out.append((text[start:position], self._style))
-        if position:
-            self._previous = text[position - 1]
-            self._text = text[position:]
-            self._base += position
-        return out
+        def validateLink(self, url: str) -> bool:  # noqa: N802 - the name of the parser's hook
+            del url
+            return True
 
-    def _found(self, text: str, at: int, *, final: bool) -> Found:
-        """What stands at the special character ``at``."""
-        judge = self._JUDGES.get(text[at], InlineText._emphasis)
-        return judge(self, text, at, final=final or len(text) - at > LOOK_AHEAD)
+    return AsWritten("commonmark").enable("strikethrough")
 
-    def _bang(self, text: str, at: int, *, final: bool) -> Found:
-        if at + 1 == len(text):
-            return _LITERAL if final else _HOLD
-        return self._link(text, at + 1, final=final) if text[at + 1] == "[" else _LITERAL
 
-    def _escape(self, text: str, at: int, *, final: bool) -> Found:
-        if at + 1 == len(text):
-            return _LITERAL if final else _HOLD
-        if text[at + 1] == SOFT_BREAK:  # a hard line break: every break is one here
-            return [("", self._style)], at + 1
-        if text[at + 1] in _PUNCTUATION:
-            return [(text[at + 1], self._style)], at + 2
-        return _LITERAL
+def _literal(text: str, style: int) -> list[Span]:
+    out: list[Span] = []
+    for at, line in enumerate(text.split("\n")):
+        if at:
+            out.append((LINE_BREAK, style))
+        if line:
+            out.append((line, style))
+    return out
 
-    def _entity(self, text: str, at: int, *, final: bool) -> Found:
-        match = _ENTITY.match(text, at)
-        if match is None:
-            return _LITERAL if final or not _ENTITY_BEGUN.match(text, at) else _HOLD
-        from html import unescape
 
-        plain = clean(unescape(match[0])).replace("\n", " ").replace("\t", " ")
-        return [(plain, self._style)], match.end()
-
-    def _angle(self, text: str, at: int, *, final: bool) -> Found:
-        if match := _AUTOLINK.match(text, at, at + LOOK_AHEAD):
-            return [(match[1], self._style | LINK)], match.end()
-        if match := _BREAK.match(text, at):
-            return [("\n", self._style)], match.end()
-        begun = _TAG_BEGUN.match(text, at) or at + 1 == len(text)
-        return _HOLD if begun and not final else _LITERAL
-
-    def _code(self, text: str, at: int, *, final: bool) -> Found:
-        start = _run_end(text, at)
-        if start == len(text) and not final:
-            return _HOLD
-        for run in _RUNS["`"].finditer(text, start, at + LOOK_AHEAD):
-            if run.end() == len(text) and not final:
-                return _HOLD
-            if len(run[0]) == start - at:
-                break
+def _styled(tokens: list[Token], style: int) -> list[Span]:
+    out: list[Span] = []
+    links: list[tuple[str, int]] = []  # the target of each open link and where its text began
+    for token in tokens:
+        name, _, edge = token.type.rpartition("_")
+        if token.type == "link_open":
+            links.append((str(token.attrs.get("href", "")), len(out)))
+        elif token.type == "link_close":
+            target, begun = links.pop()
+            out += _target(out[begun:], target, style & ~LINK)
+        if edge in {"open", "close"}:
+            bit = _STYLES.get(name, 0)
+            style = style | bit if edge == "open" else style & ~bit
+        elif token.type in {"softbreak", "hardbreak"} or _is_break(token):
+            out.append((LINE_BREAK, style))
+        elif token.type == "image":
+            inner = _styled(token.children or [], style | LINK)
+            out += inner + _target(inner, str(token.attrs.get("src", "")), style)
         else:
-            return _LITERAL if final else _HOLD
-        body = text[start : run.start()]
-        if body.strip() and body[0] == body[-1] == " ":
-            body = body[1:-1]
-        return [(body, self._style | CODE)], run.end()
-
-    def _link(self, text: str, at: int, *, final: bool) -> Found:
-        close = _closing_bracket(text, at)
-        if close is None or (close + 1 == len(text)):
-            return _LITERAL if final else _HOLD
-        if text[close + 1] != "(":
-            return _LITERAL
-        tail = _LINK_TAIL.match(text, close + 1, at + LOOK_AHEAD)
-        if tail is None:
-            return _LITERAL if final else _HOLD
-        target = tail[1] if tail[1] is not None else tail[2]
-        label = self._inner(text[at + 1 : close], LINK)
-        shown = "".join(part for part, _ in label)
-        if not shown.strip():
-            return [(target, self._style | LINK)], tail.end()
-        if target in {shown, f"mailto:{shown}"}:
-            return label, tail.end()
-        return [*label, (f" ({target})", self._style | DIM)], tail.end()
-
-    def _emphasis(self, text: str, at: int, *, final: bool) -> Found:
-        end = _run_end(text, at)
-        if end == len(text):
-            return _LITERAL if final else _HOLD
-        char, length = text[at], end - at
-        before = text[at - 1] if at else self._previous
-        if length > _MAX_RUN or (char == "~" and length != 2):  # noqa: PLR2004 - "~~"
-            return _LITERAL
-        if not _opens(char, before, text[end]):
-            return _LITERAL
-        opener = char * length
-        searched = self._unclosed.get(opener, 0) - self._base
-        close = _closing_run(text, (max(end, searched), at + LOOK_AHEAD), opener, final=final)
-        if close is None:
-            if not final:
-                return _HOLD
-            self._unclosed[opener] = self._base + at + LOOK_AHEAD
-            return _LITERAL
-        style = STRIKE if char == "~" else _EMPHASIS[length]
-        return self._inner(text[end:close], style), close + length
-
-    def _inner(self, text: str, style: int) -> list[Span]:
-        """The spans of what stands between two delimiters."""
-        if self._depth >= _MAX_DEPTH:
-            return [(text, self._style | style)]
-        line = InlineText(self._style | style, self._depth + 1)
-        line.add(text)
-        return line.take(final=True)
-
-    _JUDGES: ClassVar[dict[str, _SpanReader]] = {
-        "\\": _escape,
-        "&": _entity,
-        "<": _angle,
-        "!": _bang,
-        "[": _link,
-        "`": _code,
-    }
+            bit = CODE if token.type == "code_inline" else 0
+            text = clean(token.content).replace("\n", " ").replace("\t", " ")
+            out.append((text, style | bit))
+    return [span for span in out if span[0]]
 
 
-def _run_end(text: str, at: int) -> int:
-    """Where the run of equal delimiters at ``at`` ends; elsewhere the next character."""
-    run = _RUNS.get(text[at])
-    match = run.match(text, at, at + LOOK_AHEAD) if run else None
-    return match.end() if match else at + 1
+def _is_break(token: Token) -> bool:
+    return token.type == "html_inline" and _BREAK.match(token.content) is not None
 
 
-def _closing_bracket(text: str, at: int) -> int | None:
-    """The ``]`` that belongs to the ``[`` at ``at``, within the look-ahead."""
-    depth = 0
-    if text.find("]", at, at + LOOK_AHEAD) < 0:
-        return None
-    for match in _BRACKETS.finditer(text, at, at + LOOK_AHEAD):
-        if match[0] == "[":
-            depth += 1
-            if depth > _MAX_DEPTH:
-                return None
-        elif match[0] == "]":
-            depth -= 1
-            if depth == 0:
-                return match.start()
-    return None
-
-
-def _opens(char: str, before: str, after: str) -> bool:
-    """Whether a run of ``char`` between these two can open emphasis (left-flanking)."""
-    if after.isspace():
-        return False
-    edge = before.isspace() or before in _PUNCTUATION
-    if after in _PUNCTUATION and not edge:
-        return False
-    return edge if char == "_" else True
-
-
-def _closing_run(text: str, span: tuple[int, int], opener: str, *, final: bool) -> int | None:
-    """Where in ``span`` the delimiter that closes ``opener`` stands; ``None``: not in sight."""
-    char, length = opener[0], len(opener)
-    position, limit = span
-    while match := _CLOSERS[char].search(text, position, limit):
-        position = match.end()
-        if position == len(text) and not final:
-            return None
-        if match[0][0] == "\\":
-            continue
-        if match[0][0] == "`":
-            closing = text.find(match[0], position, limit)
-            if closing < 0 and not final:
-                return None
-            position = position if closing < 0 else closing + len(match[0])
-            continue
-        run = len(match[0])
-        if (run != length and run < max(length, _MAX_RUN)) or text[match.start() - 1].isspace():
-            continue
-        if char == "_" and text[position : position + 1].isalnum():
-            continue
-        return position - length
-    return None
+def _target(shown: list[Span], target: str, style: int) -> list[Span]:
+    """What follows a link's text: its target, unless the text is that."""
+    target = clean(target).replace("\n", " ")
+    text = "".join(part for part, _ in shown)
+    if not text.strip():
+        return [(target, style | LINK)]
+    return [] if target in {text, f"mailto:{text}"} else [(f" ({target})", style | DIM)]

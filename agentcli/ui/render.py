@@ -207,8 +207,8 @@ _STATES = {
 def plan_lines(text: str, theme: Theme, columns: int) -> list[str]:
     """The plan itself, indented."""
     stream = MarkdownStream(theme, lambda: columns - 2)
-    painted = stream.feed(reveal(text.strip()) + "\n") + stream.finish()
-    return [f"  {line}".rstrip(" ") for line in painted.rstrip("\n").split("\n")]
+    rows = stream.feed(reveal(text.strip()) + "\n") + stream.finish()
+    return [f"  {row}" if row else "" for row in rows]
 
 
 def kept_plan_lines(kept: Mapping[str, Any], theme: Theme, columns: int) -> list[str]:

@@ -10,8 +10,9 @@ combining signs, scripts that shape) may be narrower or wider than counted here.
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from agentcli.ui.theme import RESET
@@ -45,12 +46,232 @@ def fit(text: str, columns: int, ellipsis: str = "…") -> str:
     return text[:end] + ellipsis
 
 
+# --- wrapping between words -------------------------------------------------------------------
+
+# Law: a row ends between two words; only a word longer than the row is split, and never within
+# what is one sign to a reader (accents, joined emoji, flags). Ideographs break as UAX 14 says
+# (https://www.unicode.org/reports/tr14/): anywhere, but not before what closes or after an opening.
+# Where a row ends depends on the text alone and not on its pieces; the cost is linear.
+
+
+_STEP = 256
+_LEAST_ROOM = 8
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+_IDEOGRAPH = re.compile(
+    "[\u1100-\u115f\u2e80-\u2fff\u3001-\u303f\u3041-\u33ff\u3400-\u4dbf\u4e00-\u9fff\ua000-\ua4cf"
+    "\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff01-\uff60\uff66-\uff9f\U00020000-\U0003fffd]"
+)
+_NEVER_FIRST = re.compile(
+    "[!\"%'),.:;?\\]}\u00a0\u00b0\u00bb\u2019\u201d\u2025\u2026\u202f\u2030\u203c"
+    "\u2047-\u2049\u2060\u2103\u3001\u3002\u3005\u3009\u300b\u300d\u300f\u3011\u3015"
+    "\u3017\u3019\u301b\u301c\u301e\u301f\u303b\u3041\u3043\u3045\u3047\u3049\u3063\u3083"
+    "\u3085\u3087\u308e\u3095\u3096\u309d\u309e\u30a1\u30a3\u30a5\u30a7\u30a9\u30c3\u30e3"
+    "\u30e5\u30e7\u30ee\u30f5\u30f6\u30fb-\u30fe\u31f0-\u31ff\uff01\uff05\uff09\uff0c"
+    "\uff0e\uff1a\uff1b\uff1f\uff3d\uff5d\uff5e\uff60\uff61\uff63-\uff65\uff9e\uff9f]"
+)
+_NEVER_LAST = re.compile(
+    "[\"$'(\\[{\u00a0\u00a3\u00a5\u00ab\u2018\u201c\u202f\u2060\u3008\u300a\u300c\u300e"
+    "\u3010\u3014\u3016\u3018\u301a\u301d\uff04\uff08\uff3b\uff5b\uff5f\uff62\uffe1\uffe5]"
+)
+_JOINER = "\u200d"
+_REGION = re.compile("[\U0001f1e6-\U0001f1ff]")
+_SKIN = re.compile("[\U0001f3fb-\U0001f3ff]")
+
+
+class Wrap:
+    """Text in painted rows of at most ``columns``; ``lead`` begins the first, ``hang`` the others.
+
+    ``rows`` are those that cannot change any more; whoever takes them empties the list.
+    """
+
+    __slots__ = ("_goes_on", "_lead", "_pieces", "_plain", "columns", "hang", "rows")
+
+    def __init__(self, columns: int, lead: str = "", hang: str = "") -> None:
+        self.columns = columns
+        self.hang = hang
+        self.rows: list[str] = []
+        self._lead = lead
+        self._pieces: list[tuple[str, str]] = []
+        self._plain = ""
+        self._goes_on = False
+
+    def copy(self) -> Wrap:
+        """The same without its rows, to go on with in another way."""
+        other = copy.copy(self)
+        other.rows = []
+        return other
+
+    def feed(self, text: str, start: str = "") -> None:
+        """More of the line, in the style that the sequence ``start`` begins; no line feed in it."""
+        for at in range(0, len(text), _STEP):
+            piece = text[at : at + _STEP]
+            if self._goes_on and not self._plain:
+                piece = piece.lstrip(" ")
+            if piece:
+                self._pieces = [*self._pieces, (piece, start)]
+                self._plain += piece
+                self._fill()
+
+    @property
+    def room(self) -> int:
+        """The columns left after the lead."""
+        return max(self.columns - columns_of(plain(self._lead)), min(self.columns, _LEAST_ROOM), 1)
+
+    def end_line(self, lead: str | None = None) -> None:
+        """The line is complete; what is fed next begins another, after ``lead`` (or ``hang``)."""
+        self._fill()
+        if self._plain or not self._goes_on:
+            self._emit(len(self._plain))
+        self._goes_on = False
+        if lead is not None:
+            self._lead = lead
+
+    def put(self, row: str) -> None:
+        """A row that is painted and laid out already."""
+        self.rows.append(_fitting(self._lead, self.columns - self.room) + row)
+        self._lead = self.hang
+
+    def _fill(self) -> None:
+        while (end := _row_end(self._plain, self.room)) is not None:
+            self._emit(end)
+            self._goes_on = True
+
+    def _emit(self, end: int) -> None:
+        """The first ``end`` characters are a row; white space after them is gone with the break.
+
+        None: a word does not fit behind the white space that begins the line, which is gone then.
+        """
+        rest = self._plain[end:].lstrip(" ")
+        skip = len(self._plain) - len(rest)
+        row, left, at = [_fitting(self._lead, self.columns - self.room)], [], 0
+        style = ""
+        for text, start in self._pieces:
+            shown = text[: max(0, end - at)]
+            if shown:
+                row.append((RESET if style else "") + start + shown if start != style else shown)
+                style = start
+            if at + len(text) > skip:
+                left.append((text[max(0, skip - at) :], start))
+            at += len(text)
+        self._pieces, self._plain = left, rest
+        if end or not rest:
+            self.rows.append("".join(row) + (RESET if style else ""))
+            self._lead = self.hang
+
+
+def wrap(line: str, columns: int, hang: str = "") -> list[str]:
+    """The painted ``line`` in rows; ``hang`` (painted) begins all but the first.
+
+    Control characters in it are SGR sequences, line feeds and tabs.
+    """
+    found = Wrap(columns, "", hang)
+    start = ""
+    for piece in _TOKEN.findall(line):
+        if piece[0] == "\x1b":
+            start = "" if piece == RESET else piece
+        elif piece == "\n":
+            found.end_line()
+        else:
+            found.feed(piece.expandtabs(_TAB), start)
+    found.end_line()
+    return found.rows
+
+
+_TAB = 4
+# what a line begins with that its further rows stand to the right of: white space, the signs of
+# this program, a number and a sign of a diff
+_HEAD = re.compile(r"\s*(?:\d+ [-+ ] |(?:(?:[●✗■└!>◆◇•·│▎☐☑*x#`|~$-]|\d+[.)]) +)*\s*)")
+
+
+def wrap_line(line: str, columns: int, mark: str = "") -> list[str]:
+    """The same for a line of the chat: further rows stand below its words, code behind ``mark``."""
+    words = plain(line)
+    if columns_of(words) <= columns:
+        return [line]
+    head = _HEAD.match(words)
+    indent = columns_of(head[0]) if head else 0
+    is_code = head is not None and head[0].strip()[:1].isdigit() and "." not in head[0]
+    lead = " " * max(0, indent - 2) + f"{mark} " if is_code and mark else " " * indent
+    return wrap(line, columns, lead if indent <= columns // 2 else "")
+
+
+def _fitting(lead: str, columns: int) -> str:
+    """``lead``, or the end of it where the window is too narrow for all."""
+    if columns_of(plain(lead)) <= columns:
+        return lead
+    return plain(lead)[-columns:] if columns > 0 else ""
+
+
+def _row_end(text: str, room: int) -> int | None:
+    """Where the row that ``text`` begins with ends; ``None`` when all of it fits."""
+    if not text.isascii():
+        return _row_end_wide(text, room)
+    if len(text) <= room:
+        return None
+    end = text.rfind(" ", 0, room + 1)
+    return room if end < 0 else len(text[:end].rstrip(" "))
+
+
+def _row_end_wide(text: str, room: int) -> int | None:
+    used, best, before = 0, 0, " "
+    for start, end in _clusters(text):
+        first = text[start]
+        if first == " ":
+            if before != " ":
+                best = start
+        elif before == " " or _may_break(before, first):
+            best = best if before == " " else start
+        width = sum(map(char_columns, text[start:end]))
+        if used + width > room:
+            return best or (0 if text[0] == " " else start or end)
+        used += width
+        before = text[end - 1] if char_columns(text[end - 1]) else first
+    return None
+
+
+def _may_break(before: str, after: str) -> bool:
+    """Whether a row may end between two characters that no space parts."""
+    if _NEVER_FIRST.match(after) or _NEVER_LAST.match(before):
+        return False
+    return bool(_IDEOGRAPH.match(before) or _IDEOGRAPH.match(after))
+
+
+def unbreakable_columns(word: str) -> int:
+    """The least width in which ``word`` need not be split."""
+    if word.isascii():
+        return len(word)
+    widest, used, before = 0, 0, ""
+    for start, end in _clusters(word):
+        if before and _may_break(before, word[start]):
+            used = 0
+        used += sum(map(char_columns, word[start:end]))
+        widest, before = max(widest, used), word[start]
+    return widest
+
+
+def _clusters(text: str) -> Iterator[tuple[int, int]]:
+    """The places of what is one sign each: a character and all that is drawn with it."""
+    start, size = 0, len(text)
+    while start < size:
+        end = start + 1
+        if end < size and _REGION.match(text[start]) and _REGION.match(text[end]):
+            end += 1
+        while end < size:
+            if char_columns(text[end]) == 0:
+                end += 2 if text[end] == _JOINER and end + 1 < size else 1
+            elif _SKIN.match(text[end]):
+                end += 1
+            else:
+                break
+        yield start, end
+        start = end
+
+
 # --- rows -------------------------------------------------------------------------------------
 
 
 TAB_COLUMNS = 8
 _TOKEN = re.compile(r"\x1b\[[0-9;]*m|[\n\t]|[^\x1b\n\t]+|\x1b")
-_STYLE = re.compile(r"\x1b\[[0-9;]*m")
 _CERTAIN = re.compile(
     "[ -~\xa1-\xac\xae-\u02ff\u0370-\u0373\u0376\u0377\u037b-\u037e\u0386\u0388-\u038a\u038e-\u03a1"
     "\u03a3-\u03ff\u0400-\u0481\u048a-\u052f\u2010-\u2027\u2030-\u205e\u20a0-\u20bf\u2190-\u2199"

@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import NamedTuple, TextIO
 
 from agentcli.ui.markdown_stream import MarkdownStream
+from agentcli.ui.rows import Wrap, wrap_line
 from agentcli.ui.sanitize import Sanitizer
 from agentcli.ui.theme import DIM, Theme
 
@@ -143,51 +144,143 @@ class _Bytes(io.RawIOBase):
 # --- a stretch of text: the answer as Markdown, or thinking as dimmed text --------------------
 
 # Law: what comes out is painted, sanitized across chunks (SEC-10) and never taken back; a fault
-# in the rendering costs the rendering and not the answer.
+# in the rendering costs the rendering and not the answer. At a live terminal it comes in rows,
+# set off by a gutter that says who speaks.
 
 
 log = logging.getLogger(__name__)
 
+GUTTER = 2
+_NARROW = 24
+
+
+class _Dimmed:
+    """Text as it is, in dimmed rows; empty lines at its end are left out."""
+
+    def __init__(self, theme: Theme, columns: Callable[[], int]) -> None:
+        self._start = theme.start(DIM)
+        self._columns = columns
+        self._wrap = Wrap(columns())
+        self._blanks = 0
+        self._is_empty = True  # the line under way
+
+    def feed(self, text: str) -> list[str]:
+        """The rows that are certain now."""
+        self._wrap.columns = self._columns()
+        for at, piece in enumerate(text.split("\n")):
+            if at:
+                self._end_line()
+            if piece:
+                for _ in range(self._blanks):
+                    self._wrap.end_line()
+                self._wrap.feed(piece.expandtabs(4), self._start)
+                self._blanks, self._is_empty = 0, False
+        return self._taken()
+
+    def tail(self) -> list[str]:
+        """The rows that would follow if the text ended here."""
+        wrap = self._wrap.copy()
+        wrap.columns = self._columns()
+        if not self._is_empty:
+            wrap.end_line()
+        return wrap.rows
+
+    def finish(self) -> list[str]:
+        """The rest."""
+        if not self._is_empty:
+            self._end_line()
+        return self._taken()
+
+    def _end_line(self) -> None:
+        if self._is_empty:
+            self._blanks += 1
+        else:
+            self._wrap.end_line()
+            self._is_empty = True
+
+    def _taken(self) -> list[str]:
+        rows, self._wrap.rows = self._wrap.rows, []
+        return rows
+
 
 class TextStream:
-    """Text in, painted text out. Without a live terminal the answer is not rendered."""
+    """Text in, painted text out. Without a live terminal it comes as it is, in no rows."""
 
     def __init__(self, theme: Theme, columns: Callable[[], int], *, thinking: bool) -> None:
         self.thinking = thinking
         self.begun = False
-        self.head = ""
         self._theme = theme
+        self._columns = columns
         self._sanitizer = Sanitizer()
-        self._markdown: MarkdownStream | None = None
+        self._rows: MarkdownStream | _Dimmed | None = None
+        self._source: list[str] = []  # what was fed, for a fault
+        self._is_first = True  # no row was handed out
         self._blanks = ""
+        self._tail: tuple[int, list[str]] | None = None
+        self.head = ""
+        if theme.live:
+            self._rows = (_Dimmed if thinking else MarkdownStream)(theme, self._room)
         if thinking:
-            self.head = theme.paint("Thinking", DIM) + "\n"
-        elif theme.live:
-            self._markdown = MarkdownStream(theme, columns)
+            sign = f"{theme.symbols.thinking} " if self._gutter else ""
+            self.head = theme.paint(f"{sign}Thinking", DIM) + "\n"
+            self._is_first = False
+
+    @property
+    def _gutter(self) -> int:
+        return GUTTER if self._theme.live and self._columns() >= _NARROW else 0
+
+    def _room(self) -> int:
+        return self._columns() - self._gutter
 
     def feed(self, text: str) -> str:
-        """What can be shown of the text so far and was not shown before."""
+        """What is certain of the text so far and was not shown before."""
         return self._shown(self._sanitizer.feed(text))
 
     def finish(self) -> str:
         """The rest."""
         rest = self._shown(self._sanitizer.finish())
-        return rest + self._rendered(None) if self._markdown else rest
+        return rest + self._in_rows(None) if self._rows else rest
 
-    def _rendered(self, text: str | None) -> str:
-        """More text through Markdown, ``None`` for its end; a fault of ours leaves it plain."""
-        if self._markdown is None:
+    def tail(self) -> list[str]:
+        """Painted rows of what is not certain yet."""
+        if self._rows is None:
+            return []
+        columns = self._columns()
+        if self._tail is None or self._tail[0] != columns:
+            try:
+                self._tail = (columns, self._set_off(self._rows.tail()))
+            except Exception:
+                log.exception("the end of the answer could not be rendered")
+                self._tail = (columns, [])
+        return self._tail[1]
+
+    def _in_rows(self, text: str | None) -> str:
+        """More text, ``None`` for its end; after a fault of ours all of it is shown plain."""
+        if self._rows is None:
             return text or ""
+        self._tail = None
         try:
-            return self._markdown.finish() if text is None else self._markdown.feed(text)
+            rows = self._rows.finish() if text is None else self._rows.feed(text)
         except Exception:
             log.exception("the answer could not be rendered")
-            self._markdown = None
-            return text or ""
+            self._rows = None
+            return "".join([*self._source, text or ""])
+        if text is not None:
+            self._source.append(text)
+        shown = self._set_off(rows)
+        self._is_first = self._is_first and not rows
+        return "".join(f"{row}\n" for row in shown)
+
+    def _set_off(self, rows: list[str]) -> list[str]:
+        if not rows or not self._gutter:
+            return rows
+        sign = self._theme.paint(f"{self._theme.symbols.answer} ", DIM)
+        first = sign if self._is_first else "  "
+        return [f"{first}{rows[0]}", *(f"  {row}" if row else "" for row in rows[1:])]
 
     def _shown(self, text: str) -> str:
-        if self._markdown:
-            return self._rendered(text)
+        if self._rows:
+            return self._in_rows(text) if text else ""
         text = self._blanks + text
         kept = text.rstrip("\n")
         self._blanks = text[len(kept) :]
@@ -339,7 +432,14 @@ class Screen:
         if not lines:
             return
         lead = "\n" if gap and not self._gap else ""
-        self._print(lead + "\n".join(lines) + "\n")
+        self._print(lead + self._wrapped(lines) + "\n")
+
+    def _wrapped(self, lines: Sequence[str]) -> str:
+        """At a live terminal lines are rows, broken between words."""
+        if self.theme.live:
+            mark, columns = self.theme.paint(self.theme.symbols.wrap, DIM), self.columns
+            lines = [row for line in lines for row in wrap_line(line, columns, mark)]
+        return "\n".join(lines)
 
     def print_aside(self, lines: Sequence[str]) -> None:
         """Print a block that is no part of the answer: between two lines while one comes."""
@@ -351,7 +451,7 @@ class Screen:
         asides, self._asides = self._asides, []
         for lines in asides:
             if lines:
-                self._print(("" if self._gap else "\n") + "\n".join(lines) + "\n\n")
+                self._print(("" if self._gap else "\n") + self._wrapped(lines) + "\n\n")
 
     def gap(self) -> None:
         """An empty line, unless there is one."""

@@ -30,6 +30,8 @@ ADDED = 32768
 REMOVED = 65536
 ACCENT = 131072
 CHANGED = 262144
+MARKER = 524288
+TINT = 1048576
 
 # style bit -> (attribute code, colour code); an empty one is left out
 _CODES: Mapping[int, tuple[str, str]] = {
@@ -52,6 +54,8 @@ _CODES: Mapping[int, tuple[str, str]] = {
     REMOVED: ("", "31"),
     ACCENT: ("", "36"),
     CHANGED: ("7", ""),
+    MARKER: ("", "36"),
+    TINT: ("", ""),
 }
 # what a theme changes; the rest are the terminal's own sixteen colours
 _PALETTES: Mapping[str, Mapping[int, str]] = {
@@ -83,9 +87,17 @@ class Symbols:
     dot: str = "·"
     more: str = "…"
     cross: str = "┼"
+    todo: str = "☐"
+    done: str = "☑"
+    code: str = "▎"
+    wrap: str = "↪"
+    answer: str = "◆"
+    thinking: str = "◇"
 
 
-ASCII = Symbols("*", "x", "#", "`", "*", "|", "-", "-", "...", "+")
+ASCII = Symbols(
+    "*", "x", "#", "`", "*", "|", "-", "-", "...", "+", "[ ]", "[x]", "|", ">", "*", "~"
+)
 
 
 class Theme:

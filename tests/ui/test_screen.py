@@ -55,7 +55,8 @@ def test_text_and_blocks_are_set_apart_by_one_empty_line() -> None:
     screen.gap()
     screen.print_block(["end"], gap=False)
     assert terminal.lines() == [
-        "Hello you", "", "● Run x", "  └ ok", "", "Thinking", "let me see", "", "Done", "", "end",
+        "◆ Hello you", "", "● Run x", "  └ ok", "", "◇ Thinking", "  let me see", "", "◆ Done", "",
+        "end",
     ]  # fmt: skip
 
 
@@ -72,7 +73,7 @@ def test_streamed_text_is_sanitized_across_chunks() -> None:
 def test_many_chunks_make_few_writes_and_the_first_comes_at_once() -> None:
     async def main() -> Terminal:
         screen, terminal = make()
-        screen.feed_text("first ")
+        screen.feed_text("first\n\n")
         assert "first" in terminal.getvalue()
         for number in range(20_000):
             screen.feed_text(f"w{number} ")
@@ -81,15 +82,15 @@ def test_many_chunks_make_few_writes_and_the_first_comes_at_once() -> None:
 
     terminal = asyncio.run(main())
     assert terminal.writes < 50
-    assert "w19999 " in terminal.getvalue()
+    assert "w19999" in terminal.getvalue()
 
 
 @pytest.mark.spec("UI-1")
 def test_waiting_text_is_shown_by_itself_and_then_no_timer_is_left() -> None:
     async def main() -> None:
         screen, terminal = make()
-        screen.feed_text("a ")
-        screen.feed_text("b ")
+        screen.feed_text("a\n\n")
+        screen.feed_text("b\n\n")
         assert "b" not in terminal.getvalue()
         while "b" not in terminal.getvalue():
             await asyncio.sleep(0.001)
@@ -203,7 +204,9 @@ UNCOLORED = Theme(color=False, attributes=True, live=True)
 def test_the_answer_is_rendered_and_sanitized_where_the_terminal_is_live() -> None:
     live, plain = (TextStream(theme, lambda: 80, thinking=False) for theme in (UNCOLORED, PLAIN))
     pieces = ("a **b", "** c\x1b[3", "1md\n")
-    assert "".join(map(live.feed, pieces)) + live.finish() == "a \x1b[1mb\x1b[0m cd\n"
+    assert "".join(map(live.feed, pieces)) + live.finish() == (
+        "\x1b[2m◆ \x1b[0ma \x1b[1mb\x1b[0m cd\n"
+    )
     assert "".join(map(plain.feed, pieces)) + plain.finish() == "a **b** cd"
 
 
@@ -212,7 +215,7 @@ def test_the_answer_is_rendered_and_sanitized_where_the_terminal_is_live() -> No
 def test_a_fault_in_the_rendering_leaves_the_text_plain(
     monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    def fail(*_: object) -> str:
+    def fail(*_: object) -> list[str]:
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(MarkdownStream, method, fail)
