@@ -33,7 +33,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "store": ({"domain"}, {"aiosqlite"}),
     "config": ({"domain"}, {"keyring", "tomlkit"}),
     "extensions": ({"domain", "process"}, {"yaml"}),
-    "ui": ({"domain"}, {"rich"}),
+    "ui": ({"domain"}, {"rich", "markdown_it"}),  # Rich and the parser that it brings along
     # the composition root: it names concrete classes
     "app": ({"domain", "policy", "process", "wire", *FLOOR_3}, set()),
     "api": ({"domain", "app"}, {"pydantic"}),

@@ -35,7 +35,7 @@ from agentcli.domain.stream import (
     UsageReport,
 )
 
-WHAT_IT_IS = "I am the offline assistant of agentcli: a few fixed rules, not a language model."
+WHAT_IT_IS = "I am the offline assistant: a few fixed rules, not a language model."
 _READ, _LIST, _SEARCH = "read FILE", "list files [in DIR]", "search for TEXT [in DIR]"
 _RUN, _EDIT, _WRITE = "run COMMAND", "edit FILE: replace OLD with NEW", "write FILE: CONTENT"
 _FORMS = (_READ, _LIST, _SEARCH, _RUN, _EDIT, _WRITE)

@@ -15,15 +15,14 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from agentcli.ui.highlight import Highlighter, Span
 from agentcli.ui.markdown_syntax import (
     CODE_INDENT,
     LINE_BREAK,
     LineKind,
     LinesBefore,
     OpenedLine,
-    Span,
     begins_table,
     is_open,
     open_line,
@@ -31,111 +30,12 @@ from agentcli.ui.markdown_syntax import (
     split_row,
 )
 from agentcli.ui.rows import Wrap, columns_of, plain, unbreakable_columns
-from agentcli.ui.theme import (
-    ADDED,
-    BOLD,
-    COMMENT,
-    DIM,
-    HEADING,
-    ITALIC,
-    KEYWORD,
-    NAME,
-    NUMBER,
-    REMOVED,
-    STRING,
-    Theme,
-)
-
-# --- colours for code, one line at a time -----------------------------------------------------
-
-# Law: the line's characters come back unchanged and in order, only coloured; the cost is linear in
-# the text. Lexers know no pause between lines, so the lines of an open string or comment are read
-# again with each further line, at most ``MAX_REREAD`` of them.
-
-
-MAX_COLORED_CHARS = 2000
-MAX_REREAD = 40
-
-_STYLES = (
-    ("Token.Comment", COMMENT),
-    ("Token.Keyword", KEYWORD),
-    ("Token.Operator.Word", KEYWORD),
-    ("Token.Name.Tag", KEYWORD),
-    ("Token.Literal.String", STRING),
-    ("Token.Literal.Number", NUMBER),
-    ("Token.Name.Function", NAME),
-    ("Token.Name.Class", NAME),
-    ("Token.Name.Decorator", NAME),
-    ("Token.Name.Builtin", NAME),
-    ("Token.Name.Attribute", NAME),
-    ("Token.Generic.Inserted", ADDED),
-    ("Token.Generic.Deleted", REMOVED),
-    ("Token.Generic.Heading", BOLD),
-    ("Token.Generic.Subheading", DIM),
-)
-
-
-class Highlighter:
-    """Colours the lines of one code block in ``language``; plain when it is not known."""
-
-    __slots__ = ("_lexer", "_open", "_styles")
-
-    def __init__(self, language: str) -> None:
-        self._lexer = _lexer(language)
-        self._open: list[str] = []
-        self._styles: dict[Any, int] = {}
-
-    def line(self, line: str) -> list[Span]:
-        """The spans of the next line (without its line feed)."""
-        if self._lexer is None or len(line) > MAX_COLORED_CHARS or not line.strip():
-            return [(line, 0)]
-        before = "".join(f"{earlier}\n" for earlier in self._open)
-        skip = len(before)
-        out: list[Span] = []
-        style = 0
-        for start, kind, value in self._lexer.get_tokens_unprocessed(f"{before}{line}\n"):
-            style = self._style(kind)
-            shown = value[max(0, skip - start) :].rstrip("\n")
-            if shown:
-                out.append((shown, style))
-        inside = style in {STRING, COMMENT} and self._ends_inside(before, line)
-        self._open = [*self._open, line][-MAX_REREAD:] if inside else []
-        if "".join(text for text, _ in out) != line:
-            return [(line, 0)]
-        return out
-
-    def _ends_inside(self, before: str, line: str) -> bool:
-        """Whether a string or comment goes on after the line: a probe letter takes its style."""
-        if self._lexer is None:
-            return False
-        text = f"{before}{line}\nx"
-        last = 0
-        for start, kind, value in self._lexer.get_tokens_unprocessed(text):
-            if start + len(value) >= len(text):
-                last = self._style(kind)
-        return last in {STRING, COMMENT}
-
-    def _style(self, kind: Any) -> int:
-        style = self._styles.get(kind)
-        if style is None:
-            name = str(kind)
-            style = next((bits for prefix, bits in _STYLES if name.startswith(prefix)), 0)
-            self._styles[kind] = style
-        return style
-
-
-def _lexer(language: str) -> Any:
-    if not language or language.lower() in {"text", "txt", "plain", "plaintext", "console"}:
-        return None
-    from rich.syntax import Syntax
-
-    return Syntax("", language).lexer
-
+from agentcli.ui.theme import BOLD, DIM, HEADING, ITALIC, Theme
 
 # --- blocks -----------------------------------------------------------------------------------
 
 
-class _Block:
+class MarkdownBlock:
     """Something under way. ``lead`` begins its first row, ``hang`` the others (painted)."""
 
     kind = LineKind.TEXT
@@ -146,7 +46,7 @@ class _Block:
         self.items = opened.items
         self.wrap = Wrap(columns, _painted(opened.lead, theme), _painted(opened.hang, theme))
 
-    def copy(self) -> _Block:
+    def copy(self) -> MarkdownBlock:
         """The same, to go on with in another way."""
         other = copy.copy(self)
         other.wrap = self.wrap.copy()
@@ -180,7 +80,7 @@ _CUT_MOST = 640
 _SPACE = re.compile(r" *\n| +")
 
 
-class Paragraph(_Block):
+class Paragraph(MarkdownBlock):
     """Lines of text with inline Markdown in them, in one style."""
 
     def __init__(self, opened: OpenedLine, theme: Theme, columns: int, style: int = 0) -> None:
@@ -259,7 +159,7 @@ class Paragraph(_Block):
         return bool(self.source) or not self.is_whole
 
 
-class Code(_Block):
+class Code(MarkdownBlock):
     """Code line by line, behind a bar; a long line goes on in the next row behind a mark.
 
     Law: the code's characters are shown as they are; a line that looks like a fence ends the block
@@ -338,7 +238,7 @@ LEFT, RIGHT, CENTER = "left", "right", "center"
 _Cells = list[list[Span]]
 
 
-class Table(_Block):
+class Table(MarkdownBlock):
     """Rows of cells in columns; ``head`` is its first line."""
 
     kind = LineKind.TABLE
@@ -518,7 +418,7 @@ class MarkdownStream:
         self._size = 0
         self._goes_on = False  # the line so far was worked on in part
         self._context = LinesBefore()
-        self._block: _Block | None = None
+        self._block: MarkdownBlock | None = None
         self._last: LineKind | None = None  # what was shown last
         self._blank = False  # an empty line waits for what comes after it
 
@@ -660,7 +560,7 @@ class MarkdownStream:
 
     def _show(self, opened: OpenedLine, line: Sequence[Span]) -> None:
         """A row that is complete at once."""
-        block = _Block(opened, self._theme, max(1, self._columns()))
+        block = MarkdownBlock(opened, self._theme, max(1, self._columns()))
         for text, style in line:
             block.wrap.feed(text, self._theme.start(style))
         block.wrap.end_line()
@@ -686,7 +586,7 @@ class MarkdownStream:
             self._last = block.kind
             self._collect(block)
 
-    def _collect(self, block: _Block) -> None:
+    def _collect(self, block: MarkdownBlock) -> None:
         self._rows += block.wrap.rows
         block.wrap.rows = []
         block.wrap.columns = max(1, self._columns())

@@ -12,14 +12,13 @@ from enum import Enum, auto
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
+from agentcli.ui.highlight import Span
 from agentcli.ui.sanitize import clean
 from agentcli.ui.theme import BOLD, CODE, DIM, ITALIC, LINK, MARKER, STRIKE, Symbols
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
-
-Span = tuple[str, int]
 
 _HEADING = re.compile(r"#{1,6}(?=[ \t]|$)")
 _ORDERED = re.compile(r"\d{1,9}[.)](?=[ \t]|$)")

@@ -470,7 +470,7 @@ def test_a_dropped_image_is_a_sign_and_is_attached_when_it_is_sent(
     terminal.paste(image.as_uri())
     terminal.wait_for("[Image #2 a shot.png]")
     terminal.key("enter")
-    terminal.wait_for("the image that follows")
+    terminal.wait_for(re.compile(r"the\s+image\s+that\s+follows"))
 
 
 @pytest.mark.spec("UI-3")
@@ -489,7 +489,7 @@ def test_ctrl_v_takes_an_image_from_the_clipboard_or_says_why_not(
     terminal.key("ctrl-v")
     terminal.wait_for(re.compile(r"> say \[Image #1 clipboard-\w+\.png\]"))
     terminal.key("enter")
-    terminal.wait_for("the image that follows")
+    terminal.wait_for(re.compile(r"the\s+image\s+that\s+follows"))
 
 
 @pytest.mark.spec("UI-3")

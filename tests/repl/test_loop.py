@@ -230,7 +230,7 @@ def test_several_lines_are_one_message(start: Start, new_line: str) -> None:
     else:
         terminal.key(new_line)
     terminal.line("two")
-    terminal.wait_for("\necho one\ntwo!")
+    terminal.wait_for("echo one\n  two!")
 
 
 @pytest.mark.spec("UI-3")
@@ -240,7 +240,7 @@ def test_a_paste_of_many_lines_is_one_message(start: Start) -> None:
     terminal.wait_for("gamma")
     assert "gamma!" not in terminal.text()
     terminal.key("enter")
-    terminal.wait_for("\necho alpha\nbeta\ngamma!")
+    terminal.wait_for("echo alpha\n  beta\n  gamma!")
 
 
 @pytest.mark.spec("UI-3")
@@ -418,7 +418,7 @@ def test_what_was_typed_line_by_line_is_not_printed_again(start: Start, how: Any
 def test_an_unknown_command_is_refused_at_once_while_the_agent_works(start: Start) -> None:
     terminal = start()
     terminal.line("busy never")
-    terminal.wait_for(re.compile("^busy$", re.MULTILINE))
+    terminal.wait_for(re.compile("^◆ busy$", re.MULTILINE))
     terminal.line("/xyzzy")
     terminal.wait_for("There is no command /xyzzy. /help lists the commands.")
     terminal.wait_for("> /xyzzy")
