@@ -400,10 +400,19 @@ def session_sandbox(settings: Settings, workspace: Workspace) -> SessionSandbox:
                 paths.history_file,
                 paths.seal_file,
             ),
+            seen=tuple(_readable_places(settings)),
         )
 
     wanted, network = settings.sandbox, settings.sandbox_network
     return SessionSandbox(workspace, own_places, wanted, network=network)
+
+
+def _readable_places(settings: Settings) -> Iterator[Path]:
+    """What the user's skills run, and what the settings add."""
+    for place in (settings.paths.config_dir, Path("~/.agents")):
+        yield from (place / name for name in ("skills", "commands", "agents"))
+    for text in settings.sandbox_readable:
+        yield Path(text)
 
 
 async def make_sandbox(settings: Settings, workspace: Workspace) -> SessionSandbox:

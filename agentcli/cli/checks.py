@@ -195,7 +195,9 @@ def check_sandbox(settings: Settings | None = None) -> list[Finding]:
         advice = state.advice or "commands have all of your rights"
         return [Finding("sandbox", Status.WARN, state.problem, advice)]
     network = ", with the network" if settings is not None and settings.sandbox_network else ""
-    detail = f"{state.kind} works{network}" + (f": {state.problem}" if state.problem else "")
+    sockets = "" if state.sockets.startswith("those") else f"; Unix sockets: {state.sockets}"
+    problem = f": {state.problem}" if state.problem else ""
+    detail = f"{state.kind} works{network}, read-only too{sockets}{problem}"
     return [Finding("sandbox", Status.WARN if state.problem else Status.OK, detail, state.advice)]
 
 

@@ -54,7 +54,12 @@ class KeyKind(StrEnum):
     NUMBER = "a number"
     FLAG = "true or false"
     LIST = "a list of texts"
+    PLACES = "a list of paths that begin with ~/ or /"
     URL = "an http:// or https:// address"
+
+
+_LISTS = frozenset({KeyKind.LIST, KeyKind.PLACES})
+_PLACE = re.compile(r"~?/+[^/]")
 
 
 class Key(NamedTuple):
@@ -100,8 +105,12 @@ class Key(NamedTuple):
                 return self.kind in {KeyKind.WHOLE, KeyKind.NUMBER}
             case float():
                 return self.kind is KeyKind.NUMBER
-            case list():
-                return self.kind is KeyKind.LIST and all(isinstance(item, str) for item in value)
+            case list() if self.kind in _LISTS:
+                is_places = self.kind is KeyKind.PLACES
+                return all(
+                    isinstance(item, str) and (_PLACE.match(item) or not is_places)
+                    for item in value
+                )
             case str():
                 is_url = value.startswith(("http://", "https://"))
                 return self.kind is KeyKind.TEXT or (self.kind is KeyKind.URL and is_url)
@@ -125,9 +134,9 @@ class Key(NamedTuple):
                     return int(text)
                 case KeyKind.NUMBER:
                     return float(text)
-                case KeyKind.LIST if text.startswith("["):
+                case KeyKind.LIST | KeyKind.PLACES if text.startswith("["):
                     return json.loads(text)
-                case KeyKind.LIST:
+                case KeyKind.LIST | KeyKind.PLACES:
                     return [item.strip() for item in _OUTER_COMMA.split(text) if item.strip()]
         except ValueError:
             pass
@@ -179,6 +188,9 @@ KEYS: Mapping[str, Key] = {
     ),
     "sandbox_network": Key(
         KeyKind.FLAG, "Commands in the sandbox have the network without asking", default=False
+    ),
+    "sandbox_readable": Key(
+        KeyKind.PLACES, "What else of your home directory commands in the sandbox may read", ()
     ),
     "max_steps": Key(
         KeyKind.WHOLE, "Model requests in one turn; 0 means no limit", 200, shared=True
@@ -287,6 +299,7 @@ class Settings:
     background_reacts: bool
     sandbox: str
     sandbox_network: bool
+    sandbox_readable: tuple[str, ...]
     max_steps: int
     max_output_tokens: int | None
     max_answers_without_tools: int | None

@@ -36,7 +36,8 @@ class SandboxState:
 
     ``network``: commands have it without asking. ``known``: it was found out by a real run, which
     happens when the first command needs it. ``advice`` says how to fix ``problem``. ``writable``
-    are the directories in which commands can write.
+    are the directories in which commands can write, ``readable`` what they see of the home
+    directory, ``sockets`` which Unix sockets they reach, in words.
     """
 
     kind: SandboxKind
@@ -46,6 +47,8 @@ class SandboxState:
     known: bool = True
     advice: str = ""
     writable: tuple[Path, ...] = ()
+    readable: tuple[Path, ...] = ()
+    sockets: str = ""
 
     @property
     def is_on(self) -> bool:
@@ -63,14 +66,15 @@ class Confined:
     """A command line as it runs inside.
 
     ``cwd`` is where it is started from. ``namespaces`` are open files of a user and a network
-    namespace that the process joins before it becomes ``argv``, ``landlock`` the rules that it
-    takes upon itself.
+    namespace that the process joins before it becomes ``argv``, ``landlock`` and ``calls`` the
+    rules that it takes upon itself (about files and about system calls).
     """
 
     argv: tuple[str, ...]
     cwd: Path
     namespaces: tuple[int, ...] = ()
     landlock: Mapping[str, object] | None = None
+    calls: Mapping[str, object] | None = None
 
 
 class Sandbox(Protocol):
@@ -91,6 +95,12 @@ class Sandbox(Protocol):
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """``base`` as a command inside has it: nothing in it leads out."""
+
+    def read_only_environment(self, base: Mapping[str, str], command: str) -> dict[str, str]:
+        """``base``, the whole of it, as ``command`` with ``Access.READ_ONLY`` has it.
+
+        Git runs nothing that a repository names; what is temporary goes to a place of its own.
+        """
 
     def on_machine(self, path: Path) -> Path:
         """Where what a command inside calls ``path`` lies on this machine."""

@@ -6,12 +6,13 @@ It kills them when told to, and at once when the app is gone, which it notices b
 their socket reports end-of-file: also after a SIGKILL of the app (REC-8, CAN-10).
 
 Protocol on standard input, a socket: the app sends 16 hex digits of length and a JSON object
-``{argv, cwd, env, handles, join, landlock}``, later ``stop MILLISECONDS\n`` as often as it likes
+``{argv, cwd, env, handles, join, landlock, calls}``, later ``stop MILLISECONDS\n``, maybe often
 (SIGTERM now, SIGKILL that much later). The guard answers ``pid N\n`` or ``fail ERRNO WHAT\n``,
 then ``exit CODE\n`` when the command itself has ended (negative: the signal), and end-of-file when
 nothing of it is left. ``handles`` are open files and the numbers under which the command gets them,
-``join`` those of a user and a network namespace that it starts in, ``landlock`` the rules that it
-takes upon itself. What bubblewrap itself runs as is not
+``join`` those of a user and a network namespace that it starts in, ``landlock`` and ``calls`` the
+rules that it takes upon itself; the guard makes the calls that the latter hands over. What
+bubblewrap itself runs as is not
 told to end: it would take the command with it.
 Only the standard library is available here; where there is no ``/proc``, ``ps`` is asked.
 """
@@ -29,12 +30,16 @@ from collections.abc import Iterator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import ModuleType
     from typing import Any
+
+    from agentcli.process.sandbox_calls import SocketKeeper
 
 CONTROL = 0
 RESCAN_S = 0.02
 GROUP_POLL_S = 0.5
 GIVE_UP_S = 5.0
+_LISTENER = b"listener "
 _HELPERS = frozenset({b"bwrap"})
 # above the numbers that commands are given files under
 _FIRST_FREE = 100
@@ -123,6 +128,7 @@ class Guard:
         self.ended = False
         self.deadline: float | None = None
         self.give_up: float | None = None
+        self.sockets: SocketKeeper | None = None
         self.reaps_orphans = _prctl(_PR_SET_CHILD_SUBREAPER, 1) == 0
         _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)  # the command may have stopped us
         self._wake_read, wake_write = os.pipe()
@@ -135,14 +141,24 @@ class Guard:
         """Start the command; whether that worked is told to the app."""
         size = int(_read_exactly(16), 16)
         request = json.loads(_read_exactly(size))
+        calls = request["calls"]
+        hands_over = bool(calls and calls["unix"]) and _module("sandbox_calls").can_hand_over()
         error_read, error_write = os.pipe()
+        go_read, go_write = os.pipe()
         self.command = os.fork()
         if not self.command:
-            _become(request, error_write)
-        for handle in (error_write, *request["join"], *(ours for ours, _ in request["handles"])):
+            os.close(go_write)
+            _become(request, error_write, go_read if hands_over else None)
+        theirs = (ours for ours, _ in request["handles"])
+        for handle in (error_write, go_read, *request["join"], *theirs):
             os.close(handle)
-        with os.fdopen(error_read, "rb") as file:
-            failure = file.read()
+        with os.fdopen(error_read, "rb", buffering=0) as file:
+            failure = file.read(64) or b""
+            if failure.startswith(_LISTENER):
+                self._keep_sockets(int(failure.removeprefix(_LISTENER)), calls)
+                os.write(go_write, b"\n")
+                failure = file.read(64) or b""
+        os.close(go_write)
         if failure:
             os.waitpid(self.command, 0)
             _send(b"fail " + failure)
@@ -153,11 +169,20 @@ class Guard:
         os.close(quiet)
         return True
 
+    def _keep_sockets(self, listener: int, calls: dict[str, Any]) -> None:
+        keeper = _module("sandbox_calls").SocketKeeper
+        self.sockets = keeper(self.command, listener, calls["registry"])
+
     def watch(self) -> None:
         """Return when nothing of the command is left."""
-        watched = [CONTROL, self._wake_read]
+        watched: list[int] = [CONTROL, self._wake_read]
+        if self.sockets is not None:
+            watched.append(self.sockets.listener)
         while self._reap():
             ready, _, _ = select.select(watched, [], [], self._pause())
+            sockets = self.sockets
+            if sockets is not None and sockets.listener in ready and not sockets.serve():
+                watched.remove(sockets.listener)
             if self._wake_read in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._wake_read, 4096)
@@ -251,13 +276,15 @@ def _join(handles: list[int]) -> None:
         os.close(handle)
 
 
-def _limit(rules: dict[str, object]) -> None:
-    """Take the rules of Landlock upon this process; raises ``OSError``."""
+def _module(name: str) -> ModuleType:
+    """The neighbour of this file."""
     import importlib
     import sys
 
-    sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - pathlib is slow to load
-    importlib.import_module("sandbox_landlock").restrict(rules)
+    here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib is slow to load
+    if here not in sys.path:
+        sys.path.append(here)
+    return importlib.import_module(name)
 
 
 def _hand_over(handles: list[tuple[int, int]]) -> None:
@@ -273,7 +300,20 @@ def _hand_over(handles: list[tuple[int, int]]) -> None:
         os.dup2(handle, theirs)
 
 
-def _become(request: dict[str, Any], error_write: int) -> None:
+def _limit(request: dict[str, Any], error_write: int, go: int | None) -> None:
+    """Take the rules upon this process; ``go`` says when the guard answers calls."""
+    if request["landlock"] is not None:
+        _module("sandbox_landlock").restrict(request["landlock"])
+    if request["calls"] is None:
+        return
+    listener = _module("sandbox_calls").install(request["calls"], hands_over=go is not None)
+    if listener >= 0 and go is not None:
+        os.write(error_write, _LISTENER + b"%d" % listener)
+        os.read(go, 1)
+        os.close(listener)
+
+
+def _become(request: dict[str, Any], error_write: int, go: int | None) -> None:
     """Turn the forked child into the command; never returns."""
     import fcntl
 
@@ -283,8 +323,7 @@ def _become(request: dict[str, Any], error_write: int) -> None:
         os.setsid()
         problem = "sandbox"
         _join(request["join"])
-        if request["landlock"] is not None:
-            _limit(request["landlock"])
+        _limit(request, error_write, go)
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # joining a user namespace takes it back
         signal.set_wakeup_fd(-1)
         for number in signal.valid_signals():
@@ -334,6 +373,8 @@ def main() -> None:
         return
     if started:
         guard.watch()
+    if guard.sockets is not None:
+        guard.sockets.close()
 
 
 if __name__ == "__main__":

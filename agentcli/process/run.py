@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -49,9 +49,9 @@ class Command:
     """What to run: the program's absolute path first.
 
     ``owner`` is the id of the session that ends what the command leaves behind. ``namespaces`` are
-    open files of a user and a network namespace to start it in, ``landlock`` the rules that it runs
-    under (SEC-7). ``handles`` are open files of ours by the numbers (below 100) that it gets them
-    under.
+    open files of a user and a network namespace to start it in, ``landlock`` and ``calls`` the
+    rules that it runs under (SEC-7, SEC-18). ``handles`` are open files of ours by the numbers
+    (below 100) that it gets them under.
     """
 
     argv: tuple[str, ...]
@@ -60,6 +60,7 @@ class Command:
     owner: str = ""
     namespaces: tuple[int, ...] = ()
     landlock: Mapping[str, object] | None = None
+    calls: Mapping[str, object] | None = None
     handles: Mapping[int, int] = field(default_factory=dict)
 
 
@@ -130,9 +131,8 @@ async def run(
     if cancel.cancelled:
         return Result(Ending.CANCELLED, None, 0.0)
     process = GuardedProcess(sink, (*command.namespaces, *command.handles.values()))
-    live = _live.setdefault(command.owner, set())
-    live.add(process)
-    process.gone.add_done_callback(lambda _: live.discard(process))
+    _live.setdefault(command.owner, set()).add(process)
+    process.gone.add_done_callback(lambda _: _forget(command.owner, (process,)))
 
     def stop() -> None:
         process.stop(Ending.CANCELLED, 0.0 if cancel.forced else GRACE_S)
@@ -179,7 +179,15 @@ async def end_processes(owner: str = "", grace_s: float = 0.5) -> None:
     for process in live:
         if process.guard.returncode is not None:
             process.finish()
-    _live[owner].difference_update(live)
+    _forget(owner, live)
+
+
+def _forget(owner: str, gone: Iterable[GuardedProcess]) -> None:
+    """A session that has none left is forgotten, too."""
+    if left := _live.get(owner, set()) - set(gone):
+        _live[owner] = left
+    else:
+        _live.pop(owner, None)
 
 
 async def _watch(process: GuardedProcess, began: float, limits: RunLimits) -> Result:
@@ -271,6 +279,7 @@ class GuardedProcess:
             "handles": [(ours, theirs) for theirs, ours in command.handles.items()],
             "join": command.namespaces,
             "landlock": command.landlock,
+            "calls": command.calls,
         }
         await uninterruptible(self._send_request(json.dumps(request).encode()))
         problem = await self.started

@@ -94,7 +94,7 @@ class SessionSandbox:
     # --- what works --------------------------------------------------------------------------
 
     def _find_out(self) -> SandboxState:
-        from agentcli.process import sandbox_landlock, sandbox_setup
+        from agentcli.process import sandbox_calls, sandbox_landlock, sandbox_setup
 
         state = SandboxState(SandboxKind.OFF, self._wanted, network=self._network)
         if sys.platform != "linux":
@@ -103,22 +103,29 @@ class SessionSandbox:
             private = self._private = sandbox_setup.make_private()
         except OSError as error:
             return replace(state, problem=f"no temporary directory can be made: {error.strerror}")
+        inside = replace(
+            state,
+            readable=self._find_places().seen,
+            sockets=sandbox_calls.reachable_sockets(),
+        )
         failed: list[Probe] = []
         if self._wanted in {"auto", SandboxKind.BWRAP}:
             probe = self._try_bwrap(private)
             if not probe.problem:
                 writable = (*self._roots, Path("/tmp"))  # noqa: S108 - a private one
-                return replace(state, kind=SandboxKind.BWRAP, writable=writable)
+                return replace(inside, kind=SandboxKind.BWRAP, writable=writable)
             failed.append(probe)
         if self._wanted in {"auto", SandboxKind.LANDLOCK}:
             probe = sandbox_setup.probe_landlock()
             if not probe.problem:
-                missing = sandbox_landlock.shortcomings(sandbox_landlock.abi_version())
+                filtered = sandbox_calls.machine() is not None
+                abi = sandbox_landlock.abi_version()
+                missing = sandbox_landlock.shortcomings(abi, filtered=filtered)
                 problem = "; ".join([*(each.problem for each in failed), missing])
                 advice = failed[0].advice if failed else ""
                 writable = (*self._roots, private.temporary)
                 return replace(
-                    state,
+                    inside,
                     kind=SandboxKind.LANDLOCK,
                     problem=problem,
                     advice=advice,
@@ -155,52 +162,67 @@ class SessionSandbox:
         from agentcli.process.sandbox_setup import inside_environment
 
         is_bwrap = self._state.kind is SandboxKind.BWRAP
-        return inside_environment(base, self._private, is_bwrap=is_bwrap)
+        return inside_environment(base, self._private, self._home, is_bwrap=is_bwrap)
+
+    def read_only_environment(self, base: Mapping[str, str], command: str) -> dict[str, str]:
+        """``base``, the whole of it, as a command that only reads has it; see the port."""
+        if self._private is None:
+            return dict(base)
+        from agentcli.process.sandbox_setup import read_only_environment
+
+        is_bwrap = self._state.kind is SandboxKind.BWRAP
+        return read_only_environment(base, command, self._private, is_bwrap=is_bwrap)
 
     def on_machine(self, path: Path) -> Path:
         """Where what a command inside calls ``path`` lies on this machine."""
-        if self._private is None or self._state.kind is not SandboxKind.BWRAP:
+        if self._private is None or self._state.kind is SandboxKind.OFF:
             return path
         from agentcli.process.sandbox_setup import on_machine
 
-        return on_machine(path, self._roots, self._private)
+        is_bwrap = self._state.kind is SandboxKind.BWRAP
+        return on_machine(path, self._find_places(), self._private, is_bwrap=is_bwrap)
 
     async def confine(self, argv: Sequence[str], cwd: Path, access: Access) -> Confined:
         """The command line that runs ``argv`` with no more than ``access``; see the port."""
-        if self._private is None or access is Access.OUTSIDE:
+        private = self._private
+        if private is None or access is Access.OUTSIDE:
             return Confined(tuple(argv), cwd)
         places = await asyncio.to_thread(self._find_places)
-        self._before = places
-        self._unsettled += 1
-        network = self._network or access is Access.NETWORK
-        if self._state.kind is SandboxKind.LANDLOCK:
-            return self._with_landlock(argv, cwd, places, network=network)
-        from agentcli.process import sandbox_landlock
+        reads_only = access is Access.READ_ONLY
+        if reads_only:
+            places = places.frozen()
+        else:
+            self._before = places
+            self._unsettled += 1
+        network = not reads_only and (self._network or access is Access.NETWORK)
+        is_bwrap = self._state.kind is SandboxKind.BWRAP
+        temporary = private.scratch if reads_only else private.temporary
+        calls: dict[str, object] = {
+            "unix": not reads_only,
+            "inet": network or (is_bwrap and not reads_only),
+            "frozen": reads_only,
+            "registry": str(private.sockets),
+        }
+        if not is_bwrap:
+            rules = {
+                "writable": [str(path) for path in (*places.writable, temporary)],
+                "readable": [str(path) for path in (*places.seen, *places.writable)],
+                "hidden": [str(path) for path in (*places.hidden, *places.homes)],
+                "network": network,
+                "read_only": reads_only,
+            }
+            return Confined(tuple(argv), cwd, landlock=rules, calls=calls)
         from agentcli.process.sandbox_setup import bwrap_argv
 
         joined = () if network else self._namespaces
         prefix = bwrap_argv(
             self._program,
             places,
-            self._private,
+            private,
             cwd,
             own_network=not network and not joined,
         )
-        # with the machine's network come its abstract sockets: X11, D-Bus
-        has_scopes = sandbox_landlock.abi_version() >= sandbox_landlock.ABI_SCOPE
-        rules = {"scope_only": True} if network and has_scopes else None
-        return Confined((*prefix, *argv), Path("/"), joined, rules)
-
-    def _with_landlock(
-        self, argv: Sequence[str], cwd: Path, places: Places, *, network: bool
-    ) -> Confined:
-        temporary = (self._private.temporary,) if self._private is not None else ()
-        rules = {
-            "writable": [str(path) for path in (*places.writable, *temporary)],
-            "hidden": [str(path) for path in places.hidden],
-            "network": network,
-        }
-        return Confined(tuple(argv), cwd, landlock=rules)
+        return Confined((*prefix, *argv), Path("/"), joined, calls=calls)
 
     async def settle(self) -> tuple[str, ...]:
         """After a command: set aside what must not come into being; one line about each."""

@@ -1,9 +1,9 @@
 r"""Limits itself with Landlock, then becomes the command; run by path, not imported by the app.
 
 ``python _sandbox_landlock.py RULES PROGRAM ARGUMENT...``: ``RULES`` is a JSON object
-``{writable, hidden, network, scope_only}``. Law: a rule can only be added to, so a process that
-has come this far never gets more than it has; what cannot be limited on this kernel is told by
-``shortcomings`` and never kept quiet. Numbers are those of the kernel's ``linux/landlock.h``
+``{writable, readable, hidden, network, read_only}``. Law: a rule can only be added to, so a
+process that has come this far never gets more than it has; what cannot be limited on this kernel is
+told by ``shortcomings``, never kept quiet. Numbers are those of the kernel's ``linux/landlock.h``
 (https://docs.kernel.org/userspace-api/landlock.html); only the standard library is available.
 """
 
@@ -31,8 +31,7 @@ _SCOPE_ABSTRACT_UNIX, _SCOPE_SIGNAL = 1 << 0, 1 << 1
 
 ABI_REFER, ABI_TRUNCATE, ABI_NETWORK, ABI_IOCTL, ABI_SCOPE = 2, 3, 4, 5, 6
 _DEVICES = (
-    "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx",
-    "/dev/pts",
+    "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty",
 )  # fmt: skip
 
 
@@ -65,20 +64,25 @@ def abi_version() -> int:
     return max(0, found)
 
 
-def shortcomings(abi: int) -> str:
-    """What Landlock of that version cannot keep a command from, in words."""
+def shortcomings(abi: int, *, filtered: bool) -> str:
+    """What Landlock of that version cannot keep a command from, in words.
+
+    ``filtered``: system calls are, too, which closes network and sockets.
+    """
     missing = ["git's hooks and configuration in the workspace can be changed"]
-    if abi < ABI_NETWORK:
-        missing.append("the network is open")
-    else:
+    if not filtered:
         missing.append("only TCP is kept from the network")
-    missing.append("sockets of other programs can be reached")
+        if abi < ABI_NETWORK:
+            missing[-1] = "the network is open"
+        missing.append("sockets of other programs can be reached")
     missing.append("secrets in the workspace are not hidden")
     missing.append("file permissions can be changed anywhere")
+    missing.append("the machine's /tmp can be read and its /dev/shm written")
     if abi < ABI_SCOPE:
         missing.append("other processes can be sent signals")
     if abi < ABI_REFER:
         missing.append("files cannot be moved between directories")
+    missing.append("no command can list / or open a terminal")
     return "Landlock does less than bubblewrap: " + ", ".join(missing)
 
 
@@ -95,37 +99,34 @@ def restrict(rules: dict[str, object]) -> None:
     abi = abi_version()
     if not abi:
         raise OSError(errno.ENOSYS, "this kernel has no Landlock")
-    scope_only = bool(rules.get("scope_only"))
-    handled = 0 if scope_only else handled_accesses(abi)
-    no_tcp = abi >= ABI_NETWORK and not rules.get("network") and not scope_only
+    handled = handled_accesses(abi)
+    no_tcp = abi >= ABI_NETWORK and not rules.get("network")
     scoped = _SCOPE_ABSTRACT_UNIX | _SCOPE_SIGNAL if abi >= ABI_SCOPE else 0
     attributes = _Ruleset(handled, _BIND_TCP | _CONNECT_TCP if no_tcp else 0, scoped)
-    if not handled and not scoped:
-        return
     # a kernel refuses what it does not know, even when it is zero beyond the end it knows
     size = 24 if abi >= ABI_SCOPE else 16 if abi >= ABI_NETWORK else 8
     ruleset = _checked(
         _libc().syscall(_CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), 0)
     )
-    if not scope_only:
-        _add_places(ruleset, handled, _texts(rules.get("writable")), _texts(rules.get("hidden")))
+    _add_places(ruleset, handled, rules)
     zero = ctypes.c_ulong(0)
-    if not scope_only:  # what comes next drops them itself, and needs them to begin with
-        _drop_capabilities()
+    _drop_capabilities()
     _checked(_libc().prctl(_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero))
     _checked(_libc().syscall(_RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
 
 
-def _add_places(ruleset: int, handled: int, writable: list[str], hidden: list[str]) -> None:
-    _allow(ruleset, "/", READ_DIR)
-    for path in readable("/", set(hidden)):
-        _allow(ruleset, path, (EXECUTE | READ_FILE | READ_DIR) & handled)
+def _add_places(ruleset: int, handled: int, rules: dict[str, object]) -> None:
+    hidden = set(_texts(rules.get("hidden")))
+    for top in ("/", *_texts(rules.get("readable"))):
+        for path in readable(top, hidden - {top}):
+            _allow(ruleset, path, (EXECUTE | READ_FILE | READ_DIR) & handled)
     device = READ_FILE | WRITE_FILE | READ_DIR | _TRUNCATE | _IOCTL_DEV
     for path in _DEVICES:
         _allow(ruleset, path, device & handled)
-    _allow(ruleset, "/dev/shm", handled & ~EXECUTE)  # noqa: S108 - not a name of ours
-    for path in writable:
+    if not rules.get("read_only"):
+        _allow(ruleset, "/dev/shm", handled & ~EXECUTE)  # noqa: S108 - not a name of ours
+    for path in _texts(rules.get("writable")):
         _allow(ruleset, path, handled)
 
 

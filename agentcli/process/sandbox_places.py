@@ -12,10 +12,11 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentcli.domain.tools import real_path
+from agentcli.process.sandbox_home import homes, seen
 
 _SECRETS = (
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".git-credentials", ".npmrc",
@@ -26,6 +27,12 @@ _SECRETS = (
     ".config/containers/auth.json", ".config/rclone", ".local/share/keyrings", ".cargo/credentials",
     ".cargo/credentials.toml", ".gem/credentials", ".claude/.credentials.json", ".codex/auth.json",
     ".gemini/oauth_creds.json", ".local/share/kwalletd", "snap/firefox", "snap/chromium",
+    ".m2/settings.xml", ".m2/settings-security.xml", ".gradle/gradle.properties", ".boto", ".s3cfg",
+    ".claude.json", ".1password", ".config/1Password", ".composer/auth.json", ".hex/hex.config",
+    ".config/composer/auth.json", ".nuget/NuGet/NuGet.Config", ".config/pypoetry/auth.toml",
+    ".cache/huggingface/token", ".huggingface/token", ".kaggle", ".oci", ".config/doctl",
+    ".config/heroku", ".config/netlify", ".config/fly", ".fly", ".wrangler", ".config/stripe",
+    ".config/sops", ".age", ".passage", ".electrum", ".bitcoin", ".ethereum", ".putty", ".vnc",
 )  # fmt: skip
 _START_UP = (
     ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile",
@@ -41,7 +48,7 @@ _SKIPPED = frozenset({"node_modules", ".venv", "venv", "__pycache__", "target", 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Absolute real paths. ``home`` is read-only but for the rest.
+    """Absolute real paths. Of ``homes`` no more is seen than the rest, ``seen`` to begin with.
 
     ``pinned`` are writable directories that cannot be moved away.
     ``empty`` are directories that are to be seen as empty and read-only, whether they exist or
@@ -56,15 +63,25 @@ class Places:
     hidden: tuple[Path, ...]
     unborn: tuple[Path, ...]
     repositories: tuple[Path, ...]
-    home: Path
+    homes: tuple[Path, ...] = ()
+    seen: tuple[Path, ...] = ()
+
+    def frozen(self) -> Places:
+        """The same with nothing to write to."""
+        seen = (*self.seen, *self.writable)
+        return replace(self, writable=(), pinned=(), read_only=(), empty=(), seen=seen)
 
 
 @dataclass(frozen=True, slots=True)
 class OwnPlaces:
-    """Our files: what no command writes, and what no command reads."""
+    """Our files: what no command writes, and what no command reads.
+
+    ``seen`` is what they may read in the home directory beside toolchains.
+    """
 
     read_only: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
+    seen: tuple[Path, ...] = ()
 
 
 class _Collector:
@@ -76,9 +93,15 @@ class _Collector:
         self.hidden: list[Path] = []
         self.unborn: list[Path] = []
         self.repositories: list[Path] = []
+        self.homes: tuple[Path, ...] = ()
+        self.seen: tuple[Path, ...] = ()
 
     def is_writable(self, path: Path) -> bool:
-        return any(path.is_relative_to(root) for root in self.writable)
+        return _is_below(path, self.writable)
+
+    def is_seen(self, path: Path) -> bool:
+        """Whether a command could read it; of a home directory it sees a list alone."""
+        return not _is_below(path, self.homes) or _is_below(path, (*self.writable, *self.seen))
 
     def keep(self, path: Path, *, may_be_born: bool = False) -> None:
         """No command changes ``path``; if it is not there, none makes it."""
@@ -93,7 +116,7 @@ class _Collector:
     def hide(self, path: Path) -> None:
         """No command reads ``path``, unless the workspace is in it."""
         real = real_path(path)
-        if any(root.is_relative_to(real) for root in self.writable):
+        if any(root.is_relative_to(real) for root in self.writable) or not self.is_seen(real):
             return
         if _exists(real):
             self.hidden.append(real)
@@ -138,7 +161,7 @@ class _Collector:
         for module in _git_directories_below(git / "modules"):
             self.git_directory(module)
 
-    def places(self, home: Path) -> Places:
+    def places(self) -> Places:
         """All of it, without what is said twice."""
         return Places(
             writable=tuple(dict.fromkeys(self.writable)),
@@ -148,7 +171,8 @@ class _Collector:
             hidden=tuple(dict.fromkeys(self.hidden)),
             unborn=tuple(dict.fromkeys(self.unborn)),
             repositories=tuple(self.repositories),
-            home=real_path(home),
+            homes=self.homes,
+            seen=self.seen,
         )
 
 
@@ -160,13 +184,16 @@ def find_places(roots: Iterable[Path], home: Path, own: OwnPlaces) -> Places:
             found.repository(entry)
         for name in _PROJECT:
             found.keep(root / name)
+    found.homes = homes(home, found.writable)
+    found.seen = seen(found.homes, os.environ, own.seen)
     for path in own.hidden:
         found.hide(path)
-    for name in _SECRETS:
-        found.hide(home / name)
+    for path in (home / name for name in _SECRETS):
+        if found.is_seen(path) or _exists(path):
+            found.hide(path)
     for path in (*own.read_only, *(home / name for name in _START_UP)):
         found.keep(path)
-    return found.places(home)
+    return found.places()
 
 
 def find_repositories(root: Path) -> Iterator[Path]:
@@ -187,6 +214,10 @@ def find_repositories(root: Path) -> Iterator[Path]:
             may_hold_one = depth < _DEPTH and entry.name not in _SKIPPED
             if may_hold_one and entry.is_dir(follow_symlinks=False):
                 waiting.append((Path(entry.path), depth + 1))
+
+
+def _is_below(path: Path, places: Iterable[Path]) -> bool:
+    return any(path.is_relative_to(place) for place in places)
 
 
 def _exists(path: Path) -> bool:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.process import sandbox_landlock as _sandbox_landlock
+from agentcli.process.sandbox_home import git_configuration
 from agentcli.process.sandbox_places import Places
 from agentcli.process.shell import PREFIX, sweep_once
 
@@ -56,19 +57,68 @@ _DOORS = re.compile(
 )
 # what cannot be in the home directory, which is read-only: programs stop without them
 _CACHES = {"GOCACHE": "go-build", "npm_config_cache": "npm", "UV_CACHE_DIR": "uv"}
+# git-config(1): "environment"; what a repository's own configuration says is overruled
+_GIT_SETTINGS = {
+    "core.fsmonitor": "false", "core.hooksPath": "/dev/null", "core.pager": "cat",
+    "core.editor": "true", "core.askPass": "true", "core.sshCommand": "false",
+    "core.alternateRefsCommand": "false", "core.attributesFile": "/dev/null",
+    "credential.helper": "", "gpg.program": "false", "gpg.openpgp.program": "false",
+    "gpg.x509.program": "false", "gpg.ssh.program": "false", "log.showSignature": "false",
+    "submodule.recurse": "false", "status.submoduleSummary": "false", "fetch.recurseSubmodules":
+    "false", "maintenance.auto": "false", "gc.auto": "0", "interactive.diffFilter": "cat",
+}  # fmt: skip
+_GIT_VARIABLES = {
+    "GIT_PAGER": "cat", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_LAZY_FETCH": "1", "GIT_ASKPASS": "true", "GIT_EDITOR": "true", "GIT_SSH": "false",
+    "GIT_SSH_COMMAND": "false", "GIT_ALLOW_PROTOCOL": "none", "GIT_ATTR_NOSYSTEM": "1",
+}  # fmt: skip
+_BARRED_IN_READ_ONLY = re.compile(
+    r"GIT_(?:CONFIG_(?:PARAMETERS|KEY_.*|VALUE_.*)|EXTERNAL_DIFF|TRACE.*|EXEC_PATH|PROXY_COMMAND)"
+)
+_USES_GIT = re.compile(r"\bgit\b")
+_ASKS_WHERE = re.compile(r"\b(?:which|whereis|type|command|hash)\b")
+# a repository gives its diff drivers any name: only an option of the command switches them off
+_GIT = r"""#!/bin/sh
+# git, whose diffs run no program that a repository names
+count=$# skip='' found=''
+while [ "$count" -gt 0 ]; do
+  word=$1 count=$((count - 1))
+  shift
+  set -- "$@" "$word"
+  [ -z "$found" ] || continue
+  if [ -n "$skip" ]; then skip=''; continue; fi
+  case $word in
+    -C | -c | --git-dir | --work-tree | --namespace | --super-prefix | --config-env) skip=1 ;;
+    -*) ;;
+    diff | log | show | whatchanged | diff-tree | diff-index | diff-files | format-patch)
+      found=1
+      set -- "$@" --no-ext-diff --no-textconv ;;
+    blame | annotate | grep) found=1; set -- "$@" --no-textconv ;;
+    config | var) found=1; unset GIT_CONFIG_COUNT ;;
+    *) found=1 ;;
+  esac
+done
+PATH=${PATH#"${0%/*}":}
+exec git "$@"
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class PrivatePlaces:
     """The session's own directory ``base`` and what is in it.
 
-    ``temporary`` is the commands' ``/tmp``; ``empty_dir`` and ``empty_file`` cover what is hidden.
+    ``temporary`` is the commands' ``/tmp``, ``scratch`` that of commands that only read;
+    ``empty_dir`` and ``empty_file`` cover what is hidden; ``sockets`` names the Unix sockets that
+    commands have made; ``programs`` stand before those of PATH in a read-only command.
     """
 
     base: Path
     temporary: Path
+    scratch: Path
     empty_dir: Path
     empty_file: Path
+    sockets: Path
+    programs: Path
 
 
 def make_private() -> PrivatePlaces:
@@ -76,21 +126,45 @@ def make_private() -> PrivatePlaces:
     parent = Path(os.path.realpath(tempfile.gettempdir()))
     sweep_once(parent)
     base = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=parent))
-    private = PrivatePlaces(base, base / "tmp", base / "empty", base / "nothing")
-    for directory in (private.temporary, private.empty_dir):
-        directory.mkdir(mode=0o700)
+    names = ("tmp", "scratch", "empty", "nothing", "sockets", "bin")
+    private = PrivatePlaces(base, *(base / name for name in names))
+    for name in names:
+        if name != "nothing":
+            (base / name).mkdir(mode=0o700)
     private.empty_file.touch(mode=0o400)
+    git = private.programs / "git"
+    git.write_text(_GIT, encoding="ascii")
+    git.chmod(0o500)
     return private
 
 
 def inside_environment(
-    base: Mapping[str, str], private: PrivatePlaces, *, is_bwrap: bool
+    base: Mapping[str, str], private: PrivatePlaces, home: Path, *, is_bwrap: bool
 ) -> dict[str, str]:
     """``base`` as a command inside has it: nothing in it leads out."""
     inside = {name: value for name, value in base.items() if not _DOORS.fullmatch(name)}
     temporary = "/tmp" if is_bwrap else str(private.temporary)  # noqa: S108 - private
     caches = {name: f"{temporary}/.cache/{place}" for name, place in _CACHES.items()}
+    if "GIT_CONFIG_GLOBAL" not in base and (own := git_configuration(home)) is not None:
+        (private.programs / "gitconfig").write_bytes(own)
+        inside["GIT_CONFIG_GLOBAL"] = str(private.programs / "gitconfig")
+    if is_bwrap and "HOME" in inside and is_temporary(home):
+        inside["HOME"] = os.path.realpath(home)  # a link there is not seen
     return caches | inside | {"TMPDIR": temporary}
+
+
+def read_only_environment(
+    base: Mapping[str, str], command: str, private: PrivatePlaces, *, is_bwrap: bool
+) -> dict[str, str]:
+    """``base`` for a command that only reads: git runs nothing that a repository names."""
+    inside = {name: text for name, text in base.items() if not _BARRED_IN_READ_ONLY.fullmatch(name)}
+    inside |= {"GIT_CONFIG_COUNT": str(len(_GIT_SETTINGS))}
+    for number, (key, value) in enumerate(_GIT_SETTINGS.items()):
+        inside |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    if _USES_GIT.search(command) and not _ASKS_WHERE.search(command):
+        inside["PATH"] = f"{private.programs}{os.pathsep}{base.get('PATH', '')}"
+    temporary = "/dev/shm" if is_bwrap else str(private.scratch)  # noqa: S108 - a private one
+    return inside | _GIT_VARIABLES | {"TMPDIR": temporary}
 
 
 # --- the command line of bubblewrap ---------------------------------------------------------------
@@ -107,7 +181,7 @@ def bwrap_argv(
     """What comes before the command itself.
 
     ``own_network``: it gets a network of its own, without a way out; otherwise it has the one of
-    the process that starts it.
+    the process that starts it. ``/tmp`` is read-only where nothing else can be written to.
     """
     argv = [program, *_ISOLATION, "--uid", str(os.getuid()), "--gid", str(os.getgid())]
     if own_network:
@@ -115,35 +189,47 @@ def bwrap_argv(
     argv += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     for name in _KERNEL_SETTINGS:  # root may write them without any capability
         argv += ["--ro-bind-try", name, name]
-    argv += _private_mounts(private, places.home)
-    for root in _outer_first(places.writable):
-        argv += ["--bind", str(root), str(root)]
-    for path in _outer_first(places.pinned):
-        argv += ["--bind", str(path), str(path)]
-    for path in _outer_first(places.read_only):
-        argv += ["--ro-bind", str(path), str(path)]
-    for path in places.empty:
-        argv += ["--ro-bind", str(private.empty_dir), str(path)]
-    for path in _outer_first(places.hidden):
-        if not _is_covered(path, places):
-            cover = private.empty_dir if path.is_dir() else private.empty_file
-            argv += ["--ro-bind", str(cover), str(path)]
+    places_of_tmp = dict.fromkeys(map(os.path.realpath, _TEMPORARY))
+    temporary = [place for place in places_of_tmp if Path(place).is_dir()]
+    argv += _private_mounts(private, temporary, places)
+    argv += _work_mounts(private, places)
     # our own directory would be seen through a workspace that it lies in
     argv += ["--tmpfs", str(private.base)]
+    argv += ["--ro-bind", str(private.programs), str(private.programs)]
+    for place in (*places.homes, *(() if places.writable else temporary)):
+        argv += ["--remount-ro", str(place)]
     return (*argv, "--chdir", str(cwd), "--")
 
 
-def _private_mounts(private: PrivatePlaces, home: Path) -> Iterator[str]:
+def _private_mounts(
+    private: PrivatePlaces, temporary: Sequence[str], places: Places
+) -> Iterator[str]:
     yield from ("--tmpfs", "/run")
     for name in _KEPT_OF_RUN:
         yield from ("--ro-bind-try", name, name)
     if not os.path.realpath("/var/run").startswith("/run") and Path("/var/run").is_dir():
         yield from ("--tmpfs", os.path.realpath("/var/run"))
-    for place in dict.fromkeys(map(os.path.realpath, _TEMPORARY)):
-        if Path(place).is_dir():
-            yield from ("--bind", str(private.temporary), place)
-    if is_temporary(home.parent) and home.is_dir():
-        yield from ("--ro-bind", str(home), str(home))
+    for place in temporary:
+        yield from ("--bind", str(private.temporary), place)
+    for home in places.homes:
+        yield from ("--tmpfs", str(home))
+
+
+def _work_mounts(private: PrivatePlaces, places: Places) -> Iterator[str]:
+    seen = [(path, "--ro-bind") for path in places.seen]
+    writable = [(path, "--bind") for path in places.writable]
+    for path, how in sorted((*seen, *writable), key=lambda mount: len(mount[0].parts)):
+        yield from (how, str(path), str(path))
+    for path in _outer_first(places.pinned):
+        yield from ("--bind", str(path), str(path))
+    for path in _outer_first(places.read_only):
+        yield from ("--ro-bind", str(path), str(path))
+    for path in places.empty:
+        yield from ("--ro-bind", str(private.empty_dir), str(path))
+    for path in _outer_first(places.hidden):
+        if not _is_covered(path, places):
+            cover = private.empty_dir if path.is_dir() else private.empty_file
+            yield from ("--ro-bind", str(cover), str(path))
 
 
 def is_temporary(path: Path) -> bool:
@@ -151,12 +237,14 @@ def is_temporary(path: Path) -> bool:
     return any(path.is_relative_to(os.path.realpath(place)) for place in _TEMPORARY)
 
 
-def on_machine(path: Path, places: Sequence[Path], private: PrivatePlaces) -> Path:
-    """Where what is called ``path`` inside lies on this machine."""
-    plain = Path(os.path.normpath(path))
-    if any(plain.is_relative_to(root) for root in places):
+def on_machine(path: Path, places: Places, private: PrivatePlaces, *, is_bwrap: bool) -> Path:
+    """Where what is called ``path`` inside lies on this machine; nowhere if it is not seen."""
+    plain, real = Path(os.path.normpath(path)), Path(os.path.realpath(path))
+    if any(real.is_relative_to(root) for root in (*places.writable, *places.seen)):
         return path
-    for place in map(os.path.realpath, _TEMPORARY):
+    if any(real.is_relative_to(home) for home in places.homes):
+        return private.empty_dir / "not seen"
+    for place in map(os.path.realpath, _TEMPORARY if is_bwrap else ()):
         if plain.is_relative_to(place):
             return private.temporary / plain.relative_to(place)
     return path
@@ -164,7 +252,7 @@ def on_machine(path: Path, places: Sequence[Path], private: PrivatePlaces) -> Pa
 
 def _is_covered(path: Path, places: Places) -> bool:
     """What is below a private mount is not to be seen anyway."""
-    if any(path.is_relative_to(root) for root in (*places.writable, places.home)):
+    if any(path.is_relative_to(root) for root in (*places.writable, *places.seen)):
         return False
     return is_temporary(path) or path.is_relative_to("/run")
 
@@ -259,8 +347,7 @@ def probe_landlock() -> Probe:
     """Run a command that must fail to write, and one that must not."""
     if not _sandbox_landlock.abi_version():
         return Probe("this kernel has no Landlock", "use Linux 5.13 or later with Landlock")
-    rules = json.dumps({"writable": [], "hidden": [], "network": False})
-    argv = landlock_argv(rules)
+    argv = landlock_argv(json.dumps({"writable": [], "readable": [], "hidden": []}))
     script = 'echo ready; : >/dev/null && ! (: >>"$0") 2>/dev/null && echo shut'
     with contextlib.ExitStack() as stack:
         import tempfile

@@ -215,6 +215,8 @@ class BashTool(BaseTool[BashArguments]):
                 inside = await start.sandbox.confine(argv, cwd, start.access)
             except OSError as error:
                 return ToolOutput.error(f"The sandbox cannot be set up: {error}. It did not run.")
+            if start.access is Access.READ_ONLY:
+                environment = start.sandbox.read_only_environment(environment, args.command)
         command = Command(
             inside.argv,
             inside.cwd,
@@ -222,6 +224,7 @@ class BashTool(BaseTool[BashArguments]):
             ctx.session_id,
             inside.namespaces,
             inside.landlock,
+            inside.calls,
             handover.handles(shell),
         )
         timeout_s = args.timeout_s or (TIMEOUT_S if background is None else None)
@@ -232,7 +235,8 @@ class BashTool(BaseTool[BashArguments]):
                 ended = await run(command, limits, output.feed, on_start)
         finally:
             output.close()
-            born = await uninterruptible(start.sandbox.settle()) if start.sandbox else ()
+            changed = start.sandbox if start.access is not Access.READ_ONLY else None
+            born = await uninterruptible(changed.settle()) if changed is not None else ()
         notes = [start.note] if start.note else []
         if output.run is None:
             notes += await _keep_state(ctx, start, handover, ended)

@@ -220,7 +220,7 @@ def test_a_daemon_that_keeps_the_output_open_does_not_hang_and_lives_until_close
         assert alive(pid)
         await end_processes(grace_s=0.1)
         assert not alive(pid)
-        assert not _run._live[""]
+        assert "" not in _run._live
 
     once(body)
     assert b"started\n" in seen
@@ -306,7 +306,7 @@ def test_what_cannot_be_started_says_why(tmp_path: Path) -> None:
         with pytest.raises(StartFailed, match=r"No such file.*program"):
             command = Command(("/no/such/program",), tmp_path, {})
             await run(command, RunLimits(CancelToken()), keep)
-        assert not _run._live[""]
+        assert "" not in _run._live
 
     once(body)
 
@@ -324,7 +324,7 @@ def test_a_start_that_cannot_be_recorded_leaves_no_process(tmp_path: Path) -> No
         with pytest.raises(PersistenceError):
             await run(bash("exec sleep 1000", tmp_path), RunLimits(CancelToken()), keep, on_start)
         assert not alive(started[0])
-        assert not _run._live[""]
+        assert "" not in _run._live
 
     once(body)
 

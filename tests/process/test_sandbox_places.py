@@ -82,7 +82,10 @@ def test_a_git_file_opens_no_directory_that_does_not_know_of_it(tmp_path: Path, 
 def test_secrets_are_hidden_unless_the_workspace_is_in_them(tmp_path: Path, home: Path) -> None:
     (home / ".ssh").mkdir()
     (home / ".netrc").touch()
-    assert {home / ".ssh", home / ".netrc"} <= set(places(tmp_path, home=home).hidden)
+    assert {home / ".ssh", home / ".netrc"} <= set(places(home, home=home).hidden)
+    elsewhere = places(tmp_path / "elsewhere", home=home)
+    assert home in elsewhere.homes
+    assert not {home / ".ssh", home / ".netrc"} & {*elsewhere.seen, *elsewhere.hidden}
     (home / ".ssh" / "work").mkdir()
     assert home / ".ssh" not in places(home / ".ssh" / "work", home=home).hidden
 

@@ -18,7 +18,8 @@ from agentcli.process.sandbox_setup import (
 )
 from tests.support.sandboxes import needs
 
-PRIVATE = PrivatePlaces(*(Path("/p") / name for name in ("", "tmp", "empty", "nothing")))
+NAMES = ("", "tmp", "scratch", "empty", "nothing", "sockets", "bin")
+PRIVATE = PrivatePlaces(*(Path("/p") / name for name in NAMES))
 
 
 @pytest.mark.spec("SEC-7")
@@ -47,12 +48,18 @@ def test_protected_places_come_after_the_workspace_that_holds_them(
 
 
 @pytest.mark.spec("SEC-7")
-def test_a_path_inside_is_found_on_the_machine(tmp_path: Path) -> None:
-    roots = (tmp_path,)
-    assert on_machine(Path("/tmp/a/../b"), roots, PRIVATE) == Path("/p/tmp/b")
-    assert on_machine(Path("/var/tmp/c"), roots, PRIVATE) == Path("/p/tmp/c")
-    assert on_machine(tmp_path / "d", roots, PRIVATE) == tmp_path / "d"
-    assert on_machine(Path("/usr"), roots, PRIVATE) == Path("/usr")
+def test_a_path_inside_is_found_on_the_machine(tmp_path: Path, home: Path) -> None:
+    places = find_places([tmp_path], home, OwnPlaces())
+
+    def found(path: Path | str, *, is_bwrap: bool = True) -> Path:
+        return on_machine(Path(path), places, PRIVATE, is_bwrap=is_bwrap)
+
+    assert found("/tmp/a/../b") == Path("/p/tmp/b")
+    assert found("/var/tmp/c") == Path("/p/tmp/c")
+    assert found("/tmp/c", is_bwrap=False) == Path("/tmp/c")
+    assert found(tmp_path / "d") == tmp_path / "d"
+    assert found("/usr") == Path("/usr")
+    assert not found(home).exists()
 
 
 def program(path: Path, text: str) -> str:

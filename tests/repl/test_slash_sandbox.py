@@ -17,12 +17,16 @@ def test_the_state_is_shown_and_it_is_switched_off_and_on(
     model_server: ModelServer, tmp_path: Path
 ) -> None:
     needs("bwrap")
+    (Path.home() / ".local" / "bin").mkdir(parents=True)
 
     async def body(chat: DirectChat) -> None:
         shown = "\n".join(await chat.do("/sandbox"))
         assert "Sandbox of commands: bubblewrap" in shown
         assert str(tmp_path) in shown
         assert "Network: none" in shown
+        assert "~/.local/bin\n" in shown
+        assert "Unix sockets: those of its own session" in shown or "Unix sockets: none" in shown
+        assert "Commands that only read run with nothing to write to" in shown
         assert "from now on" in (await chat.do("/sandbox off"))[0]
         assert "none" in (await chat.do("/sandbox"))[0]
         assert "bubblewrap" in (await chat.do("/sandbox on"))[0]

@@ -10,7 +10,7 @@ from typing import Self
 
 import pytest
 
-from agentcli.domain.sandbox import SandboxState
+from agentcli.domain.sandbox import Access, SandboxState
 from agentcli.domain.tools import ToolContext, ToolOutput, Workspace
 from agentcli.process.run import end_processes
 from agentcli.process.sandbox import SessionSandbox, look_for_sandbox
@@ -66,6 +66,14 @@ class Sandboxed:
     async def say(self, command: str, **more: object) -> str:
         """What the model is told of the command."""
         return text_of(await bash(self.ctx, command, **more))
+
+    async def with_access(self, access: Access, command: str) -> str:
+        """What the model is told of a command that the policy gives ``access``."""
+        self.ctx.access = access
+        try:
+            return await self.say(command)
+        finally:
+            self.ctx.access = None
 
 
 def told(

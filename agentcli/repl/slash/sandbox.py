@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from agentcli.domain.errors import UsageError
 from agentcli.domain.sandbox import SandboxKind, SandboxState
 from agentcli.repl.commands import Chat, SlashCommand
@@ -44,8 +46,18 @@ def _limits(state: SandboxState) -> list[str]:
     if not state.is_on:
         return ["Commands have all of your rights."]
     network = "open" if state.network else "none, but what the agent asks you for"
-    places = [f"  {reveal(str(place))}" for place in state.writable]
-    return ["Commands can write in:", *places, f"Network: {network}"]
+    home = str(Path.home())
+    shown = [f"  {reveal(str(place))}".replace(f"  {home}/", "  ~/") for place in state.readable]
+    return [
+        "Commands can write in:",
+        *(f"  {reveal(str(place))}" for place in state.writable),
+        "Of your home directory they read, beside these:",
+        *(shown or ["  nothing"]),
+        "  More: sandbox_readable in the settings",
+        f"Network: {network}",
+        f"Unix sockets: {state.sockets}",
+        "Commands that only read run with nothing to write to and no network.",
+    ]
 
 
 COMMAND = SlashCommand(

@@ -1,0 +1,430 @@
+r"""Which system calls a command may make, and which Unix sockets it may reach (SEC-4, SEC-18).
+
+The first half runs in the process that becomes the command, the second in its guard; both are run
+by path, so only the standard library is available. Laws: a seccomp filter can only be added to; it
+sees numbers, not what a pointer leads to. So no command connects a socket by itself: the kernel
+hands that call to the guard, which copies the address once, opens what it names, and connects for
+the command only to a socket at which a command of this session listens. Where the kernel cannot
+hand calls over there are no Unix sockets but connected pairs.
+Numbers are those of ``linux/seccomp.h``, ``linux/filter.h`` and the system call tables
+(https://docs.kernel.org/userspace-api/seccomp_filter.html).
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import select
+import struct
+import sys
+
+_LOAD, _AND, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
+_ALLOW, _ERRNO, _HAND_OVER = 0x7FFF0000, 0x00050000, 0x7FC00000
+_NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
+_SET_FILTER, _NEW_LISTENER, _WAIT_KILLABLE = 1, 1 << 3, 1 << 5
+_SET_NO_NEW_PRIVS = 38
+_UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
+_STREAM, _SEQPACKET, _TYPE_MASK = 1, 5, 0xF
+_SET_FLAGS, _SET_ATTRIBUTES = 0x40086602, 0x401C5820
+_URING = (425, 426, 427)  # its operations pass no filter
+# fchmodat2, setxattrat, removexattrat, file_setattr
+_CHANGES_EVERYWHERE = (452, 463, 466, 469)
+
+
+class _Numbers:
+    """The system calls of one architecture, and those of its older one, which it also runs."""
+
+    def __init__(self, architecture: int, **numbers: int | tuple[int, ...]) -> None:
+        self.architecture = architecture
+        self.numbers = numbers
+
+    def one(self, name: str) -> int:
+        """The number of that system call."""
+        return self.many(name)[0]
+
+    def many(self, name: str) -> tuple[int, ...]:
+        """The numbers that belong together."""
+        found = self.numbers.get(name, ())
+        return found if isinstance(found, tuple) else (found,)
+
+
+_MACHINES = {
+    "x86_64": _Numbers(
+        0xC000003E,
+        seccomp=317, socket=41, connect=42, listen=50, socketpair=53, ioctl=16,
+        keys=(248, 249, 250),
+        changes=(76, 90, 91, 92, 93, 94, 132, 188, 189, 190, 197, 198, 199, 235, 260, 261,
+                 268, 280),
+        older=0x40000003, older_barred=(102, 359, 360, 361, 362, 286, 287, 288),
+        other_numbers=0x40000000,
+    ),
+    "aarch64": _Numbers(
+        0xC00000B7,
+        seccomp=277, socket=198, connect=203, listen=201, socketpair=199, ioctl=29,
+        keys=(217, 218, 219),
+        changes=(5, 6, 7, 14, 15, 16, 45, 52, 53, 54, 55, 88),
+        older=0x40000028, older_barred=(281, 282, 283, 288, 309, 310, 311),
+    ),
+}  # fmt: skip
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+
+
+def machine() -> _Numbers | None:
+    """The system calls here; ``None`` where they are not known."""
+    return _MACHINES.get(os.uname().machine) if sys.maxsize > 1 << 32 else None
+
+
+# --- the filter -----------------------------------------------------------------------------------
+
+
+def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, yes, no, value)
+
+
+def _answer(value: int) -> bytes:
+    return _step(_RETURN, value)
+
+
+def _refuse(number: int) -> bytes:
+    return _answer(_ERRNO | number)
+
+
+def _argument(index: int) -> bytes:
+    return _step(_LOAD, _ARGUMENTS_AT + 8 * index)
+
+
+def _when(value: int, then: bytes) -> bytes:
+    """``then``, which ends in an answer, if what was loaded last is ``value``."""
+    return _step(_IF_EQUAL, value, 0, len(then) // 8) + then
+
+
+def build_filter(calls: dict[str, object], *, hands_over: bool) -> bytes:
+    """The program of the filter for ``calls``: ``{inet, unix, frozen}``.
+
+    ``inet``: it may have network sockets; ``unix``: Unix sockets, which takes ``hands_over``;
+    ``frozen``: it changes no file's rights, times or attributes either.
+    """
+    here = machine()
+    if here is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    unix, frozen = bool(calls["unix"]) and hands_over, bool(calls["frozen"])
+    older = b"".join(
+        _when(number, _refuse(errno.ENOSYS)) for number in (*here.many("older_barred"), *_URING)
+    )
+    older = _refuse(errno.ENOSYS) if frozen else older + _answer(_ALLOW)
+    program = _step(_LOAD, _ARCHITECTURE_AT)
+    load = _step(_LOAD, _NUMBER_AT)
+    program += _when(here.one("older"), load + older)
+    program += _step(_IF_EQUAL, here.architecture, 1, 0) + _refuse(errno.ENOSYS) + load
+    for at_least in here.many("other_numbers"):
+        program += _step(_IF_AT_LEAST, at_least, 0, 1) + _refuse(errno.ENOSYS)
+    for number in (*_URING, *here.many("keys")):
+        program += _when(number, _refuse(errno.ENOSYS))
+    connected = _argument(1) + _step(_AND, _TYPE_MASK)
+    connected += _when(_STREAM, _answer(_ALLOW)) + _when(_SEQPACKET, _answer(_ALLOW))
+    connected += _refuse(errno.EACCES)  # what has no connection is sent to any address
+    program += _when(here.one("socketpair"), connected)
+    network = _answer(_ALLOW) if calls["inet"] else _refuse(errno.ENETUNREACH)
+    families = _when(_UNIX, connected if unix else _refuse(errno.EACCES))
+    families += _when(_INET, network) + _when(_INET6, network) + _when(_NETLINK, _answer(_ALLOW))
+    program += _when(here.one("socket"), _argument(0) + families + _refuse(errno.EAFNOSUPPORT))
+    if unix:
+        for name in ("connect", "listen"):
+            program += _when(here.one(name), _answer(_HAND_OVER))
+    if frozen:
+        for number in (*here.many("changes"), *_CHANGES_EVERYWHERE):
+            program += _when(number, _refuse(errno.EROFS))
+        flags = b"".join(_when(n, _refuse(errno.EROFS)) for n in (_SET_FLAGS, _SET_ATTRIBUTES))
+        program += _when(here.one("ioctl"), _argument(1) + flags + _answer(_ALLOW))
+    return program + _answer(_ALLOW)
+
+
+def install(calls: dict[str, object], *, hands_over: bool) -> int:
+    """Put the filter on this process and all that come of it; raises ``OSError``.
+
+    Returns the open file at which calls are handed over, or -1 when none are.
+    """
+    here = machine()
+    if here is None:  # told by ``shortcomings``
+        return -1
+    zero = ctypes.c_ulong(0)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero):
+        raise _failure()
+
+    def put(flags: int, code: bytes) -> int:
+        program = _Program(len(code) // 8, code)
+        return int(libc.syscall(here.one("seccomp"), _SET_FILTER, flags, ctypes.byref(program)))
+
+    if hands_over and calls["unix"]:
+        code = build_filter(calls, hands_over=True)
+        for flags in (_NEW_LISTENER | _WAIT_KILLABLE, _NEW_LISTENER):
+            if (listener := put(flags, code)) >= 0:
+                return listener
+    # an outer sandbox is handed these calls already, or the kernel knows nothing of it
+    if put(0, build_filter(calls, hands_over=False)) < 0:
+        raise _failure()
+    return -1
+
+
+def _failure() -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number))
+
+
+# --- what is handed over, in the guard ------------------------------------------------------------
+
+_PIDFD_GETFD, _OPENAT2 = 438, 437
+_RECEIVE, _SEND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
+_NOTICE = struct.Struct("=QIIiIQ6Q")
+_RESPONSE = struct.Struct("=QqiI")
+_IN_ROOT = 0x10
+_CONTINUE = 1
+_MOST_ADDRESS_BYTES = 128  # struct sockaddr_storage
+_SOL_SOCKET, _SO_TYPE = 1, 3
+
+
+def can_hand_over() -> bool:
+    """Whether this process may take open files of others, as the second half does."""
+    if machine() is None or not hasattr(os, "pidfd_open"):
+        return False
+    try:
+        os.close(_file_of(os.getpid(), 0))
+    except OSError:
+        return False
+    return True
+
+
+def _file_of(pid: int, number: int) -> int:
+    """The open file ``number`` of another process; raises ``OSError``."""
+    process = os.pidfd_open(pid)
+    try:
+        found = ctypes.CDLL(None, use_errno=True).syscall(_PIDFD_GETFD, process, number, 0)
+        if found < 0:
+            raise _failure()
+        os.set_inheritable(found, False)  # noqa: FBT003 - the standard library's signature
+        return int(found)
+    finally:
+        os.close(process)
+
+
+def reachable_sockets() -> str:
+    """Which Unix sockets a command can reach, in words."""
+    if machine() is None:
+        return "all of this machine: there is no filter of system calls for it"
+    return "those of its own session" if can_hand_over() else "none, only connected pairs"
+
+
+class SocketKeeper:
+    """Connects for the commands below one guard, and remembers where they listen.
+
+    ``registry`` is a directory out of their reach, shared by the guards of a session, with a name
+    for each socket at which one of their commands listens. The inode is held open as long as the
+    guard lives, so its number means no other.
+    """
+
+    def __init__(self, pid: int, listener: int, registry: str) -> None:
+        self.listener = _file_of(pid, listener)
+        self._registry = registry
+        self._held: dict[str, int] = {}
+
+    def serve(self) -> bool:
+        """Answer one call; false when nobody is left who could make one."""
+        notice = bytearray(_NOTICE.size)
+        try:
+            fcntl.ioctl(self.listener, _RECEIVE, notice)
+        except OSError:
+            poll = select.poll()
+            poll.register(self.listener, select.POLLIN)
+            return not any(events & select.POLLHUP for _, events in poll.poll(0))
+        call, thread, _, number, _, _, *arguments = _NOTICE.unpack(notice)
+        here = machine()
+        if here is not None and number == here.one("listen"):
+            with contextlib.suppress(OSError, ValueError):
+                self._listens(call, thread, arguments)
+            self._respond(call, 0, _CONTINUE)  # harmless, whatever it is by now
+            return True
+        try:
+            process, handle, address = self._take(call, thread, arguments)
+        except (OSError, ValueError) as error:
+            self._respond(call, getattr(error, "errno", None) or errno.EACCES)
+            return True
+        if fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_NONBLOCK:
+            self._do(call, process, handle, address)
+        else:  # it may take long
+            _thread.start_new_thread(self._do, (call, process, handle, address))
+        return True
+
+    def close(self) -> None:
+        """Forget the sockets of this guard's commands."""
+        for name in list(self._held):
+            self._forget(name)
+
+    def _take(self, call: int, thread: int, arguments: list[int]) -> tuple[int, int, bytes]:
+        """The caller's process, its socket, and the address, which it can change no more."""
+        size = arguments[2] & 0xFFFFFFFF
+        if not 2 <= size <= _MOST_ADDRESS_BYTES:  # noqa: PLR2004 - a family at least
+            raise OSError(errno.EINVAL, "address")
+        memory = os.open(f"/proc/{thread}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            address = os.pread(memory, size, arguments[1])
+        finally:
+            os.close(memory)
+        if len(address) != size:
+            raise OSError(errno.EFAULT, "address")
+        process = _process_of(thread)
+        return process, self._socket_of(call, process, arguments), address
+
+    def _socket_of(self, call: int, process: int, arguments: list[int]) -> int:
+        handle = _file_of(process, arguments[0] & 0xFFFFFFFF)
+        try:  # else the number of the process may be another's by now
+            fcntl.ioctl(self.listener, _IS_VALID, struct.pack("=Q", call))
+        except OSError:
+            os.close(handle)
+            raise
+        return handle
+
+    def _do(self, call: int, process: int, handle: int, address: bytes) -> None:
+        try:
+            problem = self._connect(process, handle, address)
+        except OSError as error:
+            problem = error.errno or errno.EACCES
+        finally:
+            os.close(handle)
+        self._respond(call, problem)
+
+    def _respond(self, call: int, problem: int, flags: int = 0) -> None:
+        with contextlib.suppress(OSError):  # it was killed meanwhile
+            fcntl.ioctl(self.listener, _SEND, _RESPONSE.pack(call, 0, -problem, flags))
+
+    def _connect(self, process: int, handle: int, address: bytes) -> int:
+        if _family(address) != _UNIX:
+            return _connected(handle, address)
+        if not (path := _path(address)):
+            is_known = self._knows(_abstract_name(address))
+            return _connected(handle, address) if is_known else errno.EACCES
+        found = _open_of(process, path)
+        try:
+            is_known = self._knows(_inode_name(found))
+            return _connected(handle, _address_of(found)) if is_known else errno.EACCES
+        finally:
+            os.close(found)
+
+    def _listens(self, call: int, thread: int, arguments: list[int]) -> None:
+        """Remember the socket, which is about to listen."""
+        process = _process_of(thread)
+        handle = self._socket_of(call, process, arguments)
+        try:
+            address = _name_of(handle)
+            if _family(address) != _UNIX or len(address) == 2:  # noqa: PLR2004 - the family alone
+                return
+            if not (path := _path(address)):
+                self._note(_abstract_name(address), -1)
+                return
+            found = _open_of(process, path)
+            if _answers(found, handle):  # another program's, which was moved there
+                os.close(found)
+            else:
+                self._note(_inode_name(found), found)
+        finally:
+            os.close(handle)
+
+    def _note(self, name: str, handle: int) -> None:
+        for known, held in list(self._held.items()):
+            if known == name or (held >= 0 and not os.fstat(held).st_nlink):
+                self._forget(known)
+        self._held[name] = handle
+        path = os.path.join(self._registry, name)  # noqa: PTH118 - pathlib is slow to load
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+    def _forget(self, name: str) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(self._registry, name))  # noqa: PTH108, PTH118 - likewise
+        if (handle := self._held.pop(name)) >= 0:
+            os.close(handle)
+
+    def _knows(self, name: str) -> bool:
+        return os.path.lexists(os.path.join(self._registry, name))  # noqa: PTH118 - likewise
+
+
+def _process_of(thread: int) -> int:
+    with open(f"/proc/{thread}/status", "rb") as file:  # noqa: PTH123 - pathlib is slow to load
+        for line in file:
+            if line.startswith(b"Tgid:"):
+                return int(line.split()[1])
+    raise OSError(errno.ESRCH, "process")
+
+
+def _open_of(process: int, path: bytes) -> int:
+    """What ``path`` means to that process, whatever its root and its mounts."""
+    if not path.startswith(b"/"):
+        path = os.path.join(os.readlink(b"/proc/%d/cwd" % process), path)  # noqa: PTH115, PTH118 - likewise
+    root = os.open(f"/proc/{process}/root", os.O_PATH | os.O_CLOEXEC)
+    try:
+        how = struct.pack("=QQQ", os.O_PATH | os.O_CLOEXEC, 0, _IN_ROOT)
+        libc = ctypes.CDLL(None, use_errno=True)
+        found = libc.syscall(_OPENAT2, root, path, how, ctypes.c_size_t(len(how)))
+        if found < 0:
+            raise _failure()
+        return int(found)
+    finally:
+        os.close(root)
+
+
+def _connected(handle: int, address: bytes) -> int:
+    """The error's number, 0 for none."""
+    connect = ctypes.CDLL(None, use_errno=True).connect
+    return ctypes.get_errno() if connect(handle, address, len(address)) else 0
+
+
+def _answers(socket: int, like: int) -> bool:
+    """Whether a program listens there already; what has just been bound refuses."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    kind, size = ctypes.c_int(), ctypes.c_uint32(4)
+    if libc.getsockopt(like, _SOL_SOCKET, _SO_TYPE, ctypes.byref(kind), ctypes.byref(size)):
+        raise _failure()
+    probe = libc.socket(_UNIX, kind.value | os.O_NONBLOCK | os.O_CLOEXEC, 0)
+    if probe < 0:
+        raise _failure()
+    try:
+        return _connected(probe, _address_of(socket)) != errno.ECONNREFUSED
+    finally:
+        os.close(probe)
+
+
+def _family(address: bytes) -> int:
+    return int(struct.unpack_from("=H", address)[0])
+
+
+def _path(address: bytes) -> bytes:
+    """Where the socket lies; empty for an abstract one."""
+    return address[2:].partition(b"\0")[0]
+
+
+def _address_of(handle: int) -> bytes:
+    return struct.pack("=H", _UNIX) + f"/proc/self/fd/{handle}".encode() + b"\0"
+
+
+def _name_of(handle: int) -> bytes:
+    """The address that a socket is bound to."""
+    room = ctypes.create_string_buffer(_MOST_ADDRESS_BYTES)
+    size = ctypes.c_uint32(len(room))
+    if ctypes.CDLL(None, use_errno=True).getsockname(handle, room, ctypes.byref(size)):
+        raise _failure()
+    return room.raw[: size.value]
+
+
+def _abstract_name(address: bytes) -> str:
+    return "abstract-" + address[3:].hex()
+
+
+def _inode_name(handle: int) -> str:
+    found = os.fstat(handle)
+    return f"inode-{found.st_dev}-{found.st_ino}"

@@ -1,0 +1,239 @@
+"""What of the home directory a command inside sees (SEC-18): a list of what it may, not of secrets.
+
+Laws: paths are real ones, links followed. Listed are toolchains, package caches, git's and the
+formatters' configuration, what the user's start-up environment and PATH name, and what the settings
+add; never a whole home directory, nor what may hold a credential. Nothing that a repository holds
+adds to it: only the environment that the program was started with is looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+_TOOLCHAINS = (
+    ".rustup", ".cargo/bin", ".cargo/env", ".cargo/.crates.toml", ".cargo/.crates2.json", ".pyenv",
+    ".nvm", "go/bin", "go/pkg", ".sdkman/bin", ".sdkman/candidates", ".sdkman/etc",
+    ".sdkman/libexec", ".sdkman/src", ".asdf", ".volta", ".fnm", ".local/share/fnm",
+    ".local/share/mise", ".config/mise", ".local/share/rtx", ".local/state/mise", ".bun/bin",
+    ".bun/install", ".deno/bin", ".rbenv", ".rvm", ".nodenv", ".nodebrew", "n/bin", "n/lib", "n/n",
+    ".n", ".goenv", ".jenv", ".jdks", ".phpenv", ".plenv", ".tfenv", ".proto", ".pixi", ".juliaup",
+    ".elan", ".ghcup", ".cabal/bin", ".cabal/packages", ".cabal/store", ".stack", ".opam",
+    ".nix-profile", ".nix-defexpr", ".local/state/nix", ".dotnet", ".krew", ".foundry/bin",
+    ".wasmtime", ".wasmer/bin", ".linuxbrew", "miniconda3", "anaconda3", "miniforge3",
+    "mambaforge", "micromamba", ".conda/envs", ".conda/pkgs", "flutter", "Android/Sdk",
+    ".local/bin", ".local/lib", ".local/include", ".local/pipx", ".local/share/uv",
+    ".local/share/pipx", ".local/share/pnpm", ".local/share/virtualenvs", ".virtualenvs",
+    ".local/share/pypoetry", ".local/share/rtx", ".local/share/gem", ".local/share/coursier",
+    ".local/share/swiftly", ".local/share/zig", ".gem/ruby", ".gem/specs", ".npm-global",
+    ".npm-packages", ".yarn/bin", ".yarn/berry", ".config/yarn/global", ".config/composer/vendor",
+    ".composer/vendor", ".pub-cache/bin", ".pub-cache/hosted", ".pub-cache/global_packages",
+    ".julia/juliaup", ".julia/packages", ".julia/artifacts", ".julia/compiled",
+    ".julia/registries", ".terminfo", ".local/share/man",
+)  # fmt: skip
+_CACHES = (
+    ".cargo/registry", ".cargo/git", ".npm/_cacache", ".npm/_npx", ".m2/repository", ".m2/wrapper",
+    ".gradle/caches", ".gradle/wrapper", ".gradle/jdks", ".gradle/native", ".ivy2/cache",
+    ".sbt/boot", ".nuget/packages", ".cache/pip", ".cache/uv", ".cache/go-build", ".cache/yarn",
+    ".cache/pnpm", ".cache/node-gyp", ".cache/node", ".cache/pypoetry", ".cache/pipenv",
+    ".cache/pre-commit", ".cache/ms-playwright", ".cache/Cypress", ".cache/puppeteer",
+    ".cache/electron", ".cache/electron-builder", ".cache/bazelisk", ".cache/deno",
+    ".cache/ccache", ".cache/sccache", ".cache/coursier", ".cache/composer",
+    ".cache/huggingface/hub", ".cache/torch", ".cache/nvim-treesitter", ".ccache", ".bundle/cache",
+    ".hex/packages", ".mix", ".local/share/pnpm/store", ".pnpm-store", ".yarn/cache",
+)  # fmt: skip
+_CONFIGURATION = (
+    ".cargo/config", ".cargo/config.toml", ".gitconfig", ".config/git/config",
+    ".config/git/ignore", ".config/git/attributes", ".gitignore", ".gitignore_global",
+    ".gitattributes", ".config/jj/config.toml", ".tool-versions", ".python-version",
+    ".node-version", ".nvmrc", ".ruby-version", ".java-version", ".go-version", ".editorconfig",
+    ".clang-format", ".clang-tidy", ".config/rustfmt", ".rustfmt.toml", ".config/ruff",
+    ".config/black", ".config/flake8", ".config/pycodestyle", ".pylintrc", ".config/pylintrc",
+    ".prettierrc", ".config/nextest.toml", ".config/go/env", ".config/go/telemetry", ".digrc",
+    ".rspec", ".gemrc", ".irbrc",
+)  # fmt: skip
+_GROUPS = ("sdk/go*", "R/*-library")
+# variables that name a toolchain's directory; one that may also hold credentials is in no row
+_NAMED = (
+    "RUSTUP_HOME", "PYENV_ROOT", "NVM_DIR", "GOROOT", "VOLTA_HOME", "BUN_INSTALL", "PNPM_HOME",
+    "ASDF_DIR", "ASDF_DATA_DIR", "MISE_DATA_DIR", "MISE_CONFIG_DIR", "FNM_DIR",
+    "FNM_MULTISHELL_PATH", "RBENV_ROOT", "NODENV_ROOT", "GOENV_ROOT", "JENV_ROOT", "JAVA_HOME",
+    "SDKMAN_CANDIDATES_DIR", "ANDROID_HOME", "ANDROID_SDK_ROOT", "ANDROID_NDK_HOME", "DOTNET_ROOT",
+    "VIRTUAL_ENV", "CONDA_PREFIX", "PIPX_HOME", "PIPX_BIN_DIR", "UV_PYTHON_INSTALL_DIR",
+    "UV_TOOL_DIR", "GEM_HOME", "OPAMROOT", "HOMEBREW_PREFIX", "FLUTTER_ROOT", "M2_HOME",
+    "MAVEN_HOME", "GRADLE_HOME", "SDKROOT", "GOMODCACHE", "UV_CACHE_DIR", "PIP_CACHE_DIR",
+    "PLAYWRIGHT_BROWSERS_PATH",
+)  # fmt: skip
+_PARTS_OF_NAMED = {
+    "CARGO_HOME": ("bin", "config", "config.toml", "registry", "git", "env"),
+    "GOPATH": ("bin", "pkg"),
+    "DENO_INSTALL": ("bin",),
+    "GRADLE_USER_HOME": ("caches", "wrapper", "jdks"),
+}
+# what stands beside a directory of programs and belongs to them
+_BESIDE_PROGRAMS = (
+    "lib", "lib64", "libexec", "share", "include", "conf", "jmods", "release", "pyvenv.cfg", "pkg",
+    "versions", "sdk", "shared", "host", "Cellar", "opt",
+)  # fmt: skip
+_PROGRAM_DIRECTORIES = frozenset({"bin", "sbin", "shims"})
+_SYSTEM_PROGRAMS = frozenset({"/usr/bin", "/usr/sbin", "/bin", "/sbin"})  # none leads to a home
+_MOST_PROGRAMS = 1000
+_GIT_FILES = re.compile(
+    rb"^\s*(?:path|excludesfile|attributesfile)\s*=\s*\"?(~/[^\"\n]+?|/[^\"\n]+?)\"?\s*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_CREDENTIAL = re.compile(
+    rb"^[^\n]*(?:extraheader|password|passwd|token|secret|://[^/\s@\"]+:[^/\s@\"]+@)[^\n]*\n?",
+    re.IGNORECASE | re.MULTILINE,
+)
+_MOST_CONFIG_BYTES = 256 * 1024
+
+
+def homes(home: Path, writable: Iterable[Path]) -> tuple[Path, ...]:
+    """The home directories of which only a list is seen: ``$HOME``, and the account's own.
+
+    One that commands work in as a whole is none: there secrets are hidden by name. Neither is one
+    that is, or holds, what the system itself is made of.
+    """
+    named = [home]
+    with contextlib.suppress(KeyError):
+        named.append(Path(pwd.getpwuid(os.getuid()).pw_dir))
+    found = []
+    for real in dict.fromkeys(Path(os.path.realpath(name)) for name in named):
+        is_work = any(real.is_relative_to(root) for root in writable)
+        if not is_work and not _holds_the_system(real) and os.path.isdir(real):  # noqa: PTH112 - see ``_exists``
+            found.append(real)
+    return tuple(one for one in found if not any(one != o and one.is_relative_to(o) for o in found))
+
+
+def _holds_the_system(path: Path) -> bool:
+    system = ("/usr/bin", "/bin", "/lib", "/etc", "/opt", "/dev", "/proc", "/sys", "/run", "/tmp")  # noqa: S108 - named, not used
+    return any(Path(os.path.realpath(place)).is_relative_to(path) for place in system)
+
+
+def seen(
+    where: Iterable[Path], env: Mapping[str, str], added: Iterable[Path] = ()
+) -> tuple[Path, ...]:
+    """The real paths in the homes ``where`` that commands may read; looks at the disk.
+
+    ``env`` is the environment that the program was started with, ``added`` what the settings and
+    the program itself add. What lies below another is left out.
+    """
+    where = tuple(where)
+    found: dict[Path, None] = {}
+    for candidate in (*_candidates(where, env), *(os.path.expanduser(path) for path in added)):  # noqa: PTH111 - never raises
+        if _exists(candidate) and _is_in(real := os.path.realpath(candidate), where):
+            found[Path(real)] = None
+    kept: list[Path] = []
+    for path in sorted(found, key=lambda path: len(path.parts)):
+        if not any(path.is_relative_to(other) for other in kept):
+            kept.append(path)
+    return tuple(kept)
+
+
+def _candidates(where: tuple[Path, ...], env: Mapping[str, str]) -> Iterator[str]:
+    for home in where:
+        for name in (*_TOOLCHAINS, *_CACHES):
+            yield f"{home}/{name}"
+        for name in _GROUPS:
+            yield from map(str, home.glob(name))
+        for name in _CONFIGURATION:
+            yield from _configuration(f"{home}/{name}", home)
+    yield from _paths(env, _NAMED)
+    for variable, parts in _PARTS_OF_NAMED.items():
+        for path in _paths(env, (variable,)):
+            yield from (f"{path}/{part}" for part in parts)
+    for entry in dict.fromkeys(_paths(env, ("PATH",))):
+        yield from _programs(entry, where)
+
+
+def _paths(env: Mapping[str, str], variables: Iterable[str]) -> Iterator[str]:
+    for variable in variables:
+        for value in env.get(variable, "").split(os.pathsep):
+            if value.startswith("/"):
+                yield value
+
+
+def _programs(directory: str, where: tuple[Path, ...]) -> Iterator[str]:
+    """A directory of PATH, what belongs to its programs, and what its links lead to."""
+    real = os.path.realpath(directory)
+    if real in _SYSTEM_PROGRAMS:
+        return
+    yield real
+    yield from _beside(real, where)
+    with contextlib.suppress(OSError):
+        for number, entry in enumerate(os.scandir(real)):
+            if number > _MOST_PROGRAMS:
+                break
+            if entry.is_symlink() and _is_in(target := os.path.realpath(entry.path), where):
+                yield target
+                yield from _beside(os.path.dirname(target), where)  # noqa: PTH120 - a text
+
+
+def _beside(programs: str, where: tuple[Path, ...]) -> Iterator[str]:
+    """What belongs to a directory of programs; a home's own ``share`` is not only theirs."""
+    place, _, name = programs.rpartition("/")
+    its_home = any(place in {str(home), f"{home}/.local"} for home in where)
+    if name not in _PROGRAM_DIRECTORIES or its_home or not _is_in(place, where):
+        return
+    yield from (f"{place}/{name}" for name in _BESIDE_PROGRAMS)
+    for line in _read(f"{place}/pyvenv.cfg").splitlines():
+        key, _, value = line.partition(b"=")
+        if key.strip() == b"home":  # the Python that a virtual environment was made with
+            base = os.path.realpath(os.fsdecode(value.strip()) + "/..")
+            yield from (f"{base}/{name}" for name in ("bin", *_BESIDE_PROGRAMS))
+
+
+def _configuration(path: str, home: Path) -> Iterator[str]:
+    """The file, unless it holds a credential, and the files that git's names; or the directory."""
+    if not _exists(path):
+        return
+    text = _read(path)
+    if not _CREDENTIAL.search(text):
+        yield path
+    if not path.endswith(("/.gitconfig", "/git/config")):
+        return
+    for match in _GIT_FILES.finditer(text):
+        named = os.fsdecode(match[1])
+        included = f"{home}/{named[2:]}" if named.startswith("~/") else named
+        if (inner := _read(included)) and not _CREDENTIAL.search(inner):
+            yield included
+
+
+def git_configuration(home: Path) -> bytes | None:
+    """The user's configuration of git without credentials; ``None`` where it holds none.
+
+    Of it a command inside gets a copy, as ``GIT_CONFIG_GLOBAL`` (git-config(1)).
+    """
+    files = [_read(f"{home}/{name}") for name in (".config/git/config", ".gitconfig")]
+    if not any(_CREDENTIAL.search(text) for text in files):
+        return None
+    return b"\n".join(_CREDENTIAL.sub(b"", text) for text in files)
+
+
+def _read(path: str) -> bytes:
+    """A small regular file; empty when it is none."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return b""
+    try:
+        is_file = stat.S_ISREG(os.fstat(handle).st_mode)
+        return os.read(handle, _MOST_CONFIG_BYTES) if is_file else b""
+    finally:
+        os.close(handle)
+
+
+def _is_in(path: str, where: tuple[Path, ...]) -> bool:
+    """Strictly below one of them: no row means a whole home."""
+    return any(path.startswith(f"{home}/") for home in where)
+
+
+def _exists(path: str) -> bool:
+    """False where it may not be looked at, which ``pathlib`` raises for."""
+    return os.path.exists(path)  # noqa: PTH110 - see above

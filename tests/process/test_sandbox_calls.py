@@ -1,0 +1,413 @@
+"""What a filter of system calls adds: commands that only read, and Unix sockets of the session."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agentcli.domain.sandbox import Access
+from agentcli.process import sandbox_calls
+from tests.support.sandboxes import BOTH, Sandboxed, told
+
+pytestmark = pytest.mark.sampled
+
+both = pytest.mark.parametrize("kind", BOTH)
+PYTHON = os.path.realpath(sys.executable)
+CONNECT = """
+import socket, sys
+for name in sys.argv[1:]:
+    for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET, socket.SOCK_DGRAM):
+        try:
+            s = socket.socket(socket.AF_UNIX, kind)
+            s.connect(name.replace("@", chr(0)))
+            print("CONNECTED", name)
+        except OSError as e:
+            print("refused", e.errno)
+    try:
+        a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        a.sendto(b"x", name.replace("@", chr(0)))
+        print("CONNECTED", name)
+    except OSError as e:
+        print("refused", e.errno)
+"""
+OWN = """
+import multiprocessing, os, socket, tempfile
+
+def own(path):
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
+        server.bind(path)
+        server.listen(1)
+        client.connect(path)
+        assert client.getpeername() == path or path[0] == chr(0), client.getpeername()
+        client.sendall(b"own")
+        print(server.accept()[0].recv(3).decode())
+
+def double(x):
+    return 2 * x
+
+if __name__ == "__main__":
+    own(tempfile.mkdtemp() + "/s")
+    own("beside.sock")
+    own(chr(0) + "own-%d" % os.getpid())
+    a, b = socket.socketpair()
+    a.sendall(b"pair")
+    print(b.recv(4).decode())
+    with multiprocessing.get_context("forkserver").Pool(1) as pool:
+        print(pool.map(double, [21]))
+    with multiprocessing.Manager() as manager:
+        print(dict(manager.dict(a=1)))
+"""
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A workspace that is a git repository with one commit."""
+    root = tmp_path / "work"
+    subprocess.run(["git", "init", "-q", str(root)], check=True, cwd=tmp_path)
+    (root / "file").write_text("one\n")
+    (root / "connect.py").write_text(CONNECT)
+    (root / "own.py").write_text(OWN)
+    name = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    subprocess.run(["git", "add", "file"], check=True, cwd=root)
+    subprocess.run(["git", *name, "commit", "-qm", "first"], check=True, cwd=root)
+    return root
+
+
+def reading(root: Path, *commands: str, kind: str) -> list[str]:
+    """What the model is told of commands that the policy lets read and no more."""
+
+    async def run() -> list[str]:
+        async with Sandboxed(root, kind) as inside:
+            return [await inside.with_access(Access.READ_ONLY, command) for command in commands]
+
+    return asyncio.run(run())
+
+
+# --- commands that only read -----------------------------------------------------------------
+
+
+@both
+@pytest.mark.spec("SEC-4")
+def test_a_command_that_only_reads_changes_nothing(work: Path, tmp_path: Path, kind: str) -> None:
+    (work / "kept").write_text("kept\n")
+    (work / "kept").chmod(0o644)
+    before = (work / "kept").stat()
+    texts = reading(
+        work,
+        "echo x > new; mkdir d; rm -f kept; mv kept moved; ln kept second; : > kept; cat kept",
+        f"chmod 777 kept; touch kept; {PYTHON} -c 'import os; os.utime(\"kept\", (1, 1))'",
+        f'{PYTHON} -c \'import os; os.setxattr("kept", "user.a", b"b")\'',
+        f"echo x > /tmp/agentcli-mark; echo x > {tmp_path}/beside; touch ~/mark; git commit -qam b",
+        "echo large > $TMPDIR/own && cat $TMPDIR/own",
+        kind=kind,
+    )
+    assert sorted(path.name for path in work.iterdir()) == [
+        ".git", "connect.py", "file", "kept", "own.py",
+    ]  # fmt: skip
+    assert (work / "kept").read_text() == "kept\n"
+    after = (work / "kept").stat()
+    assert (after.st_mode, after.st_mtime, after.st_nlink) == (
+        before.st_mode,
+        before.st_mtime,
+        before.st_nlink,
+    )
+    assert os.listxattr(work / "kept") == []
+    assert not (tmp_path / "beside").exists()
+    assert "kept\n" in texts[0]
+    assert texts[4].startswith("large\n")
+
+
+@both
+@pytest.mark.spec("SEC-4")
+def test_a_command_that_only_reads_has_no_network_not_even_of_the_session(
+    work: Path, kind: str
+) -> None:
+    server = (
+        "import socket; s = socket.create_server(('127.0.0.1', 0)); "
+        "open('port', 'w').write(str(s.getsockname()[1])); s.accept()"
+    )
+
+    async def run() -> None:
+        async with Sandboxed(work, kind, network=True) as inside:
+            await inside.say(
+                f'{PYTHON} -c "{server}" >/dev/null 2>&1 &\nuntil [ -s port ]; do :; done'
+            )
+            command = f"exec 3<>/dev/tcp/127.0.0.1/{(work / 'port').read_text()} && echo CONNECTED"
+            assert "CONNECTED" not in await inside.with_access(Access.READ_ONLY, command)
+            assert "CONNECTED" in await inside.say(command)
+
+    asyncio.run(run())
+
+
+@both
+@pytest.mark.spec("SEC-4", "SEC-7")
+def test_what_one_reads_in_the_temporary_directory_stays_as_it_is(work: Path, kind: str) -> None:
+    async def run() -> None:
+        async with Sandboxed(work, kind) as inside:
+            await inside.say("echo first > $TMPDIR/note")
+            place = (await inside.say("echo $TMPDIR")).split()[0]
+            read = f"cat {place}/note; rm -f {place}/note; echo x >> {place}/note; cat {place}/note"
+            assert (await inside.with_access(Access.READ_ONLY, read)).count("first") == 2
+            assert (await inside.say("cat $TMPDIR/note")).startswith("first\n[exit code 0")
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def evil(work: Path) -> Path:
+    """A repository whose configuration and attributes name a program for all that git can run."""
+    program = work / "evil"
+    program.write_text(f"#!/bin/sh\ntouch '{work}/mark' ; echo EVIL-RAN >&2; echo EVIL-RAN\n")
+    program.chmod(0o755)
+    lines = f"""
+        [core]
+            fsmonitor = {program}
+            pager = {program}
+            hooksPath = {work}/evil-hooks
+            sshCommand = {program}
+            askPass = {program}
+        [diff]
+            external = {program}
+        [diff "x"]
+            textconv = {program}
+            command = {program}
+        [credential]
+            helper = !{program}
+        [gpg]
+            program = {program}
+        [log]
+            showSignature = true
+        [pager]
+            log = {program}
+            status = {program}
+        [interactive]
+            diffFilter = {program}
+    """
+    with (work / ".git" / "config").open("a") as file:
+        file.write(textwrap.dedent(lines))
+    (work / ".gitattributes").write_text("* diff=x\n")
+    (work / "evil-hooks").mkdir()
+    (work / "evil-hooks" / "post-index-change").symlink_to(program)
+    (work / "file").write_text("two\n")
+    return work
+
+
+GIT = (
+    "git status",
+    "git diff",
+    "git -C . diff --stat -p",
+    "git log -p",
+    "git --no-pager show HEAD",
+    "cd /tmp; git -C {work} log -p --all",
+    "git blame file",
+    "git grep two",
+    "git diff-tree -p HEAD; git diff-index -p HEAD; git diff-files -p",
+    "git describe --always; git stash list; git branch -a; git ls-files -m",
+)
+
+
+@both
+@pytest.mark.spec("SEC-4", "SEC-2")
+def test_git_that_only_reads_runs_no_program_of_the_repository(evil: Path, kind: str) -> None:
+    texts = reading(evil, *(command.format(work=evil) for command in GIT), kind=kind)
+    assert not (evil / "mark").exists()
+    assert "EVIL-RAN" not in "".join(texts)
+    assert all("[exit code 0" in text for text in texts), texts
+    assert "+two" in texts[1]
+    assert "modified:" in texts[0]
+
+
+@both
+@pytest.mark.spec("SEC-4")
+def test_what_no_option_switches_off_has_no_effect_in_the_read_only_sandbox(
+    evil: Path, kind: str
+) -> None:
+    with (evil / ".git" / "config").open("a") as file:
+        file.write(f'[filter "f"]\n\tclean = {evil}/evil\n')
+    (evil / ".gitattributes").write_text("* filter=f\n")
+    git = os.path.realpath("/usr/bin/git")
+    reading(evil, "git status; git diff", f"{git} diff; {git} log -p", kind=kind)
+    assert not (evil / "mark").exists()
+
+
+@both
+@pytest.mark.spec("SEC-4")
+def test_git_tells_the_repositorys_own_configuration(work: Path, kind: str) -> None:
+    (listed, place) = reading(work, "git config --list", "command -v git", kind=kind)
+    assert "core.bare=false" in listed
+    assert "fsmonitor" not in listed
+    assert "agentcli-" not in place
+
+
+# --- Unix sockets ----------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def listening(*names: str) -> Iterator[None]:
+    """Programs outside that listen there."""
+    with contextlib.ExitStack() as stack:
+        for name in names:
+            server = stack.enter_context(socket.socket(socket.AF_UNIX))
+            server.bind(name.replace("@", "\0"))
+            server.listen(5)
+        yield
+
+
+@both
+@pytest.mark.spec("SEC-18")
+@pytest.mark.parametrize("access", [Access.INSIDE, Access.NETWORK, Access.READ_ONLY])
+def test_no_socket_of_a_program_outside_is_reached(
+    work: Path, tmp_path: Path, home: Path, kind: str, access: Access
+) -> None:
+    names = (
+        f"{home}/agent.sock",
+        f"{home}/.local/bin/s",
+        f"{tmp_path}/s",
+        f"{work}/inside.sock",
+        f"@agentcli-test-{os.getpid()}-{access}-{kind}",
+    )
+    (home / ".local" / "bin").mkdir(parents=True)
+
+    async def run() -> str:
+        async with Sandboxed(work, kind) as inside:
+            # a name of another place does not help
+            more = ("link.sock", "moved.sock", "../work/inside.sock", "/proc/self/cwd/inside.sock")
+            await inside.say("ln -s inside.sock link.sock; ln inside.sock hard.sock")
+            command = f"{PYTHON} connect.py {' '.join((*names, *more))} hard.sock"
+            return await inside.with_access(access, command)
+
+    with listening(*names):
+        text = asyncio.run(run())
+    assert "CONNECTED" not in text
+    assert text.count("refused") == 4 * 10
+
+
+@both
+@pytest.mark.spec("SEC-18")
+def test_a_socket_outside_cannot_pass_for_ones_own(work: Path, kind: str) -> None:
+    script = """
+        import os, socket
+        server = socket.socket(socket.AF_UNIX)
+        server.bind("mine")
+        os.rename("mine", "away")
+        os.rename("foreign", "mine")
+        server.listen(1)
+        for name in ("mine", "away"):
+            client = socket.socket(socket.AF_UNIX)
+            try:
+                client.connect(name)
+                print("CONNECTED", name)
+            except OSError as e:
+                print("refused", name)
+    """
+    (work / "swap.py").write_text(textwrap.dedent(script))
+    with listening(f"{work}/foreign"):
+        (text,) = told(work, f"{PYTHON} swap.py", kind=kind)
+    assert "CONNECTED mine" not in text
+    assert "refused mine" in text
+
+
+@both
+@pytest.mark.spec("SEC-18")
+def test_programs_reach_their_own_sockets(work: Path, kind: str) -> None:
+    (text,) = told(work, f"{PYTHON} own.py", kind=kind)
+    assert text.splitlines()[:-1] == ["own", "own", "own", "pair", "[42]", "{'a': 1}"], text
+
+
+@both
+@pytest.mark.spec("SEC-18", "SEC-7")
+def test_a_socket_that_one_command_leaves_is_reached_by_the_next_but_not_after_its_end(
+    work: Path, kind: str
+) -> None:
+    server = (
+        "import socket; s = socket.socket(socket.AF_UNIX); s.bind('s'); s.listen(); "
+        "open('up', 'w').close(); s.accept()[0].sendall(b'hello'); s.accept()"
+    )
+    client = (
+        f"{PYTHON} -c \"import socket; s = socket.socket(socket.AF_UNIX); s.connect('s'); "
+        'print(s.recv(9))"'
+    )
+
+    async def run() -> None:
+        async with Sandboxed(work, kind) as inside:
+            await inside.say(
+                f'{PYTHON} -c "{server}" >/dev/null 2>&1 &\nuntil [ -e up ]; do :; done'
+            )
+            assert "b'hello'" in await inside.say(client)
+            assert "b''" in await inside.say(client)  # it has accepted and ended
+            assert "Error" in await inside.say(client)
+
+    asyncio.run(run())
+
+
+@both
+@pytest.mark.spec("SEC-18")
+def test_node_talks_to_its_children_and_its_own_sockets(work: Path, kind: str) -> None:
+    script = """
+        if (process.argv[2]) { process.send('ipc'); process.disconnect(); }
+        else {
+          const net = require('net'), fork = require('child_process').fork;
+          const server = net.createServer(c => c.end('hi')).listen('node.sock', () =>
+            net.connect('node.sock').on('data', d => {
+              console.log(d.toString());
+              server.close();
+              fork(__filename, ['child']).on('message', m => console.log(m));
+            }));
+        }
+    """
+    (work / "n.js").write_text(script)
+    (text,) = told(work, "command -v node >/dev/null || echo none; node n.js", kind=kind)
+    if text.startswith("none"):
+        pytest.skip("no node here")
+    assert text.startswith("hi\nipc\n"), text
+
+
+@both
+@pytest.mark.spec("SEC-18", "SEC-4")
+def test_no_way_around_the_filter_is_open(work: Path, kind: str) -> None:
+    script = """
+        import ctypes, errno, socket
+        libc = ctypes.CDLL(None, use_errno=True)
+        for number in (425, 248, 249, 250) if %d else (425, 217, 218, 219):
+            assert libc.syscall(number, 0, 0, 0, 0, 0) == -1
+            print(errno.errorcode[ctypes.get_errno()])
+        for family in (38, 40):  # AF_ALG, AF_VSOCK
+            try:
+                socket.socket(family, socket.SOCK_STREAM)
+            except OSError as e:
+                print(errno.errorcode[e.errno])
+    """
+    (work / "around.py").write_text(textwrap.dedent(script % (os.uname().machine == "x86_64")))
+    (text,) = told(work, f"{PYTHON} around.py", kind=kind)
+    assert text.splitlines()[:-1] == ["ENOSYS"] * 4 + ["EAFNOSUPPORT"] * 2
+
+
+@pytest.mark.spec("SEC-18")
+def test_where_calls_cannot_be_handed_over_there_are_pairs_alone(tmp_path: Path) -> None:
+    if sandbox_calls.machine() is None:
+        pytest.skip("no filter for this machine")
+    script = f"""
+        import sys
+        sys.path.append({os.path.dirname(sandbox_calls.__file__)!r})
+        import socket, sandbox_calls
+        rules = dict(unix=True, inet=False, frozen=False)
+        assert sandbox_calls.install(rules, hands_over=False) == -1
+        socket.socketpair()
+        for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6):
+            try:
+                socket.socket(family)
+            except OSError as e:
+                print(e.strerror)
+    """
+    argv = (sys.executable, "-I", "-c", textwrap.dedent(script))
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=10)
+    assert done.stdout.splitlines() == ["Permission denied"] + ["Network is unreachable"] * 2

@@ -1,0 +1,218 @@
+"""What commands see of the home directory: a list, in any shape that a home takes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentcli.process import sandbox_home
+from agentcli.process.sandbox_places import OwnPlaces
+from tests.support.sandboxes import BOTH, Sandboxed, told
+
+pytestmark = pytest.mark.sampled
+
+both = pytest.mark.parametrize("kind", BOTH)
+CANARY = "canary-91b2"
+NOT_LISTED = (
+    ".ssh/id_rsa", ".m2/settings.xml", ".boto", ".s3cfg", ".claude.json", ".cargo/credentials.toml",
+    ".gradle/gradle.properties", "other/.env", "other/main.py", ".config/anything/token", "notes",
+    ".local/share/keyrings/login", ".cache/huggingface/token", ".hex/hex.config", "go/src/p/a.go",
+)  # fmt: skip
+LISTED = (
+    ".rustup/settings.toml", ".cargo/registry/index", ".pyenv/version", ".nvm/nvm.sh",
+    "go/pkg/mod/cache/x", ".local/bin/tool", ".local/share/uv/python/x", ".m2/repository/a.jar",
+    ".sdkman/candidates/java/x", ".npm/_cacache/x", ".tool-versions",
+)  # fmt: skip
+
+
+def fill(home: Path, names: tuple[str, ...], text: str) -> None:
+    for name in names:
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+
+
+def seen(home: Path, env: dict[str, str] | None = None, *added: Path) -> set[str]:
+    """What is listed, named from ``home``."""
+    found = sandbox_home.seen((home,), env or {}, added)
+    return {str(path.relative_to(home)) for path in found}
+
+
+# --- the list --------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("SEC-18")
+def test_toolchains_and_caches_are_listed_and_nothing_else(home: Path) -> None:
+    fill(home, LISTED, "tool")
+    fill(home, NOT_LISTED, CANARY)
+    paths = [home / name for name in sorted(seen(home))]
+    for name in LISTED:
+        assert any((home / name).is_relative_to(path) for path in paths), name
+    for name in NOT_LISTED:
+        assert not any((home / name).is_relative_to(path) for path in paths), name
+
+
+@pytest.mark.spec("SEC-18")
+def test_programs_of_path_are_listed_with_what_belongs_to_them(home: Path) -> None:
+    fill(home, ("opt/tool/bin/t", "opt/tool/lib/t.so", "opt/tool/.env", "bin/mine"), "x")
+    fill(home, ("apps/real/run", "apps/real/secret", "opt/python/bin/python3"), "x")
+    fill(home, ("venv/bin/pip", "opt/python/lib/os.py"), "x")
+    (home / "venv" / "pyvenv.cfg").write_text(f"home = {home}/opt/python/bin\nversion = 3\n")
+    (home / "bin" / "link").symlink_to(home / "apps" / "real" / "run")
+    entries = (home / "opt" / "tool" / "bin", home / "bin", home / "venv" / "bin")
+    path = ":".join((*map(str, entries), "relative", "", str(home)))
+    assert seen(home, {"PATH": path}) == {
+        "opt/tool/bin", "opt/tool/lib", "bin", "apps/real/run", "venv/bin", "venv/pyvenv.cfg",
+        "opt/python/bin", "opt/python/lib",
+    }  # fmt: skip
+
+
+@pytest.mark.spec("SEC-18")
+def test_no_variable_lists_a_whole_home_or_cargos_credentials(home: Path) -> None:
+    fill(home, ("cargo/credentials.toml", "cargo/bin/c", "jdk/bin/java"), "x")
+    env = {"CARGO_HOME": str(home / "cargo"), "GOROOT": str(home), "JAVA_HOME": str(home / "jdk")}
+    assert seen(home, {**env, "NVM_DIR": str(home.parent)}) == {"cargo/bin", "jdk"}
+
+
+@pytest.mark.spec("SEC-18")
+def test_gits_configuration_is_listed_unless_it_holds_a_credential(home: Path) -> None:
+    (home / ".gitconfig").write_text(
+        "[user]\n\tname = A\n[include]\n\tpath = ~/.gitconfig-work\n[core]\n\texcludesFile = ~/ign\n"
+    )
+    fill(home, (".gitconfig-work", "ign"), "# plain")
+    assert seen(home) == {".gitconfig", ".gitconfig-work", "ign"}
+    assert sandbox_home.git_configuration(home) is None
+    with (home / ".gitconfig").open("a") as file:
+        file.write(f'[url "https://me:{CANARY}@host/"]\n\tinsteadOf = https://host/\n')
+        file.write(f"[http]\n\textraHeader = Authorization: {CANARY}\n")
+    assert ".gitconfig" not in seen(home)
+    copy = sandbox_home.git_configuration(home)
+    assert copy is not None
+    assert b"name = A" in copy
+    assert CANARY.encode() not in copy
+
+
+@pytest.mark.spec("SEC-18")
+def test_a_home_that_is_worked_in_or_holds_the_system_is_no_list(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pwd.getpwuid", lambda _: (_ for _ in ()).throw(KeyError))
+    assert sandbox_home.homes(home, [home / "work"]) == (home,)
+    assert sandbox_home.homes(home, [home]) == ()
+    assert sandbox_home.homes(home, [home.parent]) == ()
+    assert sandbox_home.homes(Path("/"), []) == ()
+    assert sandbox_home.homes(tmp_path / "none", []) == ()
+    (tmp_path / "link").symlink_to(home)
+    assert sandbox_home.homes(tmp_path / "link", []) == (home,)
+
+
+# --- in a real sandbox -----------------------------------------------------------------------
+
+
+@both
+@pytest.mark.spec("SEC-18")
+@pytest.mark.parametrize("at", ["in the home", "beside it"])
+def test_of_the_home_directory_commands_read_the_list_alone(
+    home: Path, tmp_path: Path, kind: str, at: str
+) -> None:
+    work = home / "code" / "mine" if at == "in the home" else tmp_path / "mine"
+    fill(home, NOT_LISTED, CANARY)
+    fill(home, LISTED, "tool")
+    fill(work, ("a", ".env"), "mine")
+    told_of = told(
+        work,
+        " ".join(("cat", *(f"'{home}/{name}'" for name in NOT_LISTED))),
+        f"cat {home}/* {home}/*/* {home}/.*/* {home}/.*/*/*; ls -la {home} {home}/other",
+        " ".join(("cat", *(f"'{home}/{name}'" for name in LISTED), "a", ".env")),
+        f"echo x > {home}/new; echo x > {home}/.local/bin/tool; mkdir {home}/d; echo y > b; cat b",
+        kind=kind,
+    )
+    assert CANARY not in "".join(told_of)
+    assert "main.py" not in told_of[1]
+    assert told_of[2].count("tool\n") == len(LISTED)
+    assert told_of[2].count("mine\n") == 2
+    assert not (home / "new").exists()
+    assert not (home / "d").exists()
+    assert (home / ".local" / "bin" / "tool").read_text() == "tool\n"
+    assert (work / "b").read_text() == "y\n"
+
+
+@both
+@pytest.mark.spec("SEC-18")
+def test_programs_of_the_users_path_run(home: Path, kind: str) -> None:
+    work = home / "work"
+    work.mkdir()
+    venv = home / "tools" / "venv"
+    subprocess.run([os.path.realpath(sys.executable), "-m", "venv", str(venv)], check=True)
+    path = f"{venv}/bin:/usr/local/bin:/usr/bin:/bin"
+    names = [name for name in ("node", "git") if shutil.which(name, path=path)]
+
+    async def run() -> str:
+        async with Sandboxed(work, kind) as inside:
+            commands = ["python --version", "pip list", *(f"{name} --version" for name in names)]
+            return await inside.say(" && ".join(commands) + " && command -v python")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", path)
+        text = asyncio.run(run())
+    assert "[exit code 0" in text, text
+    assert f"{venv}/bin/python" in text
+
+
+@both
+@pytest.mark.spec("SEC-18")
+def test_a_linked_worktree_and_git_without_credentials_work(home: Path, kind: str) -> None:
+    (home / ".gitconfig").write_text(
+        "[user]\n\tname = A\n\temail = a@example.org\n[credential]\n\thelper = store\n"
+        f"[http]\n\textraHeader = {CANARY}\n"
+    )
+    main, tree = home / "main", home / "trees" / "one"
+    subprocess.run(["git", "init", "-q", str(main)], check=True)
+    subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "first"], check=True, cwd=main)
+    subprocess.run(["git", "worktree", "add", "-q", str(tree)], check=True, cwd=main)
+    (main / "secret").write_text(CANARY)
+    texts = told(
+        tree,
+        "echo 1 > f && git add f && git commit -qm second && git log --format='%s by %an'",
+        f"git config --list --show-origin; cat ~/.gitconfig {main}/secret",
+        kind=kind,
+    )
+    assert texts[0].startswith("second by A\nfirst by A\n"), texts
+    assert CANARY not in texts[1]
+
+
+@both
+@pytest.mark.spec("SEC-18")
+def test_what_is_added_is_read_and_credentials_in_it_are_not(home: Path, kind: str) -> None:
+    work = home / "work"
+    work.mkdir()
+    fill(home, ("more/notes", ".config/gh/hosts.yml"), "added")
+    own = OwnPlaces(seen=(home / "more", home / ".config"))
+    (text,) = told(work, "cat ~/more/notes; cat ~/.config/gh/hosts.yml", kind=kind, own=own)
+    assert text.count("added\n") == 1
+
+
+@both
+@pytest.mark.spec("SEC-18")
+def test_a_home_behind_a_link_and_none_at_all_work(
+    home: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home, ("other/secret",), CANARY)
+    fill(home, (".local/bin/tool", "work/a"), "mine")
+    (tmp_path / "link").symlink_to(home)
+    monkeypatch.setenv("HOME", str(tmp_path / "link"))
+    (text,) = told(home / "work", "cat ~/other/secret ~/.local/bin/tool a", kind=kind)
+    assert CANARY not in text
+    assert text.count("mine\n") == 2
+    monkeypatch.setenv("HOME", str(tmp_path / "none"))
+    (text,) = told(home / "work", "cat a; echo ~", kind=kind)
+    assert text.startswith(f"mine\n{tmp_path}/none\n")
+    monkeypatch.delenv("HOME")
+    (text,) = told(home / "work", "cat a", kind=kind)
+    assert text.startswith("mine\n")
