@@ -19,7 +19,6 @@ import re
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
@@ -33,7 +32,6 @@ from rich.text import Text
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY))
 
-from agentcli.repl.terminal import FLOW_S  # noqa: E402 - found by the line above
 from tests.support.model_server import ModelServer  # noqa: E402
 from tests.support.pty_driver import Terminal  # noqa: E402
 from tests.support.replies import Call, Tokens, calls, say  # noqa: E402
@@ -268,11 +266,9 @@ class _Demo:
                 for _ in "and add a test for":
                     terminal.key("backspace")
                 self._go_on.set()
-                terminal.wait_for("Waiting for your answer", WAIT_S)
-                terminal.wait_for("n, r answers", WAIT_S)
+                terminal.wait_for("Enter confirms", WAIT_S)
                 yield "approval", self._seen(terminal)
-                time.sleep(2 * FLOW_S)  # a key in the flow of other typing is no answer
-                terminal.send("y")
+                terminal.confirm("y")
                 terminal.wait_for(re.compile(r"check\.sh` · \d+ s"), WAIT_S)
                 terminal.wait_for("cart_test.py", WAIT_S)
                 terminal.key("ctrl-c")

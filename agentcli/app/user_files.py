@@ -99,6 +99,13 @@ class UserFiles:
 
         await asyncio.to_thread(add_rule, self.settings.paths, kind, rule)
 
+    @staticmethod
+    def checked_rule(rule: str) -> str:
+        """``rule`` as it is written; raises ``UsageError`` when it is none."""
+        from agentcli.policy.decision import parse_rule
+
+        return str(parse_rule(rule))
+
     async def remove_rule(self, rule: str) -> bool:
         """Take ``rule`` out of the rules of every kind; false when it was in none."""
         from agentcli.config.edit import remove_rule

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -28,6 +28,7 @@ from agentcli.repl import commands as registry
 from agentcli.repl.commands import Chat
 from agentcli.repl.open_session import OpenSession
 from agentcli.repl.outside import edit_text, end_programs, overwritten, page_text
+from agentcli.repl.panel import Panel
 from agentcli.repl.slash.todos import todo_lines
 from agentcli.repl.turn_view import TurnView
 from agentcli.ui import wording
@@ -60,14 +61,13 @@ class ChatInput(Protocol):
     def working(self) -> AbstractContextManager[None]:
         """The agent works until the block ends."""
 
-    async def choose(self, answers: Mapping[str, str], show: Callable[[], None]) -> str:
-        """Put a question with ``show``; the value of the key in ``answers`` that was pressed.
+    async def choose(self, panel: Panel) -> None:
+        """Show ``panel`` until it is answered, or left without an answer."""
 
-        Only keys pressed after the question appeared, and not in the flow of other typing, count.
-        """
-
-    async def line(self, label: str) -> str | None:
-        """One line from the user; ``None`` when it was refused with Ctrl-C, Ctrl-D or Esc."""
+    async def line(
+        self, label: str, panel: Panel | None = None, start: str = "", hint: str = ""
+    ) -> str | None:
+        """One line from the user, about what ``panel`` shows; ``None`` when it was refused."""
 
     def aside(self) -> AbstractAsyncContextManager[None]:
         """Let something else have the terminal until the block ends."""

@@ -1,8 +1,8 @@
 """Questions to the user while the agent works: approvals (SEC-6, UI-7) and ``ask_user``.
 
-Law: what is shown is exactly what will run or change, whole, with every invisible character
-spelt out; an answer counts only when it was given after the question could be read; no answer
-is ever taken for a yes.
+Law: what is shown is exactly what will run or change, with every invisible character spelt out;
+where there is no room for all of it, it says so and all of it can be viewed; only a choice that was
+confirmed is a yes. A question leaves one line, in the place of its own call.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from agentcli.domain.errors import AgentError, ProviderError
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
 from agentcli.repl.actions import ChatInput
 from agentcli.repl.outside import page_text
+from agentcli.repl.panel import Choice, Choices, Picker, PickRow, Subject, wrapped
 from agentcli.ui.diff import diff_lines, is_diff
 from agentcli.ui.exact import (
     ExactText,
@@ -29,72 +30,102 @@ from agentcli.ui.exact import (
     with_counted_runs,
 )
 from agentcli.ui.render import plan_lines
+from agentcli.ui.rows import Row
 from agentcli.ui.sanitize import clean, clean_line, reveal
 from agentcli.ui.screen import Screen
-from agentcli.ui.theme import BOLD, DIM, WARNING, Theme
+from agentcli.ui.theme import DIM, Theme
 
 _T = TypeVar("_T")
 
-_SAID = {"y": "Yes, once.", "s": "Yes, for this session.", "n": "No."}
-_SAID_TO_PLAN = {"y": "Yes.", "s": "Yes, edits do not ask.", "n": "No, keep planning."}
-_PLAN_COLUMNS = 80
 _MAX_REASON = 400
 _MAX_TITLE = 300
+_TITLE_COMMAND = 60
 # what they show is a diff that we have made; any other text may only look like one
 _SHOWN_AS_DIFF = frozenset({"apply_patch", "delete_file", "edit_file", "write_file"})
 WAIT = "Wait, then go on by itself"
 STOP = "Stop here"
 _WAITS = frozenset({WAIT.lower(), "y", "yes", "wait", "ok"})
-_LETTERS = {"y": Verdict.ONCE, "s": Verdict.SESSION, "n": Verdict.NO}
+_AUTO = "yes, and do not ask for commands that stay in the sandbox (mode auto)"
+_FOR_REASON = "waiting for your reason; Enter sends it, Esc goes back"
+_FOR_RULE = "the rule; Enter keeps it, Esc goes back"
 
 
-def approval_lines(request: ApprovalRequest, theme: Theme) -> list[str]:
-    """The question: what, in detail, why, and the answers."""
+class ApprovalPanel(Choices):
+    """What would run or change, why it asks, and the choices. ``whole`` is all there is to see."""
+
+    def __init__(self, request: ApprovalRequest, theme: Theme) -> None:
+        self.request = request
+        self._theme = theme
+        self._laid_out: tuple[int, list[Row]] = (0, [])
+        title, self._exact = _asked(request, theme)
+        self.whole = self._exact.whole
+        super().__init__(
+            Subject(title, self._subject_rows, self._exact.is_cut),
+            _choices(request),
+            refusal="n",
+            views=True,
+            shows=reveal if request.is_plan else rule_text,
+        )
+
+    def _subject_rows(self, columns: int) -> list[Row]:
+        if self._laid_out[0] != columns:
+            request, theme = self.request, self._theme
+            lines = list(self._exact.lines)
+            if request.is_plan:
+                lines = plan_lines(request.detail, theme, columns)
+            elif request.reason:
+                why = exact_line(request.reason, _MAX_REASON)
+                lines.append(theme.paint(f"  Why it asks: {why}", DIM))
+            rows = [row for line in lines for row in wrapped(line, columns, 2)]
+            self._laid_out = columns, rows
+        return self._laid_out[1]
+
+
+def _asked(request: ApprovalRequest, theme: Theme) -> tuple[str, ExactText]:
+    """The title, and what is shown below it; what the title says in full is not said twice."""
     if request.is_plan:
-        return _plan_question(request, theme)
+        return "Carry out this plan?", ExactText((), reveal(request.detail))
+    summary = exact_line(request.summary, _MAX_TITLE)
     detail = _detail(request, theme)
-    lines = [_title(request, theme), *detail.lines]
-    if request.reason:
-        why = exact_line(request.reason, _MAX_REASON)
-        lines.append(theme.paint(f"  Why it asks: {why}", DIM))
-    return [*lines, *_answer_lines(request, is_cut=detail.is_cut)]
+    command = request.call.arguments.get("command")
+    if request.call.name == "bash" and isinstance(command, str):
+        if (
+            len(command) <= _TITLE_COMMAND
+            and command == exact_line(command)
+            and (f"Run {command}" in summary or f"`{command}`" in summary)
+        ):
+            rest = list(detail.lines[1:])
+            while rest and not rest[0].strip():
+                del rest[0]
+            return f"Allow this? {summary}", ExactText(tuple(rest), detail.whole, detail.is_cut)
+        who, runs, _ = summary.partition("Run ")
+        summary = f"{who if runs else ''}Run this command"
+    return f"Allow this? {summary}", detail
 
 
-def _title(request: ApprovalRequest, theme: Theme) -> str:
-    return theme.paint(f"? Allow this? {exact_line(request.summary, _MAX_TITLE)}", BOLD | WARNING)
-
-
-def _answer_lines(request: ApprovalRequest, *, is_cut: bool) -> list[str]:
-    lines = ["  y  yes, once"]
-    if request.offers:
-        lines.append(f"  s  yes, for this session ({rule_text(request.offers[0].rule)})")
-    if lasting := _lasting(request):
-        lines.append(f"  a  yes, always: {rule_text(lasting)} goes to your settings")
-    if is_cut:
-        lines.append("  v  view all of it first; a part is not shown above")
-    lines.append("  n  no     r  no, with a reason     Ctrl-C  cancel")
-    return lines
-
-
-def _lasting(request: ApprovalRequest) -> str:
-    """The rule that "always" writes down; empty where there is none."""
-    return next((offer.rule for offer in request.offers if offer.always), "")
-
-
-def _answers(request: ApprovalRequest, *, is_cut: bool) -> dict[str, str]:
-    offered = {"y": True, "s": bool(request.offers), "a": bool(_lasting(request)),
-               "v": is_cut, "n": True, "r": True}  # fmt: skip
-    return {key: key for key, is_offered in offered.items() if is_offered}
-
-
-def _plan_question(request: ApprovalRequest, theme: Theme) -> list[str]:
-    return [
-        theme.paint("? Carry out this plan?", BOLD | WARNING),
-        *plan_lines(request.detail, theme, _PLAN_COLUMNS),
-        "  y  yes; what changes something asks",
-        *(f"  s  yes, and {reveal(offer.rule)}" for offer in request.offers[:1]),
-        "  n  no, keep planning     r  no, with a reason     Ctrl-C  cancel",
-    ]
+def _choices(request: ApprovalRequest) -> list[Choice]:
+    """The answers that are offered."""
+    reason, view = Choice("r", "no, with a reason"), Choice("v", "view all of it")
+    if request.is_plan:
+        edits = [Choice("s", f"yes, and {reveal(offer.rule)}") for offer in request.offers[:1]]
+        no = Choice("n", "no, keep planning")
+        return [
+            Choice("y", "yes; what changes something asks"),
+            *edits,
+            no,
+            Choice("r", "no, with a reason"),
+            view,
+        ]
+    session = tuple(offer.rule for offer in request.offers if offer.session)
+    always = tuple(offer.rule for offer in request.offers if offer.always)
+    found = [Choice("y", "yes, once")]
+    if session:
+        found.append(Choice("s", "yes, for this session", session))
+    if always:
+        found.append(Choice("a", "yes, always (kept in your settings)", always))
+    if request.offers_auto:
+        found.append(Choice("m", _AUTO))
+    return [*found, Choice("n", "no"), reason, view]
 
 
 def _detail(request: ApprovalRequest, theme: Theme) -> ExactText:
@@ -114,7 +145,8 @@ def _detail(request: ApprovalRequest, theme: Theme) -> ExactText:
 class Questions:
     """Satisfies ``library.AsksUser``. ``interrupt`` cancels the turn.
 
-    No pager is run from the workspace (SEC-2).
+    ``on_answered`` gets the id of the call that asked, what it would do, and the line that
+    remains. No pager is run from the workspace (SEC-2).
     """
 
     def __init__(
@@ -130,6 +162,7 @@ class Questions:
         self._interrupt = interrupt
         self._one_at_a_time = asyncio.Lock()
         self.on_waiting: Callable[[str], None] = lambda _: None
+        self.on_answered: Callable[[str, str, str], None] = lambda *_: None
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
         """The user's answer; "no" when the turn is cancelled meanwhile."""
@@ -153,37 +186,58 @@ class Questions:
             return await work()
 
     async def _approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        screen, theme = self._screen, self._screen.theme
-        letter = await self._chosen(request)
-        if letter == "a":
-            rule = _lasting(request)
-            said = await self._write_down(rule)
-            screen.print_block([theme.paint(f"  {said}", DIM)], gap=False)
-            return ApprovalAnswer(Verdict.SESSION, rule=rule)
-        if letter != "r":
-            verdict = _LETTERS[letter]
-            said = (_SAID_TO_PLAN if request.is_plan else _SAID)[letter]
-            screen.print_block([theme.paint(f"  {said}", DIM)], gap=False)
-            return ApprovalAnswer(verdict)
-        reason = await self._input.line("  No, because: ")
-        if reason is None:
-            self._interrupt()
-            return ApprovalAnswer(Verdict.NO)
-        return ApprovalAnswer(Verdict.NO, reason.strip())
+        panel = ApprovalPanel(request, self._screen.theme)
+        while True:
+            await self._input.choose(panel)
+            if not panel.is_answered:
+                return ApprovalAnswer(Verdict.NO)
+            if panel.edits:
+                await self._edit_rule(panel)
+            elif panel.answer == "v":
+                await self._view(panel.whole)
+            elif panel.answer == "r":
+                reason = await self._input.line("No, because: ", panel, hint=_FOR_REASON)
+                if reason is not None:
+                    said = clean_line(reason.strip())
+                    self._note(request, f"no: {said}" if said else "no")
+                    return ApprovalAnswer(Verdict.NO, reason.strip())
+            else:
+                return await self._answer(request, panel.chosen)
 
-    async def _chosen(self, request: ApprovalRequest) -> str:
-        """The letter that was pressed; the whole is shown as often as it is asked for."""
-        screen, theme = self._screen, self._screen.theme
-        detail = _detail(request, theme)
-        is_cut = detail.is_cut and not request.is_plan
-        answers = _answers(request, is_cut=is_cut)
-        whole = approval_lines(request, theme)
-        letter = await self._input.choose(answers, lambda: screen.print_block(whole))
-        again = [_title(request, theme), *_answer_lines(request, is_cut=is_cut)]
-        while letter == "v":
-            await self._view(detail.whole)
-            letter = await self._input.choose(answers, lambda: screen.print_block(again))
-        return letter
+    async def _answer(self, request: ApprovalRequest, choice: Choice) -> ApprovalAnswer:
+        rule = choice.rule
+        if choice.letter == "n":
+            self._note(request, "no, keep planning" if request.is_plan else "no")
+            return ApprovalAnswer(Verdict.NO)
+        if choice.letter == "a":
+            self._note(request, await self._write_down(rule))
+            return ApprovalAnswer(Verdict.SESSION, rule=rule)
+        if choice.letter == "m":
+            self._note(request, _AUTO)
+            return ApprovalAnswer(Verdict.AUTO)
+        if choice.letter == "s":
+            said = choice.text if request.is_plan else f"{choice.text}: {rule_text(rule)}"
+            self._note(request, said)
+            return ApprovalAnswer(Verdict.SESSION, rule=rule)
+        self._note(request, "yes" if request.is_plan else "yes, once")
+        return ApprovalAnswer(Verdict.ONCE)
+
+    def _note(self, request: ApprovalRequest, said: str) -> None:
+        self.on_answered(request.call.id, exact_line(request.summary, _MAX_TITLE), said)
+
+    async def _edit_rule(self, panel: ApprovalPanel) -> None:
+        """Let the user write the rule of the choice; one that cannot be used is not taken."""
+        choice = panel.chosen
+        written = await self._input.line("Rule: ", panel, start=choice.rule, hint=_FOR_RULE)
+        rule = (written or "").strip()
+        if not rule or rule == choice.rule:
+            return
+        try:
+            rule = self._user.checked_rule(rule)
+        except AgentError as error:
+            self._screen.print_aside([clean_line(str(error))])
+            return
+        choice.rules, choice.at = (rule, *(each for each in choice.rules if each != rule)), 0
 
     async def _view(self, text: str) -> None:
         """All of it in the pager; where there is none, on the screen."""
@@ -197,19 +251,17 @@ class Questions:
         try:
             await self._user.add_rule("allow", rule)
         except (AgentError, OSError) as error:
-            return f"Yes, for this session; the rule could not be written: {clean_line(str(error))}"
-        return f"Yes, always: {rule_text(rule)} is in {reveal(str(self._user.config_file))}"
+            return f"yes, for this session; the rule could not be written: {clean_line(str(error))}"
+        return f"yes, always: {rule_text(rule)} is in {reveal(str(self._user.config_file))}"
 
     async def _ask(self, question: str, options: Sequence[str]) -> str:
-        screen, theme = self._screen, self._screen.theme
-        lines = [theme.paint(f"? {line}", BOLD) for line in clean(question).strip().split("\n")]
-        lines += [f"  {at} {clean_line(option)}" for at, option in enumerate(options, 1)]
-        screen.print_block(lines)
-        answer = await self._input.line("  Your answer: ")
-        if answer is None:
-            self._interrupt()
-            return ""
-        chosen = answer.strip()
-        if chosen.isdecimal() and 1 <= int(chosen) <= len(options):
-            return options[int(chosen) - 1]
-        return chosen
+        lines = [f"? {line}" for line in clean(question).strip().split("\n")]
+        rows = [PickRow(clean_line(option)) for option in options]
+        panel = Picker("Your answer:", rows, free="say", subject=lines)
+        if options:
+            await self._input.choose(panel)
+        else:
+            panel.said = (await self._input.line("Your answer: ", panel) or "").strip()
+            if not panel.said:
+                self._interrupt()
+        return panel.said if panel.answer is None else options[panel.answer]

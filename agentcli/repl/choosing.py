@@ -1,32 +1,23 @@
-"""Lists to choose from: move with the arrows, search as you type, look before opening (UI-8).
+"""Choosing a session: search as you type in titles and texts, look before opening (UI-8).
 
-Law: the input steps aside meanwhile, and a signal ends the choice; Esc, Ctrl-C and Ctrl-D leave
-without one.
+Law: a signal ends the choice; Esc, Ctrl-C and Ctrl-D leave without one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
-
-from prompt_toolkit.application import Application
-from prompt_toolkit.formatted_text import StyleAndTextTuples
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.keys import Keys
-from prompt_toolkit.layout import FormattedTextControl, Layout, Window
+from typing import Any
 
 from agentcli.app.library import SearchHit, SessionLibrary
 from agentcli.domain.errors import AgentError
 from agentcli.domain.session import SessionInfo
-from agentcli.repl.actions import ChatInput
-from agentcli.repl.line_input import ask_line
-from agentcli.repl.terminal import ESCAPE_S, Terminal
-from agentcli.ui.rows import fit
-from agentcli.ui.sanitize import clean_line
+from agentcli.repl.panel import Given, Panel, PanelMode, PanelRows, Press, highlighted
+from agentcli.ui.rows import fit_row
+from agentcli.ui.screen import Size
 from agentcli.ui.session_lines import (
     PickerView,
     listed_rows,
@@ -34,158 +25,35 @@ from agentcli.ui.session_lines import (
     preview_lines,
     session_rows,
 )
-
-T = TypeVar("T")
+from agentcli.ui.theme import BOLD, DIM, Theme
 
 
 class Choosing:
-    """One choice at a time. ``gone`` is called when the window was closed meanwhile."""
+    """One choice at a time, which a signal can end."""
 
-    def __init__(self, chat_input: ChatInput, gone: Callable[[], None]) -> None:
-        self._input = chat_input
-        self._gone = gone
-        self._task: asyncio.Future[Any] | None = None
+    def __init__(self) -> None:
+        self._task: asyncio.Future[None] | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether there is a choice to be made."""
         return self._task is not None
 
-    async def run(self, choosing: Coroutine[Any, Any, T | None]) -> T | None:
-        """What was chosen; ``None`` also when ``stop`` or a closed window ended it."""
-        async with self._input.aside():
-            self._task = asyncio.ensure_future(choosing)
-            try:
-                await asyncio.wait({self._task})
-                return None if self._task.cancelled() else self._task.result()
-            except (EOFError, OSError):
-                self._gone()
-                return None
-            finally:
-                self.stop()
-                self._task = None
+    async def run(self, choosing: Coroutine[Any, Any, None]) -> None:
+        """Until something is chosen, or ``stop``."""
+        self._task = asyncio.ensure_future(choosing)
+        try:
+            await asyncio.wait({self._task})
+            if not self._task.cancelled():
+                self._task.result()
+        finally:
+            self.stop()
+            self._task = None
 
     def stop(self) -> None:
         """End the choice without one."""
         if self._task is not None:
             self._task.cancel()
-
-
-# --- what the lists share ---------------------------------------------------------------------
-
-_MOVES = {"up": -1, "c-p": -1, "down": 1, "c-n": 1}
-_PAGES = {"pageup": -1, "pagedown": 1}
-
-
-def list_application(
-    terminal: Terminal, shown: Callable[[], StyleAndTextTuples], bindings: KeyBindings
-) -> Application[Any]:
-    """A list below what was printed, gone when it is done; no timers."""
-    application: Application[Any] = Application(
-        layout=Layout(Window(FormattedTextControl(shown))),
-        key_bindings=bindings,
-        color_depth=terminal.color_depth,
-        input=terminal.input,
-        output=terminal.output,
-        erase_when_done=True,
-        terminal_size_polling_interval=None,
-    )
-    application.ttimeoutlen = ESCAPE_S
-    return application
-
-
-def bind_moves(
-    bindings: KeyBindings,
-    move: Callable[[int], None],
-    page: Callable[[], int],
-    total: Callable[[], int],
-) -> None:
-    """Arrows, pages, both ends: ``move`` gets how many rows; it knows where the ends are."""
-    for key, by in _MOVES.items():
-        bindings.add(key)(lambda _, by=by: move(by))
-    for key, by in _PAGES.items():
-        bindings.add(key)(lambda _, by=by: move(by * page()))
-    bindings.add("home")(lambda _: move(-total()))
-    bindings.add("end")(lambda _: move(total()))
-
-
-def bind_leaving(bindings: KeyBindings) -> None:
-    """Esc, Ctrl-C and Ctrl-D end the application with ``None``; Ctrl-Z suspends it."""
-
-    @bindings.add("c-z")
-    def _suspend(event: KeyPressEvent) -> None:
-        event.app.suspend_to_background()
-
-    @bindings.add("escape", eager=True)
-    @bindings.add("c-c")
-    @bindings.add("c-d")
-    @bindings.add("<sigint>")
-    def _leave(event: KeyPressEvent) -> None:
-        event.app.exit(result=None)
-
-
-# --- a short list -----------------------------------------------------------------------------
-
-_HINT = "↑↓ choose · Enter · Esc leaves"
-
-
-async def choose_row(
-    terminal: Terminal, title: str, rows: Sequence[str], start: int = 0
-) -> int | None:
-    """The index of the row that the user chooses, ``start`` first; ``None``: none of them."""
-    shown = [clean_line(row) for row in rows]
-    if terminal.is_dumb:
-        lines = [f"{number:>3}  {row}" for number, row in enumerate(shown, 1)]
-        terminal.screen.print_block([clean_line(title), *lines])
-        answer = (await ask_line(terminal, "Number: ") or "").strip()
-        return int(answer) - 1 if answer.isdecimal() and 1 <= int(answer) <= len(rows) else None
-    return await _Menu(terminal, clean_line(title), shown, start).run()
-
-
-class _Menu:
-    """The list while it is open."""
-
-    def __init__(self, terminal: Terminal, title: str, rows: Sequence[str], start: int) -> None:
-        self._terminal = terminal
-        self._title = title
-        self._rows = rows
-        self._cursor = start
-        self._application: Application[int | None] = list_application(
-            terminal, self._shown, self._bindings()
-        )
-
-    async def run(self) -> int | None:
-        """Until something is chosen or the user leaves."""
-        return await self._application.run_async(handle_sigint=False, set_exception_handler=False)
-
-    def _listed(self) -> int:
-        return max(1, self._terminal.screen.size.lines - 3)
-
-    def _shown(self) -> StyleAndTextTuples:
-        size = self._terminal.screen.size
-        room, most = max(1, size.columns - 1), self._listed()
-        first = max(0, min(self._cursor - most // 2, len(self._rows) - most))
-        tuples: StyleAndTextTuples = [("bold", fit(self._title, room)), ("", "\n")]
-        for at, row in enumerate(self._rows[first : first + most], first):
-            mark, style = ("> ", "reverse") if at == self._cursor else ("  ", "")
-            tuples += [(style, fit(mark + row, room)), ("", "\n")]
-        return [*tuples, ("italic", fit(_HINT, room))]
-
-    def _bindings(self) -> KeyBindings:
-        bindings = KeyBindings()
-
-        def move(by: int) -> None:
-            self._cursor = max(0, min(self._cursor + by, len(self._rows) - 1))
-            self._application.invalidate()
-
-        bind_moves(bindings, move, self._listed, lambda: len(self._rows))
-        bind_leaving(bindings)
-
-        @bindings.add("enter")
-        def _enter(event: KeyPressEvent) -> None:
-            event.app.exit(result=self._cursor)
-
-        return bindings
 
 
 # --- sessions: what was typed, what fits, where one is ----------------------------------------
@@ -282,51 +150,43 @@ def by_number(answer: str, infos: Sequence[SessionInfo]) -> str | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
-async def pick_session(
-    terminal: Terminal, infos: Sequence[SessionInfo], sessions: SessionLibrary
-) -> str | None:
-    """The id of the session the user chooses; ``None`` when none was chosen."""
-    if terminal.is_dumb:
-        newest = infos[:SHOWN_AT_ONCE]
-        lines = session_rows(newest, time.time(), terminal.theme)
-        if len(infos) > len(newest):
-            lines.append(f"{len(infos) - len(newest)} more: find them with /search")
-        terminal.screen.print_block(lines)
-        answer = await ask_line(terminal, "Number of the session: ")
-        return by_number(answer or "", infos)
-    return await _Picker(terminal, infos, sessions).run()
-
-
-class _Picker:
-    """The list while it is open.
+class SessionPicker:
+    """The list while it is open; ``answer`` is the id of the session that was chosen.
 
     Law: a key press never waits for a disk: titles are searched at once, texts and previews come
-    when they are there, the newest query first.
+    when they are there, the newest query first. ``changed`` is called when there is more to see.
     """
 
+    yields_to_text = False
+    due: float | None = None
+
     def __init__(
-        self, terminal: Terminal, infos: Sequence[SessionInfo], sessions: SessionLibrary
+        self, infos: Sequence[SessionInfo], sessions: SessionLibrary, changed: Callable[[], None]
     ) -> None:
-        self._terminal = terminal
+        self._infos = infos
         self._selection = Selection(infos)
         self._sessions = sessions
+        self._on_change = changed
         self._previews: dict[tuple[str, str], list[str]] = {}
         self._searched = ""
         self._moved = asyncio.Event()
         self._typed = asyncio.Event()
         self._now = time.time()
-        self._application: Application[str | None] = list_application(
-            terminal, self._shown, self._bindings()
-        )
+        self._page = 1
+        self._left = False
+        self.answer: str | None = None
 
-    async def run(self) -> str | None:
-        """Until something is chosen or the user leaves."""
+    @property
+    def is_answered(self) -> bool:
+        """Chosen or left."""
+        return self._left or self.answer is not None
+
+    async def chosen_by(self, choose: Callable[[Panel], Awaitable[None]]) -> None:
+        """Fetch what is to be seen until something is chosen or the user leaves."""
         bodies = (self._look_up(), self._search_texts(), self._refresh())
         work = [asyncio.ensure_future(body) for body in bodies]
         try:
-            return await self._application.run_async(
-                handle_sigint=False, set_exception_handler=False
-            )
+            await choose(self)
         finally:
             for task in work:
                 task.cancel()
@@ -350,7 +210,7 @@ class _Picker:
             if len(self._previews) >= MAX_PREVIEWS:
                 self._previews.clear()
             self._previews[_key(chosen)] = lines
-            self._application.invalidate()
+            self._on_change()
 
     async def _search_texts(self) -> None:
         """Search all that was said for what is typed, the newest query first."""
@@ -375,15 +235,54 @@ class _Picker:
     def _changed(self) -> None:
         """Something else is to be seen, or to be fetched."""
         self._moved.set()
-        self._application.invalidate()
+        self._on_change()
 
-    # --- what is seen ----------------------------------------------------------------------
+    # --- the panel -------------------------------------------------------------------------
 
-    def _shown(self) -> StyleAndTextTuples:
-        size = self._terminal.screen.size
+    def open(self, now: float, *, has_text: bool) -> None:
+        """It appears; what stands in the input waits there."""
+
+    def text_sent(self) -> None:
+        """Nothing is sent meanwhile."""
+
+    def tick(self, now: float) -> None:
+        """Nothing comes later."""
+
+    def leave(self) -> bool:
+        """Esc: none of them."""
+        self._left = True
+        return True
+
+    def press(self, press: Press, now: float, *, more: bool) -> Given:
+        """Search, move, choose."""
+        del now
+        selection, (key, text) = self._selection, press
+        chosen = selection.chosen()
+        if key == "enter":
+            if chosen is not None and not more:
+                self.answer = chosen.info.id
+        elif key in {"char", "paste"}:
+            typed = " ".join(text.split("\n"))[:MAX_TYPED]
+            if typed.isprintable():
+                selection.type(typed)
+        elif key in {"backspace", "erase-line", "erase-word"}:
+            letters = {"backspace": 1, "erase-line": len(selection.query)}
+            selection.erase(letters.get(key, _last_word(selection.query)))
+        else:
+            total = len(selection)
+            moves = {"up": -1, "down": 1, "pageup": -self._page, "pagedown": self._page,
+                     "home": -total, "end": total}  # fmt: skip
+            selection.move(moves.get(key, 0))
+        self._typed.set()
+        self._changed()
+        return Given()
+
+    def rows(self, size: Size, theme: Theme, now: float, *, mode: PanelMode) -> PanelRows:
+        """What was typed, the sessions that fit, a preview of the chosen one."""
+        del now, mode
         selection = self._selection
         matches = selection.matches()
-        most = listed_rows(size.lines)
+        most = self._page = listed_rows(size.lines)
         first = max(0, min(selection.cursor - most // 2, len(matches) - most))
         chosen = selection.chosen()
         view = PickerView(
@@ -395,58 +294,25 @@ class _Picker:
             preview=self._previews.get(_key(chosen)) if chosen else None,
             now=self._now,
         )
-        rows = picker_rows(view, size.columns, size.lines)
-        tuples: StyleAndTextTuples = []
-        for style, text in rows:
-            tuples += [(style, text), ("", "\n")]
-        return tuples[:-1]
+        rows = []
+        for style, text in picker_rows(view, size.columns, size.lines):
+            painted = theme.paint(text, {"bold": BOLD, "italic": DIM}.get(style, 0))
+            here = style == "reverse"
+            rows.append(fit_row(highlighted(text, theme) if here else painted, size.columns))
+        return PanelRows(rows[: size.lines], min(selection.cursor - first + 1, len(rows) - 1))
 
-    # --- keys ------------------------------------------------------------------------------
+    def lines(self, theme: Theme) -> list[str]:
+        """The newest, for a terminal that cannot redraw."""
+        newest = self._infos[:SHOWN_AT_ONCE]
+        lines = session_rows(newest, time.time(), theme)
+        if len(self._infos) > len(newest):
+            lines.append(f"{len(self._infos) - len(newest)} more: find them with /search")
+        return [*lines, "Number of the session:"]
 
-    def _bindings(self) -> KeyBindings:
-        bindings = KeyBindings()
-        self._bind_moves(bindings)
-        self._bind_typing(bindings)
-        self._bind_ends(bindings)
-        return bindings
-
-    def _bind_moves(self, bindings: KeyBindings) -> None:
-        def move(by: int) -> None:
-            self._selection.move(by)
-            self._changed()
-
-        def page() -> int:
-            return listed_rows(self._terminal.screen.size.lines)
-
-        bind_moves(bindings, move, page, lambda: len(self._selection))
-
-    def _bind_typing(self, bindings: KeyBindings) -> None:
-        def erase(letters: int) -> None:
-            self._selection.erase(letters)
-            self._typed.set()
-            self._changed()
-
-        bindings.add("backspace")(lambda _: erase(1))
-        bindings.add("c-u")(lambda _: erase(len(self._selection.query)))
-        bindings.add("c-w")(lambda _: erase(_last_word(self._selection.query)))
-
-        @bindings.add(Keys.BracketedPaste)
-        @bindings.add(Keys.Any)
-        def _type(event: KeyPressEvent) -> None:
-            text = " ".join(event.data.split("\n"))[:MAX_TYPED]
-            if text.isprintable():
-                self._selection.type(text)
-                self._typed.set()
-                self._changed()
-
-    def _bind_ends(self, bindings: KeyBindings) -> None:
-        bind_leaving(bindings)
-
-        @bindings.add("enter")
-        def _enter(event: KeyPressEvent) -> None:
-            chosen = self._selection.chosen()
-            if chosen is not None:
-                event.app.exit(result=chosen.info.id)
+    def answer_line(self, text: str) -> bool:
+        """A number or an id."""
+        self.answer = by_number(text, self._infos)
+        return self.answer is not None
 
 
 def _key(match: Match) -> tuple[str, str]:

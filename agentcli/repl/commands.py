@@ -20,6 +20,7 @@ from agentcli.app.session import Session
 from agentcli.app.user_files import CustomCommand, UserFiles
 from agentcli.domain.cancel import CancelToken
 from agentcli.repl import slash
+from agentcli.repl.panel import PickRow
 from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.theme import Theme
@@ -59,8 +60,17 @@ class Chat(Protocol):
     async def pick_session(self) -> str | None:
         """Let the user choose a session; its id, or ``None``."""
 
-    async def choose(self, title: str, rows: Sequence[str], start: int = 0) -> int | None:
-        """Let the user choose a row, ``start`` first; ``None``: none of them."""
+    async def choose(
+        self,
+        title: str,
+        rows: Sequence[PickRow],
+        start: int = 0,
+        on_move: Callable[[int], None] = lambda _: None,
+    ) -> int | None:
+        """Let the user choose a row, ``start`` first; ``None``: none of them.
+
+        ``on_move`` gets the row where the cursor is, for a preview.
+        """
 
     def put_in_input(self, text: str) -> None:
         """Let the user edit ``text`` and say it."""

@@ -6,8 +6,9 @@ works is there at the next prompt.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
@@ -23,6 +24,7 @@ from agentcli.app.user_files import UserFiles
 from agentcli.repl.actions import ChatActions, Left
 from agentcli.repl.commands import helps
 from agentcli.repl.completion import ChatCompleter, prompt_history
+from agentcli.repl.panel import GUARD_S, Panel
 from agentcli.repl.terminal import ESCAPE_S, Terminal
 from agentcli.repl.turn_view import TurnView
 
@@ -103,14 +105,36 @@ class LineInput:
         finally:
             self._is_working = False
 
-    async def choose(self, answers: Mapping[str, str], show: Callable[[], None]) -> str:
-        """Put a question and wait for a key that answers it."""
-        return await self._terminal.keys.choose(answers, show)
+    async def choose(self, panel: Panel) -> None:
+        """Print ``panel`` and ask for a line until one answers it; other text is queued."""
+        screen = self._terminal.screen
+        screen.print_block(panel.lines(screen.theme))
+        if self._is_working:  # what is typed before it can be read is for the next prompt
+            await asyncio.sleep(GUARD_S)
+        while not panel.is_answered:
+            text = await self.line("Answer: ")
+            if text is None:
+                if not panel.leave():
+                    self._actions.interrupt()
+                return
+            if not panel.answer_line(text):
+                if not panel.yields_to_text:
+                    return
+                if text.strip():
+                    self._actions.typed_while_working(text)
+                    screen.print_block(["Queued; the question still waits for its answer."])
 
-    async def line(self, label: str) -> str | None:
+    async def line(
+        self, label: str, panel: Panel | None = None, start: str = "", hint: str = ""
+    ) -> str | None:
         """One line from the user."""
-        with self._terminal.keys.paused():
-            answer = await ask_line(self._terminal, label)
+        del panel
+        if hint:
+            self._terminal.screen.print_block([hint], gap=False)
+        with ExitStack() as stack:
+            if self._is_working:
+                stack.enter_context(self._terminal.keys.paused())
+            answer = await ask_line(self._terminal, label, start)
         self._terminal.screen.cursor_was_moved()
         return answer
 
@@ -281,7 +305,7 @@ class ChatPrompt:
         run_in_terminal(show)
 
 
-async def ask_line(terminal: Terminal, message: str) -> str | None:
+async def ask_line(terminal: Terminal, message: str, start: str = "") -> str | None:
     """One line from the user; ``None`` when it was refused with Ctrl-C, Ctrl-D or Esc."""
     bindings = KeyBindings()
 
@@ -300,7 +324,9 @@ async def ask_line(terminal: Terminal, message: str) -> str | None:
     session.app.terminal_size_polling_interval = None
     session.app.ttimeoutlen = ESCAPE_S
     try:
-        return await session.prompt_async(handle_sigint=False, set_exception_handler=False)
+        return await session.prompt_async(
+            default=start, handle_sigint=False, set_exception_handler=False
+        )
     except (EOFError, KeyboardInterrupt):
         return None
 

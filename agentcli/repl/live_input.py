@@ -1,15 +1,15 @@
 """The input that is always there: one application for the whole chat, below the scrollback.
 
-Law: Enter sends, or queues while the agent works; what is typed is never lost; a question takes
-only keys that were pressed on an empty line after it had appeared, and not in the flow of other
-typing. Nothing wakes the program while nothing happens.
+Law: Enter sends, or queues while the agent works; what is typed is never lost; a burst of lines is
+one input, marked as a paste or not. A panel (``repl.panel``) gets the keys that come on an empty
+line. Nothing wakes the program while nothing happens.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
 from prompt_toolkit.application import Application, get_app
@@ -27,6 +27,7 @@ from prompt_toolkit.filters import (
     vi_navigation_mode,
 )
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import BufferControl, HSplit, Layout, SearchBufferControl, Window
 from prompt_toolkit.search import SearchState
@@ -41,11 +42,14 @@ from agentcli.repl.completion import ChatCompleter, prompt_history
 from agentcli.repl.keys import key_table
 from agentcli.repl.live_region import InputState, LiveRenderer, Region
 from agentcli.repl.open_session import OpenSession
-from agentcli.repl.terminal import ESCAPE_S, PendingQuestion, Terminal
+from agentcli.repl.panel import GUARD_S, Panel, Press
+from agentcli.repl.terminal import ESCAPE_S, Terminal
 from agentcli.repl.turn_view import TurnView
 from agentcli.ui.live_screen import Below, LiveScreen
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.screen import Size
+
+HOLD_S = 0.03  # the pieces of a paste come closer together
 
 
 class LiveInput:
@@ -66,7 +70,6 @@ class LiveInput:
         self.keys, problems = key_table(user.settings.chat_keys, user.default_keys)
         for problem in problems:
             terminal.screen.print_block([f"! {clean_line(problem)}"], gap=False)
-        self.answers = PendingQuestion()
         self._terminal = terminal
         self._screen = terminal.screen
         self._inbox: deque[str] = deque()
@@ -75,7 +78,14 @@ class LiveInput:
         self._is_idle = False
         self._leaves = False
         self.label: str | None = None  # of a line that is asked for
+        self._label_hint = ""
+        self._panel: Panel | None = None
+        self._draft: Document | None = None  # what stood in the input before the panel
+        self._answered: asyncio.Future[None] | None = None
+        self._later: asyncio.TimerHandle | None = None  # when the panel changes by itself
         self._line: asyncio.Future[str | None] | None = None
+        self._burst_at = float("-inf")  # when a line ended in the middle of what came at once
+        self._held: asyncio.TimerHandle | None = None  # Enter at the end of such lines
         self._closed = False
         self._away = 0  # something else has the terminal
         self.region = Region(view, opened, self._screen.theme)
@@ -128,7 +138,8 @@ class LiveInput:
         state = InputState(
             document=document,
             label=self.label,
-            letters=self.answers.letters if self.answers.is_waiting else "",
+            hint=self._label_hint,
+            panel=self._panel,
             is_working=self.is_working,
             is_idle=self._is_idle,
             leaves=self._leaves,
@@ -138,10 +149,12 @@ class LiveInput:
         return self.region.compose(state, size, needs_gap=needs_gap)
 
     @property
-    def takes_answers(self) -> bool:
-        """Whether the next key answers a question."""
-        now = asyncio.get_running_loop().time()
-        return not self.buffer.text and self.answers.are_taken(now)
+    def panel_has_keys(self) -> bool:
+        """Whether the next key is for the panel and not for the text."""
+        panel = self._panel
+        if panel is None or self.label is not None or self.app.layout.is_searching:
+            return False
+        return not (panel.yields_to_text and self.buffer.text)
 
     # --- actions.ChatInput -----------------------------------------------------------------------
 
@@ -199,34 +212,87 @@ class LiveInput:
             self.is_working = False
             self.refresh()
 
-    async def choose(self, answers: Mapping[str, str], show: Callable[[], None]) -> str:
-        """Put a question and wait for a key that answers it."""
+    async def choose(self, panel: Panel) -> None:
+        """Show ``panel`` in place of the input until it is answered."""
         self._drain()
-        future = self.answers.ask(answers, asyncio.get_running_loop().time())
-        show()
+        self.app.vi_state.input_mode = InputMode.INSERT
+        self._answered = asyncio.get_running_loop().create_future()
+        panel.open(_now(), has_text=bool(self.buffer.text))
+        self._draft = None if panel.yields_to_text else self.buffer.document
+        if self._draft is not None:
+            self.buffer.set_document(Document(), bypass_readonly=True)
+        self._panel = panel
+        self._wake_at(_now() + GUARD_S)
         self._screen.paint()
         try:
-            return await future
+            if not self._closed:
+                await self._answered
         finally:
-            self.answers.forget(future)
+            if self._later is not None:
+                self._later.cancel()
+            self._panel = self._answered = self._later = None
+            if self._draft is not None:
+                self.buffer.set_document(self._draft, bypass_readonly=True)
+                self._draft = None
             self.refresh()
 
-    async def line(self, label: str) -> str | None:
-        """One line from the user."""
+    async def line(
+        self, label: str, panel: Panel | None = None, start: str = "", hint: str = ""
+    ) -> str | None:
+        """One line from the user, below what ``panel`` is about."""
         draft = self.buffer.document
-        self.buffer.set_document(Document(), bypass_readonly=True)
-        self.label = label
+        self.buffer.set_document(Document(start), bypass_readonly=True)
+        self.label, self._label_hint, self._panel = label, hint, panel
         self._line = asyncio.get_running_loop().create_future()
-        self.refresh()
+        self._screen.paint()
         try:
-            answer = None if self._closed else await self._line
+            return None if self._closed else await self._line
         finally:
-            self.label = self._line = None
+            self.label = self._line = self._panel = None
             self.buffer.set_document(draft, bypass_readonly=True)
             self.refresh()
-        said = answer if answer is not None else ""
-        self._screen.print_block([f"{label}{said}"], gap=False)
-        return answer
+
+    def press(self, key: str, text: str = "", *, more: bool = False) -> None:
+        """A key for the panel."""
+        if self._panel is None:
+            return
+        given = self._panel.press(Press(key, text), _now(), more=more)
+        if given.text and self._draft is not None:
+            self._draft = Document(self._draft.text + given.text)
+        elif given.text:
+            self.buffer.insert_text(given.text)
+        if given.sends:
+            self.submit()
+        self._look_at_panel()
+
+    def paste_to_panel(self, text: str) -> bool:
+        """A paste while the panel has the keys; false when it is for the input all the same."""
+        if self._panel is None or self._panel.yields_to_text:
+            self.press("paste")
+            return False
+        self.press("paste", text)
+        return True
+
+    def _look_at_panel(self) -> None:
+        """Whether it is answered, or changes by itself later."""
+        if self._panel is None:
+            return
+        if self._panel.is_answered and self._answered is not None and not self._answered.done():
+            self._answered.set_result(None)
+        due = self._panel.due
+        if due is not None and due > _now():
+            self._wake_at(due)
+        self.refresh()
+
+    def _wake_at(self, when: float) -> None:
+        if self._later is not None:
+            self._later.cancel()
+        self._later = asyncio.get_running_loop().call_at(when, self._tick_panel)
+
+    def _tick_panel(self) -> None:
+        if self._panel is not None:
+            self._panel.tick(_now())
+            self._look_at_panel()
 
     @asynccontextmanager
     async def aside(self) -> AsyncIterator[None]:
@@ -262,13 +328,42 @@ class LiveInput:
         """End the input."""
         self._closed = True
         self.answer_line(None)
+        self.leave_panel()
         self._news.set()
         self._exit()
 
     # --- what keys do ----------------------------------------------------------------------
 
+    def enter(self, *, more: bool) -> None:
+        """Enter; ``more``: text came with it, so that the line goes on.
+
+        At the end of lines that came at once it sends only when no more of them come.
+        """
+        buffer, menu = self.buffer, self.buffer.complete_state
+        if more:
+            buffer.complete_state = None
+            self._line_in_burst()
+        elif menu and menu.current_completion:
+            buffer.complete_state = None
+        elif buffer.document.text_before_cursor.endswith("\\") and self.label is None:
+            buffer.delete_before_cursor()
+            buffer.newline(copy_margin=False)
+        elif _now() - self._burst_at < HOLD_S:
+            self._held = asyncio.get_running_loop().call_later(HOLD_S, self._submit_held)
+        else:
+            self.submit()
+
+    def _line_in_burst(self) -> None:
+        self._burst_at = _now()
+        self.buffer.newline(copy_margin=False)
+
+    def _submit_held(self) -> None:
+        self._held = None
+        self.submit()
+        self.app.invalidate()
+
     def submit(self) -> None:
-        """Enter."""
+        """Send, queue, or answer."""
         text = self.pastes.expand(self.buffer.text)
         if self._line is not None:
             self.answer_line(text)
@@ -282,7 +377,8 @@ class LiveInput:
         self.pastes.forget()
         self.buffer.reset()
         self.load_history()
-        self.answers.flow_ended()
+        if self._panel is not None:
+            self._panel.text_sent()
         if self.is_working:
             self.actions.typed_while_working(text)
         else:
@@ -295,10 +391,14 @@ class LiveInput:
 
     def ctrl_c(self) -> None:
         """Ctrl-C, wherever."""
+        if self.leave_panel():
+            return
         if self._line is not None:
             self.answer_line(None)
-        elif self.is_working:
+        if self.is_working:
             self.actions.interrupt()
+        elif self._line is not None:
+            return
         else:
             had_text = bool(self.buffer.text)
             self.buffer.reset()
@@ -310,6 +410,20 @@ class LiveInput:
                 return
             if hint is not None:
                 self._screen.print_block([hint])
+
+    def escape(self) -> None:
+        """Esc: one step back, from a line that is asked for to its choices; else as Ctrl-C."""
+        if self._line is not None:
+            self.answer_line(None)
+        else:
+            self.ctrl_c()
+
+    def leave_panel(self) -> bool:
+        """Go without an answer; false when there is no panel or it cannot be left so."""
+        left = self._panel is not None and self.label is None and self._panel.leave()
+        if left:
+            self._look_at_panel()
+        return left
 
     def leave_when_done(self) -> None:
         """Ctrl-D while the agent works."""
@@ -350,7 +464,10 @@ class LiveInput:
 
     def _key_comes(self) -> None:
         self._leaves = False
-        self.answers.key_comes(asyncio.get_running_loop().time())
+        if self._held is not None:
+            self._held.cancel()
+            self._held = None
+            self._line_in_burst()
         self.region.key_comes()
 
     def _exit(self) -> None:
@@ -375,14 +492,14 @@ class LiveInput:
 def key_bindings(typing: LiveInput) -> KeyBindings:
     """All of them.
 
-    Law: Ctrl-C, Esc and the answers of a question act at once, whatever else a key may begin.
+    Law: Ctrl-C and Esc act at once, whatever else a key may begin; what is bound last wins.
     """
     bindings = KeyBindings()
-    _bind_answers(bindings, typing)
     _bind_interrupts(bindings, typing)
     _bind_writing(bindings, typing)
     _bind_editing(bindings, typing)
     _bind_actions(bindings, typing)
+    _bind_panel(bindings, typing)
     return bindings
 
 
@@ -395,16 +512,7 @@ def _bind_writing(bindings: KeyBindings, typing: LiveInput) -> None:
 
     @bindings.add("enter", filter=focused)
     def _enter(event: KeyPressEvent) -> None:
-        buffer = event.current_buffer
-        if typing.answers.belongs_to_answer("\r", _now()):
-            return
-        if buffer.complete_state and buffer.complete_state.current_completion:
-            buffer.complete_state = None
-        elif buffer.document.text_before_cursor.endswith("\\") and typing.label is None:
-            buffer.delete_before_cursor()
-            buffer.newline(copy_margin=False)
-        else:
-            typing.submit()
+        typing.enter(more=text_follows(event))
 
     @bindings.add(*typing.keys["newline"], filter=focused)
     @bindings.add("c-j", filter=focused)
@@ -415,6 +523,8 @@ def _bind_writing(bindings: KeyBindings, typing: LiveInput) -> None:
     @bindings.add(Keys.BracketedPaste)
     def _paste(event: KeyPressEvent) -> None:
         text = event.data.replace("\r\n", "\n").replace("\r", "\n")
+        if typing.panel_has_keys and typing.paste_to_panel(text):
+            return
         event.current_buffer.insert_text(typing.pastes.fold(text) if focused() else text)
         if focused() and typing.label is None and may_name_images(text):
             event.app.create_background_task(typing.images.take_dropped(text))
@@ -449,15 +559,44 @@ def _bind_editing(bindings: KeyBindings, typing: LiveInput) -> None:
         typing.toggle_keys()
 
 
-def _bind_answers(bindings: KeyBindings, typing: LiveInput) -> None:
-    @bindings.add(Keys.Any, filter=has_focus(DEFAULT_BUFFER) & ~vi_navigation_mode)
+_PANEL_KEYS = {
+    "up": "up", "down": "down", "c-p": "up", "c-n": "down", "left": "left", "right": "right",
+    "home": "home", "end": "end", "pageup": "pageup", "pagedown": "pagedown", "tab": "tab",
+    "backspace": "backspace", "c-u": "erase-line", "c-w": "erase-word",
+}  # fmt: skip
+
+
+def _bind_panel(bindings: KeyBindings, typing: LiveInput) -> None:
+    has_keys = Condition(lambda: typing.panel_has_keys)
+    for key, name in _PANEL_KEYS.items():
+        bindings.add(key, filter=has_keys)(lambda _, name=name: typing.press(name))
+
+    @bindings.add("?", filter=has_keys)
+    @bindings.add(Keys.Any, filter=has_keys)
     def _any(event: KeyPressEvent) -> None:
-        now = _now()
-        if typing.answers.belongs_to_answer(event.data, now):
-            return
-        if typing.takes_answers and typing.answers.answer(event.data, now):
-            return
-        event.current_buffer.insert_text(event.data * event.arg)
+        if event.data.isprintable():
+            typing.press("char", event.data)
+
+    @bindings.add("enter", filter=has_keys)
+    def _enter(event: KeyPressEvent) -> None:
+        typing.press("enter", more=text_follows(event))
+
+    @bindings.add("c-d", filter=has_keys)
+    def _leave(_event: KeyPressEvent) -> None:
+        if not typing.leave_panel():
+            typing.leave_when_done()
+
+    @bindings.add("c-j", filter=has_keys)
+    @bindings.add("escape", "enter", filter=has_keys)
+    def _new_line(_event: KeyPressEvent) -> None:
+        typing.press("char", "\n")
+
+
+def text_follows(event: KeyPressEvent) -> bool:
+    """Whether text came together with this key: a paste that is not marked as one."""
+    return any(
+        key.key == key.data and key.data.isprintable() for key in event.key_processor.input_queue
+    )
 
 
 def _bind_interrupts(bindings: KeyBindings, typing: LiveInput) -> None:
@@ -470,7 +609,7 @@ def _bind_interrupts(bindings: KeyBindings, typing: LiveInput) -> None:
     def leaves_insert_mode() -> bool:
         return bool(vi_mode() and not vi_navigation_mode() and typing.buffer.text)
 
-    busy = Condition(lambda: typing.is_working or typing.label is not None)
+    busy = Condition(lambda: typing.is_working or typing.label is not None or typing.panel_has_keys)
 
     @bindings.add("escape", filter=busy & alone & ~leaves_insert_mode & ~is_searching, eager=True)
     def _escape(event: KeyPressEvent) -> None:
@@ -478,7 +617,7 @@ def _bind_interrupts(bindings: KeyBindings, typing: LiveInput) -> None:
         if buffer.complete_state:
             buffer.cancel_completion()
         else:
-            typing.ctrl_c()
+            typing.escape()
 
     empty = Condition(lambda: not typing.buffer.text)
 

@@ -6,6 +6,7 @@ status, then what happens; the row with the cursor always stays.
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,18 +22,17 @@ from prompt_toolkit.styles import BaseStyle
 from agentcli.domain.ports import QueueSource
 from agentcli.repl.keys import KEYS, key_lines
 from agentcli.repl.open_session import OpenSession
+from agentcli.repl.panel import Panel, PanelMode, PanelRows
 from agentcli.repl.turn_view import TurnView
 from agentcli.ui.live_screen import Below, Compose, LiveScreen, Place
 from agentcli.ui.rows import Row, Rows, char_columns, fit_row
 from agentcli.ui.sanitize import clean_line, reveal
 from agentcli.ui.screen import Size
 from agentcli.ui.status_line import StatusLine, status_row
-from agentcli.ui.theme import BOLD, DIM, RESET, WARNING, Theme
+from agentcli.ui.theme import BOLD, DIM, RESET, Theme
 
 PLACEHOLDER = "Ask or tell it what to do. / for commands, @ for files"
 WORKING_PLACEHOLDER = "Enter queues what you type"
-ASKING = "Waiting for your answer."
-TYPING = "Waiting for your answer: send or empty your text first (Ctrl-U)."
 MENU_ROWS = 6
 INPUT_ROWS = 10
 QUEUE_ROWS = 3
@@ -45,13 +45,14 @@ _REVERSE = "\x1b[7m"
 class InputState(NamedTuple):
     """The live input at the moment of a frame.
 
-    ``label`` is what a line that is asked for is about, ``letters`` are the answers of a question
-    that waits, ``searched`` is what is looked for in earlier prompts.
+    ``label`` and ``hint`` are about a line that is asked for, ``panel`` stands in the input's
+    place, ``searched`` is what is looked for in earlier prompts.
     """
 
     document: Document
     label: str | None = None
-    letters: str = ""
+    hint: str = ""
+    panel: Panel | None = None
     is_working: bool = False
     is_idle: bool = False
     leaves: bool = False
@@ -80,6 +81,8 @@ class Region:
 
     def compose(self, state: InputState, size: Size, *, needs_gap: bool) -> Below:
         """The rows for a window of ``size``."""
+        if state.panel is not None:
+            return self._with_panel(state, state.panel, size, needs_gap=needs_gap)
         theme, more = self._theme, self._theme.symbols.more
         left = size.lines
         look = Look(
@@ -103,6 +106,34 @@ class Region:
         cursor = Place(typed.cursor.row + len(gap) + len(over), typed.cursor.column)
         return Below(rows, cursor)
 
+    def _with_panel(self, state: InputState, panel: Panel, size: Size, *, needs_gap: bool) -> Below:
+        """The panel, and below it the text that is being typed, if there is any."""
+        theme, columns, left = self._theme, size.columns, size.lines
+        is_typing = state.label is not None or bool(state.document.text)
+        typed = InputRows([], Place(0, 0))
+        if is_typing:
+            look = Look(
+                columns,
+                max(1, min(left // 4, INPUT_ROWS)),
+                state.label or "> ",
+                _placeholder(state),
+            )
+            typed = input_rows(state.document, look, theme)
+            left -= len(typed.rows)
+        status = [status_row(self._status(state), columns, theme)] if left >= _ROOMY else []
+        gap = [Row("")] if needs_gap and left >= _ROOMY else []
+        queued = self._queued(is_working=state.is_working) if left >= 2 * _ROOMY else []
+        over = [fit_row(line, columns, theme.symbols.more) for line in queued]
+        left -= len(status) + len(gap) + len(over)
+        mode = PanelMode(typing=is_typing, asking=state.label is not None)
+        shown, at = PanelRows([], 0), len(gap) + len(over)
+        if left > 0:
+            shown = panel.rows(Size(columns, left), theme, time.monotonic(), mode=mode)
+        rows = [*gap, *over, *shown.rows, *typed.rows, *status]
+        if is_typing:
+            return Below(rows, Place(at + len(shown.rows) + typed.cursor.row, typed.cursor.column))
+        return Below(rows, Place(at + shown.cursor, 0))
+
     def _status(self, state: InputState) -> StatusLine:
         status = self._opened.status()
         if state.leaves:
@@ -113,10 +144,8 @@ class Region:
 
     def _over(self, state: InputState) -> list[str]:
         """Above the input: things to do, what happens, what waits to be sent."""
-        doing = self._view.lines()
-        if state.letters:
-            doing = [self._theme.paint(TYPING if state.document.text else ASKING, WARNING)]
-        return [*self.todos, *doing, *self._queued(is_working=state.is_working)]
+        queued = self._queued(is_working=state.is_working)
+        return [*self.todos, *self._view.lines(), *queued]
 
     def _queued(self, *, is_working: bool) -> list[str]:
         waiting, paint, symbols = self._opened.queue(), self._theme.paint, self._theme.symbols
@@ -147,9 +176,7 @@ class Region:
 
 def _placeholder(state: InputState) -> str:
     if state.label is not None:
-        return ""
-    if state.letters:
-        return f"{state.letters} answers; other text is queued with Enter"
+        return state.hint
     if state.is_working:
         return WORKING_PLACEHOLDER
     return PLACEHOLDER if state.is_idle else ""

@@ -22,9 +22,10 @@ from agentcli.domain.events import Outcome, Prompt, TurnSummary
 from agentcli.repl import commands as registry
 from agentcli.repl.actions import BackgroundNews, ChatActions, ChatInput, Jobs, Left
 from agentcli.repl.approve import Questions
-from agentcli.repl.choosing import Choosing, choose_row, pick_session
+from agentcli.repl.choosing import Choosing, SessionPicker
 from agentcli.repl.commands import SlashCommand
 from agentcli.repl.open_session import Attention, OpenSession
+from agentcli.repl.panel import Picker, PickRow
 from agentcli.repl.terminal import Terminal
 from agentcli.repl.turn_view import TurnView
 
@@ -77,8 +78,9 @@ class _Chat:
         self.input = self._make_input()
         self._questions = Questions(self._screen, user, self.input, self._actions.interrupt)
         self._questions.on_waiting = self._attention.call
+        self._questions.on_answered = self._view.answered
         self._view.on_long_turn = lambda _: self._attention.call("the agent has finished")
-        self._choosing = Choosing(self.input, self.terminal_gone)
+        self._choosing = Choosing()
         self._leaving = False
         self._exit_code = 0
         self._news = BackgroundNews(self._actions, reacts=user.settings.background_reacts)
@@ -156,11 +158,21 @@ class _Chat:
         if not infos:
             self.show(["There is no session yet."])
             return None
-        return await self._choosing.run(pick_session(self._terminal, infos, self.sessions))
+        panel = SessionPicker(infos, self.sessions, self.input.refresh)
+        await self._choosing.run(panel.chosen_by(self.input.choose))
+        return panel.answer
 
-    async def choose(self, title: str, rows: Sequence[str], start: int = 0) -> int | None:
+    async def choose(
+        self,
+        title: str,
+        rows: Sequence[PickRow],
+        start: int = 0,
+        on_move: Callable[[int], None] = lambda _: None,
+    ) -> int | None:
         """Let the user choose a row; ``None``: none of them."""
-        return await self._choosing.run(choose_row(self._terminal, title, rows, start))
+        panel = Picker(title, rows, start, on_move=on_move)
+        await self._choosing.run(self.input.choose(panel))
+        return panel.answer
 
     def put_in_input(self, text: str) -> None:
         """Let the user edit ``text`` and say it."""
@@ -221,17 +233,19 @@ class _Chat:
             try:
                 custom, warnings = await self.user.custom_commands()
                 registry.use_custom(map(registry.custom_command, custom))
-                await self._open_first(pick_first=pick_first)
-                self._view.show_notices(warnings)
+                if not pick_first:
+                    await self._open_first(None)
                 async with self.jobs.running(), self.input.running():
+                    if pick_first:
+                        await self._open_first(await self.pick_session())
+                    self._view.show_notices(warnings)
                     await self._converse(first_prompt)
             finally:
                 self._attention.give_title_back()
                 await self._close_session("other" if self._exit_code else "prompt_input_exit")
         return self._exit_code
 
-    async def _open_first(self, *, pick_first: bool) -> None:
-        chosen = await self.pick_session() if pick_first else None
+    async def _open_first(self, chosen: str | None) -> None:
         if self._leaving:
             return
         if chosen is not None:

@@ -28,89 +28,6 @@ from agentcli.ui.live_screen import LiveScreen
 from agentcli.ui.screen import Screen, TerminalWriter
 from agentcli.ui.theme import Theme, theme_for
 
-# --- which keys answer a question (UI-7) ------------------------------------------------------
-
-FLOW_S = 0.7
-REST_S = 0.4  # the rest of a word comes as fast as anyone types
-_WORDS = {"y": "es", "n": "o", "s": "ession", "a": "lways"}
-
-
-class PendingQuestion:
-    """The question that waits, if one does. Times are those of the loop's clock.
-
-    Law: an answer counts only when it was pressed after the question had appeared, and not in the
-    flow of other typing: after a key that came less than ``FLOW_S`` before the question, a pause of
-    that length has to come first. The rest of a word (``yes``) and its Enter belong to the answer.
-    """
-
-    def __init__(self) -> None:
-        self._future: asyncio.Future[str] | None = None
-        self._answers: Mapping[str, str] = {}
-        self._last_key_at = float("-inf")
-        self._in_flow = False
-        self._rest = ""
-        self._rest_until = float("-inf")
-
-    def ask(self, answers: Mapping[str, str], now: float) -> asyncio.Future[str]:
-        """A question appears; its future gets the answer."""
-        self._in_flow = now - self._last_key_at < FLOW_S
-        self._answers = answers
-        self._future = asyncio.get_running_loop().create_future()
-        return self._future
-
-    def forget(self, future: asyncio.Future[str]) -> None:
-        """The question waits no longer."""
-        if self._future is future:
-            self._future = None
-
-    def key_comes(self, now: float) -> None:
-        """A key was pressed; before it is judged."""
-        if self._in_flow and now - self._last_key_at >= FLOW_S:
-            self._in_flow = False
-        self._last_key_at = now
-
-    def flow_ended(self) -> None:
-        """A message was sent: what comes next is no longer the same typing."""
-        self._last_key_at = float("-inf")
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a question waits."""
-        return self._future is not None and not self._future.done()
-
-    @property
-    def letters(self) -> str:
-        """The keys that answer: ``y, s, n, r``."""
-        return ", ".join(self._answers)
-
-    def are_taken(self, now: float) -> bool:
-        """Whether a key at ``now`` would answer."""
-        idle = now - self._last_key_at >= FLOW_S
-        return self.is_waiting and (idle or not self._in_flow)
-
-    def answer(self, key: str, now: float) -> bool:
-        """Take ``key`` as the answer; false when it is none."""
-        value = self._answers.get(key.lower())
-        if value is None or self._future is None or self._future.done():
-            return False
-        self._future.set_result(value)
-        self._last_key_at = float("-inf")
-        self._rest = _WORDS.get(key.lower(), "")
-        self._rest_until = now + REST_S
-        return True
-
-    def belongs_to_answer(self, key: str, now: float) -> bool:
-        """Whether ``key`` only finishes the word of the answer just given."""
-        if now > self._rest_until:
-            return False
-        if self._rest and key.lower() == self._rest[0]:
-            self._rest = self._rest[1:]
-            self._rest_until = now + REST_S
-            return True
-        self._rest_until = float("-inf")
-        return key in {"\r", "\n"}
-
-
 # --- keys while the agent works ---------------------------------------------------------------
 
 ESCAPE_S = 0.05
@@ -134,7 +51,6 @@ class KeyReader:
         self._on_interrupt: Callable[[], None] = lambda: None
         self._on_background: Callable[[], None] = lambda: None
         self._typed: list[KeyPress] = []
-        self._question = PendingQuestion()
         self._escape: asyncio.TimerHandle | None = None
         self._paused = False
 
@@ -179,19 +95,6 @@ class KeyReader:
             self._typed = kept + get_typeahead(self._source)
             self._marked_pastes(on=True)
 
-    async def choose(self, answers: Mapping[str, str], show: Callable[[], None]) -> str:
-        """Put a question with ``show`` and wait for one of the keys in ``answers``; its value.
-
-        A word whose first letter is the key may be typed whole, with or without Enter.
-        """
-        self._drain()
-        answer = self._question.ask(answers, asyncio.get_running_loop().time())
-        show()
-        try:
-            return await answer
-        finally:
-            self._question.forget(answer)
-
     def cancelled(self) -> None:
         """A cancel was asked for: Enter typed before it no longer sends anything."""
         self._typed = [
@@ -231,8 +134,7 @@ class KeyReader:
             self._take(keys)
 
     def _take(self, keys: list[KeyPress]) -> None:
-        now = asyncio.get_running_loop().time()
-        for at, key in enumerate(keys):
+        for key in keys:
             if key.key in {Keys.ControlC, Keys.SIGINT}:
                 self._interrupt()
             elif key.key == Keys.ControlB:
@@ -240,12 +142,7 @@ class KeyReader:
             elif key.key == Keys.ControlZ:
                 self._suspend()
             elif key.key not in _IGNORED:
-                self._question.key_comes(now)
-                if not self._question.are_taken(now):
-                    self._typed.append(key)
-                elif self._question.answer(str(key.key), now):
-                    self._typed += _after_answer(key, keys[at + 1 :])
-                    return
+                self._typed.append(key)
 
     def _interrupt(self) -> None:
         self.cancelled()
@@ -257,17 +154,6 @@ class KeyReader:
         with self._source.cooked_mode():
             os.kill(0, signal.SIGTSTP)
         self._marked_pastes(on=True)
-
-
-def _after_answer(key: KeyPress, rest: list[KeyPress]) -> list[KeyPress]:
-    """What was typed in one go after an answer, without the rest of the word and its Enter."""
-    letter = str(key.key).lower()
-    word = "eason" if letter == "r" else _WORDS.get(letter, "")
-    typed = "".join(str(each.key) for each in rest[: len(word)])
-    left = rest[len(word) :] if word and typed.lower() == word else rest
-    if left and left[0].key in {Keys.ControlM, Keys.ControlJ}:
-        left = left[1:]
-    return left
 
 
 # --- the terminal -----------------------------------------------------------------------------

@@ -63,10 +63,11 @@ MAX_CALLS = 6
 
 
 class _Call:
-    __slots__ = ("finished", "since", "summary", "tail")
+    __slots__ = ("answered", "finished", "since", "summary", "tail")
 
     def __init__(self, summary: str) -> None:
         self.summary = summary
+        self.answered: list[str] = []  # what the user said when it asked
         self.since: float | None = None
         self.tail = ""
         self.finished: ToolFinished | None = None
@@ -112,13 +113,24 @@ class CallsView:
             if each.finished is None:
                 return
             del self._calls[call_id]
-            yield render.tool_lines(each.finished, each.summary, self._theme)
+            yield self._block(each, each.finished)
+
+    def answered(self, call_id: str, said: str) -> bool:
+        """The user has answered what it asked: it is printed with the call; false: no such call."""
+        call = self._calls.get(call_id)
+        if call is not None:
+            call.answered.append(said)
+        return call is not None
+
+    def _block(self, call: _Call, finished: ToolFinished) -> list[str]:
+        head, *below = render.tool_lines(finished, call.summary, self._theme)
+        return [head, *(answer_line(said, self._theme) for said in call.answered), *below]
 
     def rest(self) -> Iterator[list[str]]:
         """The turn is over: the blocks of finished calls whose turn never came."""
         for call in self._calls.values():
             if call.finished is not None:
-                yield render.tool_lines(call.finished, call.summary, self._theme)
+                yield self._block(call, call.finished)
         self._calls.clear()
 
     def next_change(self) -> float | None:
@@ -159,6 +171,11 @@ class CallsView:
         took = wording.elapsed(now - (call.since or now))
         head = f"{render.call_line(call.summary, self._theme)} {paint(f'{dot} {took}', DIM)}"
         return [head, *(paint(f"  {line}", DIM) for line in _last_lines(call.tail, tail))]
+
+
+def answer_line(said: str, theme: Theme) -> str:
+    """What the user answered when a call asked."""
+    return theme.paint(f"  {theme.symbols.branch} you: {said}", DIM)
 
 
 def _last_lines(tail: str, number: int) -> list[str]:
@@ -207,6 +224,13 @@ class TurnView:
         typed, self._typed = self._typed, None
         if typed != text:
             self._screen.print_block(render.prompt_lines(text, self._theme))
+
+    def answered(self, call_id: str, summary: str, said: str) -> None:
+        """The user answered what a call asked: one line of it stays, in the call's own place."""
+        if not self._calls.answered(call_id, said):
+            line = answer_line(said, self._theme)
+            head = [render.call_line(summary, self._theme)] if self._theme.live else []
+            self._screen.print_block([*head, line], gap=False)
 
     def on_event(self, event: AgentEvent) -> None:  # noqa: C901, PLR0912 - one arm per event
         """Show ``event``."""

@@ -101,8 +101,7 @@ def test_a_line_that_is_being_typed_for_the_agent_holds_up_no_end(
     terminal = chat()
     terminal.line("go")
     if question == "reason":
-        terminal.wait_for("yes, once")
-        terminal.send("r")
+        terminal.confirm("r")
     terminal.wait_for("No, because:" if question == "reason" else "Your answer:")
     if way == "term":
         terminal.kill(signal.SIGTERM)

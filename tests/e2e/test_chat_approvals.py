@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
-import time
 from pathlib import Path
 
 import pytest
 
-from agentcli.repl.terminal import FLOW_S
 from tests.e2e.chat import Chat, leave
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
 from tests.support.pty_driver import Terminal
@@ -23,13 +20,7 @@ PROTOCOLS = [ANTHROPIC, OPENAI]
 def answer(terminal: Terminal, shown: str, key: str) -> None:
     """Wait until the question about ``shown`` can be answered, and answer it."""
     terminal.wait_for(shown)
-    terminal.wait_for(re.compile(r"yes, once", re.IGNORECASE))
-    terminal.send(key)
-
-
-def read_first() -> None:
-    """Be a person who reads: keys in the flow of other typing are no answers, by design."""
-    time.sleep(FLOW_S + 0.1)
+    terminal.confirm(key)
 
 
 @pytest.mark.spec("UI-7", "SEC-3")
@@ -45,9 +36,7 @@ def test_yes_runs_this_call_and_asks_again_for_the_next(
     answer(terminal, "touch one", "y")
     terminal.wait_for("touch two")
     assert (work / "one").exists() and not (work / "two").exists()
-    terminal.wait_until(lambda: terminal.text().count("yes, once") == 2, what="the question")
-    read_first()
-    terminal.send("y")
+    terminal.confirm("y")
     terminal.wait_for("Done.")
     assert (work / "two").exists()
     leave(terminal)
@@ -64,7 +53,7 @@ def test_yes_for_the_session_does_not_ask_for_the_same_again(
     answer(terminal, "echo x", "s")
     terminal.wait_for("Done.")
     assert (work / "marks").read_text() == "x\nx\n"
-    assert terminal.text().count("yes, once") == 1
+    assert terminal.text().count("you: yes, for this session") == 1
     leave(terminal)
 
 
@@ -76,10 +65,9 @@ def test_yes_always_is_a_rule_in_the_settings_that_the_next_chat_keeps(
     model_server.add(call("bash", again), "First.", call("bash", again), "Second.")
     terminal = chat()
     terminal.line("once")
-    terminal.wait_for("a  yes, always")
     answer(terminal, "echo x", "a")
     terminal.wait_for("First.")
-    assert "Yes, always: bash(echo x >> marks) is in" in terminal.text()
+    assert "you: yes, always: bash(echo x >> marks) is in" in terminal.text()
     leave(terminal)
     terminal = chat()
     terminal.line("twice")

@@ -88,8 +88,7 @@ def approving(server: ModelServer, terminal: Terminal) -> None:
 
 def running(server: ModelServer, terminal: Terminal) -> None:
     approving(server, terminal)
-    terminal.wait_for(re.compile("yes, once", re.IGNORECASE))
-    terminal.send("y")
+    terminal.confirm("y")
     wait_for_process("sleep 67.5", terminal.process.pid)
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
 
-from agentcli.repl.terminal import FLOW_S
 from tests.e2e.chat import Chat, leave
 from tests.e2e.one_shot import check_sessions, one_shot, result_of
 from tests.support.model_server import ANTHROPIC, GEMINI, OPENAI, RESPONSES, ModelServer
@@ -69,11 +67,6 @@ def test_the_tools_that_a_person_chose_leave_the_way_out_of_plan_mode(
     assert {"present_plan", "final_result"} & set(names_of(model_server, 1)) == {"final_result"}
 
 
-def read_first() -> None:
-    """Be a person who reads: keys in the flow of other typing are no answers, by design."""
-    time.sleep(FLOW_S + 0.1)
-
-
 @pytest.mark.spec("SEC-3", "UI-7", "UI-3", "LOOP-3")
 @pytest.mark.parametrize("protocol", [ANTHROPIC, OPENAI])
 def test_a_plan_is_refused_then_approved_and_carried_out_in_the_same_turn(
@@ -89,15 +82,12 @@ def test_a_plan_is_refused_then_approved_and_carried_out_in_the_same_turn(
     terminal.line("write it")
     terminal.wait_for("First idea")
     terminal.wait_for("Carry out this plan?")
-    read_first()
-    terminal.send("r")
+    terminal.confirm("r")
     terminal.wait_for("No, because:")
     terminal.line("smaller steps")
     terminal.wait_for("Write the file")
-    terminal.wait_until(lambda: terminal.text().count("Carry out") == 2, what="the question")
     assert not (work / "made").exists()
-    read_first()
-    terminal.send("s")
+    terminal.confirm("s")
     terminal.wait_for("All done.")
     assert (work / "made").read_text() == "x\n"
     assert "smaller steps" in facts_of(model_server.requests[1]).results["one"]
@@ -121,8 +111,7 @@ def test_plan_mode_is_entered_in_mid_session_and_its_plan_is_there_on_resume(
     terminal.wait_for("Plan mode is on")
     terminal.line("write it")
     terminal.wait_for("Carry out this plan?")
-    read_first()
-    terminal.send("n")
+    terminal.confirm("n")
     terminal.wait_for("Waiting.")
     assert not (work / "made").exists()
     told = [facts_of(request).prompts[-1] for request in model_server.requests]

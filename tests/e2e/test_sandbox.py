@@ -77,7 +77,7 @@ def test_the_chat_asks_for_more_access_each_time_and_tells_the_state(
     terminal.wait_for("it asks to run outside the sandbox")
     terminal.wait_for("yes, once")
     assert "for this session" not in terminal.text()
-    terminal.send("y")
+    terminal.confirm("y")
     terminal.wait_for("Done.")
     assert outside.exists()
     terminal.line("/sandbox")

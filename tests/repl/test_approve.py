@@ -11,9 +11,9 @@ import pytest
 from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.messages import ToolCall
 from agentcli.domain.ports import ApprovalRequest, GrantOffer
-from agentcli.repl.approve import STOP, WAIT, Questions, approval_lines
+from agentcli.repl.approve import STOP, WAIT, ApprovalPanel, Questions
 from agentcli.ui.theme import PLAIN
-from tests.repl.conftest import PLACEHOLDER, Start
+from tests.repl.conftest import Start
 
 
 def offers(rule: str, *, always: bool = False) -> tuple[GrantOffer, ...]:
@@ -24,7 +24,7 @@ def shown(detail: str, command: str = "", rule: str = "") -> str:
     arguments = {"command": command} if command else {"path": "a\u200b.py"}
     call = ToolCall("c", "bash" if command else "write_file", arguments)
     request = ApprovalRequest(call, "Run it", detail, "writes files", offers(rule))
-    return "\n".join(approval_lines(request, PLAIN))
+    return "\n".join(ApprovalPanel(request, PLAIN).lines(PLAIN))
 
 
 @pytest.mark.spec("SEC-6", "UI-7")
@@ -58,7 +58,7 @@ def test_what_only_looks_like_a_diff_is_shown_to_the_letter(name: str) -> None:
     arguments = {"command": command} if name == "bash" else {"tool": "bash"}
     call = ToolCall("c", name, arguments)
     request = ApprovalRequest(call, "Run it", f"{command}\n\nin /work", "")
-    lines = approval_lines(request, PLAIN)
+    lines = ApprovalPanel(request, PLAIN).lines(PLAIN)
     assert [f"  {line}" for line in command.split("\n")] == lines[1:9]
 
 
@@ -66,7 +66,7 @@ def test_what_only_looks_like_a_diff_is_shown_to_the_letter(name: str) -> None:
 def test_it_says_why_and_what_for_this_session_would_allow() -> None:
     text = shown("x", rule="bash(rm *)")
     assert "Why it asks: writes files" in text
-    assert "for this session (bash(rm *))" in text
+    assert "yes, for this session: bash(rm *)" in text
 
 
 @pytest.mark.spec("SEC-6")
@@ -74,8 +74,8 @@ def test_a_command_of_a_megabyte_is_bounded_and_all_of_it_can_be_viewed() -> Non
     text = shown("", "echo " + "x\n" * 500_000 + "rm -rf ~")
     assert len(text) < 30_000
     assert "rm -rf ~\n" in text
-    assert "  v  view all of it first" in text
-    assert "  v  " not in shown("", "ls")
+    assert "v  view all of it" in text
+    assert "v  view" not in shown("", "ls")
 
 
 @pytest.mark.spec("SEC-6")
@@ -93,7 +93,7 @@ def test_a_diff_names_what_is_deleted_and_what_is_moved() -> None:
 def test_no_run_of_blanks_pushes_a_part_of_a_diff_away() -> None:
     text = shown("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b" + " " * 5000 + "; evil\n")
     assert "1 + b<U+0020 x 5000>; evil" in text
-    assert "  v  view all" not in text
+    assert "v  view all" not in text
 
 
 @pytest.mark.spec("SEC-6")
@@ -101,7 +101,7 @@ def test_a_long_line_of_a_diff_keeps_its_tail() -> None:
     text = shown("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+" + "b" * 100_000 + "; evil\n")
     assert "; evil" in text
     assert len(text) < 30_000
-    assert "  v  view all" in text
+    assert "v  view all" in text
 
 
 @pytest.mark.spec("UI-7", "SEC-3")
@@ -113,35 +113,55 @@ def test_what_asks_every_time_offers_no_lasting_yes() -> None:
 def test_always_shows_the_rule_that_is_written() -> None:
     call = ToolCall("c", "bash", {"command": "make"})
     request = ApprovalRequest(call, "Run make", "", "", offers("bash(make)", always=True))
-    assert "  a  yes, always: bash(make) goes to your settings" in approval_lines(request, PLAIN)
+    text = "\n".join(ApprovalPanel(request, PLAIN).lines(PLAIN))
+    assert "  3 a  yes, always (kept in your settings): bash(make)\n" in text
 
 
 @pytest.mark.spec("SEC-6", "UI-7")
 def test_the_reason_stays_one_line() -> None:
     call = ToolCall("c", "bash", {"command": "ls"})
-    request = ApprovalRequest(call, "Run", "", "it runs a command: a\n  y  yes, once" + "x" * 9999)
-    (why,) = [line for line in approval_lines(request, PLAIN) if "Why it asks" in line]
+    request = ApprovalRequest(
+        call, "Run", "", "it runs a command: a\n  y  yes, once" + "x" * 9999
+    )
+    (why,) = [line for line in ApprovalPanel(request, PLAIN).lines(PLAIN) if "Why it asks" in line]
     assert "a<U+000A>  y" in why
     assert len(why) < 500
 
 
-@pytest.mark.spec("SEC-6")
-@pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
-def test_all_of_a_long_command_can_be_viewed_before_the_answer(start: Start, term: str) -> None:
-    terminal = start(PAGER="/bin/cat", TERM=term, ready=">" if term == "dumb" else PLACEHOLDER)
+@pytest.mark.spec("SEC-6", "UI-7")
+def test_all_of_a_long_command_can_be_viewed_before_the_answer(start: Start) -> None:
+    terminal = start(PAGER="/bin/cat")
 
     def text() -> str:
-        return re.sub(r"[\r\n]+", "", terminal.text())
+        return re.sub(r"[\r\n]+ *", "", terminal.text())
 
     terminal.send("longapprove")
     terminal.key("enter")
-    terminal.wait_for("v  view all of it first")
+    terminal.wait_for("v shows all")
     assert "line1500;" not in text()
     assert "line2999; tail" in text()
+    terminal.wait_for("Enter confirms")
     terminal.send("v")
     terminal.wait_until(lambda: "line1500;" in text())
-    terminal.wait_until(lambda: terminal.text().count("v  view all of it first") == 2)
-    terminal.send("y")
+    terminal.wait_for("Allow this?")
+    terminal.confirm("y")
+    terminal.wait_for("verdict once")
+
+
+@pytest.mark.spec("SEC-6", "UI-7", "UI-10")
+def test_line_by_line_only_a_choice_and_enter_answer(start: Start) -> None:
+    terminal = start(PAGER="/bin/cat", TERM="dumb", ready=">")
+    terminal.line("longapprove")
+    terminal.wait_for("v  view all of it")
+    terminal.wait_for("Answer:")
+    terminal.line("v")
+    terminal.wait_until(lambda: b"line1500;" in terminal.raw)
+    terminal.wait_until(lambda: terminal.raw.count(b"Answer:") == 2)
+    terminal.line("yonder is a better way")
+    terminal.wait_until(lambda: terminal.raw.count(b"Answer:") == 3)
+    assert b"the question still waits" in terminal.raw
+    assert "verdict" not in terminal.text()
+    terminal.line("y")
     terminal.wait_for("verdict once")
 
 

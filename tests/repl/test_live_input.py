@@ -280,7 +280,7 @@ def test_an_approval_that_waits_calls_the_person(start: Start, how: str, wanted:
     terminal = start(PLAY_NOTIFICATIONS=how)
     before = len(terminal.raw)
     terminal.line("approve make")
-    terminal.wait_for("Ctrl-C  cancel")
+    terminal.wait_for("Enter confirms")
     said = re.sub(rb"\x1b\]2;[^\x07]*\x07", b"", terminal.raw[before:])
     assert (wanted in said) if wanted else (b"\x07" not in said)
 
@@ -295,11 +295,12 @@ def test_an_approval_waits_for_an_empty_line_and_then_takes_a_key(
     terminal.send("say yes")
     terminal.wait_for("> say yes")
     (tmp_path / "go").touch()
-    terminal.wait_for("send or empty your text first")
+    terminal.wait_for("empty it to choose")
+    terminal.wait_for("Enter queues")
     terminal.key("enter")
     terminal.wait_for("└ say yes")
     assert "verdict" not in terminal.text()
-    terminal.send("y")
+    terminal.confirm("y")
     terminal.wait_for("verdict once")
     terminal.wait_for("You said yes.")
 

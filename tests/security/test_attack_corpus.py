@@ -293,7 +293,7 @@ def test_a_chat_whose_question_nobody_answers_does_nothing(
         terminal.line("go")
         terminal.wait_for("Allow this?")
         terminal.line("not an answer")
-        terminal.wait_for("Waiting for your answer")
+        terminal.wait_for("> not an answer")
         terminal.kill(signal.SIGTERM)
         assert terminal.wait_exit() == 143
     assert not (place.outside / "pwned").exists()

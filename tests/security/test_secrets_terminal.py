@@ -168,8 +168,7 @@ def test_the_chat_shows_hostile_text_without_its_sequences(work: Path, home: Pat
     with ModelServer(steps, strict=False) as server:
         env = agent_env(server)
         with Terminal([*AGENT, "hello"], env, work, 50, 150) as terminal:
-            terminal.wait_for("yes, once")
-            terminal.send("y")
+            terminal.confirm("y")
             terminal.wait_for("END")
             terminal.wait_for(IDLE)
             terminal.line("again")

@@ -36,6 +36,7 @@ _KEYS = {
 _UNKNOWN_TO_PYTE = re.compile(rb"\x1b\[[<>=][0-9;]*[a-zA-Z]")
 _BRACKETED_PASTE = 2004 << 5
 _HISTORY_LINES = 20_000
+_PATIENCE_S = 0.5  # with a program that shows nothing of what it reads
 _ACQUIRE = 'tty=$1; shift; exec "$@" 0<>"$tty" 1>&0 2>&0'
 
 
@@ -91,6 +92,7 @@ class Terminal:
         self._read_to_end = False
         self._wake_read, self._wake_write = os.pipe()
         self._closed = False
+        self._line_at: int | None = None
         self._set_size(rows, cols)
         self.modes_at_start = self.modes()
         environment = {**(os.environ if env is None else env), "TERM": "xterm-256color"}
@@ -149,9 +151,34 @@ class Terminal:
         self.send(_key_text(name))
 
     def line(self, text: str) -> None:
-        """Type ``text`` and press Enter."""
+        """Type ``text`` and press Enter, when the line before has been read and something shown.
+
+        Lines that are read together are one input (UI-13).
+        """
+        if self._line_at is not None:
+            with contextlib.suppress(AssertionError):
+                self.wait_until(self._took_line, _PATIENCE_S)
+        with self._lock:
+            self._line_at = len(self._raw)
         self.send(text)
         self.key("enter")
+
+    def _took_line(self) -> bool:
+        return len(self._raw) > (self._line_at or 0) and not self._unread()
+
+    def _unread(self) -> int:
+        """How many bytes wait for the program."""
+        if self._slave < 0:
+            return 0
+        with contextlib.suppress(OSError):
+            found = fcntl.ioctl(self._slave, termios.FIONREAD, b"\0" * 4)
+            return int.from_bytes(found, "little")
+        return 0
+
+    def confirm(self, letter: str) -> None:
+        """Answer the question that waits: move to the choice of ``letter`` and press Enter."""
+        self.wait_for("Enter confirms")
+        self.line(letter)
 
     def paste(self, text: str) -> None:
         """Paste as terminals do when bracketed paste is on."""

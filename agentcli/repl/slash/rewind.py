@@ -14,6 +14,7 @@ from agentcli.domain.errors import UsageError
 from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
 from agentcli.domain.tools import real_path
 from agentcli.repl.commands import Chat, SlashCommand
+from agentcli.repl.panel import PickRow
 from agentcli.ui import wording
 from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean_line
@@ -31,11 +32,11 @@ def scope_of(text: str, usage: str) -> RewindScope:
         raise UsageError(f"cannot take back {word!r}", f"use {usage} [chat|files|both]") from None
 
 
-def row_of(number: int, point: RewindPoint) -> str:
+def row_of(number: int, point: RewindPoint) -> PickRow:
     """A prompt in a list."""
-    files = f" · {wording.plural(point.files, 'file change')}" if point.files else ""
+    files = wording.plural(point.files, "file change") if point.files else ""
     text = fit(clean_line(point.text), _SHOWN_COLUMNS) or "(no text)"
-    return f"{number}. {text}{files}"
+    return PickRow(f"{number}. {text}", files)
 
 
 async def go_back(chat: Chat, point: RewindPoint, scope: RewindScope) -> None:
@@ -107,7 +108,7 @@ async def _run(chat: Chat, arguments: str) -> None:
 
 
 async def _asked(chat: Chat) -> RewindScope | None:
-    at = await chat.choose("Take back", list(_SCOPES.values()))
+    at = await chat.choose("Take back", [PickRow(scope) for scope in _SCOPES.values()])
     return None if at is None else list(_SCOPES)[at]
 
 
