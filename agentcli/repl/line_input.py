@@ -108,6 +108,7 @@ class LineInput:
     async def choose(self, panel: Panel) -> None:
         """Print ``panel`` and ask for a line until one answers it; other text is queued."""
         screen = self._terminal.screen
+        panel.open(asyncio.get_running_loop().time(), has_text=False)
         screen.print_block(panel.lines(screen.theme))
         if self._is_working:  # what is typed before it can be read is for the next prompt
             await asyncio.sleep(GUARD_S)

@@ -374,7 +374,7 @@ def beside(rows: list[Row], room: int, columns: int, theme: Theme) -> list[Row]:
         return []
     if room == 1:
         return [_left_out(len(rows), columns, theme)]
-    tail = (room - 1) // 3
+    tail = (room + 1) // 4
     head = room - 1 - tail
     left = _left_out(len(rows) - head - tail, columns, theme)
     return [*rows[:head], left, *(rows[-tail:] if tail else ())]

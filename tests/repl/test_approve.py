@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 from collections.abc import Sequence
 
@@ -120,9 +121,7 @@ def test_always_shows_the_rule_that_is_written() -> None:
 @pytest.mark.spec("SEC-6", "UI-7")
 def test_the_reason_stays_one_line() -> None:
     call = ToolCall("c", "bash", {"command": "ls"})
-    request = ApprovalRequest(
-        call, "Run", "", "it runs a command: a\n  y  yes, once" + "x" * 9999
-    )
+    request = ApprovalRequest(call, "Run", "", "it runs a command: a\n  y  yes, once" + "x" * 9999)
     (why,) = [line for line in ApprovalPanel(request, PLAIN).lines(PLAIN) if "Why it asks" in line]
     assert "a<U+000A>  y" in why
     assert len(why) < 500
@@ -194,3 +193,25 @@ def test_only_a_clear_yes_waits(said: str, waits: bool) -> None:
     ((question, options),) = user.asked
     assert "p at h" in question and "14:05, in 42 min" in question
     assert options == (WAIT, STOP)
+
+
+WORDS = ("yes", "no", "say", "any", "always", "stop", "r", "a", "why", "view", "navy", "1", "it")
+
+
+@pytest.mark.spec("UI-7")
+@pytest.mark.parametrize("number", [12, pytest.param(100, marks=pytest.mark.slow)])
+def test_sentences_typed_into_an_open_approval_grant_nothing(start: Start, number: int) -> None:
+    chance = random.Random(7)
+    terminal = start()
+    terminal.line("approve rm -rf build")
+    terminal.wait_for("Enter confirms")
+    for at in range(number):
+        words = chance.choices(WORDS, k=chance.randint(2, 5))
+        terminal.line(" ".join(words))
+        shown = f"└ {' '.join(words)}" if at < 3 else f"… {at - 2} more"
+        terminal.wait_for(shown)
+    assert "verdict" not in terminal.text()
+    assert "Allow this? Run rm -rf build" in terminal.text()
+    terminal.key("esc")
+    terminal.wait_for("Cancelled.")
+    assert "verdict" not in terminal.text()

@@ -57,7 +57,7 @@ def test_a_running_command(start: Start, size: Size) -> None:
 def test_an_approval_of_a_change(start: Start, size: Size) -> None:
     terminal = begin(start, size)
     terminal.line("edit")
-    terminal.wait_for("Waiting for your answer")
+    terminal.wait_for("Enter confirms")
     check(terminal, "approval", size)
 
 

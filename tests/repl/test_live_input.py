@@ -150,7 +150,7 @@ def test_shift_tab_cycles_the_permission_modes_also_while_it_works(
     start: Start, tmp_path: Path
 ) -> None:
     terminal = busy(start, tmp_path)
-    for mode in ("accept-edits mode", "plan mode", "· default ·"):
+    for mode in ("accept-edits mode", "auto mode", "plan mode", "· default ·"):
         terminal.key("shift-tab")
         terminal.wait_until(lambda mode=mode: mode in last_line(terminal), what=mode)
 

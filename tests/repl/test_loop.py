@@ -243,6 +243,15 @@ def test_a_paste_of_many_lines_is_one_message(start: Start) -> None:
     terminal.wait_for("echo alpha\n  beta\n  gamma!")
 
 
+@pytest.mark.spec("UI-13")
+def test_a_burst_of_lines_that_is_not_marked_as_a_paste_is_one_message(start: Start) -> None:
+    terminal = start()
+    terminal.send("".join(f"count {number}\r" for number in range(200)))
+    terminal.wait_for("200 lines, the last is count 199")
+    at_prompt(terminal)
+    assert terminal.text().count("lines, the last is") == 1
+
+
 @pytest.mark.spec("UI-3")
 def test_a_paste_while_the_agent_works_is_not_sent_line_by_line(
     start: Start, tmp_path: Path

@@ -1,0 +1,241 @@
+"""Choices that only Enter confirms, and lists that are filtered by what is typed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentcli.repl.panel import (
+    FLOW_S,
+    GUARD_S,
+    VIEW_S,
+    Choice,
+    Choices,
+    PanelMode,
+    Picker,
+    PickRow,
+    Press,
+    Subject,
+    wrapped,
+)
+from agentcli.ui.rows import Row
+from agentcli.ui.screen import Size
+from agentcli.ui.theme import PLAIN
+
+KEYS = {"\r": "enter", "<up>": "up", "<down>": "down", "<right>": "right", "<tab>": "tab"}
+EDGE = "bash(pytest *)"
+
+
+class Typing:
+    """The panel and the input as a user's keys reach them; ``at`` is the time."""
+
+    def __init__(self, panel: Choices, at: float = 10.0, text: str = "") -> None:
+        self.panel, self.at, self.text = panel, at, text
+        self.sent: list[str] = []
+        panel.open(at, has_text=bool(text))
+
+    def press(self, keys: Iterable[str], *, wait: float = 1.0) -> Typing:
+        """Each after ``wait`` seconds."""
+        typed = list(keys)
+        for at, key in enumerate(typed):
+            self.at += wait
+            if self.text and key == "\r":
+                self._send()
+            elif self.text:
+                self.text += key
+            else:
+                more = wait == 0 and any(each not in KEYS for each in typed[at + 1 :])
+                press = Press(KEYS.get(key, "char"), key)
+                given_back = self.panel.press(press, self.at, more=more)
+                self.text += given_back.text
+                if given_back.sends:
+                    self._send()
+        return self
+
+    def _send(self) -> None:
+        self.sent.append(self.text)
+        self.text = ""
+        self.panel.text_sent()
+
+
+def choices(rows: int = 3) -> Choices:
+    body = [Row(f"row {number}", 6) for number in range(rows)]
+    return Choices(
+        Subject("Allow this? Run make", lambda _: body),
+        [
+            Choice("y", "yes, once"),
+            Choice("s", "yes, for this session", ("bash(pytest -q)", EDGE)),
+            Choice("a", "yes, always", ("bash(pytest -q)", EDGE)),
+            Choice("n", "no"),
+            Choice("r", "no, with a reason"),
+            Choice("v", "view all of it"),
+        ],
+        refusal="n",
+        views=True,
+    )
+
+
+@pytest.mark.spec("UI-7")
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        (["\r"], "y"), (["y", "\r"], "y"), (["N", "\r"], "n"), (["3", "\r"], "a"),
+        (["<down>", "\r"], "s"), (["a", "n", "\r"], "n"), (["y"], ""), (["a", "s"], ""),
+    ],
+)  # fmt: skip
+def test_keys_move_and_enter_confirms(keys: list[str], answer: str) -> None:
+    assert Typing(choices()).press(keys).panel.answer == answer
+
+
+@pytest.mark.spec("UI-7")
+def test_what_is_no_choice_goes_to_the_input_with_all_before_it_and_never_answers() -> None:
+    user = Typing(choices()).press("actually, stop")
+    assert user.text == "actually, stop"
+    assert user.panel.chosen.letter == "n"
+    user.press("\r")
+    assert user.sent == ["actually, stop"] and not user.panel.answer
+    user.press("\r")
+    assert user.panel.answer == "n"
+
+
+@pytest.mark.spec("UI-7")
+@pytest.mark.parametrize("word", ["say", "any", "navy", "array", "yy", "an"])
+def test_a_word_of_choices_is_a_word(word: str) -> None:
+    user = Typing(choices()).press(word, wait=FLOW_S / 2).press("\r")
+    assert user.sent == [word] and not user.panel.answer
+
+
+@pytest.mark.spec("UI-7")
+def test_what_is_typed_as_it_appears_goes_to_the_input_and_enter_is_dropped() -> None:
+    user = Typing(choices()).press(["\r", "<down>", "y"], wait=GUARD_S / 4)
+    assert user.text == "y" and not user.panel.answer
+    again = Typing(choices()).press("\r", wait=GUARD_S * 0.9)
+    assert not again.panel.answer
+    assert again.press("\r").panel.answer == "y"
+
+
+@pytest.mark.spec("UI-7")
+def test_with_a_draft_in_the_input_the_selection_is_the_one_that_does_no_harm() -> None:
+    user = Typing(choices(), text="half a thought").press(["\r", "\r"])
+    assert user.sent == ["half a thought"]
+    assert user.panel.answer == "n"
+
+
+@pytest.mark.spec("UI-7", "UI-13")
+def test_an_answer_in_the_middle_of_lines_that_come_at_once_is_text() -> None:
+    user = Typing(choices()).press([]).press(["<down>"])
+    user.at += 1
+    user.press(["y", "\r", "l", "s"], wait=0)
+    assert user.text == "y\rls".replace("\r", "\n") and not user.panel.answer
+
+
+@pytest.mark.spec("UI-7")
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["C"]), min_size=2),
+                min_size=1, max_size=20), st.floats(0.001, FLOW_S * 0.9))  # fmt: skip
+def test_no_sentence_grants_anything(sentences: list[str], wait: float) -> None:
+    user = Typing(choices())
+    user.at += GUARD_S
+    for sentence in sentences:
+        user.press([*sentence, "\r"], wait=wait)
+        assert not user.panel.answer
+    assert user.sent == sentences
+
+
+@pytest.mark.spec("UI-7")
+def test_another_rule_is_offered_and_it_can_be_edited() -> None:
+    user = Typing(choices()).press(["s", "<right>"])
+    assert user.panel.chosen.rule == EDGE and not user.panel.answer
+    user.press(["<tab>"])
+    assert (user.panel.answer, user.panel.edits) == ("s", True)
+
+
+@pytest.mark.spec("UI-7")
+def test_v_shows_all_after_a_pause_and_is_a_letter_of_a_word_before() -> None:
+    user = Typing(choices()).press(["v"])
+    assert user.panel.due == user.at + VIEW_S and not user.panel.answer
+    user.panel.tick(user.at + VIEW_S)
+    assert user.panel.answer == "v"
+    other = Typing(choices()).press(["v", "e"])
+    assert other.text == "ve" and other.panel.due is None
+
+
+@pytest.mark.spec("UI-7", "OPS-1")
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (40, 12), (20, 6), (10, 3), (1, 1)])
+def test_the_subject_and_the_choices_are_seen_in_every_window(size: tuple[int, int]) -> None:
+    user = Typing(choices(500)).press(["n"])
+    rows, cursor = user.panel.rows(Size(*size), PLAIN, 99.0, mode=PanelMode())
+    assert 0 < len(rows) <= size[1] and 0 <= cursor < len(rows)
+    if size[1] >= 24:
+        text = "\n".join(row.text for row in rows)
+        assert text.startswith("Allow this? Run make") and "row 0" in text and "row 499" in text
+        assert "more rows; v shows all" in text and "> 4 n  no" in text
+    assert all(row.width <= size[0] for row in rows)
+
+
+@pytest.mark.spec("UI-7")
+def test_where_all_can_be_seen_there_is_nothing_to_view() -> None:
+    rows, _ = choices(3).rows(Size(80, 24), PLAIN, 99.0, mode=PanelMode())
+    text = "\n".join(row.text for row in rows)
+    assert "row 2" in text and "view all" not in text
+
+
+def test_a_long_line_is_wrapped_below_its_beginning() -> None:
+    rows = wrapped("> 2 s  yes, for this session: bash(x)", 24, indent=7)
+    assert [row.text for row in rows] == ["> 2 s  yes, for this ses", "       sion: bash(x)"]
+
+
+# --- Lists
+
+
+def typed(picker: Picker, keys: Iterable[str], at: float = 20.0) -> Picker:
+    for key in keys:
+        picker.press(Press(KEYS.get(key, "char"), key), at, more=False)
+    return picker
+
+
+ROWS = [PickRow("anthropic/claude-sonnet", "ready"), PickRow("openai/gpt", "no key"),
+        PickRow("openai/sonnet-like", "no key")]  # fmt: skip
+
+
+@pytest.mark.spec("UI-11")
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        (["\r"], 0), ([*"sonnet", "\r"], 0), ([*"open", "<down>", "\r"], 2),
+        ([*"no key gpt", "\r"], 1), ([*"zzz", "\r"], None), (["<up>", "\r"], 0),
+    ],
+)  # fmt: skip
+def test_a_list_is_filtered_by_what_is_typed(keys: list[str], answer: int | None) -> None:
+    assert typed(Picker("Which?", ROWS), keys).answer == answer
+
+
+@pytest.mark.spec("UI-11")
+def test_a_free_answer_is_offered_below_what_fits() -> None:
+    colours = [PickRow("red"), PickRow("blue")]
+    assert typed(Picker("?", colours, free="say"), [*"bl", "\r"]).answer == 1
+    assert typed(Picker("?", colours, free="say"), [*"bl", "<down>", "\r"]).said == "bl"
+    assert typed(Picker("?", colours, free="say"), [*"green", "\r"]).said == "green"
+    assert typed(Picker("?", colours, free="say"), ["2", "\r"]).answer == 1
+
+
+@pytest.mark.spec("UI-11")
+def test_a_question_takes_nothing_that_was_typed_as_it_appeared() -> None:
+    picker = Picker("?", ROWS, free="say")
+    picker.open(20.0, has_text=False)
+    assert picker.press(Press("char", "x"), 20.1, more=False).text == "x"
+    picker.press(Press("enter"), 20.2, more=False)
+    assert not picker.is_answered
+    assert typed(picker, ["\r"], at=21.0).answer == 0
+
+
+@pytest.mark.spec("UI-11")
+def test_the_cursor_previews_and_what_is_not_shown_is_counted() -> None:
+    seen: list[int] = []
+    picker = Picker("?", [PickRow(f"row {n}") for n in range(50)], on_move=seen.append)
+    typed(picker, ["<down>", "<down>"])
+    assert seen == [1, 2]
+    rows, _ = picker.rows(Size(80, 12), PLAIN, 0.0, mode=PanelMode())
+    assert len(rows) == 12 and "40 more" in rows[-1].text
