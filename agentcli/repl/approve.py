@@ -18,7 +18,7 @@ from agentcli.domain.errors import AgentError, ProviderError
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
 from agentcli.repl.actions import ChatInput
 from agentcli.repl.outside import page_text
-from agentcli.repl.panel import Choice, Choices, Picker, PickRow, Subject, wrapped
+from agentcli.repl.panel import Choice, Choices, PanelSubject, Picker, PickRow, wrapped
 from agentcli.ui.diff import diff_lines, is_diff
 from agentcli.ui.exact import (
     ExactText,
@@ -60,7 +60,7 @@ class ApprovalPanel(Choices):
         title, self._exact = _asked(request, theme)
         self.whole = self._exact.whole
         super().__init__(
-            Subject(title, self._subject_rows, self._exact.is_cut),
+            PanelSubject(title, self._subject_rows, self._exact.is_cut),
             _choices(request),
             refusal="n",
             views=True,

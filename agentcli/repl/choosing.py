@@ -15,7 +15,17 @@ from typing import Any
 from agentcli.app.library import SearchHit, SessionLibrary
 from agentcli.domain.errors import AgentError
 from agentcli.domain.session import SessionInfo
-from agentcli.repl.panel import Given, Panel, PanelMode, PanelRows, Press, highlighted
+from agentcli.repl.actions import ChatInput
+from agentcli.repl.panel import (
+    Given,
+    Panel,
+    PanelMode,
+    PanelRows,
+    Picker,
+    PickRow,
+    Press,
+    highlighted,
+)
 from agentcli.ui.rows import fit_row
 from agentcli.ui.screen import Size
 from agentcli.ui.session_lines import (
@@ -31,7 +41,8 @@ from agentcli.ui.theme import BOLD, DIM, Theme
 class Choosing:
     """One choice at a time, which a signal can end."""
 
-    def __init__(self) -> None:
+    def __init__(self, chat_input: ChatInput) -> None:
+        self._input = chat_input
         self._task: asyncio.Future[None] | None = None
 
     @property
@@ -39,7 +50,25 @@ class Choosing:
         """Whether there is a choice to be made."""
         return self._task is not None
 
-    async def run(self, choosing: Coroutine[Any, Any, None]) -> None:
+    async def row(
+        self,
+        title: str,
+        rows: Sequence[PickRow],
+        start: int = 0,
+        on_move: Callable[[int], None] = lambda _: None,
+    ) -> int | None:
+        """Let the user choose a row; ``None``: none of them. See ``commands.Chat.choose``."""
+        panel = Picker(title, rows, start, on_move=on_move)
+        await self._run(self._input.choose(panel))
+        return panel.answer
+
+    async def session(self, infos: Sequence[SessionInfo], sessions: SessionLibrary) -> str | None:
+        """Let the user choose a session; its id, or ``None``."""
+        panel = SessionPicker(infos, sessions, self._input.refresh)
+        await self._run(panel.chosen_by(self._input.choose))
+        return panel.answer
+
+    async def _run(self, choosing: Coroutine[Any, Any, None]) -> None:
         """Until something is chosen, or ``stop``."""
         self._task = asyncio.ensure_future(choosing)
         try:

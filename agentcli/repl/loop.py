@@ -22,10 +22,9 @@ from agentcli.domain.events import Outcome, Prompt, TurnSummary
 from agentcli.repl import commands as registry
 from agentcli.repl.actions import BackgroundNews, ChatActions, ChatInput, Jobs, Left
 from agentcli.repl.approve import Questions
-from agentcli.repl.choosing import Choosing, SessionPicker
+from agentcli.repl.choosing import Choosing
 from agentcli.repl.commands import SlashCommand
 from agentcli.repl.open_session import Attention, OpenSession
-from agentcli.repl.panel import Picker, PickRow
 from agentcli.repl.terminal import Terminal
 from agentcli.repl.turn_view import TurnView
 
@@ -80,7 +79,8 @@ class _Chat:
         self._questions.on_waiting = self._attention.call
         self._questions.on_answered = self._view.answered
         self._view.on_long_turn = lambda _: self._attention.call("the agent has finished")
-        self._choosing = Choosing()
+        self._choosing = Choosing(self.input)
+        self.choose = self._choosing.row
         self._leaving = False
         self._exit_code = 0
         self._news = BackgroundNews(self._actions, reacts=user.settings.background_reacts)
@@ -158,21 +158,7 @@ class _Chat:
         if not infos:
             self.show(["There is no session yet."])
             return None
-        panel = SessionPicker(infos, self.sessions, self.input.refresh)
-        await self._choosing.run(panel.chosen_by(self.input.choose))
-        return panel.answer
-
-    async def choose(
-        self,
-        title: str,
-        rows: Sequence[PickRow],
-        start: int = 0,
-        on_move: Callable[[int], None] = lambda _: None,
-    ) -> int | None:
-        """Let the user choose a row; ``None``: none of them."""
-        panel = Picker(title, rows, start, on_move=on_move)
-        await self._choosing.run(self.input.choose(panel))
-        return panel.answer
+        return await self._choosing.session(infos, self.sessions)
 
     def put_in_input(self, text: str) -> None:
         """Let the user edit ``text`` and say it."""

@@ -107,7 +107,7 @@ class Choice:
         return self.rules[self.at] if self.rules else ""
 
 
-class Subject(NamedTuple):
+class PanelSubject(NamedTuple):
     """What is asked about: a title, rows for a width; ``is_cut``: they do not say all of it."""
 
     title: str
@@ -126,7 +126,7 @@ class Choices:
 
     def __init__(
         self,
-        subject: Subject,
+        subject: PanelSubject,
         choices: Sequence[Choice],
         *,
         refusal: str,

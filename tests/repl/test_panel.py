@@ -15,10 +15,10 @@ from agentcli.repl.panel import (
     Choice,
     Choices,
     PanelMode,
+    PanelSubject,
     Picker,
     PickRow,
     Press,
-    Subject,
     wrapped,
 )
 from agentcli.ui.rows import Row
@@ -64,7 +64,7 @@ class Typing:
 def choices(rows: int = 3) -> Choices:
     body = [Row(f"row {number}", 6) for number in range(rows)]
     return Choices(
-        Subject("Allow this? Run make", lambda _: body),
+        PanelSubject("Allow this? Run make", lambda _: body),
         [
             Choice("y", "yes, once"),
             Choice("s", "yes, for this session", ("bash(pytest -q)", EDGE)),
