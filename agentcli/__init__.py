@@ -7,18 +7,19 @@ before it is used: the command line starts faster for that.
 TYPE_CHECKING = False  # the real one costs an import that ``--version`` has no use for
 
 if TYPE_CHECKING:
-    from agentcli.api import Agent as Agent
-    from agentcli.api import AgentResult as AgentResult
-    from agentcli.api import tool as tool
+    from agentcli.api import *  # noqa: F403 - all that it exports, and it says what
 
 __version__ = "0.1.0"
-__all__ = ["Agent", "AgentResult", "__version__", "tool"]
 
 
 def __getattr__(name: str) -> object:
-    if name in {"Agent", "AgentResult", "tool"}:
+    # the rooms of the package are lower case: asking for one must not load the library
+    if name[0].isupper() or name in {"__all__", "tool", "user_text"}:
         from agentcli import api
 
-        found: object = getattr(api, name)
-        return found
+        if name == "__all__":
+            return [*api.__all__, "__version__"]
+        if name in api.__all__:
+            found: object = getattr(api, name)
+            return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,19 +7,30 @@ on disk before an event says so, leaving the ``async with`` block cancels what r
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Self
 
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+from typing_extensions import TypeVar
+
+from agentcli.api.blocking import LoopThread
+from agentcli.api.function import options_of
 from agentcli.app.compose import open_session
 from agentcli.app.options import SessionOptions, function_tool, result_schema, settings_of
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
-from agentcli.domain.errors import AgentError, UsageError
+from agentcli.domain.errors import (
+    AgentError,
+    ArgumentProblem,
+    NoStructuredOutput,
+    UsageError,
+)
 from agentcli.domain.events import (
     AgentEvent,
     Failed,
@@ -28,32 +39,40 @@ from agentcli.domain.events import (
     TerminalEvent,
     TurnSummary,
 )
+from agentcli.domain.hooks import HookConfig
 from agentcli.domain.messages import Message, Usage, UserMessage, user_text
 from agentcli.domain.ports import (
     ApprovalAnswer,
     ApprovalRequest,
     ContextTransform,
     Effort,
+    InputSource,
+    ModelInfo,
     PermissionMode,
+    Provider,
     QueueKind,
+    ReminderTexts,
+    Seams,
     ToolGate,
     Verdict,
+    WrapUpSignal,
 )
-from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:
     from agentcli.app.session import Listener, Session
 
 Approve = Callable[[ApprovalRequest], bool | Awaitable[bool]]
-F = TypeVar("F", bound=Callable[..., Any])
-_MARK = "__agentcli_tool__"
+OutputT = TypeVar("OutputT", default=Any)
+_WRAP_UP = "the program asks you to finish"
 
 
-@frozen
-class AgentResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentResult(Generic[OutputT]):
     """How a turn ended. ``cost_usd`` is ``None`` where a price is unknown.
 
-    ``structured`` is the result in the shape of ``Agent(output=…)``.
+    ``outcome`` is ``timed_out`` where the time was over; ``text`` is then what there was of the
+    answer. ``structured`` is the result in the shape of ``Agent(output=…)``, an instance where that
+    was a type; ``None`` where the turn did not come to one.
     """
 
     text: str
@@ -63,7 +82,16 @@ class AgentResult:
     cost_usd: float | None
     duration_s: float
     session_id: str
-    structured: Any = None
+    structured: OutputT | None = None
+
+    @property
+    def output(self) -> OutputT:
+        """``structured``; raises ``NoStructuredOutput`` where there is none."""
+        if self.structured is None:
+            raise NoStructuredOutput(
+                f"the turn ended without a result ({self.outcome})", "see outcome and text"
+            )
+        return self.structured
 
     @property
     def is_complete(self) -> bool:
@@ -72,45 +100,77 @@ class AgentResult:
 
 
 @dataclass(slots=True, kw_only=True)
-class Agent:
-    """A coding agent. Use it with ``async with``; one turn at a time.
+class Agent(Generic[OutputT]):
+    """A coding agent: use it with ``async with``, or without an event loop with ``with``.
 
-    ``tools`` are typed functions (see ``tool``) that are offered beside the built-in ones;
-    ``builtin_tools`` names those (or their groups) that the agent has: ``None`` for all, ``()`` for
-    none. ``approve`` is asked before what the permission mode does not allow; without it such a
-    call is refused and the model told so. ``output`` is a JSON schema or a pydantic model: the turn
-    then ends with a result of that shape. ``terminal`` names tools whose success ends the turn,
-    their arguments the result; ``fallback`` is what an answer in words is worth then: "off"
-    nothing, "narrowed" it counts after a reminder if it has the right shape, "eager" it counts at
-    once (CTRL-5). ``session`` takes up an earlier one by its id;
-    ``keep`` is whether the session's file stays. ``home`` is where files go (``AGENTCLI_HOME``);
-    ``env`` replaces the environment for settings and keys.
+    One turn at a time; several agents may work at once, in one loop or in threads.
+
+    **Who answers.** ``model`` is a name (``provider/model``); or ``provider`` is an object that
+    answers, with ``model`` a name of its own or a ``ModelInfo``. It stays yours to close.
+    ``effort``, ``temperature`` and ``request_fields`` (put into the body) go with each request.
+
+    **What it can do.** ``tools`` are typed functions (see ``tool``) that are offered beside the
+    built-in ones; ``builtin_tools`` names those (or their groups) that the agent has: ``None`` for
+    all, ``()`` for none. ``permission_mode``, ``allow`` and ``deny`` are as on the command line;
+    ``approve`` is asked before what they do not allow, without it such a call is refused and the
+    model told so. ``cwd`` and ``add_dirs`` are the workspace, ``sandbox`` limits its commands:
+    ``auto``, ``bwrap``, ``landlock`` or ``off``.
+
+    **How a turn ends.** ``output`` is a type that pydantic knows or a JSON schema: the turn then
+    ends with a result of that shape. ``terminal`` names tools whose success ends the turn, their
+    arguments the result; ``fallback`` is what an answer in words is worth then: "off" nothing,
+    "narrowed" it counts when the reminders are used up if it has the right shape, "eager" plain
+    words count then, too (CTRL-5). ``reminders`` are the texts. ``max_steps``, ``max_budget_usd``
+    and ``wrap_up`` (asked before each step for a reason to finish) bound it.
+
+    **What it is told and who looks on.** ``messages`` come before the first prompt of a new
+    session; ``steering`` and ``follow_ups`` are asked for more to say (CTRL-1). ``gates`` narrow
+    the tools of a step, ``transforms`` change what is sent, ``hooks`` have a say at each moment.
+
+    **Where it is kept.** ``session`` takes up an earlier one by its id; ``keep`` is whether the
+    session's file stays. ``home`` is where files go (``AGENTCLI_HOME``); ``env`` replaces the
+    environment for settings and keys.
     """
 
-    model: str | None = None
+    model: str | ModelInfo | None = None
+    provider: Provider | None = None
     cwd: Path | str | None = None
+    add_dirs: Sequence[Path | str] = ()
     tools: Sequence[Callable[..., Any]] = ()
     builtin_tools: Sequence[str] | None = None
     permission_mode: str = "default"
     allow: Sequence[str] = ()
     deny: Sequence[str] = ()
     approve: Approve | None = None
+    sandbox: str | None = None
     system_prompt: str | None = None
     append_system_prompt: str | None = None
     effort: str | None = None
+    temperature: float | None = None
+    request_fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
     max_steps: int | None = None
     max_budget_usd: float | None = None
-    output: Any = None
+    max_answers_without_tools: int | None = None
+    output: type[OutputT] | Mapping[str, Any] | None = None
     terminal: Sequence[str] = ()
     fallback: str = "narrowed"
+    reminders: ReminderTexts | None = None
+    prior_messages: Sequence[Message] = ()
+    steering: InputSource | None = None
+    follow_ups: InputSource | None = None
+    wrap_up: WrapUpSignal | None = None
     gates: Sequence[ToolGate] = ()
     transforms: Sequence[ContextTransform] = ()
+    hooks: Sequence[HookConfig] = ()
     session: str | None = None
     keep: bool = True
     home: Path | str | None = None
     env: Mapping[str, str] | None = None
     _session: Session | None = field(default=None, init=False, repr=False)
     _turn: RunningTurn | None = field(default=None, init=False, repr=False)
+    _shape: TypeAdapter[OutputT] | None = field(default=None, init=False, repr=False)
+    _thread: LoopThread | None = field(default=None, init=False, repr=False)
+    _finish: str = field(default="", init=False, repr=False)
 
     async def __aenter__(self) -> Self:
         """Open the session. Raises ``ConfigError``, ``UsageError`` or a ``StoreError``."""
@@ -119,10 +179,48 @@ class Agent:
         env = dict(os.environ if self.env is None else self.env)
         if self.home is not None:
             env["AGENTCLI_HOME"] = str(self.home)
-        self._session = await open_session(
-            settings_of(env), self._options(), _Approver(self.approve)
-        )
+        given = {
+            "sandbox": self.sandbox,
+            "max_answers_without_tools": self.max_answers_without_tools,
+        }
+        approver = _Approver(self.approve)
+        self._session = await open_session(settings_of(env, given), self._options(), approver)
         return self
+
+    def __enter__(self) -> Self:
+        """Open the session for a program without an event loop; raises as ``async with`` does."""
+        if self._thread is not None:
+            raise UsageError("this agent is open already", "make another one")
+        self._thread = LoopThread()
+        try:
+            return self._thread.run(self.__aenter__())
+        except BaseException:
+            self._end_thread()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Cancel what runs, join it, close the session and end the thread."""
+        try:
+            self.thread.run(self.__aexit__(kind, error, traceback))
+        finally:
+            self._end_thread()
+
+    def _end_thread(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.close()
+
+    @property
+    def thread(self) -> LoopThread:
+        """What runs the agent of a program without an event loop. Raises ``UsageError``."""
+        if self._thread is None:
+            raise UsageError("this agent is not open with: with", "await run_to_end instead")
+        return self._thread
 
     async def __aexit__(
         self,
@@ -154,10 +252,26 @@ class Agent:
         message = user_text(prompt) if isinstance(prompt, str) else prompt
         return TurnEvents(self, message, timeout_s)
 
+    def run_sync(
+        self, prompt: str | UserMessage, *, timeout_s: float | None = None
+    ) -> AgentResult[OutputT]:
+        """As ``run_to_end``, for a program without an event loop, or in a thread that may wait.
+
+        Opens the agent for this one turn where it is not open; inside of ``with`` the session goes
+        on. Raises ``UsageError`` inside of ``async with``.
+        """
+        if self._thread is None and self._session is None:
+            with self:
+                return self.run_sync(prompt, timeout_s=timeout_s)
+        return self.thread.run(self.run_to_end(prompt, timeout_s=timeout_s))
+
     async def run_to_end(
         self, prompt: str | UserMessage, *, timeout_s: float | None = None
-    ) -> AgentResult:
-        """One turn to its end. Raises the ``AgentError`` of a turn that failed."""
+    ) -> AgentResult[OutputT]:
+        """One turn to its end. Raises the ``AgentError`` of a turn that failed.
+
+        One whose time is over has the outcome ``timed_out``, and what there was of its text.
+        """
         session, last = self._open(), None
         async for event in self.run(prompt, timeout_s=timeout_s):
             last = event
@@ -174,16 +288,32 @@ class Agent:
             cost_usd=summary.cost_usd,
             duration_s=summary.duration_s,
             session_id=session.id,
-            structured=summary.structured,
+            structured=self._instance(summary.structured),
         )
 
+    def _instance(self, value: Any) -> OutputT | None:
+        """The result as an instance of ``output``; it was checked when the model gave it."""
+        if value is None or self._shape is None:
+            found: OutputT | None = value
+            return found
+        return self._shape.validate_json(json.dumps(value))
+
     def interrupt(self) -> bool:
-        """Cancel the running turn; false when there is none."""
+        """Cancel the running turn; false when there is none. May be called from any thread."""
         self._open()
         if self._turn is None or self._turn.task.done():
             return False
-        self._turn.token.cancel()
+        loop = self._turn.task.get_loop()
+        if loop is _running_loop():
+            self._turn.token.cancel()
+        else:
+            loop.call_soon_threadsafe(self._turn.token.cancel)
         return True
+
+    def finish(self, reason: str = _WRAP_UP) -> None:
+        """Tell the agent to finish the running turn, which then is ``wrapped_up`` (CTRL-7)."""
+        self._open()
+        self._finish = reason
 
     async def enqueue(self, text: str, *, when_done: bool = False) -> None:
         """Say something to the agent while it works: after this step's tools, or when done."""
@@ -228,6 +358,7 @@ class Agent:
             await self._turn.join()
         if session.is_running or (self._turn is not None and not self._turn.task.done()):
             raise UsageError("a turn is already running", "wait for it, or use enqueue")
+        self._finish = ""
         token = CancelToken()
         task = asyncio.create_task(_bounded(session, message, timeout_s, token))
         remove = session.add_listener(listen)
@@ -236,11 +367,15 @@ class Agent:
         return self._turn
 
     def _options(self) -> SessionOptions:
-        own = tuple(function_tool(each, getattr(each, _MARK, {})) for each in self.tools)
+        own = tuple(function_tool(each, options_of(each)) for each in self.tools)
         free = tuple(made.name for made in own if not made.always_ask)
+        info = self.model if isinstance(self.model, ModelInfo) else None
+        wrap_up = () if self.wrap_up is None else (self.wrap_up,)
         return SessionOptions(
             cwd=Path(self.cwd or Path.cwd()).absolute(),
-            model=self.model,
+            model=info.id if info is not None else self.model,  # type: ignore[arg-type]  # no ModelInfo here
+            model_info=info,
+            add_dirs=tuple(Path(each).absolute() for each in self.add_dirs),
             mode=_one_of(PermissionMode, self.permission_mode, "permission_mode"),
             allow=(*self.allow, *free),
             deny=tuple(self.deny),
@@ -252,13 +387,57 @@ class Agent:
             max_steps=self.max_steps,
             max_budget_usd=self.max_budget_usd,
             resume=self.session,
-            result=_result_schema(self.output),
+            result=self._result(),
             own_tools=own,
             terminal=tuple(self.terminal),
             fallback=self.fallback,
-            gates=tuple(self.gates),
-            transforms=tuple(self.transforms),
+            seams=Seams(
+                provider=self.provider,
+                messages=tuple(self.prior_messages),
+                gates=tuple(self.gates),
+                transforms=tuple(self.transforms),
+                steering=() if self.steering is None else (self.steering,),
+                follow_ups=() if self.follow_ups is None else (self.follow_ups,),
+                wrap_up=(lambda: self._finish, *wrap_up),
+                reminders=self.reminders,
+                temperature=self.temperature,
+                request_fields=self.request_fields,
+                hooks=tuple(self.hooks),
+            ),
         )
+
+    def _result(self) -> Any:
+        """The shape that an answer shall have. Raises ``UsageError``."""
+        self._shape = None
+        if self.output is None or isinstance(self.output, Mapping | bool):
+            return None if self.output is None else result_schema(self.output)
+        try:
+            shape = TypeAdapter[OutputT](self.output)
+            schema = shape.json_schema()
+        except PydanticUserError as error:
+            what = str(error).splitlines()[0]
+            raise UsageError(f"output has no JSON schema: {what}", "give a model class") from None
+        self._shape = shape
+        return result_schema(schema, lambda value: _problems(shape, value))
+
+
+def _problems(shape: TypeAdapter[Any], value: Any) -> tuple[ArgumentProblem, ...]:
+    """What a type asks for beyond its schema: validators of its own."""
+    try:
+        shape.validate_json(json.dumps(value))
+    except ValidationError as error:
+        return tuple(
+            ArgumentProblem(".".join(map(str, item["loc"])) or "(all)", item["msg"])
+            for item in error.errors(include_url=False, include_input=False)
+        )
+    return ()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 @dataclass(slots=True)
@@ -285,13 +464,15 @@ class RunningTurn:
 class TurnEvents(AsyncIterator[AgentEvent]):
     """The events of one turn; the turn begins with the first ``__anext__``.
 
+    Of an agent that is open with ``with`` they can be had with ``for`` as well.
+
     Law: when the terminal event is given out the turn is over and another may begin. Anyone who
     waits for an event and is cancelled cancels the turn, and goes on when it has ended; an
     iterator that is dropped before its end cancels the turn at once, not when an asynchronous
     generator happens to be closed.
     """
 
-    def __init__(self, agent: Agent, message: UserMessage, timeout_s: float | None) -> None:
+    def __init__(self, agent: Agent[Any], message: UserMessage, timeout_s: float | None) -> None:
         self._agent = agent
         self._message = message
         self._timeout_s = timeout_s
@@ -301,6 +482,15 @@ class TurnEvents(AsyncIterator[AgentEvent]):
 
     def __aiter__(self) -> Self:
         return self
+
+    def __iter__(self) -> Iterator[AgentEvent]:
+        """The same for a program without an event loop. Raises ``UsageError``."""
+        thread = self._agent.thread
+        try:
+            while (event := thread.run(anext(self, None))) is not None:
+                yield event
+        finally:
+            thread.run(self.aclose())
 
     async def __anext__(self) -> AgentEvent:
         if self._is_over:
@@ -373,42 +563,3 @@ def _one_of(kind: Any, value: str | None, name: str) -> Any:
     except ValueError:
         known = ", ".join(item.value for item in kind)
         raise UsageError(f"{name} cannot be {value!r}", f"choose one of: {known}") from None
-
-
-def _result_schema(output: Any) -> Any:
-    if output is None:
-        return None
-    describe = getattr(output, "model_json_schema", None)
-    return result_schema(describe() if callable(describe) else output)
-
-
-# --- a function as a tool ------------------------------------------------------------------
-
-
-@overload
-def tool(function: F) -> F: ...
-
-
-@overload
-def tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    effect: str = "write",
-    timeout_s: float | None = 60.0,
-    ask: bool = False,
-) -> Callable[[F], F]: ...
-
-
-def tool(function: F | None = None, **options: Any) -> F | Callable[[F], F]:
-    """Say how a function is offered to the model; the function itself stays as it is.
-
-    ``effect`` is "read" (may run beside others), "write" or "exec" (run alone); ``timeout_s`` in
-    seconds, ``None`` for no limit; ``ask``: every call needs an approval.
-    """
-
-    def mark(marked: F) -> F:
-        setattr(marked, _MARK, options)
-        return marked
-
-    return mark if function is None else mark(function)

@@ -34,11 +34,11 @@ from agentcli.domain.events import QueueChanged
 from agentcli.domain.messages import AssistantMessage, ImagePart, ToolResult
 from agentcli.domain.ports import (
     Approver,
-    ContextTransform,
     LongWait,
     ModelInfo,
     QueuedInput,
-    ToolGate,
+    QueueKind,
+    ReminderTexts,
     cost_usd,
 )
 from agentcli.domain.sandbox import SandboxKind
@@ -65,12 +65,14 @@ if TYPE_CHECKING:
     from agentcli.app.subagents import ParentSession
     from agentcli.domain.background import BackgroundTask, Schedule, Spawned, SpawnWish
     from agentcli.domain.events import AgentEvent
+    from agentcli.domain.hooks import HookConfig
     from agentcli.domain.subagents import SubAgents
     from agentcli.domain.tools import FileKeeper
     from agentcli.engine.background.moving import Moves
     from agentcli.engine.background.run import Work
     from agentcli.engine.background.runs import BackgroundRuns
     from agentcli.extensions.hooks import SessionHooks
+    from agentcli.extensions.plugins import Plugins
     from agentcli.process.sandbox_places import OwnPlaces
 
 
@@ -92,13 +94,17 @@ async def open_session(
     Raises ``ConfigError``, ``UsageError`` or a ``StoreError``.
     """
     _hide_keys(settings)
+    plugins = _plugins(settings)
+    if plugins is not None:
+        options = replace(options, seams=options.seams.over(plugins.seams))
     files = session_files(settings)
     redactor = Redactor()
     settings.watch_secrets(redactor.add)
     opened = await Opener(settings, options, files, redactor).open()
     store, loaded, _ = opened
     try:
-        return await _build(settings, options, files, opened, (approver, asker, long_wait))
+        user = (approver, asker, long_wait)
+        return await _build(settings, options, files, opened, user, plugins)
     except BaseException:
         for close in (*_closers(options, store, loaded.info.id), store.aclose):
             await close()
@@ -113,11 +119,12 @@ async def _build(
     files: SessionFiles,
     opened: tuple[SqliteStore, LoadedSession, tuple[str, ...]],
     user: tuple[Approver, Asker | None, LongWait | None],
+    plugins: Plugins | None,
 ) -> Session:
     """All that a session consists of. What is ``Lazy`` is made of the parts when it is needed."""
     store, loaded, opening_notices = opened
     approver, asker, long_wait = user
-    info, resumed = loaded.info, bool(loaded.messages)
+    info, resumed, seams = loaded.info, bool(loaded.messages), options.seams
     listeners = Listeners(info.id)
 
     def learned(known: ModelInfo, warning: str) -> None:
@@ -144,7 +151,7 @@ async def _build(
         queue.arrived(item)
         listeners.emit(QueueChanged(len(queue.waiting())))
 
-    models = SessionModels(settings, learned)
+    models = SessionModels(settings, learned, seams.provider, options.model_info)
     chosen = await models.first(options.model, info.model if resumed else "")
     fallback_ids, fallback_notices = fallbacks(settings, chosen.model)
     if info.model != chosen.model.id:
@@ -157,9 +164,16 @@ async def _build(
     policy = policy_for(settings, options, (runs_directory(store.path),) if has_runs else ())
     workspace = Workspace(options.cwd, options.cwd, options.add_dirs)
     sandbox = await make_sandbox(settings, workspace)
-    queue = await DurableQueue.load(store, turns_of_their_own=options.one_turn_each)
-    gates, transforms, plugin_notices = _plugins(settings, options, toolbox, listeners)
-    hooks = _hooks(settings, store, workspace, policy, listeners)
+    queue = await DurableQueue.load(
+        store,
+        turns_of_their_own=options.one_turn_each,
+        sources={
+            QueueKind.STEERING: seams.steering,
+            QueueKind.FOLLOW_UP: seams.follow_ups,
+        },
+    )
+    plugin_notices = _add_plugins(plugins, options, toolbox, listeners)
+    hooks = _hooks((*settings.hooks, *seams.hooks), store, workspace, policy, listeners)
     parts: SessionParts = SessionParts(
         store=store,
         state=store,
@@ -183,8 +197,12 @@ async def _build(
         max_budget_usd=options.max_budget_usd,
         answer_check=answer_check,
         max_answers_without_tools=settings.max_answers_without_tools,
-        gates=(*options.gates, *gates),
-        transforms=(*options.transforms, *transforms),
+        gates=seams.gates,
+        transforms=seams.transforms,
+        reminders=seams.reminders or ReminderTexts(),
+        wrap_up=seams.wrap_up,
+        temperature=seams.temperature,
+        request_fields=seams.request_fields,
         hooks=hooks,
         agents=partial(_run_agents, Lazy(sub_agents)) if TASK in names else None,
         keeper=Lazy(keeper),
@@ -249,18 +267,25 @@ def _run_agents(parent: Lazy[ParentSession], emit: Emit, *, unattended: bool = F
     return Runner(parent(), emit, unattended)
 
 
-def _plugins(
-    settings: Settings, options: SessionOptions, toolbox: Registry, listeners: Listeners
-) -> tuple[Sequence[ToolGate], Sequence[ContextTransform], Sequence[str]]:
-    """What the user's plugins add: gates, transforms, and lines for the user.
+def _plugins(settings: Settings) -> Plugins | None:
+    """What the user's plugins bring."""
+    if not settings.plugins:
+        return None
+    from agentcli.extensions.plugins import load_plugins
+
+    return load_plugins(settings.plugins)
+
+
+def _add_plugins(
+    plugins: Plugins | None, options: SessionOptions, toolbox: Registry, listeners: Listeners
+) -> Sequence[str]:
+    """What of plugins is no seam: tools, observers, and lines for the user.
 
     Their tools are there where no list of tools was asked for.
     """
-    if not settings.plugins:
-        return (), (), ()
-    from agentcli.extensions.plugins import load_plugins
-
-    plugins = load_plugins(settings.plugins, listeners.notify)
+    if plugins is None:
+        return ()
+    plugins.say = listeners.notify
     for tool in plugins.tools if options.tools is None else ():
         try:
             toolbox.register(tool)
@@ -268,24 +293,24 @@ def _plugins(
             plugins.warnings.append(f"warning: a tool of a plugin was left out: {error}")
     for observer in plugins.observers:
         listeners.add(observer)
-    return plugins.gates, plugins.transforms, plugins.warnings
+    return plugins.warnings
 
 
 def _hooks(
-    settings: Settings,
+    configs: Sequence[HookConfig],
     store: SqliteStore,
     workspace: Workspace,
     policy: Policy,
     listeners: Listeners,
 ) -> SessionHooks | None:
     """The user's hooks; the session's end waits for theirs."""
-    if not settings.hooks:
+    if not configs:
         return None
     from agentcli.extensions.hooks import HookFacts, SessionHooks
     from agentcli.process.program import run_program
 
     facts = HookFacts(listeners.session_id, store.path, workspace.cwd, lambda: policy.mode)
-    hooks = SessionHooks(settings.hooks, facts, run_program)
+    hooks = SessionHooks(configs, facts, run_program)
     listeners.add(hooks.on_event)
     return hooks
 

@@ -116,13 +116,20 @@ def _local_model(settings: Settings) -> LocalModel | None:
 
 @frozen
 class SessionModels:
-    """The models of one session. ``learned`` hears when a server's window becomes known."""
+    """The models of one session. ``learned`` hears when a server's window becomes known.
+
+    ``given`` is a provider of the embedding program's, ``info`` what it says of its model.
+    """
 
     settings: Settings
     learned: Listener
+    given: Provider | None = None
+    info: ModelInfo | None = None
 
     def choose(self, name: str) -> tuple[Provider, ModelInfo]:
         """The provider and the model of a name (``ConfigError``); own servers tell the window."""
+        if self.given is not None and name.startswith(f"{self.given.name}/"):
+            return self._given(self.given, name)
         config, model = _placed(self.settings, name)
         is_asked = self._is_to_be_asked(config, model)
         return provider_of(config, self.learned if is_asked else None), model
@@ -139,7 +146,15 @@ class SessionModels:
             notices = (*notices, warning) if warning else notices
         return Chosen(provider, model, notices)
 
+    def _given(self, provider: Provider, name: str) -> tuple[Provider, ModelInfo]:
+        """The program's own provider: it stays the program's to close."""
+        model = name.partition("/")[2] or "default"
+        info = self.info or model_info(self.settings, provider.name, model)
+        return _NotClosed(provider), info
+
     async def _first(self, wanted: str | None, earlier: str) -> Chosen:
+        if self.given is not None and (wanted is None or "/" not in wanted):
+            return Chosen(*self._given(self.given, f"{self.given.name}/{wanted or ''}"))
         if wanted is not None:
             return Chosen(*self.choose(wanted))
         if earlier not in {"", _registry.OFFLINE_MODEL}:
@@ -168,6 +183,17 @@ class SessionModels:
 
         is_set = "context_tokens" in self.settings.models.get(model.id, {})
         return not is_set and asks_about(config, model.name)
+
+
+class _NotClosed:
+    """A provider that belongs to somebody else."""
+
+    def __init__(self, provider: Provider) -> None:
+        self.name, self.host = provider.name, provider.host
+        self.encode, self.stream = provider.encode, provider.stream
+
+    async def aclose(self) -> None:
+        """Its owner closes it."""
 
 
 class _Prepared:

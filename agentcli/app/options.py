@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentcli.domain.ports import ContextTransform, Effort, PermissionMode, ToolGate
+from agentcli.domain.ports import Effort, ModelInfo, PermissionMode, Seams
 from agentcli.domain.tools import Tool
 from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:
     from agentcli.config.settings import Settings
-    from agentcli.tools._final_result import ResultSchema
+    from agentcli.tools._final_result import Check, ResultSchema
     from agentcli.tools._function_tool import FunctionTool
 
 
@@ -45,16 +46,19 @@ class SessionOptions:
     own_tools: tuple[Tool, ...] = ()
     terminal: tuple[str, ...] = ()
     fallback: str = "narrowed"
-    gates: tuple[ToolGate, ...] = ()
-    transforms: tuple[ContextTransform, ...] = ()
+    seams: Seams = field(default_factory=Seams)
+    model_info: ModelInfo | None = None
 
 
-def settings_of(env: Mapping[str, str]) -> Settings:
-    """The settings of the user's files and of ``env``. Raises ``ConfigError``."""
+def settings_of(env: Mapping[str, str], given: Mapping[str, object] | None = None) -> Settings:
+    """The settings of the user's files and of ``env``, and over them ``given`` by key.
+
+    Raises ``ConfigError``.
+    """
     from agentcli.config.paths import Paths
     from agentcli.config.settings import load_settings
 
-    return load_settings(Paths.from_env(env), env)
+    return load_settings(Paths.from_env(env), env, given)
 
 
 def function_tool(function: Callable[..., Any], options: Mapping[str, Any]) -> FunctionTool:
@@ -67,8 +71,8 @@ def function_tool(function: Callable[..., Any], options: Mapping[str, Any]) -> F
     return FunctionTool(function, options)
 
 
-def result_schema(schema: Any) -> ResultSchema:
-    """The shape that an answer shall have (CTRL-5). Raises ``UsageError``."""
+def result_schema(schema: Any, check: Check | None = None) -> ResultSchema:
+    """The shape of an answer (CTRL-5); ``check`` may ask more. Raises ``UsageError``."""
     from agentcli.tools._final_result import ResultSchema
 
-    return ResultSchema(schema)
+    return ResultSchema(schema, check=check)

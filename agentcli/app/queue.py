@@ -6,11 +6,11 @@ that makes it a message. The mirror is the only reader: one process writes a ses
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 
-from agentcli.domain.errors import UsageError
-from agentcli.domain.ports import QueuedInput, QueueKind, QueueSource
+from agentcli.domain.errors import SourceFailed, UsageError
+from agentcli.domain.ports import InputSource, QueuedInput, QueueKind, QueueSource
 from agentcli.store.sqlite import SqliteStore
 
 
@@ -27,16 +27,49 @@ class DurableQueue:
         waiting: Sequence[QueuedInput] = (),
         *,
         turns_of_their_own: bool = False,
+        sources: Mapping[QueueKind, Sequence[InputSource]] | None = None,
     ) -> None:
+        self._sources = sources or {}
         self._file = file
         self._items = list(waiting)
         self._turns_of_their_own = turns_of_their_own
 
     @classmethod
-    async def load(cls, file: SqliteStore, *, turns_of_their_own: bool = False) -> DurableQueue:
+    async def load(
+        cls,
+        file: SqliteStore,
+        *,
+        turns_of_their_own: bool = False,
+        sources: Mapping[QueueKind, Sequence[InputSource]] | None = None,
+    ) -> DurableQueue:
         """The queue as an earlier process has left it."""
         waiting = [replace(item, is_earlier=True) for item in await file.queue_waiting()]
-        return cls(file, waiting, turns_of_their_own=turns_of_their_own)
+        return cls(file, waiting, turns_of_their_own=turns_of_their_own, sources=sources)
+
+    @property
+    def has_sources(self) -> bool:
+        """Whether ``poll`` asks anybody."""
+        return any(self._sources.values())
+
+    async def poll(self, *kinds: QueueKind) -> None:
+        """Let what the program's sources of these kinds have by now wait with the rest.
+
+        Raises ``SourceFailed``.
+        """
+        for kind in kinds:
+            for source in self._sources.get(kind, ()):
+                try:
+                    found = source()
+                    texts = await found if isinstance(found, Awaitable) else found
+                    texts = (texts,) if isinstance(texts, str) else tuple(texts or ())
+                except Exception as error:
+                    raise SourceFailed(
+                        f"the {kind.value} source failed: {type(error).__name__}: {error}",
+                        "correct the function that was given for it",
+                    ) from error
+                for text in texts:
+                    if text.strip():
+                        await self.add(kind, text)
 
     def waiting(self, kind: QueueKind | None = None) -> Sequence[QueuedInput]:
         """What waits, oldest first; all, or what a turn may take up of one kind.

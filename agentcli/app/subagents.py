@@ -48,7 +48,7 @@ from agentcli.domain.ports import (
 )
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.domain.subagents import SubTask, SubTaskReport
-from agentcli.domain.tools import Tool, ToolBox, ToolDefinition
+from agentcli.domain.tools import RunIdentity, Tool, ToolBox, ToolDefinition
 from agentcli.engine.conversation import Conversation
 from agentcli.engine.limits import Spending
 from agentcli.engine.parts import SessionParts
@@ -173,6 +173,10 @@ class ChildHooks:
         """Whether there is any hook for ``event`` that a sub-agent has."""
         return event is not HookEvent.STOP and self.hooks.listens(event)
 
+    def of_run(self, run: RunIdentity) -> ChildHooks:
+        """The same, told whose run it is."""
+        return ChildHooks(self.hooks.of_run(run))
+
 
 @dataclass(slots=True)
 class Meter:
@@ -295,6 +299,10 @@ class Runner:
             state=store,
             outputs=store,
             session_id=info.id,
+            parent_id=given.session_id,
+            reminders=given.reminders,
+            temperature=given.temperature,
+            request_fields=given.request_fields,
             system="\n\n".join(filter(None, system)),
             toolbox=Narrowed(given.toolbox, only, standard_name),
             policy=given.policy,
@@ -431,7 +439,7 @@ class _Work:
                 return self._report("", is_cancelled=True)
             case Outcome.ERROR:
                 return self._report(f"The agent failed: {self._error or 'the reason is unknown'}")
-            case Outcome.MAX_STEPS:
+            case Outcome.MAX_STEPS | Outcome.TIMED_OUT:
                 return self._report(f"The agent was stopped at its limit of {summary.limit}.")
             case _ if not summary.text.strip():
                 return self._report("The agent ended without an answer.")

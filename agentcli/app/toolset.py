@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from agentcli.app.options import SessionOptions
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import UsageError
-from agentcli.domain.ports import PermissionMode
+from agentcli.domain.ports import PermissionMode, ReminderTexts
 from agentcli.engine.gates import PRESENT_PLAN
 from agentcli.tools._registry import Registry
 
@@ -82,7 +82,8 @@ def _terminal_tools(toolbox: Registry, options: SessionOptions) -> Callable[[], 
         except ValueError as error:
             raise UsageError(str(error), "give yours another name") from None
         shapes[tool.definition.name] = options.result
-    return TerminalTools(shapes, fallback).begin
+    reminders = options.seams.reminders or ReminderTexts()
+    return TerminalTools(shapes, fallback, reminders=reminders).begin
 
 
 # --- sub-agents ----------------------------------------------------------------------------

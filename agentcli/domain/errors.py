@@ -15,6 +15,7 @@
     ├── CannotContinue             nothing to continue from (REC-5)
     ├── PromptBlocked              a hook refused the prompt; nothing was stored or sent
     ├── GateFailed                 a gate raised: nothing ran (CTRL-4)
+    ├── SourceFailed               a source of input raised (CTRL-9)
     ├── AnswerBudgetSpent          too many answers without a tool call (CTRL-6)
     ├── NoStructuredOutput         no result in the shape that was asked for (exit 3)
     └── HistoryViolation           our own bug: a history a provider would reject
@@ -160,6 +161,10 @@ class NoStructuredOutput(AgentError):
 
 class GateFailed(AgentError):
     """A gate raised, or answered with what is no answer; its own error is the cause (CTRL-4)."""
+
+
+class SourceFailed(AgentError):
+    """A function that the program supplies for input raised (CTRL-9); it is the cause."""
 
 
 class AnswerBudgetSpent(AgentError):

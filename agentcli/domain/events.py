@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from agentcli.domain.errors import AgentError
 from agentcli.domain.messages import AssistantMessage, ToolCall, ToolResult, Usage, UserMessage
@@ -25,6 +25,7 @@ class Outcome(StrEnum):
     DONE = "done"
     WRAPPED_UP = "wrapped_up"
     MAX_STEPS = "max_steps"
+    TIMED_OUT = "timed_out"
     CANCELLED = "cancelled"
     ERROR = "error"
 
@@ -33,7 +34,7 @@ class Outcome(StrEnum):
 class TurnStart:
     """A turn begins; the user's message is about to be recorded."""
 
-    type: ClassVar[str] = "turn_start"
+    type: ClassVar[Literal["turn_start"]] = "turn_start"
     turn: int
 
 
@@ -41,7 +42,7 @@ class TurnStart:
 class PromptRecorded:
     """The user's message is durable."""
 
-    type: ClassVar[str] = "prompt_recorded"
+    type: ClassVar[Literal["prompt_recorded"]] = "prompt_recorded"
     message: UserMessage
     seq: int
 
@@ -50,7 +51,7 @@ class PromptRecorded:
 class StepStart:
     """A model request is about to be sent. Steps count from 1 in each turn."""
 
-    type: ClassVar[str] = "step_start"
+    type: ClassVar[Literal["step_start"]] = "step_start"
     step: int
 
 
@@ -58,7 +59,7 @@ class StepStart:
 class TextChunk:
     """More of the answer's text."""
 
-    type: ClassVar[str] = "text_delta"
+    type: ClassVar[Literal["text_delta"]] = "text_delta"
     text: str
 
 
@@ -66,7 +67,7 @@ class TextChunk:
 class ThinkingChunk:
     """More of the model's reasoning."""
 
-    type: ClassVar[str] = "thinking_delta"
+    type: ClassVar[Literal["thinking_delta"]] = "thinking_delta"
     text: str
 
 
@@ -77,7 +78,7 @@ class CallForming:
     ``id`` is the provider's, maybe empty; the recorded call may get another one.
     """
 
-    type: ClassVar[str] = "call_forming"
+    type: ClassVar[Literal["call_forming"]] = "call_forming"
     name: str
     id: str = ""
 
@@ -86,7 +87,7 @@ class CallForming:
 class RetryWait:
     """A request failed in a way that may pass; the next attempt comes after ``delay_s`` seconds."""
 
-    type: ClassVar[str] = "retry_wait"
+    type: ClassVar[Literal["retry_wait"]] = "retry_wait"
     error: AgentError
     attempt: int
     max_attempts: int
@@ -97,7 +98,7 @@ class RetryWait:
 class OutputCapRaised:
     """A reply was cut at the output limit; the step is asked again with a higher one (STR-7)."""
 
-    type: ClassVar[str] = "output_cap_raised"
+    type: ClassVar[Literal["output_cap_raised"]] = "output_cap_raised"
     old_tokens: int
     new_tokens: int
 
@@ -106,7 +107,7 @@ class OutputCapRaised:
 class ModelFellBack:
     """A model stayed out of reach; another one (both ``provider/model``) answers from now on."""
 
-    type: ClassVar[str] = "model_fell_back"
+    type: ClassVar[Literal["model_fell_back"]] = "model_fell_back"
     old: str
     new: str
     error: AgentError
@@ -124,7 +125,7 @@ class CompactionTrigger(StrEnum):
 class CompactionStarted:
     """The history is about to be summarised; nothing has changed yet."""
 
-    type: ClassVar[str] = "compaction_started"
+    type: ClassVar[Literal["compaction_started"]] = "compaction_started"
     trigger: CompactionTrigger
 
 
@@ -136,7 +137,7 @@ class Compacted:
     each what stays verbatim and what went into the summary.
     """
 
-    type: ClassVar[str] = "compacted"
+    type: ClassVar[Literal["compacted"]] = "compacted"
     trigger: CompactionTrigger
     messages_before: int
     messages_after: int
@@ -162,7 +163,7 @@ class GateList:
 class ToolGateApplied:
     """Gates narrow the coming step to the tools ``allowed``; ``lists`` has each gate's (CTRL-4)."""
 
-    type: ClassVar[str] = "tool_gate_applied"
+    type: ClassVar[Literal["tool_gate_applied"]] = "tool_gate_applied"
     step: int
     lists: tuple[GateList, ...]
     allowed: tuple[str, ...]
@@ -172,7 +173,7 @@ class ToolGateApplied:
 class ToolGateConflictResolved:
     """Gates excluded each other: in this step the list of ``winner`` holds (CTRL-4)."""
 
-    type: ClassVar[str] = "tool_gate_conflict_resolved"
+    type: ClassVar[Literal["tool_gate_conflict_resolved"]] = "tool_gate_conflict_resolved"
     step: int
     winner: str
     lists: tuple[GateList, ...]
@@ -183,7 +184,7 @@ class ToolGateConflictResolved:
 class ContextTransformed:
     """A transform has changed the copy of the history for a request (CTRL-8)."""
 
-    type: ClassVar[str] = "context_transformed"
+    type: ClassVar[Literal["context_transformed"]] = "context_transformed"
     name: str
     messages_before: int
     messages_after: int
@@ -195,7 +196,7 @@ class ContextTransformed:
 class WrappingUp:
     """A limit is near: the model is told to finish (CTRL-7)."""
 
-    type: ClassVar[str] = "wrapping_up"
+    type: ClassVar[Literal["wrapping_up"]] = "wrapping_up"
     reason: str
 
 
@@ -203,7 +204,7 @@ class WrappingUp:
 class QueueChanged:
     """Text was queued, delivered, edited or dropped; ``waiting`` is what is left (UI-3)."""
 
-    type: ClassVar[str] = "queue_changed"
+    type: ClassVar[Literal["queue_changed"]] = "queue_changed"
     waiting: int
 
 
@@ -215,7 +216,7 @@ class BackgroundChanged:
     Comes at any time, also between turns.
     """
 
-    type: ClassVar[str] = "background_changed"
+    type: ClassVar[Literal["background_changed"]] = "background_changed"
     active: int
     ended: BackgroundTask | None = None
 
@@ -224,7 +225,7 @@ class BackgroundChanged:
 class AssistantRecorded:
     """The assistant's message is durable; its calls, if any, are about to be dispatched."""
 
-    type: ClassVar[str] = "assistant_recorded"
+    type: ClassVar[Literal["assistant_recorded"]] = "assistant_recorded"
     message: AssistantMessage
     seq: int
 
@@ -233,7 +234,7 @@ class AssistantRecorded:
 class ToolAnnounced:
     """A call will be dispatched. ``summary`` reads like "Read src/app.py:1-80"."""
 
-    type: ClassVar[str] = "tool_announced"
+    type: ClassVar[Literal["tool_announced"]] = "tool_announced"
     call: ToolCall
     summary: str
 
@@ -242,7 +243,7 @@ class ToolAnnounced:
 class ApprovalWaiting:
     """A call waits for the user."""
 
-    type: ClassVar[str] = "approval_waiting"
+    type: ClassVar[Literal["approval_waiting"]] = "approval_waiting"
     call: ToolCall
     summary: str
     reason: str
@@ -252,7 +253,7 @@ class ApprovalWaiting:
 class ToolRefused:
     """A call was refused by policy or by the user; ``unattended`` when nobody could be asked."""
 
-    type: ClassVar[str] = "tool_refused"
+    type: ClassVar[Literal["tool_refused"]] = "tool_refused"
     call: ToolCall
     reason: str
     unattended: bool
@@ -262,7 +263,7 @@ class ToolRefused:
 class ToolStarted:
     """The call's intent to run is durable and it is running."""
 
-    type: ClassVar[str] = "tool_started"
+    type: ClassVar[Literal["tool_started"]] = "tool_started"
     call: ToolCall
     summary: str
 
@@ -271,7 +272,7 @@ class ToolStarted:
 class ToolProgress:
     """Live output of a running call."""
 
-    type: ClassVar[str] = "tool_progress"
+    type: ClassVar[Literal["tool_progress"]] = "tool_progress"
     call_id: str
     text: str
 
@@ -283,7 +284,7 @@ class ToolFinished:
     ``display`` is for the user only, for example a unified diff; it is never sent to the model.
     """
 
-    type: ClassVar[str] = "tool_finished"
+    type: ClassVar[Literal["tool_finished"]] = "tool_finished"
     call: ToolCall
     result: ToolResult
     summary: str
@@ -298,7 +299,7 @@ class SubAgentEvent:
     For those who tell of it apart: the turn's own messages and results are other events.
     """
 
-    type: ClassVar[str] = "sub_agent_event"
+    type: ClassVar[Literal["sub_agent_event"]] = "sub_agent_event"
     call_id: str
     event: AssistantRecorded | ToolFinished
 
@@ -307,7 +308,7 @@ class SubAgentEvent:
 class Notice:
     """One line for the user: a warning or a piece of news. Nothing was stopped by it."""
 
-    type: ClassVar[str] = "notice"
+    type: ClassVar[Literal["notice"]] = "notice"
     text: str
     is_warning: bool = True
 
@@ -316,7 +317,8 @@ class Notice:
 class TurnSummary:
     """What a turn amounted to; part of every terminal event.
 
-    ``limit`` is ``steps``, ``budget`` or ``time`` when the outcome is ``MAX_STEPS``. ``cost_usd``
+    ``limit`` is ``steps`` or ``budget`` when the outcome is ``MAX_STEPS``. ``text`` of a turn that
+    was ``TIMED_OUT`` is what there was of the answer. ``cost_usd``
     is ``None`` where a price or a count is unknown. ``compaction`` is the part of ``usage`` that
     was spent on summaries (LOOP-6). ``structured`` is the result in the shape that was asked for,
     any JSON value; ``text`` is then the same as JSON text (CTRL-5).
@@ -338,7 +340,7 @@ class TurnSummary:
 class Done:
     """The turn is complete, or stopped at a limit (see ``summary.outcome``)."""
 
-    type: ClassVar[str] = "done"
+    type: ClassVar[Literal["done"]] = "done"
     summary: TurnSummary
 
 
@@ -346,7 +348,7 @@ class Done:
 class Cancelled:
     """The turn was cancelled; the history is balanced and stored."""
 
-    type: ClassVar[str] = "cancelled"
+    type: ClassVar[Literal["cancelled"]] = "cancelled"
     summary: TurnSummary
     reason: str
 
@@ -358,7 +360,7 @@ class Failed:
     ``unsaved`` is what could be written nowhere and would be lost if it were not shown (FAIL-1).
     """
 
-    type: ClassVar[str] = "error"
+    type: ClassVar[Literal["error"]] = "error"
     summary: TurnSummary
     error: AgentError
     unsaved: str = ""

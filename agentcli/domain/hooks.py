@@ -8,12 +8,13 @@ https://moonshotai.github.io/kimi-cli/en/customization/hooks.html.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from typing import Any, Protocol
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.messages import ToolCall, ToolResult
+from agentcli.domain.tools import RunIdentity
 from agentcli.domain.values import frozen
 
 DEFAULT_TIMEOUT_S = 60.0
@@ -34,15 +35,26 @@ class HookEvent(StrEnum):
     NOTIFICATION = "Notification"
 
 
+HookFunction = Callable[
+    [Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None
+]
+
+
 @frozen
 class HookConfig:
-    """One hook as it is configured. ``matcher`` is a name, ``a|b`` or a regular expression."""
+    """One hook: a ``command``, or a function of the embedding program that is told the same.
+
+    ``matcher`` is a name, ``a|b`` or a regular expression. ``call`` gets what a command gets as
+    JSON on standard input, in a thread unless it is a coroutine function, and returns what a
+    command answers as JSON on standard output, or ``None``.
+    """
 
     event: HookEvent
-    command: str
+    command: str = ""
     matcher: str = ""
     timeout_s: float | None = None
     source: str = ""
+    call: HookFunction | None = None
 
     @property
     def limit_s(self) -> float:
@@ -111,3 +123,6 @@ class Hooks(Protocol):
 
     def listens(self, event: HookEvent) -> bool:
         """Whether there is any hook for ``event``."""
+
+    def of_run(self, run: RunIdentity) -> Hooks:
+        """The same hooks, told that what happens belongs to ``run`` (CTRL-9)."""

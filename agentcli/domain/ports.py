@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import ProviderError
@@ -26,6 +26,9 @@ from agentcli.domain.messages import (
 from agentcli.domain.stream import StreamEvent
 from agentcli.domain.tools import RunIdentity, ToolDefinition
 from agentcli.domain.values import frozen
+
+if TYPE_CHECKING:
+    from agentcli.domain.hooks import HookConfig
 
 # --- approval ------------------------------------------------------------------------------
 
@@ -164,7 +167,11 @@ def cost_usd(model: ModelInfo, usage: Usage) -> float | None:
 
 @frozen
 class ModelRequest:
-    """One request. ``messages`` already satisfies ``domain.history.check_request``."""
+    """One request. ``messages`` already satisfies ``domain.history.check_request``.
+
+    ``fields`` are put into the body as they are. ``tool_choice`` is the tool that has to be called,
+    ``*`` for any of them, empty where the model may answer in words (LOOP-14).
+    """
 
     model: ModelInfo
     system: str
@@ -172,6 +179,9 @@ class ModelRequest:
     tools: tuple[ToolDefinition, ...] = ()
     max_output_tokens: int | None = None
     effort: Effort | None = None
+    temperature: float | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    tool_choice: str = ""
 
 
 class Provider(Protocol):
@@ -301,6 +311,51 @@ class ReminderTexts:
     use_tools: str = "(Words alone do not do this task: use the tools, then answer.)"
 
 
+InputSource = Callable[[], Sequence[str] | Awaitable[Sequence[str]]]
+"""What else is to be said to the model by now, oldest first; asked where the queue is (CTRL-1)."""
+
+WrapUpSignal = Callable[[], str | None]
+"""Why the agent should finish now, in words for the model; ``None`` or empty: it need not."""
+
+
+@frozen
+class Seams:
+    """What an embedding program or a plugin supplies to a session (CTRL-9); all may be left out.
+
+    ``provider`` answers, ``messages`` come before the first prompt of a new session. ``steering``
+    and ``follow_ups`` are asked where the queue of that kind is read, ``wrap_up`` before each
+    step. ``temperature`` and ``request_fields`` go into the body of each request.
+    """
+
+    provider: Provider | None = None
+    messages: tuple[Message, ...] = ()
+    gates: tuple[ToolGate, ...] = ()
+    transforms: tuple[ContextTransform, ...] = ()
+    steering: tuple[InputSource, ...] = ()
+    follow_ups: tuple[InputSource, ...] = ()
+    wrap_up: tuple[WrapUpSignal, ...] = ()
+    reminders: ReminderTexts | None = None
+    temperature: float | None = None
+    request_fields: Mapping[str, Any] = field(default_factory=dict)
+    hooks: tuple[HookConfig, ...] = ()
+
+    def over(self, other: Seams) -> Seams:
+        """Both: all of what there may be several of, else what this one has."""
+        return Seams(
+            provider=self.provider or other.provider,
+            messages=self.messages or other.messages,
+            gates=(*self.gates, *other.gates),
+            transforms=(*self.transforms, *other.transforms),
+            steering=(*self.steering, *other.steering),
+            follow_ups=(*self.follow_ups, *other.follow_ups),
+            wrap_up=(*self.wrap_up, *other.wrap_up),
+            reminders=self.reminders or other.reminders,
+            temperature=other.temperature if self.temperature is None else self.temperature,
+            request_fields={**other.request_fields, **self.request_fields},
+            hooks=(*self.hooks, *other.hooks),
+        )
+
+
 class ToolGate(Protocol):
     """May narrow the tools of a step. The higher ``priority`` wins where gates exclude each other.
 
@@ -380,6 +435,10 @@ class QueuedInput:
 class InputQueue(Protocol):
     """What waits to be said to the model, oldest first; durable, mirrored in memory."""
 
+    @property
+    def has_sources(self) -> bool:
+        """Whether ``poll`` asks anybody."""
+
     def waiting(self, kind: QueueKind | None = None) -> Sequence[QueuedInput]:
         """What has not been delivered, of one kind or of all."""
 
@@ -388,6 +447,9 @@ class InputQueue(Protocol):
 
     async def drop(self, row_id: int) -> bool:
         """Take back what waits; false when it waits no longer."""
+
+    async def poll(self, *kinds: QueueKind) -> None:
+        """Let what the sources of these kinds have by now wait with the rest (CTRL-9)."""
 
 
 # --- store ---------------------------------------------------------------------------------

@@ -283,6 +283,13 @@ class ToolContext:
     progress: Callable[[str], None]
 
 
+@frozen
+class RunContext(ToolContext):
+    """For a tool that wants to know whose work it does."""
+
+    run: RunIdentity
+
+
 class PortMissing(Exception):
     """A tool declares a port that its session does not have; the text is for the model."""
 

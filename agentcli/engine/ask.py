@@ -91,6 +91,8 @@ class Requests:
             tools=parts.toolbox.definitions,
             max_output_tokens=conversation.context.room_for_output(model, cap),
             effort=conversation.effort,
+            temperature=parts.temperature,
+            fields=parts.request_fields,
         )
 
     def _new_sampler(self) -> Sampler:

@@ -6,9 +6,9 @@ What changes meanwhile is in ``Conversation``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from agentcli.domain.messages import UserMessage
 from agentcli.domain.ports import (
@@ -22,6 +22,7 @@ from agentcli.domain.ports import (
     RepairImage,
     SessionStore,
     ToolGate,
+    WrapUpSignal,
 )
 from agentcli.domain.tools import (
     Asker,
@@ -116,6 +117,9 @@ class SessionParts:
     max_answers_without_tools: int | None = None
     reminders: ReminderTexts = field(default_factory=ReminderTexts)
     parent_id: str = ""
+    wrap_up: Sequence[WrapUpSignal] = ()
+    temperature: float | None = None
+    request_fields: Mapping[str, Any] = field(default_factory=dict)
     gates: Sequence[ToolGate] = ()
     transforms: Sequence[ContextTransform] = ()
     hooks: Hooks | None = None

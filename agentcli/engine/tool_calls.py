@@ -78,6 +78,7 @@ class ToolCalls:
         history: History,
         token: CancelToken,
         emit: Callable[[AgentEvent], None],
+        run: RunIdentity | None = None,
     ) -> None:
         self._parts = parts
         self._history = history
@@ -87,12 +88,12 @@ class ToolCalls:
         self.ended_turn = False
         self.answer = ""
         self.passage = OPEN
-        self.run = RunIdentity(parts.session_id, parent_id=parts.parent_id)
+        self.run = run or RunIdentity(parts.session_id, parent_id=parts.parent_id)
         self.hooks: CallHooks | None = None
         if parts.hooks is not None:
             from agentcli.engine.hooked import CallHooks
 
-            self.hooks = CallHooks(parts.hooks, token, parts.reaper, emit)
+            self.hooks = CallHooks(parts.hooks.of_run(self.run), token, parts.reaper, emit)
 
     async def run_batch(self, calls: Sequence[ToolCall], stop_reason: StopReason) -> None:
         """Run the calls; raises ``TurnCancelled`` when the token was set on the way."""

@@ -65,6 +65,7 @@ from agentcli.engine.ask import Requests
 from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.gates import PlanGate, WrapUpGate, plan_note, resolve
 from agentcli.engine.limits import Repeats, Spending, TurnLimits, near, reached, wrap_up_note
+from agentcli.engine.race import race
 from agentcli.engine.tool_calls import ToolCalls
 
 if TYPE_CHECKING:
@@ -98,9 +99,8 @@ class Turn:
         )
         self._spent = conversation.spent = Spending()
         self._requests = Requests(conversation, token, self._emit)
-        self._calls = ToolCalls(parts, conversation.history, token, self._emit)
         self._identity = RunIdentity(parts.session_id, f"run_{urandom(8).hex()}", parts.parent_id)
-        self._calls.run = self._identity
+        self._calls = ToolCalls(parts, conversation.history, token, self._emit, self._identity)
         self._tools = frozenset(tool.name for tool in parts.toolbox.definitions)
         self._finishing: Finishing | None = None
         if parts.answer_check is not None or parts.max_answers_without_tools is not None:
@@ -112,7 +112,9 @@ class Turn:
         if parts.hooks is not None:
             from agentcli.engine.hooked import TurnHooks
 
-            self._hooks = TurnHooks(parts.hooks, conversation, token, self._emit)
+            self._hooks = TurnHooks(
+                parts.hooks.of_run(self._identity), conversation, token, self._emit
+            )
         self._gates: tuple[ToolGate, ...] = (
             PlanGate(parts.policy, parts.toolbox),
             WrapUpGate(),
@@ -200,6 +202,7 @@ class Turn:
         while True:
             if self._token.cancelled:  # checkpoint 1: even a swallowed cancel is seen (CAN-9)
                 raise TurnCancelled
+            await self._poll(QueueKind.STEERING)
             await self._deliver(self._waiting(QueueKind.STEERING))
             if limit := reached(self._limits, self._spent, self._conversation.model):
                 if self._finishing is not None and self._finishing.last_resort():
@@ -211,6 +214,8 @@ class Turn:
             facts = self._pass_gates()
             self._emit(StepStart(self._spent.steps))
             message = await self._requests.ask(notes, facts)
+            if not message.tool_calls:
+                await self._poll(QueueKind.STEERING, QueueKind.FOLLOW_UP)
             await self._protected(self._record_reply(message))
             if message.tool_calls:
                 await self._calls.run_batch(message.tool_calls, message.stop_reason)
@@ -229,6 +234,8 @@ class Turn:
         reason = near(self._limits, self._spent, model)
         if reason is None and self._spent.steps:
             reason = self._conversation.context.near_end(model)
+        for signal in self._parts.wrap_up:
+            reason = reason or signal() or None
         if reason and not self._wrapping_up:
             self._emit(WrappingUp(reason))
         self._wrapping_up = reason or ""
@@ -323,6 +330,13 @@ class Turn:
 
     # --- what was queued -------------------------------------------------------------------
 
+    async def _poll(self, *kinds: QueueKind) -> None:
+        """What the sources of the program have by now waits with the rest (CTRL-9)."""
+        queue = self._parts.queue
+        if queue is not None and queue.has_sources:
+            polling = queue.poll(*kinds)
+            await race(polling, self._token, self._parts.reaper)
+
     def _waiting(self, kind: QueueKind) -> Sequence[QueuedInput]:
         return self._parts.queue.waiting(kind) if self._parts.queue is not None else ()
 
@@ -368,9 +382,11 @@ class Turn:
                 message = await self._hooks.admitted_later(item, message)
             if message is not None:
                 await self._record_message(message, item.ids)
-        await self._store.record_end((), Outcome.MAX_STEPS, reason, "")
+        is_late = limit == "time"
+        outcome = Outcome.TIMED_OUT if is_late else Outcome.MAX_STEPS
+        await self._store.record_end((), outcome, CancelReason.LIMIT if is_late else reason, "")
         self._emit(Notice(reason))
-        self._end(Done(self._summary(Outcome.MAX_STEPS, limit)))
+        self._end(Done(self._summary(outcome, limit)))
 
     def _emit(self, event: AgentEvent) -> None:
         if self._terminal is None:
@@ -416,7 +432,7 @@ class Turn:
         partial, unsaved = self._requests.sampler.partial_text, self._prompt_text
         if self.begun:
             reason = RepairReason.CANCELLED if cancelled else RepairReason.CRASHED
-            outcome = Outcome.CANCELLED if cancelled else Outcome.ERROR
+            outcome = self._cut_outcome if cancelled else Outcome.ERROR
             self._conversation.unbalanced = reason
             try:
                 await self._balance(outcome, detail, partial, reason)
@@ -425,10 +441,18 @@ class Turn:
                 if failure is None or not isinstance(failure, StoreError):
                     failure = _as_agent_error(store_failure)
         if failure is None:
-            self._end(Cancelled(self._summary(Outcome.CANCELLED), detail))
+            if self._cut_outcome is Outcome.TIMED_OUT:
+                self._answer = partial or self._answer
+            self._end(Cancelled(self._summary(self._cut_outcome), detail))
         else:
             unsaved = await self._rescue(unsaved)
             self._end(Failed(self._summary(Outcome.ERROR), failure, unsaved))
+
+    @property
+    def _cut_outcome(self) -> Outcome:
+        """What a turn amounts to that was stopped: its time was over, or somebody cancelled it."""
+        out_of_time = self._token.reason is CancelReason.LIMIT
+        return Outcome.TIMED_OUT if out_of_time else Outcome.CANCELLED
 
     async def _balance(
         self, outcome: Outcome, detail: str, partial: str, reason: RepairReason

@@ -14,19 +14,30 @@ is a warning too, never an exception.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import logging
 import re
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from copy import copy
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.events import AgentEvent, ApprovalWaiting, Compacted, Done, Failed, ToolStarted
-from agentcli.domain.hooks import SILENT, HookConfig, HookEvent, HookVerdict, Permission
+from agentcli.domain.hooks import (
+    SILENT,
+    HookConfig,
+    HookEvent,
+    HookFunction,
+    HookVerdict,
+    Permission,
+)
 from agentcli.domain.messages import ImagePart, ResultStatus, TextPart, ToolCall, ToolResult
 from agentcli.domain.ports import PermissionMode
-from agentcli.domain.values import frozen
+from agentcli.domain.tools import RunIdentity
+from agentcli.domain.values import frozen, mutable
 from agentcli.process.program import Program, ProgramResult, RunProgram
 
 # --- what a hook has answered --------------------------------------------------------------
@@ -173,7 +184,8 @@ def _warning(config: HookConfig, what: str) -> HookVerdict:
 
 
 def _name(config: HookConfig) -> str:
-    first = config.command.strip().splitlines()[0]
+    command = config.command or getattr(config.call, "__qualname__", "function")
+    first = command.strip().splitlines()[0]
     shown = first if len(first) <= _MAX_COMMAND else f"{first[:_MAX_COMMAND]}…"
     return f"the {config.event} hook `{shown}`"
 
@@ -245,6 +257,15 @@ class HookFacts:
     mode: Callable[[], PermissionMode]
 
 
+@mutable
+class _SharedByRuns:
+    """What the hooks of all runs of a session share."""
+
+    starting: asyncio.Task[HookVerdict] | None = None
+    unheard: list[str] = field(default_factory=list)
+    ended: bool = False
+
+
 class SessionHooks:
     """Satisfies ``domain.hooks.Hooks``. End it with ``aclose``."""
 
@@ -253,10 +274,15 @@ class SessionHooks:
         self._facts = facts
         self._run = run
         self._token = CancelToken()
-        self._starting: asyncio.Task[HookVerdict] | None = None
         self._notifying: set[asyncio.Task[HookVerdict]] = set()
-        self._unheard: list[str] = []
-        self._ended = False
+        self._state = _SharedByRuns()
+        self._identity = RunIdentity(facts.session_id)
+
+    def of_run(self, run: RunIdentity) -> SessionHooks:
+        """The same hooks; what they are told has the ids of ``run``."""
+        mine = copy(self)
+        mine._identity = run  # noqa: SLF001 - a copy of this very object
+        return mine
 
     def listens(self, event: HookEvent) -> bool:
         """Whether there is any hook for ``event``."""
@@ -268,7 +294,7 @@ class SessionHooks:
         """Before a prompt is recorded; what SessionStart has said comes first."""
         at_start = await self._start_verdict()
         said = await self._fire(HookEvent.USER_PROMPT_SUBMIT, {"prompt": prompt}, "", cancel)
-        unheard, self._unheard = tuple(self._unheard), []
+        unheard, self._state.unheard = tuple(self._state.unheard), []
         return merged([at_start, HookVerdict(notices=unheard), said])
 
     async def before_tool(self, call: ToolCall, cancel: CancelToken) -> HookVerdict:
@@ -298,9 +324,9 @@ class SessionHooks:
 
     def start(self, source: str) -> None:
         """The session begins (``startup``, ``resume``) or was compacted (``compact``)."""
-        if self.listens(HookEvent.SESSION_START) and not self._ended:
-            before, self._starting = self._starting, None
-            self._starting = asyncio.create_task(self._start(source, before))
+        if self.listens(HookEvent.SESSION_START) and not self._state.ended:
+            before, self._state.starting = self._state.starting, None
+            self._state.starting = asyncio.create_task(self._start(source, before))
 
     async def _start(self, source: str, before: asyncio.Task[HookVerdict] | None) -> HookVerdict:
         fields = {"source": source}
@@ -310,10 +336,10 @@ class SessionHooks:
 
     async def _start_verdict(self) -> HookVerdict:
         """What SessionStart has said, once; a cancelled wait leaves it for the next prompt."""
-        if self._starting is None:
+        if self._state.starting is None:
             return SILENT
-        await asyncio.wait({self._starting})
-        done, self._starting = self._starting, None
+        await asyncio.wait({self._state.starting})
+        done, self._state.starting = self._state.starting, None
         return SILENT if done.cancelled() else done.result()
 
     def on_event(self, event: AgentEvent) -> None:
@@ -329,7 +355,7 @@ class SessionHooks:
                 self.start("compact")
 
     def _notify(self, message: str, kind: str) -> None:
-        if self._ended or not self.listens(HookEvent.NOTIFICATION):
+        if self._state.ended or not self.listens(HookEvent.NOTIFICATION):
             return
         if len(self._notifying) >= MOST_NOTIFICATIONS:
             log.warning("too many notifications at once: %s", message)
@@ -345,14 +371,14 @@ class SessionHooks:
         """Its warnings come with the next prompt: nobody is there to read them now."""
         self._notifying.discard(task)
         if not task.cancelled():
-            self._unheard += task.result().notices
+            self._state.unheard += task.result().notices
 
     async def aclose(self, reason: str = "other") -> None:
         """The session ends: what still runs is stopped, SessionEnd is called. Bounded."""
-        if self._ended:
+        if self._state.ended:
             return
-        self._ended = True
-        starting = [] if self._starting is None else [self._starting]
+        self._state.ended = True
+        starting = [] if self._state.starting is None else [self._state.starting]
         if running := {*starting, *self._notifying}:
             # what has just been asked for may end by itself
             await asyncio.wait(running, timeout=CLOSE_S)
@@ -372,6 +398,8 @@ class SessionHooks:
         facts = self._facts
         facts_and_fields = {
             "session_id": facts.session_id,
+            "run_id": self._identity.run_id,
+            "parent_session_id": self._identity.parent_id,
             "transcript_path": str(facts.transcript),
             "cwd": str(facts.cwd),
             "permission_mode": _MODES[facts.mode()],
@@ -383,6 +411,8 @@ class SessionHooks:
         return merged(await _together([self._one(hook, data, cancel) for hook in hooks]))
 
     async def _one(self, hook: HookConfig, data: bytes, cancel: CancelToken) -> HookVerdict:
+        if hook.call is not None:
+            return await _called(hook, hook.call, data)
         cwd = self._facts.cwd
         variables = {"AGENTCLI_PROJECT_DIR": str(cwd), "CLAUDE_PROJECT_DIR": str(cwd)}
         program = Program(hook.command, cwd, data, hook.limit_s, variables, self._facts.session_id)
@@ -400,6 +430,25 @@ class SessionHooks:
         for notice in verdict.notices:
             log.warning("%s", notice)
         return verdict
+
+
+async def _called(hook: HookConfig, call: HookFunction, data: bytes) -> HookVerdict:
+    """What a function of the embedding program says; a fault of it refuses nothing."""
+    told = json.loads(data)
+    try:
+        async with asyncio.timeout(hook.limit_s):
+            if inspect.iscoroutinefunction(call):
+                answer = await call(told)
+            else:
+                answer = await asyncio.to_thread(call, told)
+                if isinstance(answer, Awaitable):
+                    answer = await answer
+        return SILENT if answer is None else _from_answer(hook, answer)
+    except TimeoutError:
+        return _warning(hook, f"took longer than {hook.limit_s:g} s")
+    except Exception as error:
+        log.exception("a hook failed")
+        return _warning(hook, f"failed: {type(error).__name__}: {error}")
 
 
 _PERMISSION = "permission_prompt"
@@ -433,9 +482,9 @@ def matching(configs: Sequence[HookConfig], event: HookEvent, subject: str) -> l
         if config.event is event
         and (event in _UNMATCHED or matches(config.matcher, subject, event))
     ]
-    first: dict[str, HookConfig] = {}
+    first: dict[object, HookConfig] = {}
     for config in found:
-        first.setdefault(config.command, config)
+        first.setdefault(config.call or config.command, config)
     return list(first.values())
 
 

@@ -1,8 +1,11 @@
 """Python plugins: objects of other distributions that the user's configuration names.
 
 A distribution offers an object in the entry point group ``agentcli.plugins``; what it may have is
-``gates`` (``ToolGate``), ``transforms`` (``ContextTransform``), ``tools`` (``Tool``) and
-``observers`` (called with every ``AgentEvent``), each a sequence. Laws: nothing is looked for
+``gates`` (``ToolGate``), ``transforms`` (``ContextTransform``), ``tools`` (``Tool``), ``hooks``
+(``HookConfig``), ``steering``, ``follow_ups`` (``InputSource``), ``wrap_up`` (``WrapUpSignal``) and
+``observers`` (called with every ``AgentEvent``), each a sequence; and one of each of the other
+fields of ``Seams``: ``provider``, ``messages``, ``reminders``, ``temperature``,
+``request_fields``. Laws: nothing is looked for
 unless it is named; a plugin that is broken is one line for the user, at the start or the first
 time it fails, and the session works without it; only a gate that fails ends the turn (CTRL-4).
 """
@@ -19,12 +22,12 @@ from typing import Any, TypeVar, cast
 
 from agentcli.domain.events import AgentEvent
 from agentcli.domain.messages import AssistantMessage, Message, ToolResult, UserMessage
-from agentcli.domain.ports import ContextTransform, StepFacts, ToolGate
+from agentcli.domain.ports import ContextTransform, ReminderTexts, Seams, StepFacts
 from agentcli.domain.tools import Tool, ToolDefinition, ToolOutput, Workspace
 
 GROUP = "agentcli.plugins"
 T = TypeVar("T")
-Say = Callable[[str], None]
+Say = Callable[[str], object]
 log = logging.getLogger(__name__)
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what providers take
 # what a tool may have beside what it must have
@@ -34,6 +37,18 @@ _KINDS = {
     "transforms": ("name", "apply"),
     "tools": ("definition", "parse", "summary", "paths", "preview", "run"),
     "observers": ("__call__",),
+    "hooks": ("event",),
+    "steering": ("__call__",),
+    "follow_ups": ("__call__",),
+    "wrap_up": ("__call__",),
+}
+# what there can be one of, and what it has to be
+_SINGLE: dict[str, Any] = {
+    "provider": object,
+    "messages": Sequence,
+    "reminders": ReminderTexts,
+    "temperature": int | float,
+    "request_fields": Mapping,
 }
 
 
@@ -41,15 +56,15 @@ _KINDS = {
 class Plugins:
     """All that the named plugins bring, in their order; ``warnings`` are lines for the user."""
 
-    gates: list[ToolGate] = field(default_factory=list)
-    transforms: list[ContextTransform] = field(default_factory=list)
+    seams: Seams = field(default_factory=Seams)
     tools: list[Tool] = field(default_factory=list)
     observers: list[Callable[[AgentEvent], None]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    say: Say = log.warning
 
 
-def load_plugins(names: Sequence[str], say: Say) -> Plugins:
-    """The plugins called ``names``; ``say`` tells the user of one that fails later."""
+def load_plugins(names: Sequence[str]) -> Plugins:
+    """The plugins called ``names``; their ``say`` tells the user of one that fails later."""
     from importlib.metadata import entry_points
 
     plugins = Plugins()
@@ -62,14 +77,14 @@ def load_plugins(names: Sequence[str], say: Say) -> Plugins:
             continue
         try:
             loaded = point.load()
-            _add(plugins, name, loaded() if isinstance(loaded, type) else loaded, say)
+            _add(plugins, name, loaded() if isinstance(loaded, type) else loaded)
         except (Exception, SystemExit) as error:
             log.exception("the plugin %s was not loaded", name)
             plugins.warnings.append(f"warning: the plugin {name} was not loaded: {_line(error)}")
     return plugins
 
 
-def _add(plugins: Plugins, name: str, plugin: Any, say: Say) -> None:
+def _add(plugins: Plugins, name: str, plugin: Any) -> None:
     """All of one plugin or nothing of it. Raises ``TypeError`` for what is no part of one."""
     parts = {kind: _parts(plugin, kind, needed) for kind, needed in _KINDS.items()}
     for gate in parts["gates"]:
@@ -83,11 +98,25 @@ def _add(plugins: Plugins, name: str, plugin: Any, say: Say) -> None:
         if not isinstance(tool.definition.parameters, Mapping):
             raise TypeError(f"the parameters of {tool.definition.name} are no JSON schema")
         json.dumps(dict(tool.definition.parameters), allow_nan=False)
-    if not any(parts.values()):
-        raise TypeError(f"it has none of {', '.join(_KINDS)}")
-    once = _Once(name, say)
-    plugins.gates += parts["gates"]  # they fail closed: the engine ends the turn (CTRL-4)
-    plugins.transforms += [_SafeTransform(item, once) for item in parts["transforms"]]
+    single = {
+        kind: _checked(found, needed)
+        for kind, needed in _SINGLE.items()
+        if (found := getattr(plugin, kind, None)) is not None
+    }
+    if not any(parts.values()) and not single:
+        raise TypeError(f"it has none of {', '.join((*_KINDS, *_SINGLE))}")
+    once = _Once(name, plugins)
+    plugins.seams = plugins.seams.over(
+        Seams(
+            gates=tuple(parts["gates"]),  # they fail closed: the engine ends the turn (CTRL-4)
+            transforms=tuple(_SafeTransform(item, once) for item in parts["transforms"]),
+            hooks=tuple(parts["hooks"]),
+            steering=tuple(parts["steering"]),
+            follow_ups=tuple(parts["follow_ups"]),
+            wrap_up=tuple(parts["wrap_up"]),
+            **{**single, "messages": tuple(single.get("messages", ()))},
+        )
+    )
     plugins.tools += [
         tool if Tool in type(tool).__mro__ else _PlainTool(tool) for tool in parts["tools"]
     ]
@@ -136,16 +165,16 @@ class _PlainTool(Tool):
 class _Once:
     """Tells the user of a plugin's first failure; all of them go to the log."""
 
-    def __init__(self, name: str, say: Say) -> None:
+    def __init__(self, name: str, plugins: Plugins) -> None:
         self._name = name
-        self._say = say
+        self._plugins = plugins
         self._said = False
 
     def failed(self, error: BaseException) -> None:
         log.error("the plugin %s failed", self._name, exc_info=error)
         if not self._said:
             self._said = True
-            self._say(f"the plugin {self._name} failed: {_line(error)} (see the log)")
+            self._plugins.say(f"the plugin {self._name} failed: {_line(error)} (see the log)")
 
 
 class _SafeTransform:
@@ -197,9 +226,9 @@ def _sound(messages: Sequence[Message]) -> Sequence[Message]:
     return messages
 
 
-def _checked(value: T, kind: type) -> T:
+def _checked(value: T, kind: Any) -> T:
     if not isinstance(value, kind):
-        raise TypeError(f"expected {kind.__name__}, not {type(value).__name__}")
+        raise TypeError(f"expected {getattr(kind, '__name__', kind)}, not {type(value).__name__}")
     return value
 
 

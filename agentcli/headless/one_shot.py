@@ -262,7 +262,7 @@ class OneShot:
             return failed(error)
         if self._fault is not None:
             raise self._fault
-        if self._token.cancelled and summary.outcome is Outcome.CANCELLED:
+        if self._token.cancelled and summary.outcome in {Outcome.CANCELLED, Outcome.TIMED_OUT}:
             return self._stopped(summary)
         if self._terminal is None:
             raise AgentError("the turn ended without saying how", "this is a bug; see the log")

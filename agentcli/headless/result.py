@@ -73,7 +73,7 @@ _OF_TOOLS = (
     ToolFinished,
 )
 _COMPLETE = {Outcome.DONE, Outcome.WRAPPED_UP}
-_ANSWERED = {Outcome.DONE, Outcome.WRAPPED_UP, Outcome.MAX_STEPS}
+_ANSWERED = {Outcome.DONE, Outcome.WRAPPED_UP, Outcome.MAX_STEPS, Outcome.TIMED_OUT}
 
 
 class Subtype(StrEnum):
@@ -148,7 +148,7 @@ def ended_by(terminal: TerminalEvent, *, unattended: int) -> RunEnd:
             )
         case Cancelled(reason=reason):
             return RunEnd(Subtype.CANCELLED, ExitCode.FAILED, f"cancelled_{reason}", summary)
-        case Done() if summary.outcome is Outcome.MAX_STEPS:
+        case Done() if summary.outcome in {Outcome.MAX_STEPS, Outcome.TIMED_OUT}:
             subtype, reason, message = _LIMITS.get(summary.limit, _LIMITS["steps"])
             return RunEnd(subtype, ExitCode.LIMIT, reason, summary, message)
         case Done():

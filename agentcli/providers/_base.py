@@ -39,6 +39,13 @@ _MAX_TOKENS = 10**12
 _Joinable = type[TextDelta] | type[ThinkingDelta] | type[ToolCallDelta]
 
 
+def with_own_fields(body: dict[str, Any], request: ModelRequest) -> dict[str, Any]:
+    """``body`` with the temperature and the fields that the program has asked for (CTRL-9)."""
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    return {**body, **request.fields}
+
+
 class EventBuffer:
     """Collects events; neighbouring deltas of one block become one event."""
 

@@ -40,6 +40,7 @@ from agentcli.providers._base import (
     base64_text,
     received_json,
     token_count,
+    with_own_fields,
 )
 
 API_VERSION = "2023-06-01"
@@ -88,7 +89,7 @@ def encode(request: ModelRequest) -> Json:
     messages = _encode_messages(request.messages)
     _mark_for_cache(messages)
     body["messages"] = messages
-    return body
+    return with_own_fields(body, request)
 
 
 def _called(messages: Sequence[Message]) -> list[str]:

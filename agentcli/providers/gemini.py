@@ -79,9 +79,11 @@ def encode(request: ModelRequest) -> Json:
         generation["maxOutputTokens"] = request.max_output_tokens
     if (thinking := thinking_config(request)) is not None:
         generation["thinkingConfig"] = thinking
+    if request.temperature is not None:
+        generation["temperature"] = request.temperature
     if generation:
         body["generationConfig"] = generation
-    return body
+    return {**body, **request.fields}
 
 
 def _declaration(tool: ToolDefinition) -> Json:

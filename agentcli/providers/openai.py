@@ -41,6 +41,7 @@ from agentcli.providers._base import (
     base64_text,
     openai_usage,
     received_json,
+    with_own_fields,
 )
 from agentcli.providers._efforts import (
     FIRST_ALWAYS_ON,
@@ -112,7 +113,7 @@ def encode(request: ModelRequest, provider: str = "openai", quirks: _Quirks | No
             }
             for tool in request.tools
         ]
-    return body
+    return with_own_fields(body, request)
 
 
 def _reasoning_fields(request: ModelRequest, provider: str, quirks: _Quirks) -> Json:

@@ -47,6 +47,7 @@ from agentcli.providers._base import (
     base64_text,
     openai_usage,
     received_json,
+    with_own_fields,
 )
 from agentcli.providers._efforts import at_least_low, effort_for, gpt_version, is_reasoning_version
 from agentcli.providers._errors import event_error
@@ -110,7 +111,7 @@ def encode(
         if ENCRYPTION not in not_taken:
             body["include"] = [_ENCRYPTED]
     body["prompt_cache_key"] = _cache_key(request)
-    return body
+    return with_own_fields(body, request)
 
 
 def thinks(request: ModelRequest) -> bool:

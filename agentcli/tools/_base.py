@@ -8,7 +8,7 @@ output, which the model can page through with ``read_file`` at ``output://<call 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
@@ -40,7 +40,7 @@ class Arguments(BaseModel):
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-A = TypeVar("A", bound=Arguments)
+A = TypeVar("A", bound=BaseModel)
 
 
 class BaseTool(Tool, Generic[A]):
@@ -78,8 +78,13 @@ class BaseTool(Tool, Generic[A]):
 
     def parse(self, arguments: Mapping[str, Any]) -> A:
         """Validated arguments; raises ``InvalidArguments`` naming each wrong field."""
+        return self.validated(lambda: self.params.model_validate(dict(arguments)))
+
+    @staticmethod
+    def validated(validate: Callable[[], A]) -> A:
+        """What ``validate`` returns; raises ``InvalidArguments`` for a ``ValidationError``."""
         try:
-            return self.params.model_validate(dict(arguments))
+            return validate()
         except ValidationError as error:
             problems = tuple(
                 ArgumentProblem(".".join(str(part) for part in item["loc"]) or "(all)", item["msg"])
@@ -114,7 +119,10 @@ def compact_schema(params: type[BaseModel]) -> dict[str, Any]:
             if key != "title" and not (key == "default" and child is None)
         }
 
-    cleaned: dict[str, Any] = clean(schema)
+    try:
+        cleaned: dict[str, Any] = clean(schema)
+    except RecursionError:  # a type that holds itself: its references stay
+        cleaned = {**schema, "$defs": definitions}
     cleaned.pop("description", None)
     return cleaned
 

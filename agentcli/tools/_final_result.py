@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from itertools import islice
 from pathlib import Path
@@ -57,6 +57,7 @@ _TELLING = frozenset(
 
 Json = dict[str, Any]
 Schema = Mapping[str, Any] | bool
+Check = Callable[[Any], tuple[ArgumentProblem, ...]]
 LIMIT_S = 3.0
 MAX_NODES = 5_000
 """Parts of a plain schema at most, references replaced by what they lead to."""
@@ -106,11 +107,12 @@ class FinalResult(Tool):
 class ResultSchema:
     """One schema. ``parameters`` is how it is given to the model; see ``of_arguments``.
 
-    ``apart`` is whether a check that may take long is made by a process of its own. Raises
-    ``UsageError`` for what is no JSON schema.
+    ``apart`` is whether a check that may take long is made by a process of its own. ``check`` is
+    asked about what satisfies the schema. Raises ``UsageError`` for what is no JSON schema.
     """
 
-    def __init__(self, schema: object, *, apart: bool = True) -> None:
+    def __init__(self, schema: object, *, apart: bool = True, check: Check | None = None) -> None:
+        self._check = check
         if not isinstance(schema, Mapping | bool):
             raise UsageError(f"a JSON schema is an object, not {_kind(schema)}", _ADVICE)
         self._schema = _of_json(schema)
@@ -126,6 +128,10 @@ class ResultSchema:
 
     def problems(self, value: Any) -> tuple[ArgumentProblem, ...]:
         """What is wrong with a result, field by field; empty when it satisfies the schema."""
+        found = self._schema_problems(value)
+        return found if found or self._check is None else self._check(value)
+
+    def _schema_problems(self, value: Any) -> tuple[ArgumentProblem, ...]:
         if self._apart:
             try:
                 return tuple(

@@ -11,19 +11,41 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import warnings
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, get_type_hints
+from operator import is_
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
-from pydantic import BaseModel, TypeAdapter, create_model
+import typing_extensions
+from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, create_model
 
 from agentcli.domain.errors import UsageError
-from agentcli.domain.tools import Asks, ToolContext, ToolOutput
-from agentcli.tools._base import Arguments, BaseTool, bounded
+from agentcli.domain.tools import Asks, ToolContext, ToolHints, ToolOutput
+from agentcli.tools._base import BaseTool, bounded
 
 _ASKS = {"read": Asks.NOTHING, "write": Asks.EDIT, "exec": Asks.ANYTHING}
 
 
-class FunctionTool(BaseTool[Arguments]):
+class FunctionArguments(BaseModel):
+    """Base of a function's arguments: read as JSON, strictly, whatever their types (TOOL-15).
+
+    What JSON has no type for comes as pydantic writes it: a date, a path or a member of an
+    enumeration is a text, a set or a tuple a list.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
+
+
+class FunctionTool(BaseTool[FunctionArguments]):
     """A function of the embedding program. Coroutines run on the loop, the rest in a thread.
 
     ``options`` are those of ``agentcli.tool``. Raises ``UsageError`` for a signature or an option
@@ -48,10 +70,19 @@ class FunctionTool(BaseTool[Arguments]):
         self.group = "custom"
         self.timeout_s = options.get("timeout_s", 60.0)
         self.always_ask = bool(options.get("ask", False))
+        self.hints = ToolHints(
+            idempotent=bool(options.get("idempotent", False)),
+            background=bool(options.get("background", False)),
+        )
         self.params, (self._takes_context, self.context) = _params_of(function, name)
         self._function = function
 
-    async def run(self, args: Arguments, ctx: ToolContext) -> ToolOutput:
+    def parse(self, arguments: Mapping[str, Any]) -> FunctionArguments:
+        """Validated arguments; raises ``InvalidArguments`` naming each wrong field."""
+        text = json.dumps(_whole_numbers(dict(arguments)))
+        return self.validated(lambda: self.params.model_validate_json(text))
+
+    async def run(self, args: FunctionArguments, ctx: ToolContext) -> ToolOutput:
         """Call the function; what it returns is text, or becomes JSON."""
         values: dict[str, Any] = {field: getattr(args, field) for field in type(args).model_fields}
         if self._takes_context:
@@ -83,9 +114,42 @@ def _output(value: Any, call_id: str) -> ToolOutput:
     return ToolOutput.text(short, raw=raw)
 
 
+def _readable(hint: Any) -> Any:
+    """``hint`` as pydantic reads it: before Python 3.12 not the ``TypedDict`` of ``typing``.
+
+    https://docs.pydantic.dev/latest/errors/usage_errors/#typed-dict-version
+    """
+    if is_typeddict(hint) and type(hint).__module__ == "typing":
+        known = get_type_hints(hint, include_extras=True)
+        fields = {name: _readable(each) for name, each in known.items()}
+        optional = {
+            name: typing_extensions.NotRequired[fields[name]] for name in hint.__optional_keys__
+        }
+        return typing_extensions.TypedDict(hint.__name__, {**fields, **optional})  # type: ignore[operator]  # made at run time
+    inner = get_args(hint)
+    changed = tuple(map(_readable, inner))
+    if all(map(is_, inner, changed)):
+        return hint
+    if isinstance(hint, UnionType):
+        return Union[changed]  # noqa: UP007 - of types that are known at run time only
+    origin = get_origin(hint)
+    if origin is Annotated:
+        return Annotated[(changed[0], *hint.__metadata__)]
+    return hint.copy_with(changed) if hasattr(hint, "copy_with") else origin[changed]
+
+
+def _whole_numbers(value: Any) -> Any:
+    """``30.0`` is the integer that it is, as in the arguments of our own tools."""
+    if isinstance(value, dict):
+        return {key: _whole_numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_whole_numbers(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _params_of(
     function: Callable[..., Any], name: str
-) -> tuple[type[Arguments], tuple[str, type[ToolContext]]]:
+) -> tuple[type[FunctionArguments], tuple[str, type[ToolContext]]]:
     """The model of the arguments; the parameter that wants the ``ToolContext``, and which."""
     try:
         hints = get_type_hints(function, include_extras=True)
@@ -105,10 +169,12 @@ def _params_of(
             context = (parameter.name, hint)
             continue
         default = ... if parameter.default is parameter.empty else parameter.default
-        fields[parameter.name] = (hints[parameter.name], default)
+        fields[parameter.name] = (_readable(hint), default)
     try:
-        return create_model(f"{name}_arguments", __base__=Arguments, **fields), context
-    except (TypeError, ValueError) as error:
+        with warnings.catch_warnings():  # an argument may have the name of a method of the model
+            warnings.simplefilter("ignore", UserWarning)
+            return create_model(f"{name}_arguments", __base__=FunctionArguments, **fields), context
+    except (PydanticUserError, TypeError, ValueError) as error:
         raise UsageError(f"tool {name} cannot be offered to a model: {error}") from None
 
 

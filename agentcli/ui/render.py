@@ -167,7 +167,7 @@ def limit_line(summary: TurnSummary, theme: Theme) -> str | None:
     """Why a turn that is not an error stopped early."""
     if summary.outcome is Outcome.WRAPPED_UP:
         return theme.paint('! Finished early: a limit was near. Say "continue" to go on.', WARNING)
-    if summary.outcome is Outcome.MAX_STEPS:
+    if summary.outcome in {Outcome.MAX_STEPS, Outcome.TIMED_OUT}:
         return theme.paint('! Stopped at a limit. Say "continue" to go on.', WARNING)
     return None
 

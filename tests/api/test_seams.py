@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentcli import Agent
-from agentcli.domain.errors import GateFailed
-from agentcli.domain.events import AgentEvent
-from agentcli.domain.ports import GateAnswer, StepFacts
+from agentcli import (
+    Agent,
+    AgentEvent,
+    CancelToken,
+    GateAnswer,
+    GateFailed,
+    HookConfig,
+    HookEvent,
+    ModelRequest,
+    RunContext,
+    RunIdentity,
+    StepFacts,
+    StopReason,
+    StreamEnd,
+    StreamEvent,
+    TextDelta,
+)
 from tests.support.cli import agent_env
 from tests.support.docs import topic
 from tests.support.model_server import ModelServer
@@ -135,6 +148,132 @@ def test_a_transform_changes_what_is_sent_and_knows_whose_run_it_is(
 
     server = served([Text("1"), Text("2")], body)
     assert [len(request.body["messages"]) for request in server.requests] == [1, 1]
+
+
+class Speaks:
+    """A provider of a program's own: says what it is told to, and remembers what it was asked."""
+
+    name, host = "mine", ""
+
+    def __init__(self, *texts: str) -> None:
+        self._texts = list(texts)
+        self.requests: list[ModelRequest] = []
+        self.closed = False
+
+    def encode(self, request: ModelRequest) -> None:
+        return None
+
+    async def stream(
+        self, request: ModelRequest, cancel: CancelToken
+    ) -> AsyncIterator[StreamEvent]:
+        self.requests.append(request)
+        yield TextDelta(0, self._texts.pop(0))
+        yield StreamEnd(StopReason.END_TURN)
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.spec("CTRL-9", "API-3")
+def test_a_provider_of_ones_own_answers_and_stays_open(given: Given, tmp_path: Path) -> None:
+    mine = Speaks("first", "second")
+
+    async def body() -> None:
+        async with given(tmp_path, agent_env(None), provider=mine) as agent:
+            assert (await agent.run_to_end("one")).text == "first"
+            assert (await agent.run_to_end("two")).text == "second"
+
+    asyncio.run(body())
+    assert not mine.closed and mine.requests[0].model.id == "mine/default"
+
+
+@pytest.mark.spec("CTRL-9", "CTRL-1", "CTRL-2")
+def test_sources_are_asked_where_the_queue_is_and_not_after_a_tool_has_ended_the_turn(
+    given: Given, tmp_path: Path
+) -> None:
+    steering, later = [["look here"], [], [], []], [[], ["and then this"]]
+    mine = Speaks("one", "two")
+
+    async def follow_ups() -> list[str]:
+        return later.pop() if later else []
+
+    parts: dict[str, Any] = {"provider": mine, "follow_ups": follow_ups}
+    parts["steering"] = lambda: steering.pop(0) if steering else []
+    if given.how == "plugin":
+        parts = {key: [value] if key != "provider" else value for key, value in parts.items()}
+
+    async def body() -> None:
+        async with given(tmp_path, agent_env(None), **parts) as agent:
+            assert (await agent.run_to_end("go")).text == "two"
+            said = [message.text for message in agent.messages]
+            assert said == ["go", "look here", "one", "and then this", "two"]
+
+    asyncio.run(body())
+
+
+@pytest.mark.spec("CTRL-9", "CTRL-7")
+def test_a_wrap_up_signal_is_a_limit_that_is_near(given: Given, tmp_path: Path) -> None:
+    mine = Speaks("done for now")
+    signal: Any = lambda: "the office closes"  # noqa: E731 - one value
+
+    async def body() -> None:
+        signals = [signal] if given.how == "plugin" else signal
+        async with given(tmp_path, agent_env(None), provider=mine, wrap_up=signals) as agent:
+            assert (await agent.run_to_end("go")).outcome == "wrapped_up"
+
+    asyncio.run(body())
+    assert "the office closes" in str(mine.requests[0].messages[-1])
+
+
+@pytest.mark.spec("CTRL-9")
+def test_temperature_and_fields_of_ones_own_are_in_the_request(
+    given: Given, tmp_path: Path
+) -> None:
+    async def body(server: ModelServer, env: dict[str, str]) -> None:
+        more = {"temperature": 0.25, "request_fields": {"metadata": {"user_id": "u1"}}}
+        async with given(tmp_path, env, **more) as agent:
+            await agent.run_to_end("go")
+
+    sent = served([Text("ok")], body).requests[0].body
+    assert sent["temperature"] == 0.25 and sent["metadata"] == {"user_id": "u1"}
+
+
+@pytest.mark.spec("CTRL-9", "EXT-9")
+def test_a_function_may_be_a_hook_and_knows_the_run(given: Given, tmp_path: Path) -> None:
+    told: list[Any] = []
+
+    def refuse(event: Any) -> dict[str, Any]:
+        told.append(event)
+        return {"decision": "block", "reason": "not today"}
+
+    hooks = [HookConfig(HookEvent.PRE_TOOL_USE, call=refuse, matcher="write_file")]
+
+    async def body(server: ModelServer, env: dict[str, str]) -> None:
+        async with given(tmp_path, env, hooks=hooks) as agent:
+            await agent.run_to_end("go")
+            assert told[0]["session_id"] == agent.session_id
+
+    write = Call("write_file", {"path": "a.txt", "content": "hi"})
+    server = served([write, Text("ok")], body)
+    assert not (tmp_path / "a.txt").exists() and told[0]["run_id"].startswith("run_")
+    assert "not today" in str(server.requests[1].body["messages"])
+
+
+@pytest.mark.spec("CTRL-9", "BG-10")
+def test_a_tool_of_ones_own_gets_the_identity_of_the_run(tmp_path: Path) -> None:
+    seen: list[RunIdentity] = []
+
+    def who(ctx: RunContext) -> str:
+        """Who asks."""
+        seen.append(ctx.run)
+        return "you"
+
+    async def body(server: ModelServer, env: dict[str, str]) -> None:
+        async with Agent(cwd=tmp_path, env=env, tools=[who]) as agent:
+            await agent.run_to_end("go")
+            assert seen[0].session_id == agent.session_id and seen[0].run_id
+
+    served([Call("who", {}), Text("ok")], body)
 
 
 @pytest.mark.spec("CTRL-4")

@@ -15,7 +15,7 @@ from agentcli.domain.events import CompactionTrigger, Notice, Outcome
 from agentcli.domain.hooks import SILENT, HookEvent, HookVerdict, Permission
 from agentcli.domain.messages import ToolCall, ToolResult, UserMessage, user_text
 from agentcli.domain.ports import PermissionMode, QueuedInput, QueueKind, Verdict
-from agentcli.domain.tools import Asks, ToolContext, ToolOutput
+from agentcli.domain.tools import Asks, RunIdentity, ToolContext, ToolOutput
 from agentcli.engine.hooked import before_compaction
 from agentcli.engine.turn import Turn
 from tests.support.turns import Answers, FakeTool, PlayedProvider, World, calls, disk_full, says
@@ -62,6 +62,10 @@ class PlayedHooks:
         said = self.stop.pop(0) if self.stop else SILENT
         return await self._say("stop", (answer, active), said)
 
+    def of_run(self, run: RunIdentity) -> PlayedHooks:
+        assert run.run_id
+        return self
+
     def listens(self, event: HookEvent) -> bool:
         return event is not HookEvent.STOP or bool(self.stop) or self.hang == "stop"
 
@@ -71,6 +75,8 @@ class PlayedHooks:
 
 class Queue:
     """What waits, without a file."""
+
+    has_sources = False
 
     def __init__(self, *texts: str, kind: QueueKind = QueueKind.STEERING) -> None:
         self.items = [QueuedInput(n, kind, text, 0.0) for n, text in enumerate(texts, start=1)]

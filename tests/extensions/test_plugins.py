@@ -60,7 +60,9 @@ class Site:
         (info / "entry_points.txt").write_text(points)
 
     def load(self, *names: str) -> Plugins:
-        return load_plugins(names, self.said.append)
+        plugins = load_plugins(names)
+        plugins.say = self.said.append
+        return plugins
 
 
 @pytest.fixture
@@ -78,7 +80,7 @@ def test_the_parts_of_a_plugin_that_is_named_are_used(site: Site) -> None:
     site.install("plugin_other", "raise SystemError('nobody has named this one')")
     found = site.load("plugin_good", "plugin_good")
     assert found.warnings == [] and found.tools == []
-    (gate,), (transform,), (observer,) = found.gates, found.transforms, found.observers
+    (gate,), (transform,), (observer,) = found.seams.gates, found.seams.transforms, found.observers
     assert (gate.name, gate.priority) == ("g", 3)
     assert gate.allow(FACTS) == GateAnswer(frozenset({"read_file"}))
     assert transform.apply([user_text("a"), user_text("b")], FACTS) == [user_text("b")]
@@ -119,7 +121,7 @@ def test_a_broken_plugin_is_one_line_and_brings_nothing(site: Site, code: str, p
     (warning,) = found.warnings
     assert warning.startswith("warning: the plugin plugin_broken was not loaded: ")
     assert part in warning and "\n" not in warning
-    assert len(found.gates) == len(found.observers) == 1
+    assert len(found.seams.gates) == len(found.observers) == 1
     for name in ("plugin_broken",):
         sys.modules.pop(name, None)
 
@@ -146,7 +148,7 @@ def test_a_plugin_that_fails_later_changes_nothing_and_is_told_of_once(site: Sit
     found = site.load("plugin_failing")
     messages = [user_text("a")]
     for _ in range(3):
-        assert found.transforms[0].apply(messages, FACTS) is messages
+        assert found.seams.transforms[0].apply(messages, FACTS) is messages
         found.observers[0](Notice("x"))
     (said,) = site.said
     assert said == "the plugin plugin_failing failed: ValueError: no (see the log)"
@@ -167,7 +169,7 @@ def test_a_plugin_cannot_end_the_program(site: Site) -> None:
     site.install("plugin_leaving", LEAVING)
     found = site.load("plugin_leaving")
     with pytest.raises(GateFailed, match="the gate g failed: SystemExit: 2"):
-        resolve(found.gates, FACTS)
+        resolve(found.seams.gates, FACTS)
     found.observers[0](Notice("x"))
     assert len(site.said) == 1
 
@@ -181,7 +183,7 @@ def test_a_transform_that_breaks_the_history_changes_nothing(site: Site, made: s
     found = site.load(name)
     called = AssistantMessage((ToolCall("a", "bash", {}),), "p", "m")
     messages: list[Message] = [user_text("go"), called, ToolResult("a", "bash", (TextPart("x"),))]
-    assert found.transforms[0].apply(messages, FACTS) is messages and len(site.said) == 1
+    assert found.seams.transforms[0].apply(messages, FACTS) is messages and len(site.said) == 1
 
 
 @pytest.mark.spec("CTRL-4")
