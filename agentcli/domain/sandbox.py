@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -77,6 +77,9 @@ class Confined:
     calls: Mapping[str, object] | None = None
 
 
+StillLives = Callable[[], bool]
+
+
 class Sandbox(Protocol):
     """Limits the commands of one session, whose workspace it knows."""
 
@@ -111,8 +114,18 @@ class Sandbox(Protocol):
         Raises ``OSError``.
         """
 
-    async def settle(self) -> tuple[str, ...]:
-        """After a command: put right what must not come into being; one line about each."""
+    async def settle(self, still_lives: StillLives | None = None) -> tuple[str, ...]:
+        """After a command: put right what others would execute (SEC-17); one line about each.
+
+        To be called once for each ``confine`` that may write. ``still_lives`` tells whether
+        anything of the command is left.
+        """
+
+    async def step_outside(self) -> tuple[str, ...]:
+        """Before the user's own change: as ``settle``, for what still runs inside."""
+
+    async def accept(self, paths: Sequence[Path] | None = None) -> None:
+        """What is there now, or at ``paths``, was made outside with the user's consent."""
 
     def switch(self, *, on: bool) -> None:
         """Use it or do not, from the next command on."""

@@ -37,6 +37,7 @@ from agentcli.domain.ports import (
     SessionStore,
     Verdict,
 )
+from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import (
     BackgroundSwitch,
     OutputKind,
@@ -334,13 +335,11 @@ class ToolCalls:
             if name == "judged":
                 return job.facts.paths if job.facts is not None else None
             if name == "access":
-                return job.access
+                return Access.OUTSIDE if job.is_free else job.access
             if name == "to_background":
                 return switch
             if name == "run":
                 return self.run
-            if name == "sandbox" and job.is_free:
-                return None
             return self._parts.port(name, self._emit)
 
         call = ToolContext(job.call.id, self._parts.workspace, cancel, progress)
@@ -373,6 +372,11 @@ class ToolCalls:
         finally:
             if keeper is not None:
                 await uninterruptible(self._end_keeping(keeper.end(job.call.id)))
+            if (sandbox := self._parts.sandbox) is not None:
+                if job.effect is Effect.WRITE and job.facts is not None:
+                    await uninterruptible(sandbox.accept(job.facts.paths))
+                if told := sandbox.take_notice():
+                    self._emit(Notice(told))
 
     async def _end_keeping(self, end: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(end)

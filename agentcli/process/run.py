@@ -92,13 +92,14 @@ class Result:
     """How a command ended. ``returncode`` is negative for a signal, ``None`` when unknown.
 
     ``left_running`` are the processes that it left in the background; after a stop those that
-    could not be killed.
+    could not be killed. ``still_lives`` tells whether anything of it is left by then.
     """
 
     ending: Ending
     returncode: int | None
     duration_s: float
     left_running: tuple[int, ...] = ()
+    still_lives: Callable[[], bool] | None = None
 
 
 class StartFailed(Exception):
@@ -204,7 +205,9 @@ async def _watch(process: GuardedProcess, began: float, limits: RunLimits) -> Re
         duration_s = time.monotonic() - began
         await _drain(process)
         background = await _left_running(process)
-        return Result(Ending.EXITED, process.exited.result(), duration_s, background)
+        return Result(
+            Ending.EXITED, process.exited.result(), duration_s, background, process.still_lives
+        )
     if process.gone.done() and not process.stopping.done():
         return Result(Ending.LOST, None, time.monotonic() - began)
     if not process.stopping.done():
@@ -213,7 +216,8 @@ async def _watch(process: GuardedProcess, began: float, limits: RunLimits) -> Re
     survivors = await _left_running(process) if not process.gone.done() else ()
     returncode = process.exited.result() if process.exited.done() else None
     ending = process.stopping.result()
-    return Result(ending, returncode, time.monotonic() - began, survivors)
+    duration_s = time.monotonic() - began
+    return Result(ending, returncode, duration_s, survivors, process.still_lives)
 
 
 async def _join_guard(process: GuardedProcess) -> None:
@@ -264,6 +268,10 @@ class GuardedProcess:
         os.set_blocking(self._output, False)
         self._loop.add_reader(self._control.fileno(), self._on_control)
         self._loop.add_reader(self._output, self._on_output)
+
+    def still_lives(self) -> bool:
+        """Whether anything of the command is left."""
+        return not self.gone.done()
 
     async def start(self, command: Command) -> None:
         """Have the guard start the command; raises ``StartFailed``."""

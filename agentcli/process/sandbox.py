@@ -19,12 +19,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentcli.domain.sandbox import Access, Confined, SandboxKind, SandboxState
+from agentcli.domain.sandbox import Access, Confined, SandboxKind, SandboxState, StillLives
 from agentcli.domain.tools import Workspace, real_path
 
 if TYPE_CHECKING:
     from agentcli.process.sandbox_places import OwnPlaces, Places
     from agentcli.process.sandbox_setup import PrivatePlaces, Probe
+    from agentcli.process.sandbox_watch import Watch
 
 NO_SANDBOX = "commands run without a sandbox, with all of your rights"
 NO_SANDBOX_HERE = "there is no sandbox for this system; Linux has bubblewrap and Landlock"
@@ -49,8 +50,12 @@ class SessionSandbox:
         self._program = ""
         self._namespaces: tuple[int, ...] = ()
         self._private: PrivatePlaces | None = None
-        self._before: Places | None = None
-        self._unsettled = 0
+        self._watch: Watch | None = None
+        self._watching = asyncio.Lock()
+        self._unborn: tuple[Path, ...] = ()
+        self._running = 0
+        self._left: list[StillLives] = []
+        self._told: list[str] = []
         self._lock = asyncio.Lock()
         self._state = SandboxState(SandboxKind.OFF, wanted, network=network, known=wanted == "off")
         self._paused = False
@@ -83,13 +88,14 @@ class SessionSandbox:
             self._state = replace(self._state, wanted="auto", known=False)
 
     def take_notice(self) -> str:
-        """What the user is told once when there is none: why, and how to fix it."""
+        """What the user is told, once: why there is none, and what was set aside."""
         state = self.state
-        if not state.lacks_it or self._notice_given:
-            return ""
-        self._notice_given = True
-        advice = f" ({state.advice})" if state.advice else ""
-        return f"{NO_SANDBOX}: {state.problem}{advice}"
+        lines, self._told = self._told, []
+        if state.lacks_it and not self._notice_given:
+            self._notice_given = True
+            advice = f" ({state.advice})" if state.advice else ""
+            lines.append(f"{NO_SANDBOX}: {state.problem}{advice}")
+        return "\n".join(lines)
 
     # --- what works --------------------------------------------------------------------------
 
@@ -151,7 +157,14 @@ class SessionSandbox:
     def _find_places(self) -> Places:
         from agentcli.process.sandbox_places import find_places
 
-        return find_places(self._roots, self._home, self._own())
+        known = self._watch.known if self._watch is not None else None
+        return find_places(
+            self._roots,
+            self._home,
+            self._own(),
+            known.repositories if known is not None else (),
+            known.scripts if known is not None else (),
+        )
 
     # --- one command -------------------------------------------------------------------------
 
@@ -187,13 +200,13 @@ class SessionSandbox:
         private = self._private
         if private is None or access is Access.OUTSIDE:
             return Confined(tuple(argv), cwd)
-        places = await asyncio.to_thread(self._find_places)
         reads_only = access is Access.READ_ONLY
         if reads_only:
-            places = places.frozen()
+            places = (await asyncio.to_thread(self._find_places)).frozen()
         else:
-            self._before = places
-            self._unsettled += 1
+            async with self._watching:
+                places = await asyncio.to_thread(self._look_before)
+                self._running += 1
         network = not reads_only and (self._network or access is Access.NETWORK)
         is_bwrap = self._state.kind is SandboxKind.BWRAP
         temporary = private.scratch if reads_only else private.temporary
@@ -224,20 +237,77 @@ class SessionSandbox:
         )
         return Confined((*prefix, *argv), Path("/"), joined, calls=calls)
 
-    async def settle(self) -> tuple[str, ...]:
-        """After a command: set aside what must not come into being; one line about each."""
-        before = self._before
-        self._unsettled = max(0, self._unsettled - 1)
-        if not self._unsettled:
-            self._before = None
-        if before is None:
+    async def settle(self, still_lives: StillLives | None = None) -> tuple[str, ...]:
+        """After a command: set aside what must not come into being; see the port."""
+        if self._watch is None:
             return ()
-        from agentcli.process.sandbox_places import set_aside_births
+        async with self._watching:
+            self._running = max(0, self._running - 1)
+            if still_lives is not None:
+                self._left.append(still_lives)
+            return tuple(await asyncio.to_thread(self._set_aside))
 
-        return await asyncio.to_thread(set_aside_births, before, self._roots)
+    async def step_outside(self) -> tuple[str, ...]:
+        """Before what the user has allowed outside of it; see the port."""
+        async with self._watching:
+            if self._watch is None or not self._may_have_changed():
+                return ()
+            return tuple(await asyncio.to_thread(self._set_aside))
+
+    async def accept(self, paths: Sequence[Path] | None = None) -> None:
+        """Take what is there now for what the user wants; see the port."""
+        async with self._watching:
+            if self._watch is None or not (self._running or self._left):
+                return
+            if paths is None:
+                await asyncio.to_thread(self._watch.learn)
+            else:
+                await asyncio.to_thread(self._watch.learn_only, tuple(map(real_path, paths)))
+
+    def _may_have_changed(self) -> bool:
+        """Whether a command inside, or what one left behind, has run since the last look."""
+        left, self._left = self._left, [still_lives for still_lives in self._left if still_lives()]
+        return bool(self._running or left)
+
+    def _look_before(self) -> Places:
+        """What is there before a command starts is the user's, unless another command runs."""
+        is_changed = False
+        if self._watch is None:
+            self._watch = self._new_watch()
+            self._watch.learn()
+        elif is_changed := self._may_have_changed():
+            self._set_aside()
+        else:
+            self._watch.learn()
+        places = self._find_places()
+        kept = self._unborn if is_changed else ()
+        self._unborn = tuple(dict.fromkeys((*kept, *places.unborn)))
+        return places
+
+    def _new_watch(self) -> Watch:
+        from agentcli.process.sandbox_places import PROJECT
+        from agentcli.process.sandbox_watch import Watch
+
+        project = [root / name for root in self._roots for name in PROJECT]
+        config = os.environ.get("XDG_CONFIG_HOME") or str(self._home / ".config")
+        user_configs = (self._home / ".gitconfig", Path(config, "git", "config"))
+        own = [self._private.temporary] if self._private is not None else []
+        if self._state.kind is SandboxKind.LANDLOCK:
+            own.append(Path("/dev/shm"))  # noqa: S108 - commands write there
+        return Watch(self._roots, (*project, *self._own().scripts), own, user_configs)
+
+    def _set_aside(self) -> list[str]:
+        from agentcli.process.sandbox_watch import set_aside
+
+        lines = [line for path in self._unborn if (line := set_aside(path))]
+        if self._watch is not None:
+            lines += self._watch.compare()
+        self._told += lines
+        return lines
 
     async def aclose(self) -> None:
         """Remove the session's private temporary directory."""
+        await self.step_outside()
         private, self._private = self._private, None
         namespaces, self._namespaces = self._namespaces, ()
         self._state = replace(self._state, kind=SandboxKind.OFF, known=False)

@@ -3,15 +3,13 @@
 Law: paths are real ones, links followed; a place is judged against directories, not prefixes.
 What lies in the workspace and takes effect outside of the sandbox is read-only: git's hooks and
 configuration, our project directory, the start-up files of shells. What would take effect once it
-came into being is named too, and set aside as soon as a command has ended.
+came into being is named too; ``sandbox_watch`` sets it aside as soon as a command has ended.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -40,10 +38,8 @@ _START_UP = (
     ".login", ".xprofile", ".xinitrc", ".xsessionrc", ".pam_environment", ".inputrc", ".gitconfig",
     ".config/git", ".config/fish", ".config/autostart", ".config/systemd", ".local/bin",
 )  # fmt: skip
-_PROJECT = (".agents", ".agentcli")
-_MOST_DIRECTORIES = 300
-_DEPTH = 2
-_SKIPPED = frozenset({"node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".cache"})
+PROJECT = (".agents", ".agentcli")
+_MOST_MOUNTED = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +48,7 @@ class Places:
 
     ``pinned`` are writable directories that cannot be moved away.
     ``empty`` are directories that are to be seen as empty and read-only, whether they exist or
-    not; ``hidden`` what exists and is not to be read; ``unborn`` what must not come into being;
-    ``repositories`` the ``.git`` of each repository that is known.
+    not; ``hidden`` what exists and is not to be read; ``unborn`` what must not come into being.
     """
 
     writable: tuple[Path, ...]
@@ -62,7 +57,6 @@ class Places:
     empty: tuple[Path, ...]
     hidden: tuple[Path, ...]
     unborn: tuple[Path, ...]
-    repositories: tuple[Path, ...]
     homes: tuple[Path, ...] = ()
     seen: tuple[Path, ...] = ()
 
@@ -76,12 +70,14 @@ class Places:
 class OwnPlaces:
     """Our files: what no command writes, and what no command reads.
 
-    ``seen`` is what they may read in the home directory beside toolchains.
+    ``seen`` is what they may read in the home directory beside toolchains; ``scripts`` are what
+    the user's hooks run: none changes those in the workspace.
     """
 
     read_only: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
     seen: tuple[Path, ...] = ()
+    scripts: tuple[Path, ...] = ()
 
 
 class _Collector:
@@ -92,7 +88,6 @@ class _Collector:
         self.empty: list[Path] = []
         self.hidden: list[Path] = []
         self.unborn: list[Path] = []
-        self.repositories: list[Path] = []
         self.homes: tuple[Path, ...] = ()
         self.seen: tuple[Path, ...] = ()
 
@@ -127,7 +122,6 @@ class _Collector:
 
     def repository(self, entry: Path) -> None:
         """``entry`` is the ``.git`` of a working tree: a directory, or a file that names one."""
-        self.repositories.append(entry)
         if entry.is_symlink() or entry.is_dir():
             if (real := real_path(entry)).is_dir() and self.is_writable(real):
                 self.git_directory(real)
@@ -138,7 +132,7 @@ class _Collector:
             return
         if self.is_writable(directory):
             self.git_directory(directory)
-        elif (common := _common_of_worktree(entry, directory)) is not None:
+        elif (common := common_of_worktree(entry, directory)) is not None:
             self.writable.append(common)
             self.git_directory(common)
 
@@ -152,9 +146,8 @@ class _Collector:
             self.read_only.append(hooks)
         elif not os.path.lexists(hooks):
             self.empty.append(hooks)
-        for name in ("config", "commondir"):
-            self.keep(git / name)
-        self.keep(git / "config.worktree", may_be_born=True)
+        for name in ("config", "commondir", "config.worktree", "info"):
+            self.keep(git / name, may_be_born=True)
         for tree in _entries(git / "worktrees"):
             for name in ("commondir", "gitdir", "config.worktree"):
                 self.keep(tree / name, may_be_born=True)
@@ -170,19 +163,31 @@ class _Collector:
             empty=tuple(dict.fromkeys(self.empty)),
             hidden=tuple(dict.fromkeys(self.hidden)),
             unborn=tuple(dict.fromkeys(self.unborn)),
-            repositories=tuple(self.repositories),
             homes=self.homes,
             seen=self.seen,
         )
 
 
-def find_places(roots: Iterable[Path], home: Path, own: OwnPlaces) -> Places:
-    """The places of a session that works in ``roots``; looks at the disk, changes nothing."""
+def find_places(
+    roots: Iterable[Path],
+    home: Path,
+    own: OwnPlaces,
+    repositories: Sequence[Path] = (),
+    scripts: Sequence[Path] = (),
+) -> Places:
+    """The places of a session that works in ``roots``; looks at the disk, changes nothing.
+
+    Of ``repositories``, each a ``.git``, and ``scripts`` the first ones are made read-only: every
+    mount costs time. What happens to the others shows when the command has ended.
+    """
     found = _Collector(roots)
+    tops = [root / ".git" for root in found.writable if os.path.lexists(root / ".git")]
+    for entry in dict.fromkeys((*tops, *repositories[:_MOST_MOUNTED])):
+        found.repository(entry)
+    for script in scripts[:_MOST_MOUNTED]:
+        found.keep(script, may_be_born=True)
     for root in tuple(found.writable):
-        for entry in find_repositories(root):
-            found.repository(entry)
-        for name in _PROJECT:
+        for name in PROJECT:
             found.keep(root / name)
     found.homes = homes(home, found.writable)
     found.seen = seen(found.homes, os.environ, own.seen)
@@ -194,26 +199,6 @@ def find_places(roots: Iterable[Path], home: Path, own: OwnPlaces) -> Places:
     for path in (*own.read_only, *(home / name for name in _START_UP)):
         found.keep(path)
     return found.places()
-
-
-def find_repositories(root: Path) -> Iterator[Path]:
-    """The ``.git`` entries at and a little below ``root``; bounded."""
-    waiting = [(root, 0)]
-    looked_at = 0
-    while waiting and looked_at < _MOST_DIRECTORIES:
-        directory, depth = waiting.pop(0)
-        looked_at += 1
-        try:
-            entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
-        except OSError:
-            continue
-        for entry in entries:
-            if entry.name == ".git":
-                yield directory / ".git"
-                continue
-            may_hold_one = depth < _DEPTH and entry.name not in _SKIPPED
-            if may_hold_one and entry.is_dir(follow_symlinks=False):
-                waiting.append((Path(entry.path), depth + 1))
 
 
 def _is_below(path: Path, places: Iterable[Path]) -> bool:
@@ -258,7 +243,7 @@ def _named_by(entry: Path) -> Path | None:
     return real_path(entry.parent / line.removeprefix("gitdir:").strip())
 
 
-def _common_of_worktree(entry: Path, directory: Path) -> Path | None:
+def common_of_worktree(entry: Path, directory: Path) -> Path | None:
     """The repository of a linked working tree; ``None`` unless it knows of that tree.
 
     A ``.git`` file is the workspace's word alone; what it names must name it in return, which no
@@ -270,117 +255,3 @@ def _common_of_worktree(entry: Path, directory: Path) -> Path | None:
     common = real_path(directory / _first_line(directory / "commondir"))
     is_repository = _exists(common / "HEAD") and _exists(common / "objects")
     return common if is_repository and directory.parent == common / "worktrees" else None
-
-
-# --- what must not come into being ----------------------------------------------------------------
-# A mount can protect only what is there. A command that makes .agents, or a repository with hooks,
-# would have it take effect outside of the sandbox; so it is renamed as soon as the command has
-# ended, and the model is told how to ask for it. Nothing is deleted, and only what was not there
-# before is touched.
-
-SUFFIX = ".set-aside"
-_SECTION = re.compile(r"\[\s*([A-Za-z0-9.-]+)[^\]]*\]")
-_HARMLESS_SECTIONS = frozenset({"user", "remote", "branch", "init", "submodule", "extensions"})
-_HARMLESS_CORE = frozenset(
-    {
-        "repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase",
-        "precomposeunicode", "symlinks", "autocrlf", "eol", "safecrlf",
-    }
-)  # fmt: skip
-_PROGRAM_KEYS = frozenset({"receivepack", "uploadpack", "vcs", "proxy", "update"})
-_MINIMAL = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n"
-_MOST_CONFIG_BYTES = 256 * 1024
-
-
-def set_aside_births(before: Places, roots: Iterable[Path]) -> tuple[str, ...]:
-    """Rename what has come into being and must not; one line about each for the model."""
-    lines = [line for path in before.unborn if (line := _set_aside(path))]
-    known = set(before.repositories)
-    for root in roots:
-        for entry in find_repositories(root):
-            if entry not in known:
-                lines += _tame(entry)
-    return tuple(lines)
-
-
-def _tame(entry: Path) -> list[str]:
-    """A repository that the command has made keeps its work, but runs no program."""
-    if entry.is_symlink() or not entry.is_dir():
-        if entry.is_file() and _is_within(entry):
-            return []
-        return [line for line in (_set_aside(entry),) if line]
-    lines = []
-    hooks = entry / "hooks"
-    if hooks.is_symlink() or any(_active_hooks(hooks)):
-        lines.append(_set_aside(hooks))
-    lines.append(_set_aside(entry / "commondir"))
-    config = entry / "config"
-    if os.path.lexists(config) and not _is_harmless(config):
-        lines.append(_set_aside(config))
-        with contextlib.suppress(OSError), config.open("x", encoding="utf-8") as file:
-            file.write(_MINIMAL)
-    return [line for line in lines if line]
-
-
-def _is_within(entry: Path) -> bool:
-    """Whether the ``.git`` file of a submodule names a place beside or below its own tree's."""
-    with contextlib.suppress(OSError, ValueError):
-        line = entry.read_text(encoding="utf-8")[:4096].partition("\n")[0]
-        named = entry.parent / line.removeprefix("gitdir:").strip()
-        return ".git/modules/" in os.path.realpath(named) + "/"
-    return False
-
-
-def _active_hooks(hooks: Path) -> list[str]:
-    with contextlib.suppress(OSError):
-        return [name for name in os.listdir(hooks) if not name.endswith(".sample")]  # noqa: PTH208 - names are enough
-    return []
-
-
-def _is_harmless(config: Path) -> bool:
-    """Whether nothing in a fresh repository's configuration names a program or another file."""
-    try:
-        if config.is_symlink() or config.stat().st_size > _MOST_CONFIG_BYTES:
-            return False
-        text = config.read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return False
-    section = ""
-    for raw in text.splitlines():
-        line = raw.strip()
-        if not line or line[0] in "#;":
-            continue
-        if line.endswith("\\"):
-            return False
-        if found := _SECTION.match(line):
-            section = found[1].lower().partition(".")[0]
-            line = line[found.end() :].strip()
-        if line and not _is_harmless_key(section, re.split(r"[\s=]", line, maxsplit=1)[0].lower()):
-            return False
-    return True
-
-
-def _is_harmless_key(section: str, key: str) -> bool:
-    if section == "core":
-        return key in _HARMLESS_CORE
-    return section in _HARMLESS_SECTIONS and key not in _PROGRAM_KEYS
-
-
-def _set_aside(path: Path) -> str:
-    """Give it a name under which nothing looks for it."""
-    if not os.path.lexists(path) or Path(os.path.realpath(path.parent)) != path.parent:
-        return ""
-    shown = str(path) if str(path).isprintable() else ascii(str(path))
-    for number in range(100):
-        target = path.with_name(f"{path.name}{SUFFIX}{number or ''}")
-        if os.path.lexists(target):
-            continue
-        try:
-            path.rename(target)
-        except OSError as error:
-            return f"[sandbox: {shown} must not be made here: {error.strerror}]"
-        return (
-            f"[sandbox: {shown} would take effect outside and was renamed to {target.name}; "
-            'to make it, run the command again with access "outside"]'
-        )
-    return ""

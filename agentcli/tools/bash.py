@@ -12,7 +12,7 @@ import codecs
 import os
 import re
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,7 +21,7 @@ from pydantic import Field
 
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import StoreError
-from agentcli.domain.sandbox import Access, Confined, Sandbox
+from agentcli.domain.sandbox import Access, Confined, Sandbox, StillLives
 from agentcli.domain.tools import (
     Asks,
     BackgroundSwitch,
@@ -210,7 +210,9 @@ class BashTool(BaseTool[BashArguments]):
         environment = start.state.environment(start.base) | {"PWD": str(start.cwd)}
         argv, cwd = handover.argv(shell), start.cwd
         inside = Confined(argv, cwd)
-        if start.sandbox is not None:
+        if start.sandbox is None and ctx.sandbox is not None:
+            await ctx.sandbox.step_outside()
+        elif start.sandbox is not None:
             try:
                 inside = await start.sandbox.confine(argv, cwd, start.access)
             except OSError as error:
@@ -228,15 +230,16 @@ class BashTool(BaseTool[BashArguments]):
             handover.handles(shell),
         )
         timeout_s = args.timeout_s or (TIMEOUT_S if background is None else None)
+        lives: StillLives | None = None
         try:
             async with _leftovers.recorded(ctx.state) as record:
                 on_start = telling(output, ctx.to_background, record)
                 limits = RunLimits(ctx.cancel, timeout_s, output.moved, handover.read)
                 ended = await run(command, limits, output.feed, on_start)
+            lives = ended.still_lives
         finally:
             output.close()
-            changed = start.sandbox if start.access is not Access.READ_ONLY else None
-            born = await uninterruptible(changed.settle()) if changed is not None else ()
+            born = await _settle(ctx, start, lives)
         notes = [start.note] if start.note else []
         if output.run is None:
             notes += await _keep_state(ctx, start, handover, ended)
@@ -244,6 +247,17 @@ class BashTool(BaseTool[BashArguments]):
         notes += [*born, *_refused_by_sandbox(start, args.command, output.capture, ended)]
         limit_s = timeout_s or 0.0
         return await asyncio.to_thread(_result, ctx.call_id, output.capture, ended, limit_s, notes)
+
+
+async def _settle(ctx: BashContext, start: _Start, lives: StillLives | None) -> Sequence[str]:
+    """Put right what a command inside has made; take what one outside has made as it is."""
+    if start.access is Access.READ_ONLY:
+        return ()
+    if start.sandbox is not None:
+        return await uninterruptible(start.sandbox.settle(lives))
+    if ctx.sandbox is not None:
+        await uninterruptible(ctx.sandbox.accept())
+    return ()
 
 
 async def _where(ctx: BashContext, args: BashArguments) -> _Start:

@@ -521,3 +521,98 @@ def test_what_is_set_inside_never_reaches_a_command_outside(work: Path, kind: st
     assert "OTHER=outside" in shown and "MARK" not in shown and f"in {work}, OUTSIDE" in shown
     assert again.startswith(f"[{work}/sub] [inside] [outside]\n{work}/bin/true\n")
     assert typed.startswith(f"[{work}] [none] [outside]\n") and f"{work}/bin" not in typed
+
+
+EVIL = "git config core.fsmonitor 'touch pwned; :'"
+
+
+def users_git(place: Path) -> None:
+    """The user looks at it outside; nothing of the command's must run."""
+    subprocess.run(["git", "status"], check=False, cwd=place, capture_output=True)
+    assert not list(place.rglob("pwned"))
+
+
+@both
+@pytest.mark.spec("SEC-17", "SEC-7")
+def test_a_repository_that_a_command_puts_in_anothers_place_runs_nothing(
+    work: Path, kind: str
+) -> None:
+    sub = work / "a" / "b" / "c" / "d" / "sub"
+    subprocess.run(["git", "init", "-q", str(sub)], check=True, cwd=work)
+    (text,) = told(
+        work, f"cd a/b/c/d; mv sub old; git init -q sub; cd sub; {EVIL}; true", kind=kind
+    )
+    if (sub / ".git" / "config.set-aside").exists():
+        assert "would take effect outside" in text
+    users_git(sub)
+
+
+@both
+@pytest.mark.spec("SEC-17")
+def test_what_a_process_that_was_left_behind_makes_is_set_aside_too(work: Path, kind: str) -> None:
+    late = f"(until [ -e go ]; do sleep 0.01; done; git init -q new; cd new; {EVIL}; touch done)"
+
+    async def run() -> None:
+        async with Sandboxed(work, kind) as inside:
+            await inside.say(f"{late} >/dev/null 2>&1 &")
+            (work / "go").touch()
+            await until((work / "new" / "done").exists, "the late repository")
+            text = await inside.say("echo next")
+            assert "config.set-aside" in text or "config.set-aside" in inside.sandbox.take_notice()
+
+    asyncio.run(run())
+    users_git(work / "new")
+
+
+@both
+@pytest.mark.spec("SEC-17")
+def test_what_the_user_has_allowed_outside_stays_while_something_runs_inside(
+    work: Path, kind: str
+) -> None:
+    async def run() -> None:
+        async with Sandboxed(work, kind) as inside:
+            await inside.say("sleep 1000 >/dev/null 2>&1 &")
+            await inside.say("echo mine > .git/hooks/pre-commit", access="outside")
+            (work / ".envrc").write_text("mine")
+            await inside.sandbox.accept([work / ".envrc"])
+            assert "set-aside" not in await inside.say("echo next")
+
+    asyncio.run(run())
+    assert (work / ".git" / "hooks" / "pre-commit").read_text() == "mine\n"
+    assert (work / ".envrc").read_text() == "mine"
+
+
+@both
+@pytest.mark.spec("SEC-17", "SEC-3")
+def test_hooks_and_settings_are_what_they_were_whatever_the_sandbox(work: Path, kind: str) -> None:
+    (work / ".git" / "hooks" / "pre-push").write_text("mine")
+    (work / ".envrc").write_text("mine")
+    (work / ".agents").mkdir()
+    (work / ".agents" / "config.toml").write_text("mine = 1\n")
+    config = (work / ".git" / "config").read_text()
+    told(
+        work,
+        "echo evil > .git/hooks/pre-push; echo evil > .git/hooks/pre-commit; true",
+        f"{EVIL}; echo evil > .envrc; echo evil > .agents/config.toml; true",
+        "mv .git .git2; cp -r .git2 .git; echo evil > .git/hooks/pre-push; true",
+        kind=kind,
+    )
+    assert (work / ".git" / "hooks" / "pre-push").read_text() == "mine"
+    assert (work / ".envrc").read_text() == "mine"
+    assert (work / ".agents" / "config.toml").read_text() == "mine = 1\n"
+    assert (work / ".git" / "config").read_text() == config
+    assert not (work / ".git" / "hooks" / "pre-commit").exists()
+
+
+@both
+@pytest.mark.spec("SEC-17", "SEC-3")
+def test_work_with_git_goes_on(work: Path, home: Path, kind: str) -> None:
+    (home / ".gitconfig").write_text("[user]\nname = A\nemail = a@example.org\n")
+    (text,) = told(
+        work,
+        "set -e; git commit -q --allow-empty -m one; git checkout -q -b other; git checkout -q -;"
+        "git worktree add -q tree other; git -C tree commit -q --allow-empty -m two; git stash list;"
+        "git clone -q . copy; git -C copy log --oneline; git tag v1; git reset -q --hard HEAD; git gc -q",
+        kind=kind,
+    )
+    assert "[exit code 0" in text and "set-aside" not in text, text

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.process.sandbox_places import OwnPlaces, Places, find_places, set_aside_births
+from agentcli.process.sandbox_places import OwnPlaces, Places, find_places
+from agentcli.process.sandbox_watch import Watch
 
 
 def git(*args: str, cwd: Path) -> None:
@@ -23,7 +24,8 @@ def repository(path: Path) -> Path:
 
 
 def places(*roots: Path, home: Path, own: OwnPlaces | None = None) -> Places:
-    return find_places(roots, home, own or OwnPlaces())
+    known = Watch(roots).learn()
+    return find_places(roots, home, own or OwnPlaces(), known.repositories, known.scripts)
 
 
 @pytest.mark.spec("SEC-7")
@@ -36,7 +38,6 @@ def test_hooks_and_configuration_are_read_only_also_in_repositories_below(
     for root in (top, below):
         assert root / ".git" in found.pinned
         assert {root / ".git" / "hooks", root / ".git" / "config"} <= set(found.read_only)
-        assert root / ".git" / "commondir" in found.unborn
 
 
 @pytest.mark.spec("SEC-7")
@@ -107,67 +108,13 @@ def test_in_a_home_directory_start_up_files_are_read_only_and_none_is_born(home:
     assert {home / ".profile", home / ".ssh", home / ".agents"} <= set(found.unborn)
 
 
-def born(root: Path, home: Path, *commands: str) -> tuple[str, ...]:
-    """What is told after ``commands`` were run in ``root``."""
-    before = find_places([root], home, OwnPlaces())
-    for command in commands:
-        subprocess.run(["sh", "-c", command], check=True, cwd=root)
-    return set_aside_births(before, [root])
-
-
-@pytest.mark.spec("SEC-7")
-def test_a_new_repository_without_programs_stays_as_it_is(tmp_path: Path, home: Path) -> None:
-    told = born(tmp_path, home, "git init -q .", "git config user.name A", "git remote add o ../x")
-    assert told == ()
-    assert "name = A" in (tmp_path / ".git" / "config").read_text()
-
-
-@pytest.mark.spec("SEC-7")
-@pytest.mark.parametrize(
-    "setting",
-    ["core.fsmonitor", "core.hooksPath", "core.sshCommand", "alias.st", "filter.x.clean",
-     "include.path", "diff.external", "submodule.x.update", "remote.o.uploadpack"],
-)  # fmt: skip
-def test_a_new_repository_that_names_a_program_loses_its_configuration(
-    tmp_path: Path, home: Path, setting: str
-) -> None:
-    told = born(tmp_path, home, "git init -q sub", f"git -C sub config {setting} '!touch pwned'")
-    assert len(told) == 1
-    assert "was renamed to config.set-aside" in told[0]
-    assert "pwned" not in (tmp_path / "sub" / ".git" / "config").read_text()
-    assert "pwned" in (tmp_path / "sub" / ".git" / "config.set-aside").read_text()
-    subprocess.run(["git", "status"], check=True, cwd=tmp_path / "sub", capture_output=True)
-
-
-@pytest.mark.spec("SEC-7")
-def test_hooks_of_a_new_repository_are_set_aside(tmp_path: Path, home: Path) -> None:
-    told = born(tmp_path, home, "git init -q .", "echo x > .git/hooks/pre-commit")
-    assert "renamed to hooks.set-aside" in told[0]
-    assert not (tmp_path / ".git" / "hooks").exists()
-    assert (tmp_path / ".git" / "hooks.set-aside" / "pre-commit").read_text() == "x\n"
-
-
-@pytest.mark.spec("SEC-7")
-@pytest.mark.parametrize("made", ["echo 'gitdir: /tmp/x' > .git", "ln -s /tmp/x .git"])
-def test_a_git_entry_that_leads_elsewhere_is_set_aside(
-    tmp_path: Path, home: Path, made: str
-) -> None:
-    assert "renamed to .git.set-aside" in born(tmp_path, home, made)[0]
-
-
-@pytest.mark.spec("SEC-7")
-def test_the_project_directory_is_set_aside_as_often_as_it_is_made(
-    tmp_path: Path, home: Path
-) -> None:
-    assert ".agents.set-aside;" in born(tmp_path, home, "mkdir .agents; touch .agents/a")[0]
-    assert ".agents.set-aside1;" in born(tmp_path, home, "mkdir .agents")[0]
-    assert (tmp_path / ".agents.set-aside" / "a").exists()
-
-
-@pytest.mark.spec("SEC-7")
-def test_what_was_there_before_is_not_touched(tmp_path: Path, home: Path) -> None:
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    (tmp_path / ".git" / "hooks" / "pre-commit").write_text("mine")
-    (tmp_path / ".agents").mkdir()
-    assert born(tmp_path, home, "touch .agents/more") == ()
-    assert (tmp_path / ".git" / "hooks" / "pre-commit").read_text() == "mine"
+@pytest.mark.spec("SEC-17")
+def test_what_others_run_is_read_only_where_it_is(tmp_path: Path, home: Path) -> None:
+    top = repository(tmp_path / "top")
+    (top / "a").mkdir()
+    (top / "a" / ".envrc").touch()
+    (top / ".husky" / "_").mkdir(parents=True)
+    (top / ".husky" / "pre-commit").touch()
+    found = set(places(top, home=home).read_only)
+    assert {top / "a" / ".envrc", top / ".husky" / "pre-commit"} <= found
+    assert top / ".husky" not in found, "its own files are husky's"

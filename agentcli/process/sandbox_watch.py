@@ -1,0 +1,658 @@
+"""What others will execute, compared before and after each command (SEC-17).
+
+A command in the sandbox may write in the workspace, and later the user's own git, shell or editor
+runs what lies there: hooks and programs that a repository's configuration names, wherever below the
+workspace the repository is, files such as ``.envrc`` and ``.vscode/tasks.json``, scripts of the
+user's hooks. All of it is known before a command starts. Laws: what a command has made or changed
+is renamed, never deleted, and what was there before is put back; what names no program is left
+alone, so that ``git init``, ``git clone`` and ``git worktree add`` go on. A directory is listed
+again only when its change time says so. At most ``MOST_DIRECTORIES`` are looked at, the nearest
+first, and that there are more is said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shlex
+import stat
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from agentcli.process.sandbox_places import common_of_worktree
+
+MOST_DIRECTORIES = 50_000
+SUFFIX = ".set-aside"
+_MOST_FILES = 400  # of one tree
+_MOST_BYTES = 256 * 1024  # of one file, to be put back
+_MOST_LINES = 8
+# a change within one tick of the file system's clock is not seen in the change time
+_TICK_NS = 100_000_000
+_MOST_NAMES = 1000
+_MOST_INCLUDED = 4  # configuration that includes configuration
+
+_HOOKS = "hooks"
+# beside git's: what a shell, an editor or another tool runs from a project that is opened
+_FILES = frozenset({".envrc", ".exrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".dir-locals.el"})
+_IN_DIRECTORIES = {
+    ".husky": ("",),
+    ".vscode": ("tasks.json", "settings.json", "launch.json"),
+    ".idea": ("runConfigurations", "workspace.xml", "externalDependencies.xml"),
+    ".run": ("",),
+    ".zed": ("tasks.json", "settings.json", "debug.json"),
+    ".fleet": ("run.json", "settings.json"),
+    ".claude": ("settings.json", "settings.local.json"),
+    ".devcontainer": ("devcontainer.json",),
+}
+# others' packages: nobody opens one of them as a project; their repositories are looked at
+_PACKAGES = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", "vendor"})
+_BARE = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
+
+
+class Kind(Enum):
+    """Why a file counts."""
+
+    CONFIG = "git configuration"
+    HOOK = "a hook"
+    LINK = "a link to a repository"
+    COMMON = "a link to a repository's common directory"
+    ATTRIBUTES = "git attributes"
+    SCRIPT = "run by other programs"
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What a path holds. ``data``: all of it, or what tells it from others (``is_whole``)."""
+
+    type: int
+    mode: int
+    data: bytes
+    is_whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """``top``: the directory that it came in with, which goes as a whole if it is new."""
+
+    kind: Kind
+    content: _Content
+    top: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    stamp: tuple[int, int, int]
+    is_settled: bool
+    directories: tuple[str, ...]
+    marks: tuple[str, ...]
+    is_repository: bool
+
+
+@dataclass(slots=True)
+class Survey:
+    """What was found, the nearest first. ``repositories``: each ``.git``, and bare ones."""
+
+    items: dict[str, _Item] = field(default_factory=dict)
+    repositories: list[Path] = field(default_factory=list)
+    git_directories: set[str] = field(default_factory=set)
+    directories: dict[str, _Listing] = field(default_factory=dict)
+    is_cut: bool = False
+
+    @property
+    def scripts(self) -> list[Path]:
+        """The files there are that other programs run; what husky writes itself is left to it."""
+        return [
+            Path(path)
+            for path, item in self.items.items()
+            if item.kind is Kind.SCRIPT and "/.husky/_/" not in path
+        ]
+
+
+class Watch:
+    """Knows what lies in ``roots``.
+
+    ``scripts`` are protected wherever they are in there, and ``user_configs`` name more. In
+    ``untrusted`` only commands write: what lies there is never known from before. The methods
+    block and must not run at the same time.
+    """
+
+    def __init__(
+        self,
+        roots: Sequence[Path],
+        scripts: Iterable[Path] = (),
+        untrusted: Sequence[Path] = (),
+        user_configs: Sequence[Path] = (),
+    ) -> None:
+        self._roots = [str(root) for root in roots]
+        self._scripts = tuple(script for script in scripts if self._is_inside_root(str(script)))
+        self._untrusted = [str(place) for place in untrusted]
+        self._user_configs = tuple(user_configs)
+        self._listings: dict[str, _Listing] = {}
+        self._contents: dict[str, tuple[tuple[int, ...], bool, _Content]] = {}
+        self._named: dict[str, Kind] = {}
+        self._is_cut_told = False
+        self.known = Survey()
+
+    def learn(self) -> Survey:
+        """Take what is there now for the user's own."""
+        now = self._look()
+        for _ in range(_MOST_INCLUDED):
+            named = self._named_by_configuration(now)
+            if named == self._named:
+                break
+            self._named = named
+            now = self._look()
+        before, self.known = self.known, now
+        now.items = {
+            path: item for path, item in now.items.items() if not self._is_untrusted(path)
+        } | {path: item for path, item in before.items.items() if self._is_untrusted(path)}
+        return now
+
+    def learn_only(self, paths: Sequence[Path]) -> None:
+        """Take what is at and below ``paths`` for the user's own."""
+        for path, item in self._look().items.items():
+            if any(_is_below(path, str(place)) for place in paths):
+                self.known.items[path] = item
+
+    def compare(self) -> list[str]:
+        """Set aside what has come up or changed since; one line about each."""
+        now = self._look()
+        changed = [
+            path
+            for path, item in now.items.items()
+            if not self._may_stay(path, item, self.known.items.get(path), now)
+        ]
+        lines = list(self._put_right(changed, now)) if changed else []
+        before, self.known = self.known, self._look() if changed else now
+        for path in changed:  # what could not be renamed is not known either
+            item, old = self.known.items.get(path), before.items.get(path)
+            if item and item.content != _MINIMAL and not (old and old.content == item.content):
+                del self.known.items[path]
+        if len(lines) > _MOST_LINES:
+            rest = len(lines) - _MOST_LINES
+            lines[_MOST_LINES:] = [f"[sandbox: {rest} more were renamed, to NAME{SUFFIX}]"]
+        if now.is_cut and not self._is_cut_told:
+            self._is_cut_told = True
+            lines.append(
+                f"[sandbox: only the nearest {MOST_DIRECTORIES} directories are looked at for git "
+                "configuration and other files that run programs; below them nothing is protected]"
+            )
+        return lines
+
+    def _is_untrusted(self, path: str) -> bool:
+        return any(_is_below(path, place) for place in self._untrusted)
+
+    # --- looking -------------------------------------------------------------------------
+
+    def _look(self) -> Survey:
+        found = Survey()
+        waiting = [*self._roots, *self._untrusted]
+        at = 0
+        while at < len(waiting):
+            path = waiting[at]
+            at += 1
+            if path in found.directories:
+                continue
+            if len(found.directories) >= MOST_DIRECTORIES:
+                found.is_cut = True
+                break
+            listing = self._listing(path)
+            if listing is None:
+                continue
+            found.directories[path] = listing
+            prefix = path.rstrip("/") + "/"
+            if listing.is_repository:
+                found.repositories.append(Path(path))
+                self._git_directory(path, found)
+                continue
+            waiting += [prefix + name for name in listing.directories]
+            for name in listing.marks:
+                self._mark(prefix, name, found)
+        self._listings = found.directories
+        for script in self._scripts:
+            self._add_tree(str(script), Kind.SCRIPT, found)
+        for path, kind in self._named.items():
+            self._add_tree(path, kind, found)
+        self._contents = {p: c for p, c in self._contents.items() if p in found.items}
+        return found
+
+    def _listing(self, path: str) -> _Listing | None:
+        """What is in a directory, from memory while that has not changed."""
+        try:
+            status = os.lstat(path)
+            if not stat.S_ISDIR(status.st_mode):
+                return None
+            stamp = (status.st_dev, status.st_ino, status.st_ctime_ns)
+            known = self._listings.get(path)
+            if known is not None and known.is_settled and known.stamp == stamp:
+                return known
+            is_settled = time.time_ns() - status.st_ctime_ns > _TICK_NS
+            directories, marks, names = [], [], set()
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    name = entry.name
+                    lower = name.lower()
+                    if lower == ".git" or lower in _FILES or lower in _IN_DIRECTORIES:
+                        marks.append(name)
+                    elif name in {"HEAD", "objects", "refs", "commondir"}:
+                        names.add(name)
+                    if lower != ".git" and entry.is_dir(follow_symlinks=False):
+                        directories.append(name)
+        except OSError:
+            return None
+        is_repository = any(names >= wanted for wanted in _BARE)
+        return _Listing(stamp, is_settled, tuple(directories), tuple(marks), is_repository)
+
+    def _mark(self, prefix: str, name: str, found: Survey) -> None:
+        path = prefix + name
+        if name.lower() == ".git":
+            found.repositories.append(Path(path))
+            if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114 - texts
+                self._git_directory(path, found)
+            else:
+                self._link(path, found)
+            return
+        if self._is_in_package(prefix):
+            return
+        if name.lower() in _FILES:
+            self._add_file(path, Kind.SCRIPT, found)
+            return
+        for inner in _IN_DIRECTORIES[name.lower()]:
+            self._add_tree(f"{path}/{inner}" if inner else path, Kind.SCRIPT, found, top=path)
+
+    def _link(self, path: str, found: Survey) -> None:
+        """A ``.git`` that leads elsewhere, and where."""
+        self._add_file(path, Kind.LINK, found)
+        target = self._target(path)
+        if target and self._is_inside(target):
+            self._git_directory(target, found)
+        elif target and (common := common_of_worktree(Path(path), Path(target))):
+            self._git_directory(str(common), found)
+
+    def _target(self, path: str) -> str:
+        content = self._content(path)
+        if content is None:
+            return ""
+        if stat.S_ISLNK(content.type):
+            return os.path.realpath(path)
+        line = os.fsdecode(content.data.partition(b"\n")[0]).strip()
+        if not line.startswith("gitdir:"):
+            return ""
+        named = line.removeprefix("gitdir:").strip()
+        return os.path.realpath(os.path.join(os.path.dirname(path), named))  # noqa: PTH118, PTH120 - texts
+
+    def _is_inside(self, path: str) -> bool:
+        return self._is_inside_root(path) or self._is_untrusted(path)
+
+    def _is_inside_root(self, path: str) -> bool:
+        return any(_is_below(path, root) for root in self._roots)
+
+    def _is_in_package(self, path: str) -> bool:
+        return any(
+            not _PACKAGES.isdisjoint(path[len(root) :].split("/"))
+            for root in (*self._roots, *self._untrusted)
+            if _is_below(path, root)
+        )
+
+    def _git_directory(self, git: str, found: Survey) -> None:
+        """What in it decides which programs git runs."""
+        if git in found.git_directories:
+            return
+        found.git_directories.add(git)
+        for name in ("config", "config.worktree"):
+            self._add_file(f"{git}/{name}", Kind.CONFIG, found)
+        self._add_file(f"{git}/info/attributes", Kind.ATTRIBUTES, found)
+        self._common(git, found)
+        self._add_tree(f"{git}/{_HOOKS}", Kind.HOOK, found)
+        for tree in _directories(f"{git}/worktrees"):
+            self._add_file(f"{tree}/config.worktree", Kind.CONFIG, found)
+            self._common(tree, found)
+        for module in _git_directories_below(f"{git}/modules"):
+            self._git_directory(module, found)
+
+    def _common(self, git: str, found: Survey) -> None:
+        path = f"{git}/commondir"
+        self._add_file(path, Kind.COMMON, found)
+        if path in found.items:
+            common = _common_of(git, found.items[path].content)
+            if self._is_inside(common):
+                self._git_directory(common, found)
+
+    def _add_file(self, path: str, kind: Kind, found: Survey, top: str = "") -> None:
+        """One file, if it is there."""
+        content = self._content(path)
+        if content is not None and path not in found.items:
+            found.items[path] = _Item(kind, content, top or path)
+
+    def _add_tree(self, path: str, kind: Kind, found: Survey, top: str = "") -> None:
+        """A file, or all that is in a directory, to a bound."""
+        left = _MOST_FILES
+        for each in _files_below(path):
+            if kind is Kind.HOOK and each.endswith(".sample"):
+                continue
+            if not left:
+                break
+            left -= 1
+            content = self._content(each)
+            if content is not None and each not in found.items:
+                found.items[each] = _Item(kind, content, top or path)
+
+    def _content(self, path: str) -> _Content | None:
+        """What ``path`` holds, from memory while it has not changed; ``None`` for nothing."""
+        try:
+            status = os.lstat(path)
+        except (OSError, ValueError):
+            return None
+        stamp = (
+            status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns, status.st_mode
+        )  # fmt: skip
+        known = self._contents.get(path)
+        if known is not None and known[1] and known[0] == stamp:
+            return known[2]
+        content = _read(path, status)
+        is_settled = time.time_ns() - status.st_ctime_ns > _TICK_NS
+        self._contents[path] = (stamp, is_settled, content)
+        return content
+
+    # --- what configuration names ----------------------------------------------------------
+
+    def _named_by_configuration(self, found: Survey) -> dict[str, Kind]:
+        """Files and directories of the workspace that git's configuration has it use.
+
+        So does a hook that is a link.
+        """
+        named: dict[str, Kind] = {}
+        for path, item in found.items.items():
+            git = os.path.dirname(path)  # noqa: PTH120 - a text
+            if item.kind is Kind.CONFIG:
+                tree = os.path.dirname(git)  # noqa: PTH120 - a text
+                named |= self._named_in(item.content.data, git, tree)
+            elif item.kind in {Kind.HOOK, Kind.SCRIPT} and stat.S_ISLNK(item.content.type):
+                named |= {os.path.realpath(path): Kind.SCRIPT}
+        for config in self._user_configs:
+            if (content := self._content(str(config))) is not None:
+                for repository in found.repositories:
+                    tree = str(repository.parent)
+                    named |= self._named_in(content.data, str(config.parent), tree)
+        return {
+            place: kind
+            for place, kind in named.items()
+            if self._is_inside(place) and not any(_is_below(root, place) for root in self._roots)
+        }
+
+    def _named_in(self, config: bytes, directory: str, tree: str) -> dict[str, Kind]:
+        """``directory`` is where relative includes start, ``tree`` where programs do."""
+        named: dict[str, Kind] = {}
+        for section, key, value, _ in programs_of(config) or ():
+            if section.startswith("include") and key == "path":
+                named[_joined(directory, value)] = Kind.CONFIG
+            elif key == "hookspath":
+                named[_joined(tree, value)] = Kind.SCRIPT
+            else:
+                words = (word for word in _words(value) if "/" in word)
+                places = (_joined(tree, word) for word in words)
+                named |= {place: Kind.SCRIPT for place in places if not os.path.isdir(place)}  # noqa: PTH112 - a text
+        return named
+
+    # --- comparing -------------------------------------------------------------------------
+
+    def _may_stay(self, path: str, now: _Item, before: _Item | None, found: Survey) -> bool:
+        is_file = stat.S_ISREG(now.content.type)
+        if before is not None and before.content == now.content:
+            return True
+        match now.kind:
+            case Kind.CONFIG:
+                return self._is_harmless(path, now, before)
+            case Kind.LINK:
+                return is_file and self._target(path) in found.git_directories
+            case Kind.COMMON:
+                git = os.path.dirname(path)  # noqa: PTH120 - a text
+                main, name = os.path.split(os.path.dirname(git))  # noqa: PTH120 - texts
+                return name == "worktrees" and _common_of(git, now.content) == main
+            case Kind.ATTRIBUTES:
+                return is_file and b"=" not in now.content.data
+            case _:
+                is_new = now.kind is Kind.SCRIPT and before is None
+                return is_new and self._came_with_a_repository(now.top)
+
+    def _is_harmless(self, path: str, now: _Item, before: _Item | None) -> bool:
+        programs = programs_of(now.content.data) if stat.S_ISREG(now.content.type) else None
+        if programs is None or not now.content.is_whole:
+            return False
+        git = os.path.dirname(path)  # noqa: PTH120 - a text
+        old = set(programs_of(before.content.data) or ()) if before is not None else set()
+        for setting in programs:
+            is_tree = setting[:2] == ("core", "worktree") and _PLAIN.fullmatch(setting[2])
+            if is_tree and self._is_inside(os.path.realpath(os.path.join(git, setting[2]))):  # noqa: PTH118 - texts
+                continue
+            if setting not in old:
+                return False
+        return True
+
+    def _came_with_a_repository(self, top: str) -> bool:
+        """Whether it is what a new repository, such as a clone, has brought in its own directory.
+
+        Nobody has opened that yet; what is new in a directory that was there is another thing.
+        """
+        place = os.path.dirname(top)  # noqa: PTH120 - a text
+        while self._is_inside(place) and place not in self.known.directories:
+            if os.path.lexists(f"{place}/.git"):
+                return True
+            place = os.path.dirname(place)  # noqa: PTH120 - a text
+        return False
+
+    # --- putting right ---------------------------------------------------------------------
+
+    def _put_right(self, changed: Sequence[str], now: Survey) -> Iterator[str]:
+        known_tops = {item.top for item in self.known.items.values()}
+        gone: set[str] = set()
+        for path in changed:
+            item, before = now.items[path], self.known.items.get(path)
+            whole = item.top not in known_tops
+            target = item.top if whole else path
+            if target in gone:
+                continue
+            gone.add(target)
+            restored = None if before is None or not before.content.is_whole else before.content
+            if restored is None and item.kind is Kind.CONFIG:
+                restored = _MINIMAL
+            if line := set_aside(Path(target), restored):
+                yield line
+
+
+# --- reading what is hostile ------------------------------------------------------------------
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def _read(path: str, status: os.stat_result) -> _Content:
+    kind = stat.S_IFMT(status.st_mode)
+    mode = stat.S_IMODE(status.st_mode)
+    data = b""
+    with contextlib.suppress(OSError, ValueError):
+        if stat.S_ISLNK(status.st_mode):
+            return _Content(kind, 0, os.fsencode(os.readlink(path)))  # noqa: PTH115 - a text
+        if not stat.S_ISREG(status.st_mode):
+            return _Content(kind, mode, b"", is_whole=False)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) <= _MOST_BYTES:
+            return _Content(kind, mode, data)
+    told = (len(data), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    digest = hashlib.sha256(repr(told).encode() + data).digest()
+    return _Content(kind, mode, digest, is_whole=False)
+
+
+def _directories(path: str) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            return [e.path for _, e in zip(range(_MOST_NAMES), entries, strict=False) if e.is_dir()]
+    except OSError:
+        return []
+
+
+def _git_directories_below(directory: str, depth: int = 6) -> Iterator[str]:
+    """Git directories of submodules, whose names may hold slashes."""
+    for path in _directories(directory):
+        if any(os.path.lexists(f"{path}/{name}") for name in ("HEAD", "config", _HOOKS)):
+            yield path
+        elif depth:
+            yield from _git_directories_below(path, depth - 1)
+
+
+def _joined(base: str, name: str) -> str:
+    plain = os.path.expanduser(name.strip('"'))  # noqa: PTH111 - a text
+    return os.path.realpath(os.path.join(base, plain))  # noqa: PTH118 - texts
+
+
+def _files_below(path: str) -> Iterator[str]:
+    """``path`` itself unless it is a directory; otherwise what is in it, the nearest first.
+
+    What husky writes itself counts where git is told to use it, and then as a directory of its own.
+    """
+    waiting = [path]
+    while waiting:
+        place = waiting.pop(0)
+        if os.path.islink(place) or not os.path.isdir(place):  # noqa: PTH112, PTH114 - texts
+            yield place
+            continue
+        with contextlib.suppress(OSError):
+            names = sorted(os.listdir(place))  # noqa: PTH208 - texts
+            is_husky = place.endswith("/.husky")
+            waiting += [f"{place}/{name}" for name in names if not (is_husky and name == "_")]
+
+
+def _common_of(git: str, content: _Content) -> str:
+    named = os.fsdecode(content.data.partition(b"\n")[0].strip())
+    return os.path.realpath(os.path.join(git, named))  # noqa: PTH118 - texts
+
+
+def _words(value: str) -> list[str]:
+    try:
+        return shlex.split(value.removeprefix("!"))
+    except ValueError:
+        return value.split()
+
+
+# --- git's configuration ----------------------------------------------------------------------
+
+_SECTION = re.compile(r"""\[\s*([A-Za-z0-9.-]+)(?:\s+"(?:[^"\\]|\\.)*")?\s*\]""")
+_PLAIN = re.compile(r"[\w./+@ -]+")
+_SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?", re.DOTALL)
+_HARMLESS_SECTIONS = frozenset({"user", "remote", "branch", "submodule", "extensions"})
+_HARMLESS_CORE = frozenset(
+    {
+        "repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase",
+        "precomposeunicode", "symlinks", "autocrlf", "eol", "safecrlf",
+    }
+)  # fmt: skip
+_PROGRAM_KEYS = frozenset(
+    {"receivepack", "uploadpack", "vcs", "proxy", "update", "mergeoptions", "signingkey"}
+)
+
+
+def programs_of(config: bytes) -> tuple[tuple[str, str, str, str], ...] | None:
+    """Section, key, value and whole heading of what may run programs or read more configuration.
+
+    ``None`` where that cannot be told. Git's syntax: https://git-scm.com/docs/git-config#_syntax
+    """
+    try:
+        text = config.decode().removeprefix("\ufeff")
+    except UnicodeDecodeError:
+        return None
+    section, heading, found = "", "", []
+    for raw in text.split("\n"):
+        line = raw.strip(" \t\r")
+        while match := _SECTION.match(line):
+            section, heading = match[1].lower().partition(".")[0], match[0]
+            line = line[match.end() :].lstrip(" \t")
+        if not line or line[0] in "#;":
+            continue
+        setting = _SETTING.fullmatch(line)
+        if setting is None or line.endswith("\\"):
+            return None
+        key = setting[1].lower()
+        if not _is_harmless_key(section, key):
+            found.append((section, key, setting[2] or "", heading))
+    return tuple(found)
+
+
+def _is_harmless_key(section: str, key: str) -> bool:
+    if section == "core":
+        return key in _HARMLESS_CORE
+    if section == "init":
+        return key == "defaultbranch"
+    return section in _HARMLESS_SECTIONS and key not in _PROGRAM_KEYS
+
+
+_MINIMAL = _Content(
+    stat.S_IFREG,
+    0o644,
+    b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n",
+)
+
+
+# --- setting aside ----------------------------------------------------------------------------
+
+
+def set_aside(path: Path, before: _Content | None = None) -> str:
+    """Rename ``path`` to a name under which nothing looks for it, and put back what was there.
+
+    The line for the user and the model; empty when there is nothing, or not where it seems.
+    """
+    try:
+        parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        if os.path.realpath(f"/proc/self/fd/{parent}") != str(path.parent):
+            return ""
+        return _set_aside_in(parent, path, before)
+    finally:
+        os.close(parent)
+
+
+def _set_aside_in(parent: int, path: Path, before: _Content | None) -> str:
+    shown = str(path) if str(path).isprintable() else ascii(str(path))
+    for number in range(100):
+        target = f"{path.name}{SUFFIX}{number or ''}"
+        try:
+            os.stat(path.name, dir_fd=parent, follow_symlinks=False)
+        except OSError:
+            return ""
+        with contextlib.suppress(FileNotFoundError):
+            os.stat(target, dir_fd=parent, follow_symlinks=False)
+            continue
+        try:
+            os.rename(path.name, target, src_dir_fd=parent, dst_dir_fd=parent)
+        except OSError as error:
+            return f"[sandbox: {shown} must not be made here: {error.strerror}]"
+        is_back = before is not None and _put_back(parent, path.name, before)
+        again = " and what was there put back" if is_back and before is not _MINIMAL else ""
+        return (
+            f"[sandbox: {shown} would take effect outside and was renamed to {target}{again}; "
+            'to make it, run the command again with access "outside"]'
+        )
+    return ""
+
+
+def _put_back(parent: int, name: str, before: _Content) -> bool:
+    with contextlib.suppress(OSError):
+        if stat.S_ISLNK(before.type):
+            os.symlink(os.fsdecode(before.data), name, dir_fd=parent)
+            return True
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        handle = os.open(name, flags, before.mode, dir_fd=parent)
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(handle, before.mode)
+            file.write(before.data)
+        return True
+    return False

@@ -1,0 +1,275 @@
+"""What others will execute, compared before and after: with real repositories and real git."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agentcli.process import sandbox_watch
+from agentcli.process.sandbox_watch import Watch, programs_of
+
+pytestmark = pytest.mark.spec("SEC-17")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    place = tmp_path / "root"
+    place.mkdir()
+    return place
+
+
+def sh(command: str, cwd: Path, *, check: bool = True) -> str:
+    identity = {
+        f"GIT_{who}_{what}": "a@example.org"
+        for who in ("AUTHOR", "COMMITTER")
+        for what in ("NAME", "EMAIL")
+    }
+    protocol = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "protocol.file.allow"}
+    env = {**os.environ, **identity, **protocol, "GIT_CONFIG_VALUE_0": "always"}
+    done = subprocess.run(
+        ["sh", "-c", command], check=check, cwd=cwd, env=env, capture_output=True, text=True
+    )
+    return done.stdout
+
+
+def born(root: Path, command: str, *, before: str = "", watch: Watch | None = None) -> list[str]:
+    """What is told after ``command`` was run in ``root``, where the user had run ``before``."""
+    if before:
+        sh(before, root)
+    watch = watch or Watch([root])
+    watch.learn()
+    sh(command, root)
+    told = watch.compare()
+    assert watch.compare() == [], "it is told once"
+    return told
+
+
+REPOSITORY = "git init -q . && git commit -q --allow-empty -m one"
+SUBMODULE = (
+    "git init -q top && cd top && git submodule --quiet add ../lib lib && git commit -qm one"
+)
+CLEAN = "echo a > tools/clean.sh"
+EVIL = "git config core.fsmonitor 'touch pwned; :'"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git init -q sub && git -C sub config user.name A && git -C sub remote add o ../x",
+        f"mkdir sub && cd sub && {REPOSITORY} && git branch b && git worktree add -q ../tree b",
+        f"mkdir sub && (cd sub && {REPOSITORY}) && git clone -q sub copy && git -C copy switch -qc b",
+        "git init -q --bare b.git",
+        f"mkdir lib && (cd lib && {REPOSITORY}) && {SUBMODULE}",
+        f"{REPOSITORY} && git checkout -q -b x && echo 1 > f && git add f && git commit -qm f",
+        "git init -q . && echo '*.sh text' > .git/info/exclude && touch .git/hooks/x.sample",
+    ],
+)
+def test_what_names_no_program_goes_on(root: Path, command: str) -> None:
+    assert born(root, command) == []
+    assert not list(root.rglob("*.set-aside*"))
+
+
+@pytest.mark.parametrize("depth", ["sub", "a/b/c/d/e/f/sub", "node_modules/x/sub"])
+@pytest.mark.parametrize("kind", ["repository", "bare", "link", "module", "swapped"])
+def test_a_program_that_git_would_run_is_set_aside_at_any_depth(
+    root: Path, depth: str, kind: str
+) -> None:
+    place = root / depth
+    before = f"mkdir -p {depth} && cd {depth} && {REPOSITORY}" if kind == "swapped" else ""
+    command = {
+        "repository": f"git init -q {depth} && cd {depth} && {EVIL}",
+        "bare": f"git init -q --bare {depth} && cd {depth} && {EVIL} && git config core.bare false"
+        " && git config core.worktree .",
+        "link": f"git init -q {depth} && cd {depth} && {EVIL} && mv .git store"
+        " && echo 'gitdir: store' > .git && mv store/HEAD HEAD; mv HEAD store/HEAD",
+        "module": f"git init -q {depth} && cd {depth} && mkdir -p .git/modules"
+        f" && git init -q m && (cd m && {EVIL}) && mv m/.git .git/modules/m"
+        " && echo 'gitdir: ../.git/modules/m' > m/.git",
+        "swapped": f"mv {depth} old && git init -q {depth} && cd {depth} && {EVIL}",
+    }[kind]
+    told = born(root, command, before=before)
+    assert told and all("was renamed to" in line for line in told)
+    for repository in (place, place / "m"):
+        if repository.is_dir():
+            sh("git status", repository, check=False)
+    assert not list(root.rglob("pwned"))
+    assert "touch pwned" in "".join(p.read_text() for p in root.rglob("config.set-aside"))
+
+
+@pytest.mark.parametrize(
+    ("before", "command", "name", "content"),
+    [
+        (REPOSITORY, "git config core.fsmonitor x", ".git/config", None),
+        (REPOSITORY, "echo x > .git/hooks/pre-commit", ".git/hooks", None),
+        (f"{REPOSITORY}; echo a > .git/hooks/pre-push", "echo b > .git/hooks/pre-push", ".git/hooks/pre-push", "a\n"),
+        (f"{REPOSITORY}; git config core.hooksPath .githooks; mkdir .githooks; echo a >.githooks/x",
+         "echo b > .githooks/x", ".githooks/x", "a\n"),
+        (f"{REPOSITORY}; git config core.hooksPath .githooks",
+         "mkdir .githooks; echo b > .githooks/pre-commit", ".githooks", None),
+        (f"{REPOSITORY}; git config include.path ../team.cfg; echo '[user]' > team.cfg",
+         "echo '[core]fsmonitor = x' >> team.cfg", "team.cfg", "[user]\n"),
+        (f"{REPOSITORY}; mkdir t; echo a > t/hook; rm -r .git/hooks; ln -s ../t .git/hooks",
+         "echo b > t/hook", "t/hook", "a\n"),
+        (f"{REPOSITORY}; git config filter.x.clean 'sh tools/clean.sh'; mkdir tools; {CLEAN}",
+         "echo b > tools/clean.sh", "tools/clean.sh", "a\n"),
+        (REPOSITORY, "echo '* filter=lfs' > .git/info/attributes", ".git/info/attributes", None),
+        (REPOSITORY, "echo /elsewhere > .git/commondir", ".git/commondir", None),
+        ("", "echo 'gitdir: /elsewhere' > .git", ".git", None),
+        ("", "ln -s /elsewhere .git", ".git", None),
+        ("", "echo x > .envrc", ".envrc", None),
+        ("", "mkdir -p a/b && echo x > a/b/.envrc", "a/b/.envrc", None),
+        ("echo a > .envrc", "echo b > .envrc.new; mv .envrc.new .envrc", ".envrc", "a\n"),
+        ("", "mkdir .vscode && echo x > .vscode/tasks.json", ".vscode", None),
+        ("mkdir .vscode", "echo x > .vscode/tasks.json", ".vscode", None),
+        ("mkdir -p .idea/runConfigurations && echo a > .idea/runConfigurations/a.xml",
+         "echo x > .idea/runConfigurations/b.xml", ".idea/runConfigurations/b.xml", None),
+        ("mkdir .husky && echo a > .husky/pre-commit",
+         "echo b > .husky/pre-commit", ".husky/pre-commit", "a\n"),
+        ("mkdir .husky && echo a > .husky/pre-commit",
+         "rm -rf .husky; ln -s /elsewhere .husky", ".husky", None),
+    ],
+)  # fmt: skip
+def test_what_is_changed_is_set_aside_and_put_back(
+    root: Path, before: str, command: str, name: str, content: str | None
+) -> None:
+    (line,) = born(root, command, before=before)
+    assert f"{root / name} would take effect outside" in line
+    aside = root / f"{name}.set-aside"
+    assert os.path.lexists(aside)
+    if content is None:
+        assert name == ".git/config" or not os.path.lexists(root / name)
+    else:
+        assert (root / name).read_text() == content
+        assert "put back" in line
+
+
+def test_settings_that_name_no_program_may_change(root: Path) -> None:
+    before = f"{REPOSITORY}; git config core.fsmonitor x; git config filter.lfs.clean 'lfs %f'"
+    command = "git remote add o ../x; git config branch.main.merge y; git config user.name z"
+    assert born(root, command, before=before) == []
+    told = born(root, "git config filter.lfs.smudge evil")
+    assert len(told) == 1
+    assert "evil" not in (root / ".git" / "config").read_text()
+
+
+def test_what_a_clone_or_a_package_brings_is_left_alone(root: Path) -> None:
+    made = "mkdir .vscode; echo x > .vscode/tasks.json; echo x > .envrc"
+    assert born(root, f"git init -q clone; cd clone; {made}") == []
+    assert born(root, f"mkdir -p node_modules/p; cd node_modules/p; {made}") == []
+
+
+def test_husky_may_write_its_own_files_unless_git_is_told_to_use_them(root: Path) -> None:
+    own = "mkdir -p .husky/_; echo x > .husky/_/pre-commit"
+    assert born(root, own, before=f"{REPOSITORY}; mkdir .husky; echo a > .husky/pre-commit") == []
+    assert born(root, own, before="git config core.hooksPath .husky/_") == []
+    (line,) = born(root, "echo evil > .husky/_/pre-commit")
+    assert ".husky/_/pre-commit would take effect" in line
+
+
+def test_scripts_of_the_users_hooks_are_protected(root: Path) -> None:
+    (root / "check.sh").write_text("mine")
+    watch = Watch([root], scripts=[root / "check.sh", root / "not-there.sh"])
+    told = born(root, "echo evil > check.sh; echo evil > not-there.sh", watch=watch)
+    assert len(told) == 2
+    assert (root / "check.sh").read_text() == "mine"
+    assert not (root / "not-there.sh").exists()
+
+
+def test_what_the_user_changes_meanwhile_is_known(root: Path) -> None:
+    watch = Watch([root])
+    watch.learn()
+    sh(f"{REPOSITORY}; {EVIL}; echo x > .git/hooks/pre-commit; echo x > .envrc", root)
+    watch.learn()
+    sh("echo 1 > file", root)
+    assert watch.compare() == []
+
+
+def test_in_the_commands_own_temporary_directory_nothing_is_known_from_before(
+    root: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    watch = Watch([root], untrusted=[own])
+    watch.learn()
+    sh(f"{REPOSITORY}; {EVIL}", own)
+    watch.learn()
+    sh(f"ln -s {own} sub", root)
+    assert len(watch.compare()) == 1
+    sh("git status", root / "sub")
+    assert not (own / "pwned").exists()
+
+
+def test_a_change_that_keeps_size_and_times_is_seen(root: Path) -> None:
+    command = "touch -r .envrc stamp; printf b > .envrc; touch -r stamp .envrc"
+    assert len(born(root, command, before="printf a > .envrc; touch -d 2020-01-01 .envrc")) == 1
+
+
+def test_a_file_of_another_kind_harms_nothing(root: Path) -> None:
+    told = born(root, "mkfifo .envrc; git init -q s; rm s/.git/config; mkfifo s/.git/config")
+    assert any(".envrc was" in line or ".envrc would" in line for line in told)
+    assert any("config would" in line for line in told)
+
+
+def test_what_cannot_be_looked_into_is_passed_over(root: Path) -> None:
+    (root / "shut").mkdir(mode=0o000)
+    assert born(root, "mkdir x") == []
+    (root / "shut").chmod(0o700)
+
+
+def test_beyond_the_bound_it_is_said_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox_watch, "MOST_DIRECTORIES", 10)
+    watch = Watch([root])
+    watch.learn()
+    sh("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do mkdir -p d$i/e; done", root)
+    (line,) = watch.compare()
+    assert "only the nearest 10 directories are looked at" in line
+    sh("mkdir more", root)
+    assert watch.compare() == []
+
+
+def test_a_directory_that_has_not_changed_is_not_listed_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox_watch, "_TICK_NS", -(10**18))
+    sh("mkdir -p a/b/c d/e; git init -q .", root)
+    watch = Watch([root])
+    watch.learn()
+    listed: list[str] = []
+    scandir: Callable[[str], object] = os.scandir
+
+    def counted(path: str) -> object:
+        listed.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", counted)
+    watch.compare()
+    assert [path for path in listed if ".git" not in path] == []
+    sh("touch a/b/new", root)
+    watch.compare()
+    assert [path for path in listed if ".git" not in path] == [f"{root}/a/b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("[core]\n\tfilemode = true\n[user]\nname = A\n", 0),
+        ("[core]\neol = lf\x0c[user]\nfsmonitor = x\n", 1),
+        ("[user][core]\nfsmonitor = x\n", 1),
+        ("[user] [core] fsmonitor = x\n", 1),
+        ("[core]fsmonitor\n", 1),
+        ("\ufeff[core]\nfsmonitor=x\n", 1),
+        ("[CORE]\n FSMonitor = x\r\n", 1),
+        ('[remote "a]b"]\nurl = x\n', 0),
+        ('[remote "a"]\nurl = x \\\n[core]\nfsmonitor=x\n', None),
+        ("[core\n] fsmonitor = x", None),
+        ('[submodule "x"]\nupdate = !x\n', 1),
+        ("[include]\npath = x\n", 1),
+    ],
+)  # fmt: skip
+def test_configuration_is_read_as_git_reads_it(text: str, found: int | None) -> None:
+    programs = programs_of(text.encode())
+    assert (None if programs is None else len(programs)) == found
