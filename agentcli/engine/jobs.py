@@ -149,6 +149,11 @@ class Job:
         return granted_rule(self.offers, chosen)
 
     @property
+    def runs_at(self) -> Access | None:
+        """Where a command of it runs; what the user has typed runs outside."""
+        return Access.OUTSIDE if self.is_free else self.access
+
+    @property
     def changes_nothing(self) -> bool:
         """Whether what comes after it finds all as it was, the shell's directory too."""
         return self.effect is Effect.READ and self.is_concurrent

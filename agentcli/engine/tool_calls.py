@@ -37,7 +37,6 @@ from agentcli.domain.ports import (
     SessionStore,
     Verdict,
 )
-from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import (
     BackgroundSwitch,
     OutputKind,
@@ -335,7 +334,7 @@ class ToolCalls:
             if name == "judged":
                 return job.facts.paths if job.facts is not None else None
             if name == "access":
-                return Access.OUTSIDE if job.is_free else job.access
+                return job.runs_at
             if name == "to_background":
                 return switch
             if name == "run":

@@ -25,7 +25,7 @@ from agentcli.domain.tools import Workspace, real_path
 if TYPE_CHECKING:
     from agentcli.process.sandbox_places import OwnPlaces, Places
     from agentcli.process.sandbox_setup import PrivatePlaces, Probe
-    from agentcli.process.sandbox_watch import Watch
+    from agentcli.process.sandbox_watch import TreeWatch
 
 NO_SANDBOX = "commands run without a sandbox, with all of your rights"
 NO_SANDBOX_HERE = "there is no sandbox for this system; Linux has bubblewrap and Landlock"
@@ -50,7 +50,7 @@ class SessionSandbox:
         self._program = ""
         self._namespaces: tuple[int, ...] = ()
         self._private: PrivatePlaces | None = None
-        self._watch: Watch | None = None
+        self._watch: TreeWatch | None = None
         self._watching = asyncio.Lock()
         self._unborn: tuple[Path, ...] = ()
         self._running = 0
@@ -284,9 +284,9 @@ class SessionSandbox:
         self._unborn = tuple(dict.fromkeys((*kept, *places.unborn)))
         return places
 
-    def _new_watch(self) -> Watch:
+    def _new_watch(self) -> TreeWatch:
         from agentcli.process.sandbox_places import PROJECT
-        from agentcli.process.sandbox_watch import Watch
+        from agentcli.process.sandbox_watch import TreeWatch
 
         project = [root / name for root in self._roots for name in PROJECT]
         config = os.environ.get("XDG_CONFIG_HOME") or str(self._home / ".config")
@@ -294,7 +294,7 @@ class SessionSandbox:
         own = [self._private.temporary] if self._private is not None else []
         if self._state.kind is SandboxKind.LANDLOCK:
             own.append(Path("/dev/shm"))  # noqa: S108 - commands write there
-        return Watch(self._roots, (*project, *self._own().scripts), own, user_configs)
+        return TreeWatch(self._roots, (*project, *self._own().scripts), own, user_configs)
 
     def _set_aside(self) -> list[str]:
         from agentcli.process.sandbox_watch import set_aside

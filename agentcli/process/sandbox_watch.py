@@ -66,7 +66,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Content:
+class _Held:
     """What a path holds. ``data``: all of it, or what tells it from others (``is_whole``)."""
 
     type: int
@@ -76,11 +76,11 @@ class _Content:
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
+class _Watched:
     """``top``: the directory that it came in with, which goes as a whole if it is new."""
 
     kind: Kind
-    content: _Content
+    content: _Held
     top: str
 
 
@@ -97,7 +97,7 @@ class _Listing:
 class Survey:
     """What was found, the nearest first. ``repositories``: each ``.git``, and bare ones."""
 
-    items: dict[str, _Item] = field(default_factory=dict)
+    items: dict[str, _Watched] = field(default_factory=dict)
     repositories: list[Path] = field(default_factory=list)
     git_directories: set[str] = field(default_factory=set)
     directories: dict[str, _Listing] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class Survey:
         ]
 
 
-class Watch:
+class TreeWatch:
     """Knows what lies in ``roots``.
 
     ``scripts`` are protected wherever they are in there, and ``user_configs`` name more. In
@@ -133,7 +133,7 @@ class Watch:
         self._untrusted = [str(place) for place in untrusted]
         self._user_configs = tuple(user_configs)
         self._listings: dict[str, _Listing] = {}
-        self._contents: dict[str, tuple[tuple[int, ...], bool, _Content]] = {}
+        self._contents: dict[str, tuple[tuple[int, ...], bool, _Held]] = {}
         self._named: dict[str, Kind] = {}
         self._is_cut_told = False
         self.known = Survey()
@@ -327,7 +327,7 @@ class Watch:
         """One file, if it is there."""
         content = self._content(path)
         if content is not None and path not in found.items:
-            found.items[path] = _Item(kind, content, top or path)
+            found.items[path] = _Watched(kind, content, top or path)
 
     def _add_tree(self, path: str, kind: Kind, found: Survey, top: str = "") -> None:
         """A file, or all that is in a directory, to a bound."""
@@ -340,9 +340,9 @@ class Watch:
             left -= 1
             content = self._content(each)
             if content is not None and each not in found.items:
-                found.items[each] = _Item(kind, content, top or path)
+                found.items[each] = _Watched(kind, content, top or path)
 
-    def _content(self, path: str) -> _Content | None:
+    def _content(self, path: str) -> _Held | None:
         """What ``path`` holds, from memory while it has not changed; ``None`` for nothing."""
         try:
             status = os.lstat(path)
@@ -401,7 +401,7 @@ class Watch:
 
     # --- comparing -------------------------------------------------------------------------
 
-    def _may_stay(self, path: str, now: _Item, before: _Item | None, found: Survey) -> bool:
+    def _may_stay(self, path: str, now: _Watched, before: _Watched | None, found: Survey) -> bool:
         is_file = stat.S_ISREG(now.content.type)
         if before is not None and before.content == now.content:
             return True
@@ -420,7 +420,7 @@ class Watch:
                 is_new = now.kind is Kind.SCRIPT and before is None
                 return is_new and self._came_with_a_repository(now.top)
 
-    def _is_harmless(self, path: str, now: _Item, before: _Item | None) -> bool:
+    def _is_harmless(self, path: str, now: _Watched, before: _Watched | None) -> bool:
         programs = programs_of(now.content.data) if stat.S_ISREG(now.content.type) else None
         if programs is None or not now.content.is_whole:
             return False
@@ -472,23 +472,23 @@ def _is_below(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
-def _read(path: str, status: os.stat_result) -> _Content:
+def _read(path: str, status: os.stat_result) -> _Held:
     kind = stat.S_IFMT(status.st_mode)
     mode = stat.S_IMODE(status.st_mode)
     data = b""
     with contextlib.suppress(OSError, ValueError):
         if stat.S_ISLNK(status.st_mode):
-            return _Content(kind, 0, os.fsencode(os.readlink(path)))  # noqa: PTH115 - a text
+            return _Held(kind, 0, os.fsencode(os.readlink(path)))  # noqa: PTH115 - a text
         if not stat.S_ISREG(status.st_mode):
-            return _Content(kind, mode, b"", is_whole=False)
+            return _Held(kind, mode, b"", is_whole=False)
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             data = file.read(_MOST_BYTES + 1)
         if len(data) <= _MOST_BYTES:
-            return _Content(kind, mode, data)
+            return _Held(kind, mode, data)
     told = (len(data), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     digest = hashlib.sha256(repr(told).encode() + data).digest()
-    return _Content(kind, mode, digest, is_whole=False)
+    return _Held(kind, mode, digest, is_whole=False)
 
 
 def _directories(path: str) -> list[str]:
@@ -530,7 +530,7 @@ def _files_below(path: str) -> Iterator[str]:
             waiting += [f"{place}/{name}" for name in names if not (is_husky and name == "_")]
 
 
-def _common_of(git: str, content: _Content) -> str:
+def _common_of(git: str, content: _Held) -> str:
     named = os.fsdecode(content.data.partition(b"\n")[0].strip())
     return os.path.realpath(os.path.join(git, named))  # noqa: PTH118 - texts
 
@@ -593,7 +593,7 @@ def _is_harmless_key(section: str, key: str) -> bool:
     return section in _HARMLESS_SECTIONS and key not in _PROGRAM_KEYS
 
 
-_MINIMAL = _Content(
+_MINIMAL = _Held(
     stat.S_IFREG,
     0o644,
     b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n",
@@ -603,7 +603,7 @@ _MINIMAL = _Content(
 # --- setting aside ----------------------------------------------------------------------------
 
 
-def set_aside(path: Path, before: _Content | None = None) -> str:
+def set_aside(path: Path, before: _Held | None = None) -> str:
     """Rename ``path`` to a name under which nothing looks for it, and put back what was there.
 
     The line for the user and the model; empty when there is nothing, or not where it seems.
@@ -620,7 +620,7 @@ def set_aside(path: Path, before: _Content | None = None) -> str:
         os.close(parent)
 
 
-def _set_aside_in(parent: int, path: Path, before: _Content | None) -> str:
+def _set_aside_in(parent: int, path: Path, before: _Held | None) -> str:
     shown = str(path) if str(path).isprintable() else ascii(str(path))
     for number in range(100):
         target = f"{path.name}{SUFFIX}{number or ''}"
@@ -644,7 +644,7 @@ def _set_aside_in(parent: int, path: Path, before: _Content | None) -> str:
     return ""
 
 
-def _put_back(parent: int, name: str, before: _Content) -> bool:
+def _put_back(parent: int, name: str, before: _Held) -> bool:
     with contextlib.suppress(OSError):
         if stat.S_ISLNK(before.type):
             os.symlink(os.fsdecode(before.data), name, dir_fd=parent)

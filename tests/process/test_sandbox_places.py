@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.process.sandbox_places import OwnPlaces, Places, find_places
-from agentcli.process.sandbox_watch import Watch
+from agentcli.process.sandbox_watch import TreeWatch
 
 
 def git(*args: str, cwd: Path) -> None:
@@ -24,7 +24,7 @@ def repository(path: Path) -> Path:
 
 
 def places(*roots: Path, home: Path, own: OwnPlaces | None = None) -> Places:
-    known = Watch(roots).learn()
+    known = TreeWatch(roots).learn()
     return find_places(roots, home, own or OwnPlaces(), known.repositories, known.scripts)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.process import sandbox_watch
-from agentcli.process.sandbox_watch import Watch, programs_of
+from agentcli.process.sandbox_watch import TreeWatch, programs_of
 
 pytestmark = pytest.mark.spec("SEC-17")
 
@@ -36,11 +36,13 @@ def sh(command: str, cwd: Path, *, check: bool = True) -> str:
     return done.stdout
 
 
-def born(root: Path, command: str, *, before: str = "", watch: Watch | None = None) -> list[str]:
+def born(
+    root: Path, command: str, *, before: str = "", watch: TreeWatch | None = None
+) -> list[str]:
     """What is told after ``command`` was run in ``root``, where the user had run ``before``."""
     if before:
         sh(before, root)
-    watch = watch or Watch([root])
+    watch = watch or TreeWatch([root])
     watch.learn()
     sh(command, root)
     told = watch.compare()
@@ -172,7 +174,7 @@ def test_husky_may_write_its_own_files_unless_git_is_told_to_use_them(root: Path
 
 def test_scripts_of_the_users_hooks_are_protected(root: Path) -> None:
     (root / "check.sh").write_text("mine")
-    watch = Watch([root], scripts=[root / "check.sh", root / "not-there.sh"])
+    watch = TreeWatch([root], scripts=[root / "check.sh", root / "not-there.sh"])
     told = born(root, "echo evil > check.sh; echo evil > not-there.sh", watch=watch)
     assert len(told) == 2
     assert (root / "check.sh").read_text() == "mine"
@@ -180,7 +182,7 @@ def test_scripts_of_the_users_hooks_are_protected(root: Path) -> None:
 
 
 def test_what_the_user_changes_meanwhile_is_known(root: Path) -> None:
-    watch = Watch([root])
+    watch = TreeWatch([root])
     watch.learn()
     sh(f"{REPOSITORY}; {EVIL}; echo x > .git/hooks/pre-commit; echo x > .envrc", root)
     watch.learn()
@@ -193,7 +195,7 @@ def test_in_the_commands_own_temporary_directory_nothing_is_known_from_before(
 ) -> None:
     own = tmp_path / "own"
     own.mkdir()
-    watch = Watch([root], untrusted=[own])
+    watch = TreeWatch([root], untrusted=[own])
     watch.learn()
     sh(f"{REPOSITORY}; {EVIL}", own)
     watch.learn()
@@ -222,7 +224,7 @@ def test_what_cannot_be_looked_into_is_passed_over(root: Path) -> None:
 
 def test_beyond_the_bound_it_is_said_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox_watch, "MOST_DIRECTORIES", 10)
-    watch = Watch([root])
+    watch = TreeWatch([root])
     watch.learn()
     sh("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do mkdir -p d$i/e; done", root)
     (line,) = watch.compare()
@@ -236,7 +238,7 @@ def test_a_directory_that_has_not_changed_is_not_listed_again(
 ) -> None:
     monkeypatch.setattr(sandbox_watch, "_TICK_NS", -(10**18))
     sh("mkdir -p a/b/c d/e; git init -q .", root)
-    watch = Watch([root])
+    watch = TreeWatch([root])
     watch.learn()
     listed: list[str] = []
     scandir: Callable[[str], object] = os.scandir
