@@ -278,13 +278,13 @@ def _join(handles: list[int]) -> None:
 
 def _module(name: str) -> ModuleType:
     """The neighbour of this file."""
-    import importlib
     import sys
 
     here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib is slow to load
     if here not in sys.path:
         sys.path.append(here)
-    return importlib.import_module(name)
+    module: ModuleType = __import__(name)
+    return module
 
 
 def _hand_over(handles: list[tuple[int, int]]) -> None:

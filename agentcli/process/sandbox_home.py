@@ -57,7 +57,8 @@ _CONFIGURATION = (
     ".prettierrc", ".config/nextest.toml", ".config/go/env", ".config/go/telemetry", ".digrc",
     ".rspec", ".gemrc", ".irbrc",
 )  # fmt: skip
-_GROUPS = ("sdk/go*", "R/*-library")
+# of these only what belongs to Go's toolchains and R's packages
+_GROUPS, _IN_GROUP = ("sdk", "R"), re.compile(r"^go\d|-library$")
 # variables that name a toolchain's directory; one that may also hold credentials is in no row
 _NAMED = (
     "RUSTUP_HOME", "PYENV_ROOT", "NVM_DIR", "GOROOT", "VOLTA_HOME", "BUN_INSTALL", "PNPM_HOME",
@@ -125,31 +126,40 @@ def seen(
     the program itself add. What lies below another is left out.
     """
     where = tuple(where)
-    found: dict[Path, None] = {}
-    for candidate in (*_candidates(where, env), *(os.path.expanduser(path) for path in added)):  # noqa: PTH111 - never raises
-        if _exists(candidate) and _is_in(real := os.path.realpath(candidate), where):
-            found[Path(real)] = None
-    kept: list[Path] = []
-    for path in sorted(found, key=lambda path: len(path.parts)):
-        if not any(path.is_relative_to(other) for other in kept):
+    named = (*_candidates(where, env), *(os.path.expanduser(path) for path in added))  # noqa: PTH111 - never raises
+    there = {os.path.realpath(path) for path in dict.fromkeys(named) if _exists(path)}
+    kept: list[str] = []
+    for path in sorted(there):
+        if _is_in(path, where) and not any(path.startswith(f"{other}/") for other in kept):
             kept.append(path)
-    return tuple(kept)
+    return tuple(map(Path, kept))
 
 
 def _candidates(where: tuple[Path, ...], env: Mapping[str, str]) -> Iterator[str]:
     for home in where:
-        for name in (*_TOOLCHAINS, *_CACHES):
-            yield f"{home}/{name}"
-        for name in _GROUPS:
-            yield from map(str, home.glob(name))
-        for name in _CONFIGURATION:
-            yield from _configuration(f"{home}/{name}", home)
+        yield from existing(home, (*_TOOLCHAINS, *_CACHES))
+        for group in existing(home, _GROUPS):
+            with contextlib.suppress(OSError):
+                entries = os.listdir(group)  # noqa: PTH208 - names are enough
+                yield from (f"{group}/{name}" for name in entries if _IN_GROUP.search(name))
+        for path in existing(home, _CONFIGURATION):
+            yield from _configuration(path, home)
     yield from _paths(env, _NAMED)
     for variable, parts in _PARTS_OF_NAMED.items():
         for path in _paths(env, (variable,)):
             yield from (f"{path}/{part}" for part in parts)
     for entry in dict.fromkeys(_paths(env, ("PATH",))):
         yield from _programs(entry, where)
+
+
+def existing(home: Path, names: Iterable[str]) -> Iterator[str]:
+    """The paths of those ``names`` in ``home`` that may be there; it is listed but once."""
+    try:
+        there = frozenset(os.listdir(home))  # noqa: PTH208 - names are enough
+    except OSError:  # it cannot be told
+        yield from (f"{home}/{name}" for name in names)
+        return
+    yield from (f"{home}/{name}" for name in names if name.partition("/")[0] in there)
 
 
 def _paths(env: Mapping[str, str], variables: Iterable[str]) -> Iterator[str]:
@@ -166,13 +176,17 @@ def _programs(directory: str, where: tuple[Path, ...]) -> Iterator[str]:
         return
     yield real
     yield from _beside(real, where)
+    targets: set[str] = set()
     with contextlib.suppress(OSError):
         for number, entry in enumerate(os.scandir(real)):
             if number > _MOST_PROGRAMS:
                 break
-            if entry.is_symlink() and _is_in(target := os.path.realpath(entry.path), where):
-                yield target
-                yield from _beside(os.path.dirname(target), where)  # noqa: PTH120 - a text
+            if entry.is_symlink():
+                targets.add(os.path.realpath(entry.path))
+    targets = {target for target in targets if _is_in(target, where)}
+    yield from targets
+    for programs in {target.rpartition("/")[0] for target in targets}:
+        yield from _beside(programs, where)
 
 
 def _beside(programs: str, where: tuple[Path, ...]) -> Iterator[str]:

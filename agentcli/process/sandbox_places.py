@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentcli.domain.tools import real_path
-from agentcli.process.sandbox_home import homes, seen
+from agentcli.process.sandbox_home import existing, homes, seen
 
 _SECRETS = (
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".git-credentials", ".npmrc",
@@ -193,16 +193,20 @@ def find_places(
     found.seen = seen(found.homes, os.environ, own.seen)
     for path in own.hidden:
         found.hide(path)
-    for path in (home / name for name in _SECRETS):
-        if found.is_seen(path) or _exists(path):
-            found.hide(path)
-    for path in (*own.read_only, *(home / name for name in _START_UP)):
+    # what is not there matters only where it could be made
+    may_be_born = found.is_writable(real_path(home))
+    for names, done in ((_SECRETS, found.hide), (_START_UP, found.keep)):
+        all_names = (f"{home}/{name}" for name in names)
+        for place in all_names if may_be_born else existing(home, names):
+            done(Path(place))
+    for path in own.read_only:
         found.keep(path)
     return found.places()
 
 
 def _is_below(path: Path, places: Iterable[Path]) -> bool:
-    return any(path.is_relative_to(place) for place in places)
+    text = f"{path}/"
+    return any(text.startswith(f"{place}/".replace("//", "/")) for place in places)
 
 
 def _exists(path: Path) -> bool:
