@@ -469,7 +469,8 @@ class RunStatus(StrEnum):
 class ToolRun:
     """The stored row of a call. ``result`` is set when it has finished out of order.
 
-    ``display`` is what the user was shown of the result, for example a diff.
+    ``display`` is what the user was shown of the result, for example a diff; ``line`` said what
+    the call does, ``outcome`` how it ended.
     """
 
     call_id: str
@@ -479,15 +480,19 @@ class ToolRun:
     finished_at: float | None = None
     result: ToolResult | None = None
     display: str = ""
+    line: str = ""
+    outcome: str = ""
 
 
 @frozen
 class RecordedResult:
-    """A result with what goes beside it into the store."""
+    """A result with what goes beside it into the store; see ``ToolRun``."""
 
     result: ToolResult
     raw: bytes | None = None
     display: str = ""
+    line: str = ""
+    outcome: str = ""
 
 
 class SessionStore(Protocol):

@@ -462,7 +462,9 @@ class ResultWriter:
         result = ToolResult(
             job.call.id, job.call.name, output.parts, job.status or status_of(output)
         )
-        recorded = RecordedResult(result, output.raw, output.display)
+        recorded = RecordedResult(
+            result, output.raw, output.display, self._jobs[index].summary, output.summary
+        )
         async with self._lock:
             await uninterruptible(self._commit(index, recorded, duration_s))
 

@@ -24,7 +24,7 @@ SENT_ORDER = "coalesce(place, seq), place IS NULL, seq"
 CRASH_DETAIL = "it stopped without warning: a crash, a kill or a power loss"
 SUBAGENT_KEY = "subagent"
 _LAST_MOMENT = 253_370_764_800.0  # the year 9999, in every time zone
-_RUN_COLUMNS = "call_id, name, status, started_at, finished_at, result, display"
+_RUN_COLUMNS = "call_id, name, status, started_at, finished_at, result, display, line, outcome"
 
 
 def read_session(db: sqlite3.Connection, *, hidden: bool = False) -> LoadedSession:
@@ -143,7 +143,7 @@ def read_open_runs(db: sqlite3.Connection) -> Mapping[str, ToolRun]:
 
 
 def _run(row: tuple[Any, ...], get_blob: GetBlob) -> ToolRun:
-    call_id, name, status, started_at, finished_at, parked, display = row
+    call_id, name, status, started_at, finished_at, parked, *texts = row
     call_id = from_column(call_id)
     try:
         result = None if parked is None else decode("tool", parked, get_blob)
@@ -159,7 +159,7 @@ def _run(row: tuple[Any, ...], get_blob: GetBlob) -> ToolRun:
         started_at,
         finished_at,
         result,
-        from_column(display),
+        *map(from_column, texts),
     )
 
 

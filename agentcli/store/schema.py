@@ -39,7 +39,7 @@ from pathlib import Path
 
 from agentcli.store import disk as _private
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 APPLICATION_ID = 0x41474E54  # "AGNT", https://sqlite.org/pragma.html#pragma_application_id
 
 NOTE_TABLE = """
@@ -121,7 +121,9 @@ CREATE TABLE tool_run (
   raw TEXT REFERENCES blob (hash),
   display TEXT NOT NULL DEFAULT '',
   result TEXT,
-  result_seq INTEGER REFERENCES message (seq)
+  result_seq INTEGER REFERENCES message (seq),
+  line TEXT NOT NULL DEFAULT '',
+  outcome TEXT NOT NULL DEFAULT ''
 )""",
     """
 CREATE TABLE usage (
@@ -287,12 +289,21 @@ def _give_rows_a_seal(db: sqlite3.Connection) -> Mapping[str, int]:
     return {}
 
 
+def _give_calls_their_words(db: sqlite3.Connection) -> Mapping[str, int]:
+    """6 to 7: what the user read of a call is read again when the session is resumed."""
+    present = {row[1] for row in db.execute("PRAGMA table_info(tool_run)")}
+    for column in [name for name in ("line", "outcome") if name not in present]:
+        db.execute(f"ALTER TABLE tool_run ADD COLUMN {column} TEXT NOT NULL DEFAULT ''")
+    return {}
+
+
 STEPS: Mapping[int, Step] = {
     1: _give_notes_their_table,
     2: _give_summaries_a_place,
     3: _give_background_runs_their_columns,
     4: _give_rewinds_their_tables,
     5: _give_rows_a_seal,
+    6: _give_calls_their_words,
 }
 
 

@@ -265,7 +265,8 @@ class SessionWrites:
             text = self.redact(done.raw.decode("latin-1"))
             raw = put_blob(db, text.encode("latin-1", "replace"))
         changed = db.execute(
-            "UPDATE tool_run SET status = ?, finished_at = ?, raw = ?, display = ?, result = ?"
+            "UPDATE tool_run SET status = ?, finished_at = ?, raw = ?, display = ?, result = ?,"
+            " line = ?, outcome = ?"
             " WHERE call_id = ? AND result IS NULL AND result_seq IS NULL",
             (
                 run_status_of(result).value,
@@ -273,6 +274,8 @@ class SessionWrites:
                 raw,
                 to_column(self.redact(done.display)),
                 parked,
+                to_column(self.redact(done.line)),
+                to_column(self.redact(done.outcome)),
                 to_column(result.call_id),
             ),
         )

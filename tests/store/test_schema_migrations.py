@@ -53,7 +53,10 @@ def older(table: str, version: int) -> str:
         return table.replace(",\n  source TEXT NOT NULL DEFAULT 'user'", "")
     if "TABLE message" in table:
         return VERSION_2_MESSAGES
-    return VERSION_1_RUNS if version == 1 and "TABLE tool_run" in table else table
+    if "TABLE tool_run" in table:
+        head, _, _ = table.partition(",\n  line")
+        return VERSION_1_RUNS if version == 1 else f"{head}\n)"
+    return table
 
 
 def body(**fields: object) -> str:

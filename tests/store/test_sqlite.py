@@ -353,7 +353,7 @@ def test_known_secrets_never_reach_the_file(tmp_path: Path) -> None:
         await store.set("k", secret) if store.created else None
         await store.record_prompt(text(f"my key is {secret}"))
         await store.record_assistant(asking(call("a", x=secret)), [call("a")], final=None)
-        done = RecordedResult(result("a", secret), secret.encode(), secret)
+        done = RecordedResult(result("a", secret), secret.encode(), secret, secret, secret)
         await store.record_result(done, [])
         await store.record_end([result("a", secret)], Outcome.ERROR, secret, secret)
         await store.set_title(secret)
