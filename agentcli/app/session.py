@@ -45,7 +45,7 @@ from agentcli.domain.ports import (
     QueueKind,
     cost_usd,
 )
-from agentcli.domain.session import LoadedSession, SessionInfo
+from agentcli.domain.session import LoadedSession, SessionInfo, SessionPage
 from agentcli.domain.tools import ToolOutput
 from agentcli.domain.values import mutable
 from agentcli.engine.conversation import Conversation
@@ -64,6 +64,7 @@ log = logging.getLogger(__name__)
 
 Listener = Callable[[AgentEvent], None]
 REAP_S = 3.0
+PAGE_MESSAGES = 50
 # too many, and somebody's text: not for a log
 _PIECES = (TextChunk, ThinkingChunk, ToolProgress)
 
@@ -466,6 +467,13 @@ class Session:
     async def load(self) -> LoadedSession:
         """The session as its file has it, for showing and exporting."""
         return await self._store.load(hidden=True)
+
+    async def pages(self) -> AsyncIterator[SessionPage]:
+        """The whole session from its file, some messages at a time, however long it is (UI-12)."""
+        page = await self._store.page(0, PAGE_MESSAGES)
+        while page.messages:
+            yield page
+            page = await self._store.page(page.messages[-1].seq, PAGE_MESSAGES)
 
     async def raw_output(self, call_id: str) -> bytes | None:
         """The whole output of a call where it is kept beside what the model got (TOOL-3)."""

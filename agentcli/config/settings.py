@@ -154,7 +154,7 @@ ACTION_KEYS: Mapping[str, tuple[str, str]] = {
     "image": ("ctrl-v", "take an image from the clipboard"),
     "mode": ("shift-tab", "next permission mode"),
     "newline": ("ctrl-j", "new line"),
-    "output": ("ctrl-o", "the whole output of the last tool call"),
+    "output": ("ctrl-o", "the whole session, at the last tool call"),
     "suspend": ("ctrl-z", "suspend"),
     "todos": ("ctrl-t", "show or hide the list of things to do"),
 }

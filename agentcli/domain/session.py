@@ -81,6 +81,19 @@ class Note:
 
 
 @frozen
+class SessionPage:
+    """Some messages of a session in the order in which they came, for showing (UI-12).
+
+    ``notes`` and ``runs`` are those of the messages. What was taken back is left out, what a
+    compaction folded is there.
+    """
+
+    messages: tuple[StoredMessage, ...] = ()
+    notes: tuple[Note, ...] = ()
+    runs: Mapping[str, ToolRun] = field(default_factory=dict)
+
+
+@frozen
 class LoadedSession:
     """All that a session file holds for going on, showing or exporting."""
 

@@ -20,19 +20,19 @@ from contextlib import (
 from enum import Enum, auto
 from typing import Protocol
 
+from agentcli.app.session import Session
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import AgentError
-from agentcli.domain.events import AgentEvent, BackgroundChanged
+from agentcli.domain.events import AgentEvent, BackgroundChanged, ToolFinished
 from agentcli.domain.ports import PermissionMode, QueueSource
 from agentcli.repl import commands as registry
 from agentcli.repl.commands import Chat
 from agentcli.repl.open_session import OpenSession
-from agentcli.repl.outside import edit_text, end_programs, overwritten, page_text
+from agentcli.repl.outside import edit_text, end_programs
 from agentcli.repl.panel import Panel
 from agentcli.repl.slash.todos import todo_lines
 from agentcli.repl.turn_view import TurnView
 from agentcli.ui import wording
-from agentcli.ui.sanitize import clean
 from agentcli.ui.theme import DIM
 
 
@@ -232,6 +232,15 @@ class ActingChat(Chat, Protocol):
         """What the title says has changed."""
 
 
+ShowTranscript = Callable[[Session, ToolFinished | None], Awaitable[bool]]
+"""Shows a session in a pager, with a call that its file may not hold; false: nothing to show."""
+
+
+async def _no_pager(_session: Session, _newest: ToolFinished | None) -> bool:
+    """An input without keys has none."""
+    return True
+
+
 class ChatActions:
     """What a key, or a signal, can ask of the chat."""
 
@@ -244,6 +253,7 @@ class ChatActions:
         self._cancelling = False
         self._token: CancelToken | None = None
         self._todos_shown = False
+        self.show_transcript: ShowTranscript = _no_pager
         view.on_todos = self._todos_changed
 
     @property
@@ -371,22 +381,13 @@ class ChatActions:
         if session is None or not session.move_to_background():
             self._chat.show(["No command is running that can go to the background."])
 
-    def open_output(self) -> None:
-        """Ctrl-O: the whole output of the last tool call, in the pager."""
+    def open_transcript(self) -> None:
+        """Ctrl-O: the whole session at its last tool call, in a pager (UI-12)."""
         self._chat.jobs.add(self._page)
 
     async def _page(self) -> None:
-        event = self._view.last_output
-        if event is None:
-            self._chat.show(["No tool was called yet."])
-            return
-        whole = await self._chat.session.raw_output(event.call.id)
-        shown = overwritten(whole) if whole is not None else event.display or event.result.text
-        text = clean(shown).rstrip("\n") + "\n"
-        async with self._chat.input.aside():
-            paged = await asyncio.to_thread(page_text, text, self._chat.user.cwd, os.environ)
-        if not paged:
-            self._chat.show(text.removesuffix("\n").split("\n"))
+        if not await self.show_transcript(self._chat.session, self._view.last_output):
+            self._chat.show(["Nothing was said in this session. No tool was called yet."])
 
     def announce(self, text: str) -> None:
         """A line of news, above what is being typed."""

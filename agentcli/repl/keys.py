@@ -73,7 +73,7 @@ KEYS: Sequence[tuple[str, str]] = (
     ("Ctrl-C, Ctrl-D", "when empty: leave"),
     ("Up, Down, Ctrl-R", "queued and earlier prompts"),
     ("Shift-Tab", "next permission mode"),
-    ("Ctrl-O", "all output of the last tool call"),
+    ("Ctrl-O", "the whole session, at the last tool call"),
     ("Ctrl-B", "the running command: to the background"),
     ("Ctrl-T", "the agent's list of things to do"),
     ("Ctrl-G", "write in your editor"),

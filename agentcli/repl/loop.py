@@ -294,6 +294,7 @@ class _Chat:
         self._view.adopt(session.resumed)
         for listener in (self._view.on_event, self._opened.on_event, self._news.on_event):
             session.add_listener(listener)
+        self.show(self._opened.replayed_lines(self.theme, self._screen.size))
         self.show(self._opened.opening_lines(self.user.cwd, self.theme))
         self._view.show_notices(session.notices)
         self.name_window()

@@ -9,11 +9,11 @@ from pathlib import Path
 from agentcli.app.session import Session
 from agentcli.domain.events import AgentEvent, AssistantRecorded, BackgroundChanged, Compacted
 from agentcli.domain.messages import AssistantMessage
-from agentcli.domain.ports import QueuedInput
+from agentcli.domain.ports import QueuedInput, QueueSource
 from agentcli.domain.sandbox import Sandbox
 from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean_line
-from agentcli.ui.screen import Screen
+from agentcli.ui.screen import Screen, Size
 from agentcli.ui.session_lines import Farewell, farewell_lines, resume_lines
 from agentcli.ui.status_line import StatusLine, context_of, title_of
 from agentcli.ui.theme import BOLD, Theme
@@ -72,13 +72,22 @@ class OpenSession:
         """For the window."""
         return title_of(self.status(), cwd.name, theme)
 
+    def replayed_lines(self, theme: Theme, size: Size) -> list[str]:
+        """The end of the conversation that was resumed, as it was drawn (UI-8)."""
+        if self.session is None or self.session.resumed is None:
+            return []
+        from agentcli.repl.replay import replay_lines
+
+        return replay_lines(self.session.resumed, theme, size)
+
     def opening_lines(self, cwd: Path, theme: Theme) -> list[str]:
         """What was opened: where an earlier session had stopped, or who answers, and where."""
         session = self.session
         if session is None:
             return []
         if session.resumed is not None:
-            return resume_lines(session.resumed, time.time(), theme)
+            waiting = [item.text for item in session.queued() if item.source is QueueSource.USER]
+            return resume_lines(session.resumed, time.time(), theme, waiting)
         model, where = clean_line(session.model.id), clean_line(str(cwd))
         return [f"{theme.paint('agentcli', BOLD)}  {model}  {where}"]
 

@@ -14,6 +14,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from agentcli.domain.errors import AgentError
 from agentcli.domain.tools import real_path
@@ -101,6 +102,30 @@ def page_text(text: str, cwd: Path, env: Mapping[str, str], *, less: str = "") -
     return True
 
 
+def page_file(file: BinaryIO, line: int, cwd: Path, env: Mapping[str, str]) -> bool:
+    """Show ``file`` in the pager that the user has chosen; false when that is none. Blocks.
+
+    ``line`` (from 1) is where a pager that can begins.
+    """
+    command = command_for(("PAGER",), (), cwd, env)
+    if command is None:
+        return False
+    if is_less(command):
+        command = [*command, f"+{line}g"]
+    kept = {name: value for name, value in env.items() if not name.startswith("LESS")}
+    file.seek(0)
+    try:
+        _run(command, file, {**kept, "LESS": "R", "LESSSECURE": "1"})
+    except OSError:
+        return False
+    return True
+
+
+def is_less(command: Sequence[str]) -> bool:
+    """Whether it is the pager that knows colours, and lines to begin at."""
+    return Path(command[0]).name == "less"
+
+
 def end_programs() -> None:
     """End what was started here and still runs, be it in the middle of something."""
     with _starting:
@@ -112,15 +137,16 @@ def end_programs() -> None:
         killer.start()
 
 
-def _run(command: Sequence[str], given: bytes | None, env: Mapping[str, str]) -> int:
+def _run(command: Sequence[str], given: bytes | BinaryIO | None, env: Mapping[str, str]) -> int:
     """The exit code of a program that has the terminal."""
-    stdin = None if given is None else subprocess.PIPE
+    piped = given if isinstance(given, bytes) else None
+    stdin = subprocess.PIPE if isinstance(given, bytes) else given
     with _starting:
         process = subprocess.Popen(command, stdin=stdin, env=env)  # noqa: S603 - the user's own program
         _running.add(process)
     with process:
         try:
-            process.communicate(given)
+            process.communicate(piped)
         finally:
             _running.discard(process)
         return process.returncode

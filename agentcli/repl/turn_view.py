@@ -214,6 +214,12 @@ class TurnView:
         """Another session is shown; its last call is the last one."""
         self.last_output = None if earlier is None else _last_call(earlier)
 
+    def finish_replay(self) -> None:
+        """All that was to be shown again was shown: what has no end yet is shown as it is."""
+        self._screen.end_text()
+        for block in self._calls.rest():
+            self._screen.print_block(block)
+
     def typed(self, text: str) -> None:
         """``text`` stands on the screen as it was typed: ``echo`` prints it no more."""
         self._typed = text

@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from agentcli.domain.messages import ToolResult, Usage
 from agentcli.domain.ports import RunStatus, ToolRun
-from agentcli.domain.session import LoadedSession, Note, SessionInfo, SessionStatus, StoredMessage
+from agentcli.domain.session import (
+    LoadedSession,
+    Note,
+    SessionInfo,
+    SessionPage,
+    SessionStatus,
+    StoredMessage,
+)
 from agentcli.store.codec import GetBlob, MalformedBody, decode, from_column, to_column
 from agentcli.store.lock import live_owner
 
@@ -105,14 +112,38 @@ def blob_reader(db: sqlite3.Connection) -> GetBlob:
     return get_blob
 
 
+def read_page(db: sqlite3.Connection, after: int, most: int) -> SessionPage:
+    """At most ``most`` messages after the one with the seq ``after``; empty at the end."""
+    get_blob = blob_reader(db)
+    query = f"{_SELECT_MESSAGES} WHERE seq > ? AND hidden_by IS NOT seq ORDER BY seq LIMIT ?"
+    messages = _decoded(db.execute(query, (after, most)).fetchall(), get_blob)
+    if not messages:
+        return SessionPage()
+    last = messages[-1].seq
+    rows = db.execute(
+        f"SELECT {_RUN_COLUMNS} FROM tool_run WHERE message_seq > ? AND message_seq <= ?"  # noqa: S608 - constants
+        " ORDER BY rowid",
+        (after, last),
+    ).fetchall()
+    runs = {run.call_id: run for run in (_run(row, get_blob) for row in rows)}
+    notes = tuple(note for note in _notes(db) if (after or -1) < note.after_seq <= last)
+    return SessionPage(messages, notes, runs)
+
+
+_SELECT_MESSAGES = "SELECT seq, created_at, role, body, hidden_by FROM message"
+
+
 def _messages(
     db: sqlite3.Connection, get_blob: GetBlob, *, hidden: bool
 ) -> tuple[StoredMessage, ...]:
     """What is sent, in the order in which it is sent, or all in the order in which it came."""
     chosen = "ORDER BY seq" if hidden else f"WHERE hidden_by IS NULL ORDER BY {SENT_ORDER}"
-    query = f"SELECT seq, created_at, role, body, hidden_by FROM message {chosen}"  # noqa: S608 - constants
+    return _decoded(db.execute(f"{_SELECT_MESSAGES} {chosen}").fetchall(), get_blob)
+
+
+def _decoded(rows: Sequence[tuple[Any, ...]], get_blob: GetBlob) -> tuple[StoredMessage, ...]:
     found = []
-    for seq, created_at, role, body, hidden_by in db.execute(query).fetchall():
+    for seq, created_at, role, body, hidden_by in rows:
         try:
             message = decode(role, body, get_blob)
             found.append(StoredMessage(seq, moment(created_at), message, hidden_by))

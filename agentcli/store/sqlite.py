@@ -23,7 +23,7 @@ from agentcli.domain.events import Outcome
 from agentcli.domain.history import History, RepairReason, repair_results
 from agentcli.domain.messages import AssistantMessage, ToolCall, ToolResult, Usage, UserMessage
 from agentcli.domain.ports import QueuedInput, QueueKind, RecordedResult, ToolRun
-from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
+from agentcli.domain.session import LoadedSession, SessionInfo, SessionPage, SessionStatus
 from agentcli.store import reads, seals, writes
 from agentcli.store.disk import ensure_directory, open_or_create, recovery_path
 from agentcli.store.faults import damaged, fault
@@ -250,6 +250,10 @@ class SqliteStore:
             return LoadedSession(self._draft, ())
         loaded = await self._read(reads.read_session, hidden=hidden)
         return replace(loaded, info=self._true_status(loaded.info))
+
+    async def page(self, after: int, most: int) -> SessionPage:
+        """At most ``most`` messages after the one with the seq ``after``; empty at the end."""
+        return SessionPage() if self._draft else await self._read(reads.read_page, after, most)
 
     async def info(self) -> SessionInfo:
         """The session's line in a list, with its totals."""

@@ -20,7 +20,6 @@ from agentcli.ui.rows import columns_of, fit
 from agentcli.ui.sanitize import clean, clean_line
 from agentcli.ui.theme import BOLD, DIM, WARNING, Theme
 
-LAST_LINES = 12
 _TITLE_COLUMNS = 60
 _ABOUT_RUNS = "(the result of a background run)"
 
@@ -43,8 +42,13 @@ _CANCELLED_BY: dict[str, str] = {
 }
 
 
-def resume_lines(loaded: LoadedSession, now: float, theme: Theme) -> list[str]:
-    """What was resumed, when and why it had stopped, the last exchange, what was pending."""
+def resume_lines(
+    loaded: LoadedSession, now: float, theme: Theme, waiting: Sequence[str] = ()
+) -> list[str]:
+    """What was resumed, who answered, when and why it had stopped, and what was pending.
+
+    ``waiting`` was typed and not sent yet. The conversation itself stands above (UI-8).
+    """
     info = loaded.info
     title = clean_line(info.title) or "untitled"
     why = _WHY[info.status]
@@ -53,20 +57,21 @@ def resume_lines(loaded: LoadedSession, now: float, theme: Theme) -> list[str]:
         why += f": {detail}"
     elif info.status is SessionStatus.CANCELLED:
         why = _CANCELLED_BY.get(info.detail, why)
-    prompt, answer = _last_exchange(loaded)
+    model = clean_line(info.model)
+    who = theme.paint(f"  {model}", DIM) if model else ""
     lines = [
-        theme.paint(f"Resumed: {title}", BOLD),
+        f"{theme.paint(f'Resumed: {title}', BOLD)}{who}",
         theme.paint(
             f"  {wording.age(now - info.updated_at)}, {wording.plural(info.turns, 'turn')}; {why}.",
             WARNING if info.status.interrupted else DIM,
         ),
-        *(_quoted("> ", prompt, theme) if prompt else ()),
-        *(_quoted("  ", answer, theme) if answer else ()),
-        *_partial(loaded, theme),
     ]
     stopped = _stopped_calls(loaded)
     if stopped:
         lines.append(theme.paint(f"  Not finished: {', '.join(stopped)}", WARNING))
+    for text in waiting:
+        said = fit(clean_line(text), _TITLE_COLUMNS)
+        lines.append(theme.paint(f"  Waits to be sent: {said}", WARNING))
     hint = '  Type what to do next ("continue" goes on), or /new for a new session.'
     return [*lines, theme.paint(hint, DIM)]
 
@@ -82,28 +87,6 @@ def _last_exchange(loaded: LoadedSession) -> tuple[str, str]:
         elif isinstance(message, AssistantMessage) and message.text.strip():
             answer = message.text
     return prompt, answer
-
-
-def _quoted(lead: str, text: str, theme: Theme) -> list[str]:
-    lines = clean(text).strip().split("\n")
-    shown = lines[:LAST_LINES]
-    if len(lines) > LAST_LINES:
-        shown.append(f"{theme.symbols.more} {wording.plural(len(lines) - LAST_LINES, 'more line')}")
-    return [
-        theme.paint(f"  {lead if at == 0 else '  '}{line}", DIM) for at, line in enumerate(shown)
-    ]
-
-
-def _partial(loaded: LoadedSession, theme: Theme) -> list[str]:
-    """What had been seen of a reply that was never finished (CAN-5)."""
-    last = loaded.messages[-1].seq if loaded.messages else 0
-    texts = [note.text for note in loaded.notes if note.after_seq >= last and note.text.strip()]
-    if not texts:
-        return []
-    return [
-        theme.paint("  The reply had begun (not sent to the model again):", DIM),
-        *_quoted("  ", texts[-1], theme),
-    ]
 
 
 def _stopped_calls(loaded: LoadedSession) -> list[str]:

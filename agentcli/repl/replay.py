@@ -1,0 +1,290 @@
+"""What was said before, shown again: a resumed session's end, and all of it (UI-8, UI-12).
+
+Law: it is drawn by what drew it live (``TurnView``, ``ui``), from the session's file alone; the
+end is bounded, and of the whole only a page is ever in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from array import array
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from typing import BinaryIO
+
+from agentcli.domain.events import (
+    AgentEvent,
+    AssistantRecorded,
+    Notice,
+    PromptRecorded,
+    TextChunk,
+    ThinkingChunk,
+    ToolAnnounced,
+    ToolFinished,
+)
+from agentcli.domain.messages import (
+    AssistantMessage,
+    ResultStatus,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
+from agentcli.domain.ports import ToolRun
+from agentcli.domain.session import LoadedSession, Note, SessionPage, StoredMessage
+from agentcli.repl.outside import overwritten
+from agentcli.repl.turn_view import TurnView
+from agentcli.ui import render
+from agentcli.ui.diff import diff_lines, is_diff
+from agentcli.ui.sanitize import clean, clean_line
+from agentcli.ui.screen import Screen, Size
+from agentcli.ui.theme import DIM, Theme
+
+REPLAY_LINES = 120
+_REPLAY_MESSAGES = 60
+_REPLAY_CHARS = 60_000
+_LINE_CHARS = 100
+
+# --- stored messages as the events that they once were ------------------------------------------
+
+
+class _Past:
+    """Turns messages into events; knows the calls whose results are still to come."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, ToolCall] = {}
+        self._runs: dict[str, ToolRun] = {}
+
+    def events(
+        self,
+        messages: Iterable[StoredMessage],
+        notes: Sequence[Note],
+        runs: Mapping[str, ToolRun],
+    ) -> Iterator[AgentEvent]:
+        """What happened, in its order, with what was seen and is no part of the history."""
+        waiting = list(notes)
+        for stored in messages:
+            message = stored.message
+            if isinstance(message, UserMessage):
+                yield from _said(message, stored.seq)
+            elif isinstance(message, AssistantMessage):
+                yield from self._answered(message, stored.seq, runs)
+            else:
+                yield from self._finished(message)
+            while waiting and waiting[0].after_seq <= stored.seq:
+                yield from _noted(waiting.pop(0))
+        for note in waiting:
+            yield from _noted(note)
+
+    def _answered(
+        self, message: AssistantMessage, seq: int, runs: Mapping[str, ToolRun]
+    ) -> Iterator[AgentEvent]:
+        for part in message.parts:
+            if isinstance(part, ThinkingPart) and part.text.strip():
+                yield ThinkingChunk(part.text)
+            elif isinstance(part, TextPart) and part.text.strip():
+                yield TextChunk(part.text)
+        yield AssistantRecorded(message, seq)
+        for call in message.tool_calls:
+            self._calls[call.id] = call
+            run = runs.get(call.id)
+            if run is not None:
+                self._runs[call.id] = run
+            yield ToolAnnounced(call, (run.line if run else "") or call_words(call))
+
+    def _finished(self, result: ToolResult) -> Iterator[AgentEvent]:
+        call = self._calls.pop(result.call_id, None) or ToolCall(result.call_id, result.name, {})
+        run = self._runs.pop(result.call_id, None)
+        if run is None:
+            yield ToolFinished(call, result, "", 0.0)
+            return
+        began, ended = run.started_at, run.finished_at
+        took = max(0.0, ended - began) if began is not None and ended is not None else 0.0
+        yield ToolFinished(call, result, run.outcome, took, run.display)
+
+
+def _said(message: UserMessage, seq: int) -> Iterator[AgentEvent]:
+    if message.is_summary:
+        yield Notice("What was said before was summarised for the model.", is_warning=False)
+    else:
+        yield PromptRecorded(message, seq)
+
+
+def _noted(note: Note) -> Iterator[AgentEvent]:
+    if note.kind == "partial" and note.text.strip():
+        yield TextChunk(note.text)
+        text = "The reply had begun; it was cut off here and is not sent to the model again."
+        yield Notice(text, is_warning=False)
+
+
+def call_words(call: ToolCall) -> str:
+    """A call of which nothing better is known: its name and first short argument."""
+    values = [value for value in call.arguments.values() if isinstance(value, str)]
+    first = clean_line(values[0])[:_LINE_CHARS] if values else ""
+    return f"{clean_line(call.name)} {first}".strip()
+
+
+# --- the end of a session, for the screen -------------------------------------------------------
+
+
+def replay_lines(loaded: LoadedSession, theme: Theme, size: Size) -> list[str]:
+    """The end of the conversation as it was drawn, painted; at most ``REPLAY_LINES`` lines."""
+    messages = _newest(loaded.messages)
+    if not messages:
+        return []
+    first = messages[0].seq
+    notes = [note for note in loaded.notes if note.after_seq >= first]
+    buffer = io.StringIO()
+    view = TurnView(Screen(buffer, theme, lambda: size))
+    for event in _Past().events(messages, notes, loaded.runs):
+        view.on_event(event)
+    view.finish_replay()
+    lines = buffer.getvalue().strip("\n").split("\n")
+    if len(lines) > REPLAY_LINES or len(messages) < len(loaded.messages):
+        more = "Earlier messages: Ctrl-O shows the whole session."
+        lines = [theme.paint(f"{theme.symbols.more} {more}", DIM), *lines[-REPLAY_LINES:]]
+    return lines
+
+
+def _newest(messages: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
+    """The end of ``messages``, from a prompt on where one is near enough."""
+    at = len(messages)
+    characters = 0
+    while at > 0 and len(messages) - at < _REPLAY_MESSAGES and characters < _REPLAY_CHARS:
+        at -= 1
+        characters += _characters(messages[at])
+    chosen = messages[at:]
+    prompts = [n for n, each in enumerate(chosen) if isinstance(each.message, UserMessage)]
+    if at > 0 and prompts and prompts[0] < len(chosen) // 2:
+        return chosen[prompts[0] :]
+    return chosen
+
+
+def _characters(stored: StoredMessage) -> int:
+    parts = getattr(stored.message, "parts", ())
+    return sum(len(part.text) for part in parts if isinstance(part, TextPart | ThinkingPart))
+
+
+# --- the whole session, for a pager -------------------------------------------------------------
+
+
+class Transcript:
+    """The whole session as painted lines in ``file``; where they begin is all that is kept.
+
+    ``folded`` are the places of all lines but those of folded thinking, ``whole`` of all;
+    ``last_call`` is the place of the last tool call's line, or of the end. ``painted`` is false
+    for a pager that may not know colours.
+    """
+
+    encoding = "utf-8"
+
+    def __init__(self, file: BinaryIO, theme: Theme, size: Size, *, painted: bool = True) -> None:
+        self.whole = array("Q", [0])
+        self.folded = array("Q", [0])
+        self.last_call = 0
+        self.calls: set[str] = set()
+        self._file = file
+        self._theme = theme if painted else Theme(color=False, attributes=False, live=False)
+        self._place = 0
+        self._in_thinking = False
+        self._screen = Screen(self, self._theme, lambda: size)  # type: ignore[arg-type]  # all of a stream that it uses
+        self._past = _Past()
+        self._lines: dict[str, str] = {}
+
+    async def write_all(
+        self,
+        pages: AsyncIterator[SessionPage],
+        raw_output: Callable[[str], Awaitable[bytes | None]],
+    ) -> None:
+        """Draw every page, in a thread; ``raw_output`` finds what is kept beside a result."""
+        async for page in pages:
+            drawn: list[AgentEvent] = []
+            for event in self._past.events(page.messages, page.notes, page.runs):
+                if not isinstance(event, ToolFinished):
+                    drawn.append(event)
+                    continue
+                raw = await raw_output(event.call.id)
+                await asyncio.to_thread(self._add_all, drawn, event, raw)
+                drawn = []
+            await asyncio.to_thread(self._add_all, drawn, None, None)
+
+    def _add_all(
+        self, events: Sequence[AgentEvent], call: ToolFinished | None, raw: bytes | None
+    ) -> None:
+        for event in events:
+            self._add(event)
+        if call is not None:
+            self.add_call(call, raw)
+
+    def _add(self, event: AgentEvent) -> None:
+        screen, theme = self._screen, self._theme
+        match event:
+            case PromptRecorded():
+                screen.print_block(render.prompt_lines(event.message.typed, theme))
+            case ThinkingChunk():
+                self._thinking(event.text)
+            case TextChunk():
+                screen.feed_text(event.text)
+                screen.end_text()
+            case ToolAnnounced():
+                self._lines[event.call.id] = event.summary
+            case Notice():
+                screen.print_block([render.notice_line(event, theme)])
+            case _:
+                screen.end_text()
+
+    def _thinking(self, text: str) -> None:
+        """The head is a line of both views, what follows one of the whole alone."""
+        lines = [line.rstrip() for line in clean(text).strip().split("\n")]
+        self._screen.print_block([self._theme.paint(f"Thinking ({len(lines)} lines)", DIM)])
+        self._in_thinking = True
+        self._screen.print_block([self._theme.paint(f"  {x}", DIM) for x in lines], gap=False)
+        self._in_thinking = False
+
+    def add_call(self, event: ToolFinished, raw: bytes | None) -> None:
+        """A call with all of its output."""
+        self.calls.add(event.call.id)
+        line = self._lines.pop(event.call.id, "") or call_words(event.call)
+        head = render.call_line(line, self._theme, event.result.status)
+        outcome = render.outcome_lines(event, line, self._theme)[:1]
+        self._screen.gap()
+        self.last_call = self._place
+        self._screen.print_block([head, *outcome, *self._output(event, raw)], gap=False)
+
+    def _output(self, event: ToolFinished, raw: bytes | None) -> list[str]:
+        if event.display and is_diff(event.display):
+            return diff_lines(event.display, self._theme)
+        shown = overwritten(raw) if raw is not None else event.display or event.result.text
+        if event.result.status is ResultStatus.REFUSED:
+            return []  # what it says is for the model
+        lines = clean(shown).rstrip("\n")
+        return lines.split("\n") if lines else []
+
+    # --- what ``Screen`` uses of a stream ---------------------------------------------------
+
+    def write(self, text: str) -> None:
+        """More painted text."""
+        data = text.encode("utf-8", "replace")
+        self._file.write(data)
+        at = data.find(b"\n")
+        while at >= 0:
+            place = self._place + at + 1
+            self.whole.append(place)
+            if self._in_thinking:
+                self.folded[-1] = place
+            else:
+                self.folded.append(place)
+            at = data.find(b"\n", at + 1)
+        self._place += len(data)
+
+    def flush(self) -> None:
+        """When all is there."""
