@@ -18,12 +18,11 @@ from contextlib import (
     contextmanager,
 )
 from enum import Enum, auto
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from agentcli.app.session import Session
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import AgentError
-from agentcli.domain.events import AgentEvent, BackgroundChanged, ToolFinished
+from agentcli.domain.events import AgentEvent, BackgroundChanged
 from agentcli.domain.ports import PermissionMode, QueueSource
 from agentcli.repl import commands as registry
 from agentcli.repl.commands import Chat
@@ -31,9 +30,13 @@ from agentcli.repl.open_session import OpenSession
 from agentcli.repl.outside import edit_text, end_programs
 from agentcli.repl.panel import Panel
 from agentcli.repl.slash.todos import todo_lines
+from agentcli.repl.terminal import Terminal
 from agentcli.repl.turn_view import TurnView
 from agentcli.ui import wording
 from agentcli.ui.theme import DIM
+
+if TYPE_CHECKING:
+    from agentcli.repl.pager import Paging
 
 
 class Left(Exception):
@@ -231,14 +234,9 @@ class ActingChat(Chat, Protocol):
     def name_window(self) -> None:
         """What the title says has changed."""
 
-
-ShowTranscript = Callable[[Session, ToolFinished | None], Awaitable[bool]]
-"""Shows a session in a pager, with a call that its file may not hold; false: nothing to show."""
-
-
-async def _no_pager(_session: Session, _newest: ToolFinished | None) -> bool:
-    """An input without keys has none."""
-    return True
+    @property
+    def terminal(self) -> Terminal:
+        """What the chat is shown on."""
 
 
 class ChatActions:
@@ -253,7 +251,7 @@ class ChatActions:
         self._cancelling = False
         self._token: CancelToken | None = None
         self._todos_shown = False
-        self.show_transcript: ShowTranscript = _no_pager
+        self._paging: Paging | None = None
         view.on_todos = self._todos_changed
 
     @property
@@ -291,6 +289,8 @@ class ChatActions:
     def end_all(self, reason: CancelReason) -> None:
         """Stop the agent, and the programs that have the terminal."""
         end_programs()
+        if self._paging is not None:
+            self._paging.stop()
         self.interrupt(reason)
 
     async def edit(self, text: str) -> str:
@@ -386,8 +386,12 @@ class ChatActions:
         self._chat.jobs.add(self._page)
 
     async def _page(self) -> None:
-        if not await self.show_transcript(self._chat.session, self._view.last_output):
-            self._chat.show(["Nothing was said in this session. No tool was called yet."])
+        from agentcli.repl.pager import Paging
+
+        chat = self._chat
+        self._paging = Paging(chat.terminal, chat.user.cwd, chat.input.aside, chat.terminal_gone)
+        if not await self._paging.show(chat.session, self._view.last_output):
+            chat.show(["Nothing was said in this session. No tool was called yet."])
 
     def announce(self, text: str) -> None:
         """A line of news, above what is being typed."""

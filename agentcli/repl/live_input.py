@@ -42,7 +42,6 @@ from agentcli.repl.completion import ChatCompleter, prompt_history
 from agentcli.repl.keys import key_table
 from agentcli.repl.live_region import InputState, LiveRenderer, Region
 from agentcli.repl.open_session import OpenSession
-from agentcli.repl.pager import Paging
 from agentcli.repl.panel import GUARD_S, Panel, Press
 from agentcli.repl.terminal import ESCAPE_S, Terminal
 from agentcli.repl.turn_view import TurnView
@@ -89,8 +88,6 @@ class LiveInput:
         self._held: asyncio.TimerHandle | None = None  # Enter at the end of such lines
         self._closed = False
         self._away = 0  # something else has the terminal
-        self._paging = Paging(terminal, user.cwd, self.aside, actions.terminal_gone)
-        actions.show_transcript = self._paging.show
         self.region = Region(view, opened, self._screen.theme)
 
         self._completer = ChatCompleter(helps, user.cwd)
@@ -330,7 +327,6 @@ class LiveInput:
     def close(self) -> None:
         """End the input."""
         self._closed = True
-        self._paging.stop()
         self.answer_line(None)
         self.leave_panel()
         self._news.set()

@@ -66,7 +66,7 @@ class _Chat:
         self.sessions = sessions
         self.user = user
         self.theme = terminal.theme
-        self._terminal = terminal
+        self.terminal = terminal
         self._screen = terminal.screen
         self._view = TurnView(self._screen)
         self._attention = Attention(self._screen, user.settings.notifications)
@@ -90,10 +90,10 @@ class _Chat:
         if not self.theme.live:
             from agentcli.repl.line_input import LineInput
 
-            return LineInput(self._terminal, self._view, self._actions, self.user)
+            return LineInput(self.terminal, self._view, self._actions, self.user)
         from agentcli.repl.live_input import LiveInput
 
-        return LiveInput(self._terminal, self._view, self._actions, self._opened, self.user)
+        return LiveInput(self.terminal, self._view, self._actions, self._opened, self.user)
 
     # --- commands.Chat ---------------------------------------------------------------------
 

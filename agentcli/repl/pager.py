@@ -25,11 +25,10 @@ from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 
 from agentcli.app.session import Session
 from agentcli.domain.events import ToolFinished
-from agentcli.repl.choosing import bind_leaving, bind_moves
 from agentcli.repl.outside import command_for, is_less, page_file
 from agentcli.repl.replay import Transcript
 from agentcli.repl.terminal import ESCAPE_S, Terminal
-from agentcli.ui.rows import Rows, fit
+from agentcli.ui.rows import fit, wrap
 from agentcli.ui.sanitize import clean_line
 
 _SGR = re.compile(rb"\x1b\[[0-9;]*m")
@@ -175,9 +174,7 @@ class Pager:
         rows: list[str] = []
         number = self._top
         while len(rows) < room and number < self._count():
-            layout = Rows(columns)
-            layout.feed(self._line(number).decode("utf-8", "replace"))
-            rows += [row.text for row in layout.rows] or [""]
+            rows += wrap(self._line(number).decode("utf-8", "replace"), columns) or [""]
             number += 1
         rows = [*rows[:room], *[""] * (room - len(rows))]
         tuples: StyleAndTextTuples = []
@@ -198,12 +195,16 @@ class Pager:
     def _bindings(self) -> KeyBindings:
         bindings = KeyBindings()
 
-        def move(by: int) -> None:
-            self._move(by)
-
-        bind_moves(bindings, move, self._room, self._count)
-        bind_leaving(bindings)
-        bindings.add("c-o")(lambda event: event.app.exit())
+        for key, by in {"up": -1, "down": 1}.items():
+            bindings.add(key)(lambda _, by=by: self._move(by))
+        for key, pages in {"pageup": -1, "pagedown": 1}.items():
+            bindings.add(key)(lambda _, pages=pages: self._move(pages * self._room()))
+        bindings.add("home")(lambda _: self._move(-self._count()))
+        bindings.add("end")(lambda _: self._move(self._count()))
+        bindings.add("c-z")(lambda event: event.app.suspend_to_background())
+        for key in ("c-c", "c-d", "c-o", "<sigint>"):
+            bindings.add(key)(lambda event: event.app.exit())
+        bindings.add("escape", eager=True)(lambda event: event.app.exit())
 
         @bindings.add("enter")
         def _enter(_event: KeyPressEvent) -> None:
