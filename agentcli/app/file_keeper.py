@@ -375,8 +375,6 @@ def _unpacked(state: FileState) -> FileState:
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 MAX_PATHS = 2_000
-_SHORTEST_SECRET = 6
-_SHORTEST_WORD = 16
 MAX_CALL_BYTES = 64 * 1024 * 1024
 
 
@@ -535,15 +533,9 @@ class Keeper:
         return states
 
     def _is_secret(self, data: bytes) -> bool:
-        known = (secret for secret in self.secrets() if not _is_word(secret))
-        return any(secret.encode("utf-8", "replace") in data for secret in known)
+        return any(secret.encode("utf-8", "replace") in data for secret in self.secrets())
 
     def _warn(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
             self.notify(text)
-
-
-def _is_word(secret: str) -> bool:
-    """Whether it is found in many a file, such as the "key" of a server of one's own."""
-    return len(secret) < _SHORTEST_SECRET or (secret.isalpha() and len(secret) < _SHORTEST_WORD)

@@ -13,12 +13,14 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from agentcli.config.paths import ensure_dir
-from agentcli.config.redaction import Redactor, environment_secrets
+from agentcli.config.redaction import Redactor, environment_secrets, weak_secrets
 from agentcli.domain.errors import PersistenceError, UsageError
 
 MAX_LOG_BYTES = 5_000_000
 _FORMAT = "%(asctime)s %(levelname)s %(process)d %(name)s: %(message)s"
-REDACTOR = Redactor(source=lambda: environment_secrets(os.environ))
+REDACTOR = Redactor(
+    source=lambda: environment_secrets(os.environ), weak=lambda: weak_secrets(os.environ)
+)
 
 
 class RedactingFormatter(logging.Formatter):

@@ -258,6 +258,9 @@ class RunOptions(SharedOptions):
         str | None, Option("--timeout", "Stop after this many seconds.", "SECONDS")
     ] = None
     quiet: Annotated[bool, Option("--quiet", "No progress and no warnings on stderr.")] = False
+    raw: Annotated[bool, Option("--raw", "Pass control sequences of the answer as they are.")] = (
+        False
+    )
 
     def check(self) -> None:
         """Raise ``UsageError`` for values that are wrong or exclude each other."""

@@ -14,8 +14,13 @@ if TYPE_CHECKING:
 
 
 def shown(value: Any) -> Any:
-    """``value``, a text or JSON data, without anything that is a key or looks like one."""
+    """``value``, a text or JSON of ours, without anything that is a key or looks like one."""
     return REDACTOR.redact_value(value)
+
+
+def exported(value: Any) -> Any:
+    """``value``, a text or JSON data of a session, without keys."""
+    return REDACTOR.redact_data(value)
 
 
 def know_secrets(settings: Settings | None = None) -> None:

@@ -49,6 +49,7 @@ def run(options: RunCommand) -> int:
         only_result=options.json_schema is not None,
         timeout_s=options.timeout_s(),
         quiet=options.quiet,
+        is_raw=options.raw,
         verbose=options.verbose,
         replays_messages=options.replay_user_messages,
         asks_on_stdin=options.permission_prompt_tool is not None,

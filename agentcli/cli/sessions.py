@@ -175,14 +175,14 @@ def export_(options: ExportOptions) -> int:
 
 
 def _exported(loaded: LoadedSession, export_format: str) -> str:
-    from agentcli.cli.redacting import know_secrets, shown
+    from agentcli.cli.redacting import exported, know_secrets
     from agentcli.ui import export
 
     know_secrets()
     if export_format == "json":
-        return export.export_json_text(loaded, shown)
+        return export.export_json_text(loaded, exported)
     write = export.export_markdown if export_format == "md" else export.export_html
-    text: str = shown(write(loaded))
+    text: str = exported(write(loaded))
     return text if text.endswith("\n") else text + "\n"
 
 

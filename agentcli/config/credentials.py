@@ -22,6 +22,7 @@ from typing import Any
 from agentcli.config.paths import Paths
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.ports import ProviderConfig
+from agentcli.domain.secrecy import is_secret
 from agentcli.domain.values import frozen, mutable
 
 KEYRING, FILE = "keyring", "file"
@@ -66,6 +67,8 @@ class Credentials:
     def learn(self, provider: str, key: str) -> None:
         """The key of ``provider`` has been fetched."""
         self.known[provider] = key
+        if not is_secret(key):
+            return
         for watcher in self.watchers:
             watcher((key,))
 

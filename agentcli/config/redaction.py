@@ -1,7 +1,10 @@
 """Secrets taken out of text, before it is stored, logged or shown (SEC-9).
 
-Law: a value that is known goes in every form in which it travels (plain, in JSON, in an address,
-in base64); what only looks like a key goes where text is for reading: logs, errors, exports.
+Laws. A value that is known goes in every form in which it travels (plain, in JSON, in an address,
+in base64). Only what ``is_secret`` is known: a dummy key, a short one or one of a local server
+changes nothing. What merely stands where keys stand goes from our own texts: logs, errors, settings
+that are shown. In data (session files, exports, what a run prints) only keys go, known ones or by
+their form; what the model is sent and a result in a shape that was asked for are never changed.
 """
 
 from __future__ import annotations
@@ -12,15 +15,17 @@ from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-_SHORTEST_SECRET = 6
-_SHORTEST_WORD = 16  # a password that is a plain word would garble all that is written
+from agentcli.domain.secrecy import is_private_server, is_secret
+
 _SHORTEST_BASE64 = 8
+_SHORTEST_WEAK = 8
 _HIDDEN = "[redacted]"
 _SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_CREDENTIALS")
+_LOCAL_SERVICES = frozenset({"OLLAMA", "LMSTUDIO", "VLLM", "LLAMACPP"})
 _ENTITIES = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#x27;"))
 _ADDRESS = re.compile(r"(?<=://)([^/\s@]*)@")
 # what keys look like, for those that were never told to us
-_PATTERNS = r"""(?ix)
+_KEYS = r"""(?ix)
     \b(?:sk|pk|rk)-[A-Za-z0-9_\-]{8,}            # OpenAI, Anthropic and many more
     | \b[sr]k_(?:live|test)_[A-Za-z0-9]{10,}
     | \bAIza[0-9A-Za-z_\-]{20,}                  # Google
@@ -31,7 +36,10 @@ _PATTERNS = r"""(?ix)
     | \bA(?:KI|SI)A[0-9A-Z]{16}\b
     | \beyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}    # a signed web token
     | -----BEGIN\ [A-Z0-9\ ]{0,40}PRIVATE\ KEY-----(?:(?!-----END)[\s\S])*(?:-----END[^-]*-----)?
-    | (?<=bearer\ )[A-Za-z0-9._~+/=\-]{6,}
+    """
+# where keys stand
+_PLACES = r"""(?ix)
+    (?<=bearer\ )[A-Za-z0-9._~+/=\-]{6,}
     | (?<=basic\ )[A-Za-z0-9+/=]{6,}
     | (?<=://)[^/\s:@]*:[^/\s@]+(?=@)            # user:password in an address
     """
@@ -51,30 +59,38 @@ _OPAQUE = frozenset({"signature", "redacted", "data"})
 class Redactor:
     """Takes secrets out of text: those it knows by value, and whatever looks like one.
 
-    ``source`` gives more values, asked once, when there is a text to redact.
+    ``source`` gives more values, asked once, when there is a text to redact; those of ``weak`` are
+    no secrets and go from our own texts only.
     """
 
     def __init__(
-        self, secrets: Iterable[str] = (), source: Callable[[], Iterable[str]] | None = None
+        self,
+        secrets: Iterable[str] = (),
+        source: Callable[[], Iterable[str]] | None = None,
+        weak: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self._known: set[str] = set()
         self._ordered: list[str] = []
         self._source = source
+        self._weak = weak
+        self._too_weak: set[str] = set()
         self.add(secrets)
 
     def add(self, secrets: Iterable[str]) -> None:
-        """Know more values, in every form in which they travel.
-
-        Very short ones are no secrets and would garble everything.
-        """
+        """Know more values, in every form in which they travel; those that are no secrets, not."""
         for secret in secrets:
-            if len(secret) >= _SHORTEST_SECRET:
+            if is_secret(secret):
                 self._known.update(_forms(secret))
+            elif _is_key_like(secret):
+                self._too_weak.add(secret)
         self._ordered = sorted(self._known, key=len, reverse=True)
 
     def redact(self, text: str) -> str:
-        """``text`` with ``[redacted]`` in the place of each secret."""
-        text = re.sub(_PATTERNS, _HIDDEN, self.redact_known(text))
+        """``text``, one of ours, with ``[redacted]`` for each secret and whatever may be one."""
+        text = re.sub(_KEYS, _HIDDEN, self.redact_known(text))
+        for value in (*self._weak(), *self._too_weak):
+            text = text.replace(value, _HIDDEN)
+        text = re.sub(_PLACES, _HIDDEN, text)
         text = re.sub(_QUERY, rf"\1{_HIDDEN}", text)
         return re.sub(_FIELDS, rf"\1{_HIDDEN}", text)
 
@@ -87,6 +103,22 @@ class Redactor:
             if secret in text:
                 text = text.replace(secret, _HIDDEN)
         return text
+
+    def redact_data(self, value: Any, name: str = "") -> Any:
+        """JSON data without keys, known ones or by their form, and otherwise as it is."""
+        match value:
+            case str() if name in _OPAQUE:
+                return self.redact_known(value)
+            case str():
+                return re.sub(_KEYS, _hidden_if_secret, self.redact_known(value))
+            case list() | tuple():
+                return [self.redact_data(item, name) for item in value]
+            case Mapping():
+                return {
+                    self.redact_known(key): self.redact_data(item, key)
+                    for key, item in value.items()
+                }
+        return value
 
     def redact_value(self, value: Any, name: str = "") -> Any:
         """JSON data without secrets in its texts; ``name`` is the field that holds it."""
@@ -107,24 +139,39 @@ class Redactor:
         return value
 
 
-def environment_secrets(env: Mapping[str, str], named: Iterable[str] = ()) -> tuple[str, ...]:
+def environment_secrets(env: Mapping[str, str], named: Mapping[str, str] = {}) -> tuple[str, ...]:
     """The values in ``env`` that must never be shown: keys, tokens, passwords in addresses.
 
-    ``named`` are variables that hold a key whatever they are called.
+    ``named`` are variables that hold a key whatever they are called, with their server's address.
     """
-    sure = set(named)
     found: dict[str, None] = {}
     for name, value in env.items():
         text = value.strip()  # as it is sent
         if not text:
             continue
         upper = name.upper()
-        is_sure = name in sure or upper.endswith("API_KEY")
-        if is_sure or (upper.endswith(_SECRET_NAMES) and not _is_word(text)):
-            found[text] = None
+        if name in named or upper.endswith(_SECRET_NAMES):
+            if is_secret(text, is_local=_is_of_local_server(upper, env, named.get(name, ""))):
+                found[text] = None
         elif "://" in text:
             found.update(dict.fromkeys(address_secrets(text)))
     return tuple(found)
+
+
+def weak_secrets(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Values in ``env`` that are called keys and are none to keep from data (``is_secret``)."""
+    values = (text.strip() for name, text in env.items() if name.upper().endswith(_SECRET_NAMES))
+    return tuple(filter(_is_key_like, values))
+
+
+def _is_key_like(text: str) -> bool:
+    return len(text) >= _SHORTEST_WEAK and not text.isalpha()
+
+
+def _is_of_local_server(name: str, env: Mapping[str, str], address: str) -> bool:
+    service = name.removesuffix("_API_KEY")
+    address = address or env.get(f"{service}_BASE_URL", "")
+    return is_private_server(address) if address else service in _LOCAL_SERVICES
 
 
 def address_secrets(url: str) -> tuple[str, ...]:
@@ -132,11 +179,12 @@ def address_secrets(url: str) -> tuple[str, ...]:
     from urllib.parse import unquote
 
     passwords = [user.partition(":")[2] for user in _ADDRESS.findall(url)]
-    return tuple(form for text in passwords if text for form in {text, unquote(text)})
+    forms = (form for text in passwords if text for form in {text, unquote(text)})
+    return tuple(form for form in forms if is_secret(form))
 
 
-def _is_word(text: str) -> bool:
-    return text.isalpha() and len(text) < _SHORTEST_WORD
+def _hidden_if_secret(found: re.Match[str]) -> str:
+    return _HIDDEN if found[0].startswith("-----") or is_secret(found[0]) else found[0]
 
 
 def _forms(secret: str) -> Iterator[str]:

@@ -54,6 +54,7 @@ def _new_key(path: Path) -> bytes:
         ensure_dir(path.parent)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
+            os.fchmod(file.fileno(), 0o600)  # whatever the umask
             file.write(os.urandom(_KEY_BYTES))
         with contextlib.suppress(FileExistsError):
             os.link(temporary, path)

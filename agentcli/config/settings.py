@@ -31,6 +31,7 @@ from agentcli.config.toml_file import (
 )
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.ports import Effort, PermissionMode, ProviderConfig
+from agentcli.domain.secrecy import is_secret
 from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:
@@ -327,8 +328,9 @@ class Settings:
     def secrets(self) -> tuple[str, ...]:
         """Values that must never be shown or stored: keys, tokens, passwords (SEC-9)."""
         configs = self.providers.values()
-        named = {config.key_env for config in configs if config.key_env}
-        kept = self.stored.known.values() if self.stored is not None else ()
+        named = {config.key_env: config.base_url for config in configs if config.key_env}
+        stored = self.stored.known.values() if self.stored is not None else ()
+        kept = [key for key in stored if is_secret(key)]
         in_addresses = [text for config in configs for text in address_secrets(config.base_url)]
         return (*environment_secrets(self.env, named), *kept, *in_addresses)
 

@@ -95,7 +95,8 @@ class RunRequest:
     ``prepare`` reads settings and files, which may fail or wait; it says where the session works
     and gives what opens it. ``redact`` takes out of a text
     what is a key or looks like one, ``redact_known`` only what is one. ``takes_up_session``: an
-    earlier session goes on, so that no prompt is needed. The last two are for messages on stdin.
+    earlier session goes on, so that no prompt is needed. ``is_raw``: the text of the answer is
+    written as it is, control sequences too. The last two are for messages on stdin.
     """
 
     prepare: Callable[[], tuple[Path, OpenSession]]
@@ -108,6 +109,7 @@ class RunRequest:
     only_result: bool = False
     timeout_s: float | None = None
     quiet: bool = False
+    is_raw: bool = False
     verbose: bool = False
     replays_messages: bool = False
     asks_on_stdin: bool = False
@@ -119,7 +121,12 @@ class OneShot:
     def __init__(self, request: RunRequest) -> None:
         self._request = request
         self._output: Output = (
-            TextOutput(request.redact_known, quiet=request.quiet, only_result=request.only_result)
+            TextOutput(
+                request.redact_known,
+                quiet=request.quiet,
+                only_result=request.only_result,
+                is_raw=request.is_raw,
+            )
             if request.output_format == "text"
             else JsonOutput(
                 request.redact_known,

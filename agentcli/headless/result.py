@@ -312,10 +312,15 @@ class TextOutput:
     """The final answer on stdout. On a terminal it is shown as it comes.
 
     With ``only_result`` nothing goes there but a result in the shape that was asked for (CTRL-5).
+    Control sequences of the answer stay out, in a pipe too, unless ``is_raw``: a pipe may end at a
+    terminal (SEC-10, CLI-4).
     """
 
-    def __init__(self, redact: Redact, *, quiet: bool, only_result: bool = False) -> None:
+    def __init__(
+        self, redact: Redact, *, quiet: bool, only_result: bool = False, is_raw: bool = False
+    ) -> None:
         self._redact = redact
+        self._is_raw = is_raw
         self._only_result = only_result
         self._live = is_terminal(sys.stdout) and not only_result
         self._progress = Progress(redact, tools=not quiet, quiet=quiet)
@@ -337,16 +342,19 @@ class TextOutput:
                 self._progress.on_event(event)
 
     def _show(self, text: str) -> None:
+        self._open_line = True
+        if self._is_raw:
+            write_out(text)
+            return
         if self._sanitizer is None:
             from agentcli.ui.sanitize import Sanitizer
 
             self._sanitizer = Sanitizer()
         write_out(self._sanitizer.feed(text))
-        self._open_line = True
 
     def _end_line(self) -> None:
         if self._open_line:
-            write_out(self._sanitizer.finish() + "\n")
+            write_out((self._sanitizer.finish() if self._sanitizer else "") + "\n")
             self._open_line = False
 
     def ended(self, end: RunEnd, facts: RunFacts, *, more: bool = False) -> None:
@@ -361,8 +369,12 @@ class TextOutput:
 
             if end.summary.outcome in _COMPLETE and not end.is_error:
                 use_utf8()
-                write_out(self._redact(dumps(end.summary.structured)) + "\n")
+                write_out(dumps(end.summary.structured) + "\n")  # as it was asked for (SEC-9)
         elif end.summary.outcome in _ANSWERED and text:
+            if not self._is_raw:
+                from agentcli.ui.sanitize import clean
+
+                text = clean(text)
             write_out(text if text.endswith("\n") else text + "\n")
 
 
@@ -374,7 +386,7 @@ class JsonOutput:
 
         use_utf8()
         self._stream = stream
-        self.writer = StreamWriter(lambda line: write_out(redact(line)), partial)
+        self.writer = StreamWriter(write_out, partial, redact)
         self._progress = Progress(redact, tools=False, quiet=quiet)
 
     def opened(self, facts: RunFacts) -> None:

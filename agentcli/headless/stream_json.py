@@ -263,10 +263,19 @@ class PartialMessages:
 
 
 class StreamWriter:
-    """Writes the lines of one run. ``write`` gets a line with its line feed and flushes it."""
+    """Writes the lines of one run. ``write`` gets a line with its line feed and flushes it.
 
-    def __init__(self, write: Callable[[str], None], include_partial: bool = False) -> None:  # noqa: FBT001, FBT002 - a setting
+    ``redact`` takes keys out of a line.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[str], None],
+        include_partial: bool = False,  # noqa: FBT001, FBT002 - a setting
+        redact: Callable[[str], str] = str,
+    ) -> None:
         self._write = write
+        self._redact = redact
         self._partial = PartialMessages(self._stream_event) if include_partial else None
         self._session_id = ""
         self._is_compacting = False
@@ -329,7 +338,11 @@ class StreamWriter:
         """The last line of the run, or of a turn when there may be ``more``; nothing follows."""
         if not self._ended:
             self._end_partial(None)
-            self._write(dumps(result) + "\n")
+            shape = result.get("structured_output")
+            rest = {name: value for name, value in result.items() if name != "structured_output"}
+            # what was asked for in a shape of its own is never changed (SEC-9)
+            line = self._redact(dumps(rest))[:-1]
+            self._write(f'{line},"structured_output":{dumps(shape)}}}\n')
             self._ended = not more
             self.ends_with_result = True
 
@@ -351,7 +364,7 @@ class StreamWriter:
     def control(self, value: Mapping[str, Any]) -> None:
         """A message of the control channel, as it is."""
         if not self._ended:
-            self._write(dumps(value) + "\n")
+            self._write(self._redact(dumps(value)) + "\n")
             self.ends_with_result = False
 
     def _set_compacting(self, *, to: bool) -> None:
@@ -418,7 +431,7 @@ class StreamWriter:
     def _emit(self, value: dict[str, Any]) -> None:
         if not self._ended:
             value.setdefault("uuid", new_uuid())
-            self._write(dumps(value) + "\n")
+            self._write(self._redact(dumps(value)) + "\n")
             self.ends_with_result = False
 
     # --- partial messages ------------------------------------------------------------------

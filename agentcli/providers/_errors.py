@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.ports import ProviderConfig
+from agentcli.domain.secrecy import is_secret
 from agentcli.providers._registry import BUILT_IN
 from agentcli.wire.http import Endpoint, Refusal
 
@@ -331,7 +332,7 @@ def endpoint_of(config: ProviderConfig, url: str, model: str = "") -> Endpoint:
     key_env = config.key_env
     if config.stored is not None:
         key_env = f"the key that was stored with: agent auth login {config.name}"
-    secrets = (config.api_key,) if config.api_key else ()
+    secrets = (config.api_key,) if is_secret(config.api_key) else ()
     return Endpoint(config.name, url, key_env, row.base_env if row else "", model, secrets)
 
 

@@ -43,16 +43,16 @@ def test_what_looks_like_a_key_is_taken_out(text: str) -> None:
 
 @pytest.mark.spec("SEC-9")
 def test_a_known_value_is_taken_out_wherever_it_stands() -> None:
-    redactor = Redactor(["hunter2-hunter2"])
-    assert redactor.redact("a:hunter2-hunter2b") == "a:[redacted]b"
+    redactor = Redactor(["hUnter2-9hX7nter2"])
+    assert redactor.redact("a:hUnter2-9hX7nter2b") == "a:[redacted]b"
     assert (
-        redactor.redact_known("sk-abcdefgh12345 hunter2-hunter2") == "sk-abcdefgh12345 [redacted]"
+        redactor.redact_known("sk-abcdefgh12345 hUnter2-9hX7nter2") == "sk-abcdefgh12345 [redacted]"
     )
 
 
 @pytest.mark.spec("SEC-9")
 def test_a_known_value_is_taken_out_of_json_text_too() -> None:
-    secret = 'pass"word\\1'
+    secret = 'pa"sSw0rd\\1-x9Q'
     text = Redactor([secret]).redact_known(json.dumps({"a": [f"it is {secret}."]}))
     assert json.loads(text) == {"a": ["it is [redacted]."]}
 
@@ -62,7 +62,7 @@ def test_plain_text_stays_as_it_is() -> None:
     assert Redactor(["", "abc"]).redact(text) == text
 
 
-SECRET = 'hunter2/+?"\\ ünter2-\xff\xfe>>>'
+SECRET = 'hUnter2/+?"\\ üntEr2-\xff\xfe>>>'
 
 
 @pytest.mark.spec("SEC-9")
@@ -94,9 +94,9 @@ def test_json_data_keeps_its_shape_and_loses_its_secrets() -> None:
         "is": None,
         "list": ["Bearer abcdefgh1234", {"api_key": ["x"]}],
         "signature": "sk-0123456789abcdef",
-        "hunter2-hunter2": True,
+        "hUnter2-9hX7nter2": True,
     }
-    assert Redactor(["hunter2-hunter2"]).redact_value(data) == {
+    assert Redactor(["hUnter2-9hX7nter2"]).redact_value(data) == {
         "password": "[redacted]",
         "n": 3,
         "is": None,
@@ -108,16 +108,40 @@ def test_json_data_keeps_its_shape_and_loses_its_secrets() -> None:
 
 @pytest.mark.spec("SEC-9")
 def test_secrets_of_the_environment_are_known_by_their_names_and_addresses() -> None:
+    key = "4f8a2c9d1e7b3f6a5c8d0e2b"
     env = {
-        "OPENAI_API_KEY": " abcdefgh ",
-        "MY_TOKEN": "t0ken-1",
+        "OPENAI_API_KEY": f" {key}0 ",
+        "MY_TOKEN": f"{key}1",
         "DB_PASSWORD": "postgres",
-        "HTTPS_PROXY": "http://me:p%40ss-word@proxy:8080",
-        "NAMED": "anything",
-        "HOME": "/home/me",
+        "HTTPS_PROXY": f"http://me:{key}%402@proxy:8080",
+        "NAMED": f"{key}3",
+        "HOME": f"/home/{key}",
+        "OLLAMA_API_KEY": f"{key}4",
+        "VLLM_API_KEY": f"{key}5",
+        "VLLM_BASE_URL": "https://vllm.example.com/v1",
+        "MISTRAL_API_KEY": f"{key}6",
+        "MISTRAL_BASE_URL": "http://localhost:4000",
+        "MINE": f"{key}7",
+        "XAI_API_KEY": "lm-studio",
     }
-    found = environment_secrets(env, ["NAMED"])
-    assert set(found) == {"abcdefgh", "t0ken-1", "p%40ss-word", "p@ss-word", "anything"}
+    found = environment_secrets(env, {"NAMED": "https://here.example", "MINE": "http://10.0.0.1"})
+    names = ("0", "1", "%402", "@2", "3", "5")
+    assert set(found) == {f"{key}{end}" for end in names}
+
+
+@pytest.mark.spec("SEC-9")
+def test_data_loses_keys_only_and_by_their_form() -> None:
+    key = "sk-ant-api03-9fQzX2mVb7Lw4Kd8Rt1Yp"
+    plain = {
+        "password": "hunter2",
+        "text": "password = 'hunter2'; Authorization: Bearer token; sk-learn-contrib http://a:b@c/",
+    }
+    redactor = Redactor(["ollama", "sk-local", "dummy-key"])
+    assert redactor.redact_data(plain) == plain
+    assert redactor.redact_data("ollama runs sk-local with a dummy-key") == (
+        "ollama runs sk-local with a dummy-key"
+    )
+    assert redactor.redact_data({"text": [f"it is {key}."]}) == {"text": ["it is [redacted]."]}
 
 
 def test_an_address_without_a_password_has_no_secret() -> None:
@@ -130,9 +154,9 @@ def test_secrets_of_a_source_are_asked_for_once_and_late() -> None:
 
     def source() -> list[str]:
         asked.append(1)
-        return ["hunter2-hunter2"]
+        return ["hUnter2-9hX7nter2"]
 
     redactor = Redactor(source=source)
     assert not asked
-    assert redactor.redact("hunter2-hunter2") == redactor.redact_known("hunter2-hunter2")
+    assert redactor.redact("hUnter2-9hX7nter2") == redactor.redact_known("hUnter2-9hX7nter2")
     assert asked == [1]

@@ -176,7 +176,7 @@ def test_an_unreadable_file_is_an_error_not_an_empty_one(paths: Paths) -> None:
         ('# first\nmax_steps = "many"\n', 2, 1, "max_steps: expected a whole number"),
         ("max_steps = true\n", 1, 1, "expected a whole number"),
         ("max_steps = -1\n", 1, 1, "at least 0"),
-        ('permission_mode = "root"\n', 1, 1, "one of default, accept-edits, plan, yolo"),
+        ('permission_mode = "root"\n', 1, 1, "one of default, accept-edits, auto, plan, yolo"),
         ("[permissions]\nallow = 5\n", 2, 1, "expected a list of texts"),
         ("permissions = 5\n", 1, 1, "expected a table"),
         ("  model = 3\n", 1, 3, "expected a text"),
@@ -227,20 +227,26 @@ def test_a_provider_of_ones_own_takes_its_key_from_the_named_variable(paths: Pat
 @pytest.mark.spec("SEC-9")
 def test_secrets_are_known_by_their_names_and_never_in_a_repr(paths: Paths) -> None:
     env = {
-        "OPENAI_API_KEY": "k1-secret",
-        "GH_TOKEN": "t1-secret",
-        "MINE": "m1-secret",
+        "OPENAI_API_KEY": "k1-Secret-4f8a2c9d",
+        "GH_TOKEN": "t1-Secret-4f8a2c9d",
+        "MINE": "m1-Secret-4f8a2c9d",
         "PATH": "/bin",
     }
-    text = '[providers.x]\nkind = "openai"\nbase_url = "http://x"\napi_key_env = "MINE"\n'
+    text = '[providers.x]\nkind = "openai"\nbase_url = "http://x.example"\napi_key_env = "MINE"\n'
     settings = load(paths, text, env)
-    assert set(settings.secrets) == {"k1-secret", "t1-secret", "m1-secret"}
-    assert "1-secret" not in repr(settings)
+    assert set(settings.secrets) == {
+        "k1-Secret-4f8a2c9d",
+        "t1-Secret-4f8a2c9d",
+        "m1-Secret-4f8a2c9d",
+    }
+    assert "1-Secret" not in repr(settings)
 
 
 @pytest.mark.spec("SEC-9")
 def test_a_secret_is_known_as_it_is_sent_without_the_space_around_it(paths: Paths) -> None:
-    assert load(paths, "", {"OPENAI_API_KEY": " k1-secret\n"}).secrets == ("k1-secret",)
+    assert load(paths, "", {"OPENAI_API_KEY": " k1-Secret-4f8a2c9d\n"}).secrets == (
+        "k1-Secret-4f8a2c9d",
+    )
 
 
 def test_prices_and_limits_of_a_model_can_be_set(paths: Paths) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.chat import IDLE, leave
-from tests.support.cli import AGENT, agent_env
+from tests.support.cli import AGENT, agent_env, run_agent
 from tests.support.model_server import OPENAI, ModelServer
 from tests.support.pty_driver import Terminal
 from tests.support.replies import Reply, call, say
@@ -95,6 +95,21 @@ def test_a_run_shows_hostile_text_without_its_sequences(
                 at_terminal(
                     "sessions", "export", session["id"], "--format", kind, env=env, cwd=work
                 )
+
+
+@pytest.mark.spec("SEC-10", "CLI-4")
+def test_a_pipe_gets_no_sequences_unless_it_asks_for_them(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    said = "a\x1b[31mred\x1b[0m \x1b]0;title\x07\u202eb\x9b2Jc\tüñ\n"
+    model_server.default = say(said)
+    env = agent_env(model_server)
+    assert run_agent("run", "hi", env=env, cwd=tmp_path).stdout == "ared bc\tüñ\n"
+    assert run_agent("run", "--raw", "hi", env=env, cwd=tmp_path).stdout == said
+    for output in ("json", "stream-json"):
+        done = run_agent("run", "-o", output, "hi", env=env, cwd=tmp_path)
+        assert done.result["result"] == said.rstrip("\n") or done.result["result"] == said
+        assert not set("\x1b\x07\x9b\u202e") & set(done.stdout)
 
 
 @pytest.mark.spec("SEC-10", "CLI-11")

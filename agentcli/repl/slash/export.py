@@ -84,7 +84,7 @@ async def _run(chat: Chat, arguments: str) -> None:
         cwd = chat.user.cwd
         stem = f"agentcli-{chat.session.id[-12:]}"
         path = named(cwd, name) if name else free_name(cwd, stem, wanted)
-        write(path, text_of(loaded, wanted, chat.user.redact))
+        write(path, text_of(loaded, wanted, chat.user.redact_data))
         return path
 
     path = await asyncio.to_thread(work)

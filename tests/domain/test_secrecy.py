@@ -1,0 +1,61 @@
+"""What is a secret, and whose server it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentcli.domain.secrecy import is_private_server, is_secret
+
+DUMMIES = (
+    "", "x", "ollama", "lm-studio", "LM Studio", "dummy", "dummy-key", "dummy-key-0123456789abcdef",
+    "sk-local", "sk-1234", "sk-no-key-required", "no-key-required", "not-needed", "none", "EMPTY",
+    "sk-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "xxxxxxxxxxxxxxxxxxxxxxxx", "test-key-123", "changeme",
+    "your-api-key-here", "YOUR_API_KEY_HERE", "sk-your-api-key", "a very long local key of words",
+    "my-local-server-key-2026", "00000000-0000-0000-0000-000000000000", "hunter2", "postgres",
+    "password1234", "t0ken-1", "sk-placeholder-0123456789abcdef",
+)  # fmt: skip
+KEYS = (
+    "sk-ant-api03-9fQzX2mVb7Lw4Kd8Rt1Yp6Hs3Nc5Jg0UeAoIiTkBvZxWqMnPlOjDhGfRyEuC-Xw9aQAA",
+    "sk-proj-Zk3vN8qLw2Rt7Yx1Bm5Hc9Jd4Gf6Sp0a", "sk-4f8a2c9d1e7b3f6a5c8d0e2b4a6f8c1d",
+    "AIzaSyD4k2Lm9Qx7Rt1Vb5Nc8Wp3Zj6Hf0Gs2Ay", "gsk_9fQzX2mVb7Lw4Kd8Rt1Yp6Hs3Nc5Jg0UeAoI",
+    "ghp_abcdefghijklmnopqrstuvwxyz0123456789", "4f8a2c9d1e7b3f6a5c8d0e2b4a6f8c1d",
+    "AKIAIOSFODNN7Q2ZXTRW", "sk-ant-Canary/env+0123456789=abcdef", "sk-test-0123456789abcdef",
+    "Canary-address-0123456789", "Xk9#mQ2$vLp8!Rz", "qwmzpxrtvbnkdhgyslfjcuaeoi",
+    "3f2504e0-4f89-41d3-9a0c-0305e82c3301", "sk-or-v1-0a9b8c7d6e5f4a3b2c1d0e9f8a7b6c5d4e3f2a1b",
+)  # fmt: skip
+
+
+@pytest.mark.spec("SEC-9")
+@pytest.mark.parametrize("text", DUMMIES)
+def test_what_is_short_a_word_or_a_dummy_is_no_secret(text: str) -> None:
+    assert not is_secret(text)
+    assert not is_secret(f" {text}\n")
+
+
+@pytest.mark.spec("SEC-9")
+@pytest.mark.parametrize("text", KEYS)
+def test_what_nobody_would_write_by_chance_is_one(text: str) -> None:
+    assert is_secret(text)
+    assert is_secret(f" {text}\n")
+
+
+@pytest.mark.spec("SEC-9")
+def test_the_key_of_a_local_server_is_one_if_it_has_the_form_of_a_services() -> None:
+    assert not is_secret("4f8a2c9d1e7b3f6a5c8d0e2b4a6f8c1d", is_local=True)
+    assert not is_secret("Canary-address-0123456789", is_local=True)
+    assert is_secret("sk-ant-Canary/env+0123456789=abcdef", is_local=True)
+
+
+@pytest.mark.spec("SEC-9", "STR-3")
+@pytest.mark.parametrize(("url", "expected"), [
+    ("http://localhost:11434/v1", True), ("http://127.0.0.1:1", True), ("http://[::1]:8080", True),
+    ("https://10.1.2.3", True), ("http://192.168.0.7:8000/v1", True), ("http://172.31.0.1", True),
+    ("http://gpu-box:8000", True), ("http://gpu.local", True), ("http://host.docker.internal", True),
+    ("http://[fd12::1]", True), ("http://100.64.0.9", True), ("localhost:11434", True),
+    ("http://me:secret@LOCALHOST/v1", True), ("http://0.0.0.0:1", True),
+    ("https://api.openai.com/v1", False), ("http://172.32.0.1", False), ("http://8.8.8.8", False),
+    ("http://127.0.0.1.example.com", False), ("http://10.evil.com", False), ("", False),
+    ("http://[::ffff:8.8.8.8]", False), ("http://[2001:db8::1]", False), ("http://[broken", False),
+])  # fmt: skip
+def test_a_private_server_is_known_by_its_address(url: str, expected: bool) -> None:
+    assert is_private_server(url) is expected
