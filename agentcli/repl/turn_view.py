@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.events import (
@@ -32,6 +33,7 @@ from agentcli.domain.events import (
     ToolAnnounced,
     ToolFinished,
     ToolProgress,
+    ToolRefused,
     ToolStarted,
     TurnStart,
     TurnSummary,
@@ -199,6 +201,7 @@ class TurnView:
         self._theme = screen.theme
         self._calls = CallsView(screen.theme, time.monotonic)
         self._summaries: dict[str, str] = {}
+        self._refused: dict[str, str] = {}  # calls, and why
         self._begun: set[str] = set()  # calls whose first line is printed (not live)
         self._doing = ""
         self._since = 0.0
@@ -229,7 +232,7 @@ class TurnView:
         self._echoed = text
         typed, self._typed = self._typed, None
         if typed != text:
-            self._screen.print_block(render.prompt_lines(text, self._theme))
+            self._screen.print_block(render.prompt_lines(text, self._theme, self._screen.columns))
 
     def answered(self, call_id: str, summary: str, said: str) -> None:
         """The user answered what a call asked: one line of it stays, in the call's own place."""
@@ -266,6 +269,8 @@ class TurnView:
             case ToolProgress():
                 self._calls.progress(event)
                 self._changed()
+            case ToolRefused():
+                self._refused[event.call.id] = event.reason
             case ToolFinished():
                 self._finished(event)
             case RetryWait():
@@ -368,7 +373,7 @@ class TurnView:
         if typed.startswith(ABOUT_RUNS):  # announced when they ended
             return
         if echoed is None or echoed.strip() != typed:
-            self._screen.print_block(render.prompt_lines(typed, self._theme))
+            self._screen.print_block(render.prompt_lines(typed, self._theme, self._screen.columns))
 
     def _announced(self, event: ToolAnnounced) -> None:
         self._summaries[event.call.id] = event.summary
@@ -385,6 +390,8 @@ class TurnView:
             self._screen.print_block([render.call_line(event.summary, self._theme)])
 
     def _finished(self, event: ToolFinished) -> None:
+        if event.result.status is ResultStatus.REFUSED:
+            event = replace(event, summary=self._refused.pop(event.call.id, event.summary))
         self.last_output = event
         if event.call.name == "write_todos":
             self.on_todos()

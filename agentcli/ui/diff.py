@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
+from agentcli.ui.highlight import Highlighter, Span, language_of
 from agentcli.ui.sanitize import clean, reveal
-from agentcli.ui.theme import ADDED, BOLD, CHANGED, DIM, REMOVED, Theme
+from agentcli.ui.theme import ADDED, ADDED_WORD, BOLD, DIM, REMOVED, REMOVED_WORD, Theme
 
 # --- which words differ -----------------------------------------------------------------------
 
@@ -158,11 +159,12 @@ class _Painter:
 
     def __init__(self, theme: Theme) -> None:
         self._theme = theme
-        self._name_before = ""
+        self._name_before = self._language = ""
         self._old = self._new = 0  # the numbers of the next lines; 0, 0: before a hunk
         self._left = [0, 0]  # lines of the hunk that are still to come, by its head
         self._group: list[tuple[str, int, str]] = []
         self._compared = 0
+        self._code = {"-": Highlighter(""), "+": Highlighter("")}  # before and after
 
     def lines(self, lines: list[str]) -> Iterator[str]:
         """The painted lines."""
@@ -200,6 +202,7 @@ class _Painter:
             return
         if self._old or self._new:
             yield self._theme.paint(f"{self._theme.symbols.more:>{_NUMBER_COLUMNS}}", DIM)
+        self._code = {sign: Highlighter(self._language) for sign in "-+"}
         self._old, self._new = int(hunk[1]), int(hunk[3])
         self._left = [int(hunk[2] or 1), int(hunk[4] or 1)]
 
@@ -207,6 +210,8 @@ class _Painter:
         """What a file is called; what it was called where that is not the same."""
         before, self._name_before = self._name_before, ""
         name = line.removeprefix("+++ ").removeprefix("b/")
+        is_known = self._theme.color and line.startswith("+++ ")
+        self._language = language_of(before if name == _NO_FILE else name) if is_known else ""
         if not line.startswith("+++ ") or before in {"", name, _NO_FILE}:
             return name
         return f"{before} (deleted)" if name == _NO_FILE else f"{before} -> {name}"
@@ -214,7 +219,10 @@ class _Painter:
     def _context(self, line: str) -> str:
         if line[:1] == "\\":
             return self._theme.paint(f"{'':>{_NUMBER_COLUMNS}} {line}", DIM)
-        shown = f"{self._theme.paint(self._number(self._new), DIM)}   {line[1:]}"
+        number = self._theme.paint(self._number(self._new), DIM)
+        self._spans("-", line[1:])
+        spans = self._spans("+", line[1:])
+        shown = f"{number}   " + "".join(self._theme.paint(text, style) for text, style in spans)
         self._old, self._new = self._old + 1, self._new + 1
         self._left = [self._left[0] - 1, self._left[1] - 1]
         return shown
@@ -235,27 +243,45 @@ class _Painter:
         new = [body for sign, _, body in group if sign == "+"]
         removed, added = self._compare(old, new)
         pieces = iter([*removed, *added])
-        for sign, number, _ in group:
+        for sign, number, body in group:
             style = ADDED if sign == "+" else REMOVED
-            yield f"{self._theme.paint(self._number(number), DIM)} " + self._painted(
-                [LinePiece(f"{sign} ", changed=False), *next(pieces)], style
+            yield (
+                f"{self._theme.paint(self._number(number), DIM)} "
+                + self._theme.paint(f"{sign} ", style)
+                + self._painted(next(pieces), self._spans(sign, body), style)
             )
+
+    def _spans(self, sign: str, body: str) -> list[Span]:
+        """The syntax of a line, as far as the diff is not too long."""
+        if not self._language or self._compared > MAX_COMPARED:
+            return [(body, 0)]
+        return self._code[sign].line(body)
 
     def _compare(self, old: list[str], new: list[str]) -> tuple[list[Pieces], list[Pieces]]:
         self._compared += len(old) + len(new)
-        if self._compared > MAX_COMPARED or not self._theme.start(CHANGED):
+        if self._compared > MAX_COMPARED or not self._theme.start(ADDED_WORD):
             whole = [[LinePiece(line, changed=False)] for line in (*old, *new)]
             return whole[: len(old)], whole[len(old) :]
         return compare(old, new)
 
-    def _painted(self, pieces: Pieces, style: int) -> str:
-        out, text = [], ""
-        for at, piece in enumerate(pieces):
-            text += piece.text
-            if at + 1 == len(pieces) or pieces[at + 1].changed != piece.changed:
-                out.append(self._theme.paint(text, style | (CHANGED if piece.changed else 0)))
-                text = ""
-        return "".join(out)
+    def _painted(self, pieces: Pieces, spans: list[Span], style: int) -> str:
+        """A line in the colours of its language, or else its own; what changed stands out."""
+        word = ADDED_WORD if style == ADDED else REMOVED_WORD
+        out: list[Span] = []
+        left = spans
+        for piece in pieces:
+            wanted = len(piece.text)
+            while wanted:
+                (text, syntax), *left = left
+                if len(text) > wanted:
+                    left = [(text[wanted:], syntax), *left]
+                    text = text[:wanted]
+                wanted -= len(text)
+                look = (syntax if self._language else style) | (word if piece.changed else 0)
+                if out and out[-1][1] == look:
+                    text = out.pop()[0] + text
+                out.append((text, look))
+        return "".join(self._theme.paint(text, look) for text, look in out)
 
     def _number(self, number: int) -> str:
         return f"{number:>{_NUMBER_COLUMNS}}"

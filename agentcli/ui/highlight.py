@@ -100,3 +100,13 @@ def _lexer(language: str) -> Any:
     from rich.syntax import Syntax
 
     return Syntax("", language).lexer
+
+
+def language_of(path: str) -> str:
+    """The language of the file ``path``, by its name; empty when it is not known."""
+    if "." not in path.rpartition("/")[2].lstrip("."):
+        return ""
+    from rich.syntax import Syntax
+
+    found = Syntax.guess_lexer(path)
+    return "" if found in {"default", "text"} else found

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TextIO
 
-from agentcli.ui.rows import Row, Rows, Shared, char_columns, plain, shared_start, text_of
+from agentcli.ui.rows import TO_END, Row, Rows, Shared, char_columns, plain, shared_start, text_of
 from agentcli.ui.screen import FLUSHES_PER_S, Screen, Size, TerminalWriter
 from agentcli.ui.theme import RESET, Theme
 
@@ -201,8 +201,9 @@ class Frame:
             same = shared_start(old, row) if old.start == row.start else Shared(0, 0, "")
             self._move(Place(at, row.start + same.columns))
             self._out.append(same.style + row.text[same.length :])
-        if old is not None and row.width < old.width:
-            self._out.append("\x1b[K")
+        is_less = old is not None and (row.width < old.width or TO_END in old.text)
+        if is_less and TO_END not in row.text:
+            self._out.append(TO_END)
         self._at = Place(at, row.width)
 
     def _rewrite_end(self, at: int, row: Row) -> None:

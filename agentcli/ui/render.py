@@ -7,7 +7,9 @@ carry the meaning, colour only repeats it (UI-10).
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from agentcli.domain.events import (
@@ -25,12 +27,15 @@ from agentcli.domain.events import (
 from agentcli.domain.messages import ResultStatus
 from agentcli.ui import wording
 from agentcli.ui.diff import diff_lines, is_diff
+from agentcli.ui.highlight import Highlighter, Span
 from agentcli.ui.markdown_stream import MarkdownStream
+from agentcli.ui.rows import TO_END, Wrap, columns_of, plain
 from agentcli.ui.sanitize import clean, clean_line, reveal
-from agentcli.ui.theme import BOLD, DIM, ERROR, OK, WARNING, Theme
+from agentcli.ui.theme import BOLD, DIM, ERROR, OK, RESET, TINT, WARNING, Theme
 
 PREVIEW_LINES = 5
-DIFF_LINES = 60
+DIFF_LINES = 40
+DIFF_TAIL = 12
 PROMPT_LINES = 20
 MAX_LINE = 400
 MAX_ERROR = 160
@@ -43,6 +48,7 @@ _NO_PREVIEW = frozenset(
     }
 )  # fmt: skip
 NO_OUTPUT = "(no output)"
+_COMMAND = re.compile(r"(Run )(`.+`)(.*)")
 _EXIT_LINE = re.compile(r"\n?\[exit code [^\n]*\]\s*\Z")
 _CANCEL_WORDS = {
     "user": "Cancelled.",
@@ -61,7 +67,21 @@ def call_line(summary: str, theme: Theme, status: ResultStatus | None = None) ->
         ResultStatus.CANCELLED: (symbols.stopped, WARNING),
         ResultStatus.INTERRUPTED: (symbols.stopped, WARNING),
     }.get(status, (symbols.failed, ERROR))
-    return f"{theme.paint(sign, style)} {theme.paint(clean_line(summary), BOLD)}"
+    return f"{theme.paint(sign, style)} {_summary(clean_line(summary), theme)}"
+
+
+def _summary(text: str, theme: Theme) -> str:
+    """What the call does; a command in the colours of the shell."""
+    found = _COMMAND.fullmatch(text) if theme.color else None
+    if found is None:
+        return theme.paint(text, BOLD)
+    command = "".join(theme.paint(part, style) for part, style in _shell_spans(found[2]))
+    return theme.paint(found[1], BOLD) + command + theme.paint(found[3], DIM)
+
+
+@lru_cache(64)
+def _shell_spans(command: str) -> tuple[Span, ...]:
+    return tuple(Highlighter("bash").line(command))
 
 
 def tool_lines(event: ToolFinished, summary: str, theme: Theme) -> list[str]:
@@ -88,12 +108,14 @@ def outcome_lines(event: ToolFinished, summary: str, theme: Theme) -> list[str]:
 
 def preview(event: ToolFinished, theme: Theme) -> list[str]:
     """The part of a result worth seeing at once."""
-    if event.display and is_diff(event.display):
-        return _bounded(diff_lines(event.display, theme), DIFF_LINES, theme)
     if event.display:
-        return _bounded(clean(event.display).rstrip().split("\n"), DIFF_LINES, theme)
+        is_change = is_diff(event.display)
+        lines = clean(event.display).rstrip().split("\n")
+        return _head_and_tail(diff_lines(event.display, theme) if is_change else lines, theme)
     status = event.result.status
-    if status not in {ResultStatus.OK, ResultStatus.ERROR} or event.call.name in _NO_PREVIEW:
+    # what went wrong stands in the outcome; the rest of such a result is advice for the model
+    is_output = status is ResultStatus.OK or (status is ResultStatus.ERROR and event.summary)
+    if not is_output or event.call.name in _NO_PREVIEW:
         return []
     text = _EXIT_LINE.sub("", clean(event.result.text))
     lines = [line for line in text.rstrip().split("\n") if line.strip() and line != NO_OUTPUT]
@@ -118,16 +140,25 @@ def retry_line(event: RetryWait, theme: Theme, left_s: float | None = None) -> s
     return theme.paint(f"{said} {dot} Ctrl-C to stop", WARNING)
 
 
-def prompt_lines(text: str, theme: Theme) -> list[str]:
-    """A message of the user, as it stands in the scrollback."""
-    sign = theme.paint("> ", BOLD)
-    first, *others = clean(text).strip().split("\n")
-    hidden = len(others) + 1 - PROMPT_LINES
+def prompt_lines(text: str, theme: Theme, columns: int) -> list[str]:
+    """A message of the user, as it stands in the scrollback: set off by its background."""
+    lines = clean(text).strip().split("\n")
+    hidden = len(lines) - PROMPT_LINES
     if hidden > 0:
-        more = f"  {theme.symbols.more} {wording.plural(hidden, 'more line')}"
-        others = [*others[: PROMPT_LINES - 1], theme.paint(more, DIM)]
-        return [f"{sign}{first}", *(f"  {line}" for line in others[:-1]), others[-1]]
-    return [f"{sign}{first}", *(f"  {line}" for line in others)]
+        more = f"{theme.symbols.more} {wording.plural(hidden + 1, 'more line')}"
+        lines = [*lines[: PROMPT_LINES - 1], more]
+    rows: list[str] = []
+    for at, line in enumerate(lines):
+        sign = theme.paint("> ", BOLD | TINT) if at == 0 else theme.paint("  ", TINT)
+        wrap = Wrap(columns if theme.live else sys.maxsize, sign, theme.paint("  ", TINT))
+        wrap.feed(line.expandtabs(4), theme.start(TINT))
+        wrap.end_line()
+        rows += wrap.rows
+    tint = theme.start(TINT) if theme.live else ""
+    if not tint:
+        return [row.rstrip(" ") for row in rows]
+    full = f"{tint}{TO_END}{RESET}"
+    return [row if columns_of(plain(row)) >= columns else row + full for row in rows]
 
 
 def news_line(event: AgentEvent, theme: Theme) -> str | None:
@@ -136,13 +167,20 @@ def news_line(event: AgentEvent, theme: Theme) -> str | None:
     if text is None:
         return None
     warns = isinstance(event, ModelFellBack | WrappingUp)
-    return theme.paint(f"! {text}", WARNING) if warns else theme.paint(text, DIM)
+    return _said(text, theme, warns=warns)
 
 
 def notice_line(event: Notice, theme: Theme) -> str:
     """One line of news or warning."""
     text = clean_line(event.text)
-    return theme.paint(f"! {text}", WARNING) if event.is_warning else theme.paint(text, DIM)
+    return _said(text, theme, warns=event.is_warning)
+
+
+def _said(text: str, theme: Theme, *, warns: bool) -> str:
+    """What the program says, with its sign in the gutter."""
+    if warns:
+        return theme.paint(f"! {text}", WARNING)
+    return theme.paint(f"{theme.symbols.dot} {text}" if theme.live else text, DIM)
 
 
 def failed_lines(event: Failed, theme: Theme) -> list[str]:
@@ -182,11 +220,13 @@ def turn_line(summary: TurnSummary, theme: Theme) -> str:
     return theme.paint(f" {theme.symbols.dot} ".join(parts), DIM)
 
 
-def _bounded(lines: list[str], most: int, theme: Theme) -> list[str]:
-    if len(lines) <= most:
+def _head_and_tail(lines: list[str], theme: Theme) -> list[str]:
+    """The beginning and the end of what is long."""
+    if len(lines) <= DIFF_LINES + 1:
         return lines
-    more = f"{theme.symbols.more} {wording.plural(len(lines) - most, 'more line')}"
-    return [*lines[:most], theme.paint(more, DIM)]
+    hidden = len(lines) - DIFF_LINES
+    more = f"{theme.symbols.more} {wording.plural(hidden, 'more line')} (Ctrl-O shows all)"
+    return [*lines[: DIFF_LINES - DIFF_TAIL], theme.paint(more, DIM), *lines[-DIFF_TAIL:]]
 
 
 def _cut(line: str, theme: Theme, most: int = MAX_LINE) -> str:

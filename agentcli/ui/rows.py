@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from agentcli.ui.theme import RESET
@@ -56,7 +57,7 @@ def fit(text: str, columns: int, ellipsis: str = "…") -> str:
 
 _STEP = 256
 _LEAST_ROOM = 8
-_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+_STYLE = re.compile(r"\x1b\[[0-9;]*[mK]")
 _IDEOGRAPH = re.compile(
     "[\u1100-\u115f\u2e80-\u2fff\u3001-\u303f\u3041-\u33ff\u3400-\u4dbf\u4e00-\u9fff\ua000-\ua4cf"
     "\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff01-\uff60\uff66-\uff9f\U00020000-\U0003fffd]"
@@ -104,7 +105,7 @@ class Wrap:
     def feed(self, text: str, start: str = "") -> None:
         """More of the line, in the style that the sequence ``start`` begins; no line feed in it."""
         for at in range(0, len(text), _STEP):
-            piece = text[at : at + _STEP]
+            piece = text[at : at + _STEP] if len(text) > _STEP else text
             if self._goes_on and not self._plain:
                 piece = piece.lstrip(" ")
             if piece:
@@ -115,7 +116,7 @@ class Wrap:
     @property
     def room(self) -> int:
         """The columns left after the lead."""
-        return max(self.columns - columns_of(plain(self._lead)), min(self.columns, _LEAST_ROOM), 1)
+        return max(self.columns - _lead_columns(self._lead), min(self.columns, _LEAST_ROOM), 1)
 
     def end_line(self, lead: str | None = None) -> None:
         """The line is complete; what is fed next begins another, after ``lead`` (or ``hang``)."""
@@ -195,9 +196,14 @@ def wrap_line(line: str, columns: int, mark: str = "") -> list[str]:
     return wrap(line, columns, lead if indent <= columns // 2 else "")
 
 
+@lru_cache(256)
+def _lead_columns(lead: str) -> int:
+    return columns_of(plain(lead))
+
+
 def _fitting(lead: str, columns: int) -> str:
     """``lead``, or the end of it where the window is too narrow for all."""
-    if columns_of(plain(lead)) <= columns:
+    if _lead_columns(lead) <= columns:
         return lead
     return plain(lead)[-columns:] if columns > 0 else ""
 
@@ -271,7 +277,9 @@ def _clusters(text: str) -> Iterator[tuple[int, int]]:
 
 
 TAB_COLUMNS = 8
-_TOKEN = re.compile(r"\x1b\[[0-9;]*m|[\n\t]|[^\x1b\n\t]+|\x1b")
+TO_END = "\x1b[K"
+"""Gives the rest of a row the background that is on: allowed at the end of one that is not full."""
+_TOKEN = re.compile(r"\x1b\[[0-9;]*[mK]|[\n\t]|[^\x1b\n\t]+|\x1b")
 _CERTAIN = re.compile(
     "[ -~\xa1-\xac\xae-\u02ff\u0370-\u0373\u0376\u0377\u037b-\u037e\u0386\u0388-\u038a\u038e-\u03a1"
     "\u03a3-\u03ff\u0400-\u0481\u048a-\u052f\u2010-\u2027\u2030-\u205e\u20a0-\u20bf\u2190-\u2199"
@@ -311,9 +319,11 @@ class Rows:
         self._open = False  # the current row has begun
 
     def feed(self, text: str) -> None:
-        """More text; only SGR sequences, line feeds and tabs are control characters in it."""
+        """More text; its control characters are SGR sequences, ``TO_END``, line feeds and tabs."""
         for piece in _TOKEN.findall(text):
-            if piece[0] == "\x1b":
+            if piece == TO_END:
+                self._body.append(piece)
+            elif piece[0] == "\x1b":
                 self._switch(piece)
             elif piece == "\n":
                 self._end(soft=False)
@@ -448,7 +458,7 @@ def shared_start(old: Row, new: Row) -> Shared:
             break
         token = found[0]
         if token[0] == "\x1b":
-            if found.end() > length:
+            if found.end() > length or token == TO_END:
                 break
             style = "" if token == RESET else token
             safe = found.end()

@@ -29,9 +29,10 @@ WARNING = 16384
 ADDED = 32768
 REMOVED = 65536
 ACCENT = 131072
-CHANGED = 262144
-MARKER = 524288
-TINT = 1048576
+ADDED_WORD = 262144
+REMOVED_WORD = 524288
+MARKER = 1048576
+TINT = 2097152
 
 # style bit -> (attribute code, colour code); an empty one is left out
 _CODES: Mapping[int, tuple[str, str]] = {
@@ -53,9 +54,10 @@ _CODES: Mapping[int, tuple[str, str]] = {
     ADDED: ("", "32"),
     REMOVED: ("", "31"),
     ACCENT: ("", "36"),
-    CHANGED: ("7", ""),
+    ADDED_WORD: ("4", ""),
+    REMOVED_WORD: ("4", ""),
     MARKER: ("", "36"),
-    TINT: ("", ""),
+    TINT: ("", "97;100"),
 }
 # what a theme changes; the rest are the terminal's own sixteen colours
 _PALETTES: Mapping[str, Mapping[int, str]] = {
@@ -68,6 +70,17 @@ _PALETTES: Mapping[str, Mapping[int, str]] = {
     # blue and orange instead of green and red: told apart by all kinds of colour blindness
     "daltonized": {OK: "38;5;33", ADDED: "38;5;33", STRING: "38;5;33", ERROR: "38;5;208",
                    REMOVED: "38;5;208", WARNING: "38;5;220"},
+}  # fmt: skip
+# soft backgrounds, with letters that can be read on them, where the terminal has 256 colours
+_SOFT: Mapping[str, Mapping[int, tuple[str, str]]] = {
+    "dark": {TINT: ("", "38;5;255;48;5;237"), ADDED_WORD: ("", "48;5;22"),
+             REMOVED_WORD: ("", "48;5;52")},
+    "light": {TINT: ("", "38;5;16;48;5;254"), ADDED_WORD: ("", "48;5;194"),
+              REMOVED_WORD: ("", "48;5;224")},
+    "daltonized": {TINT: ("", "38;5;255;48;5;237"), ADDED_WORD: ("", "48;5;17"),
+                   REMOVED_WORD: ("", "48;5;94")},
+    "high-contrast": {TINT: ("1", ""), ADDED_WORD: ("7", ""), REMOVED_WORD: ("7", "")},
+    "none": {},
 }  # fmt: skip
 THEMES = ("auto", *_PALETTES, "none")
 RESET = "\x1b[0m"
@@ -101,20 +114,29 @@ ASCII = Symbols(
 
 
 class Theme:
-    """How to show a style. ``live`` says whether lines may be redrawn."""
+    """How to show a style. ``live`` says whether lines may be redrawn.
 
-    __slots__ = ("_cache", "_codes", "attributes", "color", "live", "name", "symbols")
+    ``soft`` names the backgrounds of the theme ``auto``: of ``dark`` or ``light``, or none where
+    the terminal has sixteen colours.
+    """
+
+    __slots__ = ("_cache", "_codes", "_soft", "attributes", "color", "live", "name", "symbols")
 
     def __init__(
-        self, *, color: bool, attributes: bool, live: bool, symbols: Symbols | None = None
+        self,
+        *,
+        color: bool,
+        attributes: bool,
+        live: bool,
+        symbols: Symbols | None = None,
+        soft: str = "",
     ) -> None:
         self.color = color
         self.attributes = attributes
         self.live = live
         self.symbols = symbols or Symbols()
-        self.name = "auto"
-        self._codes = _CODES
-        self._cache: dict[int, str] = {0: ""}
+        self._soft = soft if color else ""
+        self.use("auto")
 
     def use(self, name: str) -> None:
         """Take the colours of the theme ``name``; what is painted later has them."""
@@ -129,7 +151,9 @@ class Theme:
             )
             for bit, (attribute, color) in _CODES.items()
         }
-        self._cache = {0: ""}
+        if self._soft or name == "high-contrast":
+            self._codes |= _SOFT.get(name, _SOFT.get(self._soft, {}))
+        self._cache: dict[int, str] = {0: ""}
 
     def start(self, style: int) -> str:
         """The sequence that switches from plain to ``style`` (bits of this module)."""
@@ -171,7 +195,15 @@ def theme_for(stream: TextIO, env: Mapping[str, str], name: str = "auto") -> The
         attributes=terminal,
         live=terminal,
         symbols=symbols,
+        soft=_soft(env),
     )
     if name != "auto":
         theme.use(name)
     return theme
+
+
+def _soft(env: Mapping[str, str]) -> str:
+    """The backgrounds for a terminal with 256 colours; rxvt, konsole and others tell theirs."""
+    deep = "256color" in env.get("TERM", "") or env.get("COLORTERM") in {"truecolor", "24bit"}
+    background = env.get("COLORFGBG", "").rpartition(";")[2]
+    return "" if not deep else "light" if background in {"7", "15"} else "dark"

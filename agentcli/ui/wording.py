@@ -220,7 +220,7 @@ _STATUS_WORDS = {
 
 
 def outcome(event: ToolFinished, call_line: str = "") -> str:
-    """How a call ended, in words: the tool's own summary, else the status and first line."""
+    """How a call ended, in the user's words: the tool's own summary, else the status and fault."""
     status = event.result.status
     word = _STATUS_WORDS[status]
     own = clean_line(event.summary)
@@ -228,8 +228,17 @@ def outcome(event: ToolFinished, call_line: str = "") -> str:
         own = own[len(call_line) :].strip(" :,;-·→")
     if status is ResultStatus.OK:
         return own or word
-    detail = own or first_line(event.result.text)
-    return word if detail.lower().startswith(word) else f"{word}: {detail}" if detail else word
+    if status is ResultStatus.ERROR and not own:
+        own = _what_failed(event.result.text)
+    return word if own.lower().startswith(word) else f"{word}: {own}" if own else word
+
+
+_ADVICE = re.compile(r"(?<=[^.\s][.!?]) +[A-Z].*|; (?:use|try|call|read|pass|give|ask) .*")
+
+
+def _what_failed(text: str) -> str:
+    """The first sentence of an error; what follows is advice for the model."""
+    return _ADVICE.sub("", first_line(text).removeprefix("Error: "))
 
 
 def has_duration(text: str) -> bool:

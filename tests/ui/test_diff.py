@@ -26,8 +26,8 @@ MONO = Theme(color=False, attributes=True, live=True)
 
 def marked(line: str) -> str:
     """Changed words between braces, other styles left out."""
-    line = re.sub(r"\x1b\[[\d;]*\b7[\d;]*m(.*?)\x1b\[0m", r"{\1}", line)
-    return re.sub(r"\x1b\[[\d;]*m", "", line)
+    line = re.sub(r"\x1b\[[\d;]*\b4[\d;]*m(.*?)\x1b\[0m", r"{\1}", line)
+    return re.sub(r"\x1b\[[\d;]*m", "", line).replace("}{", "")
 
 
 def plain(line: str) -> str:

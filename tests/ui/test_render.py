@@ -75,8 +75,8 @@ def test_a_diff_has_signs_line_numbers_and_colour() -> None:
         "   11   same",
     ]
     painted = diff_lines(DIFF, COLOR)
-    assert "\x1b[31m- old" in painted[2]
-    assert "\x1b[32m+ new" in painted[3]
+    assert "\x1b[31m- \x1b[0m" in painted[2]
+    assert "\x1b[32m+ \x1b[0m" in painted[3]
 
 
 @pytest.mark.spec("UI-2")
@@ -95,7 +95,8 @@ def test_a_long_diff_is_cut_and_says_so() -> None:
         finished("ok", display=f"--- a/x\n+++ b/x\n@@ -0,0 +1,200 @@\n{body}"), PLAIN
     )
     assert len(lines) == render.DIFF_LINES + 1
-    assert lines[-1] == "… 141 more lines"
+    assert lines[-1] == "  200 + line 199"
+    assert lines[-render.DIFF_TAIL - 1] == "… 161 more lines (Ctrl-O shows all)"
 
 
 @pytest.mark.spec("UI-10")
