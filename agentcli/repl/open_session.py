@@ -16,7 +16,7 @@ from agentcli.ui.sanitize import clean_line
 from agentcli.ui.screen import Screen, Size
 from agentcli.ui.session_lines import Farewell, farewell_lines, resume_lines
 from agentcli.ui.status_line import StatusLine, context_of, title_of
-from agentcli.ui.theme import BOLD, Theme
+from agentcli.ui.theme import BOLD, DIM, Theme
 
 
 class OpenSession:
@@ -26,6 +26,7 @@ class OpenSession:
         self.session: Session | None = None
         self._context: int | None = None
         self._background = 0
+        self._greeted = False
         self._opened_at = 0.0
         self.on_background: Callable[[], None] = lambda: None
 
@@ -88,8 +89,17 @@ class OpenSession:
         if session.resumed is not None:
             waiting = [item.text for item in session.queued() if item.source is QueueSource.USER]
             return resume_lines(session.resumed, time.time(), theme, waiting)
-        model, where = clean_line(session.model.id), clean_line(str(cwd))
-        return [f"{theme.paint('agentcli', BOLD)}  {model}  {where}"]
+        dot = f" {theme.symbols.dot} "
+        branch = clean_line(branch_of(cwd))
+        where = [clean_line(str(cwd)), f"branch {branch}" if branch else "", f"{session.mode} mode"]
+        lines = [
+            f"{theme.paint('agentcli', BOLD)}  {clean_line(session.model.id)}",
+            theme.paint("  " + dot.join(filter(None, where)), DIM),
+        ]
+        if not self._greeted:
+            lines += ["", *(f"  {line}" for line in _THINGS_TO_TRY)]
+        self._greeted = True
+        return lines
 
     def closing_lines(self, theme: Theme) -> list[str]:
         """How to come back, and what it has taken (UI-9)."""
@@ -108,6 +118,30 @@ class OpenSession:
     def queue(self) -> Sequence[QueuedInput]:
         """What waits to be sent."""
         return self.session.queued() if self.session is not None else ()
+
+
+_THINGS_TO_TRY = (
+    'Try:  "what does this project do?"',
+    '      "run the tests and fix what fails"',
+    "      @ attaches a file, / lists the commands, ? shows the keys",
+)
+
+
+def branch_of(directory: Path) -> str:
+    """The branch that is checked out where ``directory`` is; empty outside of a repository.
+
+    https://git-scm.com/docs/gitrepository-layout
+    """
+    for place in (directory, *directory.parents):
+        entry = place / ".git"
+        try:
+            if entry.is_file():
+                entry = place / entry.read_text("utf-8").removeprefix("gitdir:").strip()
+            head = (entry / "HEAD").read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            continue
+        return head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else head[:10]
+    return ""
 
 
 def _sandbox_word(sandbox: Sandbox | None) -> str:
