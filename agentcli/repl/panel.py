@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from agentcli.domain.values import mutable
-from agentcli.ui.rows import Row, Rows, fit_row
+from agentcli.ui.rows import Row, fit_row, wrap
 from agentcli.ui.screen import Size
 from agentcli.ui.theme import BOLD, DIM, RESET, WARNING, Theme
 
@@ -348,17 +348,8 @@ class Choices:
 
 def wrapped(line: str, columns: int, indent: int = 0) -> list[Row]:
     """A painted line as rows; those after the first begin ``indent`` columns in."""
-    indent = indent if columns > indent * 3 else 0
-    layout = Rows(columns)
-    layout.feed(line)
-    rows = layout.rows
-    if len(rows) <= 1 or not indent:
-        return [row._replace(soft=False) for row in rows] or [Row("")]
-    rest = Rows(columns - indent)
-    rest.feed("".join(row.text for row in rows[1:]).lstrip(" "))
-    lead = " " * indent
-    more = [Row(lead + row.text, row.width + indent, certain=row.certain) for row in rest.rows]
-    return [rows[0]._replace(soft=False), *more]
+    lead = " " * indent if columns > indent * 3 else ""
+    return [fit_row(row, columns) for row in wrap(line, columns, lead)]
 
 
 def highlighted(text: str, theme: Theme) -> str:

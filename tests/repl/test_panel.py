@@ -184,7 +184,7 @@ def test_where_all_can_be_seen_there_is_nothing_to_view() -> None:
 
 def test_a_long_line_is_wrapped_below_its_beginning() -> None:
     rows = wrapped("> 2 s  yes, for this session: bash(x)", 24, indent=7)
-    assert [row.text for row in rows] == ["> 2 s  yes, for this ses", "       sion: bash(x)"]
+    assert [row.text for row in rows] == ["> 2 s  yes, for this", "       session: bash(x)"]
 
 
 # --- Lists
