@@ -229,7 +229,8 @@ class Transcript:
         screen, theme = self._screen, self._theme
         match event:
             case PromptRecorded():
-                screen.print_block(render.prompt_lines(event.message.typed, theme))
+                text = event.message.typed
+                screen.print_block(render.prompt_lines(text, theme, screen.columns, fills=False))
             case ThinkingChunk():
                 self._thinking(event.text)
             case TextChunk():

@@ -182,6 +182,7 @@ class Code(MarkdownBlock):
         self._bar = _painted(opened.hang, theme) + bar
         rest = self._bar + theme.paint(f"{theme.symbols.wrap} ", DIM)
         self.wrap = Wrap(columns, _painted(opened.lead, theme) + bar, rest)
+        self._has_mark = opened.markers > 0 and not info  # which nothing has shown yet
         if info:
             self._write([(info, DIM | ITALIC)])
             self.wrap.end_line(self._bar)
@@ -196,6 +197,11 @@ class Code(MarkdownBlock):
         other = copy.copy(self)
         other.wrap, other.highlighter = self.wrap.copy(), copy.copy(self.highlighter)
         return other
+
+    def finish(self) -> None:
+        """The mark of a list item is shown though no code has come."""
+        if self._has_mark:
+            self.wrap.end_line()
 
     def line(self, line: str) -> bool | None:
         """Show the next line of a fenced block.
@@ -224,6 +230,7 @@ class Code(MarkdownBlock):
 
     def show(self, line: str) -> None:
         """Show a line of code as it is."""
+        self._has_mark = False
         self._write(self.highlighter.line(line.expandtabs(CODE_INDENT)))
         self.wrap.end_line(self._bar)
 

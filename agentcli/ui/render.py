@@ -140,8 +140,11 @@ def retry_line(event: RetryWait, theme: Theme, left_s: float | None = None) -> s
     return theme.paint(f"{said} {dot} Ctrl-C to stop", WARNING)
 
 
-def prompt_lines(text: str, theme: Theme, columns: int) -> list[str]:
-    """A message of the user, as it stands in the scrollback: set off by its background."""
+def prompt_lines(text: str, theme: Theme, columns: int, *, fills: bool = True) -> list[str]:
+    """A message of the user, as it stands in the scrollback: set off by its background.
+
+    ``fills``: over the full width, by a sequence that pagers may not know.
+    """
     lines = clean(text).strip().split("\n")
     hidden = len(lines) - PROMPT_LINES
     if hidden > 0:
@@ -155,7 +158,7 @@ def prompt_lines(text: str, theme: Theme, columns: int) -> list[str]:
         wrap.end_line()
         rows += wrap.rows
     tint = theme.start(TINT) if theme.live else ""
-    if not tint:
+    if not tint or not fills:
         return [row.rstrip(" ") for row in rows]
     full = f"{tint}{TO_END}{RESET}"
     return [row if columns_of(plain(row)) >= columns else row + full for row in rows]
