@@ -17,6 +17,7 @@ _agentcli_complete() {
           'sessions') where='sessions' ;;
           'sessions/list') where='sessions/list' ;;
           'sessions/show') where='sessions/show' ;;
+          'sessions/events') where='sessions/events' ;;
           'sessions/search') where='sessions/search' ;;
           'sessions/export') where='sessions/export' ;;
           'sessions/fork') where='sessions/fork' ;;
@@ -109,6 +110,7 @@ _agentcli_complete() {
     'sessions/list --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'sessions/list --limit') COMPREPLY=(); return ;;
     'sessions/show --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'sessions/events --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'sessions/search --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'sessions/search --limit') COMPREPLY=(); return ;;
     'sessions/export --format') COMPREPLY=($(compgen -W "json md html" -- "$current")); return ;;
@@ -156,11 +158,14 @@ _agentcli_complete() {
       commands='' ;;
     'sessions')
       options='--help -h'
-      commands='list show search export fork rename delete check stats repair reindex' ;;
+      commands='list show events search export fork rename delete check stats repair reindex' ;;
     'sessions/list')
       options='--format --limit --here --all --help -h'
       commands='' ;;
     'sessions/show')
+      options='--format --help -h'
+      commands='' ;;
+    'sessions/events')
       options='--format --help -h'
       commands='' ;;
     'sessions/search')

@@ -40,6 +40,7 @@ from agentcli.domain.events import (
     TurnSummary,
 )
 from agentcli.domain.hooks import HookConfig
+from agentcli.domain.keeping import Store
 from agentcli.domain.messages import Message, Usage, UserMessage, user_text
 from agentcli.domain.ports import (
     ApprovalAnswer,
@@ -52,11 +53,11 @@ from agentcli.domain.ports import (
     Provider,
     QueueKind,
     ReminderTexts,
-    Seams,
     ToolGate,
     Verdict,
     WrapUpSignal,
 )
+from agentcli.domain.seams import Seams
 
 if TYPE_CHECKING:
     from agentcli.app.session import Listener, Session
@@ -127,9 +128,10 @@ class Agent(Generic[OutputT]):
     session; ``steering`` and ``follow_ups`` are asked for more to say (CTRL-1). ``gates`` narrow
     the tools of a step, ``transforms`` change what is sent, ``hooks`` have a say at each moment.
 
-    **Where it is kept.** ``session`` takes up an earlier one by its id; ``keep`` is whether the
-    session's file stays. ``home`` is where files go (``AGENTCLI_HOME``); ``env`` replaces the
-    environment for settings and keys.
+    **Where it is kept.** In a file, or in ``store``, for example a ``MemoryStore``. ``keep_events``
+    keeps the events, too (``agent sessions events ID``). ``session`` takes up an earlier one by its
+    id; ``keep`` is whether the session's file stays. ``home`` is where files go
+    (``AGENTCLI_HOME``); ``env`` replaces the environment for settings and keys.
     """
 
     model: str | ModelInfo | None = None
@@ -162,8 +164,10 @@ class Agent(Generic[OutputT]):
     gates: Sequence[ToolGate] = ()
     transforms: Sequence[ContextTransform] = ()
     hooks: Sequence[HookConfig] = ()
+    store: Store | None = None
     session: str | None = None
     keep: bool = True
+    keep_events: bool | None = None
     home: Path | str | None = None
     env: Mapping[str, str] | None = None
     _session: Session | None = field(default=None, init=False, repr=False)
@@ -179,9 +183,12 @@ class Agent(Generic[OutputT]):
         env = dict(os.environ if self.env is None else self.env)
         if self.home is not None:
             env["AGENTCLI_HOME"] = str(self.home)
+        if self.store is not None and self.session is not None:
+            raise UsageError("session names a file, store is another place", "give one of them")
         given = {
             "sandbox": self.sandbox,
             "max_answers_without_tools": self.max_answers_without_tools,
+            "keep_events": self.keep_events,
         }
         approver = _Approver(self.approve)
         self._session = await open_session(settings_of(env, given), self._options(), approver)
@@ -328,6 +335,11 @@ class Agent(Generic[OutputT]):
         return self._open().id
 
     @property
+    def notices(self) -> tuple[str, ...]:
+        """Lines for the user from its opening: what was repaired, what answers, what is missing."""
+        return tuple(self._open().notices)
+
+    @property
     def messages(self) -> tuple[Message, ...]:
         """The history, as stored."""
         return self._open().history.messages
@@ -393,6 +405,7 @@ class Agent(Generic[OutputT]):
             fallback=self.fallback,
             seams=Seams(
                 provider=self.provider,
+                store=self.store,
                 messages=tuple(self.prior_messages),
                 gates=tuple(self.gates),
                 transforms=tuple(self.transforms),

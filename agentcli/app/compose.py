@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
@@ -20,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.app.attachments import attach
-from agentcli.app.models import SessionModels, fallbacks, model_info
+from agentcli.app.models import SessionModels, fallbacks
+from agentcli.app.opening import Opener
 from agentcli.app.options import SessionOptions
 from agentcli.app.queue import DurableQueue
 from agentcli.app.session import Listeners, Session
@@ -28,10 +28,14 @@ from agentcli.app.toolset import TASK, make_toolbox, offer_agents
 from agentcli.config.redaction import Redactor
 from agentcli.config.seal import HomeSeal
 from agentcli.config.settings import Settings
-from agentcli.domain.clean import one_line
-from agentcli.domain.errors import ConfigError, SessionNotFound, StoreError
-from agentcli.domain.events import QueueChanged
-from agentcli.domain.messages import AssistantMessage, ImagePart, ToolResult
+from agentcli.domain.errors import (
+    ConfigError,
+    HistoryViolation,
+    UsageError,
+)
+from agentcli.domain.events import Outcome, QueueChanged
+from agentcli.domain.history import History, RepairReason, repair_results
+from agentcli.domain.messages import ImagePart
 from agentcli.domain.ports import (
     Approver,
     LongWait,
@@ -39,12 +43,11 @@ from agentcli.domain.ports import (
     QueuedInput,
     QueueKind,
     ReminderTexts,
-    cost_usd,
+    contained,
 )
 from agentcli.domain.sandbox import SandboxKind
-from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
+from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.tools import Asker, Workspace
-from agentcli.domain.values import mutable
 from agentcli.engine.context.system_prompt import (
     PromptParts,
     build_system_prompt,
@@ -58,14 +61,18 @@ from agentcli.policy.decision import Policy
 from agentcli.process.sandbox import SessionSandbox
 from agentcli.store.disk import runs_directory
 from agentcli.store.files import SessionFiles
-from agentcli.store.sqlite import SqliteStore, recover
+from agentcli.store.reads import CRASH_DETAIL
+from agentcli.store.sqlite import SqliteStore
 from agentcli.tools._registry import Registry
 
 if TYPE_CHECKING:
+    from agentcli.app.event_keeper import EventKeeper
     from agentcli.app.subagents import ParentSession
     from agentcli.domain.background import BackgroundTask, Schedule, Spawned, SpawnWish
     from agentcli.domain.events import AgentEvent
     from agentcli.domain.hooks import HookConfig
+    from agentcli.domain.keeping import Store
+    from agentcli.domain.seams import Seams
     from agentcli.domain.subagents import SubAgents
     from agentcli.domain.tools import FileKeeper
     from agentcli.engine.background.moving import Moves
@@ -97,6 +104,10 @@ async def open_session(
     plugins = _plugins(settings)
     if plugins is not None:
         options = replace(options, seams=options.seams.over(plugins.seams))
+    if (
+        options.seams.store is not None
+    ):  # a file for what is no part of a store, for as long as it runs
+        options = replace(options, no_session=True)
     files = session_files(settings)
     redactor = Redactor()
     settings.watch_secrets(redactor.add)
@@ -124,7 +135,8 @@ async def _build(
     """All that a session consists of. What is ``Lazy`` is made of the parts when it is needed."""
     store, loaded, opening_notices = opened
     approver, asker, long_wait = user
-    info, resumed, seams = loaded.info, bool(loaded.messages), options.seams
+    info, seams = loaded.info, options.seams
+    resumed = store.created and bool(loaded.messages)
     listeners = Listeners(info.id)
 
     def learned(known: ModelInfo, warning: str) -> None:
@@ -164,6 +176,7 @@ async def _build(
     policy = policy_for(settings, options, (runs_directory(store.path),) if has_runs else ())
     workspace = Workspace(options.cwd, options.cwd, options.add_dirs)
     sandbox = await make_sandbox(settings, workspace)
+    given, history, events = await _where_kept(settings, opened, seams, listeners)
     queue = await DurableQueue.load(
         store,
         turns_of_their_own=options.one_turn_each,
@@ -175,8 +188,8 @@ async def _build(
     plugin_notices = _add_plugins(plugins, options, toolbox, listeners)
     hooks = _hooks((*settings.hooks, *seams.hooks), store, workspace, policy, listeners)
     parts: SessionParts = SessionParts(
-        store=store,
-        state=store,
+        store=given.messages,
+        state=given.state,
         outputs=store,
         session_id=info.id,
         system=_system_prompt(settings, options, info.created_at),
@@ -205,20 +218,21 @@ async def _build(
         request_fields=seams.request_fields,
         hooks=hooks,
         agents=partial(_run_agents, Lazy(sub_agents)) if TASK in names else None,
-        keeper=Lazy(keeper),
+        keeper=Lazy(keeper) if seams.store is None else None,
         background=runs.runs if has_runs else None,
         moves=runs.moves() if has_runs and options.interactive else None,
         update_catalogue=_catalogue_update(files, store, options),
         on_close=(
             *((lambda: hooks.aclose(conversation.end_reason),) if hooks else ()),
             runs.aclose,
+            *((events.aclose,) if events is not None else ()),
             *_closers(options, store, info.id),
             sandbox.aclose,
         ),
     )
     conversation: Conversation = Conversation(
         parts=parts,
-        history=loaded.history(),
+        history=history,
         provider=chosen.provider,
         model=chosen.model,
         effort=options.effort or settings.effort,
@@ -241,6 +255,47 @@ async def _build(
         notices += await runs.recover(fires_missed=options.interactive)
     loaded = replace(loaded, info=replace(info, model=chosen.model.id))
     return Session(loaded, store, queue, conversation, listeners, tuple(notices))
+
+
+async def _where_kept(
+    settings: Settings,
+    opened: tuple[SqliteStore, LoadedSession, tuple[str, ...]],
+    seams: Seams,
+    listeners: Listeners,
+) -> tuple[Store, History, EventKeeper | None]:
+    """The store, what is in it, and what keeps the events where that is wanted.
+
+    A store of the program's own is balanced first (REC-1); the session's file then only has what is
+    no part of a store. Raises ``UsageError`` for messages that are no history.
+    """
+    store, loaded, _ = opened
+    given: Store = seams.store or store
+    try:
+        history = loaded.history() if seams.store is None else await _balanced(given)
+    except HistoryViolation as error:
+        what = "the messages of the store" if seams.store else "the prior messages"
+        raise UsageError(f"{what} are no history: {error.message}", "see HIS-1") from error
+    if seams.store is not None:
+        await store.create()
+    if given.events is None or not (settings.keep_events or seams.store is not None):
+        return given, history, None
+    from agentcli.app.event_keeper import EventKeeper
+
+    keeper = EventKeeper(given.events, listeners.notify)
+    listeners.add(keeper.on_event)
+    return given, history, keeper
+
+
+async def _balanced(given: Store) -> History:
+    messages = contained(given.messages)
+    history = History(await messages.history())
+    if history.pending:
+        runs = await messages.tool_runs()
+        results = repair_results(history.pending, runs, RepairReason.CRASHED)
+        await messages.record_end(results, Outcome.ERROR, CRASH_DETAIL, "")
+        for result in results:
+            history.append(result)
+    return history
 
 
 def policy_for(
@@ -458,130 +513,6 @@ async def sandbox_banner(sandbox: SessionSandbox, *, wanted: bool) -> tuple[str,
         return ()
     await sandbox.begin()
     return tuple(line for line in (sandbox.take_notice(),) if line)
-
-
-# --- the session's file: opened, repaired, or new ------------------------------------------------
-
-
-@mutable
-class Opener:
-    """Finds or makes the session's file."""
-
-    settings: Settings
-    options: SessionOptions
-    files: SessionFiles
-    redactor: Redactor
-    foreign: str | None = None
-
-    async def open(self) -> tuple[SqliteStore, LoadedSession, tuple[str, ...]]:
-        """The file, what is in it, and lines for the user. Raises ``StoreError``."""
-        found = await self._wanted()
-        if found is None:
-            return await self._new()
-        try:
-            return await self._existing(found)
-        except StoreError as error:
-            if self.options.resume or self.options.continue_latest:
-                raise
-            # nobody has asked for that one: it must not stand in the way of a new one (REC-7)
-            store, loaded, notices = await self._new()
-            return store, loaded, (*notices, f"{error.message}; this is a new session")
-
-    async def _existing(self, found: str) -> tuple[SqliteStore, LoadedSession, tuple[str, ...]]:
-        session_id = found
-        if self.options.fork:
-            session_id = await asyncio.to_thread(self.files.fork, found)
-        store = await SqliteStore.open(
-            self.files.path_of(session_id),
-            price=self._price,
-            redact=self.redactor.redact_known,
-            seal=self.files.seal,
-        )
-        try:
-            dropped = await store.drop_foreign(self.options.cwd)
-            loaded, repaired = await recover(store)
-            killed = await _end_leftovers(store)
-        except BaseException:
-            await store.aclose()
-            raise
-        return store, loaded, (*_foreign_notices(dropped), *_repair_notices(repaired), *killed)
-
-    async def _wanted(self) -> str | None:
-        options = self.options
-        if options.resume:
-            return await self.files.resolve(options.resume)
-        if options.new or options.no_session:
-            return None
-        if options.continue_latest:
-            latest = await self.files.latest(str(options.cwd))
-            if latest is None:
-                raise SessionNotFound(
-                    f"there is no session in {options.cwd} to continue",
-                    "start one without --continue, or see: agent sessions list",
-                )
-            return latest.id
-        if options.interactive:
-            latest = await self.files.latest(str(options.cwd))
-            if latest is not None and latest.status.interrupted:
-                if await asyncio.to_thread(self.files.is_own, latest.id):
-                    return latest.id
-                self.foreign = one_line(latest.title)
-        return None
-
-    async def _new(self) -> tuple[SqliteStore, LoadedSession, tuple[str, ...]]:
-        now = time.time()
-        info = SessionInfo(
-            id=self.files.new_id(),
-            title="",
-            cwd=str(self.options.cwd),
-            created_at=now,
-            updated_at=now,
-            status=SessionStatus.NEW,
-            turns=0,
-            model="",
-        )
-        path = self.files.path_of(info.id)
-        if self.options.no_session:
-            path = Path(tempfile.mkdtemp(prefix="agentcli-")) / path.name
-        store = SqliteStore.new(
-            path,
-            info,
-            price=self._price,
-            redact=self.redactor.redact_known,
-            seal=self.files.seal,
-        )
-        notices: tuple[str, ...] = ()
-        if self.foreign is not None:
-            what = f'the session "{self.foreign}" was interrupted here, but not begun in this home'
-            notices = (f"{what}: it is not taken up by itself (agent --continue does)",)
-        return store, LoadedSession(info, ()), notices
-
-    def _price(self, message: AssistantMessage) -> float | None:
-        return cost_usd(model_info(self.settings, message.provider, message.model), message.usage)
-
-
-async def _end_leftovers(store: SqliteStore) -> tuple[str, ...]:
-    """Where a killed app could not take its commands with it, this start ends them (REC-8)."""
-    if not await store.get("processes"):
-        return ()
-    from agentcli.process.leftovers import kill_leftovers
-
-    return tuple(await kill_leftovers(store))
-
-
-def _foreign_notices(dropped: Sequence[str]) -> tuple[str, ...]:
-    """What a session file of an older version, another home or another hand does not bring."""
-    if not dropped:
-        return ()
-    what = one_line(", ".join(dropped))
-    return (f"left out, because this home did not write it into the session: {what}",)
-
-
-def _repair_notices(repaired: Sequence[ToolResult]) -> tuple[str, ...]:
-    if not repaired:
-        return ()
-    names = ", ".join(dict.fromkeys(result.name for result in repaired))
-    return (f"{len(repaired)} interrupted tool call(s) were closed: {names}",)
 
 
 # --- background runs -----------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -61,6 +62,13 @@ class SomeIds(FormatOption):
 
 class SessionShowOptions(FormatOption, SessionArgument):
     """Options of ``show``."""
+
+
+_MAX_EVENT = 200
+
+
+class SessionEventsOptions(FormatOption, SessionArgument):
+    """Options of ``events``."""
 
 
 class ExportOptions(SessionArgument):
@@ -144,6 +152,27 @@ def show(options: SessionShowOptions) -> int:
     files = session_files()
     loaded = read_session(files.path_of(wait(files.resolve(options.id))), hidden=True)
     _print_exported(_exported(loaded, export_format), export_format)
+    return 0
+
+
+def events(options: SessionEventsOptions) -> int:
+    """What a session said while it worked, in order, where that was kept."""
+    from agentcli.cli.redacting import know_secrets, shown
+    from agentcli.store.files import read_events
+    from agentcli.ui.export import iso_time
+
+    files = session_files()
+    found = read_events(files.path_of(wait(files.resolve(options.id))))
+    know_secrets()
+    if options.as_json:
+        print_json([{"at": iso_time(each.at), "type": each.type, **each.data} for each in found])
+        return 0
+    if not found:
+        write_error_line("no events were kept - keep them: agent config set keep_events true")
+    for each in found:
+        data = json.dumps(each.data, ensure_ascii=False)
+        line = data if len(data) <= _MAX_EVENT else data[: _MAX_EVENT - 1] + "…"
+        write_out(f"{iso_time(each.at)} {clean_line(each.type)} {clean_line(shown(line))}\n")
     return 0
 
 
@@ -349,6 +378,12 @@ APP = new_app(
 )
 add_command(APP, CommandSpec("list", "All sessions, newest first."), SessionListOptions, list_)
 add_command(APP, CommandSpec("show", "Print a session."), SessionShowOptions, show)
+add_command(
+    APP,
+    CommandSpec("events", "What a session said while it worked, where that was kept."),
+    SessionEventsOptions,
+    events,
+)
 add_command(APP, CommandSpec("search", "Find text in all sessions."), SearchOptions, search)
 add_command(
     APP, CommandSpec("export", "Write a session as JSON, Markdown or HTML."), ExportOptions, export_

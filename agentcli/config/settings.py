@@ -222,6 +222,11 @@ KEYS: Mapping[str, Key] = {
     "permissions.ask": _rules("Rules for calls that always ask"),
     "permissions.deny": _rules("Rules for calls that never run"),
     "tools.off": _rules("Tools or groups of tools that are switched off"),
+    "keep_events": Key(
+        KeyKind.FLAG,
+        "Keep what a session says, for `agent sessions events ID`",
+        default=False,
+    ),
     "plugins": Key(KeyKind.LIST, "Python plugins to load, by the name of their entry point", ()),
 }
 
@@ -298,6 +303,7 @@ class Settings:
     effort: Effort | None
     permission_mode: PermissionMode
     background_reacts: bool
+    keep_events: bool
     sandbox: str
     sandbox_network: bool
     sandbox_readable: tuple[str, ...]

@@ -56,6 +56,27 @@ class StepStart:
 
 
 @frozen
+class ProviderRequestPrepared:
+    """A request is about to be sent: what it is made of, in counts and characters (CTRL-9).
+
+    ``prefix_hash`` is of the part that a cache can hold for the whole session, system prompt and
+    tools: it changes when that part does. ``attempt`` counts the requests of the step.
+    """
+
+    type: ClassVar[Literal["provider_request_prepared"]] = "provider_request_prepared"
+    step: int
+    attempt: int
+    model: str
+    messages: int
+    tools: int
+    system_characters: int
+    tools_characters: int
+    messages_characters: int
+    prefix_hash: str
+    max_output_tokens: int | None = None
+
+
+@frozen
 class TextChunk:
     """More of the answer's text."""
 
@@ -372,6 +393,7 @@ AgentEvent = (
     TurnStart
     | PromptRecorded
     | StepStart
+    | ProviderRequestPrepared
     | TextChunk
     | ThinkingChunk
     | CallForming

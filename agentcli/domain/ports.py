@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.errors import ProviderError
+from agentcli.domain.errors import AgentError, PersistenceError, ProviderError
 from agentcli.domain.events import Outcome
 from agentcli.domain.messages import (
     AssistantMessage,
@@ -26,9 +26,6 @@ from agentcli.domain.messages import (
 from agentcli.domain.stream import StreamEvent
 from agentcli.domain.tools import RunIdentity, ToolDefinition
 from agentcli.domain.values import frozen
-
-if TYPE_CHECKING:
-    from agentcli.domain.hooks import HookConfig
 
 # --- approval ------------------------------------------------------------------------------
 
@@ -318,44 +315,6 @@ WrapUpSignal = Callable[[], str | None]
 """Why the agent should finish now, in words for the model; ``None`` or empty: it need not."""
 
 
-@frozen
-class Seams:
-    """What an embedding program or a plugin supplies to a session (CTRL-9); all may be left out.
-
-    ``provider`` answers, ``messages`` come before the first prompt of a new session. ``steering``
-    and ``follow_ups`` are asked where the queue of that kind is read, ``wrap_up`` before each
-    step. ``temperature`` and ``request_fields`` go into the body of each request.
-    """
-
-    provider: Provider | None = None
-    messages: tuple[Message, ...] = ()
-    gates: tuple[ToolGate, ...] = ()
-    transforms: tuple[ContextTransform, ...] = ()
-    steering: tuple[InputSource, ...] = ()
-    follow_ups: tuple[InputSource, ...] = ()
-    wrap_up: tuple[WrapUpSignal, ...] = ()
-    reminders: ReminderTexts | None = None
-    temperature: float | None = None
-    request_fields: Mapping[str, Any] = field(default_factory=dict)
-    hooks: tuple[HookConfig, ...] = ()
-
-    def over(self, other: Seams) -> Seams:
-        """Both: all of what there may be several of, else what this one has."""
-        return Seams(
-            provider=self.provider or other.provider,
-            messages=self.messages or other.messages,
-            gates=(*self.gates, *other.gates),
-            transforms=(*self.transforms, *other.transforms),
-            steering=(*self.steering, *other.steering),
-            follow_ups=(*self.follow_ups, *other.follow_ups),
-            wrap_up=(*self.wrap_up, *other.wrap_up),
-            reminders=self.reminders or other.reminders,
-            temperature=other.temperature if self.temperature is None else self.temperature,
-            request_fields={**other.request_fields, **self.request_fields},
-            hooks=(*self.hooks, *other.hooks),
-        )
-
-
 class ToolGate(Protocol):
     """May narrow the tools of a step. The higher ``priority`` wins where gates exclude each other.
 
@@ -576,6 +535,37 @@ class SessionStore(Protocol):
 
     async def rescue(self, text: str) -> str | None:
         """Save what would be lost to a file beside the session; its path, or ``None`` (FAIL-1)."""
+
+
+class Contained:
+    """A store that raises nothing but ``AgentError``: whatever goes wrong is a failed write."""
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.store, name)
+        if not callable(method):
+            return method
+
+        async def call(*args: Any, **more: Any) -> Any:
+            try:
+                return await method(*args, **more)
+            except AgentError:
+                raise
+            except Exception as error:
+                where = getattr(self.store, "path", type(self.store).__name__)
+                raise PersistenceError(
+                    f"the session could not be kept in {where}: {type(error).__name__}: {error}",
+                    "nothing was done after that; correct the store, or use another one",
+                ) from error
+
+        return call
+
+
+def contained(store: Any) -> Any:
+    """``store`` as the engine uses it (FAIL-4)."""
+    return store if isinstance(store, Contained) else Contained(store)
 
 
 @frozen

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
+from typing import Any
 
 from agentcli.domain.history import History
 from agentcli.domain.messages import Message, Usage, UserMessage
@@ -91,6 +92,18 @@ class SessionPage:
     messages: tuple[StoredMessage, ...] = ()
     notes: tuple[Note, ...] = ()
     runs: Mapping[str, ToolRun] = field(default_factory=dict)
+
+
+@frozen
+class KeptEvent:
+    """An event as it was kept. ``at`` is in seconds since 1970, UTC; ``data`` is plain JSON.
+
+    Neighbouring pieces of text, thinking or tool output are one event.
+    """
+
+    at: float
+    type: str
+    data: Mapping[str, Any]
 
 
 @frozen

@@ -49,8 +49,11 @@ class Requests:
         conversation = self._conversation
         self._overflows = 0
         self._refused = False
+        attempts = 0
         while True:
             request = await self._request(notes, facts)
+            attempts += 1
+            self._emit(conversation.prefix.prepared(request, facts.step, attempts))
             asked_at = time.monotonic()
             reply = self.sampler.sample(
                 request, conversation.history.call_ids, self._token, self._higher_cap

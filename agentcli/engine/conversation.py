@@ -13,7 +13,7 @@ from agentcli.domain.history import History, RepairReason
 from agentcli.domain.messages import UserMessage, user_text
 from agentcli.domain.ports import Effort, ModelInfo, Provider, QueuedInput, QueueSource
 from agentcli.domain.values import mutable
-from agentcli.engine.context.outgoing import Outgoing, TransformChain
+from agentcli.engine.context.outgoing import CachedPrefix, Outgoing, TransformChain
 from agentcli.engine.context.window import Context
 from agentcli.engine.limits import Spending, TurnLimits
 from agentcli.engine.parts import SessionParts
@@ -41,6 +41,7 @@ class Conversation:
     end_reason: str = "other"
     context: Context = field(default_factory=Context)
     chain: TransformChain = field(default_factory=TransformChain)
+    prefix: CachedPrefix = field(default_factory=CachedPrefix)
     outgoing: Outgoing = field(init=False)
 
     def __post_init__(self) -> None:

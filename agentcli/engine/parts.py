@@ -23,6 +23,7 @@ from agentcli.domain.ports import (
     SessionStore,
     ToolGate,
     WrapUpSignal,
+    contained,
 )
 from agentcli.domain.tools import (
     Asker,
@@ -133,6 +134,10 @@ class SessionParts:
     files: FileLedger = field(default_factory=FileLedger)
     reaper: Reaper = field(default_factory=Reaper)
     approval_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        for name in ("store", "state"):
+            object.__setattr__(self, name, contained(getattr(self, name)))
 
     def port(
         self, name: str, emit: Callable[[AgentEvent], None], *, unattended: bool = False

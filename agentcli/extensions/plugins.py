@@ -4,7 +4,7 @@ A distribution offers an object in the entry point group ``agentcli.plugins``; w
 ``gates`` (``ToolGate``), ``transforms`` (``ContextTransform``), ``tools`` (``Tool``), ``hooks``
 (``HookConfig``), ``steering``, ``follow_ups`` (``InputSource``), ``wrap_up`` (``WrapUpSignal``) and
 ``observers`` (called with every ``AgentEvent``), each a sequence; and one of each of the other
-fields of ``Seams``: ``provider``, ``messages``, ``reminders``, ``temperature``,
+fields of ``Seams``: ``provider``, ``store``, ``messages``, ``reminders``, ``temperature``,
 ``request_fields``. Laws: nothing is looked for
 unless it is named; a plugin that is broken is one line for the user, at the start or the first
 time it fails, and the session works without it; only a gate that fails ends the turn (CTRL-4).
@@ -22,7 +22,8 @@ from typing import Any, TypeVar, cast
 
 from agentcli.domain.events import AgentEvent
 from agentcli.domain.messages import AssistantMessage, Message, ToolResult, UserMessage
-from agentcli.domain.ports import ContextTransform, ReminderTexts, Seams, StepFacts
+from agentcli.domain.ports import ContextTransform, ReminderTexts, StepFacts
+from agentcli.domain.seams import Seams
 from agentcli.domain.tools import Tool, ToolDefinition, ToolOutput, Workspace
 
 GROUP = "agentcli.plugins"
@@ -45,6 +46,7 @@ _KINDS = {
 # what there can be one of, and what it has to be
 _SINGLE: dict[str, Any] = {
     "provider": object,
+    "store": object,
     "messages": Sequence,
     "reminders": ReminderTexts,
     "temperature": int | float,

@@ -29,7 +29,7 @@ from agentcli.domain.errors import (
     StoreError,
 )
 from agentcli.domain.history import History
-from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
+from agentcli.domain.session import KeptEvent, LoadedSession, SessionInfo, SessionStatus
 from agentcli.store import reads, seals
 from agentcli.store.catalogue.catalogue import Catalogue, CatalogueEntry, SearchHit
 from agentcli.store.codec import MalformedBody, NewerBody, to_column
@@ -275,6 +275,11 @@ def read_session(path: Path, *, hidden: bool = False) -> LoadedSession:
     """One session file, read without locking it (REC-6); raises ``StoreError``."""
     loaded = read_with(path, lambda db: reads.read_session(db, hidden=hidden))
     return replace(loaded, info=with_true_status(loaded.info, path, own=False, live=False))
+
+
+def read_events(path: Path) -> Sequence[KeptEvent]:
+    """What was kept of a session's events, in order, read without locking it."""
+    return read_with(path, reads.read_events)
 
 
 def _delete(path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from agentcli.domain.messages import ToolResult, Usage
 from agentcli.domain.ports import RunStatus, ToolRun
 from agentcli.domain.session import (
+    KeptEvent,
     LoadedSession,
     Note,
     SessionInfo,
@@ -223,3 +224,13 @@ def with_true_status(info: SessionInfo, path: Path, *, own: bool, live: bool) ->
     if alive:
         return info
     return replace(info, status=SessionStatus.CRASHED, detail=CRASH_DETAIL)
+
+
+def read_events(db: sqlite3.Connection) -> Sequence[KeptEvent]:
+    """The events that were kept, in order; none in a file without their table."""
+    if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'event'").fetchone():
+        return ()
+    rows = db.execute("SELECT created_at, type, data FROM event ORDER BY id")
+    return [
+        KeptEvent(moment(at), str(kind), json.loads(from_column(data))) for at, kind, data in rows
+    ]

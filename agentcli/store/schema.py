@@ -20,6 +20,7 @@ input_queue what waits to be said to the model; ``source`` is "background" for w
 task       background runs; ``attempt`` fences: an update names the one it belongs to
 schedule   when a run starts; ``run`` is JSON: tool, arguments, title, signals
 rewind     what was taken back: ``messages`` (JSON, their seqs) and rows of file_change
+event      what the session said while it worked, as JSON, where that is kept; made when needed
 file_change what stood at a path before and after a call; contents are zlib in ``blob``
 =========== =========================================================================
 
@@ -50,6 +51,15 @@ CREATE TABLE note (
   kind TEXT NOT NULL,
   text TEXT NOT NULL
 )"""
+
+EVENT_TABLE = """
+CREATE TABLE IF NOT EXISTS event (
+  id INTEGER PRIMARY KEY,
+  created_at REAL NOT NULL,
+  type TEXT NOT NULL,
+  data TEXT NOT NULL
+)"""
+"""Made with the first event: most sessions keep none."""
 
 REWIND_TABLES = (
     """

@@ -21,9 +21,23 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 from agentcli.domain.errors import HistoryViolation, PersistenceError
 from agentcli.domain.events import Outcome
 from agentcli.domain.history import History, RepairReason, repair_results
-from agentcli.domain.messages import AssistantMessage, ToolCall, ToolResult, Usage, UserMessage
+from agentcli.domain.messages import (
+    AssistantMessage,
+    Message,
+    ToolCall,
+    ToolResult,
+    Usage,
+    UserMessage,
+)
 from agentcli.domain.ports import QueuedInput, QueueKind, RecordedResult, ToolRun
-from agentcli.domain.session import LoadedSession, SessionInfo, SessionPage, SessionStatus
+from agentcli.domain.session import (
+    KeptEvent,
+    LoadedSession,
+    SessionInfo,
+    SessionPage,
+    SessionStatus,
+    StoredMessage,
+)
 from agentcli.store import reads, seals, writes
 from agentcli.store.disk import ensure_directory, open_or_create, recovery_path
 from agentcli.store.faults import damaged, fault
@@ -49,7 +63,16 @@ class SqliteStore:
     message in USD or ``None``; ``redact`` takes secrets out of everything stored (SEC-9).
     """
 
-    __slots__ = ("_began_turn", "_draft", "_draft_state", "_file", "_worker", "_writes")
+    __slots__ = (
+        "_began_turn",
+        "_draft",
+        "_draft_events",
+        "_draft_messages",
+        "_draft_state",
+        "_file",
+        "_worker",
+        "_writes",
+    )
 
     def __init__(self, file: SessionFile, writes: SessionWrites, draft: SessionInfo | None) -> None:
         self._file = file
@@ -57,6 +80,8 @@ class SqliteStore:
         self._worker = Worker(file.close)
         self._draft = draft
         self._draft_state: dict[str, Any] = {}
+        self._draft_messages: tuple[Message, ...] = ()
+        self._draft_events: list[KeptEvent] = []
         self._began_turn = False
 
     @classmethod
@@ -157,6 +182,7 @@ class SqliteStore:
                 self._writes.session(db, draft)
             for key, value in state.items():
                 self._writes.state(db, key, value)
+            self._writes.earlier(db, self._draft_messages)
             return body(db, *args, **kwargs)
 
         def create() -> T:
@@ -167,6 +193,11 @@ class SqliteStore:
             return result
 
         return await self._run(create, writing=True)
+
+    async def create(self) -> None:
+        """Make the file of a new session before its first prompt."""
+        if self._draft is not None:
+            await self._create(self._writes.earlier, ())
 
     async def record_assistant(
         self,
@@ -247,13 +278,21 @@ class SqliteStore:
         A stored "running" whose owner is dead is reported as crashed.
         """
         if self._draft is not None:
-            return LoadedSession(self._draft, ())
+            stored = enumerate(self._draft_messages, start=1)
+            at = self._draft.created_at
+            return LoadedSession(
+                self._draft, tuple(StoredMessage(seq, at, message) for seq, message in stored)
+            )
         loaded = await self._read(reads.read_session, hidden=hidden)
         return replace(loaded, info=self._true_status(loaded.info))
 
     async def page(self, after: int, most: int) -> SessionPage:
         """At most ``most`` messages after the one with the seq ``after``; empty at the end."""
         return SessionPage() if self._draft else await self._read(reads.read_page, after, most)
+
+    async def history(self) -> Sequence[Message]:
+        """The messages to go on with."""
+        return [stored.message for stored in (await self.load()).messages]
 
     async def info(self) -> SessionInfo:
         """The session's line in a list, with its totals."""
@@ -338,6 +377,36 @@ class SqliteStore:
         return () if self._draft is not None else await self._read(writes.queue_waiting)
 
     @property
+    def messages(self) -> SqliteStore:
+        """The history: ``history`` has it."""
+        return self
+
+    @property
+    def state(self) -> SqliteStore:
+        """Small values by key."""
+        return self
+
+    @property
+    def events(self) -> EventTable:
+        """What the session has said while it worked (``domain.keeping.EventStore``)."""
+        return EventTable(self)
+
+    async def append_events(self, events: Sequence[KeptEvent]) -> None:
+        """Keep ``events``; those before the first prompt wait for the file."""
+        self._draft_events += events
+        if self._draft is None:
+            kept, self._draft_events = self._draft_events, []
+            await self._write(writes.append_events, kept, self._writes.redact)
+
+    async def read_events(self) -> Sequence[KeptEvent]:
+        """All that were kept, in order."""
+        return () if self._draft is not None else await self._read(reads.read_events)
+
+    def begin_with(self, messages: Sequence[Message]) -> None:
+        """What the history of a new session begins with, stored with its first prompt."""
+        self._draft_messages = tuple(messages)
+
+    @property
     def tasks(self) -> TaskTable:
         """The registry of background runs (BG-3)."""
         from agentcli.store.tasks import TaskTable
@@ -376,6 +445,14 @@ class SqliteStore:
             if known is error:
                 raise
             raise known from error
+
+
+class EventTable:
+    """The events of a session file; satisfies ``domain.keeping.EventStore``."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self.append = store.append_events
+        self.read = store.read_events
 
 
 def _rescue(session_path: Path, text: str) -> str | None:

@@ -9,6 +9,7 @@ itself, so that the summary before it, if any, is back as well.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -26,7 +27,7 @@ from agentcli.domain.messages import (
     UserMessage,
 )
 from agentcli.domain.ports import QueuedInput, QueueKind, QueueSource, RecordedResult, RunStatus
-from agentcli.domain.session import SessionInfo, SessionStatus
+from agentcli.domain.session import KeptEvent, SessionInfo, SessionStatus
 from agentcli.store import seals
 from agentcli.store.codec import encode, from_column, to_column, to_json
 from agentcli.store.reads import SENT_ORDER
@@ -138,6 +139,15 @@ class SessionWrites:
         if message is None:
             return _last_seq(db)
         return self._append(db, message, now)
+
+    def earlier(self, db: sqlite3.Connection, messages: Sequence[Message]) -> None:
+        """What a history begins with that another program has kept (CTRL-9)."""
+        now = time.time()
+        for message in messages:
+            if isinstance(message, ToolResult):
+                self._append_result(db, message, now)
+            else:
+                self._append(db, message, now)
 
     def assistant(
         self,
@@ -458,3 +468,14 @@ def undo_compaction(db: sqlite3.Connection) -> bool:
     db.execute("UPDATE message SET hidden_by = NULL WHERE hidden_by = ?", (summary,))
     db.execute("UPDATE message SET hidden_by = ? WHERE seq = ?", (summary, summary))
     return True
+
+
+def append_events(db: sqlite3.Connection, events: Sequence[KeptEvent], redact: Redact) -> None:
+    """Keep ``events`` after those that are there."""
+    from agentcli.store.schema import EVENT_TABLE
+
+    db.execute(EVENT_TABLE)
+    db.executemany(
+        "INSERT INTO event (created_at, type, data) VALUES (?, ?, ?)",
+        [(each.at, each.type, to_column(redact(json.dumps(each.data)))) for each in events],
+    )

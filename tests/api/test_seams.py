@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
@@ -13,12 +15,17 @@ import pytest
 from agentcli import (
     Agent,
     AgentEvent,
+    AssistantMessage,
     CancelToken,
     GateAnswer,
     GateFailed,
     HookConfig,
     HookEvent,
+    MemoryStore,
+    Message,
     ModelRequest,
+    PersistenceError,
+    ProviderRequestPrepared,
     RunContext,
     RunIdentity,
     StepFacts,
@@ -26,8 +33,14 @@ from agentcli import (
     StreamEnd,
     StreamEvent,
     TextDelta,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    UsageError,
+    user_text,
 )
-from tests.support.cli import agent_env
+from agentcli.store.repair.check import check as problems_of
+from tests.support.cli import agent_env, run_agent
 from tests.support.docs import topic
 from tests.support.model_server import ModelServer
 from tests.support.replies import Call, Reply, Text
@@ -238,7 +251,7 @@ def test_temperature_and_fields_of_ones_own_are_in_the_request(
     assert sent["temperature"] == 0.25 and sent["metadata"] == {"user_id": "u1"}
 
 
-@pytest.mark.spec("CTRL-9", "EXT-9")
+@pytest.mark.spec("CTRL-9")
 def test_a_function_may_be_a_hook_and_knows_the_run(given: Given, tmp_path: Path) -> None:
     told: list[Any] = []
 
@@ -259,7 +272,7 @@ def test_a_function_may_be_a_hook_and_knows_the_run(given: Given, tmp_path: Path
     assert "not today" in str(server.requests[1].body["messages"])
 
 
-@pytest.mark.spec("CTRL-9", "BG-10")
+@pytest.mark.spec("CTRL-9")
 def test_a_tool_of_ones_own_gets_the_identity_of_the_run(tmp_path: Path) -> None:
     seen: list[RunIdentity] = []
 
@@ -293,3 +306,144 @@ def test_the_plugin_of_the_documentation_does_what_it_says(tmp_path: Path) -> No
     served(blocks, body)
     assert [event.type for event in events].count("tool_refused") == 3
     assert (tmp_path / "a.txt").read_text() == "hi"
+
+
+# --- where it is kept ---------------------------------------------------------------------------
+
+
+@pytest.mark.spec("CTRL-9", "API-3")
+def test_a_store_in_memory_outlives_its_agent_and_leaves_no_file(
+    given: Given, tmp_path: Path
+) -> None:
+    store = MemoryStore()
+
+    async def body(server: ModelServer, env: dict[str, str]) -> None:
+        async with given(tmp_path, env, store=store) as agent:
+            await agent.run_to_end("one")
+        async with given(tmp_path, env, store=store) as agent:
+            assert len(agent.messages) == 4
+            await agent.run_to_end("two")
+        sessions = Path(env["AGENTCLI_HOME"]) / "sessions"
+        assert not list(sessions.glob("*.db"))
+
+    server = served([Call("list_directory", {}), Text("1"), Text("2")], body)
+    assert len(server.requests[2].body["messages"]) == 5 and store.outcome == "done"
+    kinds = [event.type for event in asyncio.run(store.events.read())]
+    assert kinds.count("turn_start") == 2 and kinds[-1] == "done"
+    assert "tool_finished" in kinds and kinds.count("provider_request_prepared") == 3
+
+
+@pytest.mark.spec("CTRL-9", "REC-1")
+def test_a_store_whose_process_died_is_balanced_when_it_is_opened(tmp_path: Path) -> None:
+    store = MemoryStore()
+    call = ToolCall("c1", "bash", {"command": "true"})
+
+    async def body(server: ModelServer, env: dict[str, str]) -> None:
+        await store.record_prompt(user_text("go"))
+        await store.record_assistant(AssistantMessage((call,), "p", "m"), [call], final=None)
+        await store.record_running(call)
+        async with Agent(cwd=tmp_path, env=env, store=store) as agent:
+            assert "interrupted by a crash" in agent.messages[-1].text
+            await agent.run_to_end("and now?")
+
+    served([Text("ok")], body)
+
+
+@pytest.mark.spec("FAIL-1", "FAIL-4", "CTRL-9")
+@pytest.mark.parametrize(
+    "method", ["record_prompt", "record_assistant", "record_running", "record_result", "history"]
+)
+def test_whatever_a_store_raises_is_a_failed_write_and_nothing_runs_after_it(
+    tmp_path: Path, method: str
+) -> None:
+    class Broken(MemoryStore):
+        pass
+
+    async def breaks(*args: Any, **more: Any) -> Any:
+        raise ZeroDivisionError("odd")
+
+    store = Broken()
+    setattr(store, method, breaks)
+
+    async def body(server: ModelServer, env: dict[str, str]) -> None:
+        with pytest.raises(PersistenceError, match="kept in Broken: ZeroDivisionError: odd"):
+            async with Agent(cwd=tmp_path, env=env, store=store, permission_mode="yolo") as agent:
+                await agent.run_to_end("go")
+
+    write = Call("write_file", {"path": "a.txt", "content": "hi"})
+    served([write, Text("never asked for")], body)
+    assert (tmp_path / "a.txt").exists() == (method == "record_result")
+
+
+@pytest.mark.spec("CTRL-9")
+def test_prior_messages_come_before_the_first_prompt_and_are_kept(
+    given: Given, tmp_path: Path
+) -> None:
+    call = ToolCall("c1", "lookup", {"name": "Ada"})
+    prior: list[Message] = [
+        user_text("Who is Ada?"),
+        AssistantMessage((call,), "p", "m"),
+        ToolResult("c1", "lookup", (TextPart("a programmer"),)),
+        AssistantMessage((TextPart("A programmer."),), "p", "m"),
+    ]
+
+    async def body(server: ModelServer, env: dict[str, str]) -> None:
+        name = "messages" if given.how == "plugin" else "prior_messages"
+        async with given(tmp_path, env, **{name: prior}) as agent:
+            await agent.run_to_end("And Bob?")
+            session_id = agent.session_id
+        async with Agent(cwd=tmp_path, env=env, session=session_id) as again:
+            assert [message.text for message in again.messages][-3:] == [
+                "A programmer.",
+                "And Bob?",
+                "ok",
+            ]
+            assert problems_of(next(Path(env["AGENTCLI_HOME"]).rglob(f"{session_id}.db"))) == []
+
+    server = served([Text("ok")], body)
+    assert "a programmer" in str(server.requests[0].body["messages"])
+
+
+@pytest.mark.spec("CTRL-9")
+def test_prior_messages_that_are_no_history_are_refused(tmp_path: Path) -> None:
+    orphan = ToolResult("c1", "lookup", (TextPart("x"),))
+    with pytest.raises(UsageError, match="prior messages are no history"):
+        Agent(cwd=tmp_path, env=agent_env(None), prior_messages=[orphan]).run_sync("go")
+
+
+@pytest.mark.spec("CTRL-9")
+def test_events_are_kept_and_read_back_in_order(tmp_path: Path) -> None:
+    found: list[str] = []
+
+    async def body(server: ModelServer, env: dict[str, str]) -> None:
+        async with Agent(cwd=tmp_path, env=env, keep_events=True) as agent:
+            seen = [event async for event in agent.run("go")]
+            found.append(agent.session_id)
+        kinds = [event.type for event in seen]
+        done = await asyncio.to_thread(
+            run_agent, "sessions", "events", found[0], "--format", "json", env=env
+        )
+        kept = json.loads(done.stdout)
+        assert [event["type"] for event in kept] == [k for k, _ in itertools.groupby(kinds)]
+        text = "".join(event["text"] for event in kept if event["type"] == "text_delta")
+        assert text == "one two three"
+        shown = await asyncio.to_thread(run_agent, "sessions", "events", found[0], env=env)
+        assert len(shown.stdout.splitlines()) == len(kept)
+
+    served([Call("list_directory", {}), Text("one two three")], body)
+
+
+@pytest.mark.spec("CTRL-9", "LOOP-3")
+def test_each_request_is_reported_and_its_prefix_stays(tmp_path: Path) -> None:
+    async def body(server: ModelServer, env: dict[str, str]) -> None:
+        async with Agent(cwd=tmp_path, env=env) as agent:
+            events = [event async for event in agent.run("go")]
+        made = [event for event in events if isinstance(event, ProviderRequestPrepared)]
+        assert [(event.step, event.attempt, event.messages) for event in made] == [
+            (1, 1, 1),
+            (2, 1, 3),
+        ]
+        assert len({event.prefix_hash for event in made}) == 1 and made[0].tools > 5
+        assert made[1].messages_characters > made[0].messages_characters == len("go")
+
+    served([Call("list_directory", {}), Text("ok")], body)

@@ -9,6 +9,8 @@ bug. What only a refusal needs is imported when there is one.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
@@ -25,7 +27,7 @@ from agentcli.domain.clean import (
     cut_text,
 )
 from agentcli.domain.errors import HistoryViolation, ProviderError, StoreError
-from agentcli.domain.events import ContextTransformed
+from agentcli.domain.events import ContextTransformed, ProviderRequestPrepared
 from agentcli.domain.history import History
 from agentcli.domain.messages import (
     AssistantMessage,
@@ -46,7 +48,7 @@ from agentcli.domain.ports import (
     RepairImage,
     StepFacts,
 )
-from agentcli.domain.tools import SessionState
+from agentcli.domain.tools import SessionState, ToolDefinition
 from agentcli.domain.values import mutable
 
 if TYPE_CHECKING:
@@ -375,6 +377,41 @@ def check_request(messages: Sequence[Message]) -> None:
 
 
 # --- transforms ----------------------------------------------------------------------------
+
+
+class CachedPrefix:
+    """The part of requests that a provider's cache can hold: it is looked at when it changes."""
+
+    def __init__(self) -> None:
+        self._known: tuple[str, Sequence[ToolDefinition]] | None = None
+        self._hash = ""
+        self._tools_characters = 0
+
+    def prepared(self, request: ModelRequest, step: int, attempt: int) -> ProviderRequestPrepared:
+        """What ``request`` is made of (CTRL-9)."""
+        if self._known is None or (self._known[0], self._known[1]) != (
+            request.system,
+            request.tools,
+        ):
+            self._known = request.system, request.tools
+            tools = json.dumps([[t.name, t.description, dict(t.parameters)] for t in request.tools])
+            self._tools_characters = len(tools)
+            data = f"{request.system}\0{tools}".encode("utf-8", "surrogatepass")
+            self._hash = hashlib.blake2b(data, digest_size=16).hexdigest()
+        return ProviderRequestPrepared(
+            step=step,
+            attempt=attempt,
+            model=request.model.id,
+            messages=len(request.messages),
+            tools=len(request.tools),
+            system_characters=len(request.system),
+            tools_characters=self._tools_characters,
+            messages_characters=sum(
+                len(getattr(part, "text", "")) for each in request.messages for part in each.parts
+            ),
+            prefix_hash=self._hash,
+            max_output_tokens=request.max_output_tokens,
+        )
 
 
 class TransformChain:
