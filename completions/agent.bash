@@ -64,7 +64,7 @@ _agentcli_complete() {
     ' --allow-tool') COMPREPLY=(); return ;;
     ' --deny-tool') COMPREPLY=(); return ;;
     ' --tools') COMPREPLY=(); return ;;
-    ' --effort') COMPREPLY=($(compgen -W "none minimal low medium high" -- "$current")); return ;;
+    ' --effort') COMPREPLY=($(compgen -W "none minimal low medium high xhigh max" -- "$current")); return ;;
     ' --system-prompt') COMPREPLY=(); return ;;
     ' --append-system-prompt') COMPREPLY=(); return ;;
     ' --mcp-config') COMPREPLY=($(compgen -f -- "$current")); return ;;
@@ -79,7 +79,7 @@ _agentcli_complete() {
     'run --allow-tool') COMPREPLY=(); return ;;
     'run --deny-tool') COMPREPLY=(); return ;;
     'run --tools') COMPREPLY=(); return ;;
-    'run --effort') COMPREPLY=($(compgen -W "none minimal low medium high" -- "$current")); return ;;
+    'run --effort') COMPREPLY=($(compgen -W "none minimal low medium high xhigh max" -- "$current")); return ;;
     'run --system-prompt') COMPREPLY=(); return ;;
     'run --append-system-prompt') COMPREPLY=(); return ;;
     'run --mcp-config') COMPREPLY=($(compgen -f -- "$current")); return ;;
@@ -101,7 +101,7 @@ _agentcli_complete() {
     'resume --allow-tool') COMPREPLY=(); return ;;
     'resume --deny-tool') COMPREPLY=(); return ;;
     'resume --tools') COMPREPLY=(); return ;;
-    'resume --effort') COMPREPLY=($(compgen -W "none minimal low medium high" -- "$current")); return ;;
+    'resume --effort') COMPREPLY=($(compgen -W "none minimal low medium high xhigh max" -- "$current")); return ;;
     'resume --system-prompt') COMPREPLY=(); return ;;
     'resume --append-system-prompt') COMPREPLY=(); return ;;
     'resume --mcp-config') COMPREPLY=($(compgen -f -- "$current")); return ;;

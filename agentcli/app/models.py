@@ -18,6 +18,7 @@ from agentcli.config.settings import Settings
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import ConfigError, ErrorKind, ProviderError
 from agentcli.domain.ports import ModelInfo, ModelRequest, Provider, ProviderConfig, StoredKey
+from agentcli.domain.secrecy import is_private_server
 from agentcli.domain.stream import StreamEnd, StreamEvent
 from agentcli.domain.values import frozen
 from agentcli.providers import _registry
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 Listener = Callable[[ModelInfo, str], None]
 """Told what a server says of its model by now, and a warning for the user or nothing."""
+
+
+LOCAL_FIRST_TOKEN_S = 600.0
 
 
 class Chosen(NamedTuple):
@@ -60,8 +64,24 @@ def model_info(settings: Settings, provider: str, name: str) -> ModelInfo:
     wanted = settings.max_output_tokens or 0
     if wanted > info.max_output_tokens and not _models.is_in_table(provider, name):
         info = replace(info, max_output_tokens=wanted)
-    overrides: Mapping[str, Any] = settings.models.get(info.id, {})
+    overrides: Mapping[str, Any] = {
+        **_waits(settings, provider),
+        **settings.models.get(info.id, {}),
+    }
     return replace(info, **overrides) if overrides else info
+
+
+def _waits(settings: Settings, provider: str) -> Mapping[str, float]:
+    """How long the provider's models are waited for, where that is not as usual (STR-3).
+
+    A server of one's own may have to load the model first, and reads a long prompt slowly.
+    """
+    try:
+        config = _registry.provider_config(provider, settings.env, settings.providers)
+    except ConfigError:
+        return {}
+    patient = {"first_token_timeout_s": LOCAL_FIRST_TOKEN_S}
+    return {**(patient if is_private_server(config.base_url) else {}), **config.waits}
 
 
 def default_model(settings: Settings) -> str:

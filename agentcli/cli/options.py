@@ -23,7 +23,7 @@ FORMATS = ("text", "json", "stream-json")
 INPUT_FORMATS = ("text", "stream-json")
 MODES = ("default", "accept-edits", "auto", "plan", "yolo")
 SANDBOXES = ("auto", "bwrap", "landlock", "off")
-EFFORTS = ("none", "minimal", "low", "medium", "high")
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 class Option(NamedTuple):

@@ -230,6 +230,15 @@ KEYS: Mapping[str, Key] = {
     "plugins": Key(KeyKind.LIST, "Python plugins to load, by the name of their entry point", ()),
 }
 
+WAIT_KEYS: Mapping[str, Key] = {
+    "first_token_timeout_s": Key(
+        KeyKind.NUMBER, "Longest wait for the first word of a reply, in seconds", minimum=1
+    ),
+    "idle_timeout_s": Key(KeyKind.NUMBER, "Longest silence within a reply, in seconds", minimum=1),
+    "max_attempts": Key(KeyKind.WHOLE, "How often one reply is asked for", minimum=1),
+}
+"""What a provider, or one model, may be waited for (STR-3)."""
+
 PROVIDER_KEYS: Mapping[str, Key] = {
     "kind": Key(KeyKind.TEXT, "The wire protocol: anthropic, openai or openai-responses"),
     "api": Key(
@@ -239,6 +248,7 @@ PROVIDER_KEYS: Mapping[str, Key] = {
     ),
     "base_url": Key(KeyKind.URL, "Where the server is"),
     "api_key_env": Key(KeyKind.TEXT, "Name of the environment variable that holds the key"),
+    **WAIT_KEYS,
 }
 
 MODEL_KEYS: Mapping[str, Key] = {
@@ -248,6 +258,7 @@ MODEL_KEYS: Mapping[str, Key] = {
     "output_price": Key(KeyKind.NUMBER, "USD per million output tokens"),
     "cache_read_price": Key(KeyKind.NUMBER, "USD per million tokens read from the cache"),
     "cache_write_price": Key(KeyKind.NUMBER, "USD per million tokens written to the cache"),
+    **WAIT_KEYS,
 }
 
 TABLES: Mapping[str, Mapping[str, Key]] = {"providers": PROVIDER_KEYS, "models": MODEL_KEYS}
@@ -517,7 +528,7 @@ def _type_name(value: object) -> str:
 
 
 def _providers(
-    env: Mapping[str, str], tables: Mapping[str, Mapping[str, str]]
+    env: Mapping[str, str], tables: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, ProviderConfig]:
     """A well-known provider that the file only changes has no kind: it keeps its own."""
     return {
@@ -529,6 +540,7 @@ def _providers(
             api_key=env.get(table.get("api_key_env", ""), "").strip(),
             needs_key="api_key_env" in table or "kind" not in table,
             api=table.get("api", ""),
+            waits={key: table[key] for key in WAIT_KEYS if key in table},
         )
         for name, table in tables.items()
     }

@@ -117,11 +117,23 @@ class Effort(StrEnum):
     LOW = "low"
     MEDIUM = "medium"
     HIGH = "high"
+    XHIGH = "xhigh"
+    MAX = "max"
+
+    @property
+    def is_much(self) -> bool:
+        """Whether it is medium or more."""
+        return self not in {Effort.NONE, Effort.MINIMAL, Effort.LOW}
 
 
 @frozen
 class ModelInfo:
-    """A model and its limits; prices in USD per million tokens, ``None`` where unknown."""
+    """A model and its limits; prices in USD per million tokens, ``None`` where unknown.
+
+    ``first_token_timeout_s`` bounds the wait for the first output of a reply, ``idle_timeout_s``
+    any silence after it, ``max_attempts`` how often one reply is asked for (STR-3); ``None`` leaves
+    them to the retry policy.
+    """
 
     provider: str
     name: str
@@ -133,6 +145,9 @@ class ModelInfo:
     output_price: float | None = None
     cache_read_price: float | None = None
     cache_write_price: float | None = None
+    first_token_timeout_s: float | None = field(default=None, kw_only=True)
+    idle_timeout_s: float | None = field(default=None, kw_only=True)
+    max_attempts: int | None = field(default=None, kw_only=True)
 
     @property
     def id(self) -> str:
@@ -236,7 +251,7 @@ class ProviderConfig:
 
     ``api_key`` never appears in a ``repr``, a log or a file (SEC-9). ``key_env`` is the name of
     the environment variable it came from, for advice. ``stored`` is the key to use where the
-    environment has none.
+    environment has none. ``waits`` are fields of ``ModelInfo`` for all of its models (STR-3).
     """
 
     name: str
@@ -247,6 +262,7 @@ class ProviderConfig:
     needs_key: bool = True
     api: str = ""
     stored: StoredKey | None = field(default=None, repr=False, compare=False)
+    waits: Mapping[str, float] = field(default_factory=dict)
 
 
 class LongWait(Protocol):

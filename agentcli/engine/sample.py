@@ -35,7 +35,7 @@ from agentcli.domain.events import (
     ThinkingChunk,
 )
 from agentcli.domain.messages import AssistantMessage, StopReason, ThinkingPart, Usage, user_text
-from agentcli.domain.ports import Effort, LongWait, ModelRequest, Provider
+from agentcli.domain.ports import Effort, LongWait, ModelInfo, ModelRequest, Provider
 from agentcli.domain.stream import StreamEnd, StreamEvent, TextDelta, ThinkingDelta, ToolCallStart
 from agentcli.domain.values import frozen
 from agentcli.engine.assemble import Assembler
@@ -177,7 +177,8 @@ class Sampler:
     async def _with_retries(
         self, request: ModelRequest, taken_ids: AbstractSet[str], cancel: CancelToken
     ) -> AssistantMessage:
-        budgets = Budgets(self._policy)
+        policy = self._policy.for_model(request.model)
+        budgets = Budgets(policy)
         while True:
             if cancel.cancelled:
                 raise TurnCancelled
@@ -197,9 +198,9 @@ class Sampler:
                 raise failed
             self.wasted += assembler.usage
             self._assembler = None
-            if (delay_s := long_wait_s(failed, self._policy)) is not None:
+            if (delay_s := long_wait_s(failed, policy)) is not None:
                 await self._wait_long(failed, delay_s)
-                budgets = Budgets(self._policy)
+                budgets = Budgets(policy)
                 continue
             wait = budgets.next_wait(failed, streaming=failed.streaming or assembler.started)
             if wait is None:
@@ -227,7 +228,7 @@ class Sampler:
     ) -> None:
         stream = self._provider.stream(request, cancel)
         try:
-            await self._consume(stream, assembler, cancel)
+            await self._consume(stream, assembler, request.model, cancel)
         except Exception as error:
             if not assembler.ended or isinstance(error, TurnCancelled):
                 raise
@@ -240,14 +241,19 @@ class Sampler:
             raise self._fault(what, "send the message again to go on", kind)
 
     async def _consume(
-        self, stream: AsyncIterator[StreamEvent], assembler: Assembler, cancel: CancelToken
+        self,
+        stream: AsyncIterator[StreamEvent],
+        assembler: Assembler,
+        model: ModelInfo,
+        cancel: CancelToken,
     ) -> None:
         """Fold and show the stream; one that is silent for too long is given up (STR-3)."""
         add, show, now = assembler.add, self._show, asyncio.get_running_loop().time
-        idle_s = self._policy.idle_s
+        idle_s = model.idle_timeout_s or self._policy.idle_s
+        limit_s = first_s = model.first_token_timeout_s or self._policy.idle_s
         try:
             async with asyncio.timeout(None) as silence:
-                watchdog = _Watchdog(silence, idle_s)
+                watchdog = _Watchdog(silence, first_s)
                 try:
                     async for event in stream:
                         if cancel.cancelled:
@@ -259,6 +265,10 @@ class Sampler:
                         watchdog.fed_at = now()
                         add(event)
                         show(event)
+                        if limit_s != idle_s and assembler.has_output:
+                            limit_s = idle_s
+                            watchdog.stop()
+                            watchdog.start(limit_s)
                         if isinstance(event, StreamEnd):
                             watchdog.stop()
                             silence.reschedule(now() + _CLOSE_PATIENCE_S)
@@ -268,8 +278,11 @@ class Sampler:
             if not silence.expired():
                 raise
         if silence.expired():
-            what = f"sent nothing for {idle_s:.0f} s"
-            raise self._fault(what, "try again; check the network or the server", ErrorKind.STALLED)
+            setting = "idle" if assembler.has_output else "first_token"
+            advice = (
+                f"try again; check the server, or raise its {setting}_timeout_s in the settings"
+            )
+            raise self._fault(f"sent nothing for {limit_s:.0f} s", advice, ErrorKind.STALLED)
 
     def _show(self, event: StreamEvent) -> None:
         if isinstance(event, TextDelta):
@@ -312,8 +325,12 @@ class _Watchdog:
     def __init__(self, limit: asyncio.Timeout, idle_s: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._limit = limit
-        self._idle_s = idle_s
         self.fed_at = self._loop.time()
+        self.start(idle_s)
+
+    def start(self, idle_s: float) -> None:
+        """From now on it is to be fed every ``idle_s`` seconds."""
+        self._idle_s = idle_s
         self._timer = self._loop.call_at(self.fed_at + idle_s, self._look)
 
     def _look(self) -> None:
@@ -347,8 +364,9 @@ def _usable(message: AssistantMessage) -> bool:
 
 
 def _recovery(request: ModelRequest) -> ModelRequest:
-    lowered = {Effort.MEDIUM: Effort.MINIMAL, Effort.HIGH: Effort.MINIMAL}
-    effort = lowered.get(request.effort, request.effort) if request.effort else None
+    effort = request.effort
+    if effort is not None and effort.is_much:
+        effort = Effort.MINIMAL
     messages = (*request.messages, user_text(_RECOVERY_NOTE))
     return replace(request, messages=messages, effort=effort)
 
@@ -380,6 +398,13 @@ class RetryPolicy:
     idle_s: float = 90.0
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     jitter: Callable[[], float] = random.random
+
+    def for_model(self, model: ModelInfo) -> RetryPolicy:
+        """The policy with the user's own limit of attempts, of whatever kind (STR-3)."""
+        if model.max_attempts is None:
+            return self
+        again = model.max_attempts - 1
+        return replace(self, max_retries=again, max_reconnects=again, max_empty_retries=again)
 
 
 class Budgets:

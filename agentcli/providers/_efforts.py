@@ -6,7 +6,8 @@ https://developers.openai.com/api/docs/guides/reasoning and /api/docs/models; do
 effort levels), docs.mistral.ai (reasoning), api-docs.deepseek.com/guides/thinking_mode,
 console.groq.com/docs/reasoning, inference-docs.cerebras.ai (reasoning),
 ai.google.dev/gemini-api/docs/openai, openrouter.ai/docs (reasoning tokens), and the public
-models.dev catalogue.
+models.dev catalogue. "xhigh" at OpenAI: developers.openai.com/api/docs/guides/reasoning (all models
+after gpt-5.1-codex-max).
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ _FIRST_REASONING_GPT = (5, 0)
 _FIRST_EFFORT_NONE = (5, 1)
 # From GPT-6.1 on the models always think: neither "none" nor "minimal" is taken.
 FIRST_ALWAYS_ON = (6, 1)
+# What thinks hardest is called "xhigh" from here on; before, "high" does.
+_FIRST_XHIGH = (5, 2)
+_FIRST_XHIGH_CODEX = "gpt-5.1-codex-max"
 _UNNUMBERED = (0, 0)
 
 Version = tuple[int, int]
@@ -43,6 +47,10 @@ def is_reasoning_version(version: Version) -> bool:
 
 def effort_for(model: str, version: Version, effort: Effort) -> str | None:
     """The value that a reasoning model takes for ``effort``; ``None`` to leave it to the model."""
+    if effort in {Effort.XHIGH, Effort.MAX}:
+        if version >= _FIRST_XHIGH or _FIRST_XHIGH_CODEX in model:
+            return "xhigh"
+        effort = Effort.HIGH
     if version == _UNNUMBERED or "codex" in model:
         return at_least_low(effort)
     if "-pro" in model:
@@ -61,8 +69,8 @@ def _pro_effort(version: Version, effort: Effort) -> str | None:
 
 
 def at_least_low(effort: Effort) -> str:
-    """For models that always think."""
-    return "low" if effort in {Effort.NONE, Effort.MINIMAL} else effort.value
+    """For models that always think, of which no more is known."""
+    return nearest(effort, ["low", "medium", "high"])
 
 
 # --- behind Chat Completions, where it is not OpenAI --------------------------------------
@@ -84,7 +92,7 @@ ROWS: tuple[tuple[str, str, str], ...] = (
     ("gemini", "gemini-2.5-pro*", "low medium high"),
     ("gemini", "gemini-3*flash*", "minimal low medium high"),
     ("gemini", "gemini-3*", "low high"),
-    ("openrouter", "*", "minimal low medium high"),
+    ("openrouter", "*", "minimal low medium high xhigh"),
 )
 _ORDER = tuple(str(effort) for effort in Effort)
 # DeepSeek switches thinking off with a field of its own.

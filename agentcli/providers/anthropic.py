@@ -202,12 +202,16 @@ _BUDGETS = {
     Effort.LOW: 4_096,
     Effort.MEDIUM: 10_000,
     Effort.HIGH: 24_000,
+    Effort.XHIGH: 32_000,
+    Effort.MAX: 64_000,
 }
 _EFFORT_NAMES = {
     Effort.MINIMAL: "low",
     Effort.LOW: "low",
     Effort.MEDIUM: "medium",
     Effort.HIGH: "high",
+    Effort.XHIGH: "xhigh",
+    Effort.MAX: "max",
 }
 _CLAUDE = re.compile(
     r"claude-(?:(?P<family>[a-z]+)-)?(?:(?P<major>\d{1,2})(?!\d)(?:[-.](?P<minor>\d{1,2})(?!\d))?)?"
@@ -217,6 +221,7 @@ _CLAUDE = re.compile(
 _FIRST_THINKING = (3, 7)
 _FIRST_ADAPTIVE = (4, 6)
 _FIRST_HIDDEN = (4, 7)
+_FIRST_XHIGH = (4, 7)  # https://platform.claude.com/docs/en/build-with-claude/effort
 _FIRST_DEFAULT_ON = (5, 0)
 _FIRST_PRESERVED = (5, 5)
 _UNNUMBERED = (99, 0)
@@ -266,7 +271,9 @@ def _adaptive_thinking(family: str, version: tuple[int, int], effort: Effort | N
     if effort is None:
         return {"thinking": adaptive} if version >= _FIRST_DEFAULT_ON else {}
     if effort is not Effort.NONE:
-        return {"thinking": adaptive, "output_config": {"effort": _EFFORT_NAMES[effort]}}
+        name = _EFFORT_NAMES[effort]
+        name = "high" if name == "xhigh" and version < _FIRST_XHIGH else name
+        return {"thinking": adaptive, "output_config": {"effort": name}}
     if always_on:
         return {"thinking": adaptive, "output_config": {"effort": "low"}}
     if family == "sonnet" and version >= _FIRST_PRESERVED:

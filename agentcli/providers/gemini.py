@@ -263,6 +263,8 @@ _BUDGETS = {
     Effort.LOW: 4_096,
     Effort.MEDIUM: 10_000,
     Effort.HIGH: 24_000,
+    Effort.XHIGH: 24_576,  # the most that every model with a budget takes
+    Effort.MAX: 24_576,
 }
 _MIN_BUDGET = 1_024
 _MIN_BUDGET_PRO = 128
@@ -317,7 +319,7 @@ def _level(model: str, version: tuple[int, int], effort: Effort) -> str:
         return "minimal" if knows_minimal else "low"
     if effort is Effort.MEDIUM and version == _FIRST_LEVELS and "pro" in model:
         return "high"  # Gemini 3 Pro knows only the two ends
-    return effort.value
+    return "high" if effort in {Effort.XHIGH, Effort.MAX} else effort.value
 
 
 # --- schemas of tools --------------------------------------------------------------------

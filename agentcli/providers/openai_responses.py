@@ -65,7 +65,7 @@ EFFORT = "effort"
 ENCRYPTION = "encryption"
 _NOT_TAKEN = {
     SUMMARY: r"(?i)reasoning\.summary|reasoning summar",
-    EFFORT: r"(?i)reasoning\.effort|unsupported value: '(none|minimal|low|medium)'",
+    EFFORT: r"(?i)reasoning\.effort|unsupported value: '(none|minimal|low|medium|xhigh)'",
     ENCRYPTION: r"(?i)encrypted content is not supported|reasoning\.encrypted",
 }
 _BAD_REASONING = (

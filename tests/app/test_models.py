@@ -267,3 +267,35 @@ def test_the_fallback_model_answers_when_the_first_stays_overloaded(tmp_path: Pa
     assert [(event.old, event.new) for event in fell] == [
         ("anthropic/claude-sonnet-4-5", "openai/gpt-4.1")
     ]
+
+
+@pytest.mark.spec("STR-3")
+def test_a_server_of_ones_own_is_waited_for_longer_and_settings_win(tmp_path: Path) -> None:
+    text = """
+    [providers.mine]
+    kind = "openai"
+    base_url = "http://192.168.0.9:8000/v1"
+    idle_timeout_s = 40
+    [providers.far]
+    kind = "openai"
+    base_url = "https://far.example/v1"
+    max_attempts = 2
+    [models."mine/slow"]
+    first_token_timeout_s = 1800
+    max_attempts = 1
+    """
+    paths = Paths.from_env({"HOME": str(tmp_path)})
+    paths.config_dir.mkdir(parents=True)
+    paths.config_file.write_text(text)
+    settings = load_settings(paths, {"ANTHROPIC_BASE_URL": "http://localhost:4000"})
+
+    def waits(provider: str, name: str) -> tuple[float | None, float | None, int | None]:
+        info = model_info(settings, provider, name)
+        return info.first_token_timeout_s, info.idle_timeout_s, info.max_attempts
+
+    assert waits("mine", "slow") == (1800, 40, 1)
+    assert waits("mine", "other") == (600, 40, None)
+    assert waits("far", "x") == (None, None, 2)
+    assert waits("anthropic", "claude-sonnet-4-5") == (600, None, None)
+    assert waits("openai", "gpt-4.1") == (None, None, None)
+    assert waits("ollama", "qwen3") == (600, None, None)

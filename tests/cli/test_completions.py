@@ -60,7 +60,7 @@ def complete(*words: str) -> set[str]:
         (("agent", "--mod"), {"--model"}),
         (("agent", "run", "--max"), {"--max-turns", "--max-budget-usd"}),
         (("agent", "run", "--output-format", ""), {"text", "json", "stream-json"}),
-        (("agent", "--effort", "m"), {"minimal", "medium"}),
+        (("agent", "--effort", "m"), {"max", "minimal", "medium"}),
         (("agent", "sessions", "export", "--format", ""), {"json", "md", "html"}),
         (("agent", "sessions", "list", "--format", ""), {"table", "json"}),
     ],

@@ -203,6 +203,29 @@ def test_ninety_seconds_without_a_chunk_is_a_stall_and_reconnects() -> None:
 
 
 @pytest.mark.spec("STR-3")
+def test_the_first_word_and_the_silence_after_it_have_limits_of_their_own() -> None:
+    model = replace(REQUEST.model, first_token_timeout_s=600.0, idle_timeout_s=30.0)
+    patient = replace(REQUEST, model=model)
+    late = play([Silence()], says("x"), request=patient)
+    assert (late.result.text, late.service.gaps) == ("x", [601])
+    assert "first_token_timeout_s" in late.waits[0].error.advice
+    broken = play([TextDelta(0, "begun"), Silence()], request=patient)
+    assert broken.result.kind is ErrorKind.STALLED
+    assert "sent nothing for 30 s" in broken.result.message
+    assert "idle_timeout_s" in broken.result.advice
+
+
+@pytest.mark.spec("STR-3")
+@pytest.mark.parametrize("kind", [ErrorKind.OVERLOADED, ErrorKind.EMPTY, ErrorKind.STALLED])
+@pytest.mark.parametrize("attempts", [1, 2, 9])
+def test_a_limit_of_attempts_holds_for_all_that_may_pass(kind: ErrorKind, attempts: int) -> None:
+    request = replace(REQUEST, model=replace(REQUEST.model, max_attempts=attempts))
+    played = play(*[[failure(kind)]] * 20, request=request)
+    assert played.result.kind is kind
+    assert len(played.service.times) == attempts
+
+
+@pytest.mark.spec("STR-3")
 def test_each_chunk_moves_the_deadline() -> None:
     slow = [item for n in range(5) for item in (TextDelta(0, str(n)), Silence(80))]
     played = play([*slow, StreamEnd(StopReason.END_TURN)])

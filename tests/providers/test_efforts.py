@@ -19,6 +19,8 @@ pytestmark = pytest.mark.spec("CLI-3")
         ("xai", "grok-4.6", Effort.NONE, {"reasoning_effort": "low"}),
         ("xai", "grok-4.3", Effort.NONE, {"reasoning_effort": "none"}),
         ("xai", "grok-3-mini", Effort.MEDIUM, {"reasoning_effort": "high"}),
+        ("groq", "openai/gpt-oss-120b", Effort.MAX, {"reasoning_effort": "high"}),
+        ("openrouter", "any/model", Effort.MAX, {"reasoning": {"effort": "xhigh"}}),
         ("xai", "grok-build-0.1", Effort.HIGH, {}),
         ("mistral", "mistral-medium-2604", Effort.MINIMAL, {"reasoning_effort": "none"}),
         ("mistral", "mistral-small-latest", Effort.LOW, {"reasoning_effort": "high"}),

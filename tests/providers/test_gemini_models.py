@@ -59,6 +59,8 @@ def test_no_model_is_asked_for_what_it_refuses(name: str) -> None:
         ("gemini-3-pro-preview", Effort.MEDIUM, {"includeThoughts": True, "thinkingLevel": "high"}),
         ("gemini-2.5-flash", Effort.NONE, {"thinkingBudget": 0}),
         ("gemini-2.5-pro", Effort.NONE, {"thinkingBudget": 128}),
+        ("gemini-3-pro-preview", Effort.MAX, {"includeThoughts": True, "thinkingLevel": "high"}),
+        ("gemini-2.5-pro", Effort.MAX, {"includeThoughts": True, "thinkingBudget": 24_576}),
         ("gemini-2.5-pro", Effort.HIGH, {"includeThoughts": True, "thinkingBudget": 24_000}),
         ("gemini-2.5-flash-lite", None, None),
         ("gemini-2.5-flash-lite", Effort.LOW, {"includeThoughts": True, "thinkingBudget": 4_096}),

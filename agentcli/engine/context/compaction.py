@@ -236,13 +236,13 @@ class Compactor:
         asked = user_text(request_text(folded, focus, limits[0]))
         messages = prepare([asked], conversation.model.provider, conversation.model.name)
         check_request(messages)
-        thinks = conversation.effort in {Effort.MEDIUM, Effort.HIGH}
+        effort = conversation.effort
         return ModelRequest(
             model=conversation.model,
             system=SYSTEM,
             messages=messages,
             max_output_tokens=limits[1],
-            effort=Effort.LOW if thinks else conversation.effort,
+            effort=Effort.LOW if effort is not None and effort.is_much else effort,
         )
 
     async def _ask(self, request: ModelRequest) -> AssistantMessage:
