@@ -6,6 +6,8 @@ with every environment; expansions, globs, braces and tildes make it ``None``.
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from agentcli.domain.values import frozen
 
 _SPECIAL = frozenset("$`*?[{()<>|&;~#!} \t\n\r")
@@ -36,7 +38,9 @@ class SimpleCommand:
     for a bare assignment or redirection. ``text`` is its source without redirections.
     ``wrappers`` are the programs looked through to reach it, the outermost first; each of those
     calls is listed as a command of its own. ``sources`` are the words as they are written, and
-    ``fed`` is what here-documents give it to read, as far as that is known.
+    ``fed`` is what here-documents give it to read, as far as that is known. ``at`` is the byte
+    where it starts (-1: it is a part of another one's words); ``upstream`` is where each earlier
+    stage of its pipeline does, ``None`` outside of one.
     """
 
     words: tuple[str | None, ...]
@@ -46,6 +50,18 @@ class SimpleCommand:
     wrappers: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     fed: tuple[str, ...] = ()
+    at: int = field(default=-1, compare=False)
+    upstream: tuple[int, ...] | None = field(default=None, compare=False)
+
+
+@frozen
+class Loop:
+    """``for variable in sources``, from one byte to another."""
+
+    variable: str
+    sources: tuple[str, ...]
+    start: int
+    end: int
 
 
 @frozen
@@ -54,13 +70,16 @@ class ParsedCommand:
 
     ``understood`` is false when bash may do something that is not listed: then the user must be
     asked, and ``why_not`` says why. The list is still as full as can be, for deny rules.
-    ``plain`` means: nothing but lists and pipes of commands whose words are all known.
+    ``plain`` means: nothing but lists and pipes of commands whose words are all known; ``kinds``
+    are the kinds of syntax beyond that, and ``loops`` give names to words.
     """
 
     commands: tuple[SimpleCommand, ...]
     understood: bool
     why_not: str = ""
     plain: bool = False
+    kinds: frozenset[str] = frozenset()
+    loops: tuple[Loop, ...] = ()
 
 
 def unquote(source: str) -> str | None:

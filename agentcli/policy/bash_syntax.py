@@ -16,10 +16,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from agentcli.domain.values import frozen, mutable
 from agentcli.policy.bash_command import ParsedCommand, SimpleCommand
 from agentcli.policy.bash_wrappers import Inner, evaluates, look_through
+
+if TYPE_CHECKING:
+    from agentcli.policy.bash_tree import Tree
 
 MAX_CHARS = 100_000
 _SEPARATORS = re.compile(r"[;&|\n\r(){}`]|\$\(")
@@ -80,8 +84,11 @@ def parse_bash(text: str) -> ParsedCommand:
     The newest few are kept, since a call is judged more than once.
     """
     reading = _Reading([], "")
-    plain = reading.script(text, ())
-    return ParsedCommand(tuple(reading.found), not reading.why_not, reading.why_not, plain)
+    tree = reading.script(text, ())
+    why_not = reading.why_not
+    return ParsedCommand(
+        tuple(reading.found), not why_not, why_not, tree.plain, tree.kinds, tree.loops
+    )
 
 
 @frozen
@@ -103,10 +110,10 @@ class _Reading:
     tokens: int = 0
     words: int = 0
 
-    def script(self, text: str, wrappers: tuple[str, ...]) -> bool:
-        """Read ``text`` and all that it wraps; whether its own syntax is plain."""
+    def script(self, text: str, wrappers: tuple[str, ...]) -> Tree:
+        """Read ``text`` and all that it wraps; its own syntax."""
         waiting: deque[_Open] = deque()
-        plain = self._parse(text, wrappers, waiting)
+        tree = self._parse(text, wrappers, waiting)
         while waiting and len(self.found) < _MAX_COMMANDS:
             item = waiting.popleft()
             if item.command is not None:
@@ -115,22 +122,22 @@ class _Reading:
                 self._parse(item.script, item.wrappers, waiting)
         if waiting:
             self._doubt("it holds too many commands")
-        return plain
+        return tree
 
     def _doubt(self, why_not: str) -> None:
         self.why_not = self.why_not or why_not
 
-    def _parse(self, text: str, wrappers: tuple[str, ...], waiting: deque[_Open]) -> bool:
+    def _parse(self, text: str, wrappers: tuple[str, ...], waiting: deque[_Open]) -> Tree:
+        from agentcli.policy.bash_tree import Tree, read_tree
+
         self.scripts += 1
         if self.scripts > _MAX_SCRIPTS:
             self._doubt("it nests too many scripts")
-            return False
+            return Tree((), self.why_not, plain=False)
         if why_not := why_unreadable(text) or self._too_costly(text):
             self._doubt(why_not)
             self._roughly(text, wrappers, waiting)
-            return False
-        from agentcli.policy.bash_tree import read_tree
-
+            return Tree((), why_not, plain=False)
         tree = read_tree(joined(text))
         for command in reversed(tree.commands):
             within = replace(command, wrappers=wrappers) if wrappers else command
@@ -138,7 +145,7 @@ class _Reading:
         if tree.why_not:
             self._doubt(tree.why_not)
             self._roughly(text, wrappers, waiting)
-        return tree.plain
+        return tree
 
     def _too_costly(self, text: str) -> str:
         """Long texts are parsed only when their skeleton is short and without a fault."""

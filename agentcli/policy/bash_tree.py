@@ -8,14 +8,16 @@ tables makes the whole text "not understood"; nothing is ever guessed to be harm
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
+from dataclasses import field, replace
 from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from agentcli.domain.values import frozen, mutable
-from agentcli.policy.bash_command import Redirection, SimpleCommand, unquote
+from agentcli.policy.bash_command import Loop, Redirection, SimpleCommand, unquote
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -91,6 +93,7 @@ _OPAQUE = frozenset({"string", "heredoc_body", "heredoc_redirect"})  # gaps are 
 # within "${…}" bash and the parser read quotes differently
 _EXPANSION = re.compile(r"\$\{#?[A-Za-z0-9_]+[^'\"\\`]*\}|\$\{[#?$!@*-]\}")
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!_-])", re.ASCII)
+_PLAIN_VARIABLE = re.compile(r"[a-z_][a-z0-9_]{0,30}|[A-Z]", re.ASCII)
 _ARITHMETIC = re.compile(r"\$\(\([0-9 +*/%<>=-]*\)\)")
 _EVALUATING_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
 # unquoted words that bash takes for syntax where a command starts
@@ -290,6 +293,8 @@ class Tree:
     commands: tuple[SimpleCommand, ...]
     why_not: str
     plain: bool
+    kinds: frozenset[str] = frozenset()
+    loops: tuple[Loop, ...] = ()
 
 
 @lru_cache(maxsize=1)
@@ -308,7 +313,7 @@ def is_well_formed(text: str) -> bool:
 def read_tree(text: str) -> Tree:
     """The commands of ``text`` in their order. ``text`` has no surrogates."""
     source = text.encode()
-    walk = _Walk(source, [], "", plain=True)
+    walk = _Walk(source, [], "")
     root = _parser().parse(source).root_node
     if root.has_error:
         walk.why_not = "it is not complete shell syntax"
@@ -316,7 +321,8 @@ def read_tree(text: str) -> Tree:
         walk.why_not = "the parser skips a part of it"
     walk.run(root)
     commands = [command for _, command in sorted(walk.found, key=itemgetter(0))]
-    return Tree(tuple(commands), walk.why_not, walk.plain and not walk.why_not)
+    kinds, loops = frozenset(walk.kinds), tuple(walk.loops)
+    return Tree(tuple(commands), walk.why_not, not kinds and not walk.why_not, kinds, loops)
 
 
 @mutable
@@ -324,7 +330,8 @@ class _Walk:
     source: bytes
     found: list[tuple[int, SimpleCommand]]
     why_not: str
-    plain: bool
+    kinds: set[str] = field(default_factory=set)
+    loops: list[Loop] = field(default_factory=list)
 
     def run(self, root: Node) -> None:
         """Visit every node; ``around`` are the redirections of what encloses it."""
@@ -332,7 +339,8 @@ class _Walk:
         while waiting:
             node, around = waiting.pop()
             children = node.children
-            self.plain = self.plain and is_plain(node)
+            if not is_plain(node):
+                self.kinds.add(node.type)
             self.why_not = self.why_not or doubt(node, children, self.source)
             kind = node.type
             if kind == "redirected_statement":
@@ -349,12 +357,23 @@ class _Walk:
             elif kind in _FRESH:
                 around = ()
                 self._substituted(node, children)
+            elif kind == "for_statement":
+                self._loop(node, children)
             elif kind == "arithmetic_expansion" and not self.why_not:
                 continue
             waiting += [(child, around) for child in reversed(children)]
 
+    def _loop(self, node: Node, children: list[Node]) -> None:
+        """What ``for`` assigns: no variable that a program would look at."""
+        name = next((self._text(each) for each in children if each.type == "variable_name"), "")
+        if not is_plain_variable(name):
+            self.why_not = self.why_not or f"it assigns {name or 'a variable'}"
+        sources = tuple(map(self._text, node.children_by_field_name("value")))
+        self.loops.append(Loop(name, sources, node.start_byte, node.end_byte))
+
     def _add(self, node: Node, command: SimpleCommand) -> None:
-        self.found.append((node.start_byte, command))
+        placed = replace(command, at=node.start_byte, upstream=_upstream(node))
+        self.found.append((node.start_byte, placed))
 
     def _text(self, node: Node) -> str:
         return self.source[node.start_byte : node.end_byte].decode()
@@ -462,10 +481,27 @@ def _stray_in(redirect: Node) -> list[Node]:
     if redirect.type != "heredoc_redirect":
         return []
     stray = []
-    for field in ("argument", "redirect"):
-        for child in redirect.children_by_field_name(field):
+    for name in ("argument", "redirect"):
+        for child in redirect.children_by_field_name(name):
             stray += _stray_in(child) if child.type in _REDIRECTS else [child]
     return stray
+
+
+def _upstream(node: Node) -> tuple[int, ...] | None:
+    """Where the earlier stages of the pipeline start that ``node`` is a stage of."""
+    stage, parent = node, node.parent
+    while parent is not None and parent.type == "redirected_statement":
+        stage, parent = parent, parent.parent
+    if parent is None or parent.type != "pipeline":
+        return None
+    earlier = (each for each in parent.children if each.is_named)
+    return tuple(each.start_byte for each in earlier if each.start_byte < stage.start_byte)
+
+
+def is_plain_variable(name: str) -> bool:
+    """Whether to assign ``name`` changes nothing that a shell or a program would look at."""
+    is_plain = _PLAIN_VARIABLE.fullmatch(name) is not None and not name.endswith("_proxy")
+    return is_plain and name not in os.environ and name != "_"
 
 
 def _is_bare(node: Node) -> bool:

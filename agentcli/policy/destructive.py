@@ -1,28 +1,31 @@
-"""Commands that would destroy what cannot be brought back, or write a protected place.
+"""Commands that would destroy what cannot be brought back, or touch a protected place.
 
-SEC-14: on the workspace root, home, ``/`` or ``.git``; SEC-3: by redirections and by well-known
-programs, a table at the end. Laws: a file that is named is found, as far as its name is written
-out; a command whose target cannot be told is taken to destroy the worst it could. Programs that
-are not in the table are taken to change only what they are given with ``-o`` or ``--output``.
+SEC-14: on the workspace root, home, ``/`` or ``.git``; SEC-3: written by redirections and by
+well-known programs, a table at the end; and credentials that any program is given to read. Laws:
+a file that is named is found, as far as its name is written out; a command whose target cannot be
+told is taken to destroy the worst it could. Programs that are not in the table are taken to change
+only what they are given with ``-o`` or ``--output``.
 """
 
 from __future__ import annotations
 
 import fnmatch
+import glob
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 from agentcli.domain.tools import real_path
 from agentcli.domain.values import frozen, mutable
 from agentcli.policy.bash_command import ParsedCommand, SimpleCommand
-from agentcli.policy.bash_syntax import parse_bash, word_lists, written_names
+from agentcli.policy.bash_syntax import parse_bash, unquoted, word_lists, written_names
 from agentcli.policy.decision import CallPlace
 from agentcli.policy.places import (
     Starts,
     Words,
+    credential_place,
     expanded,
     is_pattern,
     places_of,
@@ -84,6 +87,73 @@ def dangers_of(text: str, place: CallPlace, *, contained: bool = False) -> Itera
         yield from search.written(names, text)
     if search.left < 0:
         yield Danger("it names too many files to check", "", is_destructive=True)
+
+
+# they tell names at most
+_NAMES_ONLY = frozenset(
+    {
+        "[", "[[", "basename", "cd", "dirname", "echo", "find", "ls", "dir", "printf", "readlink",
+        "realpath", "stat", "test", "type", "which", "touch",
+    }
+)  # fmt: skip
+_PATTERN_FIRST = frozenset({"grep", "egrep", "fgrep", "rg", "ag", "awk", "gawk", "sed", "jq"})
+_HANDS_ON = frozenset({"xargs", "parallel", "read"})
+_MOST_MATCHES = 200
+_MOST_READ = 500
+_FED_BY = re.compile(r"(?<![<&])<(?![<&(])[ \t]*([^\s;&|()<>]+)")
+
+
+def credentials_read(text: str, place: CallPlace) -> Iterator[Danger]:
+    """Which credentials ``text`` names as something to read (SEC-3)."""
+    parsed = parse_bash(text)
+    commands = parsed.commands
+    if not parsed.understood and len(text) <= _LONGEST_LOOSE:
+        commands = (*commands, *_loose_commands(text))
+    starts = starts_of(commands, place.workspace.cwd).directories
+    programs = {command.words[0] for command in commands if command.words}
+    hands_on = not _HANDS_ON.isdisjoint(programs) or "command_substitution" in parsed.kinds
+    named = [
+        (name, command.text)
+        for command in dict.fromkeys(commands)
+        for name in _names_read(command, hands_on=hands_on)
+    ]
+    named += [
+        (expanded(unquoted(found[1])) or "", text)
+        for found in _FED_BY.finditer(text[:_LONGEST_LOOSE])
+    ]
+    named = [(name, part) for name, part in named if name and "\0" not in name]
+    paths = ((path, part) for name, part in named for path in places_of(name, starts))
+    for path, part in islice(paths, _MOST_READ):
+        if found := credential_place(_matches_of(path)):
+            yield Danger(f"{found} holds credentials", part, is_destructive=False)
+
+
+def _matches_of(path: Path) -> Sequence[Path]:
+    if not is_pattern(str(path)):
+        return (path,)
+    matches = islice(glob.iglob(str(path)), _MOST_MATCHES)  # noqa: PTH207 - an absolute pattern
+    return (path, *map(Path, matches))
+
+
+def _names_read(command: SimpleCommand, *, hands_on: bool) -> Iterator[str]:
+    """The words of ``command`` that may name what it reads."""
+    words = seen_words(command)
+    program = (words[0] or "").rpartition("/")[2] if words else ""
+    for each in command.redirections:
+        if each.target is not None and not each.writes:
+            yield each.target
+    if program in _NAMES_ONLY and not hands_on and "-exec" not in words:
+        return
+    skips = program in _PATTERN_FIRST and not {"-e", "-f", "--regexp", "--file"} & set(words)
+    for word in words[1:]:
+        if word is None:
+            continue
+        if word.startswith("-"):
+            yield word.partition("=")[2]
+        elif skips:
+            skips = False
+        else:
+            yield word
 
 
 def _loose_commands(text: str) -> Iterator[SimpleCommand]:
@@ -178,7 +248,7 @@ class _Search:
             if device := next(filter(None, map(_device, paths)), None):
                 if not self.contained:
                     yield Danger(f"it would write to {device}", part, is_destructive=True)
-            elif place := protected_place(paths, self.own_directories):
+            elif place := protected_place(paths, self.own_directories, contained=self.contained):
                 yield Danger(f"{place} is protected", part, is_destructive=False)
 
     def _places(self, name: str) -> Iterator[Path]:

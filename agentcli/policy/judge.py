@@ -19,7 +19,13 @@ from agentcli.domain.values import frozen
 from agentcli.policy.bash_command import SimpleCommand
 from agentcli.policy.bash_syntax import parse_bash
 from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision, Effect, Rule
-from agentcli.policy.places import has_own_repository, moves, protected_place, starts_of
+from agentcli.policy.places import (
+    credential_place,
+    has_own_repository,
+    moves,
+    protected_place,
+    starts_of,
+)
 from agentcli.policy.read_only import is_read_only
 from agentcli.policy.rules import (
     Subject,
@@ -51,7 +57,8 @@ def effect_of(call: CallFacts, place: CallPlace) -> Effect:
     """The effect of this very call: a command known to be read-only is a READ (LOOP-4)."""
     command = call.arguments.get("command")
     if call.definition.name == _SHELL and isinstance(command, str):
-        known = is_read_only(command, place.workspace, place.search_path)
+        contained = place.policy.has_boundary and str(call.arguments.get("access")) not in _ACCESS
+        known = is_read_only(command, place.workspace, place.search_path, contained=contained)
         return Effect.READ if known else Effect.EXEC
     if call.definition.only_reads:
         return Effect.READ
@@ -112,7 +119,7 @@ class _Judged:
         if self.asks_for is not None:
             return self.asks_for
         reads = self.effect is Effect.READ
-        return Access.READ_ONLY if reads and policy.contained else Access.INSIDE
+        return Access.READ_ONLY if reads and policy.has_boundary else Access.INSIDE
 
     def because(self, answer: Answer, reason: str, rule: Rule | None = None) -> Decision:
         return Decision(answer, reason, rule, self.effect)
@@ -154,14 +161,33 @@ def _by_protection(judged: _Judged) -> Decision | None:
     """What asks every time: no rule, no grant and no mode but a second ``--yolo`` frees it."""
     if judged.call.definition.always_ask:
         return replace(judged.because(Answer.ASK, "this tool always asks"), lasts=False)
+    paths = (*judged.call.paths, *judged.subject.paths)
+    if secret := _secret_read(judged, paths):
+        return secret
     if judged.effect is Effect.READ:
         return None
-    paths = (*judged.call.paths, *judged.subject.paths)
     if judged.effect is Effect.WRITE and (
         place := protected_place(paths, judged.place.policy.own_directories)
     ):
         return replace(judged.because(Answer.ASK, f"{place} is protected"), lasts=False)
     return _by_danger(judged) if judged.is_command else None
+
+
+def _secret_read(judged: _Judged, paths: Sequence[Path]) -> Decision | None:
+    """Reading a credential asks, whichever tool would; in yolo mode not about the project's own."""
+    from agentcli.policy.destructive import credentials_read
+
+    found, part = "", ""
+    if judged.is_command:
+        for danger in credentials_read(judged.subject.text or "", judged.place):
+            found, part = danger.what, danger.part
+            break
+    elif judged.effect is Effect.READ and (name := credential_place(paths)):
+        found = f"{name} holds credentials"
+    if not found or (judged.place.policy.mode is PermissionMode.YOLO and found.startswith(".env")):
+        return None
+    decision = judged.because(Answer.ASK, found)
+    return replace(decision, part=_part_of(part, judged.subject), lasts=False)
 
 
 def _by_danger(judged: _Judged) -> Decision | None:

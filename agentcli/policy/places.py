@@ -53,23 +53,97 @@ _PAIRS = frozenset(
         ("share", "keyrings"),
     }
 )  # fmt: skip
+# what holds keys, tokens and passwords: reading it asks as well (SEC-3)
+_SECRET_FILES = frozenset(
+    {
+        ".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass", ".my.cnf",
+        ".vault-token", ".dockercfg", ".htpasswd", ".terraformrc", ".env", "id_rsa", "id_dsa",
+        "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk", ".boto", ".s3cfg", ".claude.json",
+        ".credentials.json", ".mylogin.cnf", ".databricks.cfg", ".fly", ".netlify",
+    }
+)  # fmt: skip
+_SECRET_DIRECTORIES = frozenset(
+    {
+        ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".password-store", ".1password",
+        ".terraform.d", ".oci", ".snowflake", ".gcloud", ".pki", ".electrum", ".bitcoin",
+    }
+)  # fmt: skip
+_SECRET_PAIRS = frozenset(
+    {
+        (".config", "gh"), (".config", "gcloud"), (".config", "op"), (".config", "hub"),
+        (".config", "sops"), (".config", "rclone"), (".config", "doctl"),
+        ("git", "credentials"), (".cargo", "credentials"), (".cargo", "credentials.toml"),
+        (".gem", "credentials"), (".bundle", "config"), (".m2", "settings.xml"),
+        (".m2", "settings-security.xml"), (".gradle", "gradle.properties"), ("share", "keyrings"),
+        (".codex", "auth.json"), (".gemini", "oauth_creds.json"), (".config", "github-copilot"),
+        (".mozilla", "firefox"), ("etc", "shadow"), ("etc", "gshadow"), ("etc", "sudoers"),
+    }
+)  # fmt: skip
+_MAX_SEEN = 5_000
+_SEEN_DEPTH = 3
+_NOT_SEARCHED = frozenset({".git", "node_modules", "__pycache__", "target", ".venv", "venv"})
 _GIT = frozenset({".git", "git~1"})
+# git's own, and run by nobody
+_HISTORY = frozenset(
+    {
+        "index", "index.lock", "objects", "refs", "head", "head.lock", "logs", "orig_head",
+        "fetch_head", "merge_head", "merge_msg", "commit_editmsg", "packed-refs",
+    }
+)  # fmt: skip
 _EXAMPLES = (".example", ".sample", ".template", ".dist", ".defaults")
 # HFS+ ignores these in names, so that ".g\u200cit" is ".git"
 _IGNORED = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
 _OTHER_ROOT = re.compile(r"/proc/[^/]+(?:/task/[^/]+)?/(?:root|cwd)(?=/|$)")
 
 
-def protected_place(paths: Sequence[Path], own_directories: Sequence[Path]) -> str | None:
+def protected_place(
+    paths: Sequence[Path], own_directories: Sequence[Path], *, contained: bool = False
+) -> str | None:
     """What of ``paths`` is protected, in words; ``None`` when nothing is.
 
     ``paths`` are absolute; each is judged as it is written and where it really leads.
+    ``contained``: by a command in a sandbox, which may change what git keeps its history in.
     """
     own = [_names(real_path(directory)) for directory in own_directories]
     for path in _all_names(paths):
-        if place := _place(path, own):
+        if (place := _place(path, own)) and not (contained and _is_history(_names(path))):
             return place
     return None
+
+
+def credential_place(paths: Sequence[Path]) -> str:
+    """Which of ``paths``, absolute, holds keys or passwords, by name; empty: none of them."""
+    return next(filter(None, map(_credential, _all_names(paths))), "")
+
+
+def credential_below(path: Path) -> str:
+    """One that lies at or below ``path``, as far as a bounded look finds it; empty: none."""
+    waiting, seen = [(path, 0)], 0
+    while waiting and seen < _MAX_SEEN:
+        directory, depth = waiting.pop(0)
+        if found := credential_place((directory,)):
+            return found
+        try:
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    seen += 1
+                    if found := _credential(Path(entry.path)):
+                        return found
+                    goes_on = depth < _SEEN_DEPTH and entry.name not in _NOT_SEARCHED
+                    if goes_on and entry.is_dir(follow_symlinks=False):
+                        waiting.append((Path(entry.path), depth + 1))
+        except OSError:
+            continue
+    return ""
+
+
+def _credential(path: Path) -> str:
+    names = _names(path)
+    name = names[-1] if names else ""
+    is_secret = name in _SECRET_FILES or (name.startswith(".env.") and not name.endswith(_EXAMPLES))
+    is_secret = is_secret or not _SECRET_DIRECTORIES.isdisjoint(names)
+    is_secret = is_secret or any(pair in _SECRET_PAIRS for pair in pairwise(names))
+    return path.name if is_secret else ""
 
 
 def is_git_directory(path: Path) -> bool:
@@ -112,6 +186,12 @@ def _all_names(paths: Sequence[Path]) -> Iterator[Path]:
 
 def _names(path: Path) -> tuple[str, ...]:
     return tuple(map(plain_name, path.parts))
+
+
+def _is_history(names: Sequence[str]) -> bool:
+    """Whether it is the index, the objects or the references of a repository."""
+    at = max((at for at, name in enumerate(names) if name in _GIT), default=len(names))
+    return names[at + 1 :][:1] in [(name,) for name in _HISTORY]
 
 
 def _place(path: Path, own: Sequence[tuple[str, ...]]) -> str | None:

@@ -1,61 +1,109 @@
 """Shell commands that are known to change nothing (LOOP-4, SEC-3, SEC-4).
 
-Law: a command is read-only when it is a list or pipe of known programs whose every word is
-known, each with known options, whose files stay in the workspace. An option that the table does
-not hold, or a value of another kind, makes it uncertain; whatever is not certain is not read-only.
+Law: a command is read-only when all that it runs are known programs whose every word is known, each
+with known options, whose files stay in the workspace. An option that the table does not hold, or a
+value of another kind, makes it uncertain; whatever is not certain is not read-only. Where a sandbox
+enforces it (``contained``) such a command runs in a read-only one: then more syntax and programs
+count, of which it is known what they mean and not all that they might do.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import glob
+import itertools
 import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import field
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from agentcli.domain.tools import Workspace
-from agentcli.domain.values import frozen, mutable
-from agentcli.policy.bash_command import Redirection, SimpleCommand
+from agentcli.domain.values import frozen
+from agentcli.policy.bash_command import ParsedCommand, Redirection, SimpleCommand, unquote
 from agentcli.policy.bash_syntax import parse_bash
 from agentcli.policy.bash_wrappers import look_through
+from agentcli.policy.places import credential_below
+from agentcli.policy.read_only_programs import (
+    HARMLESS_WITH_ANY_OPTION,
+    STRICT,
+    UNKNOWN,
+    WIDE,
+    tells_version,
+)
+from agentcli.policy.read_only_table import (
+    BUILT_IN,
+    FOLLOWING,
+    HELPERS,
+    PATTERN_GIVEN,
+    Reading,
+    Spec,
+    UnknownOptionError,
+    spec_of,
+)
 
 # the user is to see this text, though it is only printed
 _QUOTED_DELETION = re.compile(r"\brm\s+-")
 _MOST_OPERANDS = {"none": 0, "file": 1}
 _NO_FILES = frozenset({"none", "text"})
-# no option that a file could be named like would have them write or run anything
-_HARMLESS_WITH_ANY_OPTION = frozenset(
-    {
-        "cat", "ls", "dir", "head", "wc", "stat", "du", "grep", "egrep", "fgrep", "cksum", "md5sum",
-        "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum",
-    }
-)  # fmt: skip
 _GLOB = re.compile(r"[A-Za-z0-9_./@%+=:,*?-]*[*?][A-Za-z0-9_./@%+=:,*?-]*", re.ASCII)
 _MAX_MATCHES = 500
 _MAX_SEEN = 3_000
+_MAX_DIRECTORIES = 8
 _NULL = "/dev/null"
+# what every system says of itself
+_OPEN_FILES = frozenset(
+    {
+        "/etc/os-release", "/usr/lib/os-release", "/etc/lsb-release", "/etc/debian_version",
+        "/etc/redhat-release", "/etc/alpine-release", "/etc/issue", "/etc/timezone",
+        "/proc/cpuinfo", "/proc/meminfo", "/proc/version", "/proc/loadavg", "/proc/uptime",
+    }
+)  # fmt: skip
 # wrappers that change how long or how urgently a program runs, not what it does
 _HARMLESS_WRAPPERS = frozenset({"timeout", "time", "nice", "stdbuf"})
+# syntax beyond lists and pipes of commands
+_STRICT_KINDS = frozenset(
+    {
+        "for_statement", "do_group", "if_statement", "elif_clause", "else_clause",
+        "negated_command", "variable_name", "simple_expansion", "expansion", "heredoc_redirect",
+        "heredoc_start", "heredoc_body", "heredoc_content", "heredoc_end", "herestring_redirect",
+        "for", "in", "do", "done", "if", "then", "elif", "else", "fi", "$", "${", "}", "<<", "<<-",
+        "<<<",
+    }
+)  # fmt: skip
+_WIDE_KINDS = _STRICT_KINDS | {
+    "subshell", "compound_statement", "command_substitution", "special_variable_name",
+    "while_statement", "arithmetic_expansion", "case_statement", "case_item", "extglob_pattern",
+    "(", ")", "{", "$(", "`", "while", "until", "case", "esac", ";;", ":-", "-", ":+", "+", "#",
+    "##", "%", "%%", "/", "//", "regex", "[[", "]]", "parenthesized_expression", "=~",
+}  # fmt: skip
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))", re.ASCII)
+_PLAIN_VALUE = re.compile(r"[A-Za-z0-9_./@%+=:,][A-Za-z0-9_./@%+=:,-]*|\0", re.ASCII)
+_MAX_CALLS = 500
+_TOP_LEVEL = "git rev-parse --show-toplevel"
+_GIVES_FILES = re.compile(r"find|fd|fdfind|ls|rg|grep|git")
 
 
-def is_read_only(command: str, workspace: Workspace, search_path: str | None = None) -> bool:
+def is_read_only(
+    command: str, workspace: Workspace, search_path: str | None = None, *, contained: bool = False
+) -> bool:
     """Whether ``command`` certainly changes nothing and reads only the workspace.
 
     ``workspace.cwd`` is the shell's directory: it must be there and in the workspace as well,
     since commands without operands read it. ``search_path`` is the shell's ``PATH`` (by default
     our own): a program that it finds inside the workspace is the repository's (SEC-2).
+    ``contained``: what is judged read-only runs in the read-only sandbox (SEC-4).
     """
     parsed = parse_bash(command)
-    if not (parsed.understood and parsed.plain and parsed.commands):
+    kinds = _WIDE_KINDS if contained else _STRICT_KINDS
+    if not (parsed.understood and parsed.commands and parsed.kinds <= kinds):
         return False
     cwd = workspace.cwd
     if not (cwd.is_dir() and workspace.contains(cwd)):
         return False
-    reader = _Reader(workspace, search_path)
-    return all(each.wrappers or reader.only_reads(each) for each in parsed.commands)
+    reader = _Reader(workspace, search_path, contained, parsed, (cwd,))
+    return reader.reads_all()
 
 
 def _takes_matches(words: Sequence[str], source: str) -> bool:
@@ -63,45 +111,163 @@ def _takes_matches(words: Sequence[str], source: str) -> bool:
     if not words:
         return False
     if source[0] in "*?" and "--" not in words:
-        return words[0] in _HARMLESS_WITH_ANY_OPTION
+        return words[0] in HARMLESS_WITH_ANY_OPTION
     spec = spec_of(words[0])
     return spec is None or spec.operands not in _MOST_OPERANDS
 
 
 @frozen
 class _Reader:
-    """Where commands run: what they may read, and which programs are the system's."""
+    """Where commands run: what they may read, and which programs are the system's.
+
+    ``directories`` are those in which the shell may be.
+    """
 
     workspace: Workspace
     search_path: str | None
+    contained: bool
+    parsed: ParsedCommand
+    directories: tuple[Path, ...]
+
+    def reads_all(self) -> bool:
+        """Whether each of the commands only reads, as ``cd`` leads from place to place."""
+        reader, is_certain = self, not {"subshell", "command_substitution"} & self.parsed.kinds
+        for command in self.parsed.commands:
+            if command.wrappers:
+                continue  # judged with the words of the one that runs it
+            if command.words[:1] == ("cd",):
+                moved = reader.moved(command)
+                if not moved:
+                    return False
+                certain = is_certain and command.upstream is None
+                both = moved if certain else (*reader.directories, *moved)
+                reader = replace(reader, directories=tuple(dict.fromkeys(both)))
+                if len(reader.directories) > _MAX_DIRECTORIES:
+                    return False
+                continue
+            is_certain = False  # another ``cd`` may be skipped
+            if not reader.only_reads(command):
+                return False
+        return True
+
+    def moved(self, command: SimpleCommand) -> tuple[Path, ...]:
+        """Where ``cd`` leads: directories of the workspace that are there; empty otherwise."""
+        is_plain = not command.assignments and all(map(self._harmless, command.redirections))
+        is_repeated = "while_statement" in self.parsed.kinds or any(
+            loop.start < command.at < loop.end for loop in self.parsed.loops
+        )
+        if is_repeated or not is_plain or len(command.words) != 2:  # noqa: PLR2004 - cd and a directory
+            return ()
+        target, source = command.words[1], command.sources[1].strip('"')
+        if target is None and self.contained and source == f"$({_TOP_LEVEL})":
+            return (self.workspace.root,)
+        if not target or target.startswith("-"):
+            return ()
+        if not target.startswith(("/", ".")) and "CDPATH" in os.environ:
+            return ()
+        found = []
+        for directory in self.directories:
+            place = replace(self.workspace, cwd=directory).resolve(target)
+            if not (
+                os.access(place, os.X_OK) and place.is_dir() and self.workspace.contains(place)
+            ):
+                return ()
+            found.append(Path(os.path.realpath(place)))
+        return tuple(found)
 
     def only_reads(self, command: SimpleCommand) -> bool:
+        """Whether one command does, whatever the variables of loops stand for."""
         if command.assignments or not all(map(self._harmless, command.redirections)):
             return False
+        if not command.words:
+            return False
+        calls = 0
+        for values in self._values(command):
+            calls += 1
+            words = self._words(command, values)
+            if calls > _MAX_CALLS or words is None or not self._judged(words, command):
+                return False
+        return calls > 0
+
+    def _judged(self, words: Sequence[str], command: SimpleCommand) -> bool:
+        if words[0] in {"xargs", "gxargs"}:
+            return self._given_files(words, command)
+        return self._call(words, in_shell=True)
+
+    def _values(self, command: SimpleCommand) -> Iterator[dict[str, str]]:
+        """Each way in which the loops around ``command`` set their variables."""
+        text = " ".join(command.sources)
+        around = [loop for loop in self.parsed.loops if loop.start < command.at < loop.end]
+        around = [loop for loop in around if f"${loop.variable}" in text.replace("{", "")]
+        names = [loop.variable for loop in around]
+        values = []
+        for loop in around:
+            known: list[str] = []
+            for source in loop.sources:
+                word = unquote(source)
+                found = [word] if word is not None else self._matches(source)
+                if found is None and self.contained and re.search("[$`]", source):
+                    found = [UNKNOWN]
+                if not found or not all(map(_PLAIN_VALUE.fullmatch, found)):
+                    return
+                known += found
+            values.append(known)
+        for chosen in itertools.product(*values):
+            yield dict(zip(names, chosen, strict=True))
+
+    def _words(self, command: SimpleCommand, values: dict[str, str]) -> list[str] | None:
+        """The words of one call; ``None`` where one of them could be anything."""
         words: list[str] = []
         for word, source in zip(command.words, command.sources, strict=True):
-            found = [word] if word is not None else self._matches(source)
-            if found is None or (word is None and not _takes_matches(words, source)):
-                return False
-            words += found
-        return bool(words) and self._call(words, in_shell=True)
+            if word is not None:
+                words.append(word)
+                continue
+            text = _with_values(source, values)
+            found = [unquote(text)] if text is not None else [None]
+            if found[0] is None:
+                matches = self._matches(text or source)
+                is_open = words[:1] == ["[["] or re.search("[$`]", source)
+                if matches is None and self.contained and words and is_open:
+                    matches = [UNKNOWN]
+                elif matches is None or not _takes_matches(words, text or source):
+                    return None
+                words += matches
+            else:
+                words += [each for each in found if each is not None]
+        return words
 
     def may_read(self, path: str) -> bool:
         """Whether a file operand stays in the workspace.
 
         ``-`` is mostly standard input, and a file for ``<`` and for ``ls``: it may be a link, too.
         """
-        if path == _NULL:
+        if path == _NULL or path in _OPEN_FILES:
             return True
+        if path == UNKNOWN:  # the sandbox keeps it from all but the workspace
+            return self.contained and not self._holds_credential(["."])
         try:
-            return self.workspace.contains(self.workspace.resolve(path))
+            return all(
+                self.workspace.contains(replace(self.workspace, cwd=each).resolve(path))
+                for each in self.directories
+            )
         except (RuntimeError, ValueError):  # a user who is not there; no name of a file
             return False
+
+    def _holds_credential(self, names: Sequence[str]) -> bool:
+        """Whether there is one at or below these places of the workspace."""
+        return any(
+            credential_below(replace(self.workspace, cwd=each).resolve(name))
+            for each in self.directories
+            for name in names
+            if name not in {"-", UNKNOWN}
+        )
 
     def _harmless(self, redirection: Redirection) -> bool:
         target = redirection.target
         if redirection.operator == "<":
-            return target is not None and self.may_read(target)
+            return self.may_read(UNKNOWN if target is None else target)
+        if redirection.operator in {"<<", "<<<"}:
+            return True
         if redirection.operator == ">&":
             return target in {"1", "2"}
         return redirection.operator in {">", ">>", "&>", "&>>"} and target == _NULL
@@ -110,26 +276,77 @@ class _Reader:
         """What bash makes of a glob, judged now; ``None`` when that is not certain."""
         if not _GLOB.fullmatch(source):
             return None
-        found = []
-        for match in glob.iglob(source, root_dir=self.workspace.cwd):  # noqa: PTH207 - as bash does: relative words
-            found.append(match)
-            if len(found) > _MAX_MATCHES or match.startswith("-"):
-                return None
-        return sorted(found) or [source]
+        if any(fnmatch.fnmatchcase("..", each) for each in source.split("/") if each[:1] == "."):
+            return None  # some shells find the directory above
+        found: list[str] = []
+        for directory in self.directories:
+            for match in glob.iglob(source, root_dir=directory):  # noqa: PTH207 - as bash does: relative words
+                found.append(match)
+                if len(found) > _MAX_MATCHES or match.startswith("-"):
+                    return None
+        return sorted(set(found)) or [source]
 
     def _call(self, words: Sequence[str], *, in_shell: bool) -> bool:
         name = words[0]
         if name in _HARMLESS_WRAPPERS:
             return self._wrapped(words, in_shell=in_shell)
-        if name == "cd":
-            return in_shell and self._stays(words)
         built_in = in_shell and name in BUILT_IN
         if not built_in and not all(map(self._is_foreign, (name, *HELPERS.get(name, ())))):
             return False
-        if special := _SPECIAL.get(name):
+        if tells_version(words, contained=self.contained):
+            return True
+        searches = name in {"grep", "rg", *HELPERS} or "-exec" in words
+        if searches and self._looks_everywhere(words):
+            return False
+        if special := (WIDE if self.contained else STRICT).get(name):
             return special(words, self.may_read)
         spec = spec_of(name)
         return spec is not None and self._fits(words, spec)
+
+    def _looks_everywhere(self, words: Sequence[str]) -> bool:
+        """Whether it would look into credentials that it does not name."""
+        options = "".join(word for word in words if re.fullmatch(r"-[A-Za-z.]+", word))
+        if words[0] == "rg":
+            deep = "." in options or options.count("u") > 1 or "--hidden" in words
+        elif words[0] == "find":
+            deep = True
+        else:
+            deep = bool({"r", "R"} & set(options)) or any(
+                word.startswith(("--recursive", "--dereference-r")) for word in words
+            )
+        if not deep:
+            return False
+        names = [word for word in words[1:] if not word.startswith("-")]
+        places = [name for name in names if self._is_directory(name)]
+        return self._holds_credential(places or ["."])
+
+    def _is_directory(self, name: str) -> bool:
+        if UNKNOWN in name:
+            return False
+        places = (replace(self.workspace, cwd=each) for each in self.directories)
+        try:
+            return any(place.resolve(name).is_dir() for place in places)
+        except (OSError, RuntimeError, ValueError):
+            return False
+
+    def _given_files(self, words: Sequence[str], command: SimpleCommand) -> bool:
+        """``find … | xargs grep x``: files of the workspace, for a program that only reads."""
+        inner = look_through(tuple(words))
+        sources = [each for each in self.parsed.commands if each.at in (command.upstream or ())]
+        given = sources[-1].words[:1] if sources else ()
+        if inner.why_not or len(inner.inner) != 1 or not given or not self._is_foreign("xargs"):
+            return False
+        program = [word for word in inner.inner[0].words if word is not None]
+        own = words[: inner.inner[0].start]
+        if any(word.startswith(("-a", "--arg-file")) for word in own):
+            return False
+        if not program or program[0] not in HARMLESS_WITH_ANY_OPTION:
+            return False
+        if self._holds_credential(["."]) or not _GIVES_FILES.fullmatch(given[0] or ""):
+            return False
+        # what is given may be a link, or named like an option
+        is_safe = self.contained or (given[0] == "find" and self._holds_no_way_out(["."]))
+        return is_safe and self._call(program, in_shell=False)
 
     def _wrapped(self, words: Sequence[str], *, in_shell: bool) -> bool:
         name = words[0]
@@ -142,21 +359,16 @@ class _Reader:
         inner = [word for word in looked.inner[0].words if word is not None]
         return bool(inner) and self._call(inner, in_shell=False)
 
-    def _stays(self, words: Sequence[str]) -> bool:
-        """Whether ``cd`` goes where the shell already is: nothing is to be remembered."""
-        if len(words) != 2 or not words[1].startswith(("/", ".")):  # noqa: PLR2004 - cd and a directory
-            return False
-        cwd = self.workspace.cwd
-        return os.path.realpath(self.workspace.resolve(words[1])) == os.path.realpath(cwd)
-
     def _is_foreign(self, program: str) -> bool:
         """Whether the program is found, and not in a directory that the repository could fill.
 
         A ``PATH`` that was changed must lead to the same program as our own: a command that was
-        approved for one thing has not named what others run.
+        approved for one thing has not named what others run. In the sandbox any of them may run.
         """
-        if "/" in program:
+        if "/" in program or program == UNKNOWN:
             return False
+        if self.contained:
+            return True
         found = self._found(program, self.search_path)
         if found is None or self.search_path is None:
             return found is not None
@@ -198,7 +410,12 @@ class _Reader:
 
     def _holds_no_way_out(self, names: Sequence[str]) -> bool:
         """Whether no link below these directories leads out of the workspace; bounded."""
-        waiting = [self.workspace.resolve(name) for name in names if name != "-"]
+        waiting = [
+            replace(self.workspace, cwd=each).resolve(name)
+            for each in self.directories
+            for name in names
+            if name not in {"-", UNKNOWN}
+        ]
         seen = 0
         while waiting:
             directory = waiting.pop()
@@ -220,450 +437,11 @@ class _Reader:
         return True
 
 
-# --- words and options ----------------------------------------------------------------------
+def _with_values(source: str, values: dict[str, str]) -> str | None:
+    """``source`` with the variables of loops put in; ``None`` where another is expanded."""
 
-_NUMBER = re.compile(r"[+-]?[0-9]+[A-Za-z]{0,3}")
+    def put(found: re.Match[str]) -> str:
+        return values.get(found[1] or found[2] or "", UNKNOWN)
 
-
-class UnknownOptionError(Exception):
-    """An option that is not in the table, or a value that does not fit it."""
-
-
-@mutable
-class Reading:
-    """The words told apart: options by name, files that options name, and operands.
-
-    Long names are never completed. Where programs do not look for options behind operands (BSD,
-    ``POSIXLY_CORRECT``), the value of one is a file like any other: it counts as both.
-    """
-
-    spec: Spec
-    rest: list[str]
-    options: list[str] = field(default_factory=list)
-    files: list[str] = field(default_factory=list)
-    operands: list[str] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, words: Sequence[str], spec: Spec) -> Reading:
-        """The reading of a whole call; raises ``UnknownOptionError``."""
-        reading = cls(spec, list(reversed(words[1:])))
-        while reading.rest:
-            word = reading.rest.pop()
-            if word == "--":
-                reading.operands += reversed(reading.rest)
-                break
-            if not word.startswith("-") or word == "-":
-                reading.operands.append(word)
-            elif not ("-#" in spec.marks and word[1:].isdecimal()):
-                reading.option(word)
-        return reading
-
-    def option(self, word: str) -> None:
-        """Take one option word, or a bundle of letters."""
-        if word.startswith("--") or not self.spec.bundled:
-            name, equals, value = word.partition("=")
-            mark = self._mark(name)
-            if equals and not mark:
-                raise UnknownOptionError(word)
-            if mark not in {"", "?"}:
-                self._value(mark, value if equals else self._next(word))
-            return
-        for at, letter in enumerate(word[1:], start=2):
-            mark = self._mark(f"-{letter}")
-            if mark == "?":
-                return
-            if mark:
-                self._value(mark, word[at:] or self._next(word))
-                return
-
-    def _mark(self, name: str) -> str:
-        mark = self.spec.marks.get(name)
-        if mark is None:
-            raise UnknownOptionError(name)
-        self.options.append(name)
-        return mark
-
-    def _next(self, word: str) -> str:
-        if not self.rest:
-            raise UnknownOptionError(word)
-        value = self.rest.pop()
-        if self.operands:
-            self.files.append(value)
-        return value
-
-    def _value(self, mark: str, value: str) -> None:
-        if mark == "#" and not _NUMBER.fullmatch(value):
-            raise UnknownOptionError(value)
-        if mark == "@":
-            self.files.append(value)
-
-
-# --- programs whose words have a language of their own ----------------------------------------
-# Each function knows every word that it lets pass; the rest is not read-only.
-
-# may the file at this path be read unasked?
-Readable = Callable[[str], bool]
-
-_FIND_ALONE = frozenset(
-    {
-        "-print", "-print0", "-ls", "-prune", "-not", "-a", "-and", "-o", "-or", "!", "(", ")",
-        ",", "-empty", "-true", "-false", "-depth", "-d", "-xdev", "-mount", "-daystart",
-        "-noleaf", "-executable", "-readable", "-writable", "-nouser", "-nogroup", "-quit",
-        "-ignore_readdir_race", "-noignore_readdir_race", "-nowarn", "-warn",
-    }
-)  # fmt: skip
-_FIND_WITH_TEXT = frozenset(
-    {
-        "-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex",
-        "-regextype", "-type", "-xtype", "-size", "-mtime", "-atime", "-ctime", "-mmin", "-amin",
-        "-cmin", "-maxdepth", "-mindepth", "-perm", "-user", "-group", "-uid", "-gid", "-links",
-        "-inum", "-printf", "-lname", "-ilname", "-used", "-fstype", "-newermt", "-newerat",
-        "-newerct",
-    }
-)  # fmt: skip
-_FIND_WITH_FILE = frozenset({"-newer", "-anewer", "-cnewer", "-samefile"})
-_FIND_FIRST = frozenset({"-H", "-P", "-O0", "-O1", "-O2", "-O3"})
-_SED_ADDRESS = r"(?:[0-9]+|\$|/[\w .:=^$*@#,-]+/)"
-_SED_COMMAND = rf"(?:{_SED_ADDRESS}(?:,(?:\+?[0-9]+|{_SED_ADDRESS}))?)?p"
-_SED_SCRIPT = re.compile(rf"{_SED_COMMAND}(?:; *{_SED_COMMAND})*;?", re.ASCII)
-_SED_FLAGS = frozenset({"-n", "--quiet", "--silent", "-E", "-r", "-nE", "-nr", "-En", "-rn"})
-_JQ_FLAGS = frozenset(
-    {
-        "--raw-output", "--compact-output", "--slurp", "--null-input", "--exit-status",
-        "--join-output", "--ascii-output", "--sort-keys", "--monochrome-output", "--color-output",
-        "--raw-input", "--tab",
-    }
-)  # fmt: skip
-_JQ_LETTERS = re.compile(r"-[rcsnejaSMCR]+")
-_JQ_UNSAFE = re.compile(r"env|ENV|import|include|modulemeta|input_filename|\$__|getpath/0")
-_DATE_FLAGS = re.compile(
-    r"-[uR]+|-I(date|hours|minutes|seconds|ns)?|--utc|--universal|--rfc-email"
-    r"|--iso-8601(=\w+)?|--rfc-3339=\w+|--date=.*|--help|--version",
-    re.DOTALL,
-)
-
-
-def _find(words: Sequence[str], may_read: Readable) -> bool:
-    """``find``: tests and printing; nothing that writes, runs, deletes or follows links."""
-    at = 1
-    while at < len(words) and words[at] in _FIND_FIRST:
-        at += 1
-    while at < len(words) and not words[at].startswith(("-", "(", ")", "!", ",")):
-        if not may_read(words[at]):
-            return False
-        at += 1
-    while at < len(words):
-        word = words[at]
-        at += 1
-        if word in _FIND_ALONE:
-            continue
-        if word not in _FIND_WITH_TEXT and word not in _FIND_WITH_FILE:
-            return False
-        if at >= len(words) or (word in _FIND_WITH_FILE and not may_read(words[at])):
-            return False
-        at += 1
-    return True
-
-
-def _sed(words: Sequence[str], may_read: Readable) -> bool:
-    """``sed -n`` with scripts that only print lines, such as ``1,5p``."""
-    scripts: list[str] = []
-    operands: list[str] = []
-    quiet, at = False, 1
-    while at < len(words):
-        word = words[at]
-        at += 1
-        if word in _SED_FLAGS:
-            quiet = quiet or word not in {"-E", "-r"}
-        elif word in {"-e", "--expression", "-ne"}:
-            quiet = quiet or word == "-ne"
-            scripts += words[at : at + 1]
-            at += 1
-        elif word == "--":
-            operands += words[at:]
-            break
-        elif word.startswith("-") and word != "-":
-            return False
-        else:
-            operands.append(word)
-    if not scripts:
-        scripts, operands = operands[:1], operands[1:]
-    if not quiet or not scripts:
-        return False
-    return all(map(_SED_SCRIPT.fullmatch, scripts)) and all(map(may_read, operands))
-
-
-def _jq(words: Sequence[str], may_read: Readable) -> bool:
-    """``jq`` with a filter that reads neither the environment nor other files."""
-    operands: list[str] = []
-    at = 1
-    while at < len(words):
-        word = words[at]
-        at += 1
-        if word in {"--arg", "--argjson"}:
-            at += 2
-        elif word == "--indent":
-            at += 1
-        elif word in _JQ_FLAGS or _JQ_LETTERS.fullmatch(word):
-            continue
-        elif word.startswith("-"):
-            return False
-        else:
-            operands.append(word)
-    if not operands or _JQ_UNSAFE.search(operands[0]):
-        return False
-    return all(map(may_read, operands[1:]))
-
-
-def _date(words: Sequence[str], may_read: Readable) -> bool:
-    """``date`` shows a time; a word without ``+`` would set the clock."""
-    at = 1
-    while at < len(words):
-        word = words[at]
-        at += 1
-        if word in {"-d", "--date"}:
-            at += 1
-        elif word == "-r":
-            if at >= len(words) or not may_read(words[at]):
-                return False
-            at += 1
-        elif not word.startswith("+") and not _DATE_FLAGS.fullmatch(word):
-            return False
-    return True
-
-
-def _test(words: Sequence[str], may_read: Readable) -> bool:
-    """``test`` and ``[``: every word that may be a path is one that may be read."""
-    rest = list(words[1:])
-    if words[0] == "[" and (not rest or rest.pop() != "]"):
-        return False
-    if "-v" in rest or "-R" in rest:
-        return False
-    return all(may_read(word) for word in rest if not word.startswith("-"))
-
-
-def _command(words: Sequence[str], _may_read: Readable) -> bool:
-    """``command -v NAME`` looks a name up."""
-    return len(words) > 1 and words[1] in {"-v", "-V"}
-
-
-_SPECIAL: dict[str, Callable[[Sequence[str], Readable], bool]] = {
-    "find": _find,
-    "sed": _sed,
-    "jq": _jq,
-    "date": _date,
-    "test": _test,
-    "[": _test,
-    "command": _command,
-}
-
-
-# --- the table: programs that only read, with every option that keeps them so -----------------
-# One line a program. ``-ab`` are options without a value, ``-n#`` takes a number, ``-e=`` a text,
-# ``-f@`` a file to read, ``-C?`` a value only when attached; the same marks after long names.
-# ``-#`` is a number as an option (``-5``). Last, what the other words are: ``files``, one
-# ``file``, ``text``, a ``pattern`` and then files, ``any`` (options too), or ``none``.
-#
-# Law: an option is here because it is known to be harmless. What writes (``sort -o``), runs a
-# program (``rg --pre``), reads a list of other files (``--files0-from``), leaves the workspace by
-# links (``find -L``) or never ends (``tail -f``) is not here, and neither are abbreviations.
-
-_SUMS = "-btz --binary --text --tag --zero --untagged : files"
-_GREP = (
-    "-EFGPHILTUVZabchilnoqsvwxyz -r -R -e= -f@ -m# -A# -B# -C# -D= -#"
-    " --dereference-recursive --extended-regexp"
-    " --fixed-strings --basic-regexp --perl-regexp --regexp= --file@ --ignore-case"
-    " --no-ignore-case --invert-match --word-regexp --line-regexp --count --color? --colour?"
-    " --files-with-matches --files-without-match --max-count# --only-matching --quiet --silent"
-    " --no-messages --byte-offset --with-filename --no-filename --label= --line-number"
-    " --initial-tab --null --after-context# --before-context# --context# --text"
-    " --binary-files= --devices= --exclude= --exclude-from@ --exclude-dir= --include="
-    " --recursive --line-buffered --null-data --version --help : pattern"
-)
-SPECS: dict[str, str] = {
-    "ls": "-1aAbBcCdfFgGhHiklmnNopqQrRsStuUvxX -I= -T# -w# --all --almost-all --author --escape"
-    " --classify? --color? --directory --file-type --format= --full-time --group-directories-first"
-    " --human-readable --si --inode --ignore= --hide= --indicator-style= --no-group"
-    " --numeric-uid-gid --quote-name --quoting-style= --reverse --recursive --size --sort= --time="
-    " --time-style= --width# --block-size= --help --version : files",
-    "dir": "-1aAlhrtRS : files",
-    "cat": "-AbeEnstTuv --show-all --number-nonblank --show-ends --number --squeeze-blank"
-    " --show-tabs --show-nonprinting --help --version : files",
-    "tac": "-br -s= --before --regex --separator= --help --version : files",
-    "rev": "-V : files",
-    "head": "-qvz -n# -c# -# --lines# --bytes# --quiet --silent --verbose --zero-terminated"
-    " --help --version : files",
-    "tail": "-qvz -n# -c# -# --lines# --bytes# --quiet --silent --verbose --zero-terminated"
-    " --help --version : files",
-    "wc": "-clLmw --bytes --chars --lines --max-line-length --words --total= --help --version"
-    " : files",
-    "stat": "-fLt -c= --dereference --file-system --format= --printf= --terse --help --version"
-    " : files",
-    "file": "-bhikLNnr0E -F= -P= --brief --mime --mime-type --mime-encoding --keep-going"
-    " --no-dereference --dereference --extension --no-pad --raw --print0 --separator= --help"
-    " --version : files",
-    "du": "-0abchHkmsSx -B# -d# -t# --all --apparent-size --block-size= --bytes --total"
-    " --human-readable --si --max-depth# --null --one-file-system --separate-dirs --summarize"
-    " --threshold# --exclude= --time? --time-style= --inodes --help --version : files",
-    "df": "-aBhHiklPT -t= -x= --all --human-readable --inodes --local --portability --print-type"
-    " --total --type= --exclude-type= --output? --help --version : text",
-    "sort": "-bcCdfgghiMmnrRsuVz -k= -t= -S= --ignore-leading-blanks --dictionary-order"
-    " --ignore-case --general-numeric-sort --human-numeric-sort --ignore-nonprinting"
-    " --month-sort --numeric-sort --random-sort --reverse --version-sort --sort= --key="
-    " --field-separator= --check? --merge --stable --unique --zero-terminated --parallel#"
-    " --buffer-size= --help --version : files",
-    "uniq": "-cdDiuz -f# -s# -w# --count --repeated --all-repeated? --group? --ignore-case"
-    " --unique --zero-terminated --skip-fields# --skip-chars# --check-chars# --help --version"
-    " : file",
-    "cut": "-nsz -b= -c= -d= -f= --bytes= --characters= --delimiter= --fields= --complement"
-    " --only-delimited --output-delimiter= --zero-terminated --help --version : files",
-    "tr": "-cCdst --complement --delete --squeeze-repeats --truncate-set1 --help --version : text",
-    "nl": "-p -b= -d= -f= -h= -i# -l# -n= -s= -v# -w# --body-numbering= --header-numbering="
-    " --footer-numbering= --number-format= --number-separator= --number-width#"
-    " --starting-line-number# --line-increment# --help --version : files",
-    "numfmt": "-z -d= --from= --to= --field= --format= --suffix= --padding# --grouping --header?"
-    " --round= --invalid= --delimiter= --from-unit= --to-unit= --help --version : text",
-    "od": "-abcdfiloOsvxX -A= -j= -N= -t= -S# -w? --address-radix= --skip-bytes= --read-bytes="
-    " --format= --strings? --output-duplicates --width? --help --version : files",
-    "xxd": "-a -b -e -E -i -p -ps -u -C -d -c# -g# -l# -o# -s# : file",
-    "hexdump": "-bcCdovx -n# -s# -e= : files",
-    "hd": "-bcCdovx -n# -s# : files",
-    "strings": "-afw -n# -t= -e= --all --bytes# --radix= --encoding= --print-file-name --help"
-    " --version : files",
-    "base64": "-diD -w# --decode --ignore-garbage --wrap# --help --version : file",
-    "base32": "-di -w# --decode --ignore-garbage --wrap# --help --version : file",
-    "cksum": "-z -a= -l# --algorithm= --length# --tag --untagged --zero --base64 --raw --help"
-    " --version : files",
-    "sum": "-rs --sysv --help --version : files",
-    "diff": "-abBcdeEHiNnpqrstuwyZT -C# -U# -W# -F= -I= -x= -X@ -S= --brief"
-    " --report-identical-files --normal --context? --unified? --ed --rcs --side-by-side --width#"
-    " --left-column --suppress-common-lines --show-c-function --show-function-line= --label="
-    " --expand-tabs --initial-tab --tabsize# --suppress-blank-empty --recursive"
-    " --new-file --unidirectional-new-file --ignore-file-name-case --exclude="
-    " --exclude-from@ --starting-file= --ignore-case --ignore-tab-expansion"
-    " --ignore-trailing-space --ignore-space-change --ignore-all-space --ignore-blank-lines"
-    " --ignore-matching-lines= --text --strip-trailing-cr --minimal --horizon-lines#"
-    " --speed-large-files --color? --from-file@ --to-file@ --help --version : files",
-    "cmp": "-bls -i= -n# --print-bytes --ignore-initial= --verbose --bytes# --quiet --silent"
-    " --help --version : files",
-    "comm": "-123iz --check-order --nocheck-order --output-delimiter= --total --zero-terminated"
-    " --help --version : files",
-    "join": "-iz -a# -e= -1# -2# -j# -o= -t= -v# --ignore-case --header --check-order"
-    " --nocheck-order --zero-terminated --help --version : files",
-    "paste": "-sz -d= --delimiters= --serial --zero-terminated --help --version : files",
-    "fold": "-bs -w# --bytes --spaces --width# --help --version : files",
-    "fmt": "-cstu -p= -w# -g# --width# --crown-margin --split-only --uniform-spacing : files",
-    "expand": "-i -t= --initial --tabs= --help --version : files",
-    "unexpand": "-a -t= --all --first-only --tabs= --help --version : files",
-    "column": "-ntxeLJ -c# -s= -o= -N= -R= -H= -O= -T= --table --separator= --output-separator="
-    " --output-width# --fillrows --json --table-columns= --table-right= : files",
-    "grep": _GREP,
-    "egrep": _GREP,
-    "fgrep": _GREP,
-    "rg": "-iSswxvnNlcoqFPUuaHIpVh0. -e= -f@ -g= -t= -T= -A# -B# -C# -m# -j# -M# -E= -r= -d#"
-    " --regexp= --file@ --glob= --iglob= --glob-case-insensitive --type= --type-not= --type-add="
-    " --type-clear= --type-list --after-context# --before-context# --context# --max-count#"
-    " --threads# --max-columns# --max-columns-preview --max-depth# --maxdepth# --max-filesize="
-    " --encoding= --replace= --ignore-case --smart-case --case-sensitive --word-regexp"
-    " --line-regexp --invert-match --line-number --no-line-number --column --no-column"
-    " --files-with-matches --files-without-match --files --count --count-matches --only-matching"
-    " --quiet --fixed-strings --no-fixed-strings --pcre2 --no-pcre2 --auto-hybrid-regex --engine="
-    " --multiline --multiline-dotall --no-multiline --unrestricted --text --with-filename"
-    " --no-filename --pretty --heading --no-heading --color= --colors= --null --null-data"
-    " --hidden --no-hidden --no-ignore --no-ignore-dot --no-ignore-exclude --no-ignore-files"
-    " --no-ignore-global --no-ignore-parent --no-ignore-vcs --no-ignore-messages --ignore"
-    " --ignore-file@ --no-require-git --no-config --json --stats --sort= --sortr= --trim"
-    " --passthru --passthrough --vimgrep --byte-offset --crlf --binary --no-messages --mmap"
-    " --no-mmap --no-follow --one-file-system --path-separator= --context-separator="
-    " --field-match-separator= --field-context-separator= --include-zero --line-buffered"
-    " --block-buffered --regex-size-limit= --dfa-size-limit= --no-unicode --version --help"
-    " : pattern",
-    "fd": "-HIuasigFp01q -t= -e= -d# -E= -S= -c= -j# --hidden --no-ignore --no-ignore-vcs"
-    " --unrestricted --case-sensitive --ignore-case --glob --regex --fixed-strings"
-    " --absolute-path --full-path --print0 --max-depth# --min-depth# --exact-depth# --exclude="
-    " --type= --extension= --size= --changed-within= --changed-before= --owner= --color="
-    " --max-results# --quiet --show-errors --threads# --prune --one-file-system --strip-cwd-prefix"
-    " --version --help : pattern",
-    "tree": "-adfixshDFQNupgAnqrtcUvJX -L# -P= -I= --prune --noreport --dirsfirst --filelimit#"
-    " --gitignore --si --du --inodes --device --timefmt= --charset= --matchdirs --ignore-case"
-    " --sort= --filesfirst --metafirst --version --help : files",
-    "echo": " : any",
-    "printf": " : text",
-    "pwd": "-LP : none",
-    "true": " : any",
-    "false": " : any",
-    ":": " : any",
-    "basename": "-az -s= --multiple --suffix= --zero --help --version : text",
-    "dirname": "-z --zero --help --version : text",
-    "realpath": "-eLmPqsz --canonicalize-existing --canonicalize-missing --logical --physical"
-    " --quiet --strip --no-symlinks --zero --relative-to@ --relative-base@ --help --version"
-    " : files",
-    "readlink": "-efmnqsvz --canonicalize --canonicalize-existing --canonicalize-missing"
-    " --no-newline --quiet --silent --verbose --zero --help --version : files",
-    "whoami": "--help --version : none",
-    "id": "-agGnruzZ --context --group --groups --name --real --user --zero --help --version"
-    " : text",
-    "groups": "--help --version : text",
-    "uname": "-asnrvmpio --all --kernel-name --nodename --kernel-release --kernel-version"
-    " --machine --processor --hardware-platform --operating-system --help --version : none",
-    "arch": "--help --version : none",
-    "hostname": "-sI --short --all-ip-addresses --version --help : none",
-    "nproc": "--all --ignore# --help --version : none",
-    "uptime": "-psV --pretty --since --help --version : none",
-    "free": "-bkmghltwV --bytes --kibi --mebi --gibi --kilo --mega --giga --human --lohi --total"
-    " --wide --si --help --version : none",
-    "which": "-as --all : text",
-    "type": "-afptP : text",
-    "seq": "-w -f= -s= --equal-width --format= --separator= -# --help --version : text",
-    "expr": " : any",
-    "git": "--version : none",
-    **dict.fromkeys(
-        ("md5sum", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum"), _SUMS
-    ),
-    "b2sum": f"-l# --length# {_SUMS}",
-}
-BUILT_IN = frozenset(
-    {"pwd", "true", "false", "echo", ":", "test", "[", "printf", "type", "command", "cd"}
-)
-# programs that find another one on PATH
-HELPERS = {"egrep": ("grep",), "fgrep": ("grep",)}
-# options are single words: "-ps" is not "-p -s"
-UNBUNDLED = frozenset({"xxd"})
-# with these options links are followed: only where none leads out of the workspace
-FOLLOWING = frozenset({"-R", "--dereference-recursive"})
-# with these options the first word is a file as well
-PATTERN_GIVEN = frozenset({"-e", "-f", "--regexp", "--file", "--files", "--type-list"})
-
-_OPTION = re.compile(r"(?P<name>--?[^\s=#@?]+)(?P<mark>[=#@?]?)")
-
-
-@frozen
-class Spec:
-    """A line of the table: the mark of each option, and what the other words are."""
-
-    marks: dict[str, str]
-    operands: str
-    bundled: bool
-
-
-@lru_cache(maxsize=128)
-def spec_of(program: str) -> Spec | None:
-    """The table's line for ``program``; ``None``: it is not known to be read-only."""
-    line = SPECS.get(program)
-    if line is None:
-        return None
-    options, _, operands = line.rpartition(":")
-    marks: dict[str, str] = {}
-    for each in options.split():
-        if each == "-#":
-            marks[each] = ""
-            continue
-        found = _OPTION.fullmatch(each)
-        if found is None:  # pragma: no cover - a test reads every line
-            raise ValueError(f"{program}: {each}")
-        name, mark = found["name"], found["mark"]
-        if name.startswith("--") or mark or program in UNBUNDLED:
-            marks[name] = mark
-        else:
-            marks.update((f"-{letter}", "") for letter in name[1:])
-    return Spec(marks, operands.strip(), program not in UNBUNDLED)
+    text = _VARIABLE.sub(put, source)
+    return None if UNKNOWN in text or "'" in source or "\\" in source else text

@@ -43,6 +43,7 @@ DEFAULT_LIMIT = 200
 MAX_LIMIT = 2_000
 MAX_PATTERN_CHARS = 10_000
 MAX_CONTEXT = 20
+_MAX_NAMED = 5
 LINE_CHARS = 500
 _CONTROLS = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 _LINE_END = re.compile(r"\n|(?<!\\)(?:\\\\)*\\n")
@@ -152,7 +153,7 @@ def _output(args: GrepArguments, ctx: JudgedContext, query: Query, found: Found)
     if found.ending is Ending.TIMED_OUT:
         note = f"[stopped after {TIME_LIMIT_S:g} s; search a smaller path or a simpler pattern]"
         return ToolOutput.error(f"{text}\n{note}".strip(), raw=raw, summary="timed out")
-    changed = changed_note(found.changed, "line")
+    changed = changed_note(found.changed, "line") + _withheld_note(found, query, ctx.workspace)
     if not matches:
         where = f" in {args.path}" if args.path else ""
         only = f" (only files {args.glob})" if args.glob else ""
@@ -164,6 +165,14 @@ def _output(args: GrepArguments, ctx: JudgedContext, query: Query, found: Found)
         counted = f"first {counted}"
         note = f"[{counted}; there are more: narrow the search or raise limit (max {MAX_LIMIT})]"
     return ToolOutput.text(f"{text}\n{note}{changed}", raw=raw, summary=counted)
+
+
+def _withheld_note(found: Found, query: Query, workspace: Workspace) -> str:
+    names = sorted(shown(query.root / each, workspace) for each in found.withheld)
+    if not names:
+        return ""
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return f"\n[not shown, since they hold credentials: {', '.join(names[:_MAX_NAMED])}{more}]"
 
 
 def _rows(workspace: Workspace, query: Query, lines: list[FoundLine]) -> Iterator[str]:

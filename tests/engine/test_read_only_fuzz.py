@@ -34,6 +34,8 @@ PIECES = [
     "-oCANARY", "--output=CANARY", "-exec", "-delete", "-fprint CANARY", "w CANARY", "1,5p", "1wCANARY",
     "-i", "-n", "--pre", "sudo ", "env ", "xargs ", "bash -c ", "eval ", "exec ", "command ", "-v",
     "a.txt", "sub", "..", "--", "-s", "-c", "1", "\r", "\u00a0", "\x0b", "f() ", "coproc ", "^", "}",
+    "for PATH in .; do ", "for x in a.txt CANARY; do ", '"$x"', "printf %n PATH", "cd sub && ", "awk ",
+    "'{print > \"CANARY\"}'", "'{print $1}'", "| xargs ", "find . ", ".*", "case a in a) ", ";;", "esac",
 ]  # fmt: skip
 
 

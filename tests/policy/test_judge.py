@@ -16,6 +16,8 @@ from agentcli.domain.ports import PermissionMode as Mode
 from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import Asks, ToolDefinition, ToolHints, Workspace
 from agentcli.policy.decision import Answer, CallFacts, Decision, Effect, Policy, Rule
+from agentcli.policy.judge import moves_shell
+from agentcli.policy.places import credential_place
 from agentcli.policy.rules import touches
 from tests.policy.asking import (
     Asked,
@@ -142,7 +144,8 @@ def test_protected_places_are_never_written_unasked(
     policy.granted.append(session_rule(write(workspace, path), policy))
     assert judged(write(workspace, path), policy).answer is ASK
     assert judged(write(workspace, "src/ok.py", path), policy).answer is ASK
-    assert judged(read(workspace, path), policy).answer is ALLOW
+    reading = ASK if credential_place([workspace.root / path]) else ALLOW
+    assert judged(read(workspace, path), policy).answer is reading
 
 
 @pytest.mark.spec("SEC-3", "SEC-5")
@@ -610,3 +613,60 @@ def test_yolo_in_a_named_sandbox_refuses_what_would_leave_it(workspace: Workspac
         judged(fetch(workspace, "https://b.example/x"), replace(bound, network=True)).answer
         is ALLOW
     )
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize("mode", [Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.AUTO, Mode.YOLO])
+def test_reading_a_credential_asks_in_every_tool_also_at_home(
+    mode: Mode, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(workspace.root))
+    (workspace.root / ".ssh").mkdir()
+    (workspace.root / ".ssh/id_rsa").write_text("key")
+    policy = policy_of(mode, ["bash", "read_file", "bash(cat *)"], [])
+    policy.contained = True
+    for call in (
+        read(workspace, ".ssh/id_rsa"), read(workspace, ".ssh"), read(workspace, "src/../.aws/x"),
+        command(workspace, "cat .ssh/id_rsa"), command(workspace, "cat ~/.ssh/id_rsa"),
+        command(workspace, "cat .ssh/*"), command(workspace, "cat .s*/id_*"),
+        command(workspace, "cd .ssh && cat id_rsa"), command(workspace, "wc < $HOME/.netrc"),
+        command(workspace, "grep -f .pgpass src/a.py"), command(workspace, "base64 --wrap=.npmrc x"),
+        command(workspace, "echo .ssh/id_rsa | xargs cat"), command(workspace, "cp .netrc x"),
+        command(workspace, "python3 x.py .aws/credentials"), command(workspace, "cat $(echo .netrc)"),
+        command(workspace, "find . -name .netrc -exec cat {} +"),
+    ):  # fmt: skip
+        decision = judged(call, policy)
+        assert (decision.answer, decision.lasts) == (ASK, False), call.call.arguments
+        assert "credentials" in decision.reason
+    default = Policy(Mode.DEFAULT, contained=True)
+    for text in ("ls -la .ssh", "test -f .netrc && echo yes", "echo .env", "grep .env src/a.py",
+                 "find . -name .env", "cat .env.example"):  # fmt: skip
+        assert judged(command(workspace, text), default).answer is ALLOW, text
+
+
+@pytest.mark.spec("SEC-3")
+def test_the_projects_own_env_file_asks_but_in_yolo(workspace: Workspace) -> None:
+    for mode, answer in ((Mode.DEFAULT, ASK), (Mode.AUTO, ASK), (Mode.YOLO, ALLOW)):
+        assert judged(read(workspace, ".env"), Policy(mode)).answer is answer
+        assert judged(command(workspace, "cat .env"), Policy(mode)).answer is answer
+
+
+@pytest.mark.spec("SEC-3")
+def test_a_contained_command_may_change_gits_history_and_nothing_that_git_runs(
+    workspace: Workspace,
+) -> None:
+    auto = Policy(Mode.AUTO, contained=True)
+    for name in ("index", "HEAD", "refs/heads/x", "objects/ab/cd", "logs/HEAD", "packed-refs"):
+        assert judged(command(workspace, f"echo x > .git/{name}"), auto).answer is ALLOW, name
+        assert judged(write(workspace, f".git/{name}"), auto).answer is ASK, name
+    for name in ("config", "hooks/x", "info/attributes", "config.worktree", "modules/a/config",
+                 "worktrees/a/config.worktree", "x", "rebase-merge/git-rebase-todo"):  # fmt: skip
+        assert judged(command(workspace, f"echo x > .git/{name}"), auto).answer is ASK, name
+
+
+@pytest.mark.spec("SEC-4", "LOOP-4")
+def test_a_free_command_that_moves_the_shell_is_told_apart(workspace: Workspace) -> None:
+    for text, moves in (("cd src && ls", True), ("ls src", False), ("cat src/a.py | head", False)):
+        call = command(workspace, text)
+        assert effect_of(call) is Effect.READ
+        assert moves_shell(call.call) is moves

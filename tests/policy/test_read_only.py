@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from agentcli.domain.tools import Workspace
-from agentcli.policy.read_only import SPECS, is_read_only, spec_of
+from agentcli.policy.read_only import is_read_only
+from agentcli.policy.read_only_table import SPECS, spec_of
 
 SUITE = Path(__file__).resolve().parents[2].parent / "shared/suites/bash"
 needs_suite = pytest.mark.skipif(not SUITE.is_dir(), reason="../shared/suites is not there")
@@ -129,22 +130,22 @@ def test_looks_are_read_only(command: str, workspace: Workspace) -> None:
         "timeout 5 rm a.txt", "timeout --weird ls", "timeout 5 env ls", "time -o x ls",
         "timeout 5 time -o x ls", "nice rm a.txt", "nohup ls", "timeout ls", "timeout 5 cd .",
         # other programs
-        "rm a.txt", "touch x", "tee a.txt", "tee", "awk 1 a.txt", "yq . a.txt", "env", "printenv",
-        "ps aux", "xargs cat", "ls | xargs rm", "make", "python3 -c 1", "sh -c ls", "bash a.sh",
-        "eval ls", "exec ls", "source a.txt", ". a.txt", "cd sub", "cd sub && ls", "cd /", "cd -",
+        "rm a.txt", "touch x", "tee a.txt", "tee", "yq . a.txt", "env", "printenv",
+        "xargs cat", "ls | xargs rm", "make", "python3 -c 1", "sh -c ls", "bash a.sh",
+        "eval ls", "exec ls", "source a.txt", ". a.txt", "cd /", "cd -",
         "cd", "pushd .", "export X", "unset X", "set -x", "alias ls", "read x", "sudo ls", "env ls",
         "less a.txt", "man ls", "curl x", "dd if=a.txt", "split a.txt", "csplit a.txt 1", "shuf -o x",
         "git status", "git diff", "git log", "git branch", "git -c x=y --version", "cargo check",
         # paths and names of programs
         "/bin/ls", "./ls", "LS", "'git status'", "sub/ls", "~/ls", "l*", "*", "ls/", "''",
         # syntax
-        "(ls)", "{ ls; }", "ls & pwd", "ls&", "ls |& cat", "! ls", "ls>x", "ls >x", "ls >>x",
+        "(ls)", "{ ls; }", "ls & pwd", "ls&", "ls |& cat", "ls>x", "ls >x", "ls >>x",
         "ls 2>x", "ls &>x", "ls >|x", "ls <>x", "ls >&x", "ls <&3", "ls >&3", "ls >&-", "<passwd cat",
         "ls >/dev/null/../x", "ls > /dev/tcp/a/1", "cat < /dev/tcp/a/1", "ls > $X", "ls {a}>/dev/null",
-        "cat <<< x", "cat <<E\nx\nE", "cat <<'E'\nx\nE\n", "cat <(ls)", "ls $(ls)", "ls `ls`",
+        "cat <(ls)", "ls $(ls)", "ls `ls`",
         "echo $HOME", 'echo "$HOME"', "echo ${X:=y}", "echo $((1+1))", "echo {a,b}", "echo {1..3}",
         "echo ~", "echo $'x'", 'echo $"x"', "echo ?(x)", "ls [ab]", "A=b ls", "A=b", "PATH=. ls",
-        "if true; then ls; fi", "for x in a; do ls; done", "while false; do ls; done",
+        "while false; do ls; done",
         "case a in a) ls;; esac", "f() { ls; }", "function f { ls; }", "coproc ls", "select x in a; do ls; done",
         "[[ -f a.txt ]]", "((1))", "let x=1", "ls &&", "&& ls", "ls ;; pwd", "ls | | wc", "ls; ; ls",
         "ls 'x", 'ls "x', "ls \\", "ls )", "ls (", "time", "ls && rm -rf /", "ls;rm x", "ls\nrm x",
@@ -240,6 +241,150 @@ def test_a_changed_path_to_other_programs_is_not_taken_for_the_systems(
 
 def test_a_relative_path_where_no_such_program_is_does_no_harm(workspace: Workspace) -> None:
     assert is_read_only("ls", workspace, "node_modules/.bin:/usr/bin:/bin")
+
+
+READS_EVERYWHERE = [
+    "cd sub", "cd sub && ls", "cd sub && cat ../a.txt", "cd sub; ls", "! ls", "cat <<< x",
+    "cat <<E\nx\nE", "if [ -f a.txt ]; then cat a.txt; else echo no; fi", "ps aux | grep x", "ps -ef",
+    "for f in *.txt; do head -3 $f; done", 'for f in *.txt; do wc -l "$f"; done',
+    "for d in sub; do ls $d/x; done", "awk '{print $1}' a.txt", "awk -F: '$3 > 100 {print $1}' a.txt",
+    "awk '/[0-9]+/ { n += $2 / 2 } END { print n }' a.txt", "awk 'NR==1; NF{printf \"%s\\n\", $2}' a.txt",
+    "find . -name '*.txt' | xargs grep -n x", "bash --version", "cat /etc/os-release", "sleep 1",
+    "printf '%s %d\\n' a 1", "find sub -type f | xargs -n1 wc -l",
+]  # fmt: skip
+
+
+@pytest.mark.spec("SEC-3", "SEC-4")
+@pytest.mark.parametrize("command", READS_EVERYWHERE)
+def test_everyday_looks_are_read_only_without_a_sandbox(command: str, workspace: Workspace) -> None:
+    (workspace.root / "out").unlink()
+    (workspace.root / "passwd").unlink()  # links that lead out are no business of xargs
+    assert is_read_only(command, workspace)
+    assert is_read_only(command, workspace, contained=True)
+
+
+# what only the read-only sandbox makes sure of
+CONTAINED_LOOKS = [
+    "git status -sb", "git --no-pager diff HEAD~1 --stat", "git log --oneline --graph -5",
+    "git show HEAD:a.txt", "git branch -a", "git branch --list 'x*'", "git stash list", "git tag -l",
+    "git grep -n foo", "git blame a.txt", "git reflog", "git remote -v", "git config --get user.name",
+    "git -C sub log", "git ls-files | xargs wc -l", "cd sub && git status", "(cd sub && ls)",
+    "echo $HOME", 'echo "$USER is $(whoami)"', "yarn --version", "go version", "rustc -V", "pip list",
+    "npm ls --depth=0", "wc -l $(git ls-files)", "cd $(git rev-parse --show-toplevel) && ls",
+    "sed 's/a/b/' a.txt", "find . -name '*.py' -exec grep -l x {} +", "echo $((1 + 2))",
+    "while read -r line; do echo $line; done < a.txt", "[[ -f a.txt && -d sub ]] && echo yes",
+    "tar tzf a.tgz", "case $X in a) ls;; esac", "printenv PATH", 'test -n "$X" || ls',
+    'for f in $(git ls-files); do wc -l "$f"; done', "node -v",
+]  # fmt: skip
+
+
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize("command", CONTAINED_LOOKS)
+def test_more_is_read_only_where_the_sandbox_makes_sure_of_it(
+    command: str, workspace: Workspace
+) -> None:
+    assert is_read_only(command, workspace, contained=True)
+    assert not is_read_only(command, workspace)
+
+
+# neither here nor there
+NEVER = [
+    # what assigns, runs or keeps what a program looks at
+    "printf '%n' PATH; ls", "printf '%s%n' a PATH", "printf -v PATH x", "printf '%5$n' x",
+    "for PATH in .; do ls; done", "for IFS in a; do ls; done", "for BASH_ENV in a; do ls; done",
+    "for http_proxy in a; do ls; done", "for HOME in /etc; do ls; done", "for x in *; do $x; done",
+    "read PATH < a.txt", "read -a x", "mapfile x < a.txt", "getopts a PATH", "echo ${PATH:=x}",
+    "echo ${x=y}", "echo ${!x}", "echo ${x@P}", "echo ${x[$(ls)]}", "echo $((x=1))", "((PATH=1))",
+    "echo $((a[$(ls)]))", "echo $[1+1]", "[[ -v a[$(ls)] ]]", "test -v 'a[$(ls)]'", "[[ $x -eq 1 ]]",
+    "unset 'a[$(ls)]'", "declare x=1", "let x=1", "wait -n -p PATH", "coproc ls", "exec ls",
+    "hash -p ./x ls", "enable -f ./x.so x", "trap ls EXIT", "PROMPT_COMMAND=ls", "GLOBIGNORE=x ls",
+    "cat <<< $(touch x)", "select PATH in .; do ls; done", "alias ls=rm", "f() { rm x; }; f",
+    "ls {PATH}</dev/null", "export PATH=.", "local x", "readonly x", "source a.txt", "eval ls",
+    # the directory above, in shells where such a pattern finds it
+    "cat .*/x", "grep -r x .*", "ls .?/x", "cat sub/.*/x", "ls .?", "for f in .*; do cat $f/x; done",
+    # a directory that is not the one that it seems to be
+    "false && cd sub; cat ../../x", "cd sub | ls; cat ../x", "cd sub && cat ../../x", "cd .. && ls",
+    "cd out && ls", "cd sub; cd ..; cd ..; ls", "for i in 1 2; do cd ..; done; ls", "cd -", "cd ~",
+    "while true; do cd ..; done", "cd sub/../.. && ls", "cd missing && ls", "cd sub > x",
+    # words of loops that are no plain names
+    "for s in 1p 'w x'; do sed -n \"$s\" a.txt; done", "for o in -o; do sort $o a.txt; done",
+    "for f in '/etc/passwd'; do cat $f; done", "for f in '../x y'; do cat $f; done",
+    # languages
+    "awk '{print > \"x\"}' a.txt", "awk '{print | \"sh\"}' a.txt", "awk 'BEGIN{system(\"ls\")}'",
+    "awk '{\"ls\" | getline}' a.txt", "awk 'BEGIN{getline x < \"/etc/passwd\"}'", "awk -f a.txt",
+    "awk 'BEGIN{ARGV[1]=\"/etc/passwd\"}1' a.txt", "awk '/\"/{print \"x\" > \"f\"}' a.txt",
+    "awk '{printf \"x\" >> \"f\"}' a.txt", "awk '@include \"x\"' a.txt", "awk '{print} > \"x\"' a.txt",
+    "awk -i inplace 1 a.txt", "awk '{ x = 1 / print > 2 / 3 }' a.txt", "awk --file=a.txt x",
+    "awk '/[/]\"/ {print} { y = \"}\" } /x/ {print > \"f\"}' a.txt", "awk 1 f=a.txt",
+    # programs given what they are to read or run
+    "echo /etc/passwd | xargs cat", "cat a.txt | xargs rm", "find . | xargs sh -c ls", "ls | xargs -a a.txt cat",
+    "find . | xargs -I{} cp {} x", "find . | xargs", "find . -exec sh -c x {} +", "find . -exec rm {} +",
+    "git -c core.pager=x log", "git log --output=x", "git log --outp=x", "git grep -O x",
+    "git diff --ext-diff", "git show --textconv", "git branch x", "git branch -d x", "git tag x",
+    "git stash", "git stash drop", "git config a.b c", "git config --unset a.b", "git remote add x y",
+    "git reflog expire --all", "git fetch", "git pull", "git checkout .", "git clean -fd", "git add .",
+    "git commit -m x", "git diff --no-index /etc/passwd a.txt", "git log --show-signature", "git gc",
+    "git remote set-url --push origin get-url", "git --exec-path=. status", "git -p log", "git x",
+    "git symbolic-ref HEAD x", "git worktree add x", "git submodule foreach ls", "git bisect run ls",
+    "git cat-file --filters HEAD:x", "git help x", "git notes add", "git stash show -p --output=x",
+    "go env -w A=b", "go run .", "npm install", "npm run build", "pip install x", "python3 -c 1",
+    "sed -i s/a/b/ a.txt", "sed 's/a/b/w x' a.txt", "sed '1e ls' a.txt", "tar xf a.tar", "tar cf x .",
+    "ps auxe", "ps -o environ", "ps e", "./x --version", "sudo --version ls", "make --version x",
+    "ls & pwd", "env ls", "foo", "cargo check", "make", "cat /etc/passwd", "cat ../x", "rm a.txt",
+    "touch x", "echo x > a.txt", "echo x >> $X", "yes | tee a.txt", "echo $(rm a.txt)", "ls $(touch x)",
+    "if rm a.txt; then ls; fi", "cat <(touch x)", "time -o x ls", "nice make", "timeout 5 git gc",
+]  # fmt: skip
+
+
+@pytest.mark.spec("SEC-3", "SEC-4")
+@pytest.mark.parametrize("contained", [False, True])
+def test_what_assigns_runs_or_leaves_is_never_read_only(
+    contained: bool, workspace: Workspace
+) -> None:
+    wrong = [text for text in NEVER if is_read_only(text, workspace, contained=contained)]
+    assert wrong == []
+
+
+@pytest.mark.spec("SEC-3", "SEC-4")
+def test_no_search_looks_into_credentials_that_it_does_not_name(workspace: Workspace) -> None:
+    unnamed = ["grep -rn x .", "grep -R x", "rg --hidden x", "rg -uu x", "wc -l $(ls)",
+               "find . -type f | xargs cat", "find . -exec grep x {} +", 'cat "$X"']  # fmt: skip
+    (workspace.root / "out").unlink()
+    (workspace.root / "passwd").unlink()
+    assert all(is_read_only(text, workspace, contained=True) for text in unnamed)
+    (workspace.root / ".env").write_text("TOKEN=x")
+    for text in unnamed:
+        assert not is_read_only(text, workspace, contained=True), text
+    for text in ("grep -rn x sub", "rg x", "ls -la", "grep x a.txt", "git grep x"):
+        assert is_read_only(text, workspace, contained=True), text
+
+
+EVERYDAY = SUITE.parent / "everyday_commands.tsv"
+
+
+@pytest.mark.skipif(not EVERYDAY.is_file(), reason="../shared/suites is not there")
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize(("contained", "share"), [(True, 0.8), (False, 0.6)])
+def test_everyday_looks_do_not_ask(contained: bool, share: float, tmp_path: Path) -> None:
+    for name in ("a.txt", "file.txt", "package.json", "src/a.py", "src/main.py", ".git/hooks/x"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x\n")
+    workspace = Workspace(tmp_path, tmp_path)
+    lines = EVERYDAY.read_text().splitlines()
+    found = [line.split("\t", 1) for line in lines if line and not line.startswith("#")]
+    free = {
+        text: is_read_only(text.replace("\\n", "\n"), workspace, contained=contained)
+        for _, text in found
+    }
+    looks = [text for kind, text in found if kind == "read" and _is_installed(text)]
+    assert sum(free[text] for text in looks) >= share * len(looks)
+    assert not any(free[text] for kind, text in found if kind == "contained")
+
+
+def _is_installed(text: str) -> bool:
+    """Without a sandbox a program that is not found is not known to be the system's."""
+    program = text.split()[0]
+    return program in {"cd", "for", "type", "(cd", "["} or shutil.which(program) is not None
 
 
 KINDS = {"files", "file", "text", "pattern", "any", "none"}

@@ -19,10 +19,12 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 
 from agentcli.domain.cancel import CancelToken
+from agentcli.policy.places import credential_place
 from agentcli.process.environment import base_environment, find_program
 from agentcli.process.run import Command, Ending, Result, RunLimits, StartFailed, run
 from agentcli.tools.files.no_follow import below, lstat_at, open_at, opened_directory
@@ -112,12 +114,14 @@ class FoundLine:
 class Found:
     """What was found. ``more`` says that there is more than that.
 
-    ``changed`` are the lines or files that are not where the engine saw them.
+    ``changed`` are the lines or files that are not where the engine saw them; ``withheld`` are
+    files with matches that hold credentials.
     """
 
     lines: list[FoundLine] = field(default_factory=list)
     more: bool = False
     changed: int = 0
+    withheld: set[str] = field(default_factory=set)
     ending: Ending = Ending.EXITED
 
 
@@ -221,8 +225,13 @@ def _keeper(found: Found, query: Query, limit: int) -> Callable[[FoundLine], boo
     wanted = size = 0
     verdicts: dict[str, bool] = {}
 
+    secrets = _secret_paths(query)
+
     def keep(line: FoundLine) -> bool:
         nonlocal wanted, size
+        if secrets(line.path):
+            found.withheld.add(line.path)
+            return True
         if query.path_filter is not None:
             if line.path not in verdicts:
                 verdicts.clear()
@@ -239,6 +248,13 @@ def _keeper(found: Found, query: Query, limit: int) -> Callable[[FoundLine], boo
         return not found.more
 
     return keep
+
+
+def _secret_paths(query: Query) -> Callable[[str], bool]:
+    """Which files below are not shown, since they hold credentials and nobody has named them."""
+    if query.pattern is None or query.file or credential_place((query.root,)):
+        return lambda _: False
+    return lru_cache(maxsize=64)(lambda path: bool(credential_place((query.root / path,))))
 
 
 # --- what the engines print ---

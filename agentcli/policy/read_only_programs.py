@@ -1,0 +1,567 @@
+"""Programs whose words have a language of their own: what each may say and only read (SEC-4).
+
+Law: each function knows every word that it lets pass; the rest is not read-only. What is in
+``WIDE`` alone is judged by what it means, since the read-only sandbox keeps what it might do all
+the same: git, scripts of ``sed``; ``STRICT`` has nothing that a repository could have run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from agentcli.policy.bash_tree import is_plain_variable
+
+# may the file at this path be read unasked?
+Readable = Callable[[str], bool]
+Judge = Callable[[Sequence[str], Readable], bool]
+UNKNOWN = "\0"
+"""A word that only the shell will know."""
+
+_FIND_ALONE = frozenset(
+    {
+        "-print", "-print0", "-ls", "-prune", "-not", "-a", "-and", "-o", "-or", "!", "(", ")",
+        ",", "-empty", "-true", "-false", "-depth", "-d", "-xdev", "-mount", "-daystart",
+        "-noleaf", "-executable", "-readable", "-writable", "-nouser", "-nogroup", "-quit",
+        "-ignore_readdir_race", "-noignore_readdir_race", "-nowarn", "-warn",
+    }
+)  # fmt: skip
+_FIND_WITH_TEXT = frozenset(
+    {
+        "-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex",
+        "-regextype", "-type", "-xtype", "-size", "-mtime", "-atime", "-ctime", "-mmin", "-amin",
+        "-cmin", "-maxdepth", "-mindepth", "-perm", "-user", "-group", "-uid", "-gid", "-links",
+        "-inum", "-printf", "-lname", "-ilname", "-used", "-fstype", "-newermt", "-newerat",
+        "-newerct",
+    }
+)  # fmt: skip
+_FIND_WITH_FILE = frozenset({"-newer", "-anewer", "-cnewer", "-samefile"})
+_FIND_FIRST = frozenset({"-H", "-P", "-O0", "-O1", "-O2", "-O3"})
+_SED_ADDRESS = r"(?:[0-9]+|\$|/[\w .:=^$*@#,-]+/)"
+_SED_COMMAND = rf"(?:{_SED_ADDRESS}(?:,(?:\+?[0-9]+|{_SED_ADDRESS}))?)?p"
+_SED_SCRIPT = re.compile(rf"{_SED_COMMAND}(?:; *{_SED_COMMAND})*;?", re.ASCII)
+_SED_FLAGS = frozenset({"-n", "--quiet", "--silent", "-E", "-r", "-nE", "-nr", "-En", "-rn"})
+_JQ_FLAGS = frozenset(
+    {
+        "--raw-output", "--compact-output", "--slurp", "--null-input", "--exit-status",
+        "--join-output", "--ascii-output", "--sort-keys", "--monochrome-output", "--color-output",
+        "--raw-input", "--tab",
+    }
+)  # fmt: skip
+_JQ_LETTERS = re.compile(r"-[rcsnejaSMCR]+")
+_JQ_UNSAFE = re.compile(r"env|ENV|import|include|modulemeta|input_filename|\$__|getpath/0")
+_DATE_FLAGS = re.compile(
+    r"-[uR]+|-I(date|hours|minutes|seconds|ns)?|--utc|--universal|--rfc-email"
+    r"|--iso-8601(=\w+)?|--rfc-3339=\w+|--date=.*|--help|--version",
+    re.DOTALL,
+)
+
+
+HARMLESS_WITH_ANY_OPTION = frozenset(
+    {
+        "cat", "ls", "dir", "head", "wc", "stat", "du", "grep", "egrep", "fgrep", "cksum", "md5sum",
+        "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum",
+    }
+)  # fmt: skip
+"""No option that a file could be named like would have them write or run anything."""
+
+
+def _find(words: Sequence[str], may_read: Readable) -> bool:
+    """``find``: tests and printing; nothing that writes, runs, deletes or follows links."""
+    at = 1
+    while at < len(words) and words[at] in _FIND_FIRST:
+        at += 1
+    while at < len(words) and not words[at].startswith(("-", "(", ")", "!", ",")):
+        if not may_read(words[at]):
+            return False
+        at += 1
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word in _FIND_ALONE:
+            continue
+        if word not in _FIND_WITH_TEXT and word not in _FIND_WITH_FILE:
+            return False
+        if at >= len(words) or (word in _FIND_WITH_FILE and not may_read(words[at])):
+            return False
+        at += 1
+    return True
+
+
+def _sed(words: Sequence[str], may_read: Readable) -> bool:
+    """``sed -n`` with scripts that only print lines, such as ``1,5p``."""
+    scripts: list[str] = []
+    operands: list[str] = []
+    quiet, at = False, 1
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word in _SED_FLAGS:
+            quiet = quiet or word not in {"-E", "-r"}
+        elif word in {"-e", "--expression", "-ne"}:
+            quiet = quiet or word == "-ne"
+            scripts += words[at : at + 1]
+            at += 1
+        elif word == "--":
+            operands += words[at:]
+            break
+        elif word.startswith("-") and word != "-":
+            return False
+        else:
+            operands.append(word)
+    if not scripts:
+        scripts, operands = operands[:1], operands[1:]
+    if not quiet or not scripts:
+        return False
+    return all(map(_SED_SCRIPT.fullmatch, scripts)) and all(map(may_read, operands))
+
+
+def _jq(words: Sequence[str], may_read: Readable) -> bool:
+    """``jq`` with a filter that reads neither the environment nor other files."""
+    operands: list[str] = []
+    at = 1
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word in {"--arg", "--argjson"}:
+            at += 2
+        elif word == "--indent":
+            at += 1
+        elif word in _JQ_FLAGS or _JQ_LETTERS.fullmatch(word):
+            continue
+        elif word.startswith("-"):
+            return False
+        else:
+            operands.append(word)
+    if not operands or _JQ_UNSAFE.search(operands[0]):
+        return False
+    return all(map(may_read, operands[1:]))
+
+
+def _date(words: Sequence[str], may_read: Readable) -> bool:
+    """``date`` shows a time; a word without ``+`` would set the clock."""
+    at = 1
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word in {"-d", "--date"}:
+            at += 1
+        elif word == "-r":
+            if at >= len(words) or not may_read(words[at]):
+                return False
+            at += 1
+        elif not word.startswith("+") and not _DATE_FLAGS.fullmatch(word):
+            return False
+    return True
+
+
+def _test(words: Sequence[str], may_read: Readable) -> bool:
+    """``test`` and ``[``: every word that may be a path is one that may be read."""
+    rest = list(words[1:])
+    if words[0] == "[" and (not rest or rest.pop() != "]"):
+        return False
+    if "-v" in rest or "-R" in rest:
+        return False
+    return all(may_read(word) for word in rest if not word.startswith("-"))
+
+
+def _any_test(words: Sequence[str], _may_read: Readable) -> bool:
+    """The same where a look at any path does no harm."""
+    if words[0] == "[" and words[-1] != "]":
+        return False
+    return "-v" not in words and "-R" not in words
+
+
+_PRINTF = re.compile(
+    r"(?:[^%\\]|%%|\\[abefnrtv\\0-9\"'xuU]|%[-+ #0']*[0-9]*(?:\.[0-9]*)?[diouxXeEfFgGaAcsbq])*"
+)
+
+
+def _printf(words: Sequence[str], _may_read: Readable) -> bool:
+    """``printf`` with formats that are known to print: ``%n`` assigns, as ``-v`` does."""
+    rest = list(words[1:])
+    if rest[:1] == ["--"]:
+        rest = rest[1:]
+    if not rest or rest[0].startswith("-"):
+        return False
+    return _PRINTF.fullmatch(rest[0]) is not None
+
+
+_SED_RISKY = re.compile(r"(?:^|[;{}\n0-9$/!, ])[ \t]*[wWrRe](?:[ \t]|$|[^a-z])|/[gpiIm0-9]*[we]")
+
+
+def _sed_without_files(words: Sequence[str], may_read: Readable) -> bool:
+    """``sed`` that edits what it prints: no other file, no command, not in place."""
+    if _sed(words, may_read):
+        return True
+    scripts: list[str] = []
+    operands: list[str] = []
+    at = 1
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word in {"-e", "--expression"}:
+            scripts += words[at : at + 1]
+            at += 1
+        elif word.startswith("-") and word not in _SED_FLAGS:
+            return False
+        elif not word.startswith("-"):
+            operands.append(word)
+    if not scripts:
+        scripts, operands = operands[:1], operands[1:]
+    known = bool(scripts) and UNKNOWN not in scripts and not any(map(_SED_RISKY.search, scripts))
+    return known and all(map(may_read, operands))
+
+
+def _find_running(words: Sequence[str], may_read: Readable) -> bool:
+    """``find``, also with ``-exec`` of a program that only reads."""
+    rest: list[str] = []
+    at = 0
+    while at < len(words):
+        if words[at] not in {"-exec", "-execdir"}:
+            rest.append(words[at])
+            at += 1
+            continue
+        end = next((n for n in range(at, len(words)) if words[n] in {";", "+"}), None)
+        if end is None or words[at + 1] not in HARMLESS_WITH_ANY_OPTION or UNKNOWN in words[at:end]:
+            return False
+        if any("/" in word and not word.startswith("{}") for word in words[at + 2 : end]):
+            return False
+        at = end + 1
+    return _find(rest, may_read)
+
+
+def _command(words: Sequence[str], _may_read: Readable) -> bool:
+    """``command -v NAME`` looks a name up."""
+    return len(words) > 1 and words[1] in {"-v", "-V"}
+
+
+# --- awk --------------------------------------------------------------------------------------
+
+_AWK_TOKEN = re.compile(
+    r"""(?P<string>"(?:\\[^\n]|[^"\\\n])*") | (?P<comment>\#[^\n]*) | (?P<name>[A-Za-z_]\w*)
+    | (?P<number>[0-9.]+(?:[eE][+-]?[0-9]+)?) | (?P<space>[ \t]+) | (?P<end>[;}\n])
+    | (?P<operator>\|\||&&|>=|>>|\+\+|--|[-+*/%^!~<>=?:,(){\[\]$|&@])""",
+    re.VERBOSE,
+)
+_AWK_REGEX = re.compile(r"/(?:\\[^\n]|\[\^?\]?[^\]/\n\\]*\]|[^/\\\n\[])*/")
+_AWK_UNSAFE = frozenset(
+    {
+        "system", "getline", "close", "fflush", "ARGV", "ARGC", "ARGIND", "PROCINFO", "FUNCTAB",
+        "SYMTAB", "function", "func", "ENVIRON",
+    }
+)  # fmt: skip
+_AWK_BEFORE_REGEX = frozenset({"print", "printf", "return", "in", "case", "else", "do", "exit"})
+_AWK_OPERAND_END = frozenset({")", "]", "$", "++", "--"})
+
+
+def _awk(words: Sequence[str], may_read: Readable) -> bool:
+    """``awk`` with a program that only prints: no commands, no files of its own, no redirection."""
+    at, rest = 1, list(words)
+    while at < len(rest) and rest[at].startswith("-") and rest[at] != "-":
+        word = rest[at]
+        if word == "--":
+            at += 1
+            break
+        if word in {"-F", "-v"}:
+            at += 2
+        elif word.startswith("-F") and word[2:].isprintable():
+            at += 1
+        else:
+            return False
+    if at >= len(rest):
+        return False
+    files = rest[at + 1 :]
+    # a word such as a=b is no file to awk: it assigns
+    return _awk_only_prints(rest[at]) and all("=" not in word and may_read(word) for word in files)
+
+
+def _awk_only_prints(program: str) -> bool:
+    at, prints, last = 0, False, ""
+    while at < len(program):
+        if program[at] == "/" and last == "length":
+            return False  # either a division or an expression
+        starts_regex = program[at] == "/" and not _ends_operand(last)
+        found = (_AWK_REGEX if starts_regex else _AWK_TOKEN).match(program, at)
+        if found is None:
+            return False
+        at = found.end()
+        kind, text = ("regex", found[0]) if starts_regex else (found.lastgroup or "", found[0])
+        if (
+            text in _AWK_UNSAFE
+            or text in {">>", "|", "&", "@"}
+            or (text == ">" and (prints or last == "}"))
+        ):
+            return False
+        if kind in {"space", "comment"}:
+            continue
+        prints = (prints or text in {"print", "printf"}) and text not in {";", "}"}
+        last = text
+    return True
+
+
+def _ends_operand(token: str) -> bool:
+    if token in _AWK_BEFORE_REGEX:
+        return False
+    return token in _AWK_OPERAND_END or token[-1:].isalnum() or token[-1:] in {'"', "_", "."}
+
+
+# --- the system and its programs ----------------------------------------------------------------
+
+_PS = re.compile(r"-[AadefFlHjLMNTwxZ]+|[AafFjlLTuwxrST]+|--sort=?[\w,%+-]*|--forest|--no-headers?")
+_PS_WITH = frozenset({"-o", "-eo", "-p", "-u", "-C", "-U", "-g", "-t", "--sort", "--pid", "--ppid"})
+VERSIONED = frozenset(
+    {
+        "awk",
+        "bash",
+        "cc",
+        "clang",
+        "cmake",
+        "curl",
+        "g++",
+        "gcc",
+        "gdb",
+        "git",
+        "jq",
+        "ld",
+        "lua",
+        "make",
+        "node",
+        "openssl",
+        "perl",
+        "php",
+        "psql",
+        "python",
+        "python3",
+        "ruby",
+        "sqlite3",
+        "tar",
+        "wget",
+        "zsh",
+    }
+)
+"""Programs that tell their version without a look at the directory that they are started in."""
+_ASKS_VERSION = frozenset({"--version", "-V", "--help", "version"})
+_VERSION_WORDS = frozenset({"-v", "-version", *_ASKS_VERSION})
+_NODE_LIKE = frozenset({"node", "npm", "yarn", "pnpm", "php", "java", "javac"})
+
+
+def _ps(words: Sequence[str], _may_read: Readable) -> bool:
+    """``ps``, but not the environment of processes."""
+    at = 1
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word in _PS_WITH:
+            if at >= len(words) or "env" in words[at] or words[at] == UNKNOWN:
+                return False
+            at += 1
+        elif not _PS.fullmatch(word):
+            return False
+    return True
+
+
+def tells_version(words: Sequence[str], *, contained: bool) -> bool:
+    """``PROGRAM --version``: of any program where nothing can come of it, else of a few."""
+    if len(words) != 2 or UNKNOWN in words:  # noqa: PLR2004 - the program and the question
+        return False
+    name, asks = words
+    if not contained:
+        return asks == "--version" and name in VERSIONED
+    return asks in _ASKS_VERSION - {"version"} or (
+        asks in _VERSION_WORDS and name in {*_NODE_LIKE, *_TOOLS}
+    )
+
+
+_TOOLS: dict[str, frozenset[str]] = {
+    "pip": frozenset({"list", "show", "freeze", "check", "--version"}),
+    "pip3": frozenset({"list", "show", "freeze", "check", "--version"}),
+    "npm": frozenset({"ls", "list", "root", "prefix", "explain", "why"}),
+    "pnpm": frozenset({"ls", "list", "why", "root"}),
+    "yarn": frozenset({"list", "why"}),
+    "go": frozenset({"version", "env", "list", "doc", "help"}),
+    "cargo": frozenset({"metadata", "tree", "pkgid", "help"}),
+    "rustup": frozenset({"show", "which"}),
+    "poetry": frozenset({"show", "check"}),
+    "uv": frozenset({"tree", "version"}),
+    "bundle": frozenset({"list", "show", "info"}),
+    "gem": frozenset({"list", "which", "environment"}),
+    "composer": frozenset({"show", "validate"}),
+    "dotnet": frozenset({"--info", "--list-sdks", "--list-runtimes"}),
+    "conda": frozenset({"list", "info"}),
+    "brew": frozenset({"list", "info"}),
+    "terraform": frozenset({"version"}), "helm": frozenset({"version"}),
+    "openssl": frozenset({"version"}),
+    "tar": frozenset(), "unzip": frozenset(),
+    "dpkg": frozenset({"-l", "-L", "-s", "-S"}), "rpm": frozenset({"-q", "-qa", "-qi", "-ql"}),
+    "apt-cache": frozenset({"search", "show", "policy"}),
+}  # fmt: skip
+_WRITES = re.compile(
+    r"-w|-o.*|-u|--?(?:out|write|exec|toolexec|config|eval|fix|install|update).*|-C.*"
+)
+_LISTS_TAR = re.compile(r"-?[zjJav]*t[zjJav]*f?|--list|--file=.*|-f|-z|-j|-J|-v|--verbose|--gzip")
+
+
+def _tool(words: Sequence[str], may_read: Readable) -> bool:
+    """Package managers and their kind, where they list what is there."""
+    name, rest = words[0], list(words[1:])
+    if name == "tar":
+        options = [word for at, word in enumerate(rest) if word.startswith("-") or at == 0]
+        is_list = any(re.fullmatch(r"-?[zjJavf]*t[zjJavf]*|--list", word) for word in options[:2])
+        return (
+            is_list
+            and all(_LISTS_TAR.fullmatch(word) for word in options)
+            and all(may_read(word) for word in rest if word not in options)
+        )
+    if name == "unzip":
+        return rest[:1] == ["-l"] and all(map(may_read, rest[1:]))
+    known = _TOOLS.get(name, frozenset())
+    if not rest or rest[0] not in known:
+        return False
+    return not any(_WRITES.fullmatch(word) for word in rest[1:])
+
+
+def _read(words: Sequence[str], _may_read: Readable) -> bool:
+    """``read -r NAME``: the next line into a variable of its own."""
+    names = [word for word in words[1:] if word != "-r"]
+    return bool(names) and all(is_plain_variable(name) for name in names)
+
+
+def _sleep(words: Sequence[str], _may_read: Readable) -> bool:
+    return len(words) > 1 and all(re.fullmatch(r"[0-9]{1,3}(?:\.[0-9]+)?", w) for w in words[1:])
+
+
+def _any(words: Sequence[str], _may_read: Readable) -> bool:
+    """What it is told only changes what it prints."""
+    return UNKNOWN not in words
+
+
+# --- git, where it can do nothing but read --------------------------------------------------------
+# In the read-only sandbox hooks, fsmonitor, pagers, external diffs and text conversions are off.
+
+_GIT_ALONE = frozenset(
+    {
+        "--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects",
+        "--glob-pathspecs", "--icase-pathspecs",
+    }
+)  # fmt: skip
+# every option of these only chooses what is shown, but for those that start like these
+_GIT_SHOWS = frozenset(
+    {
+        "status", "diff", "log", "show", "blame", "annotate", "grep", "describe", "rev-parse",
+        "rev-list", "cat-file", "shortlog", "ls-files", "ls-tree", "merge-base", "name-rev",
+        "show-ref", "show-branch", "for-each-ref", "count-objects", "diff-tree", "diff-index",
+        "diff-files", "whatchanged", "range-diff", "check-ignore", "check-attr", "cherry", "var",
+        "version", "verify-pack", "patch-id", "get-tar-commit-id", "check-ref-format",
+    }
+)  # fmt: skip
+_GIT_UNSAFE = ("--output", "--open-files-in-pager", "--ext-diff", "--textconv", "--exec",
+               "--upload-pack", "--show-signature", "--filters", "--no-index", "--paginate",
+               "--stdin-packs", "--contents", "--write-tree", "--exclude-from",
+               "--exclude-per-directory", "--ignore-revs-file", "--orderfile")  # fmt: skip
+_GIT_LISTS: dict[str, re.Pattern[str]] = {
+    "branch": re.compile(
+        r"-[avrl]+|-vv|--all|--remotes|--list|--show-current|--verbose|--(?:no-)?(?:merged|contains)"
+        r"(?:=.*)?|--points-at=.*|--sort=.*|--format=.*|--column|--no-color|--color(?:=.*)?|-i"
+    ),
+    "tag": re.compile(
+        r"-l|--list|-n[0-9]*|--sort=.*|--format=.*|--(?:no-)?(?:merged|contains)(?:=.*)?"
+        r"|--points-at=.*|--column"
+    ),
+    "remote": re.compile(r"-v|--verbose|get-url|--all|--push"),
+    "worktree": re.compile(r"list|--porcelain|-v"),
+    "notes": re.compile(r"list|show"),
+    "config": re.compile(
+        r"--list|-l|--get|--get-all|--get-regexp|get|list|--show-origin|--show-scope|--local"
+        r"|--global|--system|--name-only|-z|--type=\w+|--bool|--int"
+    ),
+    "stash": re.compile(
+        r"list|show|-p|--stat|--patch|--oneline|stash@\{[0-9]+\}|[0-9]+|--name-only"
+    ),
+    "reflog": re.compile(
+        r"(?:show|exists|-[0-9]+|--oneline|--all|--date=\w+|-n|[A-Za-z0-9@{}/._~^-]+)"
+    ),
+    "submodule": re.compile(r"status|--recursive|--cached|summary"),
+    "bisect": re.compile(r"log"),
+    "symbolic-ref": re.compile(r"--short|-q|HEAD"),
+    "help": re.compile(r"(?!.*)"),
+}
+_GIT_FIRST = {"worktree": {"list"}, "notes": {"list", "show"}, "stash": {"list", "show"},
+              "submodule": {"status", "summary"}, "bisect": {"log"},
+              "config": {"--list", "-l", "--get", "--get-all", "--get-regexp", "get", "list",
+                         "--show-origin", "--show-scope", "--local", "--global", "--system",
+                         "--name-only"}}  # fmt: skip
+_GIT_READS_CONFIG = frozenset({"--list", "-l", "--get", "--get-all", "--get-regexp", "get", "list"})
+_GIT_WITH_NAMES = frozenset(
+    {"--list", "-l", "--contains", "--no-contains", "--merged", "--no-merged"}
+)
+
+
+def _git(words: Sequence[str], may_read: Readable) -> bool:
+    """``git`` where it shows what is there; nothing that changes, runs, fetches or opens files."""
+    at = 1
+    while at < len(words) and words[at].startswith("-"):
+        if words[at] == "-C" and at + 1 < len(words) and may_read(words[at + 1]):
+            at += 1
+        elif words[at] not in _GIT_ALONE:
+            return list(words[at:]) in (["--version"], ["-v"])
+        at += 1
+    if at >= len(words):
+        return True  # its usage
+    name, rest = words[at], list(words[at + 1 :])
+    if name in _GIT_SHOWS:
+        return not any(_is_unsafe_for_git(name, word, may_read) for word in rest)
+    return name in _GIT_LISTS and _git_lists(name, rest)
+
+
+def _is_unsafe_for_git(name: str, word: str, may_read: Readable) -> bool:
+    option = word.partition("=")[0]
+    if option.startswith("--"):
+        # options may be shortened
+        return len(option) > len("--") and any(each.startswith(option) for each in _GIT_UNSAFE)
+    if word.startswith("-") and len(word) > 1:
+        if name == "grep":
+            return not re.fullmatch(r"-[a-zA-Z0-9]*", word) or "O" in word or "f" in word
+        return (word.startswith(("-O", "-S")) and name == "blame") or word.startswith("-o")
+    is_path = word.startswith(("/", "~")) or ".." in word.split("/")
+    return is_path and not may_read(word)
+
+
+def _git_lists(name: str, rest: Sequence[str]) -> bool:
+    pattern = _GIT_LISTS[name]
+    first = _GIT_FIRST.get(name)
+    if first is not None and (not rest or rest[0] not in first):
+        return False
+    names = [word for word in rest if not pattern.fullmatch(word)]
+    check = _GIT_NAMED.get(name)
+    if check is not None:
+        return check(rest, names)
+    if any(word.startswith("-") for word in names) or UNKNOWN in names:
+        return False
+    return not names or not _GIT_WITH_NAMES.isdisjoint(word.partition("=")[0] for word in rest)
+
+
+# what else holds for the words of some: all of them, and those that no pattern knows
+_GIT_NAMED: dict[str, Callable[[Sequence[str], Sequence[str]], bool]] = {
+    "config": lambda rest, names: not _GIT_READS_CONFIG.isdisjoint(rest) and len(names) <= 1,
+    "reflog": lambda rest, names: not names and not {"expire", "delete", "drop"} & set(rest),
+    "symbolic-ref": lambda rest, names: bool(rest) and not names,
+    "remote": lambda rest, names: not names or (rest[0] == "get-url" and UNKNOWN not in names),
+}
+
+
+STRICT: dict[str, Judge] = {
+    "find": _find, "sed": _sed, "jq": _jq, "date": _date, "test": _test, "[": _test,
+    "command": _command, "awk": _awk, "gawk": _awk, "mawk": _awk, "ps": _ps, "printf": _printf,
+    "sleep": _sleep,
+}  # fmt: skip
+"""Programs that only read with these words, wherever they run."""
+WIDE: dict[str, Judge] = {
+    **STRICT,
+    "git": _git, "read": _read, "sed": _sed_without_files, "find": _find_running,
+    "test": _any_test, "[": _any_test, "[[": _any_test, **dict.fromkeys(_TOOLS, _tool),
+    **dict.fromkeys(("printenv", "lscpu", "lsb_release", "locale", "getconf", "tty", "cal", "pgrep",
+                     "vmstat", "lsmod", "lsblk", "nvidia-smi", "logname", "users", "who", "w",
+                     "times"), _any),
+}  # fmt: skip
+"""The same where the read-only sandbox keeps what else they might do."""
