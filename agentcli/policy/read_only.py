@@ -26,17 +26,17 @@ from agentcli.policy.bash_syntax import parse_bash
 from agentcli.policy.bash_wrappers import look_through
 from agentcli.policy.places import credential_below
 from agentcli.policy.read_only_programs import (
-    HARMLESS_WITH_ANY_OPTION,
     STRICT,
-    UNKNOWN,
     WIDE,
     tells_version,
 )
 from agentcli.policy.read_only_table import (
     BUILT_IN,
     FOLLOWING,
+    HARMLESS_WITH_ANY_OPTION,
     HELPERS,
     PATTERN_GIVEN,
+    UNKNOWN,
     Reading,
     Spec,
     UnknownOptionError,

@@ -11,12 +11,11 @@ import re
 from collections.abc import Callable, Sequence
 
 from agentcli.policy.bash_tree import is_plain_variable
+from agentcli.policy.read_only_table import HARMLESS_WITH_ANY_OPTION, UNKNOWN
 
 # may the file at this path be read unasked?
 Readable = Callable[[str], bool]
 Judge = Callable[[Sequence[str], Readable], bool]
-UNKNOWN = "\0"
-"""A word that only the shell will know."""
 
 _FIND_ALONE = frozenset(
     {
@@ -55,15 +54,6 @@ _DATE_FLAGS = re.compile(
     r"|--iso-8601(=\w+)?|--rfc-3339=\w+|--date=.*|--help|--version",
     re.DOTALL,
 )
-
-
-HARMLESS_WITH_ANY_OPTION = frozenset(
-    {
-        "cat", "ls", "dir", "head", "wc", "stat", "du", "grep", "egrep", "fgrep", "cksum", "md5sum",
-        "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum",
-    }
-)  # fmt: skip
-"""No option that a file could be named like would have them write or run anything."""
 
 
 def _find(words: Sequence[str], may_read: Readable) -> bool:

@@ -12,6 +12,15 @@ from functools import lru_cache
 
 from agentcli.domain.values import frozen, mutable
 
+UNKNOWN = "\0"
+"""A word that only the shell will know."""
+HARMLESS_WITH_ANY_OPTION = frozenset(
+    {
+        "cat", "ls", "dir", "head", "wc", "stat", "du", "grep", "egrep", "fgrep", "cksum", "md5sum",
+        "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum",
+    }
+)  # fmt: skip
+"""No option that a file could be named like would have them write or run anything."""
 _NUMBER = re.compile(r"[+-]?[0-9]+[A-Za-z]{0,3}")
 
 

@@ -316,9 +316,9 @@ async def _keep_state(
     ctx: BashContext, start: _Start, handover: Handover, ended: Result
 ) -> list[str]:
     """Store where the shell ended up; what the model should know about it (SEC-15)."""
-    if start.access is Access.READ_ONLY:
-        return []
     state, dropped = handover.state(start.base)
+    if start.access is Access.READ_ONLY and state is not None:  # a directory is all it may change
+        state, dropped = replace(start.state, cwd=state.cwd), ()
     notes = []
     if state is None:
         if ended.ending is Ending.EXITED:
