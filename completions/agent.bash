@@ -2,6 +2,7 @@
 _agentcli_complete() {
   local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}"
   local word where='' options='' commands='' skip=0 index
+  local models='anthropic/claude-fable-5-1 anthropic/claude-fable-5 anthropic/claude-opus-5-5 anthropic/claude-opus-5 anthropic/claude-opus-4-8 anthropic/claude-opus-4-7 anthropic/claude-opus-4-6 anthropic/claude-opus-4-5 anthropic/claude-opus-4-1 anthropic/claude-opus-4-0 anthropic/claude-opus-4 anthropic/claude-sonnet-5-5 anthropic/claude-sonnet-5 anthropic/claude-sonnet-4-6 anthropic/claude-sonnet-4-5 anthropic/claude-sonnet-4-0 anthropic/claude-sonnet-4 anthropic/claude-haiku-5-5 anthropic/claude-haiku-4-5 anthropic/claude-3-7-sonnet anthropic/claude-3-5-sonnet anthropic/claude-3-haiku openai/gpt-6.2-sol openai/gpt-6.1-sol openai/gpt-6-sol openai/gpt-6-astra openai/gpt-5.6-terra openai/gpt-5.6-luna openai/gpt-5.5 openai/gpt-5.4 openai/gpt-5.4-mini openai/gpt-5.4-nano openai/gpt-5.3-codex openai/gpt-5.2 openai/gpt-5.1 openai/gpt-5 openai/gpt-5-mini openai/gpt-5-nano openai/gpt-4.1 openai/gpt-4.1-mini openai/gpt-4.1-nano openai/gpt-4o openai/gpt-4o-mini openai/o3 openai/o3-mini openai/o4-mini gemini/gemini-3.6-flash gemini/gemini-3.5-flash gemini/gemini-3.5-flash-lite gemini/gemini-3.1-pro-preview gemini/gemini-3.1-flash-lite gemini/gemini-2.5-pro gemini/gemini-2.5-flash gemini/gemini-2.5-flash-lite mistral/mistral-large-latest mistral/mistral-large-2512 mistral/mistral-medium-latest mistral/mistral-medium-2604 mistral/mistral-medium-2508 mistral/mistral-small-latest mistral/magistral-medium-latest mistral/codestral-latest deepseek/deepseek-v4-pro deepseek/deepseek-v4-flash deepseek/deepseek-reasoner deepseek/deepseek-chat xai/grok-4.6 xai/grok-4.5 xai/grok-4.3 xai/grok-build-0.1 openrouter/anthropic/claude-sonnet-5.5 groq/openai/gpt-oss-120b offline/assistant'
   COMPREPLY=()
   for ((index = 1; index < COMP_CWORD; index++)); do
     word="${COMP_WORDS[index]}"
@@ -55,8 +56,8 @@ _agentcli_complete() {
     esac
   done
   case "$where $previous" in
-    ' -m'|' --model') COMPREPLY=(); return ;;
-    ' --fallback-model') COMPREPLY=(); return ;;
+    ' -m'|' --model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
+    ' --fallback-model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
     ' --session') COMPREPLY=(); return ;;
     ' -C'|' --cd') COMPREPLY=($(compgen -d -- "$current")); return ;;
     ' --add-dir') COMPREPLY=($(compgen -d -- "$current")); return ;;
@@ -70,8 +71,8 @@ _agentcli_complete() {
     ' --mcp-config') COMPREPLY=($(compgen -f -- "$current")); return ;;
     ' --sandbox') COMPREPLY=($(compgen -W "auto bwrap landlock off" -- "$current")); return ;;
     ' --debug') COMPREPLY=($(compgen -f -- "$current")); return ;;
-    'run -m'|'run --model') COMPREPLY=(); return ;;
-    'run --fallback-model') COMPREPLY=(); return ;;
+    'run -m'|'run --model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
+    'run --fallback-model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
     'run --session') COMPREPLY=(); return ;;
     'run -C'|'run --cd') COMPREPLY=($(compgen -d -- "$current")); return ;;
     'run --add-dir') COMPREPLY=($(compgen -d -- "$current")); return ;;
@@ -92,8 +93,8 @@ _agentcli_complete() {
     'run --max-turns') COMPREPLY=(); return ;;
     'run --max-budget-usd') COMPREPLY=(); return ;;
     'run --timeout') COMPREPLY=(); return ;;
-    'resume -m'|'resume --model') COMPREPLY=(); return ;;
-    'resume --fallback-model') COMPREPLY=(); return ;;
+    'resume -m'|'resume --model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
+    'resume --fallback-model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
     'resume --session') COMPREPLY=(); return ;;
     'resume -C'|'resume --cd') COMPREPLY=($(compgen -d -- "$current")); return ;;
     'resume --add-dir') COMPREPLY=($(compgen -d -- "$current")); return ;;

@@ -97,6 +97,16 @@ class SessionLibrary:
         ready = {name: is_ready(self._settings, name) for name in {i.provider for i in infos}}
         return [info.id for info in sorted(infos, key=lambda info: not ready[info.provider])]
 
+    def lacks_key(self, name: str) -> str:
+        """The provider of the model ``name`` if its key is missing; else, or unknown: empty."""
+        from agentcli.providers.models.table import resolve
+
+        try:
+            provider, _ = resolve(name, self._settings.providers)
+        except ConfigError:
+            return ""
+        return "" if is_ready(self._settings, provider) else provider
+
 
 def is_ready(settings: Settings, provider: str) -> bool:
     """Whether the provider can be used now: its key is there, or it needs none."""

@@ -120,6 +120,7 @@ def _info(words: tuple[str, ...], command: Any) -> CommandInfo:
 SHELLS = ("bash", "zsh", "fish")
 FILE_NAMES = {"bash": "agent.bash", "zsh": "_agent", "fish": "agent.fish"}
 _NAMES = ("agent", "agentcli")
+MODEL = "PROVIDER/MODEL"
 _ZSH_ACTIONS = {"DIR": "_directories", "FILE": "_files"}
 
 
@@ -129,9 +130,23 @@ def script(shell: str) -> str:
     return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](commands)
 
 
+def _models() -> list[str]:
+    """The well-known models as they are named on the command line."""
+    from agentcli.providers._registry import BUILT_IN
+    from agentcli.providers.models.table import known_models
+
+    defaults = [
+        f"{name}/{row.default_model}" for name, row in BUILT_IN.items() if row.default_model
+    ]
+    found = dict.fromkeys([*(info.id for info in known_models()), *defaults])
+    return [name for name in found if not name.startswith("scripted/")]
+
+
 def _values(option: OptionInfo) -> list[str]:
     """The words that the option's value can be, when its metavar lists them."""
     metavar = option.metavar
+    if metavar == MODEL:
+        return _models()
     if metavar.islower() and metavar.replace("|", "").replace("-", "").isalpha():
         return metavar.split("|")
     return []
@@ -159,6 +174,7 @@ def _bash(commands: list[CommandInfo]) -> str:
 _agentcli_complete() {{
   local current="${{COMP_WORDS[COMP_CWORD]}}" previous="${{COMP_WORDS[COMP_CWORD-1]}}"
   local word where='' options='' commands='' skip=0 index
+  local models='{" ".join(_models())}'
   COMPREPLY=()
   for ((index = 1; index < COMP_CWORD; index++)); do
     word="${{COMP_WORDS[index]}}"
@@ -199,7 +215,9 @@ def _bash_values(command: CommandInfo) -> list[str]:
     lines = []
     for option in _valued(command):
         pattern = "|".join(f"'{where} {name}'" for name in option.names)
-        if values := _values(option):
+        if option.metavar == MODEL:
+            found = '$(compgen -W "$models" -- "$current")'
+        elif values := _values(option):
             found = f'$(compgen -W "{" ".join(values)}" -- "$current")'
         else:
             kind = {"DIR": "-d", "FILE": "-f"}.get(option.metavar)

@@ -313,7 +313,7 @@ def _advice(endpoint: Endpoint, kind: ErrorKind, complaint: Complaint, status: i
     if status == _FORBIDDEN:
         return f"the key in {endpoint.key_name} may not use this model or service"
     if kind is ErrorKind.AUTH:
-        return f"check {endpoint.key_name}"
+        return f"check {endpoint.key_name}, or store another: agent auth login {endpoint.provider}"
     return _ADVICE.get(kind) or endpoint.address_advice
 
 
@@ -350,6 +350,7 @@ def missing_key(endpoint: Endpoint) -> ProviderError:
     env = endpoint.key_env
     message = f"{env} is not set" if env else f"provider {endpoint.provider} has no API key"
     how = f"set {env}" if env else "set api_key_env in its configuration"
+    how += f", or: agent auth login {endpoint.provider}"
     return ProviderError(
         message,
         f"{endpoint.label} needs an API key: {how}, or use a local model (ollama/MODEL)",

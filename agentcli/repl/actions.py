@@ -309,6 +309,9 @@ class ChatActions:
     def typed_while_working(self, text: str) -> None:
         """Enter while the agent works: queue it, or run a command that is safe now."""
         parsed = registry.parse(text)
+        if registry.is_leaving(text):
+            self._chat.show([registry.HOW_TO_LEAVE])
+            return
         if registry.parse_typed(text):
             self._chat.input.send(text)
             self._chat.show(["The command waits until the agent is done."])

@@ -79,7 +79,10 @@ class Chat(Protocol):
         """All commands, by name."""
 
     async def say(self, text: str) -> None:
-        """Say ``text`` to the agent: a turn, or what waits for the next one."""
+        """Say ``text`` to the agent: a turn, or what waits for the next one.
+
+        The screen has the command that stands for it.
+        """
 
     def send_to_terminal(self, sequence: str) -> bool:
         """A control sequence of our own that moves nothing; false where there is no terminal."""
@@ -182,6 +185,14 @@ def parse_typed(text: str) -> tuple[str, bool] | None:
         return None
     command = typed.removeprefix("!").removeprefix("!")
     return command.strip(), not typed.startswith("!!")
+
+
+HOW_TO_LEAVE = "To leave: /exit, or Ctrl-D on the empty line. Nothing was sent."
+
+
+def is_leaving(text: str) -> bool:
+    """Whether ``text`` is the word with which one leaves other programs."""
+    return text.strip().lower() in {"exit", "quit", ":q", "bye", "logout"}
 
 
 def find(name: str) -> SlashCommand | None:

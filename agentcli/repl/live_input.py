@@ -87,6 +87,7 @@ class LiveInput:
         self._burst_at = float("-inf")  # when a line ended in the middle of what came at once
         self._held: asyncio.TimerHandle | None = None  # Enter at the end of such lines
         self._closed = False
+        self._given = ""  # what was last put into the input
         self._away = 0  # something else has the terminal
         self.region = Region(view, opened, self._screen.theme)
 
@@ -200,7 +201,14 @@ class LiveInput:
         typed = self.buffer.text
         whole = f"{text}\n{typed}" if typed else text
         self.buffer.set_document(Document(whole, len(text)), bypass_readonly=True)
+        self._given = whole
         self.refresh()
+
+    @property
+    def holds_given(self) -> bool:
+        """Whether all that the input holds was put there, and nobody has touched it since."""
+        at_end = self.buffer.cursor_position == len(self.buffer.text)
+        return bool(self._given) and self.buffer.text == self._given and at_end
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -509,6 +517,12 @@ def _now() -> float:
 
 def _bind_writing(bindings: KeyBindings, typing: LiveInput) -> None:
     focused = has_focus(DEFAULT_BUFFER)
+
+    # a command that was given back, or a prompt, is no beginning of the next command
+    @bindings.add("/", filter=focused & Condition(lambda: typing.holds_given))
+    def _command(event: KeyPressEvent) -> None:
+        event.current_buffer.reset()
+        event.current_buffer.insert_text("/")
 
     @bindings.add("enter", filter=focused)
     def _enter(event: KeyPressEvent) -> None:

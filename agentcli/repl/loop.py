@@ -82,6 +82,7 @@ class _Chat:
         self._choosing = Choosing(self.input)
         self.choose = self._choosing.row
         self._leaving = False
+        self._in_command = False  # whose line stands for what it says
         self._exit_code = 0
         self._news = BackgroundNews(self._actions, reacts=user.settings.background_reacts)
 
@@ -119,7 +120,7 @@ class _Chat:
                     await self.session.enqueue(text)
                 summary = await self._turn(self.session.run_queued)
             elif text.strip():
-                self._view.echo(text)
+                self._view.echo(text, shown=not self._in_command)
                 message = await self.user.message(text)
                 summary = await self._turn(lambda: self.session.run(Prompt(message)))
             else:
@@ -255,6 +256,9 @@ class _Chat:
         """Do what was typed; what could not be used comes back to be edited."""
         self._actions.forget_hint()
         typed, command = registry.parse_typed(text), registry.parse(text)
+        if registry.is_leaving(text):
+            self.show([registry.HOW_TO_LEAVE])
+            return
         if typed is None and command is None:
             await self.say(text)
             return
@@ -263,12 +267,15 @@ class _Chat:
             if typed is not None:
                 await self._view.run_typed(self, typed[0], remember=typed[1])
             elif command is not None and (found := registry.find(command[0])):
+                self._in_command = True
                 await found.run(self, command[1])
             elif command is not None:
                 self._view.show_error(*registry.unknown(command[0]))
                 self.input.give_back(text)
         except (AgentError, OSError) as error:
             self._view.show_error(str(error))
+        finally:
+            self._in_command = False
 
     async def _turn(self, run: Callable[[], Awaitable[TurnSummary | None]]) -> TurnSummary | None:
         try:

@@ -227,11 +227,14 @@ class TurnView:
         """``text`` stands on the screen as it was typed: ``echo`` prints it no more."""
         self._typed = text
 
-    def echo(self, text: str) -> None:
-        """Print what the user has sent; the event that it is recorded prints it no more."""
+    def echo(self, text: str, *, shown: bool = True) -> None:
+        """Print what the user has sent; the event that it is recorded prints it no more.
+
+        Not ``shown``: the command that stands for it was printed.
+        """
         self._echoed = text
         typed, self._typed = self._typed, None
-        if typed != text:
+        if shown and typed != text:
             self._screen.print_block(render.prompt_lines(text, self._theme, self._screen.columns))
 
     def answered(self, call_id: str, summary: str, said: str) -> None:

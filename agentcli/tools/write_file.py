@@ -66,7 +66,12 @@ class WriteFile(ChangeTool[WriteFileArguments]):
         require_unchanged(state, ctx.files, ctx.workspace)
         after, note = _in_encoding_of(state, args.content, name)
         if after == state.data:
-            return Plan((), f"{name} already has this content ({lines}).", "", "unchanged")
+            return Plan(
+                (),
+                f"{name} already has this content ({lines}).",
+                "",
+                "unchanged: it has this content already",
+            )
         if state.data is None:
             size = human_size(state.info.st_size)
             text, diff_text, summary = f"{name}: {size} replaced\n", "", "replaced"

@@ -107,7 +107,7 @@ def _parts(status: StatusLine) -> list[tuple[Rank, str]]:
         (Rank.MODE if status.sandbox.startswith("no ") else Rank.BACKGROUND, status.sandbox),
         (Rank.CONTEXT, _context(status)),
         (Rank.TOKENS, f"{wording.count(status.tokens)} tokens" if status.tokens else ""),
-        (Rank.COST, wording.cost(status.cost_usd) if status.turns else ""),
+        (Rank.COST, _cost(status)),
         (Rank.RUNS, f"{status.background} in the background" if status.background else ""),
         (Rank.TITLE, fit(title, TITLE_COLUMNS)),
         (Rank.KEYS, "? for keys"),
@@ -118,6 +118,13 @@ def _parts(status: StatusLine) -> list[tuple[Rank, str]]:
 def _short_model(parts: list[tuple[Rank, str]]) -> list[tuple[Rank, str]]:
     """``parts`` without the model's provider, which goes before what matters more."""
     return [(rank, text.rpartition("/")[2] if rank is Rank.MODEL else text) for rank, text in parts]
+
+
+def _cost(status: StatusLine) -> str:
+    """Nothing before the first turn; ``cost unknown`` is never ``$0.00`` (COST-1, UI-13)."""
+    if not status.turns:
+        return ""
+    return "cost unknown" if status.cost_usd is None else wording.cost(status.cost_usd)
 
 
 def _context(status: StatusLine) -> str:

@@ -83,6 +83,11 @@ def count(number: int | None) -> str:
     return f"{number / _MILLION:.1f}M"
 
 
+def tokens_of(number: int | None) -> str:
+    """``12.3k tokens``, ``unknown``."""
+    return "unknown" if number is None else f"{count(number)} tokens"
+
+
 def cost(usd: float | None) -> str:
     """``$0.0042``, ``$1.27``, ``unknown``."""
     if usd is None:

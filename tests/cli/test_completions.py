@@ -63,6 +63,11 @@ def complete(*words: str) -> set[str]:
         (("agent", "--effort", "m"), {"max", "minimal", "medium"}),
         (("agent", "sessions", "export", "--format", ""), {"json", "md", "html"}),
         (("agent", "sessions", "list", "--format", ""), {"table", "json"}),
+        (("agent", "-m", "offl"), {"offline/assistant"}),
+        (
+            ("agent", "run", "--model", "anthropic/claude-sonnet-4-5"),
+            {"anthropic/claude-sonnet-4-5"},
+        ),
     ],
 )
 def test_bash_offers_commands_options_and_values(

@@ -87,3 +87,29 @@ def test_what_somebody_else_has_changed_is_shown_and_kept(
     terminal.wait_for("not by the agent")
     assert (work / "made.txt").read_text() == "x\nmine\n"
     leave(terminal)
+
+
+@pytest.mark.spec("TT-2", "UI-5")
+def test_undo_twice_in_a_row_and_a_wrong_command_need_no_clearing(
+    model_server: ModelServer, chat: Chat
+) -> None:
+    model_server.add("First answer.", "Second answer.")
+    terminal = chat()
+    for prompt, answer in (("one question", "First answer."), ("two questions", "Second answer.")):
+        terminal.line(prompt)
+        terminal.wait_for(answer)
+        terminal.wait_for(IDLE)
+    terminal.line("/undo")
+    terminal.wait_for('from "two questions" on')
+    terminal.wait_for(re.compile("^> two questions", re.MULTILINE))
+    terminal.line("/undo")
+    terminal.wait_for('from "one question" on')
+    terminal.wait_for(re.compile("^> one question", re.MULTILINE))
+    terminal.line("/udno")
+    terminal.wait_for("Did you mean /undo?")
+    terminal.line("/redo")
+    terminal.wait_for("Brought back")
+    terminal.line("exit")
+    terminal.wait_for("To leave: /exit")
+    assert len(model_server.requests) == 2
+    leave(terminal)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.domain.errors import AgentError, UsageError
+from agentcli.domain.errors import AgentError, ConfigError, UsageError
 from agentcli.domain.messages import Usage
 from agentcli.domain.ports import PermissionMode
 from agentcli.domain.session import SessionInfo, SessionStatus
@@ -361,3 +361,44 @@ def test_memory_shows_what_the_agent_keeps_and_the_persons_own_instructions(
     talk(DirectChat(work, model_server), body)
     assert "Answer briefly." in str(model_server.requests[-1].body)
     assert "Answer briefly." not in str(model_server.requests[0].body)
+
+
+@pytest.mark.spec("UI-5")
+def test_an_export_is_named_after_the_session(model_server: ModelServer, work: Path) -> None:
+    model_server.add("Yes.")
+
+    async def scenario(chat: DirectChat) -> None:
+        await chat.say("hello")
+        await chat.session.rename("Fix the Über parser / part 2!")
+        for name in ("fix-the-über-parser-part-2.md", "fix-the-über-parser-part-2-2.md"):
+            [line] = await chat.do("/export")
+            assert line.endswith(name)
+            assert (work / name).exists()
+
+    talk(DirectChat(work, model_server), scenario)
+
+
+@pytest.mark.spec("COST-1", "UI-13")
+def test_cost_tells_in_a_users_words_what_was_used(model_server: ModelServer, work: Path) -> None:
+    model_server.add("Yes.")
+
+    async def scenario(chat: DirectChat) -> None:
+        await chat.say("hello")
+        told = "\n".join(await chat.do("/cost"))
+        assert "Sent to the model" in told and "Written by the model" in told
+        assert "cache" not in told
+
+    talk(DirectChat(work, model_server), scenario)
+
+
+@pytest.mark.spec("CLI-10")
+def test_a_model_without_a_key_is_not_switched_to(model_server: ModelServer, work: Path) -> None:
+    async def scenario(chat: DirectChat) -> None:
+        before = chat.session.model.id
+        with pytest.raises(UsageError, match="agent auth login mistral"):
+            await chat.do("/model mistral/mistral-large-latest")
+        assert chat.session.model.id == before
+        with pytest.raises(ConfigError, match="did you mean claude-sonnet"):
+            await chat.do("/model sonet")
+
+    talk(DirectChat(work, model_server), scenario)

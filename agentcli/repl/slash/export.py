@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.ui.sanitize import clean_line
 
 FORMATS = ("md", "json", "html")
+_LONGEST_STEM = 60
 
 
 def parse(arguments: str) -> tuple[str, str]:
@@ -67,6 +69,12 @@ def free_name(directory: Path, stem: str, ending: str) -> Path:
     return path
 
 
+def stem_of(title: str) -> str:
+    """A file's name for a session's title: small words with dashes; empty when none is left."""
+    words = re.findall(r"\w+", clean_line(title).casefold())
+    return "-".join(words)[:_LONGEST_STEM].strip("-_")
+
+
 def named(cwd: Path, name: str) -> Path:
     """The file that ``name`` means; ``~`` is a home directory. Raises ``UsageError``."""
     try:
@@ -82,7 +90,7 @@ async def _run(chat: Chat, arguments: str) -> None:
 
     def work() -> Path:
         cwd = chat.user.cwd
-        stem = f"agentcli-{chat.session.id[-12:]}"
+        stem = stem_of(chat.session.title) or f"agentcli-{chat.session.id[-12:]}"
         path = named(cwd, name) if name else free_name(cwd, stem, wanted)
         write(path, text_of(loaded, wanted, chat.user.redact_data))
         return path

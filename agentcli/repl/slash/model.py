@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from agentcli.domain.errors import UsageError
 from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.ui.sanitize import clean_line
 
 
 async def _run(chat: Chat, arguments: str) -> None:
     if arguments:
+        provider = chat.sessions.lacks_key(arguments)
+        if provider:
+            present = chat.session.model.id
+            raise UsageError(
+                f"{provider} has no key here; {present} goes on answering",
+                f"store one in another terminal: agent auth login {provider}",
+            )
         model = await chat.session.switch_model(arguments)
         chat.show([f"{clean_line(model.id)} answers from now on."])
         return

@@ -20,6 +20,7 @@ from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean_line
 
 _SHOWN_COLUMNS = 70
+_NAMED_COLUMNS = 40
 _SHOWN_FILES = 5
 
 
@@ -43,7 +44,10 @@ async def go_back(chat: Chat, point: RewindPoint, scope: RewindScope) -> None:
     """Do it and say so; the prompt stands in the input, to be said otherwise."""
     with refusals_shown(chat):
         done = await chat.session.rewind(point.seq, scope)
-        chat.show([f"Taken back: {summary_of(done, chat.user.cwd)}. /redo brings it back."])
+        prompt = fit(clean_line(done.text), _NAMED_COLUMNS)
+        named = f', from "{prompt}" on' if prompt else ""
+        what = f"Taken back: {summary_of(done, chat.user.cwd)}{named}."
+        chat.show([f"{what} /redo brings it back."])
         if done.text:
             chat.put_in_input(done.text)
 
