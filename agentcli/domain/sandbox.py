@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from agentcli.domain.values import frozen
@@ -66,15 +67,15 @@ class Confined:
     """A command line as it runs inside.
 
     ``cwd`` is where it is started from. ``namespaces`` are open files of a user and a network
-    namespace that the process joins before it becomes ``argv``, ``landlock`` and ``calls`` the
-    rules that it takes upon itself (about files and about system calls).
+    namespace that the process joins before it becomes ``argv``, ``rules`` those that it takes
+    upon itself: about files (``landlock``), about system calls (``calls``); ``opened`` are the
+    places in ``argv`` of paths that it opens, following no link, to give the open file's number.
     """
 
     argv: tuple[str, ...]
     cwd: Path
     namespaces: tuple[int, ...] = ()
-    landlock: Mapping[str, object] | None = None
-    calls: Mapping[str, object] | None = None
+    rules: Mapping[str, object] = MappingProxyType({})
 
 
 StillLives = Callable[[], bool]

@@ -6,12 +6,13 @@ It kills them when told to, and at once when the app is gone, which it notices b
 their socket reports end-of-file: also after a SIGKILL of the app (REC-8, CAN-10).
 
 Protocol on standard input, a socket: the app sends 16 hex digits of length and a JSON object
-``{argv, cwd, env, handles, join, landlock, calls}``, later ``stop MILLISECONDS\n``, maybe often
+``{argv, cwd, env, handles, join, rules}``, later ``stop MILLISECONDS\n``, maybe often
 (SIGTERM now, SIGKILL that much later). The guard answers ``pid N\n`` or ``fail ERRNO WHAT\n``,
 then ``exit CODE\n`` when the command itself has ended (negative: the signal), and end-of-file when
 nothing of it is left. ``handles`` are open files and the numbers under which the command gets them,
-``join`` those of a user and a network namespace that it starts in, ``landlock`` and ``calls`` the
-rules that it takes upon itself; the guard makes the calls that the latter hands over. What
+``join`` those of a user and a network namespace that it starts in, ``rules`` those
+that it takes upon itself (``domain.sandbox.Confined``); the guard makes the calls that they hand
+over. What
 bubblewrap itself runs as is not
 told to end: it would take the command with it.
 Only the standard library is available here; where there is no ``/proc``, ``ps`` is asked.
@@ -141,7 +142,7 @@ class Guard:
         """Start the command; whether that worked is told to the app."""
         size = int(_read_exactly(16), 16)
         request = json.loads(_read_exactly(size))
-        calls = request["calls"]
+        calls = request["rules"].get("calls")
         hands_over = bool(calls and calls["unix"]) and _module("sandbox_calls").can_hand_over()
         error_read, error_write = os.pipe()
         go_read, go_write = os.pipe()
@@ -302,11 +303,16 @@ def _hand_over(handles: list[tuple[int, int]]) -> None:
 
 def _limit(request: dict[str, Any], error_write: int, go: int | None) -> None:
     """Take the rules upon this process; ``go`` says when the guard answers calls."""
-    if request["landlock"] is not None:
-        _module("sandbox_landlock").restrict(request["landlock"])
-    if request["calls"] is None:
+    rules = request["rules"]
+    for place in rules.get("opened", ()):
+        handle = _module("sandbox_landlock").open_real(request["argv"][place])
+        os.set_inheritable(handle, True)  # noqa: FBT003 - the standard library's signature
+        request["argv"][place] = str(handle)
+    if "landlock" in rules:
+        _module("sandbox_landlock").restrict(rules["landlock"])
+    if "calls" not in rules:
         return
-    listener = _module("sandbox_calls").install(request["calls"], hands_over=go is not None)
+    listener = _module("sandbox_calls").install(rules["calls"], hands_over=go is not None)
     if listener >= 0 and go is not None:
         os.write(error_write, _LISTENER + b"%d" % listener)
         os.read(go, 1)

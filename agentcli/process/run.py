@@ -49,8 +49,8 @@ class Command:
     """What to run: the program's absolute path first.
 
     ``owner`` is the id of the session that ends what the command leaves behind. ``namespaces`` are
-    open files of a user and a network namespace to start it in, ``landlock`` and ``calls`` the
-    rules that it runs under (SEC-7, SEC-18). ``handles`` are open files of ours by the numbers
+    open files of a user and a network namespace to start it in, ``rules`` those that it
+    runs under (``Confined``). ``handles`` are open files of ours by the numbers
     (below 100) that it gets them under.
     """
 
@@ -59,8 +59,7 @@ class Command:
     env: Mapping[str, str]
     owner: str = ""
     namespaces: tuple[int, ...] = ()
-    landlock: Mapping[str, object] | None = None
-    calls: Mapping[str, object] | None = None
+    rules: Mapping[str, object] = field(default_factory=dict)
     handles: Mapping[int, int] = field(default_factory=dict)
 
 
@@ -286,8 +285,7 @@ class GuardedProcess:
             "env": {as_utf8(name): as_utf8(value) for name, value in command.env.items()},
             "handles": [(ours, theirs) for theirs, ours in command.handles.items()],
             "join": command.namespaces,
-            "landlock": command.landlock,
-            "calls": command.calls,
+            "rules": dict(command.rules),
         }
         await uninterruptible(self._send_request(json.dumps(request).encode()))
         problem = await self.started

@@ -48,6 +48,7 @@ class SessionSandbox:
         self._wanted = wanted
         self._network = network
         self._program = ""
+        self._takes_open_files = False
         self._namespaces: tuple[int, ...] = ()
         self._private: PrivatePlaces | None = None
         self._watch: TreeWatch | None = None
@@ -143,7 +144,14 @@ class SessionSandbox:
 
     def _try_bwrap(self, private: PrivatePlaces) -> Probe:
         from agentcli.process.environment import find_program
-        from agentcli.process.sandbox_setup import INSTALL, PROGRAM, Probe, bwrap_argv, probe_bwrap
+        from agentcli.process.sandbox_setup import (
+            INSTALL,
+            PROGRAM,
+            Probe,
+            bwrap_argv,
+            probe_bwrap,
+            takes_open_files,
+        )
 
         program = find_program(PROGRAM, self._roots)
         if program is None:
@@ -152,6 +160,7 @@ class SessionSandbox:
         prefix = bwrap_argv(program, places, private, self._roots[0], own_network=True)
         probe = probe_bwrap(prefix, self._roots[0])
         self._program, self._namespaces = program, probe.namespaces
+        self._takes_open_files = takes_open_files(program)
         return probe
 
     def _find_places(self) -> Places:
@@ -224,8 +233,8 @@ class SessionSandbox:
                 "network": network,
                 "read_only": reads_only,
             }
-            return Confined(tuple(argv), cwd, landlock=rules, calls=calls)
-        from agentcli.process.sandbox_setup import bwrap_argv
+            return Confined(tuple(argv), cwd, rules={"landlock": rules, "calls": calls})
+        from agentcli.process.sandbox_setup import bwrap_argv, opened_places
 
         joined = () if network else self._namespaces
         prefix = bwrap_argv(
@@ -234,8 +243,10 @@ class SessionSandbox:
             private,
             cwd,
             own_network=not network and not joined,
+            opened=self._takes_open_files,
         )
-        return Confined((*prefix, *argv), Path("/"), joined, calls=calls)
+        rules = {"opened": opened_places(prefix), "calls": calls}
+        return Confined((*prefix, *argv), Path("/"), joined, rules)
 
     async def settle(self, still_lives: StillLives | None = None) -> tuple[str, ...]:
         """After a command: set aside what must not come into being; see the port."""

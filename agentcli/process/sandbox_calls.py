@@ -30,7 +30,8 @@ _SET_NO_NEW_PRIVS = 38
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _STREAM, _SEQPACKET, _TYPE_MASK = 1, 5, 0xF
 _SET_FLAGS, _SET_ATTRIBUTES = 0x40086602, 0x401C5820
-_URING = (425, 426, 427)  # its operations pass no filter
+# its operations pass no filter; ``barred`` are the keyrings, and what could stall the guard
+_URING = (425, 426, 427)
 # fchmodat2, setxattrat, removexattrat, file_setattr
 _CHANGES_EVERYWHERE = (452, 463, 466, 469)
 
@@ -56,7 +57,7 @@ _MACHINES = {
     "x86_64": _Numbers(
         0xC000003E,
         seccomp=317, socket=41, connect=42, listen=50, socketpair=53, ioctl=16,
-        keys=(248, 249, 250),
+        barred=(248, 249, 250, 323), prlimit=302,
         changes=(76, 90, 91, 92, 93, 94, 132, 188, 189, 190, 197, 198, 199, 235, 260, 261,
                  268, 280),
         older=0x40000003, older_barred=(102, 359, 360, 361, 362, 286, 287, 288),
@@ -65,7 +66,7 @@ _MACHINES = {
     "aarch64": _Numbers(
         0xC00000B7,
         seccomp=277, socket=198, connect=203, listen=201, socketpair=199, ioctl=29,
-        keys=(217, 218, 219),
+        barred=(217, 218, 219, 282), prlimit=261,
         changes=(5, 6, 7, 14, 15, 16, 45, 52, 53, 54, 55, 88),
         older=0x40000028, older_barred=(281, 282, 283, 288, 309, 310, 311),
     ),
@@ -125,8 +126,10 @@ def build_filter(calls: dict[str, object], *, hands_over: bool) -> bytes:
     program += _step(_IF_EQUAL, here.architecture, 1, 0) + _refuse(errno.ENOSYS) + load
     for at_least in here.many("other_numbers"):
         program += _step(_IF_AT_LEAST, at_least, 0, 1) + _refuse(errno.ENOSYS)
-    for number in (*_URING, *here.many("keys")):
+    for number in (*_URING, *here.many("barred")):
         program += _when(number, _refuse(errno.ENOSYS))
+    itself = _argument(0) + _when(0, _answer(_ALLOW)) + _refuse(errno.EPERM)
+    program += _when(here.one("prlimit"), itself)
     connected = _argument(1) + _step(_AND, _TYPE_MASK)
     connected += _when(_STREAM, _answer(_ALLOW)) + _when(_SEQPACKET, _answer(_ALLOW))
     connected += _refuse(errno.EACCES)  # what has no connection is sent to any address

@@ -98,12 +98,16 @@ _MOST_CONFIG_BYTES = 256 * 1024
 def homes(home: Path, writable: Iterable[Path]) -> tuple[Path, ...]:
     """The home directories of which only a list is seen: ``$HOME``, and the account's own.
 
+    Root, whom no rights keep out, has all of ``/home``.
     One that commands work in as a whole is none: there secrets are hidden by name. Neither is one
     that is, or holds, what the system itself is made of.
     """
     named = [home]
     with contextlib.suppress(KeyError):
         named.append(Path(pwd.getpwuid(os.getuid()).pw_dir))
+    if not os.getuid():
+        with contextlib.suppress(OSError):
+            named += [Path(entry.path) for entry in os.scandir("/home") if entry.is_dir()]
     found = []
     for real in dict.fromkeys(Path(os.path.realpath(name)) for name in named):
         is_work = any(real.is_relative_to(root) for root in writable)

@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import json
 import os
+import stat
+import struct
 import sys
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -28,6 +31,8 @@ _FIRST_ACCESSES = (1 << 13) - 1
 _FILE_ACCESSES = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE | _IOCTL_DEV
 _BIND_TCP, _CONNECT_TCP = 1 << 0, 1 << 1
 _SCOPE_ABSTRACT_UNIX, _SCOPE_SIGNAL = 1 << 0, 1 << 1
+_OPENAT2, _AT_FDCWD, _NO_LINKS = 437, -100, 0x04 | 0x02  # nor those of /proc
+_FIRST_FREE = 100
 
 ABI_REFER, ABI_TRUNCATE, ABI_NETWORK, ABI_IOCTL, ABI_SCOPE = 2, 3, 4, 5, 6
 _DEVICES = (
@@ -151,19 +156,40 @@ def readable(top: str, hidden: set[str]) -> list[str]:
 def _allow(ruleset: int, path: str, access: int) -> None:
     """What is not there, or is a link, needs no rule: what it leads to has its own."""
     try:
-        handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        handle = open_real(path)
     except OSError:
         return
     try:
-        is_directory = os.path.isdir(f"/proc/self/fd/{handle}")  # noqa: PTH112 - see above
-        if os.path.islink(path):  # noqa: PTH114 - see above
-            return
+        is_directory = stat.S_ISDIR(os.fstat(handle).st_mode)
         rule = _PathBeneath(access if is_directory else access & _FILE_ACCESSES, handle)
         _checked(
             _libc().syscall(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), ctypes.c_uint(0))
         )
     finally:
         os.close(handle)
+
+
+def open_real(path: str) -> int:
+    """An ``O_PATH`` file, above the numbers that commands are given; raises ``OSError``.
+
+    ``path`` is a real one: what has become a link meanwhile is not followed, on the way neither
+    (openat2(2); before Linux 5.6 only the last part is looked at).
+    """
+    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+    how = struct.pack("=QQQ", flags, 0, _NO_LINKS)
+    text = os.fsencode(path)
+    found = _libc().syscall(_OPENAT2, _AT_FDCWD, text, how, ctypes.c_size_t(len(how)))
+    if found < 0:
+        number = ctypes.get_errno()
+        if number not in {errno.ENOSYS, errno.EPERM}:
+            raise OSError(number, os.strerror(number))
+        found = os.open(path, flags)
+    if stat.S_ISLNK(os.fstat(found).st_mode):
+        os.close(found)
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    moved = fcntl.fcntl(found, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
+    os.close(found)
+    return moved
 
 
 def _drop_capabilities() -> None:

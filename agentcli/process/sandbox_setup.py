@@ -177,11 +177,14 @@ def bwrap_argv(
     cwd: Path,
     *,
     own_network: bool,
+    opened: bool = False,
 ) -> tuple[str, ...]:
     """What comes before the command itself.
 
     ``own_network``: it gets a network of its own, without a way out; otherwise it has the one of
     the process that starts it. ``/tmp`` is read-only where nothing else can be written to.
+    ``opened``: what commands could have replaced by a link is named as an open file; see
+    ``Confined``, and ``opened_places``.
     """
     argv = [program, *_ISOLATION, "--uid", str(os.getuid()), "--gid", str(os.getgid())]
     if own_network:
@@ -192,7 +195,7 @@ def bwrap_argv(
     places_of_tmp = dict.fromkeys(map(os.path.realpath, _TEMPORARY))
     temporary = [place for place in places_of_tmp if Path(place).is_dir()]
     argv += _private_mounts(private, temporary, places)
-    argv += _work_mounts(private, places)
+    argv += _work_mounts(private, places, "-fd" if opened else "")
     # our own directory would be seen through a workspace that it lies in
     argv += ["--tmpfs", str(private.base)]
     argv += ["--ro-bind", str(private.programs), str(private.programs)]
@@ -215,15 +218,20 @@ def _private_mounts(
         yield from ("--tmpfs", str(home))
 
 
-def _work_mounts(private: PrivatePlaces, places: Places) -> Iterator[str]:
-    seen = [(path, "--ro-bind") for path in places.seen]
-    writable = [(path, "--bind") for path in places.writable]
+def opened_places(argv: Sequence[str]) -> list[int]:
+    """Where in ``argv`` a path stands for an open file."""
+    return [number + 1 for number, word in enumerate(argv) if word in {"--bind-fd", "--ro-bind-fd"}]
+
+
+def _work_mounts(private: PrivatePlaces, places: Places, by: str) -> Iterator[str]:
+    seen = [(path, f"--ro-bind{by}") for path in places.seen]
+    writable = [(path, f"--bind{by}") for path in places.writable]
     for path, how in sorted((*seen, *writable), key=lambda mount: len(mount[0].parts)):
         yield from (how, str(path), str(path))
     for path in _outer_first(places.pinned):
-        yield from ("--bind", str(path), str(path))
+        yield from (f"--bind{by}", str(path), str(path))
     for path in _outer_first(places.read_only):
-        yield from ("--ro-bind", str(path), str(path))
+        yield from (f"--ro-bind{by}", str(path), str(path))
     for path in places.empty:
         yield from ("--ro-bind", str(private.empty_dir), str(path))
     for path in _outer_first(places.hidden):
@@ -259,6 +267,15 @@ def _is_covered(path: Path, places: Places) -> bool:
 
 def _outer_first(paths: Sequence[Path]) -> list[Path]:
     return sorted(paths, key=lambda path: len(path.parts))
+
+
+def takes_open_files(program: str) -> bool:
+    """Whether that bubblewrap knows ``--bind-fd`` (0.10, and what has it by a security update)."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        argv = (program, "--help")
+        run = subprocess.run(argv, capture_output=True, check=False, timeout=TIMEOUT_S, cwd="/")  # noqa: S603 - found outside of the workspace
+        return b"--ro-bind-fd" in run.stdout + run.stderr
+    return False
 
 
 # --- does it work on this machine? ----------------------------------------------------------------

@@ -225,8 +225,7 @@ class BashTool(BaseTool[BashArguments]):
             environment,
             ctx.session_id,
             inside.namespaces,
-            inside.landlock,
-            inside.calls,
+            inside.rules,
             handover.handles(shell),
         )
         timeout_s = args.timeout_s or (TIMEOUT_S if background is None else None)

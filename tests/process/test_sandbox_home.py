@@ -7,12 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from agentcli.domain.sandbox import Access, Confined
 from agentcli.process import sandbox_home
 from agentcli.process.sandbox_places import OwnPlaces
+from agentcli.process.sandbox_setup import takes_open_files
 from tests.support.sandboxes import BOTH, Sandboxed, told
 
 pytestmark = pytest.mark.sampled
@@ -100,16 +103,19 @@ def test_gits_configuration_is_listed_unless_it_holds_a_credential(home: Path) -
 
 @pytest.mark.spec("SEC-18")
 def test_a_home_that_is_worked_in_or_holds_the_system_is_no_list(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("pwd.getpwuid", lambda _: (_ for _ in ()).throw(KeyError))
-    assert sandbox_home.homes(home, [home / "work"]) == (home,)
-    assert sandbox_home.homes(home, [home]) == ()
-    assert sandbox_home.homes(home, [home.parent]) == ()
-    assert sandbox_home.homes(Path("/"), []) == ()
-    assert sandbox_home.homes(tmp_path / "none", []) == ()
+    own = set(sandbox_home.homes(tmp_path / "none", []))  # the account's
+
+    def found(place: Path, *work: Path) -> set[Path]:
+        return set(sandbox_home.homes(place, work)) - own
+
+    assert found(home, home / "work") == {home}
+    assert found(home, home) == set()
+    assert found(home, home.parent) == set()
+    assert found(Path("/")) == set()
     (tmp_path / "link").symlink_to(home)
-    assert sandbox_home.homes(tmp_path / "link", []) == (home,)
+    assert found(tmp_path / "link") == {home}
 
 
 # --- in a real sandbox -----------------------------------------------------------------------
@@ -216,3 +222,32 @@ def test_a_home_behind_a_link_and_none_at_all_work(
     monkeypatch.delenv("HOME")
     (text,) = told(home / "work", "cat a", kind=kind)
     assert text.startswith("mine\n")
+
+
+@pytest.mark.spec("SEC-7", "SEC-18")
+def test_what_becomes_a_link_while_the_sandbox_is_set_up_is_not_followed(home: Path) -> None:
+    work = home / "work"
+    subprocess.run(["git", "init", "-q", str(work / "sub")], check=True)
+    (home / ".ssh").mkdir()
+    (home / ".ssh" / "config").write_text(CANARY)
+
+    async def run() -> list[str]:
+        async with Sandboxed(work) as inside:
+            confine = inside.sandbox.confine
+
+            async def confine_and_swap(argv: Sequence[str], cwd: Path, access: Access) -> Confined:
+                confined = await confine(argv, cwd, access)
+                if not (work / "away").exists():
+                    (work / "sub" / ".git").rename(work / "away")
+                    (work / "sub" / ".git").symlink_to(home / ".ssh")
+                return confined
+
+            inside.sandbox.confine = confine_and_swap  # type: ignore[method-assign] # a race, made sure
+            return [await inside.say("cat sub/.git/config; echo x > sub/.git/authorized_keys")]
+
+    if not takes_open_files(shutil.which("bwrap") or "bwrap"):
+        pytest.skip("this bubblewrap has no --bind-fd")
+    (text,) = asyncio.run(run())
+    assert CANARY not in text
+    assert not (home / ".ssh" / "authorized_keys").exists()
+    assert "sandbox" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -72,3 +73,16 @@ def test_older_kernels_are_said_to_do_less() -> None:
     assert "can be sent signals" not in landlock.shortcomings(6, filtered=True)
     assert landlock.handled_accesses(1) == (1 << 13) - 1
     assert landlock.handled_accesses(5) == (1 << 16) - 1
+
+
+@pytest.mark.spec("SEC-7")
+def test_what_has_become_a_link_is_not_opened_wherever_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "real" / "inner").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    handle = landlock.open_real(str(tmp_path / "real" / "inner"))
+    assert handle >= 100
+    assert os.readlink(f"/proc/self/fd/{handle}") == str(tmp_path / "real" / "inner")
+    for path in (tmp_path / "link", tmp_path / "link" / "inner", Path(f"/proc/self/fd/{handle}")):
+        with pytest.raises(OSError, match="symbolic links"):
+            landlock.open_real(str(path))
+    os.close(handle)
