@@ -239,7 +239,6 @@ __all__ = [
     "Workspace",
     "WrapUpSignal",
     "WrappingUp",
-    "agentcli",
     "tool",
     "user_text",
 ]

@@ -44,7 +44,9 @@ class Requests:
         self._overflows = 0
         self._refused = False
 
-    async def ask(self, notes: Sequence[str], facts: StepFacts) -> AssistantMessage:
+    async def ask(
+        self, notes: Sequence[str], facts: StepFacts, tool_choice: str = ""
+    ) -> AssistantMessage:
         """The reply to the history and to ``notes``, which are sent and never stored."""
         conversation = self._conversation
         self._overflows = 0
@@ -52,6 +54,8 @@ class Requests:
         attempts = 0
         while True:
             request = await self._request(notes, facts)
+            if tool_choice:
+                request = replace(request, tool_choice=tool_choice)
             attempts += 1
             self._emit(conversation.prefix.prepared(request, facts.step, attempts))
             asked_at = time.monotonic()

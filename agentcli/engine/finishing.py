@@ -301,6 +301,12 @@ class Finishing:
         self.has_value = False
         self.value: Any = None
 
+    def tool_choice(self, allowed: frozenset[str]) -> str:
+        """What the model has to call where only terminal tools are ``allowed`` (LOOP-14)."""
+        if self._check is None or not allowed or not allowed <= self._check.terminal:
+            return ""
+        return next(iter(allowed)) if len(allowed) == 1 else "*"
+
     def answered(self, text: str, allowed: frozenset[str]) -> bool | None:
         """Whether an answer without calls ends the turn; ``None`` is no opinion.
 

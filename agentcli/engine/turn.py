@@ -213,7 +213,8 @@ class Turn:
             self._spent.steps += 1
             facts = self._pass_gates()
             self._emit(StepStart(self._spent.steps))
-            message = await self._requests.ask(notes, facts)
+            choice = "" if self._finishing is None else self._finishing.tool_choice(self._allowed)
+            message = await self._requests.ask(notes, facts, choice)
             if not message.tool_calls:
                 await self._poll(QueueKind.STEERING, QueueKind.FOLLOW_UP)
             await self._protected(self._record_reply(message))
@@ -255,11 +256,17 @@ class Turn:
         )
         self._calls.passage = passage = resolve(self._gates, facts)
         if passage.allowed is not None:
-            allowed = tuple(sorted(passage.allowed & self._tools))
+            allowed = tuple(sorted(self._allowed))
             if passage.winner:
                 self._emit(ToolGateConflictResolved(step, passage.winner, passage.lists, allowed))
             self._emit(ToolGateApplied(step, passage.lists, allowed))
         return facts
+
+    @property
+    def _allowed(self) -> frozenset[str]:
+        """The tools that the step may call."""
+        allowed = self._calls.passage.allowed
+        return self._tools if allowed is None else self._tools & allowed
 
     async def _record_reply(self, message: AssistantMessage) -> None:
         """W1; a message without calls is also the turn's end, unless something waits."""
@@ -286,12 +293,10 @@ class Turn:
 
     def _ends_with(self, text: str) -> bool:
         """Whether an answer without calls is the end: not when somebody has more to say."""
+        ends: bool | None = None
         if self._finishing is not None and not self._waiting(QueueKind.STEERING):
-            allowed = self._calls.passage.allowed
-            tools = self._tools if allowed is None else self._tools & allowed
-            if (ends := self._finishing.answered(text, tools)) is not None:
-                return ends
-        return not self._next_input()
+            ends = self._finishing.answered(text, self._allowed)
+        return not self._next_input() if ends is None else ends
 
     async def _goes_on(self) -> bool:
         """Record what keeps the turn going after an answer without calls, if anything does."""

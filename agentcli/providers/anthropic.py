@@ -82,6 +82,11 @@ def encode(request: ModelRequest) -> Json:
         ]
         tools[-1]["cache_control"] = dict(_CACHE_MARK)
         body["tools"] = tools
+        # https://platform.claude.com/docs/en/build-with-claude/extended-thinking#extended-thinking-with-tool-use
+        if request.tool_choice and body.get("thinking", {}).get("type") in {None, "disabled"}:
+            any_of_them = request.tool_choice == "*"
+            named = {"type": "tool", "name": request.tool_choice}
+            body["tool_choice"] = {"type": "any"} if any_of_them else named
     elif names := _called(request.messages):
         # calls in the history need a declaration, also where nothing may be called any more
         body["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in names]

@@ -74,6 +74,11 @@ def encode(request: ModelRequest) -> Json:
     body["contents"] = _Contents(request).of(request.messages)
     if request.tools:
         body["tools"] = [{"functionDeclarations": [_declaration(tool) for tool in request.tools]}]
+        if request.tool_choice:
+            chosen: Json = {"mode": "ANY"}
+            if request.tool_choice != "*":
+                chosen["allowedFunctionNames"] = [function_name(request.tool_choice)]
+            body["toolConfig"] = {"functionCallingConfig": chosen}
     generation: Json = {}
     if request.max_output_tokens is not None:
         generation["maxOutputTokens"] = request.max_output_tokens

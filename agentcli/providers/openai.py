@@ -113,6 +113,10 @@ def encode(request: ModelRequest, provider: str = "openai", quirks: _Quirks | No
             }
             for tool in request.tools
         ]
+        # of servers that speak the same protocol some refuse it
+        if request.tool_choice and (quirks.is_openai or provider == "openai"):
+            named = {"type": "function", "function": {"name": request.tool_choice}}
+            body["tool_choice"] = "required" if request.tool_choice == "*" else named
     return with_own_fields(body, request)
 
 

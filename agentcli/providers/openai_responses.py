@@ -102,6 +102,9 @@ def encode(
             }
             for tool in request.tools
         ]
+        if request.tool_choice:
+            named = {"type": "function", "name": request.tool_choice}
+            body["tool_choice"] = "required" if request.tool_choice == "*" else named
     if request.max_output_tokens is not None:
         body["max_output_tokens"] = max(request.max_output_tokens, _MIN_OUTPUT_TOKENS)
     if thinks(request):

@@ -26,7 +26,7 @@ from agentcli.domain.errors import InvalidArguments
 from agentcli.tools._function_tool import FunctionTool
 from tests.support.cli import agent_env
 from tests.support.docs import README, topic
-from tests.support.model_server import ModelServer
+from tests.support.model_server import ANTHROPIC, GEMINI, OPENAI, RESPONSES, ModelServer
 from tests.support.replies import Call, Reply, Text
 
 
@@ -141,6 +141,28 @@ def test_any_type_that_pydantic_knows_may_be_the_output(
         assert Agent(cwd=tmp_path, env=env, output=output).run_sync("go").output == expected
 
     served([Call("final_result", given)], body)
+
+
+@pytest.mark.spec("LOOP-14")
+@pytest.mark.parametrize(
+    ("protocol", "sent"),
+    [
+        (ANTHROPIC, {"type": "tool", "name": "final_result"}),
+        (OPENAI, {"type": "function", "function": {"name": "final_result"}}),
+        (RESPONSES, {"type": "function", "name": "final_result"}),
+        (GEMINI, {"mode": "ANY", "allowedFunctionNames": ["final_result"]}),
+    ],
+)
+def test_every_provider_is_told_to_call_the_one_tool_that_there_is(
+    tmp_path: Path, protocol: str, sent: Any
+) -> None:
+    with ModelServer([Reply(blocks=(Call("final_result", GOOD),))]) as server:
+        env = agent_env(server, protocol)
+        agent = Agent(cwd=tmp_path, env=env, builtin_tools=(), output=Weather, effort="none")
+        assert agent.run_sync("go").output == WEATHER
+    body = server.requests[0].body
+    found = body.get("toolConfig", {}).get("functionCallingConfig", body.get("tool_choice"))
+    assert found == sent
 
 
 @pytest.mark.spec("API-2")

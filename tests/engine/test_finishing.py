@@ -203,6 +203,21 @@ def test_where_gates_leave_only_results_and_reports_a_good_answer_counts_at_once
     assert run(world.run(gates=[Ending()])).structured == {"n": 1}
 
 
+@pytest.mark.spec("LOOP-14")
+def test_where_only_the_result_may_be_called_the_provider_is_told_so() -> None:
+    class Ending:
+        name, priority = "ending", 1
+
+        def allow(self, facts: StepFacts) -> GateAnswer | None:
+            return GateAnswer({"deliver"}) if facts.step == 2 else None
+
+    replies = [calls(("1", "work", "{}")), calls(("2", "deliver", RIGHT))]
+    world = world_with(Fallback.NARROWED, *replies, work=taken)
+    run(world.run(gates=[Ending()]))
+    assert [request.tool_choice for request in world.provider.requests] == ["", "deliver"]
+    assert world.provider.requests[0].tools == world.provider.requests[1].tools
+
+
 @pytest.mark.spec("CTRL-5", "CTRL-9")
 def test_the_texts_of_the_reminders_can_be_replaced() -> None:
     world = world_with(Fallback.OFF, says("a"), says("Shall I?"), says("c"), work=taken)
