@@ -30,7 +30,9 @@ from agentcli.ui.theme import Theme, theme_for
 
 # --- keys while the agent works ---------------------------------------------------------------
 
-ESCAPE_S = 0.05
+# How long the rest of an escape sequence may take until a lone Esc is the key (UI-3). Terminals
+# send a sequence in one piece; a network may break it in two.
+ESCAPE_S = 0.05 if os.environ.get("SSH_CONNECTION") else 0.015
 
 _IGNORED = frozenset(
     {Keys.CPRResponse, Keys.Vt100MouseEvent, Keys.WindowsMouseEvent, Keys.Ignore, Keys.ControlZ}

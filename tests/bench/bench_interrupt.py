@@ -1,4 +1,4 @@
-"""Ctrl-C to usable prompt, in every state of a chat at a real PTY.
+"""Ctrl-C to usable prompt, Esc and Ctrl-C to a still screen, in every state of a chat at a PTY.
 
 Run: python -m tests.bench.bench_interrupt [RUNS]
 """
@@ -17,7 +17,9 @@ from tests.bench.table import Row, show
 from tests.bench.terminal import AGENT, PROMPT, FastTerminal
 
 TARGET_MS = 200.0
+STILL_MS = 45.0
 CTRL_C = b"\x03"
+ESC = b"\x1b"
 ENDLESS = {"pause_s": 600}
 STUBBORN = "trap '' TERM INT HUP; echo started; while :; do sleep 1; done"
 
@@ -68,6 +70,23 @@ def _working(state: str, runs: int) -> float:
         return _median_ms(runs, once)
 
 
+def _to_still_screen(state: str, key: bytes, runs: int) -> float:
+    """From the key to the last byte that the chat writes."""
+    step, reached, flags = STATES[state]
+    with fresh_home() as home, _chat(home, flags, step, runs) as terminal:
+        terminal.wait(PROMPT)
+
+        def once() -> float:
+            terminal.settle()
+            terminal.send(b"go on\r")
+            terminal.wait(reached)
+            terminal.settle(0.05)
+            pressed = terminal.send(key)
+            return terminal.still() - pressed
+
+        return _median_ms(runs, once)
+
+
 def _at_prompt(runs: int, typed: bytes, wanted: bytes) -> float:
     with fresh_home() as home, _chat(home, [], [], 1) as terminal:
         terminal.wait(PROMPT)
@@ -96,6 +115,10 @@ def rows(runs: int) -> Iterator[Row]:
     yield row("text in the prompt", _at_prompt(runs, b"some text", PROMPT))
     for state in STATES:
         yield row(state, _working(state, runs))
+    for state in ("waiting for the model", "streaming an answer", "an approval is waiting"):
+        for name, key in (("Esc", ESC), ("Ctrl-C", CTRL_C)):
+            value = _to_still_screen(state, key, runs)
+            yield Row(f"{name} to a still screen: {state}", value, "ms", target=STILL_MS)
 
 
 if __name__ == "__main__":

@@ -60,6 +60,14 @@ class FastTerminal:
             self._read()
         self.seen.clear()
 
+    def still(self, quiet_s: float = HOLD_OFF_S) -> float:
+        """Read until nothing has come for a while; when the last of it came."""
+        last = time.perf_counter()
+        while select.select([self._handle], [], [], quiet_s)[0]:
+            self.seen += self._read()
+            last = time.perf_counter()
+        return last
+
     def _read(self) -> bytes:
         data = os.read(self._handle, 1 << 16)
         self.received += len(data)
