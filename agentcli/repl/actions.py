@@ -21,13 +21,13 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
 
 from agentcli.domain.cancel import CancelReason, CancelToken
-from agentcli.domain.errors import AgentError
+from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.events import AgentEvent, BackgroundChanged
 from agentcli.domain.ports import PermissionMode, QueueSource
 from agentcli.repl import commands as registry
 from agentcli.repl.commands import Chat
 from agentcli.repl.open_session import OpenSession
-from agentcli.repl.outside import edit_text, end_programs
+from agentcli.repl.outside import edit_text, end_programs, needs_terminal
 from agentcli.repl.panel import Panel
 from agentcli.repl.slash.todos import todo_lines
 from agentcli.repl.terminal import Terminal
@@ -306,6 +306,15 @@ class ChatActions:
             raise Left
         return HINT if action is Action.HINT else None
 
+    @staticmethod
+    def check_typed(command: str) -> None:
+        """Whether ``!command`` can run here; raises ``UsageError``."""
+        if program := needs_terminal(command):
+            advice = "run it in another window, or press Ctrl-Z, run it, and come back with fg"
+            raise UsageError(f"{program} needs a terminal of its own", advice)
+        if not command:
+            raise UsageError("no command after !", "for example: !git status")
+
     def typed_while_working(self, text: str) -> None:
         """Enter while the agent works: queue it, or run a command that is safe now."""
         parsed = registry.parse(text)
@@ -333,11 +342,11 @@ class ChatActions:
         await self._chat.session.enqueue(text)
         self._chat.input.refresh()
 
-    def recall(self) -> bool:
-        """Up on an empty line: take back what was queued last; false when nothing is."""
+    def recall(self) -> str:
+        """Up on an empty line: take back what was queued last; empty when nothing is."""
         typed = [item for item in self._opened.queue() if item.source is QueueSource.USER]
         if not typed:
-            return False
+            return ""
         last = typed[-1]
 
         async def take_back() -> None:
@@ -345,7 +354,7 @@ class ChatActions:
                 self._chat.input.give_back(last.text)
 
         self._chat.jobs.add(take_back)
-        return True
+        return last.text
 
     def has_waiting(self) -> bool:
         """Whether queued text waits to be sent with the next Enter."""

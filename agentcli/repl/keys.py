@@ -63,25 +63,41 @@ def key_table(
     return table, problems
 
 
-# --- The keys of the chat, in one list: ``?`` and ``/help`` show it ------------------------------
+# --- the keys of the chat, in one list: ``?`` and ``/help`` show it -------------------------------
 
-
-KEYS: Sequence[tuple[str, str]] = (
+# an action in braces stands for the key that it has
+_KEYS: Sequence[tuple[str, str]] = (
     ("Enter", "send; while it works: queue"),
-    ("Alt-Enter, Ctrl-J", "new line; also \\ Enter"),
+    ("Alt-Enter, {newline}", "new line; also \\ Enter"),
     ("Esc, Ctrl-C", "stop the agent; again: at once"),
+    ("Esc Esc", "when empty: go back to an earlier prompt"),
     ("Ctrl-C, Ctrl-D", "when empty: leave"),
     ("Up, Down, Ctrl-R", "queued and earlier prompts"),
-    ("Shift-Tab", "next permission mode"),
-    ("Ctrl-O", "the whole session, at the last tool call"),
-    ("Ctrl-B", "the running command: to the background"),
-    ("Ctrl-T", "the agent's list of things to do"),
-    ("Ctrl-G", "write in your editor"),
-    ("Ctrl-L, Ctrl-Z", "redraw, suspend"),
-    ("@file, Ctrl-V", "a file; the clipboard's image"),
+    ("{mode}", "next permission mode"),
+    ("{output}", "the whole session, at the last tool call"),
+    ("{background}", "the running command: to the background"),
+    ("{todos}", "the agent's list of things to do"),
+    ("{editor}", "write in your editor"),
+    ("Ctrl-L, {suspend}", "redraw, suspend"),
+    ("@file, {image}", "a file; the clipboard's image"),
     ("!command", "run it and show it to the model; !! only run"),
     ("?", "on an empty line: these keys"),
 )
+
+
+def shown_keys(wanted: Mapping[str, str], defaults: Mapping[str, str]) -> Sequence[tuple[str, str]]:
+    """Each key as the user has it, and what it does."""
+    usable = dict(defaults)
+    for name, keys in wanted.items():
+        if name in usable and not key_table({name: keys}, defaults)[1]:
+            usable[name] = keys
+    names = {name: " ".join(map(_capital, keys.split())) for name, keys in usable.items()}
+    return [(keys.format_map(names), what) for keys, what in _KEYS]
+
+
+def _capital(key: str) -> str:
+    """``ctrl-o`` as ``Ctrl-O``."""
+    return "-".join(part.capitalize() for part in key.split("-"))
 
 
 def key_lines(keys: Sequence[tuple[str, str]], theme: Theme) -> list[str]:

@@ -19,6 +19,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER, SEARCH_BUFFER, EditingMode
 from prompt_toolkit.filters import (
     Condition,
+    Filter,
     completion_is_selected,
     has_completions,
     has_focus,
@@ -39,16 +40,18 @@ from agentcli.repl.actions import ChatActions, Left
 from agentcli.repl.clipboard import InputImages, Pastes, may_name_images
 from agentcli.repl.commands import helps
 from agentcli.repl.completion import ChatCompleter, prompt_history
-from agentcli.repl.keys import key_table
+from agentcli.repl.keys import key_table, shown_keys
 from agentcli.repl.live_region import InputState, LiveRenderer, Region
 from agentcli.repl.open_session import OpenSession
 from agentcli.repl.panel import GUARD_S, Panel, Press
 from agentcli.repl.terminal import ESCAPE_S, Terminal
 from agentcli.repl.turn_view import TurnView
 from agentcli.ui.live_screen import Below, LiveScreen
+from agentcli.ui.rows import cluster_before
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.screen import Size
 
+TWICE_S = 0.5
 HOLD_S = 0.03  # the pieces of a paste come closer together
 
 
@@ -86,10 +89,14 @@ class LiveInput:
         self._line: asyncio.Future[str | None] | None = None
         self._burst_at = float("-inf")  # when a line ended in the middle of what came at once
         self._held: asyncio.TimerHandle | None = None  # Enter at the end of such lines
+        self._is_tab = self._was_tab = False  # the key that is pressed, or was before it
+        self.recalled = ""  # what Up has taken from the queue
+        self._esc_at = float("-inf")
         self._closed = False
         self._given = ""  # what was last put into the input
         self._away = 0  # something else has the terminal
-        self.region = Region(view, opened, self._screen.theme)
+        shown = shown_keys(user.settings.chat_keys, user.default_keys)
+        self.region = Region(view, opened, self._screen.theme, shown)
 
         self._completer = ChatCompleter(helps, user.cwd)
         self.buffer = Buffer(
@@ -351,8 +358,8 @@ class LiveInput:
         if more:
             buffer.complete_state = None
             self._line_in_burst()
-        elif menu and menu.current_completion:
-            buffer.complete_state = None
+        elif menu and menu.current_completion and not self._was_tab:
+            self._take_completion()
         elif buffer.document.text_before_cursor.endswith("\\") and self.label is None:
             buffer.delete_before_cursor()
             buffer.newline(copy_margin=False)
@@ -360,6 +367,31 @@ class LiveInput:
             self._held = asyncio.get_running_loop().call_later(HOLD_S, self._submit_held)
         else:
             self.submit()
+
+    def _take_completion(self) -> None:
+        """What was chosen with the arrows stands; the next word does not stick to it."""
+        self.buffer.complete_state = None
+        if not self.buffer.document.text_before_cursor.endswith("/"):
+            self.buffer.insert_text(" ")
+
+    def tab(self) -> None:
+        """The next completion; Enter after it sends."""
+        self._is_tab = True
+        if self.buffer.complete_state:
+            self.buffer.complete_next()
+        else:
+            self.buffer.start_completion(insert_common_part=False, select_first=True)
+
+    def down(self) -> None:
+        """The next prompt; what Up has taken from the queue goes back to it."""
+        recalled, self.recalled = self.recalled, ""
+        if recalled and self.buffer.text == recalled:
+            self.buffer.reset()
+            self.load_history()
+            self.actions.typed_while_working(recalled)
+        else:
+            self.recalled = recalled
+            self.buffer.auto_down()
 
     def _line_in_burst(self) -> None:
         self._burst_at = _now()
@@ -383,6 +415,7 @@ class LiveInput:
         self.buffer.history.append_string(text)
         self._completer.used(text)
         self.pastes.forget()
+        self.recalled = ""
         self.buffer.reset()
         self.load_history()
         if self._panel is not None:
@@ -418,6 +451,17 @@ class LiveInput:
                 return
             if hint is not None:
                 self._screen.print_block([hint])
+
+    def idle_escape(self) -> None:
+        """Esc while nothing runs; twice on an empty line: go back."""
+        now, menu = _now(), self.buffer.complete_state
+        if menu:
+            self.buffer.cancel_completion()
+        elif not self.buffer.text and now - self._esc_at < TWICE_S:
+            self._esc_at = float("-inf")
+            self.actions.rewind()
+        else:
+            self._esc_at = now
 
     def escape(self) -> None:
         """Esc: one step back, from a line that is asked for to its choices; else as Ctrl-C."""
@@ -472,6 +516,7 @@ class LiveInput:
 
     def _key_comes(self) -> None:
         self._leaves = False
+        self._was_tab, self._is_tab = self._is_tab, False
         if self._held is not None:
             self._held.cancel()
             self._held = None
@@ -565,8 +610,26 @@ def _bind_editing(bindings: KeyBindings, typing: LiveInput) -> None:
 
     @bindings.add("up", filter=focused & empty & ~has_completions)
     def _recall(event: KeyPressEvent) -> None:
-        if not typing.actions.recall():
+        typing.recalled = typing.actions.recall()
+        if not typing.recalled:
             event.current_buffer.auto_up(count=event.arg)
+
+    @bindings.add("down", filter=focused & Condition(lambda: bool(typing.recalled)))
+    def _down(_event: KeyPressEvent) -> None:
+        typing.down()
+
+    @bindings.add("tab", filter=focused & ~vi_navigation_mode)
+    def _tab(_event: KeyPressEvent) -> None:
+        typing.tab()
+
+    @Condition
+    def after_compound() -> bool:
+        return cluster_before(typing.buffer.document.text_before_cursor) > 1
+
+    @bindings.add("backspace", filter=focused & after_compound & ~after_sign)
+    def _delete_compound(event: KeyPressEvent) -> None:
+        before = event.current_buffer.document.text_before_cursor
+        event.current_buffer.delete_before_cursor(cluster_before(before))
 
     @bindings.add("?", filter=focused & empty & ~vi_navigation_mode)
     def _keys(_event: KeyPressEvent) -> None:
@@ -633,11 +696,8 @@ def _bind_interrupts(bindings: KeyBindings, typing: LiveInput) -> None:
         else:
             typing.escape()
 
+    _bind_idle_escape(bindings, typing, ~busy & ~is_searching, alone)
     empty = Condition(lambda: not typing.buffer.text)
-
-    @bindings.add("escape", "escape", filter=~busy & empty & ~is_searching)
-    def _rewind(_event: KeyPressEvent) -> None:
-        typing.actions.rewind()
 
     @bindings.add("c-c", filter=~is_searching, eager=True)
     @bindings.add("<sigint>", eager=True)
@@ -652,6 +712,21 @@ def _bind_interrupts(bindings: KeyBindings, typing: LiveInput) -> None:
             typing.leave_when_done()
         else:
             typing.close()
+
+
+def _bind_idle_escape(
+    bindings: KeyBindings, typing: LiveInput, idle: Filter, alone: Filter
+) -> None:
+    # a lone Esc is no prefix: what is typed after it stands as it is
+    @bindings.add("escape", filter=idle & alone & ~vi_mode, eager=True)
+    def _idle_escape(_event: KeyPressEvent) -> None:
+        typing.idle_escape()
+
+    empty = Condition(lambda: not typing.buffer.text)
+
+    @bindings.add("escape", "escape", filter=idle & empty)
+    def _rewind(_event: KeyPressEvent) -> None:
+        typing.actions.rewind()
 
 
 def _bind_actions(bindings: KeyBindings, typing: LiveInput) -> None:

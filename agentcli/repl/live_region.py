@@ -7,6 +7,7 @@ status, then what happens; the row with the cursor always stays.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from prompt_toolkit.renderer import Renderer
 from prompt_toolkit.styles import BaseStyle
 
 from agentcli.domain.ports import QueueSource
-from agentcli.repl.keys import KEYS, key_lines
+from agentcli.repl.keys import key_lines
 from agentcli.repl.open_session import OpenSession
 from agentcli.repl.panel import Panel, PanelMode, PanelRows
 from agentcli.repl.turn_view import TurnView
@@ -61,10 +62,13 @@ class InputState(NamedTuple):
 
 
 class Region:
-    """Composes the rows. ``todos`` are painted lines of what is to be done."""
+    """Composes the rows. ``keys`` are the user's, ``todos`` painted lines of what is to be done."""
 
-    def __init__(self, view: TurnView, opened: OpenSession, theme: Theme) -> None:
+    def __init__(
+        self, view: TurnView, opened: OpenSession, theme: Theme, keys: Sequence[tuple[str, str]]
+    ) -> None:
         self._theme = theme
+        self._keys = keys
         self._view = view
         self._opened = opened
         self.todos: list[str] = []
@@ -170,7 +174,7 @@ class Region:
         elif most and state.completions is not None:
             lines = _menu(state.completions, min(MENU_ROWS, most), self._theme)
         elif self._keys_shown:
-            lines = key_lines(KEYS, self._theme)
+            lines = key_lines(self._keys, self._theme)
         return lines[:most]
 
 
@@ -186,6 +190,8 @@ def _menu(state: CompletionState, most: int, theme: Theme) -> list[str]:
     """The completions around the chosen one."""
     found = state.completions
     at = state.complete_index
+    if len(found) > most > 1:
+        most -= 1  # for how many more there are
     first = max(0, min((at or 0) - most + 1, len(found) - most))
     shown = found[first : first + most]
     width = max((len(each.display_text) for each in shown), default=0)
@@ -196,6 +202,9 @@ def _menu(state: CompletionState, most: int, theme: Theme) -> list[str]:
         chosen = number == at
         painted = f"{_REVERSE}{name}{RESET}" if chosen else name
         lines.append(f"{'> ' if chosen else '  '}{painted}{meta}")
+    if len(found) > len(shown):
+        more = f"{theme.symbols.more} {len(found) - len(shown)} more: type on, or use the arrows"
+        lines.append(theme.paint(f"  {more}", DIM))
     return lines
 
 

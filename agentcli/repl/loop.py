@@ -265,6 +265,7 @@ class _Chat:
         self._view.echo(text)
         try:
             if typed is not None:
+                self._actions.check_typed(typed[0])
                 await self._view.run_typed(self, typed[0], remember=typed[1])
             elif command is not None and (found := registry.find(command[0])):
                 self._in_command = True

@@ -27,6 +27,26 @@ _running: set[subprocess.Popen[bytes]] = set()
 _starting = threading.Lock()
 
 
+_OWN_TERMINAL = frozenset(
+    ("emacs", "helix", "htop", "hx", "joe", "lazygit", "mc", "micro", "nano", "nvim", "pico",
+     "ranger", "screen", "tig", "tmux", "top", "vi", "vim", "vimdiff", "visudo", "btop")
+)  # fmt: skip
+_ONLY_SAYS = frozenset({"--version", "--help", "-h", "-V", "-b", "--batch", "-batch"})
+_BEFORE = frozenset({"sudo", "env", "command", "exec"})
+
+
+def needs_terminal(command: str) -> str:
+    """The program of a typed command that draws on a terminal of its own; empty for all others."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return ""
+    while words and (words[0] in _BEFORE or "=" in words[0]):
+        del words[0]
+    name = words[0].rpartition("/")[2] if words else ""
+    return name if name in _OWN_TERMINAL and not _ONLY_SAYS.intersection(words) else ""
+
+
 def find_program(name: str, cwd: Path, env: Mapping[str, str]) -> str | None:
     """The program on PATH, or by its absolute path, unless it lies in the workspace."""
     inside = real_path(cwd)

@@ -25,6 +25,7 @@ from prompt_toolkit.output.plain_text import PlainTextOutput
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from agentcli.ui.live_screen import LiveScreen
+from agentcli.ui.rows import Rows
 from agentcli.ui.screen import Screen, TerminalWriter
 from agentcli.ui.theme import Theme, theme_for
 
@@ -232,13 +233,22 @@ class Terminal:
     def _keep_early_keys(self) -> None:
         """What was typed before the terminal was ours is for the first prompt.
 
-        The terminal has turned each Enter of it into a line feed.
+        The terminal has turned each Enter of it into a line feed, and has shown it.
         """
         early = [
             KeyPress(Keys.ControlM, "\r") if key.key == Keys.ControlJ else key
             for key in self.input.read_keys()
         ]
         store_typeahead(self.input, early)
+        if early and self.theme.live:
+            self._take_back(early)
+
+    def _take_back(self, echoed: list[KeyPress]) -> None:
+        """Erase what the terminal has echoed: it will stand in the input."""
+        rows = Rows(self.screen.size.columns)
+        rows.feed("".join("\n" if key.key == Keys.ControlM else key.data for key in echoed))
+        up = len(rows.rows) - (not rows.at_line_start)
+        self.screen.send((f"\x1b[{up}A" if up else "") + "\r\x1b[J")
 
     def close(self) -> None:
         """Nothing more is written; what a terminal that went away did not take is dropped."""

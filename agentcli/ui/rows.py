@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -399,6 +400,43 @@ def char_columns(char: str) -> int:
     from rich.cells import get_character_cell_size
 
     return get_character_cell_size(char)
+
+
+_JOINER = "\u200d"
+
+
+def cluster_before(text: str) -> int:
+    """How many code points the last character that a user sees has: an emoji, a letter with marks.
+
+    The rules are those of https://unicode.org/reports/tr29/ as far as emoji and marks need them.
+    """
+    at = len(text) - 1
+    while at > 0:
+        char, before = text[at], text[at - 1]
+        if _extends(char) or before == _JOINER:
+            at -= 1
+        elif _is_flag_half(char) and _is_flag_half(before):
+            start = at
+            while start > 0 and _is_flag_half(text[start - 1]):
+                start -= 1
+            at -= (at - start) % 2
+            break
+        else:
+            break
+    return len(text) - max(at, 0)
+
+
+def _extends(char: str) -> bool:
+    """Whether it belongs to the character before it: marks, selectors, skin tones, tags."""
+    if char < "\u0300":
+        return False
+    is_tone = "\U0001f3fb" <= char <= "\U0001f3ff"
+    is_tag = "\U000e0020" <= char <= "\U000e007f"
+    return is_tone or is_tag or char == _JOINER or unicodedata.category(char) in {"Mn", "Mc", "Me"}
+
+
+def _is_flag_half(char: str) -> bool:
+    return "\U0001f1e6" <= char <= "\U0001f1ff"
 
 
 def text_of(rows: Sequence[Row]) -> str:

@@ -7,7 +7,7 @@ from prompt_toolkit.keys import Keys
 
 from agentcli.config.settings import ACTION_KEYS
 from agentcli.domain.errors import ConfigError
-from agentcli.repl.keys import key_table, parse_keys
+from agentcli.repl.keys import key_table, parse_keys, shown_keys
 
 DEFAULTS = {action: key for action, (key, _) in ACTION_KEYS.items()}
 
@@ -43,3 +43,12 @@ def test_a_key_that_cannot_be_used_is_named_and_the_default_stays() -> None:
 
 def test_every_default_is_a_key() -> None:
     assert key_table({}, DEFAULTS)[0].keys() == ACTION_KEYS.keys()
+
+
+@pytest.mark.spec("UI-4")
+def test_the_keys_that_are_shown_are_those_of_the_user() -> None:
+    wanted = {"todos": "alt-l", "editor": "zz"}
+    shown = {what: key for key, what in shown_keys(wanted, DEFAULTS)}
+    assert shown["the agent's list of things to do"] == "Alt-L"
+    assert shown["write in your editor"] == "Ctrl-G"
+    assert shown["next permission mode"] == "Shift-Tab"

@@ -531,3 +531,81 @@ def test_ctrl_o_after_a_resume_opens_the_last_call_of_that_session(start: Start)
     terminal.key("ctrl-o")
     terminal.wait_for("all that it printed")
     at_prompt(terminal)
+
+
+@pytest.mark.spec("UI-3", "UI-11")
+def test_tab_and_enter_send_and_arrows_and_enter_take_the_row(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    terminal = start()
+    terminal.send("/statu")
+    terminal.wait_for("\n  /status")
+    terminal.key("tab")
+    terminal.wait_for("> /status")
+    terminal.key("enter")
+    terminal.wait_for("permissions  default")
+    at_prompt(terminal)
+    terminal.send("say @not")
+    terminal.wait_for("\n  notes.txt")
+    terminal.key("down")
+    terminal.wait_for("> say @notes.txt\n> notes.txt")
+    terminal.key("enter")
+    terminal.wait_gone("\n> notes.txt")
+    terminal.send("now")
+    terminal.wait_for("> say @notes.txt now")
+
+
+@pytest.mark.spec("UI-11")
+def test_the_menu_says_how_many_more_there_are(start: Start) -> None:
+    terminal = start()
+    terminal.send("/")
+    terminal.wait_for(re.compile(r"… \d+ more: type on"))
+
+
+@pytest.mark.spec("UI-3")
+def test_down_gives_back_to_the_queue_what_up_has_taken(start: Start, tmp_path: Path) -> None:
+    terminal = busy(start, tmp_path)
+    terminal.line("say one")
+    terminal.wait_for("└ say one")
+    terminal.key("up")
+    terminal.wait_gone("└ say one")
+    terminal.wait_for("> say one")
+    terminal.key("down")
+    terminal.wait_for("└ say one")
+    (tmp_path / "go").touch()
+    terminal.wait_for("You said one.")
+
+
+@pytest.mark.spec("UI-3")
+def test_what_is_typed_right_after_esc_stands_as_it_is(start: Start) -> None:
+    terminal = start()
+    terminal.send("/statu")
+    terminal.wait_for("\n  /status")
+    terminal.key("esc")
+    terminal.wait_gone("\n  /status")
+    terminal.send("/")
+    terminal.wait_for("> /statu/")
+
+
+@pytest.mark.spec("UI-3")
+def test_backspace_removes_what_is_seen_as_one_character(start: Start) -> None:
+    terminal = start()
+    terminal.send("say \U0001f468\u200d\U0001f469\u200d\U0001f467")
+    terminal.wait_for("> say \U0001f468")
+    terminal.key("backspace")
+    terminal.send("ok")
+    terminal.wait_for("> say ok")
+
+
+@pytest.mark.spec("UI-3")
+def test_what_is_typed_during_the_start_is_shown_once(start: Start) -> None:
+    terminal = start(ready="")
+    terminal.send("say early")
+    terminal.wait_for("> say early")
+    assert terminal.text().count("say early") == 1
+
+
+@pytest.mark.spec("UI-4")
+def test_a_command_that_needs_a_terminal_says_so(start: Start) -> None:
+    terminal = start()
+    terminal.line("!vim x")
+    terminal.wait_for("vim needs a terminal of its own")

@@ -15,6 +15,7 @@ from agentcli.repl.outside import (
     edit_text,
     end_programs,
     find_program,
+    needs_terminal,
     page_text,
 )
 
@@ -111,3 +112,15 @@ def test_a_program_that_is_just_being_started_is_ended_as_well(
     editing.join(10)
     assert not editing.is_alive() and "ended with -15" in told[0]
     ending.join(10)
+
+
+@pytest.mark.spec("UI-4")
+@pytest.mark.parametrize(
+    ("command", "program"),
+    [
+        ("vim x", "vim"), ("sudo /usr/bin/nano a", "nano"), ("A=1 top", "top"), ("vim --version", ""),
+        ("top -b -n1", ""), ("ls vim", ""), ("echo 'x", ""), ("", ""),
+    ],
+)  # fmt: skip
+def test_a_program_that_draws_on_a_terminal_of_its_own_is_known(command: str, program: str) -> None:
+    assert needs_terminal(command) == program
