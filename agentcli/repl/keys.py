@@ -6,11 +6,16 @@ Law: what cannot be a key is an error that names it; nobody can take Enter, Esc 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
+from prompt_toolkit.application import get_app
+from prompt_toolkit.filters import Condition, Filter
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.key_binding.key_bindings import _parse_key
 from prompt_toolkit.keys import Keys
 
 from agentcli.domain.errors import ConfigError, UsageError
+from agentcli.ui.rows import cluster_before
 from agentcli.ui.theme import DIM, Theme
 
 _PREFIXES = (("ctrl-", "c-"), ("shift-", "s-"))
@@ -61,6 +66,71 @@ def key_table(
         except ConfigError as error:
             problems.append(f"keys.{name}: {error}")
     return table, problems
+
+
+# --- keys that are bound in the live input ----------------------------------------------------
+
+_PANEL_KEYS = {
+    "up": "up", "down": "down", "c-p": "up", "c-n": "down", "left": "left", "right": "right",
+    "home": "home", "end": "end", "pageup": "pageup", "pagedown": "pagedown", "tab": "tab",
+    "backspace": "backspace", "c-u": "erase-line", "c-w": "erase-word",
+}  # fmt: skip
+
+
+class TakesKeys(Protocol):
+    """What gets the keys while a panel has them."""
+
+    def press(self, key: str, text: str = "", *, more: bool = False) -> None:
+        """A key, as ``panel.Press``; ``more``: text came with it."""
+
+    def leave_panel(self) -> bool:
+        """Go without an answer; false when it cannot be left so."""
+
+    def leave_when_done(self) -> None:
+        """Ctrl-D where there is no way to leave."""
+
+
+def bind_panel(bindings: KeyBindings, has_keys: Filter, taker: TakesKeys) -> None:
+    """Give ``taker`` all keys that a panel knows."""
+    for key, name in _PANEL_KEYS.items():
+        bindings.add(key, filter=has_keys)(lambda _, name=name: taker.press(name))
+
+    @bindings.add("?", filter=has_keys)
+    @bindings.add(Keys.Any, filter=has_keys)
+    def _any(event: KeyPressEvent) -> None:
+        if event.data.isprintable():
+            taker.press("char", event.data)
+
+    @bindings.add("enter", filter=has_keys)
+    def _enter(event: KeyPressEvent) -> None:
+        taker.press("enter", more=text_follows(event))
+
+    @bindings.add("c-d", filter=has_keys)
+    def _leave(_event: KeyPressEvent) -> None:
+        if not taker.leave_panel():
+            taker.leave_when_done()
+
+    @bindings.add("c-j", filter=has_keys)
+    @bindings.add("escape", "enter", filter=has_keys)
+    def _new_line(_event: KeyPressEvent) -> None:
+        taker.press("char", "\n")
+
+
+def text_follows(event: KeyPressEvent) -> bool:
+    """Whether text came together with this key: a paste that is not marked as one."""
+    waiting = event.key_processor.input_queue
+    return any(key.key == key.data and key.data.isprintable() for key in waiting)
+
+
+def bind_compound_backspace(bindings: KeyBindings, focused: Filter) -> None:
+    """Backspace takes a compound emoji, or a letter with its marks, as one."""
+
+    def before() -> int:
+        return cluster_before(get_app().current_buffer.document.text_before_cursor)
+
+    @bindings.add("backspace", filter=focused & Condition(lambda: before() > 1))
+    def _delete(event: KeyPressEvent) -> None:
+        event.current_buffer.delete_before_cursor(before())
 
 
 # --- the keys of the chat, in one list: ``?`` and ``/help`` show it -------------------------------

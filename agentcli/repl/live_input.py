@@ -40,14 +40,19 @@ from agentcli.repl.actions import ChatActions, Left
 from agentcli.repl.clipboard import InputImages, Pastes, may_name_images
 from agentcli.repl.commands import helps
 from agentcli.repl.completion import ChatCompleter, prompt_history
-from agentcli.repl.keys import key_table, shown_keys
+from agentcli.repl.keys import (
+    bind_compound_backspace,
+    bind_panel,
+    key_table,
+    shown_keys,
+    text_follows,
+)
 from agentcli.repl.live_region import InputState, LiveRenderer, Region
 from agentcli.repl.open_session import OpenSession
 from agentcli.repl.panel import GUARD_S, Panel, Press
 from agentcli.repl.terminal import ESCAPE_S, Terminal
 from agentcli.repl.turn_view import TurnView
 from agentcli.ui.live_screen import Below, LiveScreen
-from agentcli.ui.rows import cluster_before
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.screen import Size
 
@@ -481,10 +486,6 @@ class LiveInput:
         """Ctrl-D while the agent works."""
         self._leaves = True
 
-    def toggle_keys(self) -> None:
-        """``?``: the keys."""
-        self.region.toggle_keys()
-
     async def edit_outside(self) -> None:
         """Ctrl-G: the user's editor."""
         text = self.pastes.expand(self.buffer.text)
@@ -552,7 +553,7 @@ def key_bindings(typing: LiveInput) -> KeyBindings:
     _bind_writing(bindings, typing)
     _bind_editing(bindings, typing)
     _bind_actions(bindings, typing)
-    _bind_panel(bindings, typing)
+    bind_panel(bindings, Condition(lambda: typing.panel_has_keys), typing)
     return bindings
 
 
@@ -601,6 +602,8 @@ def _bind_editing(bindings: KeyBindings, typing: LiveInput) -> None:
     def after_sign() -> bool:
         return typing.pastes.sign_before(typing.buffer.document.text_before_cursor) > 0
 
+    bind_compound_backspace(bindings, focused)
+
     @bindings.add("backspace", filter=focused & after_sign)
     def _delete_sign(event: KeyPressEvent) -> None:
         before = event.current_buffer.document.text_before_cursor
@@ -622,58 +625,9 @@ def _bind_editing(bindings: KeyBindings, typing: LiveInput) -> None:
     def _tab(_event: KeyPressEvent) -> None:
         typing.tab()
 
-    @Condition
-    def after_compound() -> bool:
-        return cluster_before(typing.buffer.document.text_before_cursor) > 1
-
-    @bindings.add("backspace", filter=focused & after_compound & ~after_sign)
-    def _delete_compound(event: KeyPressEvent) -> None:
-        before = event.current_buffer.document.text_before_cursor
-        event.current_buffer.delete_before_cursor(cluster_before(before))
-
     @bindings.add("?", filter=focused & empty & ~vi_navigation_mode)
     def _keys(_event: KeyPressEvent) -> None:
-        typing.toggle_keys()
-
-
-_PANEL_KEYS = {
-    "up": "up", "down": "down", "c-p": "up", "c-n": "down", "left": "left", "right": "right",
-    "home": "home", "end": "end", "pageup": "pageup", "pagedown": "pagedown", "tab": "tab",
-    "backspace": "backspace", "c-u": "erase-line", "c-w": "erase-word",
-}  # fmt: skip
-
-
-def _bind_panel(bindings: KeyBindings, typing: LiveInput) -> None:
-    has_keys = Condition(lambda: typing.panel_has_keys)
-    for key, name in _PANEL_KEYS.items():
-        bindings.add(key, filter=has_keys)(lambda _, name=name: typing.press(name))
-
-    @bindings.add("?", filter=has_keys)
-    @bindings.add(Keys.Any, filter=has_keys)
-    def _any(event: KeyPressEvent) -> None:
-        if event.data.isprintable():
-            typing.press("char", event.data)
-
-    @bindings.add("enter", filter=has_keys)
-    def _enter(event: KeyPressEvent) -> None:
-        typing.press("enter", more=text_follows(event))
-
-    @bindings.add("c-d", filter=has_keys)
-    def _leave(_event: KeyPressEvent) -> None:
-        if not typing.leave_panel():
-            typing.leave_when_done()
-
-    @bindings.add("c-j", filter=has_keys)
-    @bindings.add("escape", "enter", filter=has_keys)
-    def _new_line(_event: KeyPressEvent) -> None:
-        typing.press("char", "\n")
-
-
-def text_follows(event: KeyPressEvent) -> bool:
-    """Whether text came together with this key: a paste that is not marked as one."""
-    return any(
-        key.key == key.data and key.data.isprintable() for key in event.key_processor.input_queue
-    )
+        typing.region.toggle_keys()
 
 
 def _bind_interrupts(bindings: KeyBindings, typing: LiveInput) -> None:
