@@ -18,6 +18,7 @@ from enum import IntEnum
 from itertools import islice
 from pathlib import Path
 
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
@@ -516,6 +517,21 @@ def _completion(path: str, typed: str) -> Completion:
     elif typed.startswith('"'):
         text = f'"{escaped(path)}"'
     return Completion(text, -len(typed), display=reveal(path))
+
+
+def next_completion(buffer: Buffer) -> None:
+    """Tab: the next of what is offered, or the first."""
+    if buffer.complete_state:
+        buffer.complete_next()
+    else:
+        buffer.start_completion(insert_common_part=False, select_first=True)
+
+
+def take_completion(buffer: Buffer) -> None:
+    """What was chosen with the arrows stands; the next word does not stick to it."""
+    buffer.complete_state = None
+    if not buffer.document.text_before_cursor.endswith("/"):
+        buffer.insert_text(" ")
 
 
 # --- earlier prompts --------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from prompt_toolkit.application import get_app
-from prompt_toolkit.filters import Condition, Filter
+from prompt_toolkit.filters import Condition, Filter, vi_mode
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.key_binding.key_bindings import _parse_key
 from prompt_toolkit.keys import Keys
@@ -78,7 +78,10 @@ _PANEL_KEYS = {
 
 
 class TakesKeys(Protocol):
-    """What gets the keys while a panel has them."""
+    """What gets the keys that are bound here."""
+
+    def idle_escape(self) -> None:
+        """Esc while nothing runs."""
 
     def press(self, key: str, text: str = "", *, more: bool = False) -> None:
         """A key, as ``panel.Press``; ``more``: text came with it."""
@@ -114,6 +117,21 @@ def bind_panel(bindings: KeyBindings, has_keys: Filter, taker: TakesKeys) -> Non
     @bindings.add("escape", "enter", filter=has_keys)
     def _new_line(_event: KeyPressEvent) -> None:
         taker.press("char", "\n")
+
+
+def bind_idle_escape(bindings: KeyBindings, idle: Filter, alone: Filter, taker: TakesKeys) -> None:
+    """Esc while nothing runs. A lone one is no prefix: what is typed after it stands as it is."""
+
+    @bindings.add("escape", filter=idle & alone & ~vi_mode, eager=True)
+    def _once(_event: KeyPressEvent) -> None:
+        taker.idle_escape()
+
+    empty = Condition(lambda: not get_app().current_buffer.text)
+
+    @bindings.add("escape", "escape", filter=idle & empty)
+    def _twice(_event: KeyPressEvent) -> None:
+        taker.idle_escape()
+        taker.idle_escape()
 
 
 def text_follows(event: KeyPressEvent) -> bool:

@@ -19,7 +19,6 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER, SEARCH_BUFFER, EditingMode
 from prompt_toolkit.filters import (
     Condition,
-    Filter,
     completion_is_selected,
     has_completions,
     has_focus,
@@ -39,9 +38,15 @@ from agentcli.domain.errors import AgentError
 from agentcli.repl.actions import ChatActions, Left
 from agentcli.repl.clipboard import InputImages, Pastes, may_name_images
 from agentcli.repl.commands import helps
-from agentcli.repl.completion import ChatCompleter, prompt_history
+from agentcli.repl.completion import (
+    ChatCompleter,
+    next_completion,
+    prompt_history,
+    take_completion,
+)
 from agentcli.repl.keys import (
     bind_compound_backspace,
+    bind_idle_escape,
     bind_panel,
     key_table,
     shown_keys,
@@ -364,7 +369,7 @@ class LiveInput:
             buffer.complete_state = None
             self._line_in_burst()
         elif menu and menu.current_completion and not self._was_tab:
-            self._take_completion()
+            take_completion(buffer)
         elif buffer.document.text_before_cursor.endswith("\\") and self.label is None:
             buffer.delete_before_cursor()
             buffer.newline(copy_margin=False)
@@ -373,19 +378,10 @@ class LiveInput:
         else:
             self.submit()
 
-    def _take_completion(self) -> None:
-        """What was chosen with the arrows stands; the next word does not stick to it."""
-        self.buffer.complete_state = None
-        if not self.buffer.document.text_before_cursor.endswith("/"):
-            self.buffer.insert_text(" ")
-
     def tab(self) -> None:
         """The next completion; Enter after it sends."""
         self._is_tab = True
-        if self.buffer.complete_state:
-            self.buffer.complete_next()
-        else:
-            self.buffer.start_completion(insert_common_part=False, select_first=True)
+        next_completion(self.buffer)
 
     def down(self) -> None:
         """The next prompt; what Up has taken from the queue goes back to it."""
@@ -650,7 +646,7 @@ def _bind_interrupts(bindings: KeyBindings, typing: LiveInput) -> None:
         else:
             typing.escape()
 
-    _bind_idle_escape(bindings, typing, ~busy & ~is_searching, alone)
+    bind_idle_escape(bindings, ~busy & ~is_searching, alone, typing)
     empty = Condition(lambda: not typing.buffer.text)
 
     @bindings.add("c-c", filter=~is_searching, eager=True)
@@ -666,21 +662,6 @@ def _bind_interrupts(bindings: KeyBindings, typing: LiveInput) -> None:
             typing.leave_when_done()
         else:
             typing.close()
-
-
-def _bind_idle_escape(
-    bindings: KeyBindings, typing: LiveInput, idle: Filter, alone: Filter
-) -> None:
-    # a lone Esc is no prefix: what is typed after it stands as it is
-    @bindings.add("escape", filter=idle & alone & ~vi_mode, eager=True)
-    def _idle_escape(_event: KeyPressEvent) -> None:
-        typing.idle_escape()
-
-    empty = Condition(lambda: not typing.buffer.text)
-
-    @bindings.add("escape", "escape", filter=idle & empty)
-    def _rewind(_event: KeyPressEvent) -> None:
-        typing.actions.rewind()
 
 
 def _bind_actions(bindings: KeyBindings, typing: LiveInput) -> None:
