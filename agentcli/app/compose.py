@@ -25,6 +25,7 @@ from agentcli.app.options import SessionOptions
 from agentcli.app.queue import DurableQueue
 from agentcli.app.session import Listeners, Session
 from agentcli.app.toolset import TASK, make_toolbox, offer_agents
+from agentcli.app.trust import contained_hooks, hook_scripts
 from agentcli.config.redaction import Redactor
 from agentcli.config.seal import HomeSeal
 from agentcli.config.settings import Settings
@@ -186,7 +187,8 @@ async def _build(
         },
     )
     plugin_notices = _add_plugins(plugins, options, toolbox, listeners)
-    hooks = _hooks((*settings.hooks, *seams.hooks), store, workspace, policy, listeners)
+    configs = contained_hooks(settings.hooks, workspace.cwd, settings.project)
+    hooks = _hooks((*configs, *seams.hooks), store, (workspace, sandbox), policy, listeners)
     parts: SessionParts = SessionParts(
         store=given.messages,
         state=given.state,
@@ -310,7 +312,8 @@ def policy_for(
     policy.add_rules("deny", options.deny, "--deny-tool")
     policy.yolo_twice = options.yolo_twice
     policy.is_bound = settings.sandbox in _NAMED
-    policy.own_directories = settings.paths.own_places(options.cwd)
+    own = settings.paths.own_places(options.cwd)
+    policy.own_directories = (*own, *hook_scripts(settings.hooks, options.cwd))
     policy.free_to_read = free_to_read
     return policy
 
@@ -354,18 +357,19 @@ def _add_plugins(
 def _hooks(
     configs: Sequence[HookConfig],
     store: SqliteStore,
-    workspace: Workspace,
+    place: tuple[Workspace, SessionSandbox],
     policy: Policy,
     listeners: Listeners,
 ) -> SessionHooks | None:
-    """The user's hooks; the session's end waits for theirs."""
+    """The user's hooks and the project's; the session's end waits for theirs."""
     if not configs:
         return None
     from agentcli.extensions.hooks import HookFacts, SessionHooks
     from agentcli.process.program import run_program
 
+    workspace, sandbox = place
     facts = HookFacts(listeners.session_id, store.path, workspace.cwd, lambda: policy.mode)
-    hooks = SessionHooks(configs, facts, run_program)
+    hooks = SessionHooks(configs, facts, partial(run_program, sandbox=sandbox))
     listeners.add(hooks.on_event)
     return hooks
 
@@ -481,6 +485,7 @@ def session_sandbox(settings: Settings, workspace: Workspace) -> SessionSandbox:
                 paths.seal_file,
             ),
             seen=tuple(_readable_places(settings)),
+            scripts=hook_scripts(settings.hooks, workspace.cwd),
         )
 
     wanted, network = settings.sandbox, settings.sandbox_network

@@ -1,24 +1,26 @@
 """Whether the directory's own ``.agents`` takes effect: the answer of the book, or of the user.
 
-Laws (SEC-1): only the chat asks, before anything of the directory is used, and once: the answer is
-kept until what it was given for has changed. Without any terminal nothing is trusted, whatever the
-book says; ``--trust`` on the command line is the user's own word, for one run.
+Laws (SEC-1, SEC-17): only the chat asks, before anything of the directory is used, and once: the
+answer is kept until what it was given for has changed, also where there is no terminal: content of
+commands, skills, agents and scripts included. ``--trust`` on the command line is the user's own
+word, for one run.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.config.paths import Paths
-from agentcli.config.project import Project, Standing, decide, read_project, standing
+from agentcli.config.project import SCRIPTS, Project, Standing, decide, read_project, standing
 from agentcli.domain.errors import ConfigError, UsageError
 from agentcli.engine.context.system_prompt import project_root
 
 if TYPE_CHECKING:
     from agentcli.config.settings import Settings
+    from agentcli.domain.hooks import HookConfig
 
 Ask = Callable[[Project, Standing], bool | None]
 _KEPT_SHORT = 8
@@ -30,9 +32,37 @@ _WORDS = {
 }
 
 
-def find_project(cwd: Path, env: Mapping[str, str]) -> Project | None:
-    """What the project of ``cwd`` would bring; ``None`` when that is nothing."""
-    return read_project(project_root(cwd), env.get("HOME", ""))
+def find_project(cwd: Path, env: Mapping[str, str], hooks: Sequence[HookConfig]) -> Project | None:
+    """What the project of ``cwd`` would bring; ``None`` when that is nothing.
+
+    ``hooks`` are those in force: scripts of the project that the user's own run count, too.
+    """
+    own = [hook for hook in hooks if not hook.contained and hook.command]
+    return read_project(project_root(cwd), env.get("HOME", ""), cwd=cwd, hooks=own)
+
+
+def hook_scripts(hooks: Sequence[HookConfig], cwd: Path) -> tuple[Path, ...]:
+    """The files of the project of ``cwd`` that ``hooks`` run: nobody changes one unasked."""
+    commands = [hook for hook in hooks if hook.command]
+    if not commands:
+        return ()
+    from agentcli.config.hooks import scripts_of
+
+    return scripts_of(commands, project_root(cwd), cwd)
+
+
+def contained_hooks(
+    hooks: Sequence[HookConfig], cwd: Path, project: Path | None
+) -> tuple[HookConfig, ...]:
+    """``hooks`` as they are to run in ``cwd``; ``project`` is the root of a trusted project.
+
+    A hook of the user's that runs a script of a directory which is not trusted is contained.
+    """
+    if project is not None:
+        return tuple(hooks)
+    return tuple(
+        replace(hook, contained=True) if hook_scripts([hook], cwd) else hook for hook in hooks
+    )
 
 
 def trusted_project(
@@ -47,8 +77,7 @@ def trusted_project(
     if problem := project.problem if by_option else _problem(project):
         return None, (f"{problem}: nothing in {project.root} takes effect",)
     said = standing(paths, project.root, project.fingerprint)
-    has_terminal = any(os.isatty(stream) for stream in (0, 1, 2))
-    if by_option or (said is Standing.TRUSTED and has_terminal):
+    if by_option or said is Standing.TRUSTED:
         return project, ()
     if said is Standing.REFUSED:
         return None, ()
@@ -138,7 +167,8 @@ def _short(line: str, mark: str) -> str:
 
 def _ignored(project: Project, said: Standing) -> str:
     why = "has changed since you trusted it" if said is Standing.CHANGED else "is not trusted"
-    if said is Standing.TRUSTED:
-        why = "is trusted where there is a terminal only"
     how = 'start "agent" there to decide, or give --trust'
+    if project.text is None and not any(names for kind, names in project.names if kind != SCRIPTS):
+        shown = ", ".join(name for _, names in project.names for name in names)
+        return f"{shown} of your hooks runs in the sandbox: {project.root} {why} ({how})"
     return f"{project.root / '.agents'} is ignored: the directory {why} ({how})"

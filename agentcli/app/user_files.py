@@ -153,7 +153,9 @@ class UserFiles:
 
     async def trust(self) -> Sequence[str]:
         """Whether the directory's own files take effect, and what they would do (SEC-1)."""
-        project = await asyncio.to_thread(find_project, self.cwd, self.settings.env)
+        project = await asyncio.to_thread(
+            find_project, self.cwd, self.settings.env, self.settings.hooks
+        )
         self._shown_project = project
         return await asyncio.to_thread(trust_lines, self.settings.paths, project)
 
@@ -162,7 +164,9 @@ class UserFiles:
 
         Only what was shown is trusted: else it is shown now, and nothing is decided.
         """
-        project = await asyncio.to_thread(find_project, self.cwd, self.settings.env)
+        project = await asyncio.to_thread(
+            find_project, self.cwd, self.settings.env, self.settings.hooks
+        )
         if trusted and project is not None and project != self._shown_project:
             return (*await self.trust(), "This is what you would trust. To do so: /trust yes")
         line = await asyncio.to_thread(

@@ -151,9 +151,13 @@ def check_trust(paths: Paths, env: Mapping[str, str]) -> list[Finding]:
     """Whether what this directory holds for an agent takes effect (SEC-1)."""
     from agentcli.app.trust import find_project
     from agentcli.config.project import Standing, standing
+    from agentcli.config.settings import load_settings
+    from agentcli.domain.errors import ConfigError
 
     try:
-        project = find_project(Path.cwd(), env)
+        project = find_project(Path.cwd(), env, load_settings(paths, env).hooks)
+    except ConfigError:
+        return []  # the settings have a finding of their own
     except OSError as error:
         detail = f"this directory cannot be looked at: {error.strerror}"
         return [Finding("trust", Status.WARN, detail, "go to a directory that exists")]

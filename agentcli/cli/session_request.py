@@ -44,13 +44,15 @@ def prepare_settings(
         "permission_mode": str(mode) if (mode := options.mode()) else None,
         "max_steps": number("--max-turns", max_turns, int),
     }
+    settings = load_settings(paths, os.environ, flags)
     project, notices = trusted_project(
         paths,
-        find_project(working_directory(options.cd), os.environ),
+        find_project(working_directory(options.cd), os.environ, settings.hooks),
         ask=ask,
         by_option=options.trust,
     )
-    settings = load_settings(paths, os.environ, flags, project)
+    if project is not None:
+        settings = load_settings(paths, os.environ, flags, project)
     settings.watch_secrets(REDACTOR.add)
     if not quiet:
         for warning in (*notices, *settings.warnings):
@@ -64,8 +66,11 @@ def settings_here() -> tuple[Settings, tuple[str, ...]]:
     Raises ``UsageError`` where the directory is gone.
     """
     paths = Paths.from_env(os.environ)
-    project, notices = trusted_project(paths, find_project(working_directory(None), os.environ))
-    settings = load_settings(paths, os.environ, project=project)
+    settings = load_settings(paths, os.environ)
+    found = find_project(working_directory(None), os.environ, settings.hooks)
+    project, notices = trusted_project(paths, found)
+    if project is not None:
+        settings = load_settings(paths, os.environ, project=project)
     return settings, (*notices, *settings.warnings)
 
 

@@ -15,8 +15,11 @@ event that does not exist here is a warning.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,18 @@ from agentcli.config.toml_file import locate
 from agentcli.domain.hooks import HookConfig, HookEvent
 
 MAX_TIMEOUT_S = 3600.0
+_PROJECT_DIRECTORY = re.compile(
+    r"\$(?:\{(?:CLAUDE|AGENTCLI)_PROJECT_DIR\}|(?:CLAUDE|AGENTCLI)_PROJECT_DIR\b|\{?PWD\b\}?)"
+)
+_PATH = re.compile(r"/|\.\w{1,5}$")
+_MARKS = frozenset(" \t\n;&|()")
+_ASSIGNMENT = re.compile(r"\w+=")
+# what runs the next word, or the script that it names
+_RUNNERS = re.compile(
+    r"(?:ba|da|z|k|fi)?sh|python[\d.]*|pypy\d*|node|deno|bun|ruby|perl|php|lua|pwsh|Rscript|tsx"
+    r"|npx|uvx?|run|exec|env|nice|nohup|time|timeout|stdbuf|setsid|sudo|doas|command|source|\.|if"
+    r"|then|else|do|while|until|not|!"
+)
 _FIELDS = frozenset(
     {"event", "matcher", "command", "timeout_s", "timeout", "type", "hooks", "statusMessage"}
 )
@@ -31,10 +46,13 @@ Refuse = Callable[[tuple[str, ...], str], None]
 Found = tuple[list[HookConfig], list[str]]
 
 
-def read_hooks(text: str, value: object, where: Path, refuse: Refuse) -> Found:
+def read_hooks(
+    text: str, value: object, where: Path, refuse: Refuse, *, is_project: bool = False
+) -> Found:
     """The hooks in ``value``, the key ``hooks`` of the file ``where``; and warnings.
 
-    ``refuse`` is told the path and the problem of each that is left out.
+    Those of a project run in the sandbox. ``refuse`` is told the path and the problem of each that
+    is left out.
     """
     hooks: list[HookConfig] = []
     warnings: list[str] = []
@@ -52,7 +70,55 @@ def read_hooks(text: str, value: object, where: Path, refuse: Refuse) -> Found:
                 refuse(path, f"{'.'.join(path)}: {problem}")
             else:
                 hooks.append(_hook(event, one, source))
-    return hooks, warnings
+    return [replace(hook, contained=is_project) for hook in hooks], warnings
+
+
+def scripts_of(hooks: Iterable[HookConfig], root: Path, cwd: Path) -> tuple[Path, ...]:
+    """The files below ``root``, there or not, that the commands run: real paths, in order.
+
+    A program that is named with a slash, and the script that an interpreter is given.
+    """
+    found: dict[Path, None] = {}
+    top = os.path.realpath(root)
+    for hook in hooks:
+        for word in _programs(_PROJECT_DIRECTORY.sub(lambda _: top, hook.command)):
+            for base in (top, str(cwd)):
+                place = os.path.realpath(os.path.join(base, word))  # noqa: PTH118 - never raises
+                is_inside = place.startswith(top.rstrip("/") + "/")
+                is_there = os.path.isfile(place)  # noqa: PTH113 - never raises
+                may_come = bool(_PATH.search(word)) and not os.path.lexists(place)
+                if is_inside and (is_there or may_come):
+                    found[Path(place)] = None
+    return tuple(found)
+
+
+def _programs(command: str, depth: int = 3) -> Iterator[str]:
+    """What a command line runs by a path, and what its interpreters are given; near enough."""
+    lexer = shlex.shlex(command.replace("\n", ";"), posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    try:
+        words = list(lexer)
+    except ValueError:
+        words = command.split()
+    is_next, is_given, is_target = True, False, False
+    for word in words:
+        if depth and any(mark in word for mark in _MARKS):
+            yield from _programs(word, depth - 1)
+        if not word.strip("();&|<>"):
+            is_target = word[-1] in "<>"
+            if not is_target:
+                is_next, is_given = True, False
+        elif is_target:
+            is_target = False
+        elif not is_next or word.startswith("-") or _ASSIGNMENT.match(word) or word.isdigit():
+            continue
+        elif _RUNNERS.fullmatch(word.rpartition("/")[2]):
+            is_given = True
+        else:
+            is_next = False
+            if (is_given or "/" in word) and not any(mark in word for mark in ";&|()"):
+                yield word
 
 
 def as_line(hook: HookConfig) -> str:

@@ -1,9 +1,11 @@
 """What a project holds that takes effect once its directory is trusted, and which are (SEC-1).
 
 A project's own files stand in ``.agents``: ``config.toml`` (settings and hooks), ``commands``,
-``skills`` and ``agents``. Laws: to be looked at, nothing of it needs to be believed: reading is
+``skills`` and ``agents``; scripts in it that the user's own hooks run count too. Laws: to be looked
+at, nothing of it needs to be believed: reading is
 bounded and errors are values. A directory is trusted by its real path and with the very
-configuration that was shown: when that changes, it is not trusted until the user was asked again.
+configuration, files and scripts that were shown: when one changes, it is not trusted until the user
+was asked again.
 A book that cannot be read trusts nothing. What a project may set is said in ``settings.KEYS``.
 """
 
@@ -13,20 +15,28 @@ import json
 import os
 import stat
 import time
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentcli.config.paths import Paths
 from agentcli.config.toml_file import parse
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.values import frozen
 
+if TYPE_CHECKING:
+    from agentcli.domain.hooks import HookConfig
+
 DIRECTORY = ".agents"
 CONFIG_FILE = "config.toml"
 _LISTED = (("commands", ".md"), ("skills", "/SKILL.md"), ("agents", ".md"))
+SCRIPTS = "scripts of your hooks"
 _MAX_BYTES = 200_000
 _MAX_NAMES = 200
+_MAX_FILES = 2_000
+_MAX_CONTENT_BYTES = 50_000_000
+_MAX_DEPTH = 8
 _MAX_TRUST_BYTES = 4_000_000
 
 
@@ -34,8 +44,9 @@ _MAX_TRUST_BYTES = 4_000_000
 class Project:
     """A project's own files. ``text`` is its configuration, ``problem`` why that cannot be used.
 
-    ``fingerprint`` stands for what the configuration says, whatever its spacing and comments.
-    ``names``: commands, skills and agents, each list under its kind.
+    ``fingerprint`` stands for what the configuration says, whatever its spacing and comments, and
+    for the content of commands, skills, agents and scripts that hooks run. ``names``: commands,
+    skills, agents and scripts, each list under its kind.
     """
 
     root: Path
@@ -51,27 +62,91 @@ class Project:
         return self.text is not None or bool(self.problem) or any(found for _, found in self.names)
 
 
-def read_project(root: Path, home: str) -> Project | None:
-    """What ``root`` holds; ``None`` when that is nothing, or the user's own home directory."""
+def read_project(
+    root: Path, home: str, *, cwd: Path | None = None, hooks: Sequence[HookConfig] = ()
+) -> Project | None:
+    """What ``root`` holds; ``None`` when that is nothing, or the user's own home directory.
+
+    ``hooks`` are the user's own, which run in ``cwd``: the scripts in ``root`` that they name count
+    as what it brings.
+    """
     directory = root / DIRECTORY
-    if not os.path.isdir(directory) or (home and os.path.realpath(home) == os.path.realpath(root)):  # noqa: PTH112 - never raises
+    if home and os.path.realpath(home) == os.path.realpath(root):
+        return None
+    scripts: tuple[Path, ...] = ()
+    if hooks:
+        from agentcli.config.hooks import scripts_of
+
+        scripts = scripts_of(hooks, root, cwd or root)
+    if not scripts and not os.path.isdir(directory):  # noqa: PTH112 - never raises
         return None
     file = directory / CONFIG_FILE
     names = tuple((kind, _names(directory / kind, ending)) for kind, ending in _LISTED)
+    if scripts:
+        shown = tuple(os.path.relpath(path, os.path.realpath(root)) for path in scripts)
+        names = (*names, (SCRIPTS, shown))
     try:
         text = _text_of(file)
-        fingerprint = "" if text is None else _fingerprint(text, file)
+        fingerprint = _fingerprint(root, cwd or root, text, file, scripts)
     except ConfigError as error:
         return Project(root, file, problem=str(error), names=names)
     project = Project(root, file, text, fingerprint=fingerprint, names=names)
     return project if project.brings_anything else None
 
 
-def _fingerprint(text: str, file: Path) -> str:
+def _fingerprint(
+    root: Path, cwd: Path, text: str | None, file: Path, scripts: Sequence[Path]
+) -> str:
+    """Raises ``ConfigError`` for more than what is looked at."""
     import hashlib
 
-    meaning = json.dumps(parse(text, file), sort_keys=True, default=str)
-    return hashlib.sha256(meaning.encode()).hexdigest()
+    meaning = {} if text is None else parse(text, file)
+    if text is not None and "hooks" in meaning:
+        from agentcli.config.hooks import read_hooks, scripts_of
+
+        hooks, _ = read_hooks(text, meaning["hooks"], file, lambda *_: None)
+        scripts = (*scripts, *scripts_of(hooks, root, cwd))
+    whole = hashlib.sha256(json.dumps(meaning, sort_keys=True, default=str).encode())
+    left = _MAX_CONTENT_BYTES
+    below = (path for kind, _ in _LISTED for path in _files_below(file.parent / kind))
+    for count, path in enumerate((*below, *scripts)):
+        if count >= _MAX_FILES or left < 0:
+            raise ConfigError(
+                f"{file.parent} holds more than {_MAX_FILES} files or "
+                f"{_MAX_CONTENT_BYTES // 1_000_000} MB",
+                "move what is not needed elsewhere",
+            )
+        size, mark = _mark_of(path)
+        left -= size
+        whole.update(f"{os.path.relpath(path, root)}\0{mark}\0".encode("utf-8", "surrogateescape"))
+    return whole.hexdigest()
+
+
+def _files_below(directory: Path) -> Iterator[Path]:
+    """All files, links followed as those are that read them, in a fixed order."""
+    for place, directories, files in os.walk(directory, followlinks=True):
+        directories.sort()
+        if len(Path(place).relative_to(directory).parts) > _MAX_DEPTH:
+            directories.clear()
+        yield from (Path(place, name) for name in sorted(files))
+
+
+def _mark_of(path: Path) -> tuple[int, str]:
+    """Size in bytes and a mark of the content; of what is no readable file, that it is none."""
+    import hashlib
+
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return 0, "none"
+    with os.fdopen(handle, "rb") as opened:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            return 0, "none"
+        if status.st_size > _MAX_CONTENT_BYTES:
+            return status.st_size, "large"
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+        return status.st_size, f"{digest} {status.st_mode & 0o111}"
 
 
 def _text_of(file: Path) -> str | None:

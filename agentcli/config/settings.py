@@ -456,7 +456,7 @@ def _found_mistakes(layers: _Layers, text: str, where: Path, *, is_project: bool
         mistakes.append(Mistake(line, column, problem, advice, key=path))
 
     if "hooks" in document:
-        _put_hooks(layers, text, document.pop("hooks"), (where, refuse))
+        _put_hooks(layers, text, document.pop("hooks"), (where, refuse), is_project=is_project)
     for path, value in leaves(document):
         key = find_key(path)
         name = dotted(path)
@@ -483,11 +483,13 @@ def _found_mistakes(layers: _Layers, text: str, where: Path, *, is_project: bool
     return mistakes
 
 
-def _put_hooks(layers: _Layers, text: str, value: object, file: tuple[Path, Refuse]) -> None:
+def _put_hooks(
+    layers: _Layers, text: str, value: object, file: tuple[Path, Refuse], *, is_project: bool
+) -> None:
     """The tables of hooks; shown as one line each."""
     from agentcli.config.hooks import as_line, read_hooks
 
-    hooks, warnings = read_hooks(text, value, *file)
+    hooks, warnings = read_hooks(text, value, *file, is_project=is_project)
     layers.warnings += warnings
     layers.hooks += hooks
     for hook in hooks:

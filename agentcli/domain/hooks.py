@@ -46,7 +46,8 @@ class HookConfig:
 
     ``matcher`` is a name, ``a|b`` or a regular expression. ``call`` gets what a command gets as
     JSON on standard input, in a thread unless it is a coroutine function, and returns what a
-    command answers as JSON on standard output, or ``None``.
+    command answers as JSON on standard output, or ``None``. ``contained``: its command runs in
+    the sandbox, as those of a project do (SEC-17).
     """
 
     event: HookEvent
@@ -55,6 +56,7 @@ class HookConfig:
     timeout_s: float | None = None
     source: str = ""
     call: HookFunction | None = None
+    contained: bool = False
 
     @property
     def limit_s(self) -> float:

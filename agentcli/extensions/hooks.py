@@ -415,7 +415,9 @@ class SessionHooks:
             return await _called(hook, hook.call, data)
         cwd = self._facts.cwd
         variables = {"AGENTCLI_PROJECT_DIR": str(cwd), "CLAUDE_PROJECT_DIR": str(cwd)}
-        program = Program(hook.command, cwd, data, hook.limit_s, variables, self._facts.session_id)
+        program = Program(
+            hook.command, cwd, data, hook.limit_s, variables, self._facts.session_id, hook.contained
+        )
         try:
             result = await self._run(program, cancel)
         except Exception as error:

@@ -205,7 +205,8 @@ def _place(path: Path, own: Sequence[tuple[str, ...]]) -> str | None:
     if any(pair in _PAIRS for pair in pairwise(names)):
         return path.name
     if any(names[: len(directory)] == directory for directory in own):
-        return "agentcli's own directory"
+        is_script = names in own and "." in name and not os.path.isdir(path)  # noqa: PTH112 - never raises
+        return f"{path.name} (a hook runs it)" if is_script else "agentcli's own directory"
     if any(is_git_directory(parent) for parent in (path, *path.parents)):
         return "git's own directory"
     return None

@@ -15,7 +15,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from agentcli.domain.cancel import CancelToken
+from agentcli.domain.cancel import CancelToken, uninterruptible
+from agentcli.domain.sandbox import Access, Confined, Sandbox, StillLives
 from agentcli.domain.values import frozen
 from agentcli.process.environment import base_environment, find_program
 from agentcli.process.run import Command, Ending, Result, RunLimits, StartFailed, run
@@ -43,7 +44,10 @@ class ProgramResult:
 
 @frozen
 class Program:
-    """A command line for the user's shell, with what it reads from its standard input."""
+    """A command line for the user's shell, with what it reads from its standard input.
+
+    ``contained``: it runs in the sandbox where there is one.
+    """
 
     command: str
     cwd: Path
@@ -51,6 +55,7 @@ class Program:
     timeout_s: float
     env: Mapping[str, str]
     owner: str = ""
+    contained: bool = False
 
 
 RunProgram = Callable[[Program, CancelToken], Awaitable[ProgramResult]]
@@ -70,7 +75,9 @@ class _Kept:
         return True
 
 
-async def run_program(program: Program, cancel: CancelToken) -> ProgramResult:
+async def run_program(
+    program: Program, cancel: CancelToken, sandbox: Sandbox | None = None
+) -> ProgramResult:
     """Run it in the user's shell, with ``env`` added to what every command gets (SEC-8)."""
     shell = _shell()
     if shell is None:
@@ -80,25 +87,44 @@ async def run_program(program: Program, cancel: CancelToken) -> ProgramResult:
     except OSError as error:
         return ProgramResult(None, problem=f"could not be run: {error}")
     try:
-        return await _run_with(stdin, shell, program, cancel)
+        within = sandbox if program.contained else None
+        if within is not None and not (await within.begin()).is_on:
+            within = None
+        return await _run_with(stdin, shell, program, cancel, within)
     except (StartFailed, OSError) as error:
         return ProgramResult(None, problem=f"could not be started in {program.cwd}: {error}")
     finally:
         os.close(stdin)
 
 
-async def _run_with(stdin: int, shell: str, program: Program, cancel: CancelToken) -> ProgramResult:
+async def _run_with(
+    stdin: int, shell: str, program: Program, cancel: CancelToken, sandbox: Sandbox | None
+) -> ProgramResult:
     output, errors = _Kept(MAX_OUTPUT_BYTES), _Kept(MAX_ERROR_BYTES)
     environment = {**base_environment(), **program.env, "PWD": str(program.cwd)}
-    with _pipe_into(errors) as stderr:
-        command = Command(
-            (shell, "-c", program.command),
-            program.cwd,
-            environment,
-            program.owner,
-            handles={0: stdin, 2: stderr},
-        )
-        ended = await run(command, RunLimits(cancel, program.timeout_s), output)
+    argv = (shell, "-c", program.command)
+    inside = Confined(argv, program.cwd)
+    lives: StillLives | None = None
+    if sandbox is not None:
+        environment = sandbox.environment(environment)
+        inside = await sandbox.confine(argv, program.cwd, Access.INSIDE)
+    try:
+        with _pipe_into(errors) as stderr:
+            command = Command(
+                inside.argv,
+                inside.cwd,
+                environment,
+                program.owner,
+                inside.namespaces,
+                inside.landlock,
+                inside.calls,
+                {0: stdin, 2: stderr},
+            )
+            ended = await run(command, RunLimits(cancel, program.timeout_s), output)
+            lives = ended.still_lives
+    finally:
+        if sandbox is not None:
+            await uninterruptible(sandbox.settle(lives))
     return _result(ended, output.data, errors.data, program.timeout_s)
 
 

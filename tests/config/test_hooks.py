@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from agentcli.config.hooks import scripts_of
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import ConfigError
-from agentcli.domain.hooks import HookEvent
+from agentcli.domain.hooks import HookConfig, HookEvent
 
 
 def load(home: Path, text: str) -> Settings:
@@ -96,3 +97,29 @@ def test_a_guard_that_is_written_wrongly_is_refused_not_left_out(
         load(tmp_path, text)
     assert part in str(caught.value) and "config.toml:" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("./check.sh --fast", ["check.sh"]),
+        ("sh check.sh > log.txt", ["check.sh"]),
+        ("python3 -u tools/lint.py data.json", ["tools/lint.py"]),
+        ('"$CLAUDE_PROJECT_DIR"/tools/lint.py', ["tools/lint.py"]),
+        ("A=1 timeout 10 bash -e ${AGENTCLI_PROJECT_DIR}/a.sh; cat b.sh | ./c", ["a.sh", "c"]),
+        ("sh -c 'cd x && ./d.sh'", ["d.sh"]),
+        ("if true; then tools/run.sh; fi", ["tools/run.sh"]),
+        ("touch log.txt; jq . >> hooks/log.json", []),
+        ("notify-send done", []),
+        ("/usr/bin/env ../outside.sh", []),
+        ("echo 'unbalanced ./x.sh", []),
+    ],
+)
+def test_the_scripts_that_a_hook_runs_are_known(
+    tmp_path: Path, command: str, found: list[str]
+) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    scripts = scripts_of([HookConfig(HookEvent.STOP, command)], root, root)
+    assert [str(script.relative_to(root)) for script in scripts] == found

@@ -11,6 +11,7 @@ from agentcli.config.paths import Paths
 from agentcli.config.project import Project, read_project
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import ConfigError
+from agentcli.domain.hooks import HookConfig, HookEvent
 from agentcli.domain.ports import PermissionMode
 
 
@@ -75,6 +76,54 @@ def test_a_changed_hook_is_another_fingerprint(root: Path) -> None:
     hook = '[[hooks.Stop]]\ncommand = "{}"\n'
     found = {project_of(root, hook.format(c)).fingerprint for c in ("./check", "./check -q")}
     assert len(found) == 2
+
+
+@pytest.mark.spec("SEC-1", "SEC-17")
+@pytest.mark.parametrize(
+    "name",
+    [".agents/commands/ship.md", ".agents/skills/pdf/scripts/run.py", ".agents/agents/a.md",
+     "tools/check.sh", "own.sh"],
+)  # fmt: skip
+def test_a_changed_file_that_would_take_effect_is_another_fingerprint(
+    root: Path, name: str
+) -> None:
+    own = [HookConfig(HookEvent.STOP, "sh own.sh")]
+    (root / ".agents/config.toml").write_text("[[hooks.Stop]]\ncommand = 'tools/check.sh'\n")
+    file = root / name
+    marks = []
+    for change in (lambda: None, lambda: file.write_text("one"), lambda: file.write_text("two")):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        change()
+        project = read_project(root, "", hooks=own)
+        assert project is not None
+        marks.append(project.fingerprint)
+    assert len(set(marks)) == 3
+    (root / "unrelated.txt").write_text("x")
+    again = read_project(root, "", hooks=own)
+    assert again is not None
+    assert again.fingerprint == marks[-1]
+    assert dict(again.names)["scripts of your hooks"] == ("own.sh",)
+
+
+@pytest.mark.spec("SEC-17")
+def test_a_script_that_the_users_own_hook_runs_needs_trust(root: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    assert read_project(other, "") is None
+    project = read_project(other, "", hooks=[HookConfig(HookEvent.STOP, "./notify.sh")])
+    assert project is not None and project.brings_anything
+
+
+@pytest.mark.spec("SEC-13", "SEC-17")
+def test_more_files_than_are_looked_at_are_a_problem(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentcli.config.project._MAX_FILES", 3)
+    for number in range(4):
+        (root / f".agents/skills/s{number}").mkdir(parents=True)
+        (root / f".agents/skills/s{number}/SKILL.md").touch()
+    project = read_project(root, "")
+    assert project is not None and "more than 3 files" in project.problem
 
 
 @pytest.mark.spec("SEC-1")
