@@ -116,8 +116,7 @@ async def _run_with(
                 environment,
                 program.owner,
                 inside.namespaces,
-                inside.landlock,
-                inside.calls,
+                inside.rules,
                 {0: stdin, 2: stderr},
             )
             ended = await run(command, RunLimits(cancel, program.timeout_s), output)

@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.sandbox import Access, Confined, SandboxKind, SandboxState, StillLives
 from agentcli.domain.tools import Workspace, real_path
 
@@ -206,16 +207,22 @@ class SessionSandbox:
 
     async def confine(self, argv: Sequence[str], cwd: Path, access: Access) -> Confined:
         """The command line that runs ``argv`` with no more than ``access``; see the port."""
-        private = self._private
-        if private is None or access is Access.OUTSIDE:
+        if self._private is None or access is Access.OUTSIDE:
             return Confined(tuple(argv), cwd)
         reads_only = access is Access.READ_ONLY
         if reads_only:
             places = (await asyncio.to_thread(self._find_places)).frozen()
         else:
             async with self._watching:
-                places = await asyncio.to_thread(self._look_before)
-                self._running += 1
+                places = await uninterruptible(asyncio.to_thread(self._look_before))
+        confined = self._with(places, argv, cwd, access)
+        self._running += not reads_only
+        return confined
+
+    def _with(self, places: Places, argv: Sequence[str], cwd: Path, access: Access) -> Confined:
+        private, reads_only = self._private, access is Access.READ_ONLY
+        if private is None:
+            return Confined(tuple(argv), cwd)
         network = not reads_only and (self._network or access is Access.NETWORK)
         is_bwrap = self._state.kind is SandboxKind.BWRAP
         temporary = private.scratch if reads_only else private.temporary
@@ -256,14 +263,14 @@ class SessionSandbox:
             self._running = max(0, self._running - 1)
             if still_lives is not None:
                 self._left.append(still_lives)
-            return tuple(await asyncio.to_thread(self._set_aside))
+            return tuple(await uninterruptible(asyncio.to_thread(self._set_aside)))
 
     async def step_outside(self) -> tuple[str, ...]:
         """Before what the user has allowed outside of it; see the port."""
         async with self._watching:
             if self._watch is None or not self._may_have_changed():
                 return ()
-            return tuple(await asyncio.to_thread(self._set_aside))
+            return tuple(await uninterruptible(asyncio.to_thread(self._set_aside)))
 
     async def accept(self, paths: Sequence[Path] | None = None) -> None:
         """Take what is there now for what the user wants; see the port."""
@@ -271,9 +278,10 @@ class SessionSandbox:
             if self._watch is None or not (self._running or self._left):
                 return
             if paths is None:
-                await asyncio.to_thread(self._watch.learn)
+                await uninterruptible(asyncio.to_thread(self._watch.learn))
             else:
-                await asyncio.to_thread(self._watch.learn_only, tuple(map(real_path, paths)))
+                real = tuple(map(real_path, paths))
+                await uninterruptible(asyncio.to_thread(self._watch.learn_only, real))
 
     def _may_have_changed(self) -> bool:
         """Whether a command inside, or what one left behind, has run since the last look."""
