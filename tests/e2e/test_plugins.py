@@ -21,7 +21,7 @@ def site(tmp_path: Path) -> Path:
     info = path / "careful-1.0.dist-info"
     info.mkdir(parents=True)
     (code,) = blocks("python", "plugin")
-    assert len(code.strip().splitlines()) <= 20
+    assert len(code.strip().splitlines()) <= 25
     (path / "careful.py").write_text(code)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: careful\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[agentcli.plugins]\ncareful = careful:Plugin\n")
