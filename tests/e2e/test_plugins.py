@@ -48,7 +48,7 @@ def test_the_example_of_the_documentation_works(
     assert (ran.code, ran.stdout) == (0, "Done.\n"), ran.stderr
     assert (work / "a.txt").exists()
     told = facts_of(model_server.requests[1]).results
-    assert "not allowed in this step (no-deleting)" in told["delete"]
+    assert "not allowed in this step (reads-first)" in told["delete"]
     assert "content" in told["read"]
     assert (home / "calls.log").read_text().splitlines() == ["Read a.txt"]
 
