@@ -50,6 +50,7 @@ class SessionSandbox:
         self._network = network
         self._program = ""
         self._takes_open_files = False
+        self._filtered = False
         self._namespaces: tuple[int, ...] = ()
         self._private: PrivatePlaces | None = None
         self._watch: TreeWatch | None = None
@@ -111,6 +112,7 @@ class SessionSandbox:
             private = self._private = sandbox_setup.make_private()
         except OSError as error:
             return replace(state, problem=f"no temporary directory can be made: {error.strerror}")
+        self._filtered = sandbox_calls.machine() is not None
         inside = replace(
             state,
             readable=self._find_places().seen,
@@ -126,9 +128,8 @@ class SessionSandbox:
         if self._wanted in {"auto", SandboxKind.LANDLOCK}:
             probe = sandbox_setup.probe_landlock()
             if not probe.problem:
-                filtered = sandbox_calls.machine() is not None
                 abi = sandbox_landlock.abi_version()
-                missing = sandbox_landlock.shortcomings(abi, filtered=filtered)
+                missing = sandbox_landlock.shortcomings(abi, filtered=self._filtered)
                 problem = "; ".join([*(each.problem for each in failed), missing])
                 advice = failed[0].advice if failed else ""
                 writable = (*self._roots, private.temporary)
@@ -235,7 +236,9 @@ class SessionSandbox:
         if not is_bwrap:
             rules = {
                 "writable": [str(path) for path in (*places.writable, temporary)],
-                "readable": [str(path) for path in (*places.seen, *places.writable)],
+                "readable": [
+                    str(path) for path in (*places.seen, *places.writable, private.programs)
+                ],
                 "hidden": [str(path) for path in (*places.hidden, *places.homes)],
                 "network": network,
                 "read_only": reads_only,
@@ -243,7 +246,8 @@ class SessionSandbox:
             return Confined(tuple(argv), cwd, rules={"landlock": rules, "calls": calls})
         from agentcli.process.sandbox_setup import bwrap_argv, opened_places
 
-        joined = () if network else self._namespaces
+        may_join = not network and (self._filtered or not reads_only)
+        joined = self._namespaces if may_join else ()
         prefix = bwrap_argv(
             self._program,
             places,

@@ -25,7 +25,7 @@ import sys
 _LOAD, _AND, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
 _ALLOW, _ERRNO, _HAND_OVER = 0x7FFF0000, 0x00050000, 0x7FC00000
 _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
-_SET_FILTER, _NEW_LISTENER, _WAIT_KILLABLE = 1, 1 << 3, 1 << 5
+_SET_FILTER, _IS_AVAILABLE, _NEW_LISTENER, _WAIT_KILLABLE = 1, 2, 1 << 3, 1 << 5
 _SET_NO_NEW_PRIVS = 38
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _STREAM, _SEQPACKET, _TYPE_MASK = 1, 5, 0xF
@@ -53,6 +53,12 @@ class _Numbers:
         return found if isinstance(found, tuple) else (found,)
 
 
+# asm-generic/unistd.h
+_GENERIC: dict[str, int | tuple[int, ...]] = {
+    "seccomp": 277, "socket": 198, "connect": 203, "listen": 201, "socketpair": 199, "ioctl": 29,
+    "barred": (217, 218, 219, 282), "prlimit": 261,
+    "changes": (5, 6, 7, 14, 15, 16, 45, 52, 53, 54, 55, 88),
+}  # fmt: skip
 _MACHINES = {
     "x86_64": _Numbers(
         0xC000003E,
@@ -64,12 +70,11 @@ _MACHINES = {
         other_numbers=0x40000000,
     ),
     "aarch64": _Numbers(
-        0xC00000B7,
-        seccomp=277, socket=198, connect=203, listen=201, socketpair=199, ioctl=29,
-        barred=(217, 218, 219, 282), prlimit=261,
-        changes=(5, 6, 7, 14, 15, 16, 45, 52, 53, 54, 55, 88),
-        older=0x40000028, older_barred=(281, 282, 283, 288, 309, 310, 311),
+        0xC00000B7, **_GENERIC, older=0x40000028,
+        older_barred=(281, 282, 283, 288, 309, 310, 311),
     ),
+    "riscv64": _Numbers(0xC00000F3, **_GENERIC),
+    "loongarch64": _Numbers(0xC0000102, **_GENERIC),
 }  # fmt: skip
 
 
@@ -78,8 +83,13 @@ class _Program(ctypes.Structure):
 
 
 def machine() -> _Numbers | None:
-    """The system calls here; ``None`` where they are not known."""
-    return _MACHINES.get(os.uname().machine) if sys.maxsize > 1 << 32 else None
+    """The system calls here; ``None`` where they are not known, or the kernel filters none."""
+    here = _MACHINES.get(os.uname().machine) if sys.maxsize > 1 << 32 else None
+    if here is None:
+        return None
+    libc, action = ctypes.CDLL(None, use_errno=True), ctypes.c_uint32(_ERRNO)
+    lacks = libc.syscall(here.one("seccomp"), _IS_AVAILABLE, 0, ctypes.byref(action))
+    return None if lacks else here
 
 
 # --- the filter -----------------------------------------------------------------------------------
@@ -122,7 +132,8 @@ def build_filter(calls: dict[str, object], *, hands_over: bool) -> bytes:
     older = _refuse(errno.ENOSYS) if frozen else older + _answer(_ALLOW)
     program = _step(_LOAD, _ARCHITECTURE_AT)
     load = _step(_LOAD, _NUMBER_AT)
-    program += _when(here.one("older"), load + older)
+    for architecture in here.many("older"):
+        program += _when(architecture, load + older)
     program += _step(_IF_EQUAL, here.architecture, 1, 0) + _refuse(errno.ENOSYS) + load
     for at_least in here.many("other_numbers"):
         program += _step(_IF_AT_LEAST, at_least, 0, 1) + _refuse(errno.ENOSYS)
@@ -196,7 +207,7 @@ _SOL_SOCKET, _SO_TYPE = 1, 3
 
 def can_hand_over() -> bool:
     """Whether this process may take open files of others, as the second half does."""
-    if machine() is None or not hasattr(os, "pidfd_open"):
+    if not hasattr(os, "pidfd_open") or machine() is None:
         return False
     try:
         os.close(_file_of(os.getpid(), 0))
@@ -237,6 +248,8 @@ class SocketKeeper:
         self.listener = _file_of(pid, listener)
         self._registry = registry
         self._held: dict[str, int] = {}
+        here = machine()
+        self._listen = here.one("listen") if here is not None else -1
 
     def serve(self) -> bool:
         """Answer one call; false when nobody is left who could make one."""
@@ -248,8 +261,7 @@ class SocketKeeper:
             poll.register(self.listener, select.POLLIN)
             return not any(events & select.POLLHUP for _, events in poll.poll(0))
         call, thread, _, number, _, _, *arguments = _NOTICE.unpack(notice)
-        here = machine()
-        if here is not None and number == here.one("listen"):
+        if number == self._listen:
             with contextlib.suppress(OSError, ValueError):
                 self._listens(call, thread, arguments)
             self._respond(call, 0, _CONTINUE)  # harmless, whatever it is by now

@@ -9,6 +9,8 @@ adds to it: only the environment that the program was started with is looked at.
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import os
 import pwd
 import re
@@ -34,18 +36,21 @@ _TOOLCHAINS = (
     ".npm-packages", ".yarn/bin", ".yarn/berry", ".config/yarn/global", ".config/composer/vendor",
     ".composer/vendor", ".pub-cache/bin", ".pub-cache/hosted", ".pub-cache/global_packages",
     ".julia/juliaup", ".julia/packages", ".julia/artifacts", ".julia/compiled",
-    ".julia/registries", ".terminfo", ".local/share/man",
+    ".julia/registries", ".terminfo", ".gvm", ".local/share/hatch", ".local/share/pdm", ".rye/py",
+    ".rye/shims", ".rye/self", ".rye/uv", ".rye/tools", ".swiftenv", ".local/share/nvim/mason",
+    ".platformio/packages", ".espressif", ".local/share/man",
 )  # fmt: skip
 _CACHES = (
     ".cargo/registry", ".cargo/git", ".npm/_cacache", ".npm/_npx", ".m2/repository", ".m2/wrapper",
     ".gradle/caches", ".gradle/wrapper", ".gradle/jdks", ".gradle/native", ".ivy2/cache",
-    ".sbt/boot", ".nuget/packages", ".cache/pip", ".cache/uv", ".cache/go-build", ".cache/yarn",
-    ".cache/pnpm", ".cache/node-gyp", ".cache/node", ".cache/pypoetry", ".cache/pipenv",
-    ".cache/pre-commit", ".cache/ms-playwright", ".cache/Cypress", ".cache/puppeteer",
-    ".cache/electron", ".cache/electron-builder", ".cache/bazelisk", ".cache/deno",
-    ".cache/ccache", ".cache/sccache", ".cache/coursier", ".cache/composer",
-    ".cache/huggingface/hub", ".cache/torch", ".cache/nvim-treesitter", ".ccache", ".bundle/cache",
-    ".hex/packages", ".mix", ".local/share/pnpm/store", ".pnpm-store", ".yarn/cache",
+    ".sbt/boot", ".nuget/packages", ".cache/pip", ".cache/pdm", ".cache/bazel", ".cache/zig",
+    ".terraform.d/plugin-cache", ".cache/uv", ".cache/go-build", ".cache/yarn", ".cache/pnpm",
+    ".cache/node-gyp", ".cache/node", ".cache/pypoetry", ".cache/pipenv", ".cache/pre-commit",
+    ".cache/ms-playwright", ".cache/Cypress", ".cache/puppeteer", ".cache/electron",
+    ".cache/electron-builder", ".cache/bazelisk", ".cache/deno", ".cache/ccache", ".cache/sccache",
+    ".cache/coursier", ".cache/composer", ".cache/huggingface/hub", ".cache/torch",
+    ".cache/nvim-treesitter", ".ccache", ".bundle/cache", ".hex/packages", ".mix",
+    ".local/share/pnpm/store", ".pnpm-store", ".yarn/cache",
 )  # fmt: skip
 _CONFIGURATION = (
     ".cargo/config", ".cargo/config.toml", ".gitconfig", ".config/git/config",
@@ -54,7 +59,8 @@ _CONFIGURATION = (
     ".node-version", ".nvmrc", ".ruby-version", ".java-version", ".go-version", ".editorconfig",
     ".clang-format", ".clang-tidy", ".config/rustfmt", ".rustfmt.toml", ".config/ruff",
     ".config/black", ".config/flake8", ".config/pycodestyle", ".pylintrc", ".config/pylintrc",
-    ".prettierrc", ".config/nextest.toml", ".config/go/env", ".config/go/telemetry", ".digrc",
+    ".prettierrc", ".config/nextest.toml", ".config/go/env", ".config/pip/pip.conf",
+    ".pip/pip.conf", ".condarc", ".yarnrc", ".config/uv/uv.toml", ".config/go/telemetry", ".digrc",
     ".rspec", ".gemrc", ".irbrc",
 )  # fmt: skip
 # of these only what belongs to Go's toolchains and R's packages
@@ -68,7 +74,8 @@ _NAMED = (
     "VIRTUAL_ENV", "CONDA_PREFIX", "PIPX_HOME", "PIPX_BIN_DIR", "UV_PYTHON_INSTALL_DIR",
     "UV_TOOL_DIR", "GEM_HOME", "OPAMROOT", "HOMEBREW_PREFIX", "FLUTTER_ROOT", "M2_HOME",
     "MAVEN_HOME", "GRADLE_HOME", "SDKROOT", "GOMODCACHE", "UV_CACHE_DIR", "PIP_CACHE_DIR",
-    "PLAYWRIGHT_BROWSERS_PATH",
+    "PLAYWRIGHT_BROWSERS_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "PIP_CERT",
+    "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS", "CARGO_HTTP_CAINFO",
 )  # fmt: skip
 _PARTS_OF_NAMED = {
     "CARGO_HOME": ("bin", "config", "config.toml", "registry", "git", "env"),
@@ -180,17 +187,19 @@ def _programs(directory: str, where: tuple[Path, ...]) -> Iterator[str]:
         return
     yield real
     yield from _beside(real, where)
-    targets: set[str] = set()
     with contextlib.suppress(OSError):
-        for number, entry in enumerate(os.scandir(real)):
-            if number > _MOST_PROGRAMS:
-                break
-            if entry.is_symlink():
-                targets.add(os.path.realpath(entry.path))
-    targets = {target for target in targets if _is_in(target, where)}
-    yield from targets
-    for programs in {target.rpartition("/")[0] for target in targets}:
-        yield from _beside(programs, where)
+        changed = os.stat(real).st_mtime_ns  # noqa: PTH116 - a text
+        targets = {target for target in _linked(real, changed) if _is_in(target, where)}
+        yield from targets
+        for programs in {target.rpartition("/")[0] for target in targets}:
+            yield from _beside(programs, where)
+
+
+@functools.lru_cache(maxsize=64)
+def _linked(directory: str, _changed: int) -> frozenset[str]:
+    """Where the links in it lead; remembered until it changes."""
+    links = (entry.path for entry in os.scandir(directory) if entry.is_symlink())
+    return frozenset(os.path.realpath(path) for path in itertools.islice(links, _MOST_PROGRAMS))
 
 
 def _beside(programs: str, where: tuple[Path, ...]) -> Iterator[str]:

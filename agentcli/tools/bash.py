@@ -72,7 +72,8 @@ _NETWORK_REFUSED = re.compile(
 )
 _PLACE_REFUSED = re.compile(
     rb"read-only file system|EROFS|operation not permitted|permission denied|EPERM|EACCES|"
-    rb"^bwrap: |^landlock: |cannot connect to the docker daemon|no such process",
+    rb"^bwrap: |^landlock: |cannot connect to the docker daemon|no such process|"
+    rb"failed to sign the data",
     re.IGNORECASE | re.MULTILINE,
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,26 @@ def test_the_users_own_command_has_nothing_of_what_was_set_inside(
     terminal.wait_for(f"mark=none in={work}.")
     assert "Linux" in terminal.text()
     leave(terminal)
+
+
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize("kind", BOTH)
+def test_git_that_only_reads_runs_unasked_and_what_the_repository_names_has_no_effect(
+    model_server: ModelServer, work: Path, kind: str
+) -> None:
+    needs(kind)
+    evil = work / "evil"
+    evil.write_text(f"#!/bin/sh\ntouch '{work}/mark'\ncat\n")
+    evil.chmod(0o755)
+    (work / "file").write_text("one\n")
+    name = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    for argv in (("init", "-q"), ("add", "file"), (*name, "commit", "-qm", "first")):
+        subprocess.run(["git", *argv], check=True, cwd=work)
+    (work / "file").write_text("two\n")
+    for key in ("core.fsmonitor", "diff.external", "diff.x.textconv", "filter.x.clean"):
+        subprocess.run(["git", "config", key, str(evil)], check=True, cwd=work)
+    (work / ".gitattributes").write_text("* diff=x filter=x\n")
+    model_server.add(call("bash", {"command": "git status && git diff"}), "Done.")
+    one_shot(model_server, "--sandbox", kind, "go", cwd=work)
+    assert "+two" in result(model_server)
+    assert not (work / "mark").exists()

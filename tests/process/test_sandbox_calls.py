@@ -207,7 +207,7 @@ GIT = (
     "git -C . diff --stat -p",
     "git log -p",
     "git --no-pager show HEAD",
-    "cd /tmp; git -C {work} log -p --all",
+    "(cd /tmp; git -C {work} log -p --all)",
     "git blame file",
     "git grep two",
     "git diff-tree -p HEAD; git diff-index -p HEAD; git diff-files -p",
@@ -221,7 +221,7 @@ def test_git_that_only_reads_runs_no_program_of_the_repository(evil: Path, kind:
     texts = reading(evil, *(command.format(work=evil) for command in GIT), kind=kind)
     assert not (evil / "mark").exists()
     assert "EVIL-RAN" not in "".join(texts)
-    assert all("[exit code 0" in text for text in texts), texts
+    assert [text for text in texts if "[exit code 0" not in text] == []
     assert "+two" in texts[1]
     assert "modified:" in texts[0]
 
