@@ -12,7 +12,7 @@ from agentcli.app.options import SessionOptions
 from agentcli.app.session import Session
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import ConfigError
-from agentcli.domain.ports import Approver, LongWait
+from agentcli.domain.ports import Approver, LongWait, ModelInfo
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.tools import Asker
 from agentcli.store.catalogue.catalogue import SearchHit
@@ -89,13 +89,14 @@ class SessionLibrary:
         """Copy a session; the id of the copy."""
         return await asyncio.to_thread(self._files.fork, session_id)
 
-    def known_models(self) -> Sequence[str]:
-        """Models that can be chosen, as ``provider/model``: those of providers with a key first."""
+    def known_models(self) -> Sequence[tuple[ModelInfo, bool]]:
+        """Models that can be chosen, and whether their provider is ready; the ready ones first."""
         from agentcli.providers.models.table import known_models
 
         infos = known_models()
         ready = {name: is_ready(self._settings, name) for name in {i.provider for i in infos}}
-        return [info.id for info in sorted(infos, key=lambda info: not ready[info.provider])]
+        found = [(info, ready[info.provider]) for info in infos]
+        return sorted(found, key=lambda each: not each[1])
 
     def lacks_key(self, name: str) -> str:
         """The provider of the model ``name`` if its key is missing; else, or unknown: empty."""

@@ -306,6 +306,11 @@ class ChatActions:
             raise Left
         return HINT if action is Action.HINT else None
 
+    def arguments_of(self, name: str) -> Sequence[str]:
+        """What the argument of a slash command may be, for completion."""
+        found = registry.find(name)
+        return found.completes(self._chat) if found and self._opened.session else ()
+
     @staticmethod
     def check_typed(command: str) -> None:
         """Whether ``!command`` can run here; raises ``UsageError``."""

@@ -257,7 +257,7 @@ class Questions:
     async def _ask(self, question: str, options: Sequence[str]) -> str:
         lines = [f"? {line}" for line in clean(question).strip().split("\n")]
         rows = [PickRow(clean_line(option)) for option in options]
-        panel = Picker("Your answer:", rows, free="say", subject=lines)
+        panel = Picker("Your answer:", rows, free="say", subject=lambda: lines)
         if options:
             await self._input.choose(panel)
         else:

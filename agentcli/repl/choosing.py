@@ -56,9 +56,10 @@ class Choosing:
         rows: Sequence[PickRow],
         start: int = 0,
         on_move: Callable[[int], None] = lambda _: None,
+        about: Callable[[], Sequence[str]] = tuple,
     ) -> int | None:
         """Let the user choose a row; ``None``: none of them. See ``commands.Chat.choose``."""
-        panel = Picker(title, rows, start, on_move=on_move)
+        panel = Picker(title, rows, start, on_move=on_move, subject=about)
         await self._run(self._input.choose(panel))
         return panel.answer
 

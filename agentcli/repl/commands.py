@@ -66,10 +66,11 @@ class Chat(Protocol):
         rows: Sequence[PickRow],
         start: int = 0,
         on_move: Callable[[int], None] = lambda _: None,
+        about: Callable[[], Sequence[str]] = tuple,
     ) -> int | None:
         """Let the user choose a row, ``start`` first; ``None``: none of them.
 
-        ``on_move`` gets the row where the cursor is, for a preview.
+        ``on_move`` gets the row where the cursor is, for a preview; ``about`` gives painted lines.
         """
 
     def put_in_input(self, text: str) -> None:
@@ -103,7 +104,7 @@ class SlashCommand:
     """``/name arguments``. ``run`` gets the arguments as typed; ``AgentError`` is shown.
 
     ``while_working``: it changes nothing that a turn is built on, so that it runs at once while
-    the agent works; the others wait until it is done.
+    the agent works; the others wait until it is done. ``completes`` gives what its argument may be.
     """
 
     name: str
@@ -112,6 +113,7 @@ class SlashCommand:
     usage: str = ""
     aliases: tuple[str, ...] = ()
     while_working: bool = False
+    completes: Callable[[Chat], Sequence[str]] = lambda _: ()
 
 
 def custom_command(custom: CustomCommand) -> SlashCommand:

@@ -420,14 +420,21 @@ MAX_ENTRIES = 10_000
 
 _AT_PATH = re.compile(rf'{START}@("(?:[^"\\]|\\.)*|(?:\\ |[^\s"])*)$')
 _COMMAND = re.compile(r"^/([a-z0-9:-]*)$")
+_ARGUMENT = re.compile(r"^/([a-z][a-z0-9:-]*) +([^\s]*)$")
 _ELSEWHERE = ("/", "~", "./", "../")
 
 
 class ChatCompleter(Completer):
     """Chooses between commands and paths."""
 
-    def __init__(self, commands: Callable[[], Mapping[str, str]], cwd: Path) -> None:
+    def __init__(
+        self,
+        commands: Callable[[], Mapping[str, str]],
+        cwd: Path,
+        arguments: Callable[[str], Sequence[str]] = lambda _: (),
+    ) -> None:
         self._commands = commands
+        self._arguments = arguments
         self._cwd = cwd
         self._index = FileIndex(cwd)
 
@@ -473,12 +480,24 @@ class ChatCompleter(Completer):
         self._index.close()
 
     def _command_completions(self, document: Document) -> Iterable[Completion]:
+        argument = _ARGUMENT.match(document.text_before_cursor)
+        if argument is not None:
+            yield from self._argument_completions(argument[1], argument[2])
         found = _COMMAND.match(document.text_before_cursor)
         if found is None:
             return
         for name, help_text in self._commands().items():
             if name.startswith(found[1]):
                 yield Completion(f"/{name}", -len(found[1]) - 1, display_meta=help_text)
+
+    def _argument_completions(self, command: str, typed: str) -> Iterable[Completion]:
+        """What may come after a command: what begins with the letters, then what holds them."""
+        wanted = typed.lower()
+        fitting = [each for each in self._arguments(command) if wanted in each.lower()]
+        fitting.sort(key=lambda each: not each.lower().startswith(wanted))
+        for each in fitting[:MAX_SHOWN]:
+            if each.lower() != wanted:
+                yield Completion(each, -len(typed))
 
 
 def listed(cwd: Path, typed: str) -> list[str]:

@@ -93,6 +93,7 @@ class LiveInput:
         self.label: str | None = None  # of a line that is asked for
         self._label_hint = ""
         self._panel: Panel | None = None
+        self._one_panel = asyncio.Lock()  # those that come together are shown one after the other
         self._draft: Document | None = None  # what stood in the input before the panel
         self._answered: asyncio.Future[None] | None = None
         self._later: asyncio.TimerHandle | None = None  # when the panel changes by itself
@@ -108,7 +109,7 @@ class LiveInput:
         shown = shown_keys(user.settings.chat_keys, user.default_keys)
         self.region = Region(view, opened, self._screen.theme, shown)
 
-        self._completer = ChatCompleter(helps, user.cwd)
+        self._completer = ChatCompleter(helps, user.cwd, actions.arguments_of)
         self.buffer = Buffer(
             name=DEFAULT_BUFFER,
             completer=self._completer,
@@ -239,6 +240,10 @@ class LiveInput:
 
     async def choose(self, panel: Panel) -> None:
         """Show ``panel`` in place of the input until it is answered."""
+        async with self._one_panel:
+            await self._choose(panel)
+
+    async def _choose(self, panel: Panel) -> None:
         self._drain()
         self.app.vi_state.input_mode = InputMode.INSERT
         self._answered = asyncio.get_running_loop().create_future()
@@ -265,17 +270,18 @@ class LiveInput:
         self, label: str, panel: Panel | None = None, start: str = "", hint: str = ""
     ) -> str | None:
         """One line from the user, below what ``panel`` is about."""
-        draft = self.buffer.document
-        self.buffer.set_document(Document(start), bypass_readonly=True)
-        self.label, self._label_hint, self._panel = label, hint, panel
-        self._line = asyncio.get_running_loop().create_future()
-        self._screen.paint()
-        try:
-            return None if self._closed else await self._line
-        finally:
-            self.label = self._line = self._panel = None
-            self.buffer.set_document(draft, bypass_readonly=True)
-            self.refresh()
+        async with self._one_panel:
+            draft = self.buffer.document
+            self.buffer.set_document(Document(start), bypass_readonly=True)
+            self.label, self._label_hint, self._panel = label, hint, panel
+            self._line = asyncio.get_running_loop().create_future()
+            self._screen.paint()
+            try:
+                return None if self._closed else await self._line
+            finally:
+                self.label = self._line = self._panel = None
+                self.buffer.set_document(draft, bypass_readonly=True)
+                self.refresh()
 
     def press(self, key: str, text: str = "", *, more: bool = False) -> None:
         """A key for the panel."""

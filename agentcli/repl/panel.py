@@ -18,6 +18,7 @@ from agentcli.ui.theme import BOLD, DIM, RESET, WARNING, Theme
 GUARD_S = 0.5
 FLOW_S = 0.3  # letters that come faster are a word
 VIEW_S = 0.4  # a letter that acts by itself does so when no other follows
+MOST_ROWS = 12  # of a list that are shown at once
 _REVERSE = "\x1b[7m"
 
 
@@ -390,7 +391,7 @@ class Picker:
     """A list that is filtered by what is typed; ``answer`` is the index of the row chosen.
 
     ``free`` offers what is typed as an answer of its own (``said``). ``on_move`` gets the index of
-    the row where the cursor is, for a preview.
+    the row where the cursor is, for a preview; ``subject`` gives painted lines above the list.
     """
 
     yields_to_text = False
@@ -402,13 +403,13 @@ class Picker:
         start: int = 0,
         *,
         free: str = "",
-        subject: Sequence[str] = (),
+        subject: Callable[[], Sequence[str]] = tuple,
         on_move: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._title = title
         self._rows = rows
         self._free = free
-        self._subject_lines = list(subject)
+        self._subject_lines = subject
         self._on_move = on_move
         self._query = ""
         self._start = max(0, min(start, len(rows) - 1))
@@ -516,7 +517,7 @@ class Picker:
     def rows(self, size: Size, theme: Theme, now: float, *, mode: PanelMode) -> PanelRows:
         """The title, what was typed, the rows around the cursor."""
         columns = size.columns
-        subject = [row for line in self._subject_lines for row in wrapped(line, columns, 2)]
+        subject = [row for line in self._subject_lines() for row in wrapped(line, columns, 2)]
         if mode.asking:
             rows = beside(subject, size.lines, columns, theme)
             return PanelRows(rows, max(0, len(rows) - 1))
@@ -531,7 +532,7 @@ class Picker:
         if self._free and self._query.strip():
             line = f"{self._free}: {self._query.strip()}"
             listed.append(self._marked(line, "", columns, theme, here=self._cursor == len(found)))
-        self._most = max(1, size.lines - own - len(subject))
+        self._most = max(1, min(size.lines - own - len(subject), MOST_ROWS))
         first = max(0, min(self._cursor - self._most // 2, len(listed) - self._most))
         shown = listed[first : first + self._most]
         rows = [*subject, fit_row(head, columns)] if own else []
@@ -569,7 +570,7 @@ class Picker:
             f"{number:>3}  {row.text}" + (theme.paint(f"  {row.note}", DIM) if row.note else "")
             for number, row in enumerate(self._rows, 1)
         ]
-        return [*self._subject_lines, theme.paint(self._title, BOLD), *rows]
+        return [*self._subject_lines(), theme.paint(self._title, BOLD), *rows]
 
     def answer_line(self, text: str) -> bool:
         """A number, a row's text or a part that only one has, or anything where that is free."""

@@ -30,14 +30,16 @@ def test_commands_that_look_change_nothing_and_the_chat_goes_on(
         ("/diff", "+ fresh.txt (new)"),
         ("/usage", "7 days"),
         ("/permissions", "> default"),
-        ("/effort", "Reasoning effort: auto"),
+        ("/effort", "> auto  as the model does"),
         ("/config", "/config all"),
-        ("/search copy", "Open one with /resume ID"),
+        ("/search copy", "> hello"),
         ("/doctor", "git: "),
     ]:
         terminal.wait_for(IDLE)
         terminal.line(line)
         terminal.wait_for(shown)
+        if line in {"/permissions", "/effort", "/search copy"}:
+            terminal.key("esc")
     encoded = base64.b64encode(b"Copy *me*.")
     assert b"\x1b]52;c;" + encoded + b"\x07" in terminal.raw
     leave(terminal)

@@ -126,3 +126,75 @@ def test_what_is_found_in_texts_comes_after_titles_and_never_too_late() -> None:
     ]
     selection.type("s")
     assert len(selection) == 0
+
+
+# --- What is chosen with slash commands
+
+
+@pytest.mark.spec("UI-11")
+def test_a_model_is_found_by_a_part_of_its_name_with_price_and_window(start: Start) -> None:
+    terminal = start()
+    terminal.line("/model")
+    terminal.wait_for("Which model answers?")
+    terminal.wait_for(re.compile(r"\d more · ↑↓ choose"))
+    terminal.send("sonnet-4-5")
+    terminal.wait_for(re.compile(r"> anthropic/claude-sonnet-4-5 +no key · 200.0k window · \$3 in"))
+    terminal.key("enter")
+    terminal.wait_for("anthropic has no key here")
+    terminal.line("/model haiku-4-5")
+    terminal.wait_until(lambda: terminal.text().count("anthropic has no key here") == 2)
+    terminal.line("/model sonnet")
+    terminal.wait_for("Which model answers?")
+    assert "haiku-5" not in "\n".join(terminal.screen()[-14:])
+    terminal.key("esc")
+    at_prompt(terminal)
+
+
+@pytest.mark.spec("UI-11")
+def test_a_theme_is_previewed_and_leaving_takes_it_back(start: Start) -> None:
+    terminal = start(PLAY_THEME="dark")
+    terminal.line("/theme")
+    terminal.wait_for("> dark")
+    before = len(terminal.raw)
+    terminal.key("down")
+    terminal.wait_for("> light")
+    assert b"38;5;130" in terminal.raw[before:]
+    terminal.key("esc")
+    at_prompt(terminal)
+    terminal.line("/theme")
+    terminal.wait_for("> dark")
+    terminal.key("up")
+    terminal.key("enter")
+    terminal.wait_for("Theme auto")
+
+
+@pytest.mark.spec("UI-11")
+@pytest.mark.parametrize(
+    ("command", "typed", "shown"),
+    [
+        ("/effort", "max", "Reasoning effort: max"),
+        ("/permissions", "plan", "Permission mode plan"),
+        ("/search zebra", "docs", "How?"),
+    ],
+)
+def test_what_is_chosen_is_filtered_by_typing(
+    start: Start, command: str, typed: str, shown: str
+) -> None:
+    terminal = start()
+    terminal.line(command)
+    terminal.wait_for("type to search")
+    terminal.send(typed)
+    terminal.wait_for(f"> {typed}")
+    terminal.key("enter")
+    terminal.wait_for(shown)
+
+
+@pytest.mark.spec("UI-11")
+def test_arguments_of_a_command_are_completed(start: Start) -> None:
+    terminal = start()
+    terminal.send("/effort h")
+    terminal.wait_for("\n  high")
+    terminal.key("tab")
+    terminal.wait_for("> /effort high")
+    terminal.key("enter")
+    terminal.wait_for("Reasoning effort: high")

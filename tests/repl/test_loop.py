@@ -449,7 +449,6 @@ def test_a_path_at_the_start_is_a_message(start: Start) -> None:
     [
         ("/help", "new line"),
         ("/sessions", "fix the parser"),
-        ("/model", "gemini/gemini-3.6-flash"),
         ("/model play/model-2", "play/model-2 answers from now on."),
         ("/model nope", "no model nope - see /model"),
         ("/cost", "Nothing was used yet."),

@@ -2,29 +2,90 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from agentcli.domain.errors import UsageError
+from agentcli.domain.ports import ModelInfo
 from agentcli.repl.commands import Chat, SlashCommand
+from agentcli.repl.panel import PickRow
+from agentcli.ui import wording
 from agentcli.ui.sanitize import clean_line
 
 
 async def _run(chat: Chat, arguments: str) -> None:
-    if arguments:
-        provider = chat.sessions.lacks_key(arguments)
-        if provider:
-            present = chat.session.model.id
-            raise UsageError(
-                f"{provider} has no key here; {present} goes on answering",
-                f"store one in another terminal: agent auth login {provider}",
-            )
-        model = await chat.session.switch_model(arguments)
-        chat.show([f"{clean_line(model.id)} answers from now on."])
-        return
+    name = arguments
+    if not name or (chat.theme.live and not _is_exact(chat, name)):
+        name = await _chosen(chat, name)
+    if name:
+        await _switch(chat, name)
+
+
+async def _switch(chat: Chat, name: str) -> None:
+    provider = chat.sessions.lacks_key(name)
+    if provider:
+        present = chat.session.model.id
+        raise UsageError(
+            f"{provider} has no key here; {present} goes on answering",
+            f"store one in another terminal: agent auth login {provider}",
+        )
+    model = await chat.session.switch_model(name)
+    chat.show([f"{clean_line(model.id)} answers from now on."])
+
+
+def _is_exact(chat: Chat, name: str) -> bool:
+    """A whole name, which may be one that no table knows; or one that nothing is like."""
+    ids = [info.id for info, _ in chat.sessions.known_models()]
+    return (
+        "/" in name
+        or any(name in {each, each.partition("/")[2]} for each in ids)
+        or not any(_fits(each, name) for each in ids)
+    )
+
+
+def _fits(model_id: str, words: str) -> bool:
+    return all(word in model_id for word in words.lower().split())
+
+
+async def _chosen(chat: Chat, words: str) -> str:
+    """The model that the user picks among those that hold ``words``; the only one is it."""
     current = chat.session.model.id
-    lines = [f"Model: {clean_line(current)}"]
-    others = [name for name in chat.sessions.known_models() if name != current]
-    if others:
-        lines += ["Others:", *(f"  {clean_line(name)}" for name in others)]
-    chat.show([*lines, "Change it with /model provider/model"])
+    models = [each for each in chat.sessions.known_models() if _fits(each[0].id, words)]
+    if words and len(models) == 1:
+        return models[0][0].id
+    if not chat.theme.live:
+        others = [info.id for info, _ in models if info.id != current]
+        lines = [f"Model: {clean_line(current)}", "Others:", *(f"  {name}" for name in others)]
+        chat.show([*lines, "Change it with /model provider/model"])
+        return ""
+    at = await chat.choose("Which model answers?", _rows(models, current), _place(models, current))
+    return "" if at is None else models[at][0].id
 
 
-COMMAND = SlashCommand("model", "see or change the model", _run, "[provider/model]")
+def _rows(models: Sequence[tuple[ModelInfo, bool]], current: str) -> list[PickRow]:
+    rows, width = [], max((len(info.id) for info, _ in models), default=0)
+    for info, is_ready in models:
+        ready = "now" if info.id == current else "ready" if is_ready else "no key"
+        window = f"{wording.count(info.context_tokens)} window"
+        rows.append(
+            PickRow(clean_line(info.id).ljust(width), f"{ready} · {window} · {_price(info)}")
+        )
+    return rows
+
+
+def _place(models: Sequence[tuple[ModelInfo, bool]], current: str) -> int:
+    return next((at for at, (info, _) in enumerate(models) if info.id == current), 0)
+
+
+def _price(info: ModelInfo) -> str:
+    if info.input_price is None or info.output_price is None:
+        return "price unknown"
+    return f"${info.input_price:g} in, ${info.output_price:g} out per million"
+
+
+def _names(chat: Chat) -> Sequence[str]:
+    return [info.id for info, _ in chat.sessions.known_models()]
+
+
+COMMAND = SlashCommand(
+    "model", "see or change the model", _run, "[provider/model]", completes=_names
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.ports import PermissionMode
 from agentcli.repl.commands import Chat, SlashCommand
+from agentcli.repl.panel import PickRow
 from agentcli.ui.exact import exact_line, explanation_lines, rule_text
 from agentcli.ui.sanitize import clean_line, reveal
 from agentcli.ui.theme import BOLD, DIM, WARNING
@@ -22,7 +23,9 @@ _KINDS = {"allow": "run without asking", "ask": "always ask", "deny": "never run
 async def _run(chat: Chat, arguments: str) -> None:
     word, _, rest = arguments.strip().partition(" ")
     rest = rest.strip()
-    if not word:
+    if not word and chat.theme.live:
+        await _choose_mode(chat)
+    elif not word:
         chat.show(_overview(chat))
     elif word == "explain" and rest:
         chat.show(explanation_lines(chat.session.explain(rest), chat.theme))
@@ -35,6 +38,17 @@ async def _run(chat: Chat, arguments: str) -> None:
         raise UsageError(f"/permissions {word} of what?", f"for example: {word} {example}")
     else:
         _set_mode(chat, arguments.strip().lower())
+
+
+async def _choose_mode(chat: Chat) -> None:
+    """The rules, then the modes to choose from."""
+    if rules := _rule_lines(chat):
+        chat.show(rules[1:])
+    modes = list(_MODES)
+    rows = [PickRow(f"{mode:<13}", _MODES[mode]) for mode in modes]
+    at = await chat.choose("Which permission mode?", rows, modes.index(chat.session.mode))
+    if at is not None:
+        _set_mode(chat, modes[at])
 
 
 def _set_mode(chat: Chat, name: str) -> None:
@@ -73,10 +87,19 @@ async def _remove(chat: Chat, rule: str) -> None:
 
 def _overview(chat: Chat) -> list[str]:
     session, paint = chat.session, chat.theme.paint
-    lines = []
+    lines: list[str] = []
     for mode, what in _MODES.items():
         here = mode is session.mode
         lines.append(paint(f"{'>' if here else ' '} {mode:<13} {what}", BOLD if here else 0))
+    lines += _rule_lines(chat)
+    how = "MODE, allow|ask|deny RULE, remove RULE, explain COMMAND; Shift-Tab changes the mode."
+    return [*lines, paint(f"/permissions {how}", DIM)]
+
+
+def _rule_lines(chat: Chat) -> list[str]:
+    """The rules and where they come from; the sandbox."""
+    session, paint = chat.session, chat.theme.paint
+    lines: list[str] = []
     rules = session.policy
     groups = (
         (_KINDS["deny"], rules.deny),
@@ -97,8 +120,6 @@ def _overview(chat: Chat) -> list[str]:
             f"in a sandbox ({sandbox.state.kind})" if sandbox.state.is_on else "without a sandbox"
         )
         lines += ["", f"Commands run {kind}; see /sandbox."]
-    how = "MODE, allow|ask|deny RULE, remove RULE, explain COMMAND; Shift-Tab changes the mode."
-    lines.append(paint(f"/permissions {how}", DIM))
     return lines
 
 
@@ -108,4 +129,5 @@ COMMAND = SlashCommand(
     _run,
     "[MODE | allow|ask|deny|remove RULE | explain COMMAND]",
     while_working=True,
+    completes=lambda _: (*_MODES, *_KINDS, "remove", "explain"),
 )

@@ -33,5 +33,10 @@ async def _run(chat: Chat, arguments: str) -> None:
 
 
 COMMAND = SlashCommand(
-    "plan", "plan first, change nothing; show the plan", _run, "[off|show]", while_working=True
+    "plan",
+    "plan first, change nothing; show the plan",
+    _run,
+    "[off|show]",
+    while_working=True,
+    completes=lambda _: ("off", "show"),
 )

@@ -10,6 +10,7 @@ from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.session import SessionInfo
 from agentcli.repl.commands import Chat, SlashCommand
+from agentcli.repl.panel import PickRow
 from agentcli.ui import wording
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.theme import BOLD, DIM
@@ -33,6 +34,9 @@ async def _run(chat: Chat, arguments: str) -> None:
     if not found:
         chat.show([f"No session holds {clean_line(arguments)}."])
         return
+    if chat.theme.live:
+        await _open_one(chat, found)
+        return
     paint, now = chat.theme.paint, time.time()
     lines: list[str] = []
     for info, excerpts in found:
@@ -40,6 +44,26 @@ async def _run(chat: Chat, arguments: str) -> None:
         facts = f"{wording.age(now - info.updated_at)}  {info.id}"
         lines += [f"{paint(title, BOLD)}  {paint(facts, DIM)}", *excerpts]
     chat.show([*lines, "Open one with /resume ID"])
+
+
+async def _open_one(chat: Chat, found: Sequence[tuple[SessionInfo, list[str]]]) -> None:
+    """Go on with what the user picks, or with a copy of it."""
+    now = time.time()
+    rows = []
+    for info, excerpts in found:
+        where = clean_line(excerpts[0]).strip()
+        note = f"{wording.age(now - info.updated_at)} · {where}"
+        rows.append(PickRow(clean_line(info.title) or "untitled", note))
+    at = await chat.choose("Which session?", rows)
+    if at is None:
+        return
+    chosen = found[at][0].id
+    ways = [PickRow("resume", "go on with it"), PickRow("fork", "go on with a copy of it")]
+    way = await chat.choose("How?", ways)
+    if way == 1:
+        await chat.switch_to(await chat.sessions.fork(chosen))
+    elif way == 0 and chosen != chat.session.id:
+        await chat.switch_to(chosen)
 
 
 async def _by_session(chat: Chat, hits: Sequence[SearchHit]) -> list[tuple[SessionInfo, list[str]]]:

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.repl.commands import Chat, SlashCommand
+from agentcli.repl.panel import PickRow
 from agentcli.ui.sanitize import clean_line
-from agentcli.ui.theme import ADDED, DIM, ERROR, HEADING, KEYWORD, OK, REMOVED, THEMES, WARNING
+from agentcli.ui.theme import (
+    ADDED,
+    DIM,
+    ERROR,
+    HEADING,
+    KEYWORD,
+    OK,
+    REMOVED,
+    THEMES,
+    WARNING,
+    Theme,
+)
 
 _SAMPLE = (
     ("done", OK), ("failed", ERROR), ("warning", WARNING), ("+ added", ADDED),
@@ -19,12 +31,35 @@ async def _run(chat: Chat, arguments: str) -> None:
         raise UsageError(f"there is no theme {arguments}", f"use one of: {', '.join(THEMES)}")
     if arguments:
         theme.use(arguments)
-    sample = "  ".join(theme.paint(text, style) for text, style in _SAMPLE)
+    elif theme.live:
+        arguments = await _chosen(chat)
+        if not arguments:
+            return
+    sample = _sample(theme)
     if arguments:
         chat.show([f"Theme {theme.name}: {sample}", await _keep(chat, arguments)])
         return
     names = [f"{'> ' if name == theme.name else '  '}{name}" for name in THEMES]
     chat.show([sample, *names, theme.paint("Choose one with /theme NAME", DIM)])
+
+
+def _sample(theme: Theme) -> str:
+    return "  ".join(theme.paint(text, style) for text, style in _SAMPLE)
+
+
+async def _chosen(chat: Chat) -> str:
+    """The theme that the user picks, each shown in its colours; as before when none is."""
+    theme, before = chat.theme, chat.theme.name
+    rows = [PickRow(name) for name in THEMES]
+    at = await chat.choose(
+        "Which theme?",
+        rows,
+        THEMES.index(before),
+        lambda row: theme.use(THEMES[row]),
+        lambda: [_sample(theme)],
+    )
+    theme.use(before if at is None else THEMES[at])
+    return "" if at is None else THEMES[at]
 
 
 async def _keep(chat: Chat, name: str) -> str:
@@ -35,4 +70,6 @@ async def _keep(chat: Chat, name: str) -> str:
         return f"For this chat only; it could not be saved: {clean_line(str(error))}"
 
 
-COMMAND = SlashCommand("theme", "the colours", _run, "[NAME]", while_working=True)
+COMMAND = SlashCommand(
+    "theme", "the colours", _run, "[NAME]", while_working=True, completes=lambda _: THEMES
+)
