@@ -133,12 +133,14 @@ _agentcli_complete() {
     'config/set --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'permissions/explain --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'permissions/explain --permission-mode') COMPREPLY=($(compgen -W "default accept-edits auto plan yolo" -- "$current")); return ;;
+    'permissions/explain --sandbox') COMPREPLY=($(compgen -W "auto bwrap landlock off" -- "$current")); return ;;
     'permissions/explain --allow-tool') COMPREPLY=(); return ;;
     'permissions/explain --deny-tool') COMPREPLY=(); return ;;
     'permissions/explain --tool') COMPREPLY=(); return ;;
     'permissions/explain --arg') COMPREPLY=(); return ;;
     'permissions/list --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'permissions/list --permission-mode') COMPREPLY=($(compgen -W "default accept-edits auto plan yolo" -- "$current")); return ;;
+    'permissions/list --sandbox') COMPREPLY=($(compgen -W "auto bwrap landlock off" -- "$current")); return ;;
     'permissions/list --allow-tool') COMPREPLY=(); return ;;
     'permissions/list --deny-tool') COMPREPLY=(); return ;;
     'auth/status --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
@@ -239,10 +241,10 @@ _agentcli_complete() {
       options='--help -h'
       commands='explain list' ;;
     'permissions/explain')
-      options='--format --permission-mode --allow-tool --deny-tool --tool --arg --help -h'
+      options='--format --permission-mode --sandbox --allow-tool --deny-tool --tool --arg --help -h'
       commands='' ;;
     'permissions/list')
-      options='--format --permission-mode --allow-tool --deny-tool --help -h'
+      options='--format --permission-mode --sandbox --allow-tool --deny-tool --help -h'
       commands='' ;;
     'auth')
       options='--help -h'

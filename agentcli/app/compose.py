@@ -318,6 +318,16 @@ def policy_for(
     return policy
 
 
+def policy_here(settings: Settings, options: SessionOptions) -> Policy:
+    """The same, knowing what would limit commands here."""
+    from agentcli.process.sandbox import look_for_sandbox
+
+    policy = policy_for(settings, options)
+    policy.contained = look_for_sandbox(options.cwd, settings.sandbox).is_on
+    policy.network = settings.sandbox_network
+    return policy
+
+
 def _run_agents(parent: Lazy[ParentSession], emit: Emit, *, unattended: bool = False) -> SubAgents:
     """The port of sub-agents for one turn."""
     from agentcli.app.subagents import Runner

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from agentcli.domain.errors import InvalidArguments, UsageError
-from agentcli.domain.reports import Explanation
+from agentcli.domain.ports import PermissionMode
+from agentcli.domain.reports import Explanation, InMode
 from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import ToolBox, Workspace
 from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision, Policy
@@ -56,7 +58,14 @@ def explain(
         mode=str(policy.mode),
         offers=tuple(offer for offer, _ in offers),
         where=_where(decision, policy),
+        modes=tuple(_in_mode(call, place, mode) for mode in PermissionMode),
     )
+
+
+def _in_mode(call: CallFacts, place: CallPlace, mode: PermissionMode) -> InMode:
+    policy = replace(place.policy, mode=mode)
+    decision = judge(call, replace(place, policy=policy))
+    return InMode(str(mode), str(decision.answer), _where(decision, policy))
 
 
 _WHERE = {
@@ -70,7 +79,7 @@ _WHERE = {
 def _where(decision: Decision, policy: Policy) -> str:
     if decision.access is None or decision.answer is Answer.DENY:
         return ""
-    return _WHERE[decision.access] if policy.contained else "without a sandbox: there is none"
+    return _WHERE[decision.access] if policy.contained else "without a sandbox"
 
 
 def read_call(toolbox: ToolBox, text: str) -> tuple[str, dict[str, Any]]:

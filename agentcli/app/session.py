@@ -206,6 +206,7 @@ class Session:
         from agentcli.app.permissions import explain, read_call
 
         parts = self._parts
+        self.sandbox_changed()
         name, arguments = read_call(parts.toolbox, text)
         return explain(parts.toolbox, parts.workspace, parts.policy, name, arguments)
 
@@ -213,6 +214,16 @@ class Session:
     def sandbox(self) -> Sandbox | None:
         """What limits commands (SEC-7)."""
         return self._parts.sandbox
+
+    @property
+    def boundary(self) -> str:
+        """What limits commands in the mode that it is in, in a word; empty until it is known."""
+        sandbox, policy = self._parts.sandbox, self.policy
+        if sandbox is None or not sandbox.state.known:
+            return ""
+        if policy.mode is PermissionMode.YOLO and not policy.is_bound:
+            return "no boundary"
+        return "sandbox" if sandbox.state.is_on else "no sandbox"
 
     def sandbox_changed(self) -> None:
         """Judge commands by what limits them now."""

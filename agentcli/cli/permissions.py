@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +10,7 @@ import typer
 
 from agentcli.cli.commands import CommandSpec, PlainGroup, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json, print_table
-from agentcli.cli.options import MODES, choice
+from agentcli.cli.options import MODES, SANDBOXES, choice
 from agentcli.domain.errors import UsageError
 from agentcli.headless.streams import write_error_line, write_out
 
@@ -25,6 +25,10 @@ class PolicyOptions(FormatOption):
     permission_mode: Annotated[
         str | None,
         typer.Option("--permission-mode", metavar="|".join(MODES), help="As if in this mode."),
+    ] = None
+    sandbox: Annotated[
+        str | None,
+        typer.Option("--sandbox", metavar="|".join(SANDBOXES), help="As if with this sandbox."),
     ] = None
     allow_tool: Annotated[
         list[str] | None,
@@ -54,7 +58,7 @@ class ExplainOptions(PolicyOptions):
 
 def explain_(options: ExplainOptions) -> int:
     """Say what would happen to a call; nothing is run."""
-    from agentcli.app.compose import policy_for
+    from agentcli.app.compose import policy_here
     from agentcli.app.permissions import explain
     from agentcli.app.toolset import make_toolbox
     from agentcli.domain.tools import Workspace
@@ -63,7 +67,7 @@ def explain_(options: ExplainOptions) -> int:
 
     as_json = options.as_json
     settings, wanted = _in_force(options)
-    policy = policy_for(settings, wanted)
+    policy = policy_here(settings, wanted)
     toolbox, _ = make_toolbox(settings, wanted)
     workspace = Workspace(wanted.cwd, wanted.cwd)
     found = explain(toolbox, workspace, policy, options.tool, _arguments(options))
@@ -118,9 +122,12 @@ def _in_force(options: PolicyOptions) -> tuple[Settings, SessionOptions]:
     from agentcli.domain.ports import PermissionMode
 
     choice("--permission-mode", options.permission_mode, MODES)
+    choice("--sandbox", options.sandbox, SANDBOXES)
     settings, warnings = settings_here()
     for warning in warnings:
         write_error_line(f"warning: {warning}")
+    if options.sandbox is not None:
+        settings = replace(settings, sandbox=options.sandbox)
     name = options.permission_mode
     return settings, SessionOptions(
         Path.cwd(),

@@ -7,13 +7,23 @@ from agentcli.domain.values import frozen
 
 
 @frozen
+class InMode:
+    """What would become of the same call in one permission mode; fields as in ``Explanation``."""
+
+    mode: str
+    answer: str
+    where: str
+
+
+@frozen
 class Explanation:
     """What would become of a call, and why (SEC-3).
 
     ``answer`` is "allow", "ask" or "deny"; ``part`` the command in a longer one that decided it;
     ``rule`` the rule that did, ``source`` where that is written. ``offers`` are the rules that an
     approval would offer. ``where`` says in words where a command would run: in the read-only
-    sandbox, in the sandbox, outside of it; empty for what is no command.
+    sandbox, in the sandbox, outside of it; empty for what is no command. ``modes`` says the same
+    of every mode.
     """
 
     tool: str
@@ -26,6 +36,7 @@ class Explanation:
     mode: str
     offers: tuple[GrantOffer, ...] = ()
     where: str = ""
+    modes: tuple[InMode, ...] = ()
 
 
 @frozen

@@ -393,6 +393,8 @@ _NAMING = frozenset(
         "readarray", "getopts", "printf", "wait",
     }
 )  # fmt: skip
+# of a format of printf, whatever stands between: %n stores a number in a variable
+_ASSIGNS = re.compile(r"%[^a-zA-Z%]*(?:[hlLjztq]*)n")
 _DECLARING = frozenset({"declare", "typeset", "local", "readonly"})
 _CHANGES_THE_SHELL = {
     "let": "it evaluates arithmetic",
@@ -429,8 +431,10 @@ def evaluates(words: tuple[str | None, ...], sources: tuple[str, ...]) -> str:
 
 def _naming(name: str, rest: tuple[str | None, ...]) -> str:
     if name == "printf":
-        rest = tuple(word for word in rest[:1] if word is None or word.startswith("-v"))
-        return "it may evaluate a subscript" if rest else ""
+        first = rest[1] if rest[:1] == ("--",) and len(rest) > 1 else next(iter(rest), "")
+        if first is None or first.startswith("-v"):
+            return "it may evaluate a subscript"
+        return "it may assign a variable" if _ASSIGNS.search(first) else ""
     if any(word is None or "[" in word for word in rest):
         return "it may evaluate a subscript"
     if name in _DECLARING and any(word and word[0] in "-+" for word in rest):

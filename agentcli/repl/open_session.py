@@ -10,7 +10,6 @@ from agentcli.app.session import Session
 from agentcli.domain.events import AgentEvent, AssistantRecorded, BackgroundChanged, Compacted
 from agentcli.domain.messages import AssistantMessage
 from agentcli.domain.ports import QueuedInput, QueueSource
-from agentcli.domain.sandbox import Sandbox
 from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.screen import Screen, Size
@@ -66,7 +65,7 @@ class OpenSession:
             turns=session.turns,
             title=session.title,
             background=self._background,
-            sandbox=_sandbox_word(session.sandbox),
+            sandbox=session.boundary,
         )
 
     def title(self, cwd: Path, theme: Theme) -> str:
@@ -142,13 +141,6 @@ def branch_of(directory: Path) -> str:
             continue
         return head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else head[:10]
     return ""
-
-
-def _sandbox_word(sandbox: Sandbox | None) -> str:
-    """Whether commands are limited, where that is known (SEC-7)."""
-    if sandbox is None or not sandbox.state.known:
-        return ""
-    return "sandbox" if sandbox.state.is_on else "no sandbox"
 
 
 # --- the window's title, a bell or a desktop notification (UI-6) ------------------------------

@@ -169,6 +169,9 @@ def explanation_lines(found: Explanation, theme: Theme) -> list[str]:
     )
     if found.where:
         lines.append(f"  runs        {found.where}")
+    for each in found.modes:
+        where = f", {each.where}" if each.where and each.answer != "deny" else ""
+        lines.append(f"  {each.mode:<13} {_BRIEFLY[each.answer]}{where}")
     if found.answer == "ask" and not found.offers:
         lines.append("  session     nothing: it asks each time")
     for offer in found.offers:
@@ -177,4 +180,5 @@ def explanation_lines(found: Explanation, theme: Theme) -> list[str]:
     return lines
 
 
+_BRIEFLY = {"allow": "runs", "ask": "asks", "deny": "refused"}
 _EFFECTS = {"read": "reading", "write": "changing files", "exec": "running a command"}

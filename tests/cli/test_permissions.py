@@ -42,6 +42,27 @@ def test_explain_says_what_would_become_of_a_command_and_runs_nothing(tmp_path: 
     assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.spec("SEC-3", "SEC-4")
+def test_explain_says_where_it_would_run_in_each_mode(tmp_path: Path) -> None:
+    told = explained("--sandbox", "off", "make", cwd=tmp_path)
+    assert (told["answer"], told["where"]) == ("ask", "without a sandbox")
+    rules = [(offer["rule"], offer["session"], offer["always"]) for offer in told["offers"]]
+    assert rules == [("bash(make)", True, True)]
+    answers = {each["mode"]: each["answer"] for each in told["modes"]}
+    assert answers == {
+        "default": "ask", "accept-edits": "ask", "auto": "ask", "plan": "deny", "yolo": "allow",
+    }  # fmt: skip
+    there_is_one = run_agent("permissions", "explain", "--sandbox", "auto", "make", cwd=tmp_path)
+    if "in the sandbox" not in there_is_one.stdout:
+        pytest.skip("no sandbox works here")
+    told = explained("--sandbox", "auto", "git status", cwd=tmp_path)
+    assert (told["answer"], told["where"]) == ("allow", "in the read-only sandbox")
+    wheres = {each["mode"]: (each["answer"], each["where"]) for each in explained(
+        "--sandbox", "auto", "make", cwd=tmp_path)["modes"]}  # fmt: skip
+    assert wheres["auto"] == ("allow", "in the sandbox")
+    assert wheres["yolo"] == ("allow", "outside the sandbox")
+
+
 @pytest.mark.spec("SEC-3")
 def test_explain_knows_every_tool(tmp_path: Path) -> None:
     write = ("--tool", "write_file", "--arg", "content=x", "--arg")

@@ -670,3 +670,12 @@ def test_a_free_command_that_moves_the_shell_is_told_apart(workspace: Workspace)
         call = command(workspace, text)
         assert effect_of(call) is Effect.READ
         assert moves_shell(call.call) is moves
+
+
+@pytest.mark.spec("SEC-4")
+def test_no_rule_frees_a_format_that_assigns(workspace: Workspace) -> None:
+    policy = policy_of(Mode.DEFAULT, ["bash(printf *)", "bash(ls *)"], [])
+    assert judged(command(workspace, "printf '%s' x; ls"), policy).answer is ALLOW
+    for text in ("printf '%n' PATH; ls", "printf '%5$n' x", "printf -- '%ln' x", 'printf "$f" x',
+                 "printf -v PATH x", "for PATH in .; do ls; done"):  # fmt: skip
+        assert judged(command(workspace, text), policy).answer is ASK, text
