@@ -1,0 +1,133 @@
+"""The permission modes in the real program: what runs, where, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.one_shot import one_shot
+from tests.support.model_server import ModelServer
+from tests.support.replies import call
+from tests.support.sandboxes import BOTH, needs
+from tests.support.wire_facts import facts_of
+
+
+def result(server: ModelServer) -> str:
+    """What the model was told of its last call."""
+    return facts_of(server.requests[-1]).results.popitem()[1]
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    path = tmp_path / "work"
+    path.mkdir()
+    return path
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize("kind", BOTH)
+def test_auto_runs_what_the_sandbox_contains_and_nothing_beyond(
+    model_server: ModelServer, work: Path, tmp_path: Path, kind: str
+) -> None:
+    needs(kind)
+    outside = tmp_path / "outside"
+    auto = ("--permission-mode", "auto", "--sandbox", kind)
+    model_server.add(call("bash", {"command": f"echo 1 > in; echo 2 > {outside}; cat in"}), "Done.")
+    assert one_shot(model_server, *auto, "go", cwd=work).code == 0
+    assert (work / "in").read_text() == "1\n"
+    assert not outside.exists()
+    model_server.add(call("bash", {"command": f"touch {outside}", "access": "outside"}), "Sorry.")
+    assert one_shot(model_server, *auto, "go", cwd=work).code == 4
+    assert not outside.exists()
+    model_server.add(call("write_file", {"path": "new", "content": "x"}), "Done.")
+    assert one_shot(model_server, *auto, "go", cwd=work).code == 0
+    assert (work / "new").exists()
+
+
+@pytest.mark.spec("SEC-3")
+def test_auto_without_a_sandbox_says_so_once_and_asks_about_commands(
+    model_server: ModelServer, work: Path
+) -> None:
+    auto = ("--permission-mode", "auto", "--sandbox", "off")
+    touch = call("bash", {"command": "touch in"})
+    model_server.add(call("write_file", {"path": "new", "content": "x"}), touch, touch, "Sorry.")
+    done = one_shot(model_server, *auto, "go", cwd=work)
+    assert (done.code, done.stderr.count("mode auto asks about them")) == (4, 1)
+    assert (work / "new").exists()
+    assert not (work / "in").exists()
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize("kind", BOTH)
+def test_yolo_has_no_boundary_unless_the_sandbox_is_named(
+    model_server: ModelServer, work: Path, tmp_path: Path, kind: str
+) -> None:
+    needs(kind)
+    first, second = tmp_path / "first", tmp_path / "second"
+    model_server.add(call("bash", {"command": f"touch {first}"}), "Done.")
+    assert one_shot(model_server, "--yolo", "go", cwd=work).code == 0
+    assert first.exists()
+    leaving = [
+        call("bash", {"command": f"touch {second}", "access": "outside"}),
+        call("write_file", {"path": str(second), "content": "x"}),
+        call("bash", {"command": f"touch {second}"}),
+    ]
+    model_server.add(*leaving, "Sorry.")
+    one_shot(model_server, "--yolo", "--sandbox", kind, "go", cwd=work)
+    told = [
+        text for request in model_server.requests for text in facts_of(request).results.values()
+    ]
+    assert any("the sandbox that was asked for stays in yolo mode" in text for text in told)
+    assert not second.exists()
+
+
+@pytest.mark.spec("SEC-4", "SEC-3")
+@pytest.mark.parametrize("mode", ["default", "plan"])
+def test_a_format_that_assigns_a_variable_runs_nothing_of_the_repository(
+    model_server: ModelServer, work: Path, mode: str
+) -> None:
+    (work / "0").mkdir()
+    program = work / "0" / "ls"
+    program.write_text("#!/bin/sh\ntouch canary\n")
+    program.chmod(0o755)
+    model_server.add(call("bash", {"command": "printf '%n' PATH; ls"}), "Sorry.")
+    one_shot(model_server, "--permission-mode", mode, "--sandbox", "off", "go", cwd=work)
+    assert "was not run" in result(model_server)
+    assert not (work / "canary").exists()
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("read_file", {"path": ".ssh/id_rsa"}),
+        ("grep_files", {"pattern": "KEY", "path": ".ssh"}),
+        ("glob_files", {"pattern": ".ssh/*"}),
+        ("bash", {"command": "cat .ssh/id_rsa"}),
+        ("bash", {"command": "grep -r KEY ."}),
+    ],
+)
+def test_started_at_home_no_tool_reads_a_key_unasked(
+    model_server: ModelServer, work: Path, tool: str, arguments: dict[str, str]
+) -> None:
+    (work / ".ssh").mkdir()
+    (work / ".ssh/id_rsa").write_text("KEY-OF-THE-USER\n")
+    model_server.add(call(tool, arguments), "Sorry.")
+    done = one_shot(model_server, "go", cwd=work, HOME=str(work))
+    assert done.code == 4
+    assert all("KEY-OF-THE-USER" not in str(request) for request in model_server.requests)
+
+
+@pytest.mark.spec("SEC-3")
+def test_a_search_of_the_home_tells_no_line_of_a_key(model_server: ModelServer, work: Path) -> None:
+    (work / ".ssh").mkdir()
+    (work / ".ssh/id_rsa").write_text("KEY-OF-THE-USER\n")
+    (work / "id_rsa").write_text("KEY-OF-THE-USER\n")
+    (work / "notes").write_text("KEY of the piano\n")
+    model_server.add(call("grep_files", {"pattern": "KEY", "glob": "{.ssh/**,*}"}), "Done.")
+    one_shot(model_server, "go", cwd=work)
+    told = result(model_server)
+    assert "piano" in told
+    assert "not shown, since they hold credentials: " in told
+    assert "KEY-OF-THE-USER" not in told
