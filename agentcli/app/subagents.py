@@ -441,6 +441,8 @@ class _Work:
                 return self._report(f"The agent failed: {self._error or 'the reason is unknown'}")
             case Outcome.MAX_STEPS | Outcome.TIMED_OUT:
                 return self._report(f"The agent was stopped at its limit of {summary.limit}.")
+            case Outcome.MAX_TOKENS:
+                return self._report("The agent's answer was cut at the model's output limit.")
             case _ if not summary.text.strip():
                 return self._report("The agent ended without an answer.")
             case _:

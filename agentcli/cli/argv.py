@@ -36,6 +36,10 @@ COMMANDS: dict[str, str] = {
     "help": "Read the documentation",
     "completions": "Print or install shell completion",
 }
+# commands of the contract that are still to come: no prompt either (CLI-13)
+PLANNED = frozenset(
+    {"acp", "batch", "map", "mcp", "pipeline", "plugin", "replay", "review", "worktrees"}
+)
 _ONE_SHOT = frozenset({"-p", "--print"})
 _INPUT_FORMAT = "--input-format"
 _WITH_RESULT = frozenset({"json", "stream-json"})

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from agentcli.cli.argv import (
     COMMANDS,
+    PLANNED,
     PROMPT_COMMANDS,
     first_word,
     sort_arguments,
@@ -132,6 +133,7 @@ def _stopped(argv: list[str], stop: StoppedEarly) -> int:
 def _dispatch(argv: list[str]) -> int:
     invocation = sort_arguments(argv)
     if invocation.command == "chat":
+        _refuse_planned_command(argv)
         _refuse_near_command(argv)
     if invocation.command not in PROMPT_COMMANDS:
         _apply_front(invocation.command, invocation.front)
@@ -160,6 +162,19 @@ def load(name: str) -> typer.core.TyperCommand | typer.core.TyperGroup:
     command = get_command(app)
     command.name = name
     return command  # type: ignore[return-value] # typer's own type for both is not public
+
+
+def _refuse_planned_command(argv: list[str]) -> None:
+    """A command of the contract costs nothing before it is built (CLI-13)."""
+    word = first_word(argv)
+    if word in PLANNED:
+        from agentcli.domain.errors import UsageError
+
+        words = " ".join(argument for argument in argv if not argument.startswith("-"))
+        raise UsageError(
+            f"agent {word} is not built yet",
+            f"see: agent help. If it is a prompt: agent -- {words}",
+        )
 
 
 def _refuse_near_command(argv: list[str]) -> None:

@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 
 
 class Outcome(StrEnum):
-    """How a turn ended (LOOP-2). ``DONE`` and ``WRAPPED_UP`` are complete."""
+    """How a turn ended (LOOP-2). ``DONE`` and ``WRAPPED_UP`` are complete.
+
+    ``MAX_TOKENS``: the answer was cut at the model's output limit (LOOP-13).
+    """
 
     DONE = "done"
     WRAPPED_UP = "wrapped_up"
     MAX_STEPS = "max_steps"
+    MAX_TOKENS = "max_tokens"
     TIMED_OUT = "timed_out"
     CANCELLED = "cancelled"
     ERROR = "error"
@@ -342,7 +346,8 @@ class TurnSummary:
     was ``TIMED_OUT`` is what there was of the answer. ``cost_usd``
     is ``None`` where a price or a count is unknown. ``compaction`` is the part of ``usage`` that
     was spent on summaries (LOOP-6). ``structured`` is the result in the shape that was asked for,
-    any JSON value; ``text`` is then the same as JSON text (CTRL-5).
+    any JSON value; ``text`` is then the same as JSON text (CTRL-5). ``stop_reason`` is why the
+    model ended its last reply, ``truncated`` what of the user's input was not sent, in lines.
     """
 
     outcome: Outcome
@@ -355,6 +360,8 @@ class TurnSummary:
     limit: str = ""
     compaction: Usage = field(default_factory=Usage)
     structured: Any = None
+    stop_reason: str = ""
+    truncated: tuple[str, ...] = ()
 
 
 @frozen

@@ -13,7 +13,7 @@ from agentcli.domain.history import History, RepairReason
 from agentcli.domain.messages import UserMessage, user_text
 from agentcli.domain.ports import Effort, ModelInfo, Provider, QueuedInput, QueueSource
 from agentcli.domain.values import mutable
-from agentcli.engine.context.outgoing import CachedPrefix, Outgoing, TransformChain
+from agentcli.engine.context.outgoing import CachedPrefix, Outgoing, TransformChain, truncations
 from agentcli.engine.context.window import Context
 from agentcli.engine.limits import Spending, TurnLimits
 from agentcli.engine.parts import SessionParts
@@ -46,6 +46,10 @@ class Conversation:
 
     def __post_init__(self) -> None:
         self.outgoing = Outgoing(self.parts.state, self.parts.repair_image)
+
+    def truncations(self, message: UserMessage) -> tuple[str, ...]:
+        """What of ``message`` is not sent whole, a line each (LOOP-13)."""
+        return truncations(message, self.model.context_tokens)
 
     async def message_for(self, item: QueuedInput) -> UserMessage:
         """What waited, as a message with the files that it names (UI-4).

@@ -127,6 +127,8 @@ class Turn:
         self._wrapping_up = ""
         self._reminder = ""
         self._at_end = False
+        self._stop_reason: StopReason | None = None
+        self._truncated: list[str] = []
         self._unrecorded = Usage()
         self._terminal: TerminalEvent | None = None
 
@@ -195,6 +197,9 @@ class Turn:
         if queued and queue is not None:
             queue.delivered(queued)
         self._emit(PromptRecorded(message, seq))
+        for line in self._conversation.truncations(message):
+            self._truncated.append(line)
+            self._emit(Notice(line))
         if queued and queue is not None:
             self._emit(QueueChanged(len(queue.waiting())))
 
@@ -272,6 +277,7 @@ class Turn:
         """W1; a message without calls is also the turn's end, unless something waits."""
         conversation, sampler = self._conversation, self._requests.sampler
         calls, model = message.tool_calls, conversation.model
+        self._stop_reason = message.stop_reason
         self._at_end = not calls and self._ends_with(message.text)
         held = self._hooks is not None and self._hooks.guards_the_end
         final = self._complete if self._at_end and not held else None
@@ -364,6 +370,10 @@ class Turn:
 
     @property
     def _complete(self) -> Outcome:
+        has_result = self._finishing is not None and self._finishing.has_value
+        is_cut = self._stop_reason is StopReason.MAX_TOKENS
+        if is_cut and not self._calls.answer and not has_result:  # LOOP-13
+            return Outcome.MAX_TOKENS
         return Outcome.WRAPPED_UP if self._wrapping_up else Outcome.DONE
 
     async def _finish(self) -> None:
@@ -422,6 +432,8 @@ class Turn:
             limit=limit,
             compaction=spent.compaction,
             structured=structured,
+            stop_reason="" if self._stop_reason is None else str(self._stop_reason),
+            truncated=tuple(self._truncated),
         )
 
     # --- the end that nobody planned -------------------------------------------------------

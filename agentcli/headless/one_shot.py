@@ -382,7 +382,7 @@ class OneShot:
 
     def _report_end(self, end: RunEnd) -> None:
         if not self._reader_left:
-            report_end(end, self._facts, self._unattended, verbose=self._request.verbose)
+            report_end(end, self._facts, verbose=self._request.verbose)
 
 
 # --- the prompt: words of the command line, piped stdin, or both ---------------------------

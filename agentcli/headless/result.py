@@ -73,7 +73,13 @@ _OF_TOOLS = (
     ToolFinished,
 )
 _COMPLETE = {Outcome.DONE, Outcome.WRAPPED_UP}
-_ANSWERED = {Outcome.DONE, Outcome.WRAPPED_UP, Outcome.MAX_STEPS, Outcome.TIMED_OUT}
+_ANSWERED = {
+    Outcome.DONE,
+    Outcome.WRAPPED_UP,
+    Outcome.MAX_STEPS,
+    Outcome.MAX_TOKENS,
+    Outcome.TIMED_OUT,
+}
 
 
 class Subtype(StrEnum):
@@ -85,7 +91,12 @@ class Subtype(StrEnum):
     MAX_BUDGET = "error_max_budget_usd"
     TIMEOUT = "error_timeout"
     OUTPUT_SCHEMA = "error_max_structured_output_retries"
+    MAX_TOKENS = "error_max_tokens"
+    APPROVAL = "error_approval_needed"
     CANCELLED = "cancelled"
+
+
+_WITH_RESULT = {Subtype.SUCCESS, Subtype.APPROVAL}
 
 
 @mutable
@@ -151,9 +162,20 @@ def ended_by(terminal: TerminalEvent, *, unattended: int) -> RunEnd:
         case Done() if summary.outcome in {Outcome.MAX_STEPS, Outcome.TIMED_OUT}:
             subtype, reason, message = _LIMITS.get(summary.limit, _LIMITS["steps"])
             return RunEnd(subtype, ExitCode.LIMIT, reason, summary, message)
+        case Done() if summary.outcome is Outcome.MAX_TOKENS:
+            message = (
+                "the answer was cut at the model's output limit - raise max_output_tokens, or go on"
+                " with --continue"
+            )
+            return RunEnd(Subtype.MAX_TOKENS, ExitCode.LIMIT, "max_tokens", summary, message)
         case Done():
             if unattended:
-                return RunEnd(Subtype.SUCCESS, ExitCode.APPROVAL, "approval_needed", summary)
+                message = (
+                    f"{unattended} call(s) needed an approval and nobody could give it - allow them"
+                    " with --allow-tool RULE, or all with --yolo"
+                )
+                code = ExitCode.APPROVAL
+                return RunEnd(Subtype.APPROVAL, code, "approval_needed", summary, message)
             reason = "wrapped_up" if summary.outcome is Outcome.WRAPPED_UP else "completed"
             return RunEnd(Subtype.SUCCESS, ExitCode.OK, reason, summary)
 
@@ -219,9 +241,12 @@ def result_object(end: RunEnd, facts: RunFacts) -> dict[str, Any]:
         "permission_denials": [denial(event) for event in facts.refused],
         "structured_output": summary.structured,
         "terminal_reason": end.terminal_reason,
+        "stop_reason": summary.stop_reason or None,
         "errors": errors,
         "uuid": new_uuid(),
     }
+    if summary.truncated:
+        result["truncated"] = list(summary.truncated)
     if summary.compaction.is_known:
         result["compaction_usage"] = usage_object(summary.compaction)
     if end.retry_after_s is not None:
@@ -367,7 +392,7 @@ class TextOutput:
         if self._only_result:
             from agentcli.headless.stream_json import dumps
 
-            if end.summary.outcome in _COMPLETE and not end.is_error:
+            if end.summary.outcome in _COMPLETE and end.subtype in _WITH_RESULT:
                 use_utf8()
                 write_out(dumps(end.summary.structured) + "\n")  # as it was asked for (SEC-9)
         elif end.summary.outcome in _ANSWERED and text:
@@ -411,7 +436,7 @@ class JsonOutput:
 Output = TextOutput | JsonOutput
 
 
-def report_end(end: RunEnd, facts: RunFacts, unattended: int, *, verbose: bool) -> None:
+def report_end(end: RunEnd, facts: RunFacts, *, verbose: bool) -> None:
     """What the user has to know on stderr: one line, if there is anything."""
     if verbose:
         from agentcli.ui.wording import cost, duration, plural, tokens
@@ -423,11 +448,6 @@ def report_end(end: RunEnd, facts: RunFacts, unattended: int, *, verbose: bool) 
     if end.message:
         prefix = "error: " if end.is_error else ""
         write_error_line(prefix + one_line(end.message))
-    elif end.code is ExitCode.APPROVAL:
-        write_error_line(
-            f"error: {unattended} call(s) needed an approval and nobody could give it"
-            " - allow them with --allow-tool RULE, or all with --yolo"
-        )
     if end.unsaved:
         from agentcli.ui.sanitize import clean
 

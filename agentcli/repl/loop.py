@@ -29,7 +29,7 @@ from agentcli.repl.terminal import Terminal
 from agentcli.repl.turn_view import TurnView
 
 T = TypeVar("T")
-_COMPLETE = frozenset({Outcome.DONE, Outcome.WRAPPED_UP})
+_COMPLETE = frozenset({Outcome.DONE, Outcome.WRAPPED_UP, Outcome.MAX_TOKENS})
 GONE = 128 + signal.SIGHUP  # the exit code when the terminal went away
 _ENDING: Mapping[signal.Signals, CancelReason] = {
     signal.SIGTERM: CancelReason.SIGTERM,

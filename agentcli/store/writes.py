@@ -38,6 +38,7 @@ STATUS_OF_OUTCOME = {
     Outcome.DONE: SessionStatus.DONE,
     Outcome.WRAPPED_UP: SessionStatus.DONE,
     Outcome.MAX_STEPS: SessionStatus.LIMIT,
+    Outcome.MAX_TOKENS: SessionStatus.LIMIT,
     Outcome.TIMED_OUT: SessionStatus.CANCELLED,
     Outcome.CANCELLED: SessionStatus.CANCELLED,
     Outcome.ERROR: SessionStatus.FAILED,

@@ -57,7 +57,7 @@ def parsed(lines: list[dict[str, Any]]) -> list[Any]:
     [
         ([READ, say("It says: the note.", thinking="so")], ("--effort", "high"), 0, "success"),
         ([call("read_file", {"path": "none"}), "No such file."], (), 0, "success"),
-        ([call("bash", {"command": "touch x"}), "I may not."], (), 4, "success"),
+        ([call("bash", {"command": "touch x"}), "I may not."], (), 4, "error_approval_needed"),
         ([fails(529, retry_after="0"), "At last."], (), 0, "success"),
         ([fails(400)], (), 1, "error_during_execution"),
         ([say("x", stall_at="text")], ("--timeout", "0.6"), 3, "error_timeout"),

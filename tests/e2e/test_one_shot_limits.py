@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.one_shot import assert_one_line_error, check_sessions, one_shot, result_of
 from tests.support.cli import KEY, agent_env, run_agent
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
-from tests.support.replies import Call, Tokens, call, calls, fails, rate_limited
+from tests.support.replies import Call, Tokens, call, calls, fails, rate_limited, say
 from tests.support.wire_facts import facts_of
 
 pytestmark = pytest.mark.sampled
@@ -47,6 +47,38 @@ def test_the_time_limit_ends_with_code_3(model_server: ModelServer, tmp_path: Pa
     check_sessions()
 
 
+@pytest.mark.spec("LOOP-13", "CLI-15")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_answer_that_was_cut_is_no_success(
+    model_server: ModelServer, tmp_path: Path, protocol: str
+) -> None:
+    model_server.default = say("Half of it", stop="max_tokens")
+    done = one_shot(model_server, "-o", "json", "go", protocol=protocol, cwd=tmp_path)
+    result = result_of(done)
+    assert (done.code, result["is_error"], result["subtype"]) == (3, True, "error_max_tokens")
+    assert (result["terminal_reason"], result["stop_reason"]) == ("max_tokens", "max_tokens")
+    assert result["result"] == "Half of it"
+    model_server.default = say("Whole.")
+    done = one_shot(model_server, "-c", "-o", "json", "go on", protocol=protocol, cwd=tmp_path)
+    assert (done.code, result_of(done)["stop_reason"]) == (0, "end_turn")
+
+
+@pytest.mark.spec("LOOP-13")
+def test_input_that_is_not_sent_whole_says_so(model_server: ModelServer, tmp_path: Path) -> None:
+    model_server.default = say("I see.")
+    (tmp_path / "big.txt").write_text("a line\n" * 20_000)
+    env = agent_env(model_server)
+    args = ("run", "-o", "json", "what is in @big.txt?")
+    done = run_agent(*args, input="x" * 2_300_000, env=env, cwd=tmp_path)
+    assert done.code == 0
+    attached, too_long = result_of(done)["truncated"]
+    assert attached == "file big.txt is attached in part or not at all"
+    assert "of 2,3" in too_long and "beginning and the end" in too_long
+    assert attached in done.stderr and too_long in done.stderr
+    small = run_agent("run", "-o", "json", "hi", input="y", env=env, cwd=tmp_path)
+    assert "truncated" not in result_of(small) and not small.stderr
+
+
 @pytest.mark.spec("CLI-6", "CLI-7")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_nobody_is_there_to_approve(
@@ -55,7 +87,9 @@ def test_nobody_is_there_to_approve(
     model_server.add(call("bash", {"command": "touch made"}, id="one"), "I may not.")
     done = one_shot(model_server, "-o", "json", "go", protocol=protocol, cwd=tmp_path)
     assert done.code == 4
-    (denied,) = result_of(done)["permission_denials"]
+    result = result_of(done)
+    assert (result["is_error"], result["subtype"]) == (True, "error_approval_needed")  # CLI-15
+    (denied,) = result["permission_denials"]
     assert (denied["tool_name"], denied["tool_use_id"]) == ("bash", "one")
     assert denied["tool_input"]["command"] == "touch made"
     told = facts_of(model_server.requests[1]).results["one"]

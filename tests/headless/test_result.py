@@ -72,7 +72,8 @@ def summary(outcome: Outcome, limit: str = "") -> TurnSummary:
     [
         (ended_by(Done(summary(Outcome.DONE)), unattended=0), "success", 0, False),
         (ended_by(Done(summary(Outcome.WRAPPED_UP)), unattended=0), "success", 0, False),
-        (ended_by(Done(summary(Outcome.DONE)), unattended=1), "success", 4, False),
+        (ended_by(Done(summary(Outcome.DONE)), unattended=1), "error_approval_needed", 4, True),
+        (ended_by(Done(summary(Outcome.MAX_TOKENS)), unattended=0), "error_max_tokens", 3, True),
         (
             ended_by(Done(summary(Outcome.MAX_STEPS, "steps")), unattended=1),
             "error_max_turns",

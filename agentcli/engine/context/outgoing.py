@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import compress
@@ -30,6 +31,7 @@ from agentcli.domain.errors import HistoryViolation, ProviderError, StoreError
 from agentcli.domain.events import ContextTransformed, ProviderRequestPrepared
 from agentcli.domain.history import History
 from agentcli.domain.messages import (
+    ATTACHED,
     AssistantMessage,
     AssistantPart,
     ImagePart,
@@ -62,6 +64,11 @@ MAX_IMAGES = 100
 MAX_IMAGES_BYTES = 12_000_000
 MAX_TEXTS_BYTES = 6_000_000
 MAX_CALLS = 128
+# what ``app/attachments.py`` says of a file that it could not attach whole
+_IN_PART = (
+    rf"(?s){ATTACHED}(file|directory)=\"([^\"]*)\".*\n\[(?:cut|not attached|too long)[^\n]*\]\n"
+    r"</attached>\Z"
+)
 _MIN_RESULT_BYTES = 30_000
 
 Quarantined = Callable[[Message], Message | None]
@@ -225,6 +232,20 @@ def text_room(message: UserMessage | ToolResult, context_tokens: int) -> int:
     is_result = isinstance(message, ToolResult)
     room = max(context_tokens, _MIN_RESULT_BYTES) if is_result else 2 * context_tokens
     return min(room, MAX_TEXT_BYTES)
+
+
+def truncations(message: UserMessage, context_tokens: int) -> tuple[str, ...]:
+    """What of the user's message is not sent whole, a line each (LOOP-13)."""
+    texts = [part.text for part in message.parts if isinstance(part, TextPart)]
+    found = (re.match(_IN_PART, text) for text in texts)
+    lines = [f"{each[1]} {each[2]} is attached in part or not at all" for each in found if each]
+    size = sum(len(text.encode("utf-8", "replace")) for text in texts)
+    if size > (room := text_room(message, context_tokens)):
+        lines.append(
+            f"the input is too long for the model: of {size:,} bytes the beginning and the end are"
+            f" sent, {room:,} in all - save it to a file and name the file instead"
+        )
+    return tuple(lines)
 
 
 def _share(texts: Sequence[str], room: int) -> int:
