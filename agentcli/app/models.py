@@ -74,14 +74,16 @@ def model_info(settings: Settings, provider: str, name: str) -> ModelInfo:
 def _waits(settings: Settings, provider: str) -> Mapping[str, float]:
     """How long the provider's models are waited for, where that is not as usual (STR-3).
 
-    A server of one's own may have to load the model first, and reads a long prompt slowly.
+    A server of one's own may have to load the model first, and reads a long prompt slowly; the
+    first word of a whole reply is its last.
     """
     try:
         config = _registry.provider_config(provider, settings.env, settings.providers)
     except ConfigError:
         return {}
     patient = {"first_token_timeout_s": LOCAL_FIRST_TOKEN_S}
-    return {**(patient if is_private_server(config.base_url) else {}), **config.waits}
+    is_slow = not config.stream or is_private_server(config.base_url)
+    return {**(patient if is_slow else {}), **config.waits}
 
 
 def default_model(settings: Settings) -> str:

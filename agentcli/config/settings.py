@@ -248,6 +248,7 @@ PROVIDER_KEYS: Mapping[str, Key] = {
     ),
     "base_url": Key(KeyKind.URL, "Where the server is"),
     "api_key_env": Key(KeyKind.TEXT, "Name of the environment variable that holds the key"),
+    "stream": Key(KeyKind.FLAG, "Take replies as they are written, or whole", default=True),
     **WAIT_KEYS,
 }
 
@@ -543,6 +544,7 @@ def _providers(
             needs_key="api_key_env" in table or "kind" not in table,
             api=table.get("api", ""),
             waits={key: table[key] for key in WAIT_KEYS if key in table},
+            stream=table.get("stream", True),
         )
         for name, table in tables.items()
     }

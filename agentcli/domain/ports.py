@@ -252,6 +252,7 @@ class ProviderConfig:
     ``api_key`` never appears in a ``repr``, a log or a file (SEC-9). ``key_env`` is the name of
     the environment variable it came from, for advice. ``stored`` is the key to use where the
     environment has none. ``waits`` are fields of ``ModelInfo`` for all of its models (STR-3).
+    Without ``stream`` whole replies are asked for (CTRL-9).
     """
 
     name: str
@@ -263,6 +264,7 @@ class ProviderConfig:
     api: str = ""
     stored: StoredKey | None = field(default=None, repr=False, compare=False)
     waits: Mapping[str, float] = field(default_factory=dict)
+    stream: bool = True
 
 
 class LongWait(Protocol):

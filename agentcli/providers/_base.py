@@ -212,16 +212,23 @@ class HttpProvider:
         """Where requests go, for texts."""
         return endpoint_of(self.config, self.url(), model)
 
+    def _asked_for(self, request: ModelRequest) -> dict[str, Any]:
+        """The body as it is sent: where replies shall not be streamed it says so."""
+        body = self.encode(request)
+        if self.config.stream or "stream" not in body:
+            return body
+        return {key: body[key] for key in body if key != "stream_options"} | {"stream": False}
+
     async def stream(
         self, request: ModelRequest, cancel: CancelToken
     ) -> AsyncGenerator[StreamEvent, None]:
         """The reply as it comes, one attempt. Ends early when ``cancel`` is set."""
         endpoint = self.endpoint(request.model.name)
         check_key(self.config, endpoint)
-        body = self.encode(request)
+        body = self._asked_for(request)
         headers = {
             "content-type": "application/json",
-            "accept": "text/event-stream",
+            "accept": "text/event-stream" if self.config.stream else "application/json",
             "accept-encoding": "identity",
             "user-agent": f"agentcli/{__version__}",
             **self.headers(body),

@@ -318,7 +318,9 @@ class MessagesDecoder(StreamDecoder):
     def handle(self, value: Mapping[str, Any]) -> None:
         """Take one event; unknown ones, and ``ping``, mean nothing."""
         kind = value.get("type")
-        if kind == "message_start":
+        if kind == "message" and isinstance(blocks := value.get("content"), list):
+            self._whole_message(value, blocks)
+        elif kind == "message_start":
             message = value.get("message")
             if isinstance(message, dict):
                 self._usage(message.get("usage"))
@@ -335,6 +337,14 @@ class MessagesDecoder(StreamDecoder):
             self.end(StreamEnd(self._stop or guess))
         elif isinstance(index := value.get("index"), int):
             self._block_event(kind, index, value)
+
+    def _whole_message(self, message: Mapping[str, Any], blocks: Sequence[object]) -> None:
+        """The one document of a server that does not stream."""
+        for index, block in enumerate(blocks):
+            if isinstance(block, dict):
+                self._start(index, block)
+        self.handle({"type": "message_delta", "delta": message, "usage": message.get("usage")})
+        self.handle({"type": "message_stop"})
 
     def _block_event(self, kind: object, index: int, value: Mapping[str, Any]) -> None:
         if kind == "content_block_delta":

@@ -671,6 +671,8 @@ class GeminiProvider(HttpProvider):
         """Where requests for ``model`` go."""
         known = super().endpoint(model)
         url = stream_url(self.config.base_url, model)
+        if not self.config.stream:
+            url = url.replace(":streamGenerateContent?alt=sse", ":generateContent")
         return Endpoint(known.provider, url, known.key_env, known.base_env, model, known.secrets)
 
     def headers(self, body: Mapping[str, Any]) -> dict[str, str]:

@@ -295,17 +295,21 @@ def test_the_plugin_of_the_documentation_does_what_it_says(tmp_path: Path) -> No
     found: dict[str, Any] = {"__name__": "careful"}
     exec(compile(text, "careful", "exec", dont_inherit=True), found)
     gates = found["Plugin"].gates
-    write = Call("write_file", {"path": "a.txt", "content": "hi"})
+    (tmp_path / "a.txt").write_text("keep me")
+    calls = [
+        Call("delete_file", {"path": "a.txt"}),
+        Call("bash", {"command": "rm a.txt"}),
+        Call("apply_patch", {"patch": "*** Begin Patch\n*** Delete File: a.txt\n*** End Patch"}),
+    ]
     events: list[AgentEvent] = []
 
     async def body(server: ModelServer, env: dict[str, str]) -> None:
         async with Agent(cwd=tmp_path, env=env, permission_mode="yolo", gates=gates) as agent:
             events.extend([event async for event in agent.run("go")])
 
-    blocks = [*(Reply(blocks=(write,)) for _ in range(4)), Text("ok")]
-    served(blocks, body)
+    served([*calls, Text("ok")], body)
     assert [event.type for event in events].count("tool_refused") == 3
-    assert (tmp_path / "a.txt").read_text() == "hi"
+    assert (tmp_path / "a.txt").read_text() == "keep me"
 
 
 # --- where it is kept ---------------------------------------------------------------------------

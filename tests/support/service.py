@@ -28,7 +28,7 @@ ANTHROPIC = "anthropic"
 OPENAI = "openai"
 RESPONSES = "openai-responses"
 GEMINI = "gemini"
-_GEMINI_PATH = re.compile(r"/v1beta/models/([^/:]+):streamGenerateContent")
+_GEMINI_PATH = re.compile(r"/v1beta/models/([^/:]+):(?:streamGenerateContent|generateContent)")
 _REQUEST_LIMIT = 32 * 1024 * 1024
 
 
@@ -143,7 +143,8 @@ def problem_of(
     elif recorded.protocol == GEMINI:
         if broken is not None:
             return Problem(f"Invalid JSON payload received. {broken}")
-        if recorded.path.partition("?")[2] != "alt=sse":
+        path, _, query = recorded.path.partition("?")
+        if query != ("" if path.endswith(":generateContent") else "alt=sse"):
             return Problem("this server only streams events, and takes no key in the address")
         return check_gemini(body, recorded.model, issued) if strict else None
     else:
@@ -156,8 +157,8 @@ def problem_of(
             found = check_responses(body, issued.responses) if strict else None
         else:
             found = check_openai(body, allow_reasoning=allow_reasoning) if strict else None
-    if found is None and body.get("stream") is not True:
-        found = Problem("this server only streams: stream must be true", "stream")
+    if found is None and not isinstance(body.get("stream"), bool):
+        found = Problem("this server wants to be told whether to stream", "stream")
     if len(recorded.raw) > _REQUEST_LIMIT:
         found = Problem("Request exceeds the maximum size")
     return found
