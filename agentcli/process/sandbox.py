@@ -50,6 +50,7 @@ class SessionSandbox:
         self._network = network
         self._program = ""
         self._takes_open_files = False
+        self._places: Places | None = None
         self._filtered = False
         self._namespaces: tuple[int, ...] = ()
         self._private: PrivatePlaces | None = None
@@ -169,13 +170,14 @@ class SessionSandbox:
         from agentcli.process.sandbox_places import find_places
 
         known = self._watch.known if self._watch is not None else None
-        return find_places(
+        self._places = find_places(
             self._roots,
             self._home,
             self._own(),
             known.repositories if known is not None else (),
             known.scripts if known is not None else (),
         )
+        return self._places
 
     # --- one command -------------------------------------------------------------------------
 
@@ -199,12 +201,12 @@ class SessionSandbox:
 
     def on_machine(self, path: Path) -> Path:
         """Where what a command inside calls ``path`` lies on this machine."""
-        if self._private is None or self._state.kind is SandboxKind.OFF:
+        if self._private is None or self._places is None:
             return path
         from agentcli.process.sandbox_setup import on_machine
 
         is_bwrap = self._state.kind is SandboxKind.BWRAP
-        return on_machine(path, self._find_places(), self._private, is_bwrap=is_bwrap)
+        return on_machine(path, self._places, self._private, is_bwrap=is_bwrap)
 
     async def confine(self, argv: Sequence[str], cwd: Path, access: Access) -> Confined:
         """The command line that runs ``argv`` with no more than ``access``; see the port."""
@@ -233,19 +235,21 @@ class SessionSandbox:
             "frozen": reads_only,
             "registry": str(private.sockets),
         }
+        from agentcli.process.sandbox_setup import bwrap_argv, opened_places, temporary_places
+
         if not is_bwrap:
+            own = (private.programs, private.temporary)
             rules = {
                 "writable": [str(path) for path in (*places.writable, temporary)],
-                "readable": [
-                    str(path) for path in (*places.seen, *places.writable, private.programs)
+                "readable": [str(path) for path in (*places.seen, *places.writable, *own)],
+                "hidden": [
+                    *(str(path) for path in (*places.hidden, *places.homes)),
+                    *temporary_places(),
                 ],
-                "hidden": [str(path) for path in (*places.hidden, *places.homes)],
                 "network": network,
                 "read_only": reads_only,
             }
             return Confined(tuple(argv), cwd, rules={"landlock": rules, "calls": calls})
-        from agentcli.process.sandbox_setup import bwrap_argv, opened_places
-
         may_join = not network and (self._filtered or not reads_only)
         joined = self._namespaces if may_join else ()
         prefix = bwrap_argv(

@@ -82,7 +82,7 @@ def shortcomings(abi: int, *, filtered: bool) -> str:
         missing.append("sockets of other programs can be reached")
     missing.append("secrets in the workspace are not hidden")
     missing.append("file permissions can be changed anywhere")
-    missing.append("the machine's /tmp can be read and its /dev/shm written")
+    missing.append("shared memory of other programs can be reached")
     if abi < ABI_SCOPE:
         missing.append("other processes can be sent signals")
     if abi < ABI_REFER:

@@ -192,8 +192,7 @@ def bwrap_argv(
     argv += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     for name in _KERNEL_SETTINGS:  # root may write them without any capability
         argv += ["--ro-bind-try", name, name]
-    places_of_tmp = dict.fromkeys(map(os.path.realpath, _TEMPORARY))
-    temporary = [place for place in places_of_tmp if Path(place).is_dir()]
+    temporary = temporary_places()
     argv += _private_mounts(private, temporary, places)
     argv += _work_mounts(private, places, "-fd" if opened else "")
     # our own directory would be seen through a workspace that it lies in
@@ -238,6 +237,12 @@ def _work_mounts(private: PrivatePlaces, places: Places, by: str) -> Iterator[st
         if not _is_covered(path, places):
             cover = private.empty_dir if path.is_dir() else private.empty_file
             yield from ("--ro-bind", str(cover), str(path))
+
+
+def temporary_places() -> list[str]:
+    """The machine's, in whose place commands have their own."""
+    real = dict.fromkeys(map(os.path.realpath, _TEMPORARY))
+    return [place for place in real if Path(place).is_dir()]
 
 
 def is_temporary(path: Path) -> bool:

@@ -348,7 +348,9 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
     if offline and _NETWORK_REFUSED.search(said):
         what, how = "without network", "network"
     elif _PLACE_REFUSED.search(said):
-        what, how = "with only the workspace and /tmp writable", "outside"
+        reads_only = start.access is Access.READ_ONLY
+        writable = "nothing" if reads_only else "only the workspace and /tmp"
+        what, how = f"with {writable} writable", "outside"
     elif "/tmp/" in command and b"No such file" in said:  # noqa: S108 - only looked for
         what, how = "with a /tmp of its own", "outside"
     else:
