@@ -206,6 +206,12 @@ KEYS: Mapping[str, Key] = {
         shared=True,
     ),
     "theme": Key(KeyKind.TEXT, "Colours", "auto", THEMES),
+    "thinking": Key(
+        KeyKind.TEXT,
+        "Long thinking on the screen: its beginning, or all",
+        "folded",
+        ("folded", "full"),
+    ),
     "notifications": Key(
         KeyKind.TEXT, "How a long turn says that it has ended", "bell", ("bell", "desktop", "off")
     ),
@@ -323,6 +329,7 @@ class Settings:
     max_output_tokens: int | None
     max_answers_without_tools: int | None
     theme: str
+    thinking: str
     notifications: str
     editing_mode: str
     screen_reader: bool

@@ -68,7 +68,8 @@ class _Chat:
         self.theme = terminal.theme
         self.terminal = terminal
         self._screen = terminal.screen
-        self._view = TurnView(self._screen)
+        self._folds = user.settings.thinking == "folded"
+        self._view = TurnView(self._screen, folds=self._folds)
         self._attention = Attention(self._screen, user.settings.notifications)
         self._opened = OpenSession()
         self._opened.on_background = self._background_changed
@@ -302,7 +303,7 @@ class _Chat:
         self._view.adopt(session.resumed)
         for listener in (self._view.on_event, self._opened.on_event, self._news.on_event):
             session.add_listener(listener)
-        self.show(self._opened.replayed_lines(self.theme, self._screen.size))
+        self.show(self._opened.replayed_lines(self.theme, self._screen.size, folds=self._folds))
         self.show(self._opened.opening_lines(self.user.cwd, self.theme))
         self._view.show_notices(session.notices)
         self.name_window()

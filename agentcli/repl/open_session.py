@@ -72,13 +72,13 @@ class OpenSession:
         """For the window."""
         return title_of(self.status(), cwd.name, theme)
 
-    def replayed_lines(self, theme: Theme, size: Size) -> list[str]:
+    def replayed_lines(self, theme: Theme, size: Size, *, folds: bool) -> list[str]:
         """The end of the conversation that was resumed, as it was drawn (UI-8)."""
         if self.session is None or self.session.resumed is None:
             return []
         from agentcli.repl.replay import replay_lines
 
-        return replay_lines(self.session.resumed, theme, size)
+        return replay_lines(self.session.resumed, theme, size, folds=folds)
 
     def opening_lines(self, cwd: Path, theme: Theme) -> list[str]:
         """What was opened: where an earlier session had stopped, or who answers, and where."""

@@ -136,7 +136,9 @@ def call_words(call: ToolCall) -> str:
 # --- the end of a session, for the screen -------------------------------------------------------
 
 
-def replay_lines(loaded: LoadedSession, theme: Theme, size: Size) -> list[str]:
+def replay_lines(
+    loaded: LoadedSession, theme: Theme, size: Size, *, folds: bool = True
+) -> list[str]:
     """The end of the conversation as it was drawn, painted; at most ``REPLAY_LINES`` lines."""
     messages = _newest(loaded.messages)
     if not messages:
@@ -144,7 +146,7 @@ def replay_lines(loaded: LoadedSession, theme: Theme, size: Size) -> list[str]:
     first = messages[0].seq
     notes = [note for note in loaded.notes if note.after_seq >= first]
     buffer = io.StringIO()
-    view = TurnView(Screen(buffer, theme, lambda: size))
+    view = TurnView(Screen(buffer, theme, lambda: size), folds=folds)
     for event in _Past().events(messages, notes, loaded.runs):
         view.on_event(event)
     view.finish_replay()

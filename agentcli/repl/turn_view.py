@@ -53,7 +53,7 @@ from agentcli.repl.outside import overwritten
 from agentcli.ui import render, wording
 from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean, clean_line
-from agentcli.ui.screen import Screen
+from agentcli.ui.screen import GUTTER, Screen
 from agentcli.ui.theme import DIM, ERROR, Theme
 
 # --- the tool calls of a step -----------------------------------------------------------------
@@ -187,16 +187,57 @@ def _last_lines(tail: str, number: int) -> list[str]:
 
 # --- the turn ---------------------------------------------------------------------------------
 
+THINKING_ROWS = 6
 MAX_TYPED_LINES = 100
 _SUMMARY_COLUMNS = 200
 TICK_S = 1.0
 LONG_TURN_S = 10.0
 
 
-class TurnView:
-    """Shows the events of one session on ``screen``."""
+class ThinkingFold:
+    """Of a stretch of thinking only the beginning is for the screen (UI-12).
 
-    def __init__(self, screen: Screen) -> None:
+    Law: what is shown is the beginning, up to a blank where one is near; a stretch of
+    ``THINKING_ROWS`` rows is shown whole.
+    """
+
+    def __init__(self) -> None:
+        self.hidden = 0  # lines, the one that has begun as well
+        self._is_at_begin = False  # nothing stands in the last one yet
+        self._row = self._column = 0
+
+    @property
+    def lines(self) -> int:
+        """How many lines are hidden that hold something."""
+        return max(1, self.hidden - self._is_at_begin)
+
+    def feed(self, text: str, columns: int) -> str:
+        """The part of ``text`` to show."""
+        self._is_at_begin = text.endswith("\n") if text else self._is_at_begin
+        if self.hidden:
+            self.hidden += text.count("\n")
+            return ""
+        shown = ""
+        for at, part in enumerate(text.split("\n")):
+            if at:
+                self._row, self._column = self._row + 1, 0
+            room = (THINKING_ROWS - self._row) * columns - self._column
+            if room <= 0 or len(part) > room:
+                kept = part[: max(room, 0)].rpartition(" ")[0]
+                self.hidden = 1 + text.count("\n") - at
+                return f"{shown}\n{kept}" if at and kept else shown + kept
+            shown += f"\n{part}" if at else part
+            self._column += len(part)
+            self._row, self._column = self._row + self._column // columns, self._column % columns
+        return shown
+
+
+class TurnView:
+    """Shows the events of one session on ``screen``; ``folds`` long thinking, or shows it whole."""
+
+    def __init__(self, screen: Screen, *, folds: bool = True) -> None:
+        self._folds = folds
+        self._fold: ThinkingFold | None = None  # of the stretch of thinking that comes now
         self._screen = screen
         self._theme = screen.theme
         self._calls = CallsView(screen.theme, time.monotonic)
@@ -219,6 +260,7 @@ class TurnView:
 
     def finish_replay(self) -> None:
         """All that was to be shown again was shown: what has no end yet is shown as it is."""
+        self._end_thinking()
         self._screen.end_text()
         for block in self._calls.rest():
             self._screen.print_block(block)
@@ -249,11 +291,13 @@ class TurnView:
         screen, theme = self._screen, self._theme
         if not isinstance(event, RetryWait | QueueChanged | BackgroundChanged):
             self._retry = None
+            if self._fold is not None and not isinstance(event, ThinkingChunk):
+                self._end_thinking()
         match event:
             case TextChunk():
                 screen.feed_text(event.text)
             case ThinkingChunk():
-                screen.feed_thinking(event.text)
+                self._think(event.text)
             case TurnStart():
                 self._begin()
             case PromptRecorded():
@@ -368,6 +412,30 @@ class TurnView:
         return [*lines, theme.paint(dot.join(filter(None, parts)), DIM)]
 
     # --- events ----------------------------------------------------------------------------
+
+    def _think(self, text: str) -> None:
+        """More thinking; of a long one the rest is counted."""
+        if not self._folds:
+            self._screen.feed_thinking(text)
+            return
+        self._fold = self._fold or ThinkingFold()
+        was_hidden = self._fold.hidden
+        shown = self._fold.feed(text, max(1, self._screen.columns - GUTTER))
+        if shown:
+            self._screen.feed_thinking(shown)
+        if self._fold.hidden and not was_hidden and self._doing:
+            self._do("Thinking")
+
+    def _end_thinking(self) -> None:
+        fold, self._fold = self._fold, None
+        if fold is None or not fold.hidden:
+            return
+        self._screen.end_text()
+        more = f"{wording.plural(fold.lines, 'more line')} of thinking (Ctrl-O shows all)"
+        line = f"  {self._theme.symbols.more} {more}"
+        self._screen.print_block([self._theme.paint(line, DIM)], gap=False)
+        if self._doing:
+            self._do("Working")
 
     def _recorded(self, event: PromptRecorded) -> None:
         echoed, self._echoed = self._echoed, None

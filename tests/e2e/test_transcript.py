@@ -39,6 +39,8 @@ def test_ctrl_o_shows_the_session_at_its_last_call_and_unfolds_thinking(
     chat: Chat, tmp_path: Path
 ) -> None:
     terminal = counted(chat, tmp_path)
+    assert "thought 5" in terminal.text() and "thought 6" not in terminal.text()
+    assert "6 more lines of thinking (Ctrl-O shows all)" in terminal.text()
     terminal.key("ctrl-o")
     terminal.wait_for("t thinking (folded)")
     assert re.search("^100$", terminal.text(), re.MULTILINE)  # the output, from its beginning

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentcli.domain.events import ToolAnnounced, ToolFinished, ToolProgress, ToolStarted
 from agentcli.domain.messages import ResultStatus, TextPart, ToolCall, ToolResult
-from agentcli.repl.turn_view import MAX_CALLS, CallsView
+from agentcli.repl.turn_view import MAX_CALLS, THINKING_ROWS, CallsView, ThinkingFold
 from agentcli.ui.theme import PLAIN
 
 
@@ -77,3 +79,20 @@ def test_what_never_had_its_turn_is_printed_at_the_end() -> None:
     view, _ = running(1, 2)
     list(view.finished(finished(2)))
     assert [block[0] for block in view.rest()] == ["● Read 2"]
+
+
+@pytest.mark.spec("UI-12")
+@given(
+    st.lists(st.text(alphabet="ab \n", max_size=30), max_size=30),
+    st.integers(min_value=5, max_value=40),
+)
+def test_of_long_thinking_only_the_beginning_is_shown_and_the_rest_is_counted(
+    chunks: list[str], columns: int
+) -> None:
+    fold, whole = ThinkingFold(), "".join(chunks)
+    shown = "".join(fold.feed(chunk, columns) for chunk in chunks)
+    assert whole.startswith(shown)
+    if fold.hidden == 0:
+        assert shown == whole
+    rows = sum(len(line) // columns + 1 for line in shown.split("\n"))
+    assert rows <= THINKING_ROWS + 1
