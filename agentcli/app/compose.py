@@ -50,6 +50,7 @@ from agentcli.domain.sandbox import SandboxKind
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.tools import Asker, Workspace
 from agentcli.engine.context.system_prompt import (
+    ProjectDoc,
     PromptParts,
     build_system_prompt,
     find_docs,
@@ -189,12 +190,14 @@ async def _build(
     plugin_notices = _add_plugins(plugins, options, toolbox, listeners)
     configs = contained_hooks(settings.hooks, workspace.cwd, settings.project)
     hooks = _hooks((*configs, *seams.hooks), store, (workspace, sandbox), policy, listeners)
+    docs = find_docs(options.cwd, settings.paths.config_dir)
     parts: SessionParts = SessionParts(
         store=given.messages,
         state=given.state,
         outputs=store,
         session_id=info.id,
-        system=_system_prompt(settings, options, info.created_at),
+        system=_system_prompt(docs, options, info.created_at),
+        documents=tuple(doc.path for doc in docs),
         toolbox=toolbox,
         policy=policy,
         workspace=workspace,
@@ -405,14 +408,14 @@ def project_files(root: Path, stopped: Callable[[], bool]) -> Iterator[str]:
     return walk_project(str(root), stopped)
 
 
-def _system_prompt(settings: Settings, options: SessionOptions, created_at: float) -> str:
+def _system_prompt(docs: Sequence[ProjectDoc], options: SessionOptions, created_at: float) -> str:
     cwd = options.cwd
     return build_system_prompt(
         PromptParts(
             cwd=cwd,
             date=time.strftime("%Y-%m-%d", time.localtime(created_at)),
             is_git=(project_root(cwd) / ".git").exists(),
-            docs=find_docs(cwd, settings.paths.config_dir),
+            docs=docs,
             replacement=options.system_prompt,
             appendix=options.append_system_prompt,
         )

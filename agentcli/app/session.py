@@ -55,6 +55,8 @@ from agentcli.policy.decision import Policy
 from agentcli.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from agentcli.domain.background import Background
     from agentcli.domain.reports import ContextReport, Explanation
     from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
@@ -185,6 +187,11 @@ class Session:
     def turns(self) -> int:
         """How many turns were begun."""
         return self._totals.turns
+
+    @property
+    def documents(self) -> tuple[Path, ...]:
+        """The files with instructions that the model has read, the nearest last (CTX-1)."""
+        return self._parts.documents
 
     @property
     def is_running(self) -> bool:

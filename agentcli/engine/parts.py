@@ -41,6 +41,8 @@ from agentcli.engine.sample import RetryPolicy
 from agentcli.policy.decision import Policy
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from agentcli.domain.background import Background
     from agentcli.domain.events import AgentEvent
     from agentcli.domain.hooks import Hooks
@@ -90,7 +92,8 @@ class SessionParts:
     runs what outlives a turn (BG-1), ``moves`` are the running calls of a chat that can go on
     there (UI-3); ``keeper`` remembers files before they are changed (TT-1); ``reaper`` owns what
     was told to stop and has not stopped yet (CAN-10). ``update_catalogue`` is called after each
-    turn and may fail; ``on_close`` ends what the session's tools have left running.
+    turn and may fail; ``on_close`` ends what the session's tools have left running. ``documents``
+    are the files with instructions that ``system`` holds (CTX-1).
     """
 
     store: SessionStore
@@ -101,6 +104,7 @@ class SessionParts:
     state: SessionState
     outputs: RawOutputs
     system: str = ""
+    documents: tuple[Path, ...] = ()
     session_id: str = ""
     queue: InputQueue | None = None
     ask: Asker | None = None

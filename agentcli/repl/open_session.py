@@ -87,18 +87,27 @@ class OpenSession:
             return []
         if session.resumed is not None:
             waiting = [item.text for item in session.queued() if item.source is QueueSource.USER]
-            return resume_lines(session.resumed, time.time(), theme, waiting)
-        dot = f" {theme.symbols.dot} "
-        branch = clean_line(branch_of(cwd))
-        where = [clean_line(str(cwd)), f"branch {branch}" if branch else "", f"{session.mode} mode"]
+            place = theme.paint(f"  {self._place(cwd, theme)}", DIM)
+            lines = resume_lines(session.resumed, time.time(), theme, waiting)
+            return [lines[0], place, *lines[1:]]
         lines = [
             f"{theme.paint('agentcli', BOLD)}  {clean_line(session.model.id)}",
-            theme.paint("  " + dot.join(filter(None, where)), DIM),
+            theme.paint(f"  {self._place(cwd, theme)}", DIM),
         ]
+        if session.documents:
+            names = ", ".join(clean_line(_name_of(path, cwd)) for path in session.documents)
+            lines.append(theme.paint(f"  Project instructions: {names}", DIM))
         if not self._greeted:
             lines += ["", *(f"  {line}" for line in _THINGS_TO_TRY)]
         self._greeted = True
         return lines
+
+    def _place(self, cwd: Path, theme: Theme) -> str:
+        """Directory, branch and mode."""
+        branch = clean_line(branch_of(cwd))
+        mode = f"{self.session.mode} mode" if self.session is not None else ""
+        parts = [clean_line(str(cwd)), f"branch {branch}" if branch else "", mode]
+        return f" {theme.symbols.dot} ".join(filter(None, parts))
 
     def closing_lines(self, theme: Theme) -> list[str]:
         """How to come back, and what it has taken (UI-9)."""
@@ -124,6 +133,14 @@ _THINGS_TO_TRY = (
     '      "run the tests and fix what fails"',
     "      @ attaches a file, / lists the commands, ? shows the keys",
 )
+
+
+def _name_of(path: Path, cwd: Path) -> str:
+    """``path`` as seen from ``cwd`` where it is below, from the home directory, or whole."""
+    for base, begin in ((cwd, ""), (Path.home(), "~/")):
+        if path.is_relative_to(base):
+            return f"{begin}{path.relative_to(base)}"
+    return str(path)
 
 
 def branch_of(directory: Path) -> str:

@@ -27,7 +27,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from agentcli.ui.live_screen import LiveScreen
 from agentcli.ui.rows import Rows
 from agentcli.ui.screen import Screen, TerminalWriter
-from agentcli.ui.theme import Theme, theme_for
+from agentcli.ui.theme import SPOKEN, Theme, theme_for
 
 # --- keys while the agent works ---------------------------------------------------------------
 
@@ -197,6 +197,7 @@ class Terminal:
         self._writer = TerminalWriter(sys.stdout)
         if screen_reader:
             self.theme.live = False
+            self.theme.symbols = SPOKEN
         self.input: Input = create_input(sys.stdin)
         stream = sys.stdout if self.theme.live else self._writer.as_stream()
         self.output: Output = PlainTextOutput(stream) if self.is_dumb else create_output(stream)

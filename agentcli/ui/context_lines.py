@@ -7,16 +7,22 @@ from agentcli.domain.reports import ContextReport, HeavyResult
 from agentcli.ui import wording
 from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean_line
-from agentcli.ui.theme import ACCENT, BOLD, DIM, WARNING, Theme
+from agentcli.ui.theme import ACCENT, BOLD, DIM, SPOKEN, WARNING, Theme
 
 BAR_CELLS = 24
 _FULL_PERCENT = 80
 _NAME_COLUMNS = 21
 _ABOUT_COLUMNS = 44
+_WIDE_COLUMNS = 80
+_NARROW_NAME = 18
+_FIGURES = 17  # what stands behind a bar, and the last column
 
 
-def context_lines(report: ContextReport, theme: Theme) -> list[str]:
-    """``/context``: how full the window is, where the tokens go, what to do about it."""
+def context_lines(report: ContextReport, theme: Theme, columns: int = 80) -> list[str]:
+    """``/context``: how full the window is, where the tokens go, what to do about it.
+
+    No row is wider than ``columns``, down to 40; a screen reader gets no bars.
+    """
     model = theme.paint(clean_line(report.model), BOLD)
     how = "measured" if report.is_measured else "estimated"
     used = (
@@ -28,11 +34,11 @@ def context_lines(report: ContextReport, theme: Theme) -> list[str]:
         f"{model}  {theme.paint(used, WARNING) if is_full else used}",
         "",
         *(
-            _row(part.name, part.tokens, report, theme, part.count)
+            _row(part.name, part.tokens, report, theme, columns, part.count)
             for part in report.parts
             if part.tokens
         ),
-        _row("free", report.free, report, theme),
+        _row("free", report.free, report, theme, columns),
         "",
     ]
     left = report.compacts_at - report.used
@@ -45,28 +51,40 @@ def context_lines(report: ContextReport, theme: Theme) -> list[str]:
         lines.append(theme.paint(f"{what} left out of requests; the session keeps them.", DIM))
     if report.heaviest:
         lines += ["", theme.paint("Largest tool results, sent again with every request:", BOLD)]
-        lines += [_heavy(result, theme) for result in report.heaviest]
+        lines += [_heavy(result, theme, columns) for result in report.heaviest]
     return lines
 
 
 def _row(
-    name: str, tokens: int, report: ContextReport, theme: Theme, count: int | None = None
+    name: str,
+    tokens: int,
+    report: ContextReport,
+    theme: Theme,
+    columns: int,
+    count: int | None = None,
 ) -> str:
     share = tokens / report.window if report.window else 0.0
-    filled = min(BAR_CELLS, round(share * BAR_CELLS)) or int(tokens > 0)
+    wide = columns >= _WIDE_COLUMNS
+    name_columns = _NAME_COLUMNS if wide else _NARROW_NAME
+    cells = BAR_CELLS if wide else max(0, columns - name_columns - _FIGURES)
+    cells = 0 if theme.symbols is SPOKEN else cells
+    filled = min(cells, round(share * cells)) or int(tokens > 0 and cells > 0)
     symbols = theme.symbols
     bar = theme.paint(symbols.call * filled, ACCENT) + theme.paint(
-        symbols.dot * (BAR_CELLS - filled), DIM
+        symbols.dot * (cells - filled), DIM
     )
-    of_them = f"  ({count})" if count is not None and count > 1 else ""
-    return f"{name:<{_NAME_COLUMNS}}{bar} {wording.count(tokens):>7} {share:>6.1%}{of_them}"
+    of_them = f"  ({count})" if wide and count is not None and count > 1 else ""
+    return f"{name:<{name_columns}}{bar} {wording.count(tokens):>7} {share:>6.1%}{of_them}"
 
 
-def _heavy(result: HeavyResult, theme: Theme) -> str:
-    what = fit(f"{clean_line(result.name)} {clean_line(result.about)}".strip(), _ABOUT_COLUMNS)
-    cost = "" if result.again_usd is None else f"  {wording.cost(result.again_usd)} each time"
+def _heavy(result: HeavyResult, theme: Theme, columns: int) -> str:
+    wide = columns >= _WIDE_COLUMNS
+    room = _ABOUT_COLUMNS if wide else max(8, columns - _FIGURES - 6)
+    what = fit(f"{clean_line(result.name)} {clean_line(result.about)}".strip(), room)
+    each = " each time" if wide else ""
+    cost = "" if result.again_usd is None else f"  {wording.cost(result.again_usd)}{each}"
     note = "  (left out)" if result.left_out else ""
-    line = f"  {what:<{_ABOUT_COLUMNS}} {wording.count(result.tokens):>7}{cost}{note}"
+    line = f"  {what:<{room}} {wording.count(result.tokens):>7}{cost}{note}"
     return theme.paint(line, DIM)
 
 

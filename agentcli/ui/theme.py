@@ -108,6 +108,26 @@ class Symbols:
     thinking: str = "◇"
 
 
+SPOKEN = Symbols(
+    call="Tool:",
+    failed="Failed:",
+    stopped="Stopped:",
+    branch="Result:",
+    bullet="-",
+    bar="|",
+    rule="-",
+    dot="-",
+    more="...",
+    cross="+",
+    todo="to do:",
+    done="done:",
+    code="",
+    wrap="",
+    answer="",
+    thinking="",
+)
+"""Words in place of signs, for what is read aloud (UI-10)."""
+
 ASCII = Symbols(
     "*", "x", "#", "`", "*", "|", "-", "-", "...", "+", "[ ]", "[x]", "|", ">", "*", "~"
 )

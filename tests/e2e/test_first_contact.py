@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -72,3 +73,18 @@ def test_killed_in_the_middle_of_a_command_it_comes_back_and_says_so(tmp_path: P
     again.expect(pexpect.EOF)
     again.close()
     assert again.exitstatus == 0
+
+
+@pytest.mark.spec("UI-6", "CTX-1")
+def test_the_start_says_where_one_is_and_which_instructions_were_read(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("Use tabs.\n")
+    subprocess.run(["git", "init", "-q", "-b", "topic", str(tmp_path)], check=True)
+    person = chat(tmp_path)
+    person.expect(f"{re.escape(tmp_path.name)}.*branch topic")
+    person.expect("Project instructions: AGENTS.md")
+    person.expect("No model yet: answers come from a small offline demo.")
+    person.expect(PROMPT)
+    person.send("please refactor everything\r")
+    person.expect('I did not understand "please refactor everything"')
+    person.expect(PROMPT)
+    person.sendcontrol("d")

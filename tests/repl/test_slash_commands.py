@@ -19,6 +19,7 @@ from agentcli.domain.ports import PermissionMode
 from agentcli.domain.session import SessionInfo, SessionStatus
 from agentcli.repl import commands as registry
 from agentcli.repl.clipboard import copy_by_program, osc_52
+from agentcli.repl.slash.help import help_lines
 from agentcli.repl.slash.usage import midnight, usage_lines
 from agentcli.ui.theme import theme_for
 from tests.repl.direct_chat import DirectChat, talk
@@ -402,3 +403,28 @@ def test_a_model_without_a_key_is_not_switched_to(model_server: ModelServer, wor
             await chat.do("/model sonet")
 
     talk(DirectChat(work, model_server), scenario)
+
+
+@pytest.mark.spec("UI-5")
+def test_help_groups_every_command(work: Path) -> None:
+    async def scenario(chat: DirectChat) -> None:
+        lines = await chat.do("/help")
+        assert "Yours" not in lines
+        assert sum(line.startswith("  /") for line in lines) == len(registry.all_commands())
+
+    registry.use_custom(())
+    talk(DirectChat(work), scenario)
+
+
+@pytest.mark.spec("UI-5", "UI-1")
+@pytest.mark.parametrize("columns", [30, 40, 80, 120])
+def test_help_fits_the_window(columns: int) -> None:
+    rows = [("/a [ONE] [TWO]", "what it does in quite a few words, " * 3), ("/b", "short")]
+    lines = help_lines(rows, columns)
+    assert all(len(line) <= columns for line in lines)
+    begin = lines[0].find("what it does")
+    if columns >= 80:
+        assert all(line.startswith(" " * begin) for line in lines[1:-1])
+    assert " ".join(" ".join(lines).split()) == " ".join(f"{a} {b}" for a, b in rows).replace(
+        "  ", " "
+    )

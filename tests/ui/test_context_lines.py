@@ -8,7 +8,7 @@ from agentcli.domain.events import Compacted, CompactionTrigger
 from agentcli.domain.messages import Usage
 from agentcli.domain.reports import ContextPart, ContextReport, HeavyResult
 from agentcli.ui.context_lines import compacted_lines, context_lines
-from agentcli.ui.theme import PLAIN
+from agentcli.ui.theme import PLAIN, SPOKEN, Theme
 
 REPORT = ContextReport(
     model="anthropic/m",
@@ -36,6 +36,21 @@ def test_each_part_has_a_bar_its_tokens_and_its_share_and_the_rest_is_free() -> 
     assert rows["free"].count("●") == 18 and rows["system prompt"].count("●") == 1
     assert "summary" not in rows
     assert "Old messages are summarised in 110.0k tokens; /compact: now." in lines
+
+
+@pytest.mark.spec("CMP-5", "UI-1")
+@pytest.mark.parametrize("columns", [40, 60, 79])
+def test_rows_fit_a_narrow_window(columns: int) -> None:
+    rows = [line for line in context_lines(REPORT, PLAIN, columns) if "%" in line or "bash" in line]
+    assert all(len(row) < columns for row in rows[1:])
+    assert next(row for row in rows if row.startswith("free")).count("●") >= 3
+
+
+@pytest.mark.spec("UI-10")
+def test_what_is_read_aloud_has_no_bars() -> None:
+    spoken = Theme(color=False, attributes=False, live=False, symbols=SPOKEN)
+    text = "\n".join(context_lines(REPORT, spoken))
+    assert "Tool:" not in text and "--" not in text and "150.0k" in text
 
 
 @pytest.mark.spec("COST-1")

@@ -1,28 +1,71 @@
-"""``/help``: the commands and the keys."""
+"""``/help``: the commands by what they are for, and the keys, as wide as the window."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+
 from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.repl.keys import shown_keys
-from agentcli.ui.theme import BOLD, DIM
+from agentcli.ui.rows import wrap
+from agentcli.ui.screen import size_of
+from agentcli.ui.theme import BOLD
+
+GROUPS = {
+    "Sessions": "new resume sessions search rename fork export exit",
+    "This conversation": "undo redo rewind compact copy queue todos",
+    "The model": "model effort plan context cost usage",
+    "The project": "init memory diff",
+    "What it may do": "permissions sandbox trust",
+    "In the background": "tasks tail",
+    "The program": "config theme status doctor help",
+}
+"""Which command stands where; the others are the user's own, or are shown as such."""
+_WIDEST_NAME = 28
+_LEAST_HELP = 24
 
 
 async def _run(chat: Chat, _arguments: str) -> None:
+    columns = max(20, size_of(sys.stdout).columns - 1)
+    commands = {command.name: command for command in chat.commands()}
     paint = chat.theme.paint
-    keys_of_user = shown_keys(chat.user.settings.chat_keys, chat.user.default_keys)
-    names = {
-        command: " ".join(filter(None, (f"/{command.name}", command.usage)))
-        for command in chat.commands()
-    }
-    width = max(*map(len, names.values()), *(len(keys) for keys, _ in keys_of_user))
-    lines = [paint("Commands", BOLD)]
-    for command, name in names.items():
-        also = ", ".join(f"/{alias}" for alias in command.aliases)
-        note = paint(f" (also {also})", DIM) if also else ""
-        lines.append(f"  {name:<{width}}  {command.help}{note}")
-    lines += ["", paint("Keys", BOLD)]
-    lines += [f"  {keys:<{width}}  {what}" for keys, what in keys_of_user]
+    rows = [(name, [_row(c) for c in found]) for name, found in _grouped(commands)]
+    keys = shown_keys(chat.user.settings.chat_keys, chat.user.default_keys)
+    rows.append(("Keys", list(keys)))
+    lines: list[str] = []
+    for title, listed in rows:
+        lines += [*([""] if lines else []), paint(title, BOLD), *help_lines(listed, columns)]
     chat.show(lines)
+
+
+def _grouped(commands: dict[str, SlashCommand]) -> list[tuple[str, list[SlashCommand]]]:
+    left = dict(commands)
+    groups = [
+        (title, [left.pop(name) for name in names.split() if name in left])
+        for title, names in GROUPS.items()
+    ]
+    return [*groups, *([("Yours", list(left.values()))] if left else [])]
+
+
+def _row(command: SlashCommand) -> tuple[str, str]:
+    also = ", ".join(f"/{alias}" for alias in command.aliases)
+    name = " ".join(filter(None, (f"/{command.name}", command.usage)))
+    return name, f"{command.help} (also {also})" if also else command.help
+
+
+def help_lines(rows: Sequence[tuple[str, str]], columns: int) -> list[str]:
+    """Names and what they do, side by side where the window has room for it."""
+    width = min(_WIDEST_NAME, max(len(name) for name, _ in rows))
+    if columns - width - 4 < _LEAST_HELP:
+        width = 0
+    hang = " " * (width + 4)
+    lines: list[str] = []
+    for name, text in rows:
+        if width and len(name) <= width:
+            lines += wrap(f"  {name:<{width}}  {text}", columns, hang)
+        else:
+            lines += [*wrap(f"  {name}", columns, "    "), *wrap(f"{hang}{text}", columns, hang)]
+    return lines
 
 
 COMMAND = SlashCommand("help", "the commands and the keys", _run, while_working=True)
