@@ -55,7 +55,7 @@ def test_without_a_key_it_says_what_it_is_reads_a_file_and_leaves(tmp_path: Path
 def test_killed_in_the_middle_of_a_command_it_comes_back_and_says_so(tmp_path: Path) -> None:
     person = chat(tmp_path)
     person.expect(PROMPT)
-    person.send("run sleep 60\r")
+    person.send("run touch here; sleep 60\r")
     person.expect("Allow this")
     person.expect("Enter confirms")
     person.send("y\r")
