@@ -37,7 +37,7 @@ from tests.support.pty_driver import Terminal  # noqa: E402
 from tests.support.replies import Call, Tokens, calls, say  # noqa: E402
 
 PICTURES = REPOSITORY / ".github"
-COLUMNS, ROWS = 72, 20
+COLUMNS, ROWS = 96, 28
 WAIT_S = 20.0
 MODEL = "anthropic/claude-sonnet-4-5"
 RULE = "bash(./check.sh)"
@@ -181,8 +181,13 @@ def _row(screen: pyte.Screen, y: int) -> Text:
         # words are placed, not blanks: some programs that draw SVG leave out leading blanks
         for word in re.findall(r"\S+|\s+", text):
             row.append(word, style if word.strip() or style.bgcolor or style.reverse else None)
-    row.rstrip()
+    if not row.spans or row.spans[-1].end < len(row) or not _has_background(row.spans[-1].style):
+        row.rstrip()
     return row
+
+
+def _has_background(style: Style | str) -> bool:
+    return isinstance(style, Style) and style.bgcolor is not None
 
 
 def _color(name: str) -> str | None:

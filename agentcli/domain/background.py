@@ -160,13 +160,17 @@ class SpawnWish:
 
 @frozen
 class Spawned:
-    """What came of a wish: a run that is under way, or a schedule (then ``run_id`` is empty)."""
+    """What came of a wish: a run that is under way, or a schedule (then ``run_id`` is empty).
+
+    ``number`` is what the user calls the run by.
+    """
 
     run_id: str = ""
     task_id: str = ""
     log_path: str = ""
     result_path: str = ""
     schedule: Schedule | None = None
+    number: int = 0
 
 
 @frozen

@@ -30,6 +30,7 @@ from agentcli.domain.values import frozen
 from agentcli.tools._base import Arguments, BaseTool, plain_text
 from agentcli.tools.files.paths import one_line
 
+_SHORT_ID = 6
 _MAX_TITLE = 120
 _MISSING = {
     "tool": "is missing: the name of the tool that is to run, such as bash",
@@ -137,7 +138,8 @@ class SpawnTool(BaseTool[SpawnArguments]):
             "log_path": spawned.log_path,
             "result_path": spawned.result_path,
         }
-        summary, shown = f"started as {spawned.run_id}", f"log: {spawned.log_path}"
+        number = spawned.number
+        summary, shown = f"started as run {number}", f"/tail {number} shows its output"
         return ToolOutput.json(started, display=shown, summary=summary)
 
 
@@ -188,7 +190,7 @@ class OutputTool(BaseTool[OutputArguments]):
     def summary(self, args: OutputArguments) -> str:
         """Which run."""
         wait = f", waiting up to {args.wait_s:g} s" if args.wait_s else ""
-        return f"Output of {one_line(args.run_id, 64)}{wait}"
+        return f"Output of {_short(args.run_id)}{wait}"
 
     async def run(self, args: OutputArguments, ctx: BackgroundContext) -> ToolOutput:
         """A page, with how the run stands."""
@@ -243,7 +245,7 @@ class CancelTool(BaseTool[CancelArguments]):
 
     def summary(self, args: CancelArguments) -> str:
         """Which run."""
-        return f"Cancel {one_line(args.run_id, 64)}"
+        return f"Cancel {_short(args.run_id)}"
 
     async def run(self, args: CancelArguments, ctx: BackgroundContext) -> ToolOutput:
         """How it stands now."""
@@ -348,6 +350,11 @@ def _task_line(task: BackgroundTask) -> str:
 def _schedule_line(schedule: Schedule) -> str:
     """A schedule, for the user."""
     return f"{'scheduled':<11} {one_line(schedule.title, MAX_LINE)}: {moment(schedule.next_at)}"
+
+
+def _short(run_id: str) -> str:
+    """The end of an id, by which the user may name the run too."""
+    return f"the run {one_line(run_id, 64)[-_SHORT_ID:]}"
 
 
 def _status(task: BackgroundTask) -> str:

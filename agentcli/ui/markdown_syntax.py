@@ -191,7 +191,7 @@ def open_line(line: str, context: LinesBefore, symbols: Symbols) -> OpenedLine:
         start = classify(
             rest,
             code_from=_code_from(opened, context),
-            in_paragraph=same and context.in_paragraph,
+            in_paragraph=same and context.in_paragraph and _is_within(rest, opened.items),
         )
         if not opened.markers and start.kind is not LineKind.QUOTE and same:
             _leave_items(opened.items, start, context)
@@ -220,6 +220,11 @@ def open_line(line: str, context: LinesBefore, symbols: Symbols) -> OpenedLine:
                 start = Start(start.kind, task.end(), start.indent, start.marker)
             opened.lead.append((f"{mark} ", MARKER))
         position += start.skip
+
+
+def _is_within(rest: str, items: list[int]) -> bool:
+    """Whether a line is indented as far as the text of the item that it may belong to."""
+    return not items or len(rest) - len(rest.lstrip(" ")) >= items[-1] or rest[:1] == "\t"
 
 
 def _indent(columns: int, opened: OpenedLine) -> list[Span]:

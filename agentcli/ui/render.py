@@ -48,7 +48,7 @@ _NO_PREVIEW = frozenset(
     }
 )  # fmt: skip
 NO_OUTPUT = "(no output)"
-_COMMAND = re.compile(r"(Run )(`.+`)(.*)")
+_COMMAND = re.compile(r"(Run `)(.+)(`.*)")
 _EXIT_LINE = re.compile(r"\n?\[exit code [^\n]*\]\s*\Z")
 _CANCEL_WORDS = {
     "user": "Cancelled.",
@@ -76,7 +76,7 @@ def _summary(text: str, theme: Theme) -> str:
     if found is None:
         return theme.paint(text, BOLD)
     command = "".join(theme.paint(part, style) for part, style in _shell_spans(found[2]))
-    return theme.paint(found[1], BOLD) + command + theme.paint(found[3], DIM)
+    return theme.paint("Run ", BOLD) + theme.paint("`", DIM) + command + theme.paint(found[3], DIM)
 
 
 @lru_cache(64)
@@ -220,7 +220,8 @@ def turn_line(summary: TurnSummary, theme: Theme) -> str:
         parts.append(wording.tokens(summary.usage))
     if summary.cost_usd is not None:
         parts.append(wording.cost(summary.cost_usd))
-    return theme.paint(f" {theme.symbols.dot} ".join(parts), DIM)
+    gutter = "  " if theme.live else ""
+    return theme.paint(gutter + f" {theme.symbols.dot} ".join(parts), DIM)
 
 
 def _head_and_tail(lines: list[str], theme: Theme) -> list[str]:

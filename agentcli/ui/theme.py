@@ -71,7 +71,8 @@ _PALETTES: Mapping[str, Mapping[int, str]] = {
     "daltonized": {OK: "38;5;33", ADDED: "38;5;33", STRING: "38;5;33", ERROR: "38;5;208",
                    REMOVED: "38;5;208", WARNING: "38;5;220"},
 }  # fmt: skip
-# soft backgrounds, with letters that can be read on them, where the terminal has 256 colours
+# soft backgrounds, with letters that can be read on them, where the terminal has 256 colours; with
+# all colours the two of a diff are softer still
 _SOFT: Mapping[str, Mapping[int, tuple[str, str]]] = {
     "dark": {TINT: ("", "38;5;255;48;5;237"), ADDED_WORD: ("", "48;5;22"),
              REMOVED_WORD: ("", "48;5;52")},
@@ -82,6 +83,10 @@ _SOFT: Mapping[str, Mapping[int, tuple[str, str]]] = {
     "high-contrast": {TINT: ("1", ""), ADDED_WORD: ("7", ""), REMOVED_WORD: ("7", "")},
     "none": {},
 }  # fmt: skip
+_SOFTEST: Mapping[str, Mapping[int, tuple[str, str]]] = {
+    "dark": {ADDED_WORD: ("", "48;2;33;66;42"), REMOVED_WORD: ("", "48;2;84;38;42")},
+    "light": {ADDED_WORD: ("", "48;2;205;240;210"), REMOVED_WORD: ("", "48;2;255;218;216")},
+}
 THEMES = ("auto", *_PALETTES, "none")
 RESET = "\x1b[0m"
 
@@ -137,10 +142,20 @@ class Theme:
     """How to show a style. ``live`` says whether lines may be redrawn.
 
     ``soft`` names the backgrounds of the theme ``auto``: of ``dark`` or ``light``, or none where
-    the terminal has sixteen colours.
+    the terminal has sixteen colours; ``deep``: it has all.
     """
 
-    __slots__ = ("_cache", "_codes", "_soft", "attributes", "color", "live", "name", "symbols")
+    __slots__ = (
+        "_cache",
+        "_codes",
+        "_deep",
+        "_soft",
+        "attributes",
+        "color",
+        "live",
+        "name",
+        "symbols",
+    )
 
     def __init__(
         self,
@@ -150,12 +165,13 @@ class Theme:
         live: bool,
         symbols: Symbols | None = None,
         soft: str = "",
+        deep: bool = False,
     ) -> None:
         self.color = color
         self.attributes = attributes
         self.live = live
         self.symbols = symbols or Symbols()
-        self._soft = soft if color else ""
+        self._soft, self._deep = soft if color else "", deep
         self.use("auto")
 
     def use(self, name: str) -> None:
@@ -172,7 +188,8 @@ class Theme:
             for bit, (attribute, color) in _CODES.items()
         }
         if self._soft or name == "high-contrast":
-            self._codes |= _SOFT.get(name, _SOFT.get(self._soft, {}))
+            kind = name if name in _SOFT else self._soft
+            self._codes |= {**_SOFT[kind], **(_SOFTEST.get(kind, {}) if self._deep else {})}
         self._cache: dict[int, str] = {0: ""}
 
     def start(self, style: int) -> str:
@@ -216,14 +233,18 @@ def theme_for(stream: TextIO, env: Mapping[str, str], name: str = "auto") -> The
         live=terminal,
         symbols=symbols,
         soft=_soft(env),
+        deep=env.get("COLORTERM") in _ALL_COLORS,
     )
     if name != "auto":
         theme.use(name)
     return theme
 
 
+_ALL_COLORS = frozenset({"truecolor", "24bit"})
+
+
 def _soft(env: Mapping[str, str]) -> str:
     """The backgrounds for a terminal with 256 colours; rxvt, konsole and others tell theirs."""
-    deep = "256color" in env.get("TERM", "") or env.get("COLORTERM") in {"truecolor", "24bit"}
+    deep = "256color" in env.get("TERM", "") or env.get("COLORTERM") in _ALL_COLORS
     background = env.get("COLORFGBG", "").rpartition(";")[2]
     return "" if not deep else "light" if background in {"7", "15"} else "dark"

@@ -60,25 +60,26 @@ def words(text: str) -> list[str]:
     return re.findall(r"word(\d)", re.sub(r" *\n", "", text))
 
 
-def paragraphs(number: int) -> list[str]:
-    """The lines of the text that ``flood`` streams."""
-    text = "".join("\n" if n % 90 == 89 else f"word{n % 7} " for n in range(number))
-    return [line.strip() for line in text.split("\n") if line.strip()]
-
-
-def lines_of(pane: Pane) -> list[str]:
-    return [line.strip() for line in pane.text().split("\n") if line.startswith("word")]
+def numbers(chunks: int) -> list[str]:
+    """The words of the text that ``flood`` streams."""
+    return [str(n % 7) for n in range(chunks) if n % 90 != 89]
 
 
 @pytest.mark.spec("UI-1")
-def test_what_is_copied_is_the_logical_text(pane: Pane) -> None:
+def test_each_row_ends_between_two_words(pane: Pane) -> None:
     pane.run("send-keys", "flood 1500", "Enter")
     pane.wait_for("The end.")
-    assert lines_of(pane) == paragraphs(1500)
+    rows = [row for row in pane.text().split("\n") if "word" in row]
+    assert words("\n".join(rows)) == numbers(1500)
+    assert rows[0].startswith("◆ word0 word1")
+    assert all(re.fullmatch(r"[◆ ] word\d(?: word\d)* *", row) for row in rows)
+    assert {len(row.rstrip()) for row in rows if len(row) > 73} == {79}
 
 
 @pytest.mark.spec("UI-1", "OPS-1")
-def test_resizing_in_mid_stream_breaks_no_line_and_leaves_nothing_behind(pane: Pane) -> None:
+def test_resizing_in_mid_stream_loses_and_doubles_no_word_and_leaves_nothing_behind(
+    pane: Pane,
+) -> None:
     pane.run("send-keys", "flood 3000", "Enter")
     for columns, lines, seen in ((60, 20, 300), (100, 30, 1000), (47, 17, 1700), (71, 24, 2300)):
         while len(words(pane.text())) < seen:
@@ -86,7 +87,7 @@ def test_resizing_in_mid_stream_breaks_no_line_and_leaves_nothing_behind(pane: P
         pane.run("resize-window", "-x", str(columns), "-y", str(lines))
     pane.wait_for("The end.")
     pane.wait_for("Ask or tell")
-    assert lines_of(pane) == paragraphs(3000)
+    assert words(pane.text()) == numbers(3000)
     assert pane.text().count("Ask or tell") == 1
     assert "Working" not in pane.text()
 
@@ -101,5 +102,5 @@ def test_a_window_that_is_dragged_in_mid_stream_loses_no_word(pane: Pane) -> Non
         time.sleep(0.12)  # how a hand drags: it is the rate of the changes that is tested
     pane.wait_for("The end.")
     pane.wait_for("Ask or tell")
-    assert words(pane.text()) == [str(n % 7) for n in range(6000) if n % 90 != 89]
+    assert words(pane.text()) == numbers(6000)
     assert pane.text().count("Ask or tell") == 1

@@ -29,7 +29,7 @@ def test_the_model_gets_json_and_the_person_lines_and_a_long_title_is_cut(tmp_pa
         await session.run(Prompt(user_text("go")))
         started, listed = seen
         run_id = json.loads(started.result.text)["run_id"]
-        assert started.display == f"log: {json.loads(started.result.text)['log_path']}"
+        assert started.display == "/tail 2 shows its output"
         active, over = listed.display.splitlines()
         assert active.startswith("running     long long long") and len(active) < 80
         assert over == "failed      the tests"

@@ -70,6 +70,8 @@ EXAMPLES = {
     "10) ten\n12345678901. no": "10) ten\n    12345678901. no",
     "- # Head\n- text": "• Head\n• text",
     "+ a\n+ b\n\npara": "• a\n• b\n\npara",
+    "1. a\n2. b\n   - c\n3. d": "1. a\n2. b\n   • c\n3. d",
+    "- a\n---": f"• a\n\n{RULE}",
     # quotes
     "> q **b**\n>> deep": "│ q b\n│ │ deep",
     "> a\n>\n> b": "│ a\n│ \n│ b",

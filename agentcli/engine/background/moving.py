@@ -146,8 +146,8 @@ class Moving:
         self.is_moved = True
         return ToolOutput.text(
             _moved_text(spawned, job.tail),
-            display=f"log: {spawned.log_path}",
-            summary=f"moved to the background as {spawned.run_id}",
+            display=f"/tail {spawned.number} shows its output",
+            summary=f"moved to the background as run {spawned.number}",
         )
 
     def _follow(self, token: CancelToken) -> Callable[[], None]:

@@ -287,7 +287,8 @@ class BackgroundRuns:
                 raise BackgroundRefused(f"It was not started: {error.message}.") from error
             raise
         self._live_on(run, work)
-        return Spawned(task.run_id, task.task_id, task.log_path, task.result_path)
+        number = next(at for at, each in enumerate(self.tasks(), 1) if each.run_id == task.run_id)
+        return Spawned(task.run_id, task.task_id, task.log_path, task.result_path, number=number)
 
     def _take_place(self) -> None:
         places = self.services.places
