@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentcli.config.settings import Settings
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.errors import ConfigError, ErrorKind, ProviderError
+from agentcli.domain.errors import AgentError, ConfigError, ErrorKind, ProviderError
 from agentcli.domain.ports import ModelInfo, ModelRequest, Provider, ProviderConfig, StoredKey
 from agentcli.domain.secrecy import is_private_server
 from agentcli.domain.stream import StreamEnd, StreamEvent
@@ -212,7 +212,26 @@ class _NotClosed:
 
     def __init__(self, provider: Provider) -> None:
         self.name, self.host = provider.name, provider.host
-        self.encode, self.stream = provider.encode, provider.stream
+        self.encode = provider.encode
+        self._provider = provider
+
+    async def stream(
+        self, request: ModelRequest, cancel: CancelToken
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """Its reply; what it raises that is no ``ProviderError`` is one."""
+        try:
+            async with aclosing(self._provider.stream(request, cancel)) as events:  # type: ignore[type-var]  # generators have it
+                async for event in events:
+                    yield event
+        except AgentError:
+            raise
+        except Exception as error:
+            raise ProviderError(
+                f"the provider {self.name} failed: {type(error).__name__}: {error}",
+                "correct the provider that the program supplies",
+                kind=ErrorKind.OTHER,
+                provider=self.name,
+            ) from error
 
     async def aclose(self) -> None:
         """Its owner closes it."""

@@ -15,7 +15,7 @@
     ├── CannotContinue             nothing to continue from (REC-5)
     ├── PromptBlocked              a hook refused the prompt; nothing was stored or sent
     ├── GateFailed                 a gate raised: nothing ran (CTRL-4)
-    ├── SourceFailed               a source of input raised (CTRL-9)
+    ├── SourceFailed               a source, signal or transform raised (CTRL-9)
     ├── AnswerBudgetSpent          too many answers without a tool call (CTRL-6)
     ├── NoStructuredOutput         no result in the shape that was asked for (exit 3)
     └── HistoryViolation           our own bug: a history a provider would reject
@@ -164,7 +164,7 @@ class GateFailed(AgentError):
 
 
 class SourceFailed(AgentError):
-    """A function that the program supplies for input raised (CTRL-9); it is the cause."""
+    """A source, signal or transform that the program supplies raised (CTRL-9); see its cause."""
 
 
 class AnswerBudgetSpent(AgentError):

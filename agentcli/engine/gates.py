@@ -93,14 +93,16 @@ def resolve(gates: Sequence[ToolGate], facts: StepFacts) -> Passage:
 
 
 def _answer(gate: ToolGate, facts: StepFacts) -> GateAnswer | None:
+    name = getattr(gate, "name", type(gate).__name__)
     try:
         answer = gate.allow(facts)
         _check(answer)
+        _check_rank(gate)
     except AgentError:
         raise
     except (Exception, SystemExit) as error:
         raise GateFailed(
-            f"the gate {gate.name} failed: {type(error).__name__}: {error}",
+            f"the gate {name} failed: {type(error).__name__}: {error}",
             "nothing was run; correct the gate, or start without it",
         ) from error
     return answer
@@ -113,6 +115,11 @@ def _check(answer: object) -> None:
         raise TypeError(f"it returned {type(answer).__name__}, not GateAnswer or None")
     if isinstance(answer.allow, str) or not all(isinstance(name, str) for name in answer.allow):
         raise TypeError("its list is no collection of tool names")
+
+
+def _check_rank(gate: ToolGate) -> None:
+    if not isinstance(gate.name, str) or not isinstance(gate.priority, int):
+        raise TypeError("its name is no text, or its priority no whole number")
 
 
 def _rank(heard: GateList) -> tuple[int, bool, int, str]:

@@ -20,8 +20,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import field
 
+from agentcli.domain.errors import AgentError, SourceFailed
 from agentcli.domain.messages import TextPart, ToolCall, ToolResult, Usage
-from agentcli.domain.ports import ModelInfo, cost_usd
+from agentcli.domain.ports import ModelInfo, WrapUpSignal, cost_usd
 from agentcli.domain.values import frozen, mutable
 
 FEWEST_STEPS = 5
@@ -120,6 +121,20 @@ def near(limits: TurnLimits, spent: Spending, model: ModelInfo) -> str | None:
         if left_s <= (1 - NEAR) * whole_s:
             return f"{max(0.0, left_s):.0f} s of {whole_s:.0f} s are left"
     return None
+
+
+def asked(signal: WrapUpSignal) -> str | None:
+    """Why a program wants its agent to finish, if it does (CTRL-9). Raises ``SourceFailed``."""
+    try:
+        reason = signal()
+    except AgentError:
+        raise
+    except Exception as error:
+        raise SourceFailed(
+            f"the wrap-up signal failed: {type(error).__name__}: {error}",
+            "correct the function that was given for it",
+        ) from error
+    return str(reason) if reason else None
 
 
 def output_cap(

@@ -64,7 +64,7 @@ from agentcli.domain.tools import RunIdentity
 from agentcli.engine.ask import Requests
 from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.gates import PlanGate, WrapUpGate, plan_note, resolve
-from agentcli.engine.limits import Repeats, Spending, TurnLimits, near, reached, wrap_up_note
+from agentcli.engine.limits import Repeats, Spending, TurnLimits, asked, near, reached, wrap_up_note
 from agentcli.engine.race import race
 from agentcli.engine.tool_calls import ToolCalls
 
@@ -241,7 +241,7 @@ class Turn:
         if reason is None and self._spent.steps:
             reason = self._conversation.context.near_end(model)
         for signal in self._parts.wrap_up:
-            reason = reason or signal() or None
+            reason = reason or asked(signal)
         if reason and not self._wrapping_up:
             self._emit(WrappingUp(reason))
         self._wrapping_up = reason or ""

@@ -25,9 +25,11 @@ from agentcli import (
     Message,
     ModelRequest,
     PersistenceError,
+    ProviderError,
     ProviderRequestPrepared,
     RunContext,
     RunIdentity,
+    SourceFailed,
     StepFacts,
     StopReason,
     StreamEnd,
@@ -451,3 +453,40 @@ def test_each_request_is_reported_and_its_prefix_stays(tmp_path: Path) -> None:
         assert made[1].messages_characters > made[0].messages_characters == len("go")
 
     served([Call("list_directory", {}), Text("ok")], body)
+
+
+@pytest.mark.spec("CTRL-9", "FAIL-4")
+@pytest.mark.parametrize(
+    ("part", "error", "said"),
+    [
+        ("transforms", SourceFailed, "the transform odd failed: KeyError: 'x'"),
+        ("wrap_up", SourceFailed, "the wrap-up signal failed: KeyError: 'x'"),
+        ("steering", SourceFailed, "the steering source failed: KeyError: 'x'"),
+        ("follow_ups", SourceFailed, "the follow_up source failed: KeyError: 'x'"),
+        ("provider", ProviderError, "the provider mine failed: KeyError: 'x'"),
+    ],
+)
+def test_what_fails_of_a_program_is_named_and_never_an_internal_error(
+    tmp_path: Path, part: str, error: type[Exception], said: str
+) -> None:
+    class Odd:
+        name = "odd"
+
+        def apply(self, messages: Any, facts: StepFacts) -> Any:
+            raise KeyError("x")
+
+    class Broken(Speaks):
+        async def stream(
+            self, request: ModelRequest, cancel: CancelToken
+        ) -> AsyncIterator[StreamEvent]:
+            raise KeyError("x")
+            yield
+
+    def raises() -> Any:
+        raise KeyError("x")
+
+    parts: dict[str, Any] = {"provider": Speaks("one"), part: raises}
+    parts |= {"transforms": [Odd()]} if part == "transforms" else {}
+    parts |= {"provider": Broken()} if part == "provider" else {}
+    with pytest.raises(error, match=said):
+        Agent(cwd=tmp_path, env=agent_env(None), **parts).run_sync("go")

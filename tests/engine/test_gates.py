@@ -111,6 +111,7 @@ class Raises:
         (Raises(SystemExit(3)), "the gate mine failed: SystemExit"),
         (Raises(AgentError("no rules", "write some")), "no rules - write some"),
         (Raises(answer={"a"}), "it returned set, not GateAnswer or None"),
+        (type("Odd", (Raises,), {"name": 3})(answer=GateAnswer(["a"])), "its name is no text"),
         (Raises(answer=GateAnswer("abc")), "no collection of tool names"),
         (Raises(answer=GateAnswer([1])), "no collection of tool names"),  # type: ignore[list-item]  # wrong on purpose
     ],

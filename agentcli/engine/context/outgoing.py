@@ -27,7 +27,13 @@ from agentcli.domain.clean import (
     clean_text,
     cut_text,
 )
-from agentcli.domain.errors import HistoryViolation, ProviderError, StoreError
+from agentcli.domain.errors import (
+    AgentError,
+    HistoryViolation,
+    ProviderError,
+    SourceFailed,
+    StoreError,
+)
 from agentcli.domain.events import ContextTransformed, ProviderRequestPrepared
 from agentcli.domain.history import History
 from agentcli.domain.messages import (
@@ -459,7 +465,7 @@ class TransformChain:
             return messages
         size = self._size_of_history(messages)
         for transform in transforms:
-            before, messages = messages, transform.apply(messages, facts)
+            before, messages = messages, _applied(transform, messages, facts)
             if messages is before:
                 continue
             old_size, size = size, size + self._grown(before, messages)
@@ -500,6 +506,25 @@ class TransformChain:
             else:
                 total += len(message.text)
         return total
+
+
+def _applied(
+    transform: ContextTransform, messages: Sequence[Message], facts: StepFacts
+) -> Sequence[Message]:
+    """What ``transform`` makes of ``messages``; raises ``SourceFailed`` where it cannot.
+
+    Nothing is sent then: what it was to leave out is not sent by mistake.
+    """
+    try:
+        return transform.apply(messages, facts)
+    except AgentError:
+        raise
+    except Exception as error:
+        name = getattr(transform, "name", type(transform).__name__)
+        raise SourceFailed(
+            f"the transform {name} failed: {type(error).__name__}: {error}",
+            "nothing was sent; correct the transform, or start without it",
+        ) from error
 
 
 def _alike(one: Sequence[Message], other: Sequence[Message]) -> int:
