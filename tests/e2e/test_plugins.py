@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.one_shot import one_shot
+from tests.e2e.one_shot import one_shot, result_of
 from tests.support.cli import agent_env, run_agent
 from tests.support.docs import blocks
 from tests.support.model_server import ModelServer
@@ -61,3 +61,17 @@ def test_a_plugin_that_is_not_installed_is_one_line(model_server: ModelServer) -
     assert [line for line in done.stderr.splitlines() if "plugin" in line] == [
         "warning: there is no plugin 'gone' - there are: none is installed"
     ]
+
+
+@pytest.mark.spec("CTRL-4", "CLI-5")
+def test_what_a_gate_refuses_is_in_the_result(
+    model_server: ModelServer, site: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("content")
+    assert run_agent("config", "set", "plugins", "careful", env=agent_env()).code == 0
+    model_server.add(calls(Call("delete_file", {"path": "a.txt"}, id="delete")), "Done.")
+    options = ("--yolo", "--tools", "delete_file", "-o", "json", "go")
+    ran = one_shot(model_server, *options, cwd=tmp_path, PYTHONPATH=str(site))
+    (denied,) = result_of(ran)["permission_denials"]
+    assert (denied["tool_name"], denied["tool_use_id"]) == ("delete_file", "delete")
+    assert (ran.code, (tmp_path / "a.txt").exists()) == (0, True)
