@@ -29,8 +29,8 @@ _FILES = frozenset(
         ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login",
         ".bash_aliases", ".xprofile", ".xinitrc", ".xsessionrc", ".pam_environment", ".inputrc",
         "config.fish", "bash.bashrc", ".envrc", ".bash_history", ".zsh_history",
-        # what git reads
-        ".gitconfig", ".gitmodules",
+        # what git reads, and editors
+        ".gitconfig", ".gitmodules", ".exrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".dir-locals.el",
         # credentials
         ".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass", ".my.cnf",
         ".vault-token", ".dockercfg", ".htpasswd", ".terraformrc", ".env", "authorized_keys",
@@ -40,7 +40,7 @@ _FILES = frozenset(
 _DIRECTORIES = frozenset(
     {
         ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".password-store", ".agentcli",
-        ".agents",
+        ".agents", ".husky",
     }
 )  # fmt: skip
 # directories that are known by two names in a row
@@ -51,6 +51,11 @@ _PAIRS = frozenset(
         (".cargo", "credentials"), (".cargo", "credentials.toml"), (".gem", "credentials"),
         ("etc", "profile"), ("etc", "profile.d"), ("etc", "environment"), ("etc", "zsh"),
         ("share", "keyrings"),
+        # what editors and other tools run from a project (SEC-17)
+        (".vscode", "tasks.json"), (".vscode", "settings.json"), (".vscode", "launch.json"),
+        (".idea", "runconfigurations"), (".idea", "workspace.xml"), (".zed", "tasks.json"),
+        (".zed", "settings.json"), (".zed", "debug.json"), (".claude", "settings.json"),
+        (".claude", "settings.local.json"), (".devcontainer", "devcontainer.json"),
     }
 )  # fmt: skip
 # what holds keys, tokens and passwords: reading it asks as well (SEC-3)

@@ -307,6 +307,10 @@ class SessionSandbox:
         else:
             self._watch.learn()
         places = self._find_places()
+        if self._state.kind is SandboxKind.BWRAP:
+            mounted = frozenset(map(str, places.read_only))
+            before = self._watch.read_only
+            self._watch.read_only = mounted & before if is_changed else mounted
         kept = self._unborn if is_changed else ()
         self._unborn = tuple(dict.fromkeys((*kept, *places.unborn)))
         return places

@@ -34,6 +34,7 @@ _MOST_LINES = 8
 # a change within one tick of the file system's clock is not seen in the change time
 _TICK_NS = 100_000_000
 _MOST_NAMES = 1000
+_MOST_S = 4.0  # of one look, on a file system that is far away
 _MOST_INCLUDED = 4  # configuration that includes configuration
 
 _HOOKS = "hooks"
@@ -63,6 +64,7 @@ class Kind(Enum):
     COMMON = "a link to a repository's common directory"
     ATTRIBUTES = "git attributes"
     SCRIPT = "run by other programs"
+    SHUT = "a directory that cannot be looked into"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +101,15 @@ class Survey:
 
     items: dict[str, _Watched] = field(default_factory=dict)
     repositories: list[Path] = field(default_factory=list)
-    git_directories: set[str] = field(default_factory=set)
+    git_directories: dict[str, tuple[int, int]] = field(default_factory=dict)
     directories: dict[str, _Listing] = field(default_factory=dict)
     is_cut: bool = False
+
+    def identity_of(self, directory: str) -> tuple[int, int] | None:
+        """Device and inode, of a directory that was looked at."""
+        if (listing := self.directories.get(directory)) is not None:
+            return listing.stamp[:2]
+        return self.git_directories.get(directory)
 
     @property
     def scripts(self) -> list[Path]:
@@ -117,8 +125,8 @@ class TreeWatch:
     """Knows what lies in ``roots``.
 
     ``scripts`` are protected wherever they are in there, and ``user_configs`` name more. In
-    ``untrusted`` only commands write: what lies there is never known from before. The methods
-    block and must not run at the same time.
+    ``untrusted`` only commands write: what lies there is never known from before. ``read_only``
+    is what no command that runs can change. The methods block and must not run at the same time.
     """
 
     def __init__(
@@ -137,6 +145,7 @@ class TreeWatch:
         self._named: dict[str, Kind] = {}
         self._is_cut_told = False
         self.known = Survey()
+        self.read_only: frozenset[str] = frozenset()
 
     def learn(self) -> Survey:
         """Take what is there now for the user's own."""
@@ -179,8 +188,8 @@ class TreeWatch:
         if now.is_cut and not self._is_cut_told:
             self._is_cut_told = True
             lines.append(
-                f"[sandbox: only the nearest {MOST_DIRECTORIES} directories are looked at for git "
-                "configuration and other files that run programs; below them nothing is protected]"
+                f"[sandbox: only the nearest {len(now.directories)} directories are looked at for "
+                "git configuration and other files that run programs; the others are not protected]"
             )
         return lines
 
@@ -191,17 +200,24 @@ class TreeWatch:
 
     def _look(self) -> Survey:
         found = Survey()
-        waiting = [*self._roots, *self._untrusted]
+        # no crowd of new directories hides what was known
+        known = (p for p, seen in self._listings.items() if seen.marks or seen.is_repository)
+        waiting = [*self._roots, *self._untrusted, *known]
+        give_up = time.monotonic() + _MOST_S
         at = 0
         while at < len(waiting):
             path = waiting[at]
             at += 1
             if path in found.directories:
                 continue
-            if len(found.directories) >= MOST_DIRECTORIES:
+            if len(found.directories) >= MOST_DIRECTORIES or time.monotonic() > give_up:
                 found.is_cut = True
                 break
-            listing = self._listing(path)
+            try:
+                listing = self._listing(path)
+            except PermissionError:
+                self._add_file(path, Kind.SHUT, found)
+                continue
             if listing is None:
                 continue
             found.directories[path] = listing
@@ -222,7 +238,10 @@ class TreeWatch:
         return found
 
     def _listing(self, path: str) -> _Listing | None:
-        """What is in a directory, from memory while that has not changed."""
+        """What is in a directory, from memory while that has not changed.
+
+        Raises ``PermissionError`` for one that cannot be looked into.
+        """
         try:
             status = os.lstat(path)
             if not stat.S_ISDIR(status.st_mode):
@@ -243,6 +262,8 @@ class TreeWatch:
                         names.add(name)
                     if lower != ".git" and entry.is_dir(follow_symlinks=False):
                         directories.append(name)
+        except PermissionError:
+            raise
         except OSError:
             return None
         is_repository = any(names >= wanted for wanted in _BARE)
@@ -303,7 +324,7 @@ class TreeWatch:
         """What in it decides which programs git runs."""
         if git in found.git_directories:
             return
-        found.git_directories.add(git)
+        found.git_directories[git] = _identity(git)
         for name in ("config", "config.worktree"):
             self._add_file(f"{git}/{name}", Kind.CONFIG, found)
         self._add_file(f"{git}/info/attributes", Kind.ATTRIBUTES, found)
@@ -403,7 +424,9 @@ class TreeWatch:
 
     def _may_stay(self, path: str, now: _Watched, before: _Watched | None, found: Survey) -> bool:
         is_file = stat.S_ISREG(now.content.type)
-        if before is not None and before.content == now.content:
+        is_old = before is not None and before.content == now.content
+        is_old = is_old or (before is None and self._was_out_of_sight(path, found))
+        if is_old or self._is_shielded(path, found):
             return True
         match now.kind:
             case Kind.CONFIG:
@@ -419,6 +442,22 @@ class TreeWatch:
             case _:
                 is_new = now.kind is Kind.SCRIPT and before is None
                 return is_new and self._came_with_a_repository(now.top)
+
+    def _is_shielded(self, path: str, found: Survey) -> bool:
+        """Whether no command could have changed it: so the user has, at the same time."""
+        for place in (path, *map(str, Path(path).parents)):
+            if place in self.read_only:
+                parent = os.path.dirname(place)  # noqa: PTH120 - a text
+                now, before = found.identity_of(parent), self.known.identity_of(parent)
+                return now is not None and now == before
+        return False
+
+    def _was_out_of_sight(self, path: str, found: Survey) -> bool:
+        """Whether it lies where nobody had looked, beyond the bound: it may be old."""
+        place = os.path.dirname(path)  # noqa: PTH120 - a text
+        while place not in found.directories and len(place) > 1:
+            place = os.path.dirname(place)  # noqa: PTH120 - a text
+        return self.known.is_cut and place not in self.known.directories
 
     def _is_harmless(self, path: str, now: _Watched, before: _Watched | None) -> bool:
         programs = programs_of(now.content.data) if stat.S_ISREG(now.content.type) else None
@@ -470,6 +509,14 @@ class TreeWatch:
 
 def _is_below(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def _identity(path: str) -> tuple[int, int]:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return (0, 0)
+    return status.st_dev, status.st_ino
 
 
 def _read(path: str, status: os.stat_result) -> _Held:

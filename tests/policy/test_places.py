@@ -25,10 +25,13 @@ PROTECTED = [
     ".profile", ".envrc", ".env", ".env.local", ".ssh/config", ".aws/credentials", ".netrc",
     ".config/fish/x", ".config/git/config", ".cargo/credentials.toml", ".agents/commands/x.md",
     ".agentcli/config.toml", "deep/.ssh/id_ed25519", "x/../.git/config", "authorized_keys",
+    ".husky/pre-commit", "a/.vscode/tasks.json", ".idea/runConfigurations/a.xml", ".exrc",
+    ".claude/settings.json", ".zed/tasks.json",
 ]  # fmt: skip
 FREE = [
     "src/a.py", ".gitignore", ".github/workflows/x.yml", "git/config", "profile", "env",
     ".env.example", ".env.sample", "config/fish.py", "head", "objects/x", "ssh/x",
+    ".vscode/extensions.json", ".claude/commands/x.md", ".idea/misc.xml", "husky/x",
 ]  # fmt: skip
 
 

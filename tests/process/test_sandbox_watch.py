@@ -275,3 +275,46 @@ def test_a_directory_that_has_not_changed_is_not_listed_again(
 def test_configuration_is_read_as_git_reads_it(text: str, found: int | None) -> None:
     programs = programs_of(text.encode())
     assert (None if programs is None else len(programs)) == found
+
+
+def test_what_no_command_could_change_was_changed_by_the_user(root: Path) -> None:
+    sh("mkdir a; echo one > a/.envrc; echo one > .envrc", root)
+    watch = TreeWatch([root])
+    watch.learn()
+    watch.read_only = frozenset({f"{root}/a/.envrc", f"{root}/.envrc"})
+    sh("echo two > .envrc; mv a b; mkdir a; echo two > a/.envrc; rm -r b", root)
+    (line,) = watch.compare()
+    assert "a/.envrc would take effect" in line
+    assert (root / ".envrc").read_text() == "two\n"
+
+
+def test_a_swapped_repository_is_not_taken_for_the_one_that_was_read_only(root: Path) -> None:
+    sh(f"mkdir sub; cd sub; {REPOSITORY}", root)
+    watch = TreeWatch([root])
+    watch.learn()
+    watch.read_only = frozenset({f"{root}/sub/.git/config", f"{root}/sub/.git/hooks"})
+    sh("git -C sub config core.editor mine", root)
+    assert watch.compare() == []
+    sh(f"mv sub old; git init -q sub; cd sub; {EVIL}", root)
+    assert any("sub/.git/config would" in line for line in watch.compare())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is shut to root")
+def test_a_new_directory_that_cannot_be_looked_into_is_set_aside(root: Path) -> None:
+    (line,) = born(root, f"git init -q x && cd x && {EVIL} && chmod 0311 .")
+    assert "x.set-aside" in line
+    (root / "x.set-aside").chmod(0o700)
+
+
+def test_a_crowd_of_directories_hides_nothing_that_was_known(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sh(f"mkdir -p a/b && cd a/b && {REPOSITORY}", root)
+    monkeypatch.setattr(sandbox_watch, "MOST_DIRECTORIES", 20)
+    watch = TreeWatch([root])
+    watch.learn()
+    sh(f"for i in $(seq 40); do mkdir 0$i; done; cd a/b && {EVIL}", root)
+    told = watch.compare()
+    assert any("a/b/.git/config would" in line for line in told)
+    sh("for i in $(seq 40); do rmdir 0$i; done", root)
+    assert watch.compare() == []
