@@ -24,13 +24,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from agentcli.process.sandbox_places import common_of_worktree
+from agentcli.process.sandbox_places import common_of_worktree, programs_of
 
 MOST_DIRECTORIES = 50_000
 SUFFIX = ".set-aside"
 _MOST_FILES = 400  # of one tree
 _MOST_BYTES = 256 * 1024  # of one file, to be put back
 _MOST_LINES = 8
+_PLAIN = re.compile(r"[\w./+@ -]+")
 # a change within one tick of the file system's clock is not seen in the change time
 _TICK_NS = 100_000_000
 _MOST_NAMES = 1000
@@ -587,57 +588,6 @@ def _words(value: str) -> list[str]:
         return shlex.split(value.removeprefix("!"))
     except ValueError:
         return value.split()
-
-
-# --- git's configuration ----------------------------------------------------------------------
-
-_SECTION = re.compile(r"""\[\s*([A-Za-z0-9.-]+)(?:\s+"(?:[^"\\]|\\.)*")?\s*\]""")
-_PLAIN = re.compile(r"[\w./+@ -]+")
-_SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?", re.DOTALL)
-_HARMLESS_SECTIONS = frozenset({"user", "remote", "branch", "submodule", "extensions"})
-_HARMLESS_CORE = frozenset(
-    {
-        "repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase",
-        "precomposeunicode", "symlinks", "autocrlf", "eol", "safecrlf",
-    }
-)  # fmt: skip
-_PROGRAM_KEYS = frozenset(
-    {"receivepack", "uploadpack", "vcs", "proxy", "update", "mergeoptions", "signingkey"}
-)
-
-
-def programs_of(config: bytes) -> tuple[tuple[str, str, str, str], ...] | None:
-    """Section, key, value and whole heading of what may run programs or read more configuration.
-
-    ``None`` where that cannot be told. Git's syntax: https://git-scm.com/docs/git-config#_syntax
-    """
-    try:
-        text = config.decode().removeprefix("\ufeff")
-    except UnicodeDecodeError:
-        return None
-    section, heading, found = "", "", []
-    for raw in text.split("\n"):
-        line = raw.strip(" \t\r")
-        while match := _SECTION.match(line):
-            section, heading = match[1].lower().partition(".")[0], match[0]
-            line = line[match.end() :].lstrip(" \t")
-        if not line or line[0] in "#;":
-            continue
-        setting = _SETTING.fullmatch(line)
-        if setting is None or line.endswith("\\"):
-            return None
-        key = setting[1].lower()
-        if not _is_harmless_key(section, key):
-            found.append((section, key, setting[2] or "", heading))
-    return tuple(found)
-
-
-def _is_harmless_key(section: str, key: str) -> bool:
-    if section == "core":
-        return key in _HARMLESS_CORE
-    if section == "init":
-        return key == "defaultbranch"
-    return section in _HARMLESS_SECTIONS and key not in _PROGRAM_KEYS
 
 
 _MINIMAL = _Held(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.process.sandbox_places import OwnPlaces, Places, find_places
+from agentcli.process.sandbox_places import OwnPlaces, Places, find_places, programs_of
 from agentcli.process.sandbox_watch import TreeWatch
 
 
@@ -118,3 +118,49 @@ def test_what_others_run_is_read_only_where_it_is(tmp_path: Path, home: Path) ->
     found = set(places(top, home=home).read_only)
     assert {top / "a" / ".envrc", top / ".husky" / "pre-commit"} <= found
     assert top / ".husky" not in found, "its own files are husky's"
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("[core]\n\tfilemode = true\n[user]\nname = A\n", 0),
+        ("[core]\neol = lf\x0c[user]\nfsmonitor = x\n", 1),
+        ("[user][core]\nfsmonitor = x\n", 1),
+        ("[user] [core] fsmonitor = x\n", 1),
+        ("[core]fsmonitor\n", 1),
+        ("\ufeff[core]\nfsmonitor=x\n", 1),
+        ("[CORE]\n FSMonitor = x\r\n", 1),
+        ('[remote "a]b"]\nurl = x\n', 0),
+        ('[remote "a"]\nurl = x \\\n[core]\nfsmonitor=x\n', None),
+        ("[core\n] fsmonitor = x", None),
+        ('[submodule "x"]\nupdate = !x\n', 1),
+        ("[include]\npath = x\n", 1),
+    ],
+)  # fmt: skip
+def test_configuration_is_read_as_git_reads_it(text: str, found: int | None) -> None:
+    programs = programs_of(text.encode())
+    assert (None if programs is None else len(programs)) == found
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[core]\neol = lf\x0c[user]\nfsmonitor = x\n",
+        "[user][core]\nfsmonitor = x\n",
+        "[user] [core] fsmonitor = x # why\n",
+        '[remote "a\\"]b"]\nurl = x\n[core] fsmonitor = x\n',
+        "[core]\n\tFSMONITOR=x\r\n",
+        '[core "sub"]\nfsmonitor = no\n[core]\nfsmonitor = x\n',
+    ],
+)
+def test_what_git_itself_takes_from_it_is_found(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "config"
+    file.write_bytes(text.encode())
+    done = subprocess.run(
+        ["git", "config", "--file", str(file), "core.fsmonitor"], check=False, capture_output=True
+    )
+    programs = programs_of(text.encode())
+    assert done.stdout.strip() == b"x"
+    assert programs is None or ("core", "fsmonitor") in [entry[:2] for entry in programs]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.process import sandbox_watch
-from agentcli.process.sandbox_watch import TreeWatch, programs_of
+from agentcli.process.sandbox_watch import TreeWatch
 
 pytestmark = pytest.mark.spec("SEC-17")
 
@@ -253,28 +253,6 @@ def test_a_directory_that_has_not_changed_is_not_listed_again(
     sh("touch a/b/new", root)
     watch.compare()
     assert [path for path in listed if ".git" not in path] == [f"{root}/a/b"]
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("[core]\n\tfilemode = true\n[user]\nname = A\n", 0),
-        ("[core]\neol = lf\x0c[user]\nfsmonitor = x\n", 1),
-        ("[user][core]\nfsmonitor = x\n", 1),
-        ("[user] [core] fsmonitor = x\n", 1),
-        ("[core]fsmonitor\n", 1),
-        ("\ufeff[core]\nfsmonitor=x\n", 1),
-        ("[CORE]\n FSMonitor = x\r\n", 1),
-        ('[remote "a]b"]\nurl = x\n', 0),
-        ('[remote "a"]\nurl = x \\\n[core]\nfsmonitor=x\n', None),
-        ("[core\n] fsmonitor = x", None),
-        ('[submodule "x"]\nupdate = !x\n', 1),
-        ("[include]\npath = x\n", 1),
-    ],
-)  # fmt: skip
-def test_configuration_is_read_as_git_reads_it(text: str, found: int | None) -> None:
-    programs = programs_of(text.encode())
-    assert (None if programs is None else len(programs)) == found
 
 
 def test_what_no_command_could_change_was_changed_by_the_user(root: Path) -> None:
