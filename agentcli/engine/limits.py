@@ -17,8 +17,9 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from types import MappingProxyType
 
 from agentcli.domain.errors import AgentError, SourceFailed
 from agentcli.domain.messages import TextPart, ToolCall, ToolResult, Usage
@@ -180,6 +181,9 @@ def _coming(model: ModelInfo, last: Usage) -> float:
 
 POINTED_OUT_AT = 5
 STOPPED_AT = 8
+# A call that takes its time may be waiting for something: it counts for a tenth of another.
+POLLING_S = 1.0
+_WEIGHT, _POLLING_WEIGHT = 10, 1
 _NAME_CHARS = 64
 # How long a command took, at the end of what ``bash`` says of it.
 _DURATION = re.compile(r"(?:\d+ min )?\d+(?:\.\d+)? s(?=\]\Z)")
@@ -202,16 +206,26 @@ class Repeats:
     def __init__(self) -> None:
         self._seen: set[bytes] = set()
         self._counts: Counter[bytes] = Counter()
+        self._weights: Counter[bytes] = Counter()
         self._pointed_out: set[bytes] = set()
 
     def forget(self) -> None:
         """Start again: the user has said something, so that the same call may be right."""
         self._seen.clear()
         self._counts.clear()
+        self._weights.clear()
         self._pointed_out.clear()
 
-    def observe(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> Repeated | None:
-        """Take a finished batch; a call without a result does not count."""
+    def observe(
+        self,
+        calls: Sequence[ToolCall],
+        results: Sequence[ToolResult],
+        lasted_s: Mapping[str, float] = MappingProxyType({}),
+    ) -> Repeated | None:
+        """Take a finished batch; a call without a result does not count.
+
+        ``lasted_s``: how long each call took, by its id.
+        """
         by_id = {result.call_id: result for result in results}
         worst: bytes | None = None
         name = ""
@@ -222,15 +236,19 @@ class Repeats:
             if triple not in self._seen:
                 self._seen.add(triple)
                 self._counts.clear()
+                self._weights.clear()
                 self._pointed_out.clear()
                 worst = None
             self._counts[triple] += 1
-            if worst is None or self._counts[triple] > self._counts[worst]:
+            polls = lasted_s.get(call.id, 0.0) >= POLLING_S
+            self._weights[triple] += _POLLING_WEIGHT if polls else _WEIGHT
+            if worst is None or self._weights[triple] > self._weights[worst]:
                 worst, name = triple, call.name[:_NAME_CHARS]
-        count = 0 if worst is None else self._counts[worst]
-        if worst is None or count < POINTED_OUT_AT:
+        weight = 0 if worst is None else self._weights[worst]
+        if worst is None or weight < POINTED_OUT_AT * _WEIGHT:
             return None
-        if count >= STOPPED_AT and worst in self._pointed_out:
+        count = self._counts[worst]
+        if weight >= STOPPED_AT * _WEIGHT and worst in self._pointed_out:
             return Repeated(
                 stop=f"{name} was called {count} times with the same arguments and the same "
                 "result; the model was going in circles"

@@ -121,6 +121,7 @@ class Turn:
             *parts.gates,
         )
         self._repeats = Repeats()
+        self._lasted_s: dict[str, float] = {}
         self._prompt_text = ""
         self.begun = False
         self._answer = ""
@@ -328,7 +329,7 @@ class Turn:
             finishing.cut_short()
         if ended or has_result:
             return True
-        if (found := self._repeats.observe(calls, results)) is not None:
+        if (found := self._repeats.observe(calls, results, self._lasted_s)) is not None:
             if found.stop:
                 raise AgentError(found.stop, "say what it should do instead")
             self._reminder = found.reminder
@@ -404,6 +405,8 @@ class Turn:
         self._end(Done(self._summary(outcome, limit)))
 
     def _emit(self, event: AgentEvent) -> None:
+        if isinstance(event, ToolFinished):
+            self._lasted_s[event.call.id] = event.duration_s
         if self._terminal is None:
             self._listener(event)
 

@@ -91,13 +91,41 @@ _KIND_OF_STATUS = {
 _PART = r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?|d|days?)"
 _TRY_AGAIN = rf"(?i)try again in ((?:{_PART}(?:,|\s|and)*)+)(?![a-z\d])"
 _LONGEST_S = 1e9
-# How the services word "your conversation does not fit", as seen in their public issue trackers.
-_OVERFLOW = (
-    r"(?i)prompt is too long|input is too long|context[ _-]?(length|window|size|limit)"
-    r"|exceeds? the (maximum|available|model'?s).{0,40}(token|context)|too many (input )?tokens"
-    r"|maximum (prompt|input|context) length|input tokens? exceeds?|exceed context limit"
-    r"|reduce the length of (the|your) (messages|prompt|input)|token count.{0,60}exceeds"
-    r"|payload size exceeds the limit"
+# How servers say that a conversation does not fit (STR-13). A row: who, by their documentation,
+# source or issue tracker, and a pattern. Law: a row is what only such a complaint says; a limit of
+# the output ("max_tokens is too large") is none.
+OVERFLOWS: tuple[tuple[str, str], ...] = (
+    ("OpenAI, Azure, DeepSeek, OpenRouter, vLLM, SGLang", r"maximum context length"),
+    ("OpenAI (chat)", r"context[ _-]?length[ _-]?exceeded|input tokens? exceeds?"),
+    ("OpenAI (responses), Codex", r"exceeds the context window"),
+    ("Anthropic, Vertex", r"prompt is too long|exceed context limit"),
+    ("Gemini, Vertex", r"token count.{0,60}exceeds"),
+    ("Gemini (size of the request)", r"payload size exceeds the limit"),
+    ("Bedrock", r"input is too long|too many input tokens"),
+    ("vLLM (vllm/v1/engine/processor.py)", r"prompt.{0,40}longer than the maximum model length"),
+    ("SGLang (tokenizer_manager.py)", r"longer than the model's context length"),
+    (
+        "TGI and Together (router/src/validation.rs)",
+        r"inputs`? tokens \+ `?max_new_tokens`? must be",
+    ),
+    ("TGI (router/src/validation.rs)", r"inputs`? must have less than \d+ tokens"),
+    ("llama.cpp (tools/server), Ollama", r"exceeds? the (available )?context (size|length)"),
+    ("Ollama (server/prompt.go, llm/server.go)", r"exceed(ed|s) max(imum)? context length"),
+    ("LM Studio", r"context length of only|greater than the context length|context the overflows"),
+    ("TabbyAPI (backends/exllamav3)", r"greater than (the )?max_seq_len|exceeds? max_seq_len"),
+    ("Moonshot, Kimi", r"exceeded model token limit"),
+    ("Mistral", r"too large for model with \d+ maximum context"),
+    ("Groq, Cerebras", r"reduce the length of (the|your) (messages|prompt|input)"),
+    ("xAI", r"maximum prompt length"),
+    ("MiniMax", r"context window exceeds limit"),
+    ("z.ai, GLM", r"prompt exceeds max(imum)? length|model_context_window_exceeded"),
+    ("Qwen (DashScope)", r"range of input length should be"),
+    ("GitHub Models, Copilot", r"prompt token count of \d+ exceeds the limit"),
+    ("Cohere", r"too many tokens: (the )?total number of tokens"),
+    ("KoboldCpp, Docker Model Runner", r"configured context size is \d+"),
+    ("others", r"maximum (input|context) length|context[ _-]?(window|size|limit) (is )?exceed"),
+    ("others", r"exceeds? the (maximum|available|model'?s).{0,20}(input|prompt|context)"),
+    ("others", r"too many (input |prompt )?tokens in|context (length|window) was exceeded"),
 )
 _BILLING = (
     r"(?i)insufficient_quota|exceeded your current quota|credit balance"
@@ -240,11 +268,16 @@ def _kind(status: int | None, complaint: Complaint) -> ErrorKind:
     says_overloaded = "overload" in complaint.text.lower()
     if kind is ErrorKind.SERVER and says_overloaded:
         kind = ErrorKind.OVERLOADED
-    if kind in {ErrorKind.BAD_REQUEST, ErrorKind.SERVER} and re.search(_OVERFLOW, complaint.text):
+    if kind in {ErrorKind.BAD_REQUEST, ErrorKind.SERVER} and _is_overflow(complaint):
         kind = ErrorKind.CONTEXT_OVERFLOW
     if kind is ErrorKind.BAD_REQUEST and complaint.needs_money:
         kind = ErrorKind.AUTH
     return kind
+
+
+def _is_overflow(complaint: Complaint) -> bool:
+    said = f"{complaint.code} {complaint.text}"
+    return any(re.search(pattern, said, re.IGNORECASE) for _, pattern in OVERFLOWS)
 
 
 def _kind_of_class(status: int | None, by_type: ErrorKind | None) -> ErrorKind:

@@ -53,6 +53,19 @@ def _kind(found: Repeated | None) -> str:
     return "stop" if found.stop else "reminder"
 
 
+def test_a_call_that_takes_its_time_counts_as_polling_and_has_ten_times_the_allowance() -> None:
+    def outcomes(lasted_s: float, times: int) -> list[str]:
+        repeats, found = Repeats(), []
+        for number in range(times):
+            call = ToolCall(f"c{number}", "bash", {"command": "sleep 1; check"})
+            result = ToolResult(call.id, "bash", (TextPart("not yet"),))
+            found.append(_kind(repeats.observe([call], [result], {call.id: lasted_s})))
+        return found
+
+    assert outcomes(1.0, 80) == [""] * 49 + ["reminder"] * 30 + ["stop"]
+    assert outcomes(0.9, 8) == [""] * 4 + ["reminder"] * 3 + ["stop"]
+
+
 def test_the_fifth_identical_call_is_pointed_out_and_the_eighth_stops() -> None:
     watched = Watched()
     found = [watched.batch(("look", "same")) for _ in range(8)]

@@ -429,3 +429,28 @@ def test_calls_of_the_history_are_declared_where_nothing_may_be_called_any_more(
     assert body["tool_choice"] == {"type": "none"}
     assert check_anthropic(body) is None
     assert not {"tools", "tool_choice"} & set(encode(request((user_text("go"),), tools=())))
+
+
+@pytest.mark.spec("STR-12")
+def test_a_server_that_does_not_stream_is_understood() -> None:
+    document = {
+        "type": "message",
+        "role": "assistant",
+        "content": [
+            {"type": "thinking", "thinking": "hm", "signature": "s"},
+            {"type": "text", "text": "Look:"},
+            {"type": "tool_use", "id": "t1", "name": "bash", "input": {"command": "ls"}},
+            {"type": "tool_use", "id": "t2", "name": "bash", "input": {}},
+        ],
+        "stop_reason": "tool_use",
+        "usage": {"input_tokens": 7, "output_tokens": 5},
+    }
+    message = fold(decode(decoder(), [b"data: " + json.dumps(document).encode() + b"\n\n"]))
+    assert message.text == "Look:"
+    assert [(call.id, call.arguments) for call in message.tool_calls] == [
+        ("t1", {"command": "ls"}),
+        ("t2", {}),
+    ]
+    assert message.parts[0] == ThinkingPart("hm", "s")
+    assert (message.usage.input_tokens, message.usage.output_tokens) == (7, 5)
+    assert message.stop_reason is StopReason.TOOL_USE
