@@ -117,14 +117,16 @@ def _is_named(tool: ToolDefinition, names: set[str]) -> bool:
 
 @dataclass(slots=True)
 class NamedApprover:
-    """Asks the parent's approver and says who wants to know."""
+    """Asks the parent's approver and says who wants to know, as a part of which call."""
 
     approver: Approver
     name: str
+    call_id: str = ""
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
         """The user's answer."""
-        named = replace(request, summary=f"{self.name}: {request.summary}")
+        summary = f"{self.name}: {request.summary}"
+        named = replace(request, summary=summary, within=self.call_id)
         return await self.approver.approve(named)
 
 
@@ -308,7 +310,7 @@ class Runner:
             policy=given.policy,
             workspace=given.workspace,
             sandbox=given.sandbox,
-            approver=NamedApprover(approver, f"{mark['agent']} ({info.title})"),
+            approver=NamedApprover(approver, f"{mark['agent']} ({info.title})", call_id),
             approval_lock=given.approval_lock,
             queue=queue,
             choose=given.choose,

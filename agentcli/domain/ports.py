@@ -62,6 +62,8 @@ class ApprovalRequest:
 
     ``is_plan``: ``detail`` is a plan in Markdown; a yes ends plan mode, and one "for this
     session" lets edits in the workspace run without asking.
+
+    ``within`` is the id of the call that this one is a part of, a sub-agent's; else empty.
     """
 
     call: ToolCall
@@ -71,6 +73,7 @@ class ApprovalRequest:
     offers: tuple[GrantOffer, ...] = ()
     offers_auto: bool = False
     is_plan: bool = False
+    within: str = ""
 
 
 class Verdict(StrEnum):

@@ -223,7 +223,10 @@ class Questions:
         return ApprovalAnswer(Verdict.ONCE)
 
     def _note(self, request: ApprovalRequest, said: str) -> None:
-        self.on_answered(request.call.id, exact_line(request.summary, _MAX_TITLE), said)
+        summary = exact_line(request.summary, _MAX_TITLE)
+        if request.within:  # a sub-agent's: it stands with the call that runs the sub-agent
+            said = f"{said} ({summary})"
+        self.on_answered(request.within or request.call.id, summary, said)
 
     async def _edit_rule(self, panel: ApprovalPanel) -> None:
         """Let the user write the rule of the choice; one that cannot be used is not taken."""

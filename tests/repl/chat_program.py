@@ -289,6 +289,20 @@ class PlaySession(Session):
         if answer.verdict is Verdict.NO and token.cancelled:
             self._say("cancelled too\n")
 
+    async def do_agents(self, rest: str, token: CancelToken) -> None:
+        """Two sub-agents at once; the second asks, the first goes on."""
+        calls = [ToolCall(f"t{n}", "task", {}) for n in (1, 2)]
+        for call in calls:
+            self._emit(ToolAnnounced(call, f"Agent {call.id}"))
+        for call in calls:
+            self._emit(ToolStarted(call, f"Agent {call.id}"))
+        inner = ToolCall("inner", "bash", {"command": rest})
+        request = ApprovalRequest(inner, f"scout: Run {rest}", rest, "", within="t2")
+        await self._user.approve(request)
+        for call in calls:
+            result = ToolResult(call.id, "task", (TextPart("done"),), ResultStatus.OK)
+            self._emit(ToolFinished(call, result, "finished", 0.5))
+
     async def do_longapprove(self, rest: str, token: CancelToken) -> None:
         """A command of one long line."""
         line = "".join(f"line{number};" for number in range(3_000))

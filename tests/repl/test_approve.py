@@ -195,6 +195,19 @@ def test_only_a_clear_yes_waits(said: str, waits: bool) -> None:
     assert options == (WAIT, STOP)
 
 
+@pytest.mark.spec("UI-7")
+def test_one_line_stays_in_the_place_of_the_call_that_asked(start: Start) -> None:
+    terminal = start()
+    terminal.line("agents make")
+    terminal.confirm("y")
+    terminal.wait_until(lambda: terminal.text().count("finished") == 2)
+    text = terminal.text()
+    assert "Allow this?" not in text
+    assert (
+        text.index("Agent t1") < text.index("Agent t2") < text.index("you: yes, once (scout: Run")
+    )
+
+
 WORDS = ("yes", "no", "say", "any", "always", "stop", "r", "a", "why", "view", "navy", "1", "it")
 
 

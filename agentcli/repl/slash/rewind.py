@@ -35,9 +35,9 @@ def scope_of(text: str, usage: str) -> RewindScope:
 
 def row_of(number: int, point: RewindPoint) -> PickRow:
     """A prompt in a list."""
-    files = wording.plural(point.files, "file change") if point.files else ""
+    files = f" · {wording.plural(point.files, 'file change')}" if point.files else ""
     text = fit(clean_line(point.text), _SHOWN_COLUMNS) or "(no text)"
-    return PickRow(f"{number}. {text}", files)
+    return PickRow(f"{number}. {text}{files}")
 
 
 async def go_back(chat: Chat, point: RewindPoint, scope: RewindScope) -> None:
