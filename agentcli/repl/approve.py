@@ -199,7 +199,8 @@ class Questions:
                 reason = await self._input.line("No, because: ", panel, hint=_FOR_REASON)
                 if reason is not None:
                     said = clean_line(reason.strip())
-                    self._note(request, f"no: {said}" if said else "no")
+                    if said:
+                        self._note(request, f"no: {said}")
                     return ApprovalAnswer(Verdict.NO, reason.strip())
             else:
                 return await self._answer(request, panel.chosen)
@@ -207,7 +208,8 @@ class Questions:
     async def _answer(self, request: ApprovalRequest, choice: Choice) -> ApprovalAnswer:
         rule = choice.rule
         if choice.letter == "n":
-            self._note(request, "no, keep planning" if request.is_plan else "no")
+            if request.within:  # else its call says that it was refused
+                self._note(request, "no")
             return ApprovalAnswer(Verdict.NO)
         if choice.letter == "a":
             self._note(request, await self._write_down(rule))
@@ -230,16 +232,17 @@ class Questions:
 
     async def _edit_rule(self, panel: ApprovalPanel) -> None:
         """Let the user write the rule of the choice; one that cannot be used is not taken."""
-        choice = panel.chosen
-        written = await self._input.line("Rule: ", panel, start=choice.rule, hint=_FOR_RULE)
-        rule = (written or "").strip()
-        if not rule or rule == choice.rule:
-            return
-        try:
-            rule = self._user.checked_rule(rule)
-        except AgentError as error:
-            self._screen.print_aside([clean_line(str(error))])
-            return
+        choice, written = panel.chosen, panel.chosen.rule
+        while True:
+            line = await self._input.line("Rule: ", panel, start=written, hint=_FOR_RULE)
+            written = (line or "").strip()
+            if not written:
+                return
+            try:
+                rule = self._user.checked_rule(written)
+                break
+            except AgentError as error:
+                self._screen.print_aside([clean_line(str(error))])
         choice.rules, choice.at = (rule, *(each for each in choice.rules if each != rule)), 0
 
     async def _view(self, text: str) -> None:

@@ -144,7 +144,7 @@ class Choices:
         self._cursor = 0
         self._typed = ""
         self._visible = len(self.choices)
-        self._told = False
+        self._told = self._reopened = False
         self._opened_at = float("-inf")
         self._last_at = float("-inf")
         self._in_flow = False
@@ -162,6 +162,7 @@ class Choices:
 
     def open(self, now: float, *, has_text: bool) -> None:
         """It appears, again after something was looked at."""
+        self._reopened = self._opened_at > float("-inf")
         self._opened_at, self.answer, self.edits = now, "", False
         self._typed, self._in_flow, self.due = "", False, None
         if has_text:
@@ -180,12 +181,13 @@ class Choices:
     def press(self, press: Press, now: float, *, more: bool) -> Given:
         """Move, confirm, or give what was typed to the input."""
         self.due = None
-        in_guard = now - self._opened_at < GUARD_S
+        is_new = now - self._opened_at < GUARD_S
+        in_guard = is_new and not self._reopened  # whoever comes back to it knows it
         in_flow, self._last_at = now - self._last_at < FLOW_S, now
         if press.key in {"char", "paste"}:
             return self._type(press.text, in_guard=in_guard, in_flow=in_flow, now=now)
         if press.key == "enter":
-            return self._enter(in_guard=in_guard, more=more)
+            return self._enter(in_guard=is_new, more=more)
         if press.key == "backspace":
             if self._typed:
                 self._forget_typed()
@@ -310,9 +312,10 @@ class Choices:
             return ""
         if mode.typing:
             return "Enter queues your text; empty it to choose (Ctrl-U)."
-        rule = " · Tab edits the rule" if self.chosen.rules else ""
-        other = " · ← → another rule" if len(self.chosen.rules) > 1 else ""
-        return f"Enter confirms{other}{rule} · Esc stops the agent · other keys are typed"
+        if self.chosen.rules:
+            other = " · ← → another rule" if len(self.chosen.rules) > 1 else ""
+            return f"Enter confirms{other} · Tab edits the rule · Esc stops the agent"
+        return "Enter confirms · Esc stops the agent · other keys are typed"
 
     def lines(self, theme: Theme) -> list[str]:
         """Everything, for a terminal that cannot redraw; what it is about only once."""

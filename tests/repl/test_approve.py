@@ -208,6 +208,31 @@ def test_one_line_stays_in_the_place_of_the_call_that_asked(start: Start) -> Non
     )
 
 
+@pytest.mark.spec("UI-7")
+def test_a_rule_can_be_edited_and_a_wrong_one_is_not_taken(start: Start) -> None:
+    terminal = start()
+    terminal.line("approve make clean")
+    terminal.wait_for("Enter confirms")
+    terminal.send("s")
+    terminal.wait_for("Tab edits the rule")
+    terminal.key("tab")
+    terminal.wait_for("Rule: bash(x)")
+    terminal.send("(")
+    terminal.wait_for("Rule: bash(x)(")
+    terminal.key("enter")
+    terminal.wait_for("not a permission rule")
+    terminal.wait_for("Rule: bash(x)(")
+    terminal.key("backspace")
+    terminal.key("backspace")
+    terminal.send(" *)")
+    terminal.wait_for("Rule: bash(x *)")
+    terminal.key("enter")
+    terminal.wait_for("yes, for this session: bash(x *)   or bash(x)")
+    terminal.wait_for("Enter confirms")
+    terminal.key("enter")
+    terminal.wait_for("you: yes, for this session: bash(x *)")
+
+
 WORDS = ("yes", "no", "say", "any", "always", "stop", "r", "a", "why", "view", "navy", "1", "it")
 
 

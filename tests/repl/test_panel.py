@@ -153,6 +153,14 @@ def test_another_rule_is_offered_and_it_can_be_edited() -> None:
 
 
 @pytest.mark.spec("UI-7")
+def test_who_comes_back_to_the_choices_may_move_at_once_but_not_confirm() -> None:
+    user = Typing(choices()).press(["s", "<tab>"])
+    user.panel.open(user.at, has_text=False)
+    user.press(["<right>", "\r"], wait=GUARD_S / 4)
+    assert user.panel.chosen.rule == EDGE and not user.panel.answer
+
+
+@pytest.mark.spec("UI-7")
 def test_v_shows_all_after_a_pause_and_is_a_letter_of_a_word_before() -> None:
     user = Typing(choices()).press(["v"])
     assert user.panel.due == user.at + VIEW_S and not user.panel.answer
