@@ -80,7 +80,7 @@ _SECRET_PAIRS = frozenset(
         ("git", "credentials"), (".cargo", "credentials"), (".cargo", "credentials.toml"),
         (".gem", "credentials"), (".bundle", "config"), (".m2", "settings.xml"),
         (".m2", "settings-security.xml"), (".gradle", "gradle.properties"), ("share", "keyrings"),
-        (".codex", "auth.json"), (".gemini", "oauth_creds.json"), (".config", "github-copilot"),
+        (".codex", "auth.json"), ("agentcli", "credentials.json"), ("agentcli", "seal.key"), (".gemini", "oauth_creds.json"), (".config", "github-copilot"),
         (".mozilla", "firefox"), ("etc", "shadow"), ("etc", "gshadow"), ("etc", "sudoers"),
     }
 )  # fmt: skip
@@ -290,7 +290,7 @@ def expanded(source: str) -> str | None:
 
 def places_of(name: str, directories: Sequence[Path]) -> Iterator[Path]:
     """The paths that ``name`` may stand for; patterns in it stay."""
-    for each in _without_braces(name):
+    for each in without_braces(name):
         path = _from_home(each)
         plain = _PROC_ROOT.sub("", path)
         found = _PROC_CWD.match(plain)
@@ -312,7 +312,7 @@ def _from_home(name: str) -> str:
         return name
 
 
-def _without_braces(name: str) -> list[str]:
+def without_braces(name: str) -> list[str]:
     """``a{b,c}`` as ``ab`` and ``ac``; beyond a bound, a pattern that covers them."""
     names = [name]
     while any(_BRACES.search(each) for each in names):

@@ -17,6 +17,7 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from agentcli.domain.tools import Workspace
@@ -24,7 +25,7 @@ from agentcli.domain.values import frozen
 from agentcli.policy.bash_command import ParsedCommand, Redirection, SimpleCommand, unquote
 from agentcli.policy.bash_syntax import parse_bash
 from agentcli.policy.bash_wrappers import look_through
-from agentcli.policy.places import credential_below
+from agentcli.policy.places import credential_below, without_braces
 from agentcli.policy.read_only_programs import (
     STRICT,
     WIDE,
@@ -82,6 +83,7 @@ _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))", re.ASCII)
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9_./@%+=:,][A-Za-z0-9_./@%+=:,-]*|\0", re.ASCII)
 _MAX_CALLS = 500
 _TOP_LEVEL = "git rev-parse --show-toplevel"
+_GIVEN = "./given"
 _GIVES_FILES = re.compile(r"find|fd|fdfind|ls|rg|grep|git")
 
 
@@ -274,6 +276,8 @@ class _Reader:
 
     def _matches(self, source: str) -> list[str] | None:
         """What bash makes of a glob, judged now; ``None`` when that is not certain."""
+        if "{" in source:
+            return self._chosen(source)
         if not _GLOB.fullmatch(source):
             return None
         if any(fnmatch.fnmatchcase("..", each) for each in source.split("/") if each[:1] == "."):
@@ -285,6 +289,17 @@ class _Reader:
                 if len(found) > _MAX_MATCHES or match.startswith("-"):
                     return None
         return sorted(set(found)) or [source]
+
+    def _chosen(self, source: str) -> list[str] | None:
+        """What bash makes of ``src/{a,b}.py``."""
+        found: list[str] = []
+        for each in without_braces(source):
+            known = [each] if _PLAIN_VALUE.fullmatch(each) else None
+            matches = known or (None if "{" in each else self._matches(each))
+            if matches is None:
+                return None
+            found += matches
+        return found
 
     def _call(self, words: Sequence[str], *, in_shell: bool) -> bool:
         name = words[0]
@@ -336,10 +351,16 @@ class _Reader:
         given = sources[-1].words[:1] if sources else ()
         if inner.why_not or len(inner.inner) != 1 or not given or not self._is_foreign("xargs"):
             return False
-        program = [word for word in inner.inner[0].words if word is not None]
-        own = words[: inner.inner[0].start]
+        start = inner.inner[0].start
+        own, after = words[:start], words[start:]
+        mark = next((text for option, text in pairwise(own) if option == "-I"), "{}")
         if any(word.startswith(("-a", "--arg-file")) for word in own):
             return False
+        # where a name is put into a word, the word is more than the name of a file
+        both = zip(inner.inner[0].words, after, strict=False)
+        if any(word is None and each != mark for word, each in both):
+            return False
+        program = [_GIVEN if word is None else word for word in inner.inner[0].words]
         if not program or program[0] not in HARMLESS_WITH_ANY_OPTION:
             return False
         if self._holds_credential(["."]) or not _GIVES_FILES.fullmatch(given[0] or ""):

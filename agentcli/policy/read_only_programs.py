@@ -421,6 +421,11 @@ def _sleep(words: Sequence[str], _may_read: Readable) -> bool:
     return len(words) > 1 and all(re.fullmatch(r"[0-9]{1,3}(?:\.[0-9]+)?", w) for w in words[1:])
 
 
+def _alone(words: Sequence[str], _may_read: Readable) -> bool:
+    """Without a word it only tells."""
+    return len(words) == 1
+
+
 def _any(words: Sequence[str], _may_read: Readable) -> bool:
     """What it is told only changes what it prints."""
     return UNKNOWN not in words
@@ -512,7 +517,7 @@ def _is_unsafe_for_git(name: str, word: str, may_read: Readable) -> bool:
     if word.startswith("-") and len(word) > 1:
         if name == "grep":
             return not re.fullmatch(r"-[a-zA-Z0-9]*", word) or "O" in word or "f" in word
-        return (word.startswith(("-O", "-S")) and name == "blame") or word.startswith("-o")
+        return word.startswith("-O") or (word.startswith("-S") and name in {"blame", "annotate"})
     is_path = word.startswith(("/", "~")) or ".." in word.split("/")
     return is_path and not may_read(word)
 
@@ -548,7 +553,7 @@ STRICT: dict[str, Judge] = {
 """Programs that only read with these words, wherever they run."""
 WIDE: dict[str, Judge] = {
     **STRICT,
-    "git": _git, "read": _read, "sed": _sed_without_files, "find": _find_running,
+    "git": _git, "read": _read, "env": _alone, "sed": _sed_without_files, "find": _find_running,
     "test": _any_test, "[": _any_test, "[[": _any_test, **dict.fromkeys(_TOOLS, _tool),
     **dict.fromkeys(("printenv", "lscpu", "lsb_release", "locale", "getconf", "tty", "cal", "pgrep",
                      "vmstat", "lsmod", "lsblk", "nvidia-smi", "logname", "users", "who", "w",

@@ -143,7 +143,7 @@ def test_looks_are_read_only(command: str, workspace: Workspace) -> None:
         "ls 2>x", "ls &>x", "ls >|x", "ls <>x", "ls >&x", "ls <&3", "ls >&3", "ls >&-", "<passwd cat",
         "ls >/dev/null/../x", "ls > /dev/tcp/a/1", "cat < /dev/tcp/a/1", "ls > $X", "ls {a}>/dev/null",
         "cat <(ls)", "ls $(ls)", "ls `ls`",
-        "echo $HOME", 'echo "$HOME"', "echo ${X:=y}", "echo $((1+1))", "echo {a,b}", "echo {1..3}",
+        "echo $HOME", 'echo "$HOME"', "echo ${X:=y}", "echo $((1+1))", "echo {1..3}",
         "echo ~", "echo $'x'", 'echo $"x"', "echo ?(x)", "ls [ab]", "A=b ls", "A=b", "PATH=. ls",
         "while false; do ls; done",
         "case a in a) ls;; esac", "f() { ls; }", "function f { ls; }", "coproc ls", "select x in a; do ls; done",
@@ -250,6 +250,7 @@ READS_EVERYWHERE = [
     "for d in sub; do ls $d/x; done", "awk '{print $1}' a.txt", "awk -F: '$3 > 100 {print $1}' a.txt",
     "awk '/[0-9]+/ { n += $2 / 2 } END { print n }' a.txt", "awk 'NR==1; NF{printf \"%s\\n\", $2}' a.txt",
     "find . -name '*.txt' | xargs grep -n x", "bash --version", "cat /etc/os-release", "sleep 1",
+    "ls {sub,a.txt}", "cat {a,b}*.txt", "find . -type f | xargs -I{} wc -l {}",
     "printf '%s %d\\n' a 1", "find sub -type f | xargs -n1 wc -l",
 ]  # fmt: skip
 
@@ -268,7 +269,8 @@ CONTAINED_LOOKS = [
     "git status -sb", "git --no-pager diff HEAD~1 --stat", "git log --oneline --graph -5",
     "git show HEAD:a.txt", "git branch -a", "git branch --list 'x*'", "git stash list", "git tag -l",
     "git grep -n foo", "git blame a.txt", "git reflog", "git remote -v", "git config --get user.name",
-    "git -C sub log", "git ls-files | xargs wc -l", "cd sub && git status", "(cd sub && ls)",
+    "git -C sub log", "git ls-files | xargs wc -l", "git ls-files -o --exclude-standard", "env", "git log -Sfoo -p",
+    "git log --pretty=format:'%h %s' | head", "git diff main...HEAD -- sub", "git rev-parse --abbrev-ref HEAD", "cd sub && git status", "(cd sub && ls)",
     "echo $HOME", 'echo "$USER is $(whoami)"', "yarn --version", "go version", "rustc -V", "pip list",
     "npm ls --depth=0", "wc -l $(git ls-files)", "cd $(git rev-parse --show-toplevel) && ls",
     "sed 's/a/b/' a.txt", "find . -name '*.py' -exec grep -l x {} +", "echo $((1 + 2))",
@@ -318,7 +320,10 @@ NEVER = [
     "awk '/[/]\"/ {print} { y = \"}\" } /x/ {print > \"f\"}' a.txt", "awk 1 f=a.txt",
     # programs given what they are to read or run
     "echo /etc/passwd | xargs cat", "cat a.txt | xargs rm", "find . | xargs sh -c ls", "ls | xargs -a a.txt cat",
-    "find . | xargs -I{} cp {} x", "find . | xargs", "find . -exec sh -c x {} +", "find . -exec rm {} +",
+    "find . | xargs -I{} cp {} x",
+    "find . | xargs -I{} cat /etc/{}", "find . | xargs -I{} grep {} /etc/passwd", "find . | xargs -I% cat %/x",
+    "find . -type f | head | xargs cat", "find . | sed s,^,/etc/, | xargs cat", "cat {a.txt,/etc/passwd}",
+    "ls {..,sub}", "cat {a,b}{1..3}", "cat .{.,x}/y", "git ls-files | xargs -I{} sh -c {}", "find . | xargs", "find . -exec sh -c x {} +", "find . -exec rm {} +",
     "git -c core.pager=x log", "git log --output=x", "git log --outp=x", "git grep -O x",
     "git diff --ext-diff", "git show --textconv", "git branch x", "git branch -d x", "git tag x",
     "git stash", "git stash drop", "git config a.b c", "git config --unset a.b", "git remote add x y",
