@@ -80,7 +80,9 @@ _SECRET_PAIRS = frozenset(
         ("git", "credentials"), (".cargo", "credentials"), (".cargo", "credentials.toml"),
         (".gem", "credentials"), (".bundle", "config"), (".m2", "settings.xml"),
         (".m2", "settings-security.xml"), (".gradle", "gradle.properties"), ("share", "keyrings"),
-        (".codex", "auth.json"), ("agentcli", "credentials.json"), ("agentcli", "seal.key"), (".gemini", "oauth_creds.json"), (".config", "github-copilot"),
+        (".codex", "auth.json"),
+        ("agentcli", "credentials.json"), ("agentcli", "seal.key"),
+        (".gemini", "oauth_creds.json"), (".config", "github-copilot"),
         (".mozilla", "firefox"), ("etc", "shadow"), ("etc", "gshadow"), ("etc", "sudoers"),
     }
 )  # fmt: skip
