@@ -48,7 +48,7 @@ def test_the_example_of_the_documentation_works(
     assert (ran.code, ran.stdout) == (0, "Done.\n"), ran.stderr
     assert (work / "a.txt").exists()
     told = facts_of(model_server.requests[1]).results
-    assert "not allowed in this step (reads-first)" in told["delete"]
+    assert "not allowed in this step (no-deleting)" in told["delete"]
     assert "content" in told["read"]
     assert (home / "calls.log").read_text().splitlines() == ["Read a.txt"]
 
@@ -67,11 +67,13 @@ def test_a_plugin_that_is_not_installed_is_one_line(model_server: ModelServer) -
 def test_what_a_gate_refuses_is_in_the_result(
     model_server: ModelServer, site: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "a.txt").write_text("content")
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "a.txt").write_text("content")
     assert run_agent("config", "set", "plugins", "careful", env=agent_env()).code == 0
     model_server.add(calls(Call("delete_file", {"path": "a.txt"}, id="delete")), "Done.")
     options = ("--yolo", "--tools", "delete_file", "-o", "json", "go")
-    ran = one_shot(model_server, *options, cwd=tmp_path, PYTHONPATH=str(site))
+    ran = one_shot(model_server, *options, cwd=work, PYTHONPATH=str(site))
     (denied,) = result_of(ran)["permission_denials"]
     assert (denied["tool_name"], denied["tool_use_id"]) == ("delete_file", "delete")
-    assert (ran.code, (tmp_path / "a.txt").exists()) == (0, True)
+    assert (ran.code, (work / "a.txt").exists()) == (0, True)
