@@ -60,6 +60,7 @@ class SessionSandbox:
         self._running = 0
         self._left: list[StillLives] = []
         self._told: list[str] = []
+        self._unsaid: list[str] = []
         self._lock = asyncio.Lock()
         self._state = SandboxState(SandboxKind.OFF, wanted, network=network, known=wanted == "off")
         self._paused = False
@@ -169,7 +170,7 @@ class SessionSandbox:
     def _find_places(self) -> Places:
         from agentcli.process.sandbox_places import find_places
 
-        known = self._watch.known if self._watch is not None else None
+        known = self._watch.users if self._watch is not None else None
         self._places = find_places(
             self._roots,
             self._home,
@@ -271,7 +272,8 @@ class SessionSandbox:
             self._running = max(0, self._running - 1)
             if still_lives is not None:
                 self._left.append(still_lives)
-            return tuple(await uninterruptible(asyncio.to_thread(self._set_aside)))
+            before, self._unsaid = self._unsaid, []
+            return (*before, *await uninterruptible(asyncio.to_thread(self._set_aside)))
 
     async def step_outside(self) -> tuple[str, ...]:
         """Before what the user has allowed outside of it; see the port."""
@@ -303,7 +305,7 @@ class SessionSandbox:
             self._watch = self._new_watch()
             self._watch.learn()
         elif is_changed := self._may_have_changed():
-            self._set_aside()
+            self._unsaid += self._set_aside()
         else:
             self._watch.learn()
         places = self._find_places()

@@ -265,7 +265,7 @@ def common_of_worktree(entry: Path, directory: Path) -> Path | None:
 # --- git's configuration ------------------------------------------------------------------------
 # It is read as git reads it, or not at all: no setting that git would see is passed over.
 
-_SECTION = re.compile(r"""\[\s*([A-Za-z0-9.-]+)(?:\s+"(?:[^"\\]|\\.)*")?\s*\]""")
+_SECTION = re.compile(r"""\[\s*([A-Za-z0-9.-]+)(?:\s+"(?:[^"\\]|\\.)*")?\s*\][ \t]*""")
 _SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?", re.DOTALL)
 _HARMLESS_SECTIONS = frozenset({"user", "remote", "branch", "submodule", "extensions"})
 _HARMLESS_CORE = frozenset(
@@ -291,9 +291,11 @@ def programs_of(config: bytes) -> tuple[tuple[str, str, str, str], ...] | None:
     section, heading, found = "", "", []
     for raw in text.split("\n"):
         line = raw.strip(" \t\r")
-        while match := _SECTION.match(line):
+        at = 0
+        while match := _SECTION.match(line, at):
             section, heading = match[1].lower().partition(".")[0], match[0]
-            line = line[match.end() :].lstrip(" \t")
+            at = match.end()
+        line = line[at:].lstrip(" \t")
         if not line or line[0] in "#;":
             continue
         setting = _SETTING.fullmatch(line)

@@ -16,6 +16,7 @@ import contextlib
 import hashlib
 import os
 import re
+import secrets
 import shlex
 import stat
 import time
@@ -35,6 +36,7 @@ _PLAIN = re.compile(r"[\w./+@ -]+")
 # a change within one tick of the file system's clock is not seen in the change time
 _TICK_NS = 100_000_000
 _MOST_NAMES = 1000
+_MOST_NAME = 200  # characters of a name that is kept when it is changed
 _MOST_S = 4.0  # of one look, on a file system that is far away
 _MOST_INCLUDED = 4  # configuration that includes configuration
 
@@ -126,8 +128,9 @@ class TreeWatch:
     """Knows what lies in ``roots``.
 
     ``scripts`` are protected wherever they are in there, and ``user_configs`` name more. In
-    ``untrusted`` only commands write: what lies there is never known from before. ``read_only``
-    is what no command that runs can change. The methods block and must not run at the same time.
+    ``untrusted`` only commands write: what lies there is never known from before. ``users`` is
+    what was there when no command ran; ``read_only`` is what none that runs can change. The
+    methods block and must not run at the same time.
     """
 
     def __init__(
@@ -146,6 +149,7 @@ class TreeWatch:
         self._named: dict[str, Kind] = {}
         self._is_cut_told = False
         self.known = Survey()
+        self.users = Survey()
         self.read_only: frozenset[str] = frozenset()
 
     def learn(self) -> Survey:
@@ -158,6 +162,7 @@ class TreeWatch:
             self._named = named
             now = self._look()
         before, self.known = self.known, now
+        self.users = now
         now.items = {
             path: item for path, item in now.items.items() if not self._is_untrusted(path)
         } | {path: item for path, item in before.items.items() if self._is_untrusted(path)}
@@ -178,11 +183,14 @@ class TreeWatch:
             if not self._may_stay(path, item, self.known.items.get(path), now)
         ]
         lines = list(self._put_right(changed, now)) if changed else []
-        before, self.known = self.known, self._look() if changed else now
-        for path in changed:  # what could not be renamed is not known either
-            item, old = self.known.items.get(path), before.items.get(path)
-            if item and item.content != _MINIMAL and not (old and old.content == item.content):
-                del self.known.items[path]
+        if changed:  # nothing counts as known that was not looked at: others may still be writing
+            again = self._look()
+            for path in changed:
+                del now.items[path]
+                item, old = again.items.get(path), self.known.items.get(path)
+                if item and (item.content == _MINIMAL or (old and item.content == old.content)):
+                    now.items[path] = item
+        self.known = now
         if len(lines) > _MOST_LINES:
             rest = len(lines) - _MOST_LINES
             lines[_MOST_LINES:] = [f"[sandbox: {rest} more were renamed, to NAME{SUFFIX}]"]
@@ -306,7 +314,7 @@ class TreeWatch:
         if not line.startswith("gitdir:"):
             return ""
         named = line.removeprefix("gitdir:").strip()
-        return os.path.realpath(os.path.join(os.path.dirname(path), named))  # noqa: PTH118, PTH120 - texts
+        return _joined(os.path.dirname(path), named)  # noqa: PTH120 - a text
 
     def _is_inside(self, path: str) -> bool:
         return self._is_inside_root(path) or self._is_untrusted(path)
@@ -355,9 +363,12 @@ class TreeWatch:
         """A file, or all that is in a directory, to a bound."""
         left = _MOST_FILES
         for each in _files_below(path):
-            if kind is Kind.HOOK and each.endswith(".sample"):
+            name = os.path.basename(each)  # noqa: PTH119 - a text
+            if SUFFIX in name or (kind is Kind.HOOK and name.endswith(".sample")):
                 continue
             if not left:
+                many = _Held(stat.S_IFDIR, 0, b"more than are looked at", is_whole=False)
+                found.items.setdefault(path, _Watched(kind, many, top or path))
                 break
             left -= 1
             content = self._content(each)
@@ -468,7 +479,7 @@ class TreeWatch:
         old = set(programs_of(before.content.data) or ()) if before is not None else set()
         for setting in programs:
             is_tree = setting[:2] == ("core", "worktree") and _PLAIN.fullmatch(setting[2])
-            if is_tree and self._is_inside(os.path.realpath(os.path.join(git, setting[2]))):  # noqa: PTH118 - texts
+            if is_tree and self._is_inside(_joined(git, setting[2])):
                 continue
             if setting not in old:
                 return False
@@ -557,8 +568,12 @@ def _git_directories_below(directory: str, depth: int = 6) -> Iterator[str]:
 
 
 def _joined(base: str, name: str) -> str:
-    plain = os.path.expanduser(name.strip('"'))  # noqa: PTH111 - a text
-    return os.path.realpath(os.path.join(base, plain))  # noqa: PTH118 - texts
+    """Where ``name`` leads from ``base``; what is no path leads nowhere."""
+    try:
+        plain = os.path.expanduser(name.strip('"'))  # noqa: PTH111 - a text
+        return os.path.realpath(os.path.join(base, plain))  # noqa: PTH118 - texts
+    except (OSError, ValueError, RuntimeError):
+        return ""
 
 
 def _files_below(path: str) -> Iterator[str]:
@@ -579,8 +594,7 @@ def _files_below(path: str) -> Iterator[str]:
 
 
 def _common_of(git: str, content: _Held) -> str:
-    named = os.fsdecode(content.data.partition(b"\n")[0].strip())
-    return os.path.realpath(os.path.join(git, named))  # noqa: PTH118 - texts
+    return _joined(git, os.fsdecode(content.data.partition(b"\n")[0].strip()))
 
 
 def _words(value: str) -> list[str]:
@@ -619,26 +633,35 @@ def set_aside(path: Path, before: _Held | None = None) -> str:
 
 def _set_aside_in(parent: int, path: Path, before: _Held | None) -> str:
     shown = str(path) if str(path).isprintable() else ascii(str(path))
-    for number in range(100):
-        target = f"{path.name}{SUFFIX}{number or ''}"
-        try:
-            os.stat(path.name, dir_fd=parent, follow_symlinks=False)
-        except OSError:
-            return ""
-        with contextlib.suppress(FileNotFoundError):
-            os.stat(target, dir_fd=parent, follow_symlinks=False)
-            continue
+    try:
+        os.stat(path.name, dir_fd=parent, follow_symlinks=False)
+    except OSError:
+        return ""
+    target = _free_name(parent, f"{path.name[:_MOST_NAME]}{SUFFIX}")
+    try:
         try:
             os.rename(path.name, target, src_dir_fd=parent, dst_dir_fd=parent)
-        except OSError as error:
-            return f"[sandbox: {shown} must not be made here: {error.strerror}]"
-        is_back = before is not None and _put_back(parent, path.name, before)
-        again = " and what was there put back" if is_back and before is not _MINIMAL else ""
-        return (
-            f"[sandbox: {shown} would take effect outside and was renamed to {target}{again}; "
-            'to make it, run the command again with access "outside"]'
-        )
-    return ""
+        except PermissionError:
+            os.fchmod(parent, stat.S_IMODE(os.fstat(parent).st_mode) | stat.S_IRWXU)
+            os.rename(path.name, target, src_dir_fd=parent, dst_dir_fd=parent)
+    except OSError as error:
+        return f"[sandbox: {shown} must not be made here: {error.strerror}]"
+    is_back = before is not None and _put_back(parent, path.name, before)
+    again = " and what was there put back" if is_back and before is not _MINIMAL else ""
+    return (
+        f"[sandbox: {shown} would take effect outside and was renamed to {target}{again}; "
+        'to make it, run the command again with access "outside"]'
+    )
+
+
+def _free_name(parent: int, name: str) -> str:
+    """``name`` or another like it that is not taken, however many are."""
+    for end in ("", "1", "2", "3", "4", *(secrets.token_hex(8) for _ in range(3))):
+        try:
+            os.stat(f"{name}{end}", dir_fd=parent, follow_symlinks=False)
+        except OSError:
+            return f"{name}{end}"
+    return f"{name}{secrets.token_hex(16)}"
 
 
 def _put_back(parent: int, name: str, before: _Held) -> bool:

@@ -128,3 +128,19 @@ def test_git_that_only_reads_runs_unasked_and_what_the_repository_names_has_no_e
     one_shot(model_server, "--sandbox", kind, "go", cwd=work)
     assert "+two" in result(model_server)
     assert not (work / "mark").exists()
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize("kind", BOTH)
+def test_the_user_and_the_model_are_told_what_was_set_aside(
+    model_server: ModelServer, work: Path, kind: str
+) -> None:
+    needs(kind)
+    command = "mkdir -p a/b/c/d/e; cd a/b/c/d/e; git init -q .; git config core.fsmonitor evil"
+    (work / "build.sh").write_text(command)
+    model_server.add(call("bash", {"command": "sh build.sh"}), "Done.")
+    done = one_shot(model_server, "--yolo", "--sandbox", kind, "go", cwd=work)
+    assert (done.code, done.stdout) == (0, "Done.\n")
+    for text in (done.stderr, result(model_server)):
+        assert "a/b/c/d/e/.git/config would take effect outside" in text
+    assert "evil" not in (work / "a/b/c/d/e/.git/config").read_text()

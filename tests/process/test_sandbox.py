@@ -557,8 +557,8 @@ def test_what_a_process_that_was_left_behind_makes_is_set_aside_too(work: Path, 
             await inside.say(f"{late} >/dev/null 2>&1 &")
             (work / "go").touch()
             await until((work / "new" / "done").exists, "the late repository")
-            text = await inside.say("echo next")
-            assert "config.set-aside" in text or "config.set-aside" in inside.sandbox.take_notice()
+            assert "config.set-aside" in await inside.say("echo next")
+            assert "config.set-aside" in inside.sandbox.take_notice()
 
     asyncio.run(run())
     users_git(work / "new")

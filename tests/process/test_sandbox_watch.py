@@ -216,6 +216,43 @@ def test_a_file_of_another_kind_harms_nothing(root: Path) -> None:
     assert any("config would" in line for line in told)
 
 
+def test_hostile_names_and_contents_stop_no_comparison(root: Path) -> None:
+    taken = "touch .envrc.set-aside; for i in 1 2 3 4 5 6; do touch .envrc.set-aside$i; done"
+    told = born(
+        root,
+        f"{taken}; echo evil > .envrc; mkdir a b c; printf 'gitdir: x\\000y' > a/.git;"
+        "git init -q b/r; printf 'x\\000y' > b/r/.git/commondir;"
+        "git init -q c/r; printf '[core]worktree=a\\000b' > c/r/.git/config;"
+        "git init -q d; printf '\\377[' > d/.git/config;"
+        "git init -q e; cd e/.git/hooks; for i in $(seq 500); do touch a$i; done; touch pre-commit",
+    )
+    for name in (".envrc", "a/.git", "b/r/.git/commondir", "c/r/.git/config", "d/.git/config"):
+        assert any(f"{root / name} would" in line for line in told), name
+    assert not (root / ".envrc").exists()
+    assert not (root / "e/.git/hooks/pre-commit").exists()
+
+
+def test_a_deep_tree_is_looked_at_as_far_as_names_reach(root: Path) -> None:
+    watch = TreeWatch([root])
+    watch.learn()
+    at = os.open(root, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("dd", dir_fd=at)
+        below = os.open("dd", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(at)
+    sh("echo evil > dd/dd/dd/.envrc", root)
+    assert len(watch.compare()) == 1
+    sh("rm -rf dd", root)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere")
+def test_a_directory_that_is_made_read_only_keeps_nothing(root: Path) -> None:
+    (line,) = born(root, f"git init -q x && cd x && {EVIL} && chmod 0555 .git")
+    assert "renamed" in line
+
+
 def test_what_cannot_be_looked_into_is_passed_over(root: Path) -> None:
     (root / "shut").mkdir(mode=0o000)
     assert born(root, "mkdir x") == []
