@@ -27,6 +27,7 @@ from agentcli import (
     PersistenceError,
     ProviderError,
     ProviderRequestPrepared,
+    ReminderTexts,
     RunContext,
     RunIdentity,
     SourceFailed,
@@ -55,9 +56,11 @@ class Given:
         self.how = how
         self._site = site
 
-    def __call__(self, tmp_path: Path, env: dict[str, str], **parts: Any) -> Agent:
+    def __call__(self, tmp_path: Path, env: dict[str, str], own: Any = None, **parts: Any) -> Agent:
+        """``own`` are parameters of the agent in both cases."""
+        always = {"cwd": tmp_path, "env": env, "permission_mode": "yolo", **(own or {})}
         if self.how == "agent":
-            return Agent(cwd=tmp_path, env=env, permission_mode="yolo", **parts)
+            return Agent(**always, **parts)
         code = "plugin = type('Plugin', (), {})()\n"
         (self._site / "seam_plugin.py").write_text(code)
         info = self._site / "seam_plugin-1.0.dist-info"
@@ -73,7 +76,7 @@ class Given:
         config = Path(env["AGENTCLI_HOME"]) / "config.toml"
         config.parent.mkdir(parents=True, exist_ok=True)
         config.write_text('plugins = ["seam"]\n')
-        return Agent(cwd=tmp_path, env=env, permission_mode="yolo")
+        return Agent(**always)
 
 
 @pytest.fixture(params=["agent", "plugin"])
@@ -490,3 +493,22 @@ def test_what_fails_of_a_program_is_named_and_never_an_internal_error(
     parts |= {"provider": Broken()} if part == "provider" else {}
     with pytest.raises(error, match=said):
         Agent(cwd=tmp_path, env=agent_env(None), **parts).run_sync("go")
+
+
+@pytest.mark.spec("CTRL-5", "CTRL-9")
+def test_reminders_work_between_and_the_first_good_answer(given: Given, tmp_path: Path) -> None:
+    texts = ReminderTexts(result="Call {tools}, please.", question="Nobody is here.")
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+    async def body(server: ModelServer, env: dict[str, str]) -> None:
+        own = {"output": schema}
+        async with given(tmp_path, env, own, reminders=texts) as agent:
+            assert (await agent.run_to_end("go")).output == {"n": 1}
+
+    said = ["Next I will look.", "Would you like me to proceed?"]
+    looks = Call("list_directory", {})
+    good = [Text(text) for text in ('{"n": 1}', '{"n": 2}', "Bye.")]
+    server = served([*map(Text, said), looks, *good], body)
+    told = [str(request.body["messages"][-1]) for request in server.requests]
+    assert "Call final_result, please." in told[1] and "Nobody is here." in told[2]
+    assert len(server.requests) == 6 and "please" in told[5]
