@@ -95,6 +95,7 @@ class _Listing:
     is_settled: bool
     directories: tuple[str, ...]
     marks: tuple[str, ...]
+    links: tuple[str, ...]
     is_repository: bool
 
 
@@ -128,7 +129,8 @@ class TreeWatch:
     """Knows what lies in ``roots``.
 
     ``scripts`` are protected wherever they are in there, and ``user_configs`` name more. In
-    ``untrusted`` only commands write: what lies there is never known from before. ``users`` is
+    ``untrusted`` only commands write: what lies there counts where a link of ``roots`` leads there,
+    and is never known from before. ``users`` is
     what was there when no command ran; ``read_only`` is what none that runs can change. The
     methods block and must not run at the same time.
     """
@@ -211,7 +213,7 @@ class TreeWatch:
         found = Survey()
         # no crowd of new directories hides what was known
         known = (p for p, seen in self._listings.items() if seen.marks or seen.is_repository)
-        waiting = [*self._roots, *self._untrusted, *known]
+        waiting = [*self._roots, *known]
         give_up = time.monotonic() + _MOST_S
         at = 0
         while at < len(waiting):
@@ -236,6 +238,7 @@ class TreeWatch:
                 self._git_directory(path, found)
                 continue
             waiting += [prefix + name for name in listing.directories]
+            waiting += listing.links
             for name in listing.marks:
                 self._mark(prefix, name, found)
         self._listings = found.directories
@@ -260,7 +263,7 @@ class TreeWatch:
             if known is not None and known.is_settled and known.stamp == stamp:
                 return known
             is_settled = time.time_ns() - status.st_ctime_ns > _TICK_NS
-            directories, marks, names = [], [], set()
+            directories, marks, links, names = [], [], [], set()
             with os.scandir(path) as entries:
                 for entry in entries:
                     name = entry.name
@@ -271,12 +274,17 @@ class TreeWatch:
                         names.add(name)
                     if lower != ".git" and entry.is_dir(follow_symlinks=False):
                         directories.append(name)
+                    elif entry.is_symlink():
+                        target = os.path.realpath(entry.path)
+                        links += [target] if self._is_untrusted(target) else []
         except PermissionError:
             raise
         except OSError:
             return None
         is_repository = any(names >= wanted for wanted in _BARE)
-        return _Listing(stamp, is_settled, tuple(directories), tuple(marks), is_repository)
+        return _Listing(
+            stamp, is_settled, tuple(directories), tuple(marks), tuple(links), is_repository
+        )
 
     def _mark(self, prefix: str, name: str, found: Survey) -> None:
         path = prefix + name

@@ -197,12 +197,13 @@ def test_in_the_commands_own_temporary_directory_nothing_is_known_from_before(
     own.mkdir()
     watch = TreeWatch([root], untrusted=[own])
     watch.learn()
-    sh(f"{REPOSITORY}; {EVIL}", own)
+    sh(f"mkdir x; cd x; {REPOSITORY}; {EVIL}", own)
+    assert watch.compare() == [], "nobody gets there"
     watch.learn()
-    sh(f"ln -s {own} sub", root)
+    sh(f"mkdir a; ln -s {own} a/sub", root)
     assert len(watch.compare()) == 1
-    sh("git status", root / "sub")
-    assert not (own / "pwned").exists()
+    sh("git status", root / "a" / "sub" / "x")
+    assert not (own / "x" / "pwned").exists()
 
 
 def test_a_change_that_keeps_size_and_times_is_seen(root: Path) -> None:
