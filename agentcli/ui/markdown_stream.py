@@ -420,6 +420,7 @@ class MarkdownStream:
     def __init__(self, theme: Theme, columns: Callable[[], int]) -> None:
         self._theme = theme
         self._columns = columns
+        self._width = max(1, columns())  # when something was last fed
         self._rows: list[str] = []
         self._parts: list[str] = []  # the line so far, as far as it was not worked on
         self._size = 0
@@ -431,6 +432,7 @@ class MarkdownStream:
 
     def feed(self, text: str) -> list[str]:
         """The rows that are certain now and were not before."""
+        self._width = max(1, self._columns())
         first, *others = text.split("\n")
         self._add(first)
         for piece in others:
@@ -441,9 +443,12 @@ class MarkdownStream:
     def tail(self) -> list[str]:
         """The rows that would follow if the text ended here."""
         kept = dict(vars(self))
+        self._width = max(1, self._columns())
         line = "".join(self._parts)[:_LONGEST_TAIL]
         self._rows, self._parts, self._size = [], [line], len(line)
-        self._block = self._block.copy() if self._block else None
+        if self._block is not None:
+            self._block = self._block.copy()
+            self._block.wrap.columns = self._width
         rows = self.finish()
         vars(self).update(kept)
         return rows
@@ -534,7 +539,7 @@ class MarkdownStream:
         return table.takes(opened)
 
     def _open(self, opened: OpenedLine) -> None:
-        kind, theme, columns = opened.start.kind, self._theme, max(1, self._columns())
+        kind, theme, columns = opened.start.kind, self._theme, self._width
         if kind is LineKind.BLANK and not opened.quotes and not opened.markers:
             self._blank = self._last is not None
             return
@@ -567,7 +572,7 @@ class MarkdownStream:
 
     def _show(self, opened: OpenedLine, line: Sequence[Span]) -> None:
         """A row that is complete at once."""
-        block = MarkdownBlock(opened, self._theme, max(1, self._columns()))
+        block = MarkdownBlock(opened, self._theme, self._width)
         for text, style in line:
             block.wrap.feed(text, self._theme.start(style))
         block.wrap.end_line()
@@ -596,7 +601,7 @@ class MarkdownStream:
     def _collect(self, block: MarkdownBlock) -> None:
         self._rows += block.wrap.rows
         block.wrap.rows = []
-        block.wrap.columns = max(1, self._columns())
+        block.wrap.columns = self._width
 
 
 _CLOSING = re.compile(r"[ \t]+#+[ \t]*\Z")

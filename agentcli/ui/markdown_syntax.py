@@ -293,15 +293,42 @@ def spans(text: str, style: int = 0) -> list[Span]:
     """The styled pieces of ``text``, all of it in ``style``."""
     if len(text) > MAX_PARSED or not _SPECIAL.search(text):
         return _literal(text, style)
-    return _styled(_inline(text), style)
+    simple = _simple(text, style)
+    return _styled(_inline(text), style) if simple is None else simple
 
 
 def is_open(text: str) -> bool:
     """Whether what follows ``text`` could change how it looks."""
-    if not _SPECIAL.search(text):
+    if not _SPECIAL.search(text) or _simple(text, 0) is not None:
         return False
     left = "".join(token.content for token in _inline(text) if token.type == "text")
     return _OPENS.search(left) is not None or left.count("[") > left.count("]")
+
+
+# what most lines are made of; what the parser makes of it is known without asking
+_SIMPLE = re.compile(
+    r"([^\\`*_~\[!<&\n]+|!(?!\[)|&(?![#\w])|(?<=\w)_(?=\w)|<(?![A-Za-z/!?])|(?<= )\*(?= ))"
+    r"|`(?! )([^`\n]*[^` \n])`(?!`)"
+    r"|(?:(?<=\s)|(?<![^\n]))\*\*(?=\w)([^\\`*_~\[!<&\n]*\w)\*\*(?=[\s.,:;)]|\Z)"
+)
+
+
+def _simple(text: str, style: int) -> list[Span] | None:
+    """The spans of ``text`` where it has code and bold words at most, and no line break."""
+    out: list[Span] = []
+    at = 0
+    for found in _SIMPLE.finditer(text):
+        if found.start() != at:
+            return None
+        at = found.end()
+        piece, code, bold = found.groups()
+        if piece is None:
+            out.append((code, style | CODE) if code else (bold, style | BOLD))
+        elif out and out[-1][1] == style:
+            out[-1] = (out[-1][0] + piece, style)
+        else:
+            out.append((piece, style))
+    return out if at == len(text) else None
 
 
 def _inline(text: str) -> list[Token]:

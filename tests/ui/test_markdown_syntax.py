@@ -5,7 +5,10 @@ from __future__ import annotations
 import tracemalloc
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from agentcli.ui import markdown_syntax
 from agentcli.ui.markdown_syntax import LineKind, classify, is_open, spans
 from agentcli.ui.sanitize import clean
 from agentcli.ui.theme import BOLD, CODE, DIM, ITALIC, LINK
@@ -77,6 +80,32 @@ def test_what_each_construct_amounts_to(text: str, expected: list[tuple[str, int
 )  # fmt: skip
 def test_what_later_text_could_change_is_known(text: str, expected: bool) -> None:
     assert is_open(text) is expected
+
+
+SIMPLE = st.lists(
+    st.sampled_from(
+        ["word ", "`code`", " `a b` ", "**bold**", " **b c** ", "*", " * ", "_", "a_b", "!", "& ", "<",
+         "x", ".", " ", "é", "``", "(", "**", "~", "\\"]
+    ),
+    max_size=8,
+).map("".join)  # fmt: skip
+
+
+@pytest.mark.spec("UI-1")
+@settings(max_examples=400)
+@given(SIMPLE)
+def test_what_is_told_without_the_parser_is_what_it_says(text: str) -> None:
+    simple = markdown_syntax._simple(text, 0)
+    if simple is not None:
+        parsed = markdown_syntax._styled(markdown_syntax._inline(text), 0)
+        joined: list[tuple[str, int]] = []
+        for part, style in parsed:
+            if joined and joined[-1][1] == style:
+                part = joined.pop()[0] + part
+            joined.append((part, style))
+        assert [
+            (a.strip() if n in {0, len(joined) - 1} else a, b) for n, (a, b) in enumerate(joined)
+        ] == [(a.strip() if n in {0, len(simple) - 1} else a, b) for n, (a, b) in enumerate(simple)]
 
 
 @pytest.mark.spec("SEC-10")
