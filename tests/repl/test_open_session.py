@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 
-from agentcli.repl.open_session import Attention
+from agentcli.repl.open_session import Attention, branch_of
 from agentcli.ui.screen import Screen, Size
 from agentcli.ui.theme import PLAIN, Theme
 
@@ -46,3 +47,20 @@ def test_a_dumb_terminal_gets_no_sequences() -> None:
     attention.call("x")
     attention.give_title_back()
     assert stream.getvalue() == ""
+
+
+@pytest.mark.spec("UI-6")
+def test_the_branch_is_that_of_the_repository_or_worktree_around_the_directory(
+    tmp_path: Path,
+) -> None:
+    assert branch_of(tmp_path) == ""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/fix/words\n")
+    (tmp_path / "src").mkdir()
+    assert branch_of(tmp_path / "src") == "fix/words"
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / ".git").write_text("gitdir: ../kept\n")
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "HEAD").write_text("0123456789abcdef\n")
+    assert branch_of(tree) == "0123456789"

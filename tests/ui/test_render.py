@@ -17,6 +17,7 @@ from agentcli.domain.events import (
 from agentcli.domain.messages import ResultStatus, TextPart, ToolCall, ToolResult, Usage
 from agentcli.ui import render
 from agentcli.ui.diff import diff_lines, is_diff
+from agentcli.ui.rows import columns_of, plain
 from agentcli.ui.theme import PLAIN, Theme
 
 COLOR = Theme(color=True, attributes=True, live=True)
@@ -116,6 +117,35 @@ def test_how_a_call_ended_is_said_by_sign_and_word(
     lines = render.tool_lines(finished("because", status), "Run x", PLAIN)
     assert lines[0].startswith(sign)
     assert lines[1].startswith(f"  └ {word}")
+
+
+@pytest.mark.spec("UI-13", "UI-2")
+def test_what_is_meant_for_the_model_is_not_what_the_user_reads() -> None:
+    told = "No such file: x.py. Use list_directory to see what there is.\nMore advice."
+    lines = render.tool_lines(finished(told, ResultStatus.ERROR), "Read x.py", PLAIN)
+    assert lines == ["✗ Read x.py", "  └ failed: No such file: x.py. · 2.0 s"]
+    refused = finished("bash was not run: do not try it again", ResultStatus.REFUSED)
+    assert render.tool_lines(refused, "Run `rm x`", PLAIN)[1:] == ["  └ refused · 2.0 s"]
+
+
+@pytest.mark.spec("UI-13")
+def test_the_users_message_is_on_a_tint_over_the_full_width_and_wrapped_between_words() -> None:
+    soft = Theme(color=True, attributes=True, live=True, soft="dark")
+    rows = render.prompt_lines("find out why the total is wrong\n\nand fix it", soft, 20)
+    assert [plain(row).rstrip() for row in rows] == [
+        "> find out why the", "  total is wrong", "", "  and fix it",
+    ]  # fmt: skip
+    assert all(row.endswith("\x1b[K\x1b[0m") or columns_of(plain(row)) == 20 for row in rows)
+    assert render.prompt_lines("one", PLAIN, 20) == ["> one"]
+    unmarked = render.prompt_lines("one", soft, 20, fills=False)
+    assert "\x1b[K" not in unmarked[0]
+
+
+@pytest.mark.spec("UI-2")
+def test_a_command_is_highlighted_and_stays_what_it_is() -> None:
+    line = render.call_line("Run `for x in a; do echo $x; done` outside the sandbox", COLOR)
+    assert plain(line) == "● Run `for x in a; do echo $x; done` outside the sandbox"
+    assert line.count("\x1b[") > 6
 
 
 @pytest.mark.spec("SEC-10")

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from agentcli.config import settings as keys
-from agentcli.ui.theme import ADDED, BOLD, DIM, OK, REMOVED, THEMES, Theme, theme_for
+from agentcli.ui.theme import ADDED, BOLD, DIM, OK, REMOVED, THEMES, TINT, Theme, theme_for
 
 
 class Stream(io.TextIOWrapper):
@@ -72,3 +72,19 @@ def test_a_theme_changes_what_is_painted_later_and_no_color_still_wins() -> None
 
 def test_the_settings_know_the_same_themes() -> None:
     assert keys.THEMES == THEMES
+
+
+@pytest.mark.spec("UI-10")
+@pytest.mark.parametrize(
+    ("env", "codes"),
+    [
+        ({"TERM": "xterm-256color"}, "48;5;237"),
+        ({"TERM": "xterm-256color", "COLORFGBG": "0;15"}, "48;5;254"),
+        ({"TERM": "xterm"}, "97;100"),
+        ({"TERM": "xterm-256color", "NO_COLOR": "1"}, ""),
+    ],
+)
+def test_the_tint_suits_what_the_terminal_can_show(env: dict[str, str], codes: str) -> None:
+    assert codes in theme_for(Stream(terminal=True), env).start(TINT)
+    if not codes:
+        assert not theme_for(Stream(terminal=True), env).start(TINT)
