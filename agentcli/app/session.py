@@ -225,7 +225,7 @@ class Session:
     @property
     def boundary(self) -> str:
         """What limits commands in the mode that it is in, in a word; empty until it is known."""
-        sandbox, policy = self._parts.sandbox, self.policy
+        sandbox, policy = self.sandbox, self.policy
         if sandbox is None or not sandbox.state.known:
             return ""
         if policy.mode is PermissionMode.YOLO and not policy.is_bound:

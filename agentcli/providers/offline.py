@@ -18,6 +18,7 @@ from agentcli.domain.cancel import CancelToken
 from agentcli.domain.messages import (
     AssistantMessage,
     Message,
+    ResultStatus,
     StopReason,
     TextPart,
     ToolCall,
@@ -269,7 +270,7 @@ def _declined(said: str, *, is_known: bool) -> str:
     )
     problem = f'I did not understand "{named}".'
     if nearest == _RUN and run:
-        problem += f" There is no program `{run[1]}`: name the command itself."
+        problem += f' There is no program "{run[1]}": name the command itself.'
     if is_known:
         return f"{problem} The nearest form: `{nearest}`. Say `help` for all of them."
     others = ", ".join(f"`{form}`" for form in _FORMS)
@@ -315,6 +316,8 @@ def _one(result: ToolResult, call: ToolCall | None) -> str:
     if subject:
         what += f" ({subject})"
     text = result.text.strip("\n")
+    if result.status is ResultStatus.REFUSED and text.startswith(f"{result.name} was not run"):
+        return f"{what} was refused: nothing was done."  # the rest is for a model
     lines = text.splitlines()
     shown = "\n".join(lines[:_MAX_SHOWN_LINES])[:_MAX_SHOWN_CHARACTERS]
     rest = len(lines) - len(shown.splitlines())

@@ -122,7 +122,7 @@ def _choices(request: ApprovalRequest) -> list[Choice]:
     if session:
         found.append(Choice("s", "yes, for this session", session))
     if always:
-        found.append(Choice("a", "yes, always (kept in your settings)", always))
+        found.append(Choice("a", "yes, always, in every session (saved in config.toml)", always))
     if request.offers_auto:
         found.append(Choice("m", _AUTO))
     return [*found, Choice("n", "no"), reason, view]

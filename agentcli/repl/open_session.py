@@ -98,7 +98,9 @@ class OpenSession:
             names = ", ".join(clean_line(_name_of(path, cwd)) for path in session.documents)
             lines.append(theme.paint(f"  Project instructions: {names}", DIM))
         if not self._greeted:
-            lines += ["", *(f"  {line}" for line in _THINGS_TO_TRY)]
+            is_demo = session.model.provider == "offline"
+            things = (*(_DEMO_TO_TRY if is_demo else _THINGS_TO_TRY), _KEYS_TO_TRY)
+            lines += ["", *(f"  {line}" for line in things)]
         self._greeted = True
         return lines
 
@@ -131,8 +133,9 @@ class OpenSession:
 _THINGS_TO_TRY = (
     'Try:  "what does this project do?"',
     '      "run the tests and fix what fails"',
-    "      @ attaches a file, / lists the commands, ? shows the keys",
 )
+_DEMO_TO_TRY = ('Try:  "list files"', '      "write notes.txt: hello"')
+_KEYS_TO_TRY = "      @ attaches a file, / lists the commands, ? shows the keys"
 
 
 def _name_of(path: Path, cwd: Path) -> str:

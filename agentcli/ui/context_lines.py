@@ -82,7 +82,7 @@ def _heavy(result: HeavyResult, theme: Theme, columns: int) -> str:
     room = _ABOUT_COLUMNS if wide else max(8, columns - _FIGURES - 6)
     what = fit(f"{clean_line(result.name)} {clean_line(result.about)}".strip(), room)
     each = " each time" if wide else ""
-    cost = "" if result.again_usd is None else f"  {wording.cost(result.again_usd)}{each}"
+    cost = "" if not result.again_usd else f"  {wording.cost(result.again_usd)}{each}"
     note = "  (left out)" if result.left_out else ""
     line = f"  {what:<{room}} {wording.count(result.tokens):>7}{cost}{note}"
     return theme.paint(line, DIM)

@@ -135,7 +135,7 @@ def test_what_is_not_understood_is_named_with_the_nearest_form(asked: str, neare
 def test_a_word_that_is_no_program_is_not_run() -> None:
     message = reply_to("run the tests")
     assert not message.tool_calls
-    assert "There is no program `the`" in message.text
+    assert 'There is no program "the"' in message.text
 
 
 def test_the_text_comes_in_small_pieces() -> None:
@@ -198,3 +198,15 @@ def test_what_the_program_remarks_is_not_taken_for_a_request() -> None:
     ]
     assert reply_to([*history, note]).text == reply_to(history).text
     assert "not a language model" in reply_to([note]).text
+
+
+@pytest.mark.spec("UI-13")
+def test_what_a_refusal_tells_a_model_is_not_told_to_the_user() -> None:
+    call = ToolCall("c1", "write_file", {"path": "x.txt"})
+    text = TextPart("write_file was not run: refused (it changes files). Do not try again.")
+    history = [
+        user_text("write x.txt: hello"),
+        AssistantMessage((call,), "offline", "assistant"),
+        ToolResult("c1", "write_file", (text,), ResultStatus.REFUSED),
+    ]
+    assert reply_to(history).text == "write_file (x.txt) was refused: nothing was done."

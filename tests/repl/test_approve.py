@@ -115,7 +115,7 @@ def test_always_shows_the_rule_that_is_written() -> None:
     call = ToolCall("c", "bash", {"command": "make"})
     request = ApprovalRequest(call, "Run make", "", "", offers("bash(make)", always=True))
     text = "\n".join(ApprovalPanel(request, PLAIN).lines(PLAIN))
-    assert "  3 a  yes, always (kept in your settings): bash(make)\n" in text
+    assert "  3 a  yes, always, in every session (saved in config.toml): bash(make)\n" in text
 
 
 @pytest.mark.spec("SEC-6", "UI-7")
