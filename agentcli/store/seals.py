@@ -46,7 +46,7 @@ _ENDED = ", ".join(f"'{state}'" for state in TaskState if state is not TaskState
 _ACTING = {
     "kv": f"key NOT IN ({_HARMLESS_KEYS})",
     "input_queue": "state NOT IN ('delivered', 'done')",
-    "task": f"(state NOT IN ({_ENDED}) OR (signals AND announced_at IS NULL))",
+    "task": f"(state NOT IN ({_ENDED}) OR (signals IS NOT 0 AND announced_at IS NULL))",
     "schedule": "state <> 'over'",
 }
 _DROPPED = {
@@ -126,7 +126,8 @@ def foreign(db: sqlite3.Connection) -> tuple[str, ...]:
 
 
 def _foreign(table: str) -> str:
-    return f"{_ACTING[table]} AND (seal = '' OR seal <> {mark(table)})"
+    # a NULL, which only another's file can hold here, counts as what acts and as no mark
+    return f"({_ACTING[table]}) IS NOT 0 AND (seal = '' OR seal IS NOT {mark(table)})"
 
 
 def drop_foreign(db: sqlite3.Connection, cwd: str) -> tuple[str, ...]:

@@ -1,0 +1,152 @@
+"""What could act in a session file and has no mark of this home is dropped, however it is written."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcli.domain.errors import SessionDamaged, StoreError
+from agentcli.domain.messages import user_text
+from agentcli.domain.session import SessionInfo, SessionStatus
+from agentcli.store.sqlite import SqliteStore
+
+pytestmark = pytest.mark.spec("SEC-16")
+KEPT = {"cwd": "/kept"}
+
+
+def seal(text: str) -> str:
+    return f"mark of {hash(text)}"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A session of this home that keeps one value."""
+    path = tmp_path / "s.db"
+
+    async def begin() -> None:
+        info = SessionInfo("s", "T", "/here", 1.0, 1.0, SessionStatus.NEW, 0, "a/b")
+        store = SqliteStore.new(path, info, seal=seal)
+        await store.set("shell", KEPT)
+        await store.record_prompt(user_text("hi"))
+        await store.aclose()
+
+    asyncio.run(begin())
+    return path
+
+
+def change(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as db, db:
+        for statement in statements:
+            db.execute(statement)
+
+
+def taken_up(path: Path, cwd: str = "/here") -> tuple[tuple[str, ...], Any, int]:
+    """What was dropped, what the kept value is then, and how many commits it took."""
+
+    async def run() -> tuple[tuple[str, ...], Any, int]:
+        store = await SqliteStore.open(path, seal=seal)
+        try:
+            dropped = await store.drop_foreign(Path(cwd))
+            return dropped, await store.get("shell"), store.commits
+        finally:
+            await store.aclose()
+
+    return asyncio.run(run())
+
+
+def test_what_this_home_wrote_is_taken_as_it_is_and_costs_no_commit(path: Path) -> None:
+    assert taken_up(path) == ((), KEPT, 0)
+    assert taken_up(path, "/there") == ((), KEPT, 0)
+
+
+OTHER_KV = "CREATE TABLE other (key TEXT {}, value TEXT, seal TEXT)"
+SWAP = ("INSERT INTO other SELECT key, value, seal FROM kv", "DROP TABLE kv",
+        "ALTER TABLE other RENAME TO kv")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ('UPDATE kv SET value = \'{"cwd": "/evil"}\'',),
+        ("UPDATE kv SET seal = ''",),
+        ("UPDATE kv SET seal = '-'",),
+        ("UPDATE kv SET seal = x'00'",),
+        ("UPDATE kv SET seal = (SELECT seal FROM session)",),
+        (OTHER_KV.format("PRIMARY KEY"), *SWAP, "UPDATE kv SET seal = NULL"),
+        (OTHER_KV.format("COLLATE NOCASE PRIMARY KEY"), *SWAP, "UPDATE kv SET key = 'SHELL'"),
+    ],
+)
+def test_a_row_that_was_changed_is_dropped_once(path: Path, statements: tuple[str, ...]) -> None:
+    change(path, *statements)
+    dropped, value, _ = taken_up(path)
+    assert dropped and value is None
+    assert taken_up(path) == ((), None, 0)
+
+
+def test_a_row_holds_in_no_other_session(path: Path) -> None:
+    other = path.with_name("other.db")
+    other.write_bytes(path.read_bytes())
+    dropped, value, _ = taken_up(other, "/there")
+    assert dropped == ("the state of its shell", "its directory /here")
+    assert value is None
+
+
+TASK = ("INSERT INTO task (run_id, tool, arguments, state, created_at, updated_at, signals)"
+        " VALUES ('r', 'bash', '{}', ")  # fmt: skip
+
+SCHEDULE = (
+    "INSERT INTO schedule (id, cron_expression, run, state, created_at, updated_at)"
+    " VALUES ('s', '* * * * *', '{}', 'active', 1, 1)"
+)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"{TASK} 'running', 1, 1, 1)",
+        f"{TASK} 'RUNNING', 1, 1, 0)",
+        f"{TASK} 'succeeded', 1, 1, 1)",
+        f"{TASK} 'succeeded', 1, 1, 'yes')",
+        SCHEDULE,
+        "INSERT INTO input_queue (kind, body, created_at, updated_at) VALUES ('steering', 'x', 1, 1)",
+        "INSERT INTO kv (key, value) VALUES ('anything else', '1')",
+    ],
+)
+def test_every_row_that_could_act_is_dropped(path: Path, statement: str) -> None:
+    change(path, statement)
+    dropped, value, _ = taken_up(path)
+    assert len(dropped) == 1 and value == KEPT
+    assert taken_up(path)[0] == ()
+
+
+def test_what_only_remembers_stays(path: Path) -> None:
+    change(path, "INSERT INTO kv (key, value) VALUES ('todos', '[]'), ('memory', '{}')")
+    assert taken_up(path) == ((), KEPT, 0)
+
+
+def test_what_cannot_be_dropped_is_a_damaged_file(path: Path) -> None:
+    change(path, OTHER_KV.format("PRIMARY KEY") + "", *SWAP)
+    change(
+        path,
+        "CREATE TABLE stuck (id TEXT PRIMARY KEY, cron_expression TEXT, scheduled_at TEXT,"
+        " time_zone TEXT, run TEXT, state TEXT CHECK (state = 'active'), next_at REAL,"
+        " created_at REAL, updated_at REAL, seal TEXT NOT NULL DEFAULT '')",
+        "DROP TABLE schedule",
+        "ALTER TABLE stuck RENAME TO schedule",
+        "INSERT INTO schedule (id, run, state, created_at) VALUES ('s', '{}', 'active', 1)",
+    )
+    with pytest.raises(StoreError):
+        taken_up(path)
+
+
+@pytest.mark.parametrize("code", ["TRIGGER t AFTER DELETE ON kv BEGIN SELECT 1; END",
+                                  "VIEW v AS SELECT 1"])  # fmt: skip
+def test_a_file_with_code_of_its_own_is_damaged(path: Path, code: str) -> None:
+    change(path, f"CREATE {code}")
+    with pytest.raises(SessionDamaged, match="triggers or views"):
+        taken_up(path)
