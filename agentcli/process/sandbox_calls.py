@@ -25,7 +25,7 @@ import sys
 _LOAD, _AND, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
 _ALLOW, _ERRNO, _HAND_OVER = 0x7FFF0000, 0x00050000, 0x7FC00000
 _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
-_SET_FILTER, _IS_AVAILABLE, _NEW_LISTENER, _WAIT_KILLABLE = 1, 2, 1 << 3, 1 << 5
+_SET_FILTER, _IS_AVAILABLE, _NEW_LISTENER = 1, 2, 1 << 3
 _SET_NO_NEW_PRIVS = 38
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _STREAM, _SEQPACKET, _TYPE_MASK = 1, 5, 0xF
@@ -179,9 +179,8 @@ def install(calls: dict[str, object], *, hands_over: bool) -> int:
 
     if hands_over and calls["unix"]:
         code = build_filter(calls, hands_over=True)
-        for flags in (_NEW_LISTENER | _WAIT_KILLABLE, _NEW_LISTENER):
-            if (listener := put(flags, code)) >= 0:
-                return listener
+        if (listener := put(_NEW_LISTENER, code)) >= 0:
+            return listener
     # an outer sandbox is handed these calls already, or the kernel knows nothing of it
     if put(0, build_filter(calls, hands_over=False)) < 0:
         raise _failure()
@@ -201,6 +200,7 @@ _NOTICE = struct.Struct("=QIIiIQ6Q")
 _RESPONSE = struct.Struct("=QqiI")
 _IN_ROOT = 0x10
 _CONTINUE = 1
+_MOST_UNHEARD = 1000
 _MOST_ADDRESS_BYTES = 128  # struct sockaddr_storage
 _SOL_SOCKET, _SO_TYPE = 1, 3
 
@@ -248,6 +248,7 @@ class SocketKeeper:
         self.listener = _file_of(pid, listener)
         self._registry = registry
         self._held: dict[str, int] = {}
+        self._unheard: dict[int, int] = {}
         here = machine()
         self._listen = here.one("listen") if here is not None else -1
 
@@ -307,17 +308,28 @@ class SocketKeeper:
         return handle
 
     def _do(self, call: int, process: int, handle: int, address: bytes) -> None:
+        socket = os.fstat(handle).st_ino
         try:
-            problem = self._connect(process, handle, address)
+            if (known := self._unheard.pop(socket, None)) is not None:
+                problem = known
+            else:
+                problem = self._connect(process, handle, address)
         except OSError as error:
             problem = error.errno or errno.EACCES
         finally:
             os.close(handle)
-        self._respond(call, problem)
+        if not self._respond(call, problem):
+            if len(self._unheard) >= _MOST_UNHEARD:
+                self._unheard.clear()
+            self._unheard[socket] = problem
 
-    def _respond(self, call: int, problem: int, flags: int = 0) -> None:
-        with contextlib.suppress(OSError):  # it was killed meanwhile
+    def _respond(self, call: int, problem: int, flags: int = 0) -> bool:
+        """Whether it was heard: a signal ends the call, which the command may make again."""
+        try:
             fcntl.ioctl(self.listener, _SEND, _RESPONSE.pack(call, 0, -problem, flags))
+        except OSError:
+            return False
+        return True
 
     def _connect(self, process: int, handle: int, address: bytes) -> int:
         if _family(address) != _UNIX:

@@ -417,3 +417,51 @@ def test_where_calls_cannot_be_handed_over_there_are_pairs_alone(tmp_path: Path)
     argv = (sys.executable, "-I", "-c", textwrap.dedent(script))
     done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=10)
     assert done.stdout.splitlines() == ["Permission denied"] + ["Network is unreachable"] * 2
+
+
+@both
+@pytest.mark.spec("SEC-18", "CAN-10")
+def test_a_signal_ends_a_connection_that_waits_and_leaves_others_whole(
+    work: Path, kind: str
+) -> None:
+    script = """
+        import signal, socket, threading
+        full = socket.socket(socket.AF_UNIX)
+        full.bind("full")
+        full.listen(0)
+        first = socket.socket(socket.AF_UNIX)
+        first.connect("full")
+
+        class Rang(Exception):
+            pass
+
+        def ring(*_):
+            raise Rang
+
+        signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        try:
+            socket.socket(socket.AF_UNIX).connect("full")
+        except Rang:
+            print("rang")
+        server = socket.socket(socket.AF_UNIX)
+        server.bind("open")
+        server.listen(1000)
+        left = [50]
+
+        def count(*_):
+            left[0] -= 1
+            if left[0] > 0:
+                signal.setitimer(signal.ITIMER_REAL, 0.0003)
+
+        signal.signal(signal.SIGALRM, count)
+        count()
+        clients = [socket.socket(socket.AF_UNIX) for _ in range(200)]
+        for client in clients:
+            client.connect("open")
+        left[0] = 0
+        print("connected")
+    """
+    (work / "rings.py").write_text(textwrap.dedent(script))
+    (text,) = told(work, f"{PYTHON} rings.py", kind=kind)
+    assert text.startswith("rang\nconnected\n[exit code 0"), text
