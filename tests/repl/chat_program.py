@@ -149,6 +149,11 @@ class PlaySession(Session):
         """Whether there is one depends on the machine."""
         return None
 
+    @property
+    def boundary(self) -> str:
+        """As ``sandbox``."""
+        return ""
+
     async def run_queued(self, token: CancelToken | None = None) -> TurnSummary | None:
         """One queued text is one turn here; the real session joins them."""
         if not (waiting := self.queued()):

@@ -74,6 +74,7 @@ def test_what_is_typed_survives_a_cancel_in_the_input(start: Start, key: str) ->
     terminal.key(key)
     terminal.wait_for("Cancelled.")
     assert "> half a thought" in terminal.screen()
+    terminal.wait_until(lambda: "$0.01" in terminal.title, what="the end of the turn")
     terminal.key("ctrl-c")
     at_prompt(terminal)
 
