@@ -164,8 +164,8 @@ class _Reading:
 
     def _roughly(self, text: str, wrappers: tuple[str, ...], waiting: deque[_Open]) -> None:
         """What may be commands where there is no syntax tree, for rules that forbid; bounded."""
-        lists = islice(word_lists(text[:_MAX_ROUGH_CHARS]), _MAX_ROUGH)
-        for words in dict.fromkeys(tuple(words[:_MAX_ROUGH_WORDS]) for words in lists):
+        lists = islice(word_lists(text[:_MAX_ROUGH_CHARS], _MAX_ROUGH_WORDS), _MAX_ROUGH)
+        for words in dict.fromkeys(map(tuple, lists)):
             shown = " ".join(words)
             command = SimpleCommand(words, shown, wrappers=wrappers, sources=words)
             waiting.append(_Open(None, command, wrappers))
@@ -301,11 +301,11 @@ def parts_of(text: str) -> Iterator[str]:
                 yield " ".join(words)
 
 
-def word_lists(text: str) -> Iterator[list[str]]:
-    """The commands of ``parts_of`` as words."""
+def word_lists(text: str, most: int | None = None) -> Iterator[list[str]]:
+    """The commands of ``parts_of`` as words, at most so many of each."""
     for source in dict.fromkeys((text, unquoted(text))):
         for piece in dict.fromkeys(_SEPARATORS.split(source)):
-            yield from _commands_in(_REDIRECTION.sub(" ", unquoted(piece)).split())
+            yield from _commands_in(_REDIRECTION.sub(" ", unquoted(piece)).split(), most)
 
 
 def written_names(text: str) -> Iterator[str]:
@@ -329,7 +329,8 @@ def names_command_of(pattern: str, text: str) -> bool:
     return not start or start[0] in text or start[0] in unquoted(text)
 
 
-def _commands_in(words: list[str]) -> Iterator[list[str]]:
+def _commands_in(words: list[str], most: int | None = None) -> Iterator[list[str]]:
+    most = most or len(words)
     start = 0
     while start < len(words) and (
         words[start] in _KEYWORDS or _ASSIGNMENT.fullmatch(words[start]) is not None
@@ -337,10 +338,10 @@ def _commands_in(words: list[str]) -> Iterator[list[str]]:
         start += 1
     if start == len(words):
         return
-    yield from _named(words[start:])
+    yield from _named(words[start : start + most])
     if words[start].rpartition("/")[2] in _RUNS_OTHERS:
         for inner in range(start + 1, min(len(words), start + _MAX_INNER)):
-            yield from _named(words[inner:])
+            yield from _named(words[inner : inner + most])
 
 
 def _named(words: list[str]) -> Iterator[list[str]]:

@@ -14,7 +14,7 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 
 from agentcli.domain.tools import real_path
@@ -100,6 +100,7 @@ _PATTERN_FIRST = frozenset({"grep", "egrep", "fgrep", "rg", "ag", "awk", "gawk",
 _HANDS_ON = frozenset({"xargs", "parallel", "read"})
 _MOST_MATCHES = 200
 _MOST_READ = 500
+_MOST_NAMES = 5_000
 _FED_BY = re.compile(r"(?<![<&])<(?![<&(])[ \t]*([^\s;&|()<>]+)")
 
 
@@ -112,17 +113,18 @@ def credentials_read(text: str, place: CallPlace) -> Iterator[Danger]:
     starts = starts_of(commands, place.workspace.cwd).directories
     programs = {command.words[0] for command in commands if command.words}
     hands_on = not _HANDS_ON.isdisjoint(programs) or "command_substitution" in parsed.kinds
-    named = [
+    said = (
         (name, command.text)
-        for command in dict.fromkeys(commands)
+        for command in islice(dict.fromkeys(commands), _MOST_READ)
         for name in _names_read(command, hands_on=hands_on)
-    ]
-    named += [
+    )
+    fed = (
         (expanded(unquoted(found[1])) or "", text)
         for found in _FED_BY.finditer(text[:_LONGEST_LOOSE])
-    ]
-    named = [(name, part) for name, part in named if name and "\0" not in name]
-    paths = ((path, part) for name, part in named for path in places_of(name, starts))
+    )
+    named = dict(islice(((name, part) for name, part in chain(fed, said) if name), _MOST_NAMES))
+    known = ((name, part) for name, part in named.items() if "\0" not in name)
+    paths = ((path, part) for name, part in known for path in places_of(name, starts))
     for path, part in islice(paths, _MOST_READ):
         if found := credential_place(_matches_of(path)):
             yield Danger(f"{found} holds credentials", part, is_destructive=False)
