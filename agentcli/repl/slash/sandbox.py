@@ -47,13 +47,12 @@ def _limits(state: SandboxState) -> list[str]:
         return ["Commands have all of your rights."]
     network = "open" if state.network else "none, but what the agent asks you for"
     home = str(Path.home())
-    shown = [f"  {reveal(str(place))}".replace(f"  {home}/", "  ~/") for place in state.readable]
+    seen = [reveal(str(place)).replace(f"{home}/", "~/", 1) for place in state.readable]
     return [
         "Commands can write in:",
         *(f"  {reveal(str(place))}" for place in state.writable),
-        "Of your home directory they read, beside these:",
-        *(shown or ["  nothing"]),
-        "  More: sandbox_readable in the settings",
+        f"Of your home directory they read, too: {', '.join(seen) or 'nothing'}",
+        "  more: sandbox_readable in the settings",
         f"Network: {network}",
         f"Unix sockets: {state.sockets}",
         "Commands that only read run with nothing to write to and no network.",
