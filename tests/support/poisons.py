@@ -82,7 +82,9 @@ def images_in(value: Any) -> Iterator[tuple[str, bytes]]:
         for item in value:
             yield from images_in(item)
     elif isinstance(value, dict):
-        if value.get("type") == "base64":
+        if "data" not in value:  # arguments may hold any name
+            yield from images_in(list(value.values()))
+        elif value.get("type") == "base64":
             yield value["media_type"], base64.b64decode(value["data"])
         elif "mimeType" in value:
             yield value["mimeType"], base64.b64decode(value["data"])
