@@ -479,7 +479,8 @@ def _git(words: Words) -> Operands:
             if option == "-C" and value is not None:
                 directory = os.path.join(directory, value)  # noqa: PTH118 - text as typed
     command = _GIT_COMMANDS.get(rest[0] or "") if rest else None
-    return command(tuple(rest[1:]), directory) if command else Operands()
+    after = tuple(rest[1:])
+    return command(after, directory) if command else Operands(_below(directory, _outputs(after)))
 
 
 def _git_config(words: Words, directory: str) -> Operands:

@@ -87,7 +87,7 @@ _SECRET_PAIRS = frozenset(
     }
 )  # fmt: skip
 _MAX_SEEN = 5_000
-_SEEN_DEPTH = 3
+_SEEN_DEPTH = 8
 _NOT_SEARCHED = frozenset({".git", "node_modules", "__pycache__", "target", ".venv", "venv"})
 _GIT = frozenset({".git", "git~1"})
 # git's own, and run by nobody

@@ -84,6 +84,8 @@ _PLAIN_VALUE = re.compile(r"[A-Za-z0-9_./@%+=:,][A-Za-z0-9_./@%+=:,-]*|\0", re.A
 _MAX_CALLS = 500
 _TOP_LEVEL = "git rev-parse --show-toplevel"
 _GIVEN = "./given"
+_PRINTS_OTHERS = frozenset({"-printf", "-ls"})
+_SPLITS = re.compile(r"[\s'\"\\]")
 _GIVES_FILES = re.compile(r"find|fd|fdfind|ls|rg|grep|git")
 
 
@@ -246,7 +248,7 @@ class _Reader:
         if path == _NULL or path in _OPEN_FILES:
             return True
         if path == UNKNOWN:  # the sandbox keeps it from all but the workspace
-            return self.contained and not self._holds_credential(["."])
+            return self.contained and not self._holds_credential([str(self.workspace.root)])
         try:
             return all(
                 self.workspace.contains(replace(self.workspace, cwd=each).resolve(path))
@@ -293,7 +295,10 @@ class _Reader:
     def _chosen(self, source: str) -> list[str] | None:
         """What bash makes of ``src/{a,b}.py``."""
         found: list[str] = []
-        for each in without_braces(source):
+        choices = without_braces(source)
+        if len(choices) == 1:
+            return None  # a pattern for too many of them
+        for each in choices:
             known = [each] if _PLAIN_VALUE.fullmatch(each) else None
             matches = known or (None if "{" in each else self._matches(each))
             if matches is None:
@@ -354,7 +359,7 @@ class _Reader:
         start = inner.inner[0].start
         own, after = words[:start], words[start:]
         mark = next((text for option, text in pairwise(own) if option == "-I"), "{}")
-        if any(word.startswith(("-a", "--arg-file")) for word in own):
+        if any(word.startswith(("-a", "--arg-file", "-d", "--delimiter")) for word in own):
             return False
         # where a name is put into a word, the word is more than the name of a file
         both = zip(inner.inner[0].words, after, strict=False)
@@ -363,10 +368,15 @@ class _Reader:
         program = [_GIVEN if word is None else word for word in inner.inner[0].words]
         if not program or program[0] not in HARMLESS_WITH_ANY_OPTION:
             return False
-        if self._holds_credential(["."]) or not _GIVES_FILES.fullmatch(given[0] or ""):
+        root = str(self.workspace.root)
+        if self._holds_credential([root]) or not _GIVES_FILES.fullmatch(given[0] or ""):
             return False
-        # what is given may be a link, or named like an option
-        is_safe = self.contained or (given[0] == "find" and self._holds_no_way_out(["."]))
+        # what is given may be a link, or a name that xargs takes for several
+        is_safe = self.contained or (
+            given[0] == "find"
+            and _PRINTS_OTHERS.isdisjoint(sources[-1].words)
+            and self._holds_no_way_out([root], splits=_SPLITS)
+        )
         return is_safe and self._call(program, in_shell=False)
 
     def _wrapped(self, words: Sequence[str], *, in_shell: bool) -> bool:
@@ -429,8 +439,13 @@ class _Reader:
         follows = words[0] == "diff" or not FOLLOWING.isdisjoint(reading.options)
         return not follows or self._holds_no_way_out(files or ["."])
 
-    def _holds_no_way_out(self, names: Sequence[str]) -> bool:
-        """Whether no link below these directories leads out of the workspace; bounded."""
+    def _holds_no_way_out(
+        self, names: Sequence[str], splits: re.Pattern[str] | None = None
+    ) -> bool:
+        """Whether no link below these directories leads out of the workspace; bounded.
+
+        No name there may hold what ``splits`` finds, either.
+        """
         waiting = [
             replace(self.workspace, cwd=each).resolve(name)
             for each in self.directories
@@ -445,7 +460,7 @@ class _Reader:
                     for entry in entries:
                         seen += 1
                         path = Path(entry.path)
-                        if seen > _MAX_SEEN:
+                        if seen > _MAX_SEEN or (splits and splits.search(entry.name)):
                             return False
                         if entry.is_symlink() and not self.workspace.contains(path):
                             return False

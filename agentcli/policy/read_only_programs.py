@@ -234,15 +234,17 @@ _AWK_TOKEN = re.compile(
     | (?P<operator>\|\||&&|>=|>>|\+\+|--|[-+*/%^!~<>=?:,(){\[\]$|&@])""",
     re.VERBOSE,
 )
-_AWK_REGEX = re.compile(r"/(?:\\[^\n]|\[\^?\]?[^\]/\n\\]*\]|[^/\\\n\[])*/")
+# no "]" as the first of a bracket, no "[" in it: not all awks end those in the same place
+_AWK_REGEX = re.compile(r"/(?:\\[^\n]|\[(?!\^?\])\^?(?:\[:[a-z]+:\]|[^\]\[/\n\\])+\]|[^/\\\n\[])*/")
 _AWK_UNSAFE = frozenset(
     {
         "system", "getline", "close", "fflush", "ARGV", "ARGC", "ARGIND", "PROCINFO", "FUNCTAB",
         "SYMTAB", "function", "func", "ENVIRON",
     }
 )  # fmt: skip
-_AWK_BEFORE_REGEX = frozenset({"print", "printf", "return", "in", "case", "else", "do", "exit"})
-_AWK_OPERAND_END = frozenset({")", "]", "$", "++", "--"})
+_AWK_BEFORE_REGEX = frozenset({"print", "printf", "return", "in", "else", "do", "exit"})
+# behind these a slash divides in one awk, or in one place, and starts an expression in another
+_AWK_EITHER = frozenset({")", "$", "++", "--", "case", "length"})
 
 
 def _awk(words: Sequence[str], may_read: Readable) -> bool:
@@ -269,8 +271,8 @@ def _awk(words: Sequence[str], may_read: Readable) -> bool:
 def _awk_only_prints(program: str) -> bool:
     at, prints, last = 0, False, ""
     while at < len(program):
-        if program[at] == "/" and last == "length":
-            return False  # either a division or an expression
+        if program[at] == "/" and last in _AWK_EITHER and "/" in program[at + 1 :]:
+            return False
         starts_regex = program[at] == "/" and not _ends_operand(last)
         found = (_AWK_REGEX if starts_regex else _AWK_TOKEN).match(program, at)
         if found is None:
@@ -293,7 +295,7 @@ def _awk_only_prints(program: str) -> bool:
 def _ends_operand(token: str) -> bool:
     if token in _AWK_BEFORE_REGEX:
         return False
-    return token in _AWK_OPERAND_END or token[-1:].isalnum() or token[-1:] in {'"', "_", "."}
+    return token in _AWK_EITHER or token[-1:].isalnum() or token[-1:] in {"]", '"', "_", "."}
 
 
 # --- the system and its programs ----------------------------------------------------------------

@@ -139,7 +139,8 @@ WRITES = [
     "curl -o ~/.bashrc http://x", "curl http://x --output=.git/hooks/x", "sudo tee .git/config",
     "bash -c 'echo x > .git/config'", "cd .git && echo x > config", "cd .git && touch hooks/x",
     "echo x &> .git/config", "echo x >| .git/config", "vim ~/.bashrc", "tee out/../work/.git/x",
-    "f() { echo x > .git/config; }; f", "echo $((1)) > .git/config",
+    "f() { echo x > .git/config; }; f", "echo $((1)) > .git/config", "git log --output=$HOME/.bashrc",
+    "git archive -o .git/hooks/pre-push HEAD", "git -C .git diff --output hooks/x",
 ]  # fmt: skip
 
 

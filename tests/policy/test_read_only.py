@@ -318,7 +318,15 @@ NEVER = [
     "awk '{printf \"x\" >> \"f\"}' a.txt", "awk '@include \"x\"' a.txt", "awk '{print} > \"x\"' a.txt",
     "awk -i inplace 1 a.txt", "awk '{ x = 1 / print > 2 / 3 }' a.txt", "awk --file=a.txt x",
     "awk '/[/]\"/ {print} { y = \"}\" } /x/ {print > \"f\"}' a.txt", "awk 1 f=a.txt",
+    # a slash that divides in one awk and starts an expression in another
+    "awk '{x=$/\"/;print \"a\">\"f\";y=$/\"/}' a.txt", "awk '{if(1)/\"/;print \"a\">\"f\";if(1)/\"/}' a.txt",
+    "awk '{while(x--)/\"/;print \"a\">\"f\";while(0)/\"/}' a.txt",
+    "awk '{y=case/\"/;z=\"; print 1 > \"f\"; w=\"b\"#\"\n}' a.txt",
+    "awk '{x=/[]/\"]/;print 1 > \"f\"#\"\n}' a.txt", "awk '/[[:alpha:]/\"]/{print 1 > \"f\"#\"\n}' a.txt",
+    # more choices than are looked at
+    "sort {-of,a.txt}{,}{,}{,}{,}{,}{,}", "cat {/etc/passwd,a}{,}{,}{,}{,}{,}{,}",
     # programs given what they are to read or run
+    "find . | xargs -d , cat", "find . | xargs --delimiter=, cat",
     "echo /etc/passwd | xargs cat", "cat a.txt | xargs rm", "find . | xargs sh -c ls", "ls | xargs -a a.txt cat",
     "find . | xargs -I{} cp {} x",
     "find . | xargs -I{} cat /etc/{}", "find . | xargs -I{} grep {} /etc/passwd", "find . | xargs -I% cat %/x",
@@ -357,11 +365,27 @@ def test_no_search_looks_into_credentials_that_it_does_not_name(workspace: Works
     (workspace.root / "out").unlink()
     (workspace.root / "passwd").unlink()
     assert all(is_read_only(text, workspace, contained=True) for text in unnamed)
-    (workspace.root / ".env").write_text("TOKEN=x")
+    deep = workspace.root / "packages/app/config/dev/local"
+    deep.mkdir(parents=True)
+    (deep / ".env").write_text("TOKEN=x")
     for text in unnamed:
         assert not is_read_only(text, workspace, contained=True), text
     for text in ("grep -rn x sub", "rg x", "ls -la", "grep x a.txt", "git grep x"):
         assert is_read_only(text, workspace, contained=True), text
+
+
+@pytest.mark.spec("SEC-3", "SEC-4")
+def test_what_find_prints_are_names_of_the_workspace_and_one_word_each(
+    workspace: Workspace,
+) -> None:
+    assert not is_read_only("cd sub && find .. -name passwd | xargs cat", workspace)
+    (workspace.root / "out").unlink()
+    (workspace.root / "passwd").unlink()
+    assert is_read_only("find . -type f | xargs cat", workspace)
+    for text in ("find . -printf '/etc/passwd' | xargs cat", "find . -ls | xargs cat"):
+        assert not is_read_only(text, workspace)
+    (workspace.root / "x " / "etc").mkdir(parents=True)
+    assert not is_read_only("find . -type f | xargs cat", workspace)
 
 
 EVERYDAY = SUITE.parent / "everyday_commands.tsv"
