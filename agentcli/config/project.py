@@ -17,6 +17,7 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,25 +110,31 @@ def _fingerprint(
     whole = hashlib.sha256(json.dumps(meaning, sort_keys=True, default=str).encode())
     left = _MAX_CONTENT_BYTES
     below = (path for kind, _ in _LISTED for path in _files_below(file.parent / kind))
-    for count, path in enumerate((*below, *scripts)):
+    for count, path in enumerate(chain(below, scripts)):
         if count >= _MAX_FILES or left < 0:
             raise ConfigError(
-                f"{file.parent} holds more than {_MAX_FILES} files or "
+                f"{file.parent} holds more than {_MAX_FILES} files and directories or "
                 f"{_MAX_CONTENT_BYTES // 1_000_000} MB",
                 "move what is not needed elsewhere",
             )
+        if path is None:
+            continue
         size, mark = _mark_of(path)
         left -= size
         whole.update(f"{os.path.relpath(path, root)}\0{mark}\0".encode("utf-8", "surrogateescape"))
     return whole.hexdigest()
 
 
-def _files_below(directory: Path) -> Iterator[Path]:
-    """All files, links followed as those are that read them, in a fixed order."""
+def _files_below(directory: Path) -> Iterator[Path | None]:
+    """All files, links followed as those are that read them, in a fixed order.
+
+    ``None`` for each directory: links may lead in circles, so the caller counts them, too.
+    """
     for place, directories, files in os.walk(directory, followlinks=True):
         directories.sort()
         if len(Path(place).relative_to(directory).parts) > _MAX_DEPTH:
             directories.clear()
+        yield None
         yield from (Path(place, name) for name in sorted(files))
 
 

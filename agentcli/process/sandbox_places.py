@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -41,6 +42,8 @@ _START_UP = (
 )  # fmt: skip
 PROJECT = (".agents", ".agentcli")
 _MOST_MOUNTED = 40
+_MOST_PINNED = 100
+_MOST_MODULES = 10_000  # directories that are looked into
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +126,8 @@ class _Collector:
 
     def repository(self, entry: Path) -> None:
         """``entry`` is the ``.git`` of a working tree: a directory, or a file that names one."""
-        if entry.is_symlink() or entry.is_dir():
-            if (real := real_path(entry)).is_dir() and self.is_writable(real):
+        if os.path.islink(entry) or _is_directory(entry):  # noqa: PTH114 - never raises
+            if _is_directory(real := real_path(entry)) and self.is_writable(real):
                 self.git_directory(real)
             return
         self.keep(entry)
@@ -143,17 +146,18 @@ class _Collector:
             return
         self.pinned.append(git)
         hooks = git / "hooks"
-        if hooks.is_dir() and not hooks.is_symlink():
+        if _is_directory(hooks) and _followed(hooks) == hooks:
             self.read_only.append(hooks)
         elif not os.path.lexists(hooks):
             self.empty.append(hooks)
         for name in ("config", "commondir", "config.worktree", "info"):
             self.keep(git / name, may_be_born=True)
-        for tree in _entries(git / "worktrees"):
+        for tree in directories_in(git / "worktrees"):
             for name in ("commondir", "gitdir", "config.worktree"):
                 self.keep(tree / name, may_be_born=True)
-        for module in _git_directories_below(git / "modules"):
-            self.git_directory(module)
+        for module in git_directories_below(git / "modules", self.is_writable):
+            if len(self.pinned) < _MOST_PINNED:
+                self.git_directory(module)
 
     def places(self) -> Places:
         """All of it, without what is said twice."""
@@ -215,21 +219,41 @@ def _exists(path: Path) -> bool:
     return os.path.exists(path)  # noqa: PTH110 - see above
 
 
-def _entries(directory: Path) -> list[Path]:
+def directories_in(directory: Path) -> list[Path]:
+    """Directories in ``directory``, also by links; a link that leads nowhere hides no other."""
     try:
-        return [Path(entry.path) for entry in os.scandir(directory) if entry.is_dir()]
+        names = os.listdir(directory)  # noqa: PTH208 - names
     except OSError:
         return []
+    return [place for name in names if _is_directory(place := directory / name)]
 
 
-def _git_directories_below(directory: Path, depth: int = 3) -> Iterator[Path]:
-    """Git directories of submodules, whose names may hold slashes."""
-    for entry in _entries(directory):
-        # a command may have removed some of it, but not what is read-only
-        if any(_exists(entry / name) for name in ("HEAD", "config", "hooks")):
-            yield entry
-        elif depth:
-            yield from _git_directories_below(entry, depth - 1)
+def _is_directory(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112 - never raises
+
+
+def git_directories_below(modules: Path, is_inside: Callable[[Path], bool]) -> Iterator[Path]:
+    """Git directories of submodules, whose names may hold slashes; real paths.
+
+    ``modules`` is in a real directory. Links may lead in circles, and away from what is inside.
+    """
+    waiting, seen = deque([_followed(modules)]), set[Path]()
+    while waiting and len(seen) < _MOST_MODULES:
+        place = waiting.popleft()
+        for entry in map(_followed, directories_in(place) if is_inside(place) else ()):
+            if not is_inside(entry):
+                continue
+            # a command may have removed some of it, but not what is read-only
+            if any(os.path.lexists(entry / name) for name in ("HEAD", "config", "hooks")):
+                yield entry
+            elif entry not in seen:
+                seen.add(entry)
+                waiting.append(entry)
+
+
+def _followed(path: Path) -> Path:
+    """The real path of what is in a real directory."""
+    return real_path(path) if os.path.islink(path) else path  # noqa: PTH114 - never raises
 
 
 def _first_line(path: Path) -> str:

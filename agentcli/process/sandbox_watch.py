@@ -20,12 +20,18 @@ import secrets
 import shlex
 import stat
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from agentcli.process.sandbox_places import common_of_worktree, programs_of
+from agentcli.process.sandbox_places import (
+    common_of_worktree,
+    directories_in,
+    git_directories_below,
+    programs_of,
+)
 
 MOST_DIRECTORIES = 50_000
 SUFFIX = ".set-aside"
@@ -35,7 +41,6 @@ _MOST_LINES = 8
 _PLAIN = re.compile(r"[\w./+@ -]+")
 # a change within one tick of the file system's clock is not seen in the change time
 _TICK_NS = 100_000_000
-_MOST_NAMES = 1000
 _MOST_NAME = 200  # characters of a name that is kept when it is changed
 _MOST_S = 4.0  # of one look, on a file system that is far away
 _MOST_INCLUDED = 4  # configuration that includes configuration
@@ -338,28 +343,32 @@ class TreeWatch:
         )
 
     def _git_directory(self, git: str, found: Survey) -> None:
-        """What in it decides which programs git runs."""
-        if git in found.git_directories:
-            return
-        found.git_directories[git] = _identity(git)
-        for name in ("config", "config.worktree"):
-            self._add_file(f"{git}/{name}", Kind.CONFIG, found)
-        self._add_file(f"{git}/info/attributes", Kind.ATTRIBUTES, found)
-        self._common(git, found)
-        self._add_tree(f"{git}/{_HOOKS}", Kind.HOOK, found)
-        for tree in _directories(f"{git}/worktrees"):
-            self._add_file(f"{tree}/config.worktree", Kind.CONFIG, found)
-            self._common(tree, found)
-        for module in _git_directories_below(f"{git}/modules"):
-            self._git_directory(module, found)
+        """What in it, and in those that it leads to, decides which programs git runs."""
+        waiting = [git]
+        while waiting:
+            git = waiting.pop()
+            if git in found.git_directories:
+                continue
+            found.git_directories[git] = _identity(git)
+            for name in ("config", "config.worktree"):
+                self._add_file(f"{git}/{name}", Kind.CONFIG, found)
+            self._add_file(f"{git}/info/attributes", Kind.ATTRIBUTES, found)
+            self._add_tree(f"{git}/{_HOOKS}", Kind.HOOK, found)
+            leads_to = [self._common(git, found)]
+            for tree in directories_in(Path(git, "worktrees")):
+                self._add_file(f"{tree}/config.worktree", Kind.CONFIG, found)
+                leads_to.append(self._common(str(tree), found))
+            waiting += filter(self._is_inside, leads_to)
+            modules = Path(git, "modules")
+            waiting += map(
+                str, git_directories_below(modules, lambda path: self._is_inside(str(path)))
+            )
 
-    def _common(self, git: str, found: Survey) -> None:
+    def _common(self, git: str, found: Survey) -> str:
+        """The directory that ``commondir`` names; empty for none."""
         path = f"{git}/commondir"
         self._add_file(path, Kind.COMMON, found)
-        if path in found.items:
-            common = _common_of(git, found.items[path].content)
-            if self._is_inside(common):
-                self._git_directory(common, found)
+        return _common_of(git, found.items[path].content) if path in found.items else ""
 
     def _add_file(self, path: str, kind: Kind, found: Survey, top: str = "") -> None:
         """One file, if it is there."""
@@ -369,17 +378,17 @@ class TreeWatch:
 
     def _add_tree(self, path: str, kind: Kind, found: Survey, top: str = "") -> None:
         """A file, or all that is in a directory, to a bound."""
-        left = _MOST_FILES
-        for each in _files_below(path):
+        left = {True: _MOST_FILES, False: _MOST_FILES}
+        for each, is_file in _all_below(path):
             name = os.path.basename(each)  # noqa: PTH119 - a text
             if SUFFIX in name or (kind is Kind.HOOK and name.endswith(".sample")):
                 continue
-            if not left:
+            if not left[is_file]:
                 many = _Held(stat.S_IFDIR, 0, b"more than are looked at", is_whole=False)
                 found.items.setdefault(path, _Watched(kind, many, top or path))
                 break
-            left -= 1
-            content = self._content(each)
+            left[is_file] -= 1
+            content = self._content(each) if is_file else None
             if content is not None and each not in found.items:
                 found.items[each] = _Watched(kind, content, top or path)
 
@@ -558,23 +567,6 @@ def _read(path: str, status: os.stat_result) -> _Held:
     return _Held(kind, mode, digest, is_whole=False)
 
 
-def _directories(path: str) -> list[str]:
-    try:
-        with os.scandir(path) as entries:
-            return [e.path for _, e in zip(range(_MOST_NAMES), entries, strict=False) if e.is_dir()]
-    except OSError:
-        return []
-
-
-def _git_directories_below(directory: str, depth: int = 6) -> Iterator[str]:
-    """Git directories of submodules, whose names may hold slashes."""
-    for path in _directories(directory):
-        if any(os.path.lexists(f"{path}/{name}") for name in ("HEAD", "config", _HOOKS)):
-            yield path
-        elif depth:
-            yield from _git_directories_below(path, depth - 1)
-
-
 def _joined(base: str, name: str) -> str:
     """Where ``name`` leads from ``base``; what is no path leads nowhere."""
     try:
@@ -584,16 +576,17 @@ def _joined(base: str, name: str) -> str:
         return ""
 
 
-def _files_below(path: str) -> Iterator[str]:
-    """``path`` itself unless it is a directory; otherwise what is in it, the nearest first.
+def _all_below(path: str) -> Iterator[tuple[str, bool]]:
+    """``path`` and, if that is a directory, all in it, the nearest first; whether it is a file.
 
     What husky writes itself counts where git is told to use it, and then as a directory of its own.
     """
-    waiting = [path]
+    waiting = deque([path])
     while waiting:
-        place = waiting.pop(0)
-        if os.path.islink(place) or not os.path.isdir(place):  # noqa: PTH112, PTH114 - texts
-            yield place
+        place = waiting.popleft()
+        is_file = os.path.islink(place) or not os.path.isdir(place)  # noqa: PTH112, PTH114 - texts
+        yield place, is_file
+        if is_file:
             continue
         with contextlib.suppress(OSError):
             names = sorted(os.listdir(place))  # noqa: PTH208 - texts

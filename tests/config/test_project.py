@@ -197,3 +197,14 @@ def test_values_nested_deeply_are_a_problem_and_no_crash(root: Path, text: str) 
     (root / ".agents/config.toml").write_text(text)
     project = read_project(root, "/home/x")
     assert project is not None and "too deep" in project.problem
+
+
+@pytest.mark.spec("SEC-13", "SEC-17")
+def test_links_in_circles_are_not_followed_for_ever(tmp_path: Path) -> None:
+    skills = tmp_path / ".agents" / "skills"
+    skills.mkdir(parents=True)
+    for number in range(20):
+        (skills / f"l{number}").symlink_to(".")
+    project = read_project(tmp_path, "")
+    assert project is not None
+    assert "more than 2000 files and directories" in project.problem

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.process import sandbox_watch
+from agentcli.process.sandbox_places import OwnPlaces, find_places
 from agentcli.process.sandbox_watch import TreeWatch
 
 pytestmark = pytest.mark.spec("SEC-17")
@@ -287,7 +288,7 @@ def test_a_directory_that_has_not_changed_is_not_listed_again(
 
     monkeypatch.setattr(os, "scandir", counted)
     watch.compare()
-    assert [path for path in listed if ".git" not in path] == []
+    assert [path for path in listed if ".git" not in str(path)] == []
     sh("touch a/b/new", root)
     watch.compare()
     assert [path for path in listed if ".git" not in path] == [f"{root}/a/b"]
@@ -334,3 +335,69 @@ def test_a_crowd_of_directories_hides_nothing_that_was_known(
     assert any("a/b/.git/config would" in line for line in told)
     sh("for i in $(seq 40); do rmdir 0$i; done", root)
     assert watch.compare() == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "mkdir -p .git/modules/x && cd .git/modules/x && for n in $(seq 30); do ln -s . l$n; done",
+        (
+            "for n in 1 2 3 4; do mkdir -p .git/modules/x$n; touch .git/modules/x$n/HEAD;"
+            " ln -s .. .git/modules/x$n/modules; done"
+        ),
+        "mkdir .git/modules; ln -s / .git/modules/all",
+        (
+            "for n in $(seq 300); do mkdir -p .git/modules/x; cd .git/modules/x; mkdir .git; done"
+            " 2>/dev/null"
+        ),
+        (
+            "p=.git; for n in $(seq 300); do p=$p/modules/x; done; mkdir -p $p;"
+            " while [ $p != .git ]; do touch $p/HEAD; p=${p%/modules/x}; done"
+        ),
+        (
+            "p=a; for n in $(seq 300); do mkdir -p $p/objects $p/refs; touch $p/HEAD;"
+            " echo ../b$n > $p/commondir; p=b$n; done; mkdir $p"
+        ),
+    ],
+)
+def test_links_in_circles_and_deep_modules_end(root: Path, command: str) -> None:
+    sh(REPOSITORY, root)
+    watch = TreeWatch([root])
+    watch.learn()
+    sh(command, root, check=False)
+    watch.compare()
+    evil = "[core]\n\tfsmonitor = touch pwned\n"
+    (root / ".git" / "config").write_text(evil)
+    assert any(f"{root}/.git/config would" in line for line in watch.compare())
+    places = find_places((root,), root / "no home", OwnPlaces())
+    assert root / ".git" / "config" in places.read_only
+    assert len(places.pinned) <= 101
+
+
+def test_a_crowd_of_directories_in_what_is_run_is_set_aside(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox_watch, "_MOST_FILES", 20)
+    command = (
+        "mkdir -p .run/a && cd .run/a && for n in $(seq 30); do mkdir d$n; done; echo x > d9/x"
+    )
+    assert len(born(root, command)) == 1
+    assert not (root / ".run").exists()
+
+
+def test_a_link_to_a_module_hides_no_change_of_it(root: Path) -> None:
+    before = f"{REPOSITORY} && mkdir .git/modules && git init -q --bare .git/modules/m"
+    command = "cd .git/modules && ln -s m a && git -C m config core.fsmonitor 'touch pwned'"
+    (line,) = born(root, command, before=before)
+    assert line.startswith(f"[sandbox: {root}/.git/modules/m/config would take effect outside")
+    assert "pwned" not in (root / ".git/modules/m/config").read_text()
+
+
+def test_a_link_that_leads_nowhere_hides_no_other(root: Path) -> None:
+    before = f"{REPOSITORY} && git worktree add -q ../tree"
+    command = (
+        "cd .git/worktrees && ln -s loop loop && printf '[core]\n\tfsmonitor = x\n' >"
+        " tree/config.worktree"
+    )
+    (line,) = born(root, command, before=before)
+    assert line.startswith(f"[sandbox: {root}/.git/worktrees/tree/config.worktree would take")
