@@ -2,12 +2,15 @@
 
 The old lines of a hunk are looked for from where the hunk before ended: as they are, then without
 regard to trailing white space, to all white space at the ends of a line, to the kind of dashes,
-quotes and blanks. Law: context keeps the file's own bytes; an added line takes the line end of the
-line that it replaces or follows. The search for all the hunks of a file is bounded (SEC-13).
+quotes and blanks. A hunk that fits several places, which neither an anchor nor the hunks around it
+tell apart, is refused and shown them. Law: context keeps the file's own bytes; an added line takes
+the line end of the line that it replaces or follows. The search for all the hunks of a file is
+bounded (SEC-13).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Callable, Sequence
@@ -67,6 +70,7 @@ _MAX_FUZZ = 2
 MAX_LINES = 200_000
 _MAX_COMPARED_LINES = 20_000_000
 _MAX_NAMES = 3
+_MAX_PLACES, _MAX_SHOWN, _MAX_ANCHORS = 10, 3, 50
 _EXECUTABLE = 0o755
 
 
@@ -139,6 +143,7 @@ class _Staged:
     mode: int | None = None
     came_from: Path | None = None
     removed: bool = False
+    replaced: bool = False
 
     @property
     def exists(self) -> bool:
@@ -198,6 +203,7 @@ class _Staging:
             if not operation.overwrite and staged.exists:
                 raise PatchProblem("the file exists already, the patch says that it is new.")
             self._require_unchanged(staged)
+        staged.replaced = staged.exists
         staged.data = encoded(operation.content, UTF_8, name_of(path, self._ctx))
         if operation.executable:
             staged.mode = _EXECUTABLE
@@ -277,7 +283,8 @@ class _Staging:
                 continue  # told where it went to
             diff = self._diff(path, staged, before)
             diffs.append(diff)
-            rows.append(f"{self._told(path, staged)} ({diff.counts})")
+            note = "; it existed and was replaced" if staged.replaced and staged.data else ""
+            rows.append(f"{self._told(path, staged)} ({diff.counts}{note})")
         if not changes:
             return Plan((), "The files already are as the patch makes them.", "", "unchanged")
         added, removed = sum(d.added for d in diffs), sum(d.removed for d in diffs)
@@ -337,8 +344,10 @@ def apply_hunks(lines: Sequence[Line], hunks: Sequence[Hunk], *, strict_end: boo
     texts = _Texts([line.text for line in lines])
     end_of_line = common_end(lines)
     replacements: list[_Replacement] = []
+    starts: list[int] = []
     at = shift = 0
     for hunk in hunks:
+        starts.append(at)
         if hunk.old_start is None:
             found, hunk_lines = _place(texts, hunk, at)
         else:
@@ -348,6 +357,7 @@ def apply_hunks(lines: Sequence[Line], hunks: Sequence[Hunk], *, strict_end: boo
         replacements.append(replacement)
         if hunk.old or hunk.anchors:
             at = replacement.end
+    _require_one_reading(texts, hunks, starts, replacements)
     result: list[Line] = []
     at = 0
     for replacement in sorted(replacements, key=lambda r: (r.start, r.end)):
@@ -398,6 +408,17 @@ class _Texts:
             raise PatchProblem("it takes too long to find its places. Use several smaller patches.")
         return found
 
+    def strictest(self, wanted: Sequence[str], start: int, limit: int) -> list[int]:
+        """Every place of ``wanted`` between the two, by the strictest pass that finds it."""
+        part = _Texts(self.lines[start:limit])
+        found = (part.places(wanted, 0, number) for number in range(len(_PASSES)))
+        return [start + place for place in next(filter(None, found), [])]
+
+    def around(self, place: int, count: int) -> str:
+        """Lines of the file with their numbers, one of them before the place."""
+        shown = range(max(place - 1, 0), min(place + min(count, 3), len(self.lines)))
+        return "\n".join(f"{at + 1:>6}\t{self.lines[at][:200]}" for at in shown)
+
     def stand_at(self, wanted: Sequence[str], place: int) -> bool:
         """Whether ``wanted`` stands there as it is."""
         return self.lines[place : place + len(wanted)] == list(wanted)
@@ -423,13 +444,58 @@ def _place(texts: _Texts, hunk: Hunk, start: int) -> tuple[int, tuple[PatchLine,
     found = texts.find(hunk.old, start, at_end=hunk.at_end)
     if found is None and hunk.anchors:  # the anchor repeated as the first line of the context
         found = texts.find(hunk.old, anchored_at, at_end=hunk.at_end)
-    if found is None and not hunk.old[-1]:  # a blank that stands for the end of the file
-        lines = _without_last_old(lines)
-        old = hunk.old[:-1]
-        found = texts.find(old, start, at_end=hunk.at_end) if old else None
+    old = hunk.old
+    while found is None and len(old) > 1 and not old[-1]:  # blanks that stand for the file's end
+        lines, old = _without_last_old(lines), old[:-1]
+        found = texts.find(old, start, at_end=hunk.at_end)
     if found is None:
         raise _misfit(texts, hunk, start)
     return found, lines
+
+
+def _require_one_reading(
+    texts: _Texts,
+    hunks: Sequence[Hunk],
+    starts: Sequence[int],
+    replacements: Sequence[_Replacement],
+) -> None:
+    """Refuse a hunk that fits a later place as well, the hunks after it being where they are.
+
+    The hunks have been placed as early as they go. From the last on, each is put as late as it
+    goes: where that is another place, there are two readings.
+    """
+    limit = len(texts)
+    for hunk, start, placed in reversed(list(zip(hunks, starts, replacements, strict=True))):
+        size = placed.end - placed.start
+        if not size and not hunk.anchors:
+            continue  # goes to the end of the file, or where its line number says
+        places = [placed.start]
+        if hunk.old_start is None and not hunk.at_end:
+            places += _other_places(texts, hunk, start, placed, limit)
+        fitting = sorted({place for place in places if place + size <= limit})
+        if len(fitting) > 1:
+            shown = ", ".join(f"{place + 1}" for place in fitting[:_MAX_PLACES])
+            more = f" and {len(fitting) - _MAX_PLACES} more" if len(fitting) > _MAX_PLACES else ""
+            example = "\n".join(texts.around(place, size) for place in fitting[:_MAX_SHOWN])
+            raise PatchProblem(
+                f"the hunk at line {hunk.number} of the patch fits {len(fitting)} places, at lines "
+                f"{shown}{more} of the file:\n{example}\n"
+                "Add lines of context, or '@@' with a line above the place that is there only once."
+            )
+        limit = placed.start
+
+
+def _other_places(
+    texts: _Texts, hunk: Hunk, start: int, placed: _Replacement, limit: int
+) -> list[int]:
+    """Where else before ``limit`` a hunk without line numbers could go."""
+    if not hunk.anchors:
+        return texts.strictest(hunk.old[: placed.end - placed.start], placed.start, limit)
+    found = []
+    for at in texts.strictest([hunk.anchors[0]], start, limit)[1:_MAX_ANCHORS]:
+        with contextlib.suppress(PatchProblem):
+            found.append(_place(texts, hunk, at)[0])
+    return found
 
 
 def _place_near(
@@ -465,8 +531,12 @@ def _less_context(lines: tuple[PatchLine, ...], fuzz: int) -> tuple[PatchLine, .
 
 
 def _without_last_old(lines: tuple[PatchLine, ...]) -> tuple[PatchLine, ...]:
+    """Without the last line expected, and without the blank that takes its place."""
     last = max(at for at, line in enumerate(lines) if line.sign != "+")
-    return lines[:last] + lines[last + 1 :]
+    after = lines[last + 1 :]
+    if lines[last].sign == "-" and after and not after[-1].text:
+        after = after[:-1]
+    return lines[:last] + after
 
 
 def _misfit(texts: _Texts, hunk: Hunk, start: int) -> PatchProblem:

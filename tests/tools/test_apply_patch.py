@@ -59,6 +59,78 @@ def test_a_preview_writes_nothing(room: Room, case: dict) -> None:
 
 
 @pytest.mark.spec("TOOL-9")
+@pytest.mark.parametrize("end", ["", "\n", "\n*** End Patch\n"])
+def test_a_patch_without_its_markers_is_read(room: Room, end: str) -> None:
+    room.write("a.txt", "a\nb\n")
+    ok(room.run(TOOL, patch=f"*** Update File: a.txt\n@@\n-b\n+B\n*** Add File: c.txt\n+c{end}"))
+    assert room.tree() == {"a.txt": b"a\nB\n", "c.txt": b"c\n"}
+    said = failed(room.run(TOOL, patch="*** Add File: d.txt\n+d\nno plus"))
+    assert "Line 3:" in said
+
+
+TWO = "class A:\n  def f():\n    pass\n\nclass B:\n  def f():\n    pass\n"
+
+
+@pytest.mark.spec("TOOL-9")
+@pytest.mark.parametrize(
+    "hunk",
+    ["@@\n-    pass\n+    return", "-    pass", "@@   def f():\n+    x()", "@@ def f():\n-pass"],
+)
+def test_a_hunk_that_fits_two_places_is_shown_them(room: Room, hunk: str) -> None:
+    room.write("a.py", TWO)
+    said = failed(room.run(TOOL, patch=wrapped(f"*** Update File: a.py\n{hunk}")))
+    assert "fits 2 places, at lines 3, 7 of the file" in said and "     6\t  def f():" in said
+    assert room.tree() == {"a.py": TWO.encode()}
+
+
+@pytest.mark.spec("TOOL-9")
+@pytest.mark.parametrize(
+    ("body", "after"),
+    [
+        (
+            "@@\n-    pass\n+    1\n@@\n-    pass\n+    2",
+            TWO.replace("pass", "1", 1).replace("pass", "2"),
+        ),
+        (
+            "@@\n-    pass\n+    1\n@@\n-class B:\n+class C:",
+            TWO.replace("pass", "1", 1).replace("B", "C"),
+        ),
+        ("@@ class B:\n-    pass\n+    1", "1".join(TWO.rsplit("pass", 1))),
+        ("@@\n-    pass\n+    1\n*** End of File", "1".join(TWO.rsplit("pass", 1))),
+    ],
+)
+def test_equal_places_are_told_apart_by_neighbours_and_anchors(
+    room: Room, body: str, after: str
+) -> None:
+    assert patched(room, "a.py", TWO, f"*** Update File: a.py\n{body}").decode() == after
+
+
+@pytest.mark.spec("TOOL-9")
+@pytest.mark.parametrize(
+    ("before", "body", "after"),
+    [
+        ("a\nb\n", "@@\n a\n-b\n-\n+B\n+", "a\nB\n"),
+        ("a\n\nb\n", "@@\n+end\n", "a\n\nb\nend\n"),
+        ("a\n\nb\n", "@@\n b\n+end\n", "a\n\nb\nend\n"),
+        ("a\nb", "@@\n a\n-b\n+B\n\n*** End of File\n", "a\nB\n"),
+        ("a\nb\n", "@@\n b\n+end\n\n\n", "a\nb\nend\n"),
+        ("a\nb\n", "@@\n-b\n+B\n \n*** End of File", "a\nB\n"),
+    ],
+)
+def test_a_hunk_at_the_end_of_a_file_leaves_no_blank_line(
+    room: Room, before: str, body: str, after: str
+) -> None:
+    assert patched(room, "a.txt", before, f"*** Update File: a.txt\n{body}").decode() == after
+
+
+@pytest.mark.spec("TOOL-9")
+def test_a_new_file_in_the_place_of_another_says_so(room: Room) -> None:
+    room.write("a.txt", "old\n")
+    said = ok(room.run(TOOL, patch=wrapped("*** Add File: a.txt\n+new")))
+    assert "M a.txt (+1 -1; it existed and was replaced)" in said
+
+
+@pytest.mark.spec("TOOL-9")
 @pytest.mark.parametrize(
     ("first", "last"),
     [
@@ -69,6 +141,7 @@ def test_a_preview_writes_nothing(room: Room, case: dict) -> None:
         ("apply_patch <<'EOF'\n", "\nEOF\n"),
         ("```\n", "\n```"),
         ("```diff\n", "\n```\n"),
+        ("cat <<'EOF' | apply_patch\n", "\nEOF\n"),
         ("\n\n", "\n\n  \n"),
     ],
 )
@@ -85,7 +158,7 @@ def test_wrappers_around_a_patch_are_overlooked(room: Room, first: str, last: st
         "   \n",
         "bad",
         "*** Begin Patch\n*** Add File: x\n+cut",
-        "*** Add File: x\n+no markers",
+        "*** Frobnicate File: x\n+no markers",
         "*** Begin Patch\n*** End Patch",
         wrapped("*** Update File: a.txt"),
         wrapped("*** Update File: a.txt\n@@"),

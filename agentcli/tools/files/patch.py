@@ -13,7 +13,8 @@
     *** End Patch
 
 A here-document or a code fence around the patch and blanks around its marker lines are
-overlooked; a patch without its end marker was cut and is refused. In a unified diff the line
+overlooked. The two outer markers may be left out together; a patch with only the first was cut and
+is refused. In a unified diff the line
 counts of ``@@`` lines are believed only as far as the lines themselves agree; a hunk without
 numbers is placed by its context alone.
 """
@@ -37,7 +38,10 @@ _DELETE = "*** Delete File:"
 _UPDATE = "*** Update File:"
 _MOVE = "*** Move to:"
 _EOF = "*** End of File"
-_HEREDOC = re.compile(r"(?:(?:apply_patch|applypatch|cat)\s+)?<<-?\s*(['\"]?)(\w+)\1\s*")
+_HEREDOC = re.compile(
+    r"(?:\$ )?(?:(?:apply_patch|applypatch|cat|git apply|patch -p1)\s+)?(?:-\s+)?"
+    r"<<-?\s*(['\"]?)(\w+)\1\s*(?:\|\s*(?:apply_patch|applypatch|git apply|patch -p1)(?: -)?\s*)?"
+)
 _FENCE = re.compile(r"(`{3,}|~{3,})\s*\w*\s*")
 _NUMBERED_HEADER = re.compile(r"-\d+(?:,\d+)? \+\d+(?:,\d+)? @@.*")
 _FORMS = f"'{_ADD} PATH', '{_DELETE} PATH' and '{_UPDATE} PATH'"
@@ -140,10 +144,15 @@ def parse_patch(text: str) -> Patch:
     if lines[0].strip() == _BEGIN:
         if lines[-1].strip() != _END:
             raise PatchProblem(f"The last line of the patch must be '{_END}'. Was it cut?")
-        inner = lines[1:-1]
+        inner, first_number = lines[1:-1], 2
+    elif lines[0].strip().startswith((_ADD, _DELETE, _UPDATE)):
+        inner, first_number = lines[:-1] if lines[-1].strip() == _END else lines, 1
+    else:
+        inner, first_number = [], 0
+    if first_number:
         if looks_unified(inner):
-            return parse_unified(inner, first_number=2)
-        return Patch(tuple(_PatchReader(inner).operations()))
+            return parse_unified(inner, first_number)
+        return Patch(tuple(_PatchReader(inner, first_number).operations()))
     if looks_unified(lines):
         return parse_unified(lines)
     raise PatchProblem(
@@ -178,10 +187,11 @@ def _bare(lines: list[str]) -> list[str]:
 
 
 class _PatchReader:
-    """Walks over the lines between the markers; the first of them is line 2 of the patch."""
+    """Walks over the lines between the markers; ``first_number`` is the first one's."""
 
-    def __init__(self, lines: list[str]) -> None:
+    def __init__(self, lines: list[str], first_number: int) -> None:
         self._lines = lines
+        self._first = first_number
         self._at = 0
 
     def operations(self) -> list[Operation]:
@@ -196,7 +206,7 @@ class _PatchReader:
 
     @property
     def _number(self) -> int:
-        return self._at + 2
+        return self._at + self._first
 
     def _skip_blank(self) -> bool:
         while self._line is not None and not self._line.strip():
@@ -259,6 +269,8 @@ class _PatchReader:
                 break
             lines.append(PatchLine(line[0], line[1:]) if line else PatchLine(" ", ""))
             self._at += 1
+        if not self._lines[self._at - 1]:
+            lines = _without_gap(lines)
         if not lines:
             raise PatchProblem(
                 f"Line {self._number}: a hunk has no lines here. Each begins with ' ' (context), "
@@ -276,6 +288,14 @@ class _PatchReader:
                 anchors.append(anchor)
             self._at += 1
         return anchors
+
+
+def _without_gap(lines: list[PatchLine]) -> list[PatchLine]:
+    """Additions only, without the empty lines after them: those set off what follows."""
+    end = len(lines)
+    while end and lines[end - 1] == PatchLine(" ", ""):
+        end -= 1
+    return lines[:end] if all(line.sign == "+" for line in lines[:end]) else lines
 
 
 # --- unified diffs ---
