@@ -109,7 +109,8 @@ class Job:
         self.effect = effect_of(self.facts, place)
         known_to_read = self.effect is Effect.READ and not definition.only_reads
         known_to_read = known_to_read and not moves_shell(self.facts)
-        self.is_concurrent = definition.concurrent or known_to_read
+        reads_along = self.launch is None and known_to_read  # a start is seen by what comes after
+        self.is_concurrent = tool.definition.concurrent or reads_along
 
     def decision(self, facts: CallFacts, place: CallPlace) -> Decision:
         """The policy's answer, with what hooks have said of the call."""

@@ -146,8 +146,8 @@ class SpawnTool(BaseTool[SpawnArguments]):
 def _when(schedule: Any) -> str:
     """What was asked for, as it was: the user should see it before it is checked."""
     given = schedule if isinstance(schedule, dict) else {}
-    zone = given.get("time_zone")
-    at, cron = given.get("scheduled_at"), given.get("cron_expression")
+    zone = given.get("time_zone") or given.get("timezone")
+    at, cron = given.get("scheduled_at") or None, given.get("cron_expression") or None
     if at is not None and cron is None:
         return f"at {one_line(str(at), 64)}"
     if cron is not None and at is None:

@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
 
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import StoreError
@@ -96,6 +97,15 @@ class BashArguments(Arguments):
             "or outside (to write elsewhere, or reach other processes). The user is asked"
         ),
     )
+
+    @field_validator("command")
+    @classmethod
+    def _without_nul(cls, command: str) -> str:
+        if "\0" in command:
+            raise PydanticCustomError(
+                "nul", "has a NUL in it, which no shell can run; leave it out"
+            )
+        return command
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +190,6 @@ class BashTool(BaseTool[BashArguments]):
     async def _run(
         self, args: BashArguments, ctx: BashContext, background: BackgroundSink | None
     ) -> ToolOutput:
-        if "\0" in args.command:
-            return ToolOutput.error("The command contains a NUL character; bash cannot run it.")
         start = await _where(ctx, args)
         shell = _find_shell(ctx.workspace)
         if shell is None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import Field
@@ -30,6 +32,13 @@ class TimeTool(BaseTool[TimeArguments]):
     asks = Asks.NOTHING
     concurrent = True
     group = "time"
+
+    def parse(self, arguments: Mapping[str, Any]) -> TimeArguments:
+        """``time_zone``, as schedules call it, is ``timezone`` too."""
+        if "time_zone" in arguments and not arguments.get("timezone"):
+            others = {name: value for name, value in arguments.items() if name != "time_zone"}
+            arguments = others | {"timezone": arguments["time_zone"]}
+        return super().parse(arguments)
 
     def summary(self, args: TimeArguments) -> str:
         """The time zone, if one was named."""

@@ -145,6 +145,35 @@ def test_what_cannot_run_is_refused_with_its_own_words_and_nobody_is_asked(
     assert user.asked == []
 
 
+@pytest.mark.spec("BG-1")
+def test_a_reader_that_starts_is_listed_by_the_call_after_it(tmp_path: Path) -> None:
+    async def body(session: Session) -> None:
+        ask(server, spawn_call(tool="bash", args={"command": "ls"}), Call("list_tasks", {}))
+        started, listed = await results(session)
+        assert json.loads(started.text)["run_id"] in listed.text
+
+    with ModelServer() as server:
+        in_session(server, options(tmp_path), body)
+        assert not server.violations
+
+
+@pytest.mark.spec("TOOL-11")
+def test_a_nul_in_a_command_is_a_fault_of_the_call_and_nobody_is_asked(tmp_path: Path) -> None:
+    user = User()
+
+    async def body(session: Session) -> None:
+        command = {"command": "touch a\0b"}
+        ask(server, Call("bash", command), spawn_call(tool="bash", args=command))
+        for result in await results(session):
+            assert "NUL" in result.text and "internal" not in result.text.lower()
+        assert session.background is not None and not session.background.tasks()
+
+    with ModelServer() as server:
+        in_session(server, options(tmp_path, mode=PermissionMode.DEFAULT), body, user)
+        assert not server.violations
+    assert user.asked == []
+
+
 @pytest.mark.spec("BG-2")
 def test_five_are_active_at_most_and_a_place_is_free_when_a_run_ends(tmp_path: Path) -> None:
     async def body(session: Session) -> None:

@@ -36,6 +36,7 @@ def test_local_time_has_an_offset_and_a_weekday(tmp_path: Path) -> None:
 def test_a_named_zone_and_utc(tmp_path: Path) -> None:
     assert "+05:45 (" in told(tmp_path, timezone="Asia/Kathmandu")
     assert "+00:00 (" in told(tmp_path, timezone="utc")
+    assert "+05:45 (" in told(tmp_path, time_zone="Asia/Kathmandu")
 
 
 @zones

@@ -36,7 +36,7 @@ _MAX_OUTLINE = 50
 _TOKEN = re.compile(
     r"""(?P<mark>[{}\[\]:,])
     |(?P<string>"[^"\\]*+(?:\\.[^"\\]*+)*+"|'[^'\\]*+(?:\\.[^'\\]*+)*+')
-    |(?P<number>-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![\w.+$-]))
+    |(?P<number>-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![\w.+$-]))
     |(?P<word>[A-Za-z_$][\w$-]*+)
     |(?P<blank>[\s\ufeff]++|//[^\n]*+\n|\#[^\n]*+\n|/\*.*?\*/)""",
     re.DOTALL | re.VERBOSE | re.ASCII,
@@ -149,7 +149,7 @@ def _token(kind: str, piece: str, start: int, end: int, *, is_key: bool) -> Toke
 
 def _number(piece: str, start: int) -> Any:
     try:
-        return loads(piece)
+        return loads(re.sub(r"^(-?)\.", r"\g<1>0.", piece))
     except ValueError:
         raise UnreadableText(start) from None
 
@@ -157,9 +157,9 @@ def _number(piece: str, start: int) -> Any:
 def _string(piece: str, start: int) -> str:
     """The value of a quoted string, quotes included."""
     quote, body = piece[0], piece[1:-1]
-    if quote == "'":
-        body = re.sub(r'\\(.)|"', _as_double_quoted, body, flags=re.DOTALL)
     undoubled = {escape for escape in _ESCAPE.findall(body) if escape in _ITSELF}
+    if quote == "'" or not undoubled:
+        body = re.sub(r'\\(.)|"', _as_double_quoted, body, flags=re.DOTALL)
     if undoubled:
         others = set(_ESCAPE.findall(body)) - undoubled
         if not others <= {'"'}:
@@ -188,6 +188,10 @@ MAX_PIECES = 40_000
 MAX_CHARS = 4_000_000
 _CLOSERS = frozenset(CLOSER_OF.values())
 _EMPTY_OBJECT_PIECES = 2
+_FENCE_BEFORE = re.compile(r"```\w*\s*\Z")
+# several words or none; a colon only at their end, since "name: {" is how YAML writes a field
+_PROSE_BEFORE = re.compile(r"""(?:[^\s"`{}\[\]:=]++\s++)+[^\s"`{}\[\]:=,]++:?|""")
+_PROSE_AFTER = re.compile(r"""(?:```\s*)?(?![,)])[^"`{}\[\]:=]*+""")
 
 Shape = list[tuple[TokenKind, Any]]
 
@@ -204,6 +208,13 @@ def repair_json(text: str, *, may_be_cut: bool) -> dict[str, Any] | list[Any] | 
     if len(text) > MAX_CHARS:
         return None
     text = unfenced(text)
+    if (found := _repaired(text, may_be_cut=may_be_cut)) is None:
+        alone = _object_in_prose(text)
+        found = _repaired(alone, may_be_cut=False) if alone else None
+    return found
+
+
+def _repaired(text: str, *, may_be_cut: bool) -> dict[str, Any] | list[Any] | None:
     try:
         pieces = _pieces(text)
         value, missing = _only_value(pieces)
@@ -213,6 +224,27 @@ def repair_json(text: str, *, may_be_cut: bool) -> dict[str, Any] | list[Any] | 
     except (UnreadableText, _NotRepairable):
         return None
     return found if isinstance(found, dict | list) else None
+
+
+def _object_in_prose(text: str) -> str:
+    """The one object among words that can be no part of it; empty where they might be.
+
+    Quotes, brackets and what could be a key and its colon are no words.
+    """
+    start = text.find("{")
+    before = _FENCE_BEFORE.sub("", text[:start]).rstrip()
+    if start < 0 or not _PROSE_BEFORE.fullmatch(before):
+        return ""
+    depth, end = 0, 0
+    try:
+        for token in tokens(text[start:]):
+            depth += _DEPTH.get(token.value, 0) if token.kind is TokenKind.MARK else 0
+            if depth == 0:
+                end = start + token.end
+                break
+    except UnreadableText:
+        return ""
+    return text[start:end] if end and _PROSE_AFTER.fullmatch(text[end:].strip()) else ""
 
 
 def _pieces(text: str) -> list[Token]:

@@ -121,6 +121,7 @@ LATE_S = 300.0
 _LONGEST = 200
 _WAYS = 'exactly one of cron_expression ("0 9 * * 1-5") and scheduled_at ("2030-01-31T09:00:00Z")'
 _NAMES = ("cron_expression", "scheduled_at", "time_zone")
+_ZONE_NAMES = {"timezone": "time_zone"}  # what models write as well
 _RFC_3339 = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:(\d\d)(?:\.\d+)?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)", re.ASCII
 )
@@ -142,11 +143,11 @@ def read_timing(value: object, now: float) -> Timing:
     """``value`` as the model gave it, at ``now``. Raises ``BackgroundRefused``."""
     if not isinstance(value, Mapping):
         raise BackgroundRefused(f"schedule must be an object with {_WAYS}.")
-    if strange := [str(name)[:60] for name in value if name not in _NAMES]:
+    if strange := [str(name)[:60] for name in value if name not in {*_NAMES, *_ZONE_NAMES}]:
         raise BackgroundRefused(
             f"schedule has no {', '.join(strange[:5])}: give {_WAYS}, and time_zone if need be."
         )
-    given = {name: value.get(name) for name in _NAMES if value.get(name) is not None}
+    given = _given(value)
     cron, at = given.get("cron_expression"), given.get("scheduled_at")
     if cron is not None and at is not None:
         raise BackgroundRefused("schedule has both cron_expression and scheduled_at: give one.")
@@ -163,6 +164,18 @@ def read_timing(value: object, now: float) -> Timing:
     if following is None:
         raise BackgroundRefused(f"cron_expression {_shown(cron)} matches no time.")
     return Timing(following, cron_expression=" ".join(cron.split()), time_zone=zone.key)
+
+
+def _given(value: Mapping[str, object]) -> dict[str, object]:
+    """What says something: no nulls, and no empty texts, which stand for a field left out."""
+    given: dict[str, object] = {}
+    for written, meant in value.items():
+        if meant is None or (isinstance(meant, str) and not meant.strip()):
+            continue
+        name = _ZONE_NAMES.get(written, written)
+        if given.setdefault(name, meant) != meant:
+            raise BackgroundRefused("schedule has two time zones: give time_zone alone.")
+    return given
 
 
 def next_time(cron_expression: str, time_zone: str, after: float) -> float | None:

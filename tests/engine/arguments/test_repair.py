@@ -212,9 +212,14 @@ def test_nothing_but_closers_may_be_missing(text: str, value: Any) -> None:
         ("{'a':'x, y: z {b} [c], \"d\"'}", {"a": 'x, y: z {b} [c], "d"'}),
         ('{"a":"```json\\n{}\\n```",}', {"a": "```json\n{}\n```"}), ('{"a":"  \\n","b":"x",}', {"a": "  \n", "b": "x"}),
         ('{"a":"\\ud83d\\ude00",}', {"a": "😀"}),
+        ('{"a": "x"} and so on', {"a": "x"}), ("Here's the call:\n{'a': .5}\nThat is all.", {"a": 0.5}),
+        ('The arguments are:\n```json\n{"a": {}}\n```', {"a": {}}), (r'{"a": "it\'s"}', {"a": "it's"}),
+        (r'{"a": "say \"it\'s\""}', {"a": 'say "it\'s"'}), ('{"a": -.25e1}', {"a": -2.5}),
         # what would be a guess
-        ('{"a": "x"}{"a": "y"}', None), ('{"a": 1}{"a": true}', None), ('{"a": "x"} and so on', None),
-        ("go: {}", None), ('{"a": "echo "hi""}', None), ('{"a": ["b" "c"]}', None), ('{"a": ["b": "c"]}', None),
+        ('use {"a": 1} or {"a": 2}', None), ('my options: {"a": 1}, "b": 2', None), (r'{"a": "\d it\'s"}', None),
+        ('the b: 1 is {"a": 1}', None), ('some words, {"a": 1}, b: 2', None), ('some words {"a": 1', None),
+        ('"b": 1, {"a": 1}', None), ('here it is {"a": 1} b: 2', None), ('[a list {"b": 1}', None),
+        ('{"a": "x"}{"a": "y"}', None), ('{"a": 1}{"a": true}', None), ("go: {}", None), ('{"a": "echo "hi""}', None), ('{"a": ["b" "c"]}', None), ('{"a": ["b": "c"]}', None),
         ('{"a": 1, "a": 2,}', None), ('{"a": [1,,2]}', None), ('{"a": [,]}', None), ('{,"a": 1}', None),
         ('{"a": }', None), ('{"a"}', None), ('{"a", "b"}', None), ("{a: b}", None), ("{'a': 'it's'}", None),
         ('"x"', None), ("12", None), ("null", None), ("}", None), (":", None),
@@ -346,8 +351,8 @@ def test_each_piece_has_the_value_it_stands_for(text: str, value: Any) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        r'"C:\new\data"', r'"\d\n"', r'"\\d\s"', r'"it\'s"', r'"\x41"', r'"\u12"', r'"\0"', r'"\e[0m"',
-        '"a\\\nb"', '"open', '"open\\', "'open", "/* open", "// to the end", "nul", "ls", "01", "1.", ".5",
+        r'"C:\new\data"', r'"\d\n"', r'"\\d\s"', r'"\d it\'s"', r'"\x41"', r'"\u12"', r'"\0"', r'"\e[0m"',
+        '"a\\\nb"', '"open', '"open\\', "'open", "/* open", "// to the end", "nul", "ls", "01", "1.", "1.2.5",
         "+1", "1e999", "NaN", "0x10", "12ab", "“a”", "`a`", "a.b", "\x00", "=",
     ],
 )  # fmt: skip

@@ -92,7 +92,11 @@ def following(cron: str, zone: str, after: str, count: int) -> list[str]:
         ({"scheduled_at": "2020-01-31T09:00:00Z"}, "has passed: it is 2026-11-21T12:00:00Z now"),
         ({"cron_expression": "* * * *"}, "4 fields, not 5"),
         ({"cron_expression": "0 * * * * *"}, "6 fields, not 5"),
-        ({"cron_expression": ""}, "0 fields, not 5"),
+        ({"cron_expression": "", "scheduled_at": " "}, "neither cron_expression nor scheduled_at"),
+        (
+            {"cron_expression": "* * * * *", "timezone": "UTC", "time_zone": "Europe/Oslo"},
+            "two time zones",
+        ),
         ({"cron_expression": "@daily"}, "1 fields, not 5"),
         ({"cron_expression": 5}, "must be a text"),
         ({"cron_expression": "61 * * * *"}, "bad minute"),
@@ -103,7 +107,6 @@ def following(cron: str, zone: str, after: str, count: int) -> list[str]:
         ({"cron_expression": "* * * * *", "time_zone": "Mars/Olympus"}, "is not known"),
         ({"cron_expression": "* * * * *", "time_zone": "../../etc/passwd"}, "is not known"),
         ({"cron_expression": "* * * * *", "time_zone": "Europe"}, "is not known"),
-        ({"cron_expression": "* * * * *", "time_zone": ""}, "is not known"),
         ({"cron_expression": "* * * * *", "time_zone": 1}, "is not known"),
         ({"cron_expression": "* * * * *", "time_zone": "localtime"}, "is not known"),
         ({"cron_expression": "* * * * *", "time_zone": "right/Europe/Berlin"}, "is not known"),
@@ -142,6 +145,8 @@ def test_a_cron_expression_is_read_in_its_time_zone() -> None:
     timing = read_timing({"cron_expression": " 0  9 * * MON-FRI", "time_zone": "Asia/Tokyo"}, NOW)
     assert timing.next_at == at("2026-11-23T09:00:00+09:00")
     assert timing.cron_expression == "0 9 * * MON-FRI"
+    other = {"cron_expression": "0 9 * * MON-FRI", "scheduled_at": "", "timezone": "Asia/Tokyo"}
+    assert read_timing(other, NOW) == timing
     plain = read_timing({"cron_expression": "0 9 * * *"}, NOW)
     assert (plain.next_at, plain.time_zone) == (at("2026-11-22T09:00:00+00:00"), "UTC")
 
