@@ -282,7 +282,7 @@ async def _where_kept(
         raise UsageError(f"{what} are no history: {error.message}", "see HIS-1") from error
     if seams.store is not None:
         await store.create()
-    if given.events is None or not (settings.keep_events or seams.store is not None):
+    if not (settings.keep_events or seams.store is not None) or given.events is None:
         return given, history, None
     from agentcli.app.event_keeper import EventKeeper
 

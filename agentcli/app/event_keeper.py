@@ -1,4 +1,4 @@
-"""Keeps the events of a session, for whoever reads them later (CTRL-9).
+"""Keeps the events of a session, for anyone who reads them later (CTRL-9).
 
 Laws: a listener never waits: what happened is put down by a task, in order, and before the session
 is closed; a failure is told once and changes nothing else (FAIL-2). Neighbouring pieces of a stream

@@ -198,7 +198,7 @@ class SessionModels:
 
     def _is_to_be_asked(self, config: ProviderConfig, model: ModelInfo) -> bool:
         row = _registry.BUILT_IN.get(config.name)
-        is_local = row is not None and row.is_local
+        is_local = row is not None and row.is_local and bool(config.base_url)
         if not (is_local or (config.kind == "openai" and config.base_url.startswith("http:"))):
             return False  # without importing anything
         from agentcli.providers.models.local import asks_about

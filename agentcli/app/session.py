@@ -226,10 +226,12 @@ class Session:
     def boundary(self) -> str:
         """What limits commands in the mode that it is in, in a word; empty until it is known."""
         sandbox, policy = self.sandbox, self.policy
-        if sandbox is None or not sandbox.state.known:
+        if sandbox is None:
             return ""
-        if policy.mode is PermissionMode.YOLO and not policy.is_bound:
+        if not policy.wants_boundary:
             return "no boundary"
+        if not sandbox.state.known:
+            return ""
         return "sandbox" if sandbox.state.is_on else "no sandbox"
 
     def sandbox_changed(self) -> None:

@@ -178,9 +178,10 @@ class SessionParts:
     async def begin_sandbox(self, names: Collection[str]) -> str:
         """Know what limits commands before a call of ``names`` is judged; a line for the user.
 
-        Does nothing where none of the tools of that name runs commands.
+        Does nothing where none of the tools of that name runs commands, or where they run
+        outside of any sandbox.
         """
-        if self.sandbox is None:
+        if self.sandbox is None or not self.policy.wants_boundary:
             return self.policy.take_auto_notice()
         for tool in self.toolbox.definitions:
             if tool.asks is Asks.ANYTHING and tool.name in names:

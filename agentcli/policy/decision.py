@@ -123,9 +123,14 @@ class Policy:
     auto_told: bool = False
 
     @property
+    def wants_boundary(self) -> bool:
+        """Whether the mode has commands run in a sandbox, where there is one (SEC-3)."""
+        return self.mode is not PermissionMode.YOLO or self.is_bound
+
+    @property
     def has_boundary(self) -> bool:
         """Whether commands run in a sandbox unless they ask for more."""
-        return self.contained and (self.mode is not PermissionMode.YOLO or self.is_bound)
+        return self.contained and self.wants_boundary
 
     def take_auto_notice(self) -> str:
         """What the user is told once where mode ``auto`` has no sandbox to rely on (SEC-3).

@@ -114,7 +114,7 @@ class _Judged:
         policy = self.place.policy
         if not self.is_command:
             return None
-        if policy.contained and not policy.has_boundary:
+        if not policy.wants_boundary:
             return Access.OUTSIDE
         if self.asks_for is not None:
             return self.asks_for

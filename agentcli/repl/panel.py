@@ -182,7 +182,7 @@ class Choices:
         """Move, confirm, or give what was typed to the input."""
         self.due = None
         is_new = now - self._opened_at < GUARD_S
-        in_guard = is_new and not self._reopened  # whoever comes back to it knows it
+        in_guard = is_new and not self._reopened  # a user who comes back knows it
         in_flow, self._last_at = now - self._last_at < FLOW_S, now
         if press.key in {"char", "paste"}:
             return self._type(press.text, in_guard=in_guard, in_flow=in_flow, now=now)

@@ -3,8 +3,8 @@
 Laws. A mark covers one row: its table, what is in it, and the session that the file is named after,
 so that a row holds in no other session. It is written in the transaction that writes the row. A
 row that has acted, or no longer can, has none: bringing it back takes an older copy of the whole
-file. Whoever opens a file to go on with it first drops what has no mark (``drop_foreign``); what
-was said stays. Files that hold triggers or views are not opened at all (``file.py``), so that no
+file. A store that is to go on with a file first drops what has no mark (``drop_foreign``); what was
+said stays. Files that hold triggers or views are not opened at all (``file.py``), so that no
 statement here does more than it says.
 """
 
@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agentcli.domain.background import TaskState
 from agentcli.store.codec import MalformedBody, from_column, to_column
 
 Seal = Callable[[str], str]
@@ -41,7 +40,7 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
 }
 # what the model or the screen remembers, and nothing acts on
 _HARMLESS_KEYS = "'memory', 'plan', 'quarantine', 'subagent', 'todos'"
-_ENDED = ", ".join(f"'{state}'" for state in TaskState if state is not TaskState.RUNNING)
+_ENDED = "'succeeded', 'failed', 'cancelled', 'interrupted'"  # all of ``TaskState`` but running
 # the rows that something acts on
 _ACTING = {
     "kv": f"key NOT IN ({_HARMLESS_KEYS})",

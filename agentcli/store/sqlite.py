@@ -109,7 +109,7 @@ class SqliteStore:
     ) -> Self:
         """An existing session; an older version is migrated.
 
-        ``seal`` marks what could act; whoever goes on with the session calls ``drop_foreign``.
+        ``seal`` marks what could act; anyone who goes on with the session calls ``drop_foreign``.
 
         Raises ``SessionNotFound``, ``SessionLocked`` (only when ``writable``, REC-6),
         ``SessionDamaged`` (REC-7), ``SessionTooNew`` or ``PersistenceError``.

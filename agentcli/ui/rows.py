@@ -83,7 +83,7 @@ _SKIN = re.compile("[\U0001f3fb-\U0001f3ff]")
 class Wrap:
     """Text in painted rows of at most ``columns``; ``lead`` begins the first, ``hang`` the others.
 
-    ``rows`` are those that cannot change any more; whoever takes them empties the list.
+    ``rows`` are those that cannot change any more; anyone who takes them empties the list.
     """
 
     __slots__ = ("_goes_on", "_lead", "_pieces", "_plain", "columns", "hang", "rows")

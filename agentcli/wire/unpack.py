@@ -1,4 +1,4 @@
-"""The body of an answer, unpacked within bounds, whoever sent it (SEC-13).
+"""The body of an answer, unpacked within bounds, no matter who sent it (SEC-13).
 
 Law: a body has one content coding at most, of those that ``ACCEPTED`` asks for (RFC 9110, 8.4); it
 is unpacked slice by slice, so that nothing holds more than a slice of what the bytes would unpack

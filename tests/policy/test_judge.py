@@ -601,6 +601,9 @@ def test_yolo_in_a_named_sandbox_refuses_what_would_leave_it(workspace: Workspac
         leaving = command(workspace, "make", access=how)
         assert judged(leaving, bound).answer is DENY
         assert judged(leaving, Policy(Mode.YOLO)).answer is ALLOW
+    for free in (Policy(Mode.YOLO), Policy(Mode.YOLO, contained=True)):
+        assert judged(command(workspace, "make"), free).access is Access.OUTSIDE
+    assert judged(command(workspace, "make"), bound).access is Access.INSIDE
     for call in (write(workspace, "../other/x"), read(workspace, "../other/x"),
                  fetch(workspace, "https://a.example/x")):  # fmt: skip
         assert judged(call, bound).answer is DENY, call

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -10,13 +11,20 @@ from typing import Any
 
 import pytest
 
+from agentcli.domain.background import TaskState
 from agentcli.domain.errors import SessionDamaged, StoreError
 from agentcli.domain.messages import user_text
 from agentcli.domain.session import SessionInfo, SessionStatus
+from agentcli.store import seals
 from agentcli.store.sqlite import SqliteStore
 
 pytestmark = pytest.mark.spec("SEC-16")
 KEPT = {"cwd": "/kept"}
+
+
+def test_the_ends_of_a_run_are_those_that_there_are() -> None:
+    ended = {str(state) for state in TaskState if state is not TaskState.RUNNING}
+    assert set(re.findall(r"\w+", seals._ENDED)) == ended
 
 
 def seal(text: str) -> str:
