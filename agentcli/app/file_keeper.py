@@ -217,7 +217,7 @@ class WorkspaceWatch:
     def look(self, stop: threading.Event) -> str:
         """Learn what there is now; why the workspace is not watched, if it is not.
 
-        ``stop`` ends it early.
+        ``stop`` ends it early: what was known stays.
         """
         with self._turn:
             return self._look(stop)
@@ -247,22 +247,23 @@ class WorkspaceWatch:
     def _look(self, stop: threading.Event) -> str:
         if self._too_large or self._slow >= MAX_SLOW_LOOKS:
             return TOO_LARGE
-        began_ns = time.time_ns()
+        began_ns, problem = time.time_ns(), ""
         try:
             known = self._seen(stop, time.monotonic() + LOOK_S, began_ns)
+            self._slow = 0
         except _Unseen as error:
-            self._known, self._looked_ns = {}, 0
-            return str(error)
+            known, began_ns, problem = {}, 0, str(error)
+        if stop.is_set():  # nobody asks any more, and others may have looked meanwhile
+            return ""
         self._known, self._looked_ns = known, began_ns
-        self._slow = 0
-        return ""
+        return problem
 
     def _seen(self, stop: threading.Event, until: float, began_ns: int) -> dict[str, _Seen]:
         known: dict[str, _Seen] = {}
         total = 0
         for name in self._names():
             if stop.is_set():
-                raise _Unseen("")
+                break
             if time.monotonic() > until:
                 self._slow += 1
                 raise _Unseen(TOO_SLOW)
