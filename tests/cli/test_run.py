@@ -318,7 +318,7 @@ def test_an_approval_that_nobody_can_give_is_refused_at_once_and_told(work: Path
         code, result, stderr = ended(("make it",), server, work)
         sent = json.dumps(server.requests[1].body["messages"][-1])
     assert code == 4
-    assert result["subtype"] == "success"
+    assert result["subtype"] == "error_approval_needed"
     assert [d["tool_name"] for d in result["permission_denials"]] == ["bash"]
     assert "--allow-tool" in sent
     assert "nobody could give it" in stderr

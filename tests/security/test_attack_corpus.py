@@ -291,9 +291,9 @@ def test_a_chat_whose_question_nobody_answers_does_nothing(
     with Terminal([*AGENT, "--sandbox", "off"], env, place.work) as terminal:
         terminal.wait_for("Ask or tell")
         terminal.line("go")
-        terminal.wait_for("Allow this?")
+        terminal.wait_for("Enter confirms")
         terminal.line("not an answer")
-        terminal.wait_for("> not an answer")
+        terminal.wait_for("└ not an answer")
         terminal.kill(signal.SIGTERM)
         assert terminal.wait_exit() == 143
     assert not (place.outside / "pwned").exists()
