@@ -153,13 +153,17 @@ def _credential(path: Path) -> str:
     return path.name if is_secret else ""
 
 
-def is_git_directory(path: Path) -> bool:
-    """Whether ``path`` looks like a repository's own directory, whatever it is called."""
-    return (
-        os.path.isfile(path / "HEAD")  # noqa: PTH113 - unlike pathlib's, it never raises
-        and os.path.isdir(path / "objects")  # noqa: PTH112
-        and os.path.isdir(path / "refs")  # noqa: PTH112
-    )
+def is_git_directory(path: Path, born: str = "") -> bool:
+    """Whether ``path`` looks like a repository's own directory, whatever it is called.
+
+    ``born`` is a name in it that is about to be made. Git takes a dangling link for a ``HEAD``, and
+    what ``commondir`` names for the rest (gitrepository-layout(5)).
+    """
+
+    def has(name: str) -> bool:
+        return plain_name(born) == name.casefold() or os.path.lexists(path / name)
+
+    return has("HEAD") and (has("commondir") or (has("objects") and has("refs")))
 
 
 def has_own_repository(directory: Path, workspace: Workspace) -> bool:
@@ -214,7 +218,8 @@ def _place(path: Path, own: Sequence[tuple[str, ...]]) -> str | None:
     if any(names[: len(directory)] == directory for directory in own):
         is_script = names in own and "." in name and not os.path.isdir(path)  # noqa: PTH112 - never raises
         return f"{path.name} (a hook runs it)" if is_script else "agentcli's own directory"
-    if any(is_git_directory(parent) for parent in (path, *path.parents)):
+    parts = zip((path, *path.parents), ("", *reversed(path.parts)), strict=False)
+    if any(is_git_directory(place, born) for place, born in parts):
         return "git's own directory"
     return None
 

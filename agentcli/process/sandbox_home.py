@@ -129,15 +129,17 @@ def _holds_the_system(path: Path) -> bool:
 
 
 def seen(
-    where: Iterable[Path], env: Mapping[str, str], added: Iterable[Path] = ()
+    home: Path, where: Iterable[Path], env: Mapping[str, str], added: Iterable[Path] = ()
 ) -> tuple[Path, ...]:
     """The real paths in the homes ``where`` that commands may read; looks at the disk.
 
-    ``env`` is the environment that the program was started with, ``added`` what the settings and
-    the program itself add. What lies below another is left out.
+    ``home`` is ``$HOME``, which may lie within another one; ``env`` is the environment that the
+    program was started with, ``added`` what the settings and the program itself add. What lies
+    below another is left out.
     """
     where = tuple(where)
-    named = (*_candidates(where, env), *(os.path.expanduser(path) for path in added))  # noqa: PTH111 - never raises
+    listed = dict.fromkeys((*where, Path(os.path.realpath(home))))
+    named = (*_candidates(tuple(listed), env), *(os.path.expanduser(path) for path in added))  # noqa: PTH111 - never raises
     there = {os.path.realpath(path) for path in dict.fromkeys(named) if _exists(path)}
     kept: list[str] = []
     for path in sorted(there):

@@ -195,7 +195,7 @@ def find_places(
         for name in PROJECT:
             found.keep(root / name)
     found.homes = homes(home, found.writable)
-    found.seen = seen(found.homes, os.environ, own.seen)
+    found.seen = seen(home, found.homes, os.environ, own.seen)
     for path in own.hidden:
         found.hide(path)
     # what is not there matters only where it could be made

@@ -81,6 +81,25 @@ def test_a_repository_s_own_directory_is_known_whatever_its_name(tmp_path: Path)
     assert protected_place((tmp_path / "other",), ()) is None
 
 
+@pytest.mark.spec("SEC-3", "SEC-17")
+@pytest.mark.parametrize(
+    "last", [("HEAD",), ("objects", "x"), ("refs", "x", "y"), ("commondir",)], ids="/".join
+)
+def test_the_file_that_makes_a_directory_a_repository_s_is_protected(
+    tmp_path: Path, last: tuple[str, ...]
+) -> None:
+    made = tmp_path / "b"
+    made.mkdir()
+    for name in {"HEAD", "objects", "refs"} - {last[0]}:
+        (made / name).mkdir()
+    if last == ("commondir",):
+        (made / "refs").rmdir()
+    assert protected_place((made / "config",), ()) is None
+    assert protected_place((made.joinpath(*last),), ())
+    (made / last[0]).symlink_to("refs/heads/dangling")
+    assert protected_place((made / "config",), ())
+
+
 @pytest.mark.spec("SEC-5")
 def test_what_cannot_be_looked_at_is_still_judged(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")

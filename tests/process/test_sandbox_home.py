@@ -43,7 +43,7 @@ def fill(home: Path, names: tuple[str, ...], text: str) -> None:
 
 def seen(home: Path, env: dict[str, str] | None = None, *added: Path) -> set[str]:
     """What is listed, named from ``home``."""
-    found = sandbox_home.seen((home,), env or {}, added)
+    found = sandbox_home.seen(home, (home,), env or {}, added)
     return {str(path.relative_to(home)) for path in found}
 
 
@@ -90,6 +90,8 @@ def test_gits_configuration_is_listed_unless_it_holds_a_credential(home: Path) -
     )
     fill(home, (".gitconfig-work", "ign"), "# plain")
     assert seen(home) == {".gitconfig", ".gitconfig-work", "ign"}
+    within_another = sandbox_home.seen(home, (home.parent,), {})
+    assert home / ".gitconfig" in within_another
     assert sandbox_home.git_configuration(home) is None
     with (home / ".gitconfig").open("a") as file:
         file.write(f'[url "https://me:{CANARY}@host/"]\n\tinsteadOf = https://host/\n')
