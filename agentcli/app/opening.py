@@ -141,4 +141,6 @@ def _repair_notices(repaired: Sequence[ToolResult]) -> tuple[str, ...]:
     if not repaired:
         return ()
     names = ", ".join(dict.fromkeys(result.name for result in repaired))
-    return (f"{len(repaired)} interrupted tool call(s) were closed: {names}",)
+    number = len(repaired)
+    what = "1 interrupted tool call was" if number == 1 else f"{number} interrupted tool calls were"
+    return (f"{what} closed: {names}",)

@@ -54,8 +54,8 @@ def collect(options: StatsOptions) -> Statistics:
         wanted = [path for path in files.directory.glob("[!.]*.db") if _changed(path) >= since]
     found = statistics_of(wanted, since=since)
     if found.unreadable:
-        count = len(found.unreadable)
-        write_error_line(f"warning: {count} session(s) cannot be read - see: agent sessions check")
+        sessions = wording.plural(len(found.unreadable), "session")
+        write_error_line(f"warning: {sessions} cannot be read - see: agent sessions check")
     return found
 
 

@@ -170,8 +170,9 @@ def ended_by(terminal: TerminalEvent, *, unattended: int) -> RunEnd:
             return RunEnd(Subtype.MAX_TOKENS, ExitCode.LIMIT, "max_tokens", summary, message)
         case Done():
             if unattended:
+                calls = "1 call" if unattended == 1 else f"{unattended} calls"
                 message = (
-                    f"{unattended} call(s) needed an approval and nobody could give it - allow them"
+                    f"{calls} needed an approval and nobody could give it - allow them"
                     " with --allow-tool RULE, or all with --yolo"
                 )
                 code = ExitCode.APPROVAL

@@ -30,7 +30,7 @@ from agentcli.ui.exact import (
     with_counted_runs,
 )
 from agentcli.ui.render import plan_lines
-from agentcli.ui.rows import Row
+from agentcli.ui.rows import Row, fit_row, wrap_line
 from agentcli.ui.sanitize import clean, clean_line, reveal
 from agentcli.ui.screen import Screen
 from agentcli.ui.theme import DIM, Theme
@@ -76,9 +76,19 @@ class ApprovalPanel(Choices):
             elif request.reason:
                 why = exact_line(request.reason, _MAX_REASON)
                 lines.append(theme.paint(f"  Why it asks: {why}", DIM))
-            rows = [row for line in lines for row in wrapped(line, columns, 2)]
+            rows = [row for line in lines for row in self._wrapped(line, columns)]
             self._laid_out = columns, rows
         return self._laid_out[1]
+
+    def _wrapped(self, line: str, columns: int) -> list[Row]:
+        """Rows of a line; those of a diff go on below their code, as they do in the chat."""
+        if not _is_shown_as_diff(self.request):
+            return wrapped(line, columns, 2)
+        return [fit_row(row, columns) for row in wrap_line(line, columns, self._theme.symbols.wrap)]
+
+
+def _is_shown_as_diff(request: ApprovalRequest) -> bool:
+    return request.call.name in _SHOWN_AS_DIFF and is_diff(request.detail)
 
 
 def _asked(request: ApprovalRequest, theme: Theme) -> tuple[str, ExactText]:
@@ -130,7 +140,7 @@ def _choices(request: ApprovalRequest) -> list[Choice]:
 
 def _detail(request: ApprovalRequest, theme: Theme) -> ExactText:
     """What would run or change, as far as a screen can show it."""
-    if request.call.name not in _SHOWN_AS_DIFF or not is_diff(request.detail):
+    if not _is_shown_as_diff(request):
         detail = detail_of(request)
         lines = tuple(f"  {line}".rstrip(" ") for line in detail.lines)
         return ExactText(lines, detail.whole, detail.is_cut)
@@ -199,8 +209,8 @@ class Questions:
                 reason = await self._input.line("No, because: ", panel, hint=_FOR_REASON)
                 if reason is not None:
                     said = clean_line(reason.strip())
-                    if said:
-                        self._note(request, f"no: {said}")
+                    if request.within:  # else its call says that it was refused, and why
+                        self._note(request, f"no: {said}" if said else "no")
                     return ApprovalAnswer(Verdict.NO, reason.strip())
             else:
                 return await self._answer(request, panel.chosen)

@@ -45,14 +45,14 @@ from agentcli.repl.outside import overwritten
 from agentcli.repl.turn_view import TurnView
 from agentcli.ui import render
 from agentcli.ui.diff import diff_lines, is_diff
-from agentcli.ui.sanitize import clean, clean_line
+from agentcli.ui.sanitize import clean
 from agentcli.ui.screen import Screen, Size
+from agentcli.ui.session_lines import call_words
 from agentcli.ui.theme import DIM, Theme
 
 REPLAY_LINES = 120
 _REPLAY_MESSAGES = 60
 _REPLAY_CHARS = 60_000
-_LINE_CHARS = 100
 
 # --- stored messages as the events that they once were ------------------------------------------
 
@@ -124,13 +124,6 @@ def _noted(note: Note) -> Iterator[AgentEvent]:
         yield TextChunk(note.text)
         text = "The reply had begun; it was cut off here and is not sent to the model again."
         yield Notice(text, is_warning=False)
-
-
-def call_words(call: ToolCall) -> str:
-    """A call of which nothing better is known: its name and first short argument."""
-    values = [value for value in call.arguments.values() if isinstance(value, str)]
-    first = clean_line(values[0])[:_LINE_CHARS] if values else ""
-    return f"{clean_line(call.name)} {first}".strip()
 
 
 # --- the end of a session, for the screen -------------------------------------------------------

@@ -102,15 +102,20 @@ def _stopped_calls(loaded: LoadedSession) -> list[str]:
             calls.update({call.id: call for call in message.tool_calls})
         elif isinstance(message, ToolResult) and message.status in {"cancelled", "interrupted"}:
             call = calls.get(message.call_id)
-            stopped.append(_call_words(call) if call else clean_line(message.name))
+            stopped.append(call_words(call) if call else clean_line(message.name))
     return stopped
 
 
-def _call_words(call: ToolCall) -> str:
-    """The call and its first short argument."""
+_VERBS = {"edit_file": "Edit", "read_file": "Read", "write_file": "Write"}
+
+
+def call_words(call: ToolCall) -> str:
+    """A call of which nothing better is known: what it does, and its first short argument."""
     values = [value for value in call.arguments.values() if isinstance(value, str)]
     first = fit(clean_line(values[0]), _TITLE_COLUMNS) if values else ""
-    return f"{clean_line(call.name)} {first}".strip()
+    if call.name == "bash" and first:
+        return f"Run `{first}`"
+    return f"{_VERBS.get(call.name) or clean_line(call.name)} {first}".strip()
 
 
 def session_row(info: SessionInfo, now: float) -> str:

@@ -101,6 +101,7 @@ def test_a_reason_for_the_no_reaches_the_model(model_server: ModelServer, chat: 
     terminal.line("use a subdirectory")
     terminal.wait_for("I will.")
     assert "use a subdirectory" in facts_of(model_server.requests[1]).results["one"]
+    assert terminal.text().count("use a subdirectory") == 1
     leave(terminal)
 
 

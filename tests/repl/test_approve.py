@@ -13,6 +13,8 @@ from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.messages import ToolCall
 from agentcli.domain.ports import ApprovalRequest, GrantOffer
 from agentcli.repl.approve import STOP, WAIT, ApprovalPanel, Questions
+from agentcli.repl.panel import PanelMode
+from agentcli.ui.screen import Size
 from agentcli.ui.theme import PLAIN
 from tests.repl.conftest import Start
 
@@ -103,6 +105,18 @@ def test_a_long_line_of_a_diff_keeps_its_tail() -> None:
     assert "; evil" in text
     assert len(text) < 30_000
     assert "v  view all" in text
+
+
+@pytest.mark.spec("UI-1", "UI-7")
+def test_a_long_line_of_a_diff_goes_on_below_its_code() -> None:
+    diff = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+    total = price * quantity + shipping\n"
+    request = ApprovalRequest(ToolCall("c", "edit_file", {}), "Edit x", diff, "", ())
+    panel = ApprovalPanel(request, PLAIN)
+    rows = panel.rows(Size(30, 24), PLAIN, 0.0, mode=PanelMode())
+    shown = [row.text for row in rows.rows]
+    at = shown.index("    1 +     total = price *")
+    assert shown[at + 1].lstrip(" ").startswith(PLAIN.symbols.wrap)
+    assert shown[at + 1].index("quantity") == shown[at].index("+") + 2
 
 
 @pytest.mark.spec("UI-7", "SEC-3")

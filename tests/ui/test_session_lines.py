@@ -63,7 +63,7 @@ def test_a_resumed_session_says_what_when_why_and_what_was_pending() -> None:
     assert lines[:-1] == [
         "Resumed: fix it  p/m",
         "  2 h ago, 3 turns; the program had ended in the middle of it.",
-        "  Not finished: bash make test",
+        "  Not finished: Run `make test`",
         "  Waits to be sent: and this",
     ]
 
@@ -93,7 +93,7 @@ def test_a_long_command_that_was_stopped_is_seen_to_be_cut() -> None:
     messages[3] = StoredMessage(4, 0, AssistantMessage((call,)))
     lines = resume_lines(replace(session, messages=tuple(messages)), 8300, PLAIN)
     (line,) = [line for line in lines if "Not finished" in line]
-    assert line.endswith("…") and len(line) < 90
+    assert line.endswith("…`") and len(line) < 90
 
 
 @pytest.mark.spec("UI-8")
