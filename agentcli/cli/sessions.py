@@ -261,9 +261,8 @@ def delete(options: DeleteOptions) -> int:
     files = session_files()
     ids = [wait(files.resolve(text)) for text in options.ids]
     if not options.yes and is_terminal(sys.stdin):
-        from agentcli.ui.wording import plural
-
-        write_error_line(f"Delete {plural(len(ids), 'session')} for good? [y/N]")
+        what = "1 session" if len(ids) == 1 else f"{len(ids)} sessions"
+        write_error_line(f"Delete {what} for good? [y/N]")
         if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
             write_error_line("nothing was deleted")
             return 1
@@ -351,10 +350,8 @@ def _resolve_damaged(files: SessionFiles, text: str) -> str:
 
 def reindex(_options: EmptyOptions) -> int:
     """Rebuild the catalogue from the session files."""
-    from agentcli.ui.wording import plural
-
     ensure_dir(Paths.from_env(os.environ).data_dir)
-    write_error_line(f"{plural(wait(session_files().reindex()), 'session')} indexed")
+    write_error_line(f"sessions indexed: {wait(session_files().reindex())}")
     return 0
 
 

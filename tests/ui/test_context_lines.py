@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agentcli.domain.events import Compacted, CompactionTrigger
 from agentcli.domain.messages import Usage
 from agentcli.domain.reports import ContextPart, ContextReport, HeavyResult
+from agentcli.engine.context.report import (
+    ASSISTANT,
+    DOCUMENTS,
+    RESULTS,
+    SUMMARY,
+    SYSTEM,
+    TOOLS,
+    USER,
+)
 from agentcli.ui.context_lines import compacted_lines, context_lines
 from agentcli.ui.theme import PLAIN, SPOKEN, Theme
 
@@ -44,6 +55,14 @@ def test_rows_fit_a_narrow_window(columns: int) -> None:
     rows = [line for line in context_lines(REPORT, PLAIN, columns) if "%" in line or "bash" in line]
     assert all(len(row) < columns for row in rows[1:])
     assert next(row for row in rows if row.startswith("free")).count("●") >= 3
+
+
+@pytest.mark.spec("UI-1")
+def test_every_part_stands_apart_from_its_bar() -> None:
+    names = (SYSTEM, DOCUMENTS, TOOLS, SUMMARY, USER, ASSISTANT, RESULTS)
+    parts = tuple(ContextPart(name, 1_000, 1) for name in names)
+    rows = context_lines(replace(REPORT, parts=parts), PLAIN, 40)
+    assert all(any(row.startswith(f"{name} ") for row in rows) for name in names)
 
 
 @pytest.mark.spec("UI-10")

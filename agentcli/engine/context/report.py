@@ -22,7 +22,7 @@ _ABOUT_CHARS = 60
 _DOCUMENT = re.compile(r"<document path=.*?\n</document>", re.DOTALL)
 
 SYSTEM = "system prompt"
-DOCUMENTS = "project instructions"
+DOCUMENTS = "instructions"
 TOOLS = "tool definitions"
 SUMMARY = "summary"
 USER = "your messages"
