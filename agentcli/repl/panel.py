@@ -18,6 +18,7 @@ from agentcli.ui.theme import BOLD, DIM, RESET, WARNING, Theme
 GUARD_S = 0.5
 FLOW_S = 0.3  # letters that come faster are a word
 VIEW_S = 0.4  # a letter that acts by itself does so when no other follows
+LEAST_SUBJECT = 3  # rows of what is asked about that are seen beside long choices
 MOST_ROWS = 12  # of a list that are shown at once
 _REVERSE = "\x1b[7m"
 
@@ -278,6 +279,8 @@ class Choices:
             below = below[: self._visible]
             room += 1
             self._cursor = min(self._cursor, self._visible - 1)
+        if room < (wanted := min(len(subject), LEAST_SUBJECT)):
+            room += _give_way(below, self._cursor, wanted - room, columns)
         rows = [*title, *beside(subject, room, columns, theme)]
         cursor = max(0, len(rows) - 1)
         for at, each in enumerate(below):
@@ -354,6 +357,25 @@ def wrapped(line: str, columns: int, indent: int = 0) -> list[Row]:
     """A painted line as rows; those after the first begin ``indent`` columns in."""
     lead = " " * indent if columns > indent * 3 else ""
     return [fit_row(row, columns) for row in wrap(line, columns, lead)]
+
+
+def _give_way(below: list[list[Row]], cursor: int, wanted: int, columns: int) -> int:
+    """Make room for ``wanted`` rows: other choices are one row each, then the farthest go.
+
+    Returns how many rows became free; the choice at ``cursor`` stays whole.
+    """
+    before = sum(map(len, below))
+    others = sorted(
+        (at for at in range(len(below)) if at != cursor), key=lambda at: -abs(at - cursor)
+    )
+    for at in others:
+        if before - sum(map(len, below)) < wanted and len(below[at]) > 1:
+            first = below[at][0].text
+            below[at] = [fit_row(f"{first} …", columns)]
+    for at in others:
+        if before - sum(map(len, below)) < wanted:
+            below[at] = []
+    return before - sum(map(len, below))
 
 
 def highlighted(text: str, theme: Theme) -> str:

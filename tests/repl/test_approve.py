@@ -13,7 +13,7 @@ from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.messages import ToolCall
 from agentcli.domain.ports import ApprovalRequest, GrantOffer
 from agentcli.repl.approve import STOP, WAIT, ApprovalPanel, Questions
-from agentcli.repl.panel import PanelMode
+from agentcli.repl.panel import PanelMode, Press
 from agentcli.ui.screen import Size
 from agentcli.ui.theme import PLAIN
 from tests.repl.conftest import Start
@@ -117,6 +117,25 @@ def test_a_long_line_of_a_diff_goes_on_below_its_code() -> None:
     at = shown.index("    1 +     total = price *")
     assert shown[at + 1].lstrip(" ").startswith(PLAIN.symbols.wrap)
     assert shown[at + 1].index("quantity") == shown[at].index("+") + 2
+
+
+@pytest.mark.spec("SEC-6", "UI-7")
+@pytest.mark.parametrize("lines", [8, 10, 14])
+@pytest.mark.parametrize("key", ["", "down"])
+def test_the_subject_is_seen_beside_long_rules_in_a_small_window(lines: int, key: str) -> None:
+    command = "rm -rf build && make all CFLAGS=-O2 && " + "echo word && " * 6 + "true"
+    call = ToolCall("c", "bash", {"command": command})
+    given = offers(f"bash({command})", always=True)
+    panel = ApprovalPanel(ApprovalRequest(call, "Run it", command, "why", given), PLAIN)
+    panel.open(0.0, has_text=False)
+    for columns in (120, 40):  # from wide to narrow
+        if key:
+            panel.press(Press(key), 1.0, more=False)
+        rows = panel.rows(Size(columns, lines), PLAIN, 2.0, mode=PanelMode())
+    shown = [row.text for row in rows.rows]
+    assert len(shown) <= lines
+    assert shown[1].strip().startswith("rm -rf build" if lines > 10 or not key else "")
+    assert shown[rows.cursor].startswith(">")
 
 
 @pytest.mark.spec("UI-7", "SEC-3")
