@@ -178,15 +178,16 @@ class SessionParts:
     async def begin_sandbox(self, names: Collection[str]) -> str:
         """Know what limits commands before a call of ``names`` is judged; a line for the user.
 
-        Does nothing where none of the tools of that name runs commands, or where they run
-        outside of any sandbox.
+        Does nothing where they run outside of any sandbox, and where none of the tools of that
+        name runs commands unless a named sandbox holds mode ``yolo``: it limits every tool (SEC-3).
         """
         if self.sandbox is None or not self.policy.wants_boundary:
             return self.policy.take_auto_notice()
-        for tool in self.toolbox.definitions:
-            if tool.asks is Asks.ANYTHING and tool.name in names:
-                state = await self.sandbox.begin()
-                self.policy.contained, self.policy.network = state.is_on, state.network
-                said = (self.sandbox.take_notice(), self.policy.take_auto_notice())
-                return "; ".join(filter(None, said))
-        return ""
+        runs = (
+            tool.asks is Asks.ANYTHING and tool.name in names for tool in self.toolbox.definitions
+        )
+        if not (self.policy.is_held or any(runs)):
+            return ""
+        state = await self.sandbox.begin()
+        self.policy.contained, self.policy.network = state.is_on, state.network
+        return "; ".join(filter(None, (self.sandbox.take_notice(), self.policy.take_auto_notice())))

@@ -445,7 +445,7 @@ class _Walk:
             elif child.type != "comment":
                 pieces.append(self._text(child))
         if node.type == "test_command":
-            pieces = self._text(node).split()
+            pieces = self._tested(children)
         parent = node.parent
         fed = self._fed(children)
         if parent is not None and parent.type == "redirected_statement":
@@ -459,6 +459,20 @@ class _Walk:
             words, text, tuple(assignments), (*own, *around), (), tuple(pieces), fed
         )
         self._add(node, command)
+
+    def _tested(self, children: list[Node]) -> list[str]:
+        """The words of a test, told apart by the space between them."""
+        pieces: list[str] = []
+        waiting, end = list(reversed(children)), -1
+        while waiting:
+            node = waiting.pop()
+            if node.type.endswith("_expression"):
+                waiting += reversed(node.children)
+                continue
+            joined = pieces.pop() if node.start_byte == end else ""
+            pieces.append(joined + self._text(node))
+            end = node.end_byte
+        return pieces
 
     def _fed(self, redirects: list[Node]) -> tuple[str, ...]:
         """The texts that here-documents and here-strings give to the command."""

@@ -128,6 +128,11 @@ class Policy:
         return self.mode is not PermissionMode.YOLO or self.is_bound
 
     @property
+    def is_held(self) -> bool:
+        """Whether mode ``yolo`` is in force and a sandbox that was named limits every tool."""
+        return self.mode is PermissionMode.YOLO and self.is_bound
+
+    @property
     def has_boundary(self) -> bool:
         """Whether commands run in a sandbox unless they ask for more."""
         return self.contained and self.wants_boundary

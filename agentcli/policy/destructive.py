@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice, pairwise
 from pathlib import Path
 
-from agentcli.domain.tools import real_path
+from agentcli.domain.tools import Workspace, real_path
 from agentcli.domain.values import frozen, mutable
 from agentcli.policy.bash_command import ParsedCommand, SimpleCommand
 from agentcli.policy.bash_syntax import parse_bash, unquoted, word_lists, written_names
@@ -99,13 +99,16 @@ _NAMES_ONLY = frozenset(
 _PATTERN_FIRST = frozenset({"grep", "egrep", "fgrep", "rg", "ag", "awk", "gawk", "sed", "jq"})
 _HANDS_ON = frozenset({"xargs", "parallel", "read"})
 _MOST_MATCHES = 200
+_SET = re.compile(r"\[[!^]?\]?(?:\[:\w+:\]|[^]])*\]")
 _MOST_READ = 500
 _MOST_NAMES = 5_000
 _FED_BY = re.compile(r"(?<![<&])<(?![<&(])[ \t]*([^\s;&|()<>]+)")
 
 
-def credentials_read(text: str, place: CallPlace) -> Iterator[Danger]:
-    """Which credentials ``text`` names as something to read (SEC-3)."""
+def credentials_read(
+    text: str, place: CallPlace, free: Workspace | None = None
+) -> Iterator[Danger]:
+    """Which credentials ``text`` names as something to read (SEC-3), but an .env in ``free``."""
     parsed = parse_bash(text)
     commands = parsed.commands
     if not parsed.understood and len(text) <= _LONGEST_LOOSE:
@@ -126,14 +129,16 @@ def credentials_read(text: str, place: CallPlace) -> Iterator[Danger]:
     known = ((name, part) for name, part in named.items() if "\0" not in name)
     paths = ((path, part) for name, part in known for path in places_of(name, starts))
     for path, part in islice(paths, _MOST_READ):
-        if found := credential_place(_matches_of(path)):
+        if found := credential_place(_matches_of(path), free):
             yield Danger(f"{found} holds credentials", part, is_destructive=False)
 
 
 def _matches_of(path: Path) -> Sequence[Path]:
     if not is_pattern(str(path)):
         return (path,)
-    matches = islice(glob.iglob(str(path)), _MOST_MATCHES)  # noqa: PTH207 - an absolute pattern
+    # shells know more kinds of sets than Python
+    pattern = _SET.sub("?", str(path))
+    matches = islice(glob.iglob(pattern), _MOST_MATCHES)  # noqa: PTH207 - an absolute pattern
     return (path, *map(Path, matches))
 
 

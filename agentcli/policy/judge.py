@@ -177,14 +177,16 @@ def _secret_read(judged: _Judged, paths: Sequence[Path]) -> Decision | None:
     """Reading a credential asks, whichever tool would; in yolo mode not about the project's own."""
     from agentcli.policy.destructive import credentials_read
 
-    found, part = "", ""
+    place, part = judged.place, ""
+    free = place.workspace if place.policy.mode is PermissionMode.YOLO else None
     if judged.is_command:
-        for danger in credentials_read(judged.subject.text or "", judged.place):
-            found, part = danger.what, danger.part
-            break
-    elif judged.effect is Effect.READ and (name := credential_place(paths)):
+        danger = next(credentials_read(judged.subject.text or "", place, free), None)
+        if danger is None:
+            return None
+        found, part = danger.what, danger.part
+    elif judged.effect is Effect.READ and (name := credential_place(paths, free)):
         found = f"{name} holds credentials"
-    if not found or (judged.place.policy.mode is PermissionMode.YOLO and found.startswith(".env")):
+    else:
         return None
     decision = judged.because(Answer.ASK, found)
     return replace(decision, part=_part_of(part, judged.subject), lasts=False)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -118,9 +118,19 @@ def protected_place(
     return None
 
 
-def credential_place(paths: Sequence[Path]) -> str:
-    """Which of ``paths``, absolute, holds keys or passwords, by name; empty: none of them."""
-    return next(filter(None, map(_credential, _all_names(paths))), "")
+def credential_place(paths: Iterable[Path], free: Workspace | None = None) -> str:
+    """Which of ``paths``, absolute, holds keys or passwords, by name; empty: none of them.
+
+    The project's own ``.env`` counts as none where it lies in the workspace ``free`` (SEC-3).
+    """
+    held = (path for path in paths if free is None or not _is_own_environment(path, free))
+    return next(filter(None, map(_credential, _all_names(held))), "")
+
+
+def _is_own_environment(path: Path, workspace: Workspace) -> bool:
+    real = real_path(path)
+    named = all(each.name == ".env" or each.name.startswith(".env.") for each in (path, real))
+    return named and workspace.contains(path) and not credential_place((real.parent,))
 
 
 def credential_below(path: Path) -> str:
@@ -186,7 +196,7 @@ def plain_name(name: str) -> str:
     return plain.rstrip(". ") or plain
 
 
-def _all_names(paths: Sequence[Path]) -> Iterator[Path]:
+def _all_names(paths: Iterable[Path]) -> Iterator[Path]:
     for path in paths:
         lexical = Path(os.path.normpath(path))
         yield from dict.fromkeys((lexical, real_path(path)))

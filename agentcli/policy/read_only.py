@@ -49,6 +49,8 @@ _QUOTED_DELETION = re.compile(r"\brm\s+-")
 _MOST_OPERANDS = {"none": 0, "file": 1}
 _NO_FILES = frozenset({"none", "text"})
 _GLOB = re.compile(r"[A-Za-z0-9_./@%+=:,*?-]*[*?][A-Za-z0-9_./@%+=:,*?-]*", re.ASCII)
+_SET = re.compile(r"\[[!^]?(?:[A-Za-z0-9_.,@%+=-]|\[:[a-z]+:\])+\]", re.ASCII)
+_SIMPLE_SET = re.compile(r"\[(?:[a-z](?:-[a-z])?|[A-Z](?:-[A-Z])?|[0-9](?:-[0-9])?)+\]", re.ASCII)
 _MAX_MATCHES = 500
 _MAX_SEEN = 3_000
 _MAX_DIRECTORIES = 8
@@ -114,10 +116,19 @@ def _takes_matches(words: Sequence[str], source: str) -> bool:
     """Whether a glob may stand behind ``words``, whatever files there are by the time it runs."""
     if not words:
         return False
-    if source[0] in "*?" and "--" not in words:
+    if source[0] in "*?[" and "--" not in words:
         return words[0] in HARMLESS_WITH_ANY_OPTION
     spec = spec_of(words[0])
+    if spec is None and "[" in source:
+        return False  # what it matches is known from above only, and words are told by their order
     return spec is None or spec.operands not in _MOST_OPERANDS
+
+
+def _may_take(source: str, match: str) -> bool:
+    """Whether the sets in the glob ``source`` may take ``match``, in whatever locale."""
+    if "[" in _SIMPLE_SET.sub("", source) or not match.isascii():
+        return True
+    return fnmatch.fnmatchcase(match.lower(), source.lower())
 
 
 @frozen
@@ -229,8 +240,9 @@ class _Reader:
             text = _with_values(source, values)
             found = [unquote(text)] if text is not None else [None]
             if found[0] is None:
-                matches = self._matches(text or source)
-                is_open = words[:1] == ["[["] or re.search("[$`]", source)
+                in_test = words[:1] == ["[["]  # where nothing is a file's name
+                matches = None if in_test else self._matches(text or source)
+                is_open = in_test or re.search("[$`]", source)
                 if matches is None and self.contained and words and is_open:
                     matches = [UNKNOWN]
                 elif matches is None or not _takes_matches(words, text or source):
@@ -277,20 +289,26 @@ class _Reader:
         return redirection.operator in {">", ">>", "&>", "&>>"} and target == _NULL
 
     def _matches(self, source: str) -> list[str] | None:
-        """What bash makes of a glob, judged now; ``None`` when that is not certain."""
+        """What bash makes of a glob, judged now; ``None`` when that is not certain.
+
+        A set of letters may mean more than it says, and nothing: shells do not agree on it.
+        """
         if "{" in source:
             return self._chosen(source)
-        if not _GLOB.fullmatch(source):
+        pattern = _SET.sub("?", source)
+        if not _GLOB.fullmatch(pattern):
             return None
-        if any(fnmatch.fnmatchcase("..", each) for each in source.split("/") if each[:1] == "."):
+        if any(fnmatch.fnmatchcase("..", each) for each in pattern.split("/") if each[:1] == "."):
             return None  # some shells find the directory above
         found: list[str] = []
         for directory in self.directories:
-            for match in glob.iglob(source, root_dir=directory):  # noqa: PTH207 - as bash does: relative words
+            for match in glob.iglob(pattern, root_dir=directory):  # noqa: PTH207 - as bash does: relative words
+                if not _may_take(source, match):
+                    continue
                 found.append(match)
                 if len(found) > _MAX_MATCHES or match.startswith("-"):
                     return None
-        return sorted(set(found)) or [source]
+        return [*sorted(set(found)), *([] if found and pattern == source else [source])]
 
     def _chosen(self, source: str) -> list[str] | None:
         """What bash makes of ``src/{a,b}.py``."""

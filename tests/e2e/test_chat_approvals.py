@@ -9,7 +9,8 @@ import pytest
 from tests.e2e.chat import Chat, leave
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
 from tests.support.pty_driver import Terminal
-from tests.support.replies import call
+from tests.support.replies import Call, Reply, call
+from tests.support.sandboxes import needs
 from tests.support.wire_facts import facts_of
 
 pytestmark = pytest.mark.sampled
@@ -122,4 +123,35 @@ def test_an_edit_is_shown_as_a_diff_before_it_is_made(
     answer(terminal, "old line", "y")
     terminal.wait_for("Edited.")
     assert (work / "a.txt").read_text() == "new line\n"
+    leave(terminal)
+
+
+@pytest.mark.spec("SEC-3", "UI-7")
+def test_not_to_be_asked_about_the_sandbox_holds_from_the_same_answer_on(
+    model_server: ModelServer, chat: Chat, work: Path
+) -> None:
+    needs("landlock")
+    outside = work.parent / "outside"
+    two = Reply((Call("bash", {"command": "touch one"}), Call("bash", {"command": "touch two"})))
+    beyond = call("bash", {"command": f"touch {outside}", "access": "outside"}, id="out")
+    model_server.add(two, call("bash", {"command": "touch three"}), beyond, "Done.")
+    terminal = chat("--sandbox", "landlock", cols=120)
+    terminal.line("make them")
+    answer(terminal, "touch one", "m")
+    answer(terminal, f"touch {outside}", "n")
+    terminal.wait_for("Done.")
+    assert {path.name for path in work.iterdir()} == {"one", "two", "three"}
+    assert not outside.exists()
+    terminal.wait_for("auto mode · sandbox · ")
+    leave(terminal)
+
+
+@pytest.mark.spec("SEC-3")
+def test_the_status_line_says_whether_yolo_has_a_boundary(chat: Chat) -> None:
+    terminal = chat("--yolo", cols=120)
+    terminal.wait_for("yolo mode · no boundary · ")
+    leave(terminal)
+    needs("landlock")
+    terminal = chat("--yolo", "--sandbox", "landlock", cols=120)
+    terminal.wait_for("yolo mode · sandbox · ")
     leave(terminal)

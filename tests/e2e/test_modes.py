@@ -68,17 +68,19 @@ def test_yolo_has_no_boundary_unless_the_sandbox_is_named(
     model_server.add(call("bash", {"command": f"touch {first}"}), "Done.")
     assert one_shot(model_server, "--yolo", "go", cwd=work).code == 0
     assert first.exists()
+    touch = {"command": f"touch {second}"}
     leaving = [
-        call("bash", {"command": f"touch {second}", "access": "outside"}),
-        call("write_file", {"path": str(second), "content": "x"}),
-        call("bash", {"command": f"touch {second}"}),
+        call("write_file", {"path": str(second), "content": "x"}, id="file"),
+        call("web_fetch", {"url": "http://127.0.0.1:9/"}, id="fetch"),
+        call("bash", touch | {"access": "network"}, id="network"),
+        call("bash", touch | {"access": "outside"}, id="outside"),
     ]
-    model_server.add(*leaving, "Sorry.")
+    model_server.restart(*leaving, call("bash", touch, id="inside"), "Sorry.")
     one_shot(model_server, "--yolo", "--sandbox", kind, "go", cwd=work)
-    told = [
-        text for request in model_server.requests for text in facts_of(request).results.values()
-    ]
-    assert any("the sandbox that was asked for stays in yolo mode" in text for text in told)
+    told = facts_of(model_server.requests[-1]).results
+    for name in ("file", "fetch", "network", "outside"):
+        assert "stays in yolo mode" in told[name], name
+    assert "was not run" not in told["inside"]
     assert not second.exists()
 
 

@@ -652,6 +652,22 @@ def test_the_projects_own_env_file_asks_but_in_yolo(workspace: Workspace) -> Non
     for mode, answer in ((Mode.DEFAULT, ASK), (Mode.AUTO, ASK), (Mode.YOLO, ALLOW)):
         assert judged(read(workspace, ".env"), Policy(mode)).answer is answer
         assert judged(command(workspace, "cat .env"), Policy(mode)).answer is answer
+    (workspace.root / "linked").mkdir()
+    (workspace.root / "linked/.env").symlink_to("../id_rsa")
+    other = workspace.root.parent / "other/.env"
+    for call in (
+        command(workspace, "cat .env .netrc"), command(workspace, "cat .env; cat ~/.ssh/id_rsa"),
+        command(workspace, f"cat {other}"), command(workspace, "cat .ssh/.env"),
+        command(workspace, "cat linked/.env"), read(workspace, str(other)),
+    ):  # fmt: skip
+        assert judged(call, Policy(Mode.YOLO)).answer is ASK, call.call.arguments
+
+
+@pytest.mark.spec("SEC-3")
+@pytest.mark.parametrize("name", [".en[v]", ".en[^x]", ".en[[:alpha:]]", ".[!x]nv"])
+def test_a_credential_named_by_a_set_of_letters_asks(workspace: Workspace, name: str) -> None:
+    (workspace.root / ".env").write_text("KEY=1\n")
+    assert "credentials" in judged(command(workspace, f"cat {name}"), Policy()).reason
 
 
 @pytest.mark.spec("SEC-3")

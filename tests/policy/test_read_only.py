@@ -59,6 +59,7 @@ def test_most_rows_that_may_run_unasked_do(workspace: Workspace) -> None:
 @pytest.mark.parametrize(
     "command",
     [
+        "ls [ab]*", "cat [!b].txt", "cat [a-n]*", "grep x sub/[[:alpha:]]*", "[ -f 'a b' ] && ls",
         "ls", "ls -la", "ls -l sub", "cat a.txt", "<a.txt cat", "cat ./sub/../a.txt", "head -n 5 a.txt", "pwd",
         "tail -20 a.txt", "wc -l a.txt", "echo hello world", "stat a.txt", " ls ", "ls\n",
         "cat missing.txt", "uname -a", "whoami", "cat -- a.txt", "ls --color=never", "ls\tsub",
@@ -144,7 +145,7 @@ def test_looks_are_read_only(command: str, workspace: Workspace) -> None:
         "ls >/dev/null/../x", "ls > /dev/tcp/a/1", "cat < /dev/tcp/a/1", "ls > $X", "ls {a}>/dev/null",
         "cat <(ls)", "ls $(ls)", "ls `ls`",
         "echo $HOME", 'echo "$HOME"', "echo ${X:=y}", "echo $((1+1))", "echo {1..3}",
-        "echo ~", "echo $'x'", 'echo $"x"', "echo ?(x)", "ls [ab]", "A=b ls", "A=b", "PATH=. ls",
+        "echo ~", "echo $'x'", 'echo $"x"', "echo ?(x)", "ls []ab]", "cat [a-p]*", "cat [!a]*", "cat [L-P]*", "ls .[.]", "cat .[.]/x", "sed -n [1]*", "sed -n 1[pw]", "ls a[/]b", "A=b ls", "A=b", "PATH=. ls",
         "while false; do ls; done",
         "case a in a) ls;; esac", "f() { ls; }", "function f { ls; }", "coproc ls", "select x in a; do ls; done",
         "[[ -f a.txt ]]", "((1))", "let x=1", "ls &&", "&& ls", "ls ;; pwd", "ls | | wc", "ls; ; ls",
@@ -277,6 +278,7 @@ CONTAINED_LOOKS = [
     "while read -r line; do echo $line; done < a.txt", "[[ -f a.txt && -d sub ]] && echo yes",
     "tar tzf a.tgz", "case $X in a) ls;; esac", "printenv PATH", 'test -n "$X" || ls',
     'for f in $(git ls-files); do wc -l "$f"; done', "node -v",
+    '[ "$(git rev-parse HEAD)" = x ] && ls', "[[ $X == *a ]] && ls",
 ]  # fmt: skip
 
 
@@ -295,6 +297,7 @@ NEVER = [
     "printf '%n' PATH; ls", "printf '%s%n' a PATH", "printf -v PATH x", "printf '%5$n' x",
     "for PATH in .; do ls; done", "for IFS in a; do ls; done", "for BASH_ENV in a; do ls; done",
     "for http_proxy in a; do ls; done", "for HOME in /etc; do ls; done", "for x in *; do $x; done",
+    '[ "$(touch x)" = y ]', '[ -v "a[$(ls)]" ]', "[ $(git log) ]",
     "read PATH < a.txt", "read -a x", "mapfile x < a.txt", "getopts a PATH", "echo ${PATH:=x}",
     "echo ${x=y}", "echo ${!x}", "echo ${x@P}", "echo ${x[$(ls)]}", "echo $((x=1))", "((PATH=1))",
     "echo $((a[$(ls)]))", "echo $[1+1]", "[[ -v a[$(ls)] ]]", "test -v 'a[$(ls)]'", "[[ $x -eq 1 ]]",
