@@ -37,7 +37,7 @@ from agentcli.tools.search.search import (
     changed_note,
     search,
 )
-from agentcli.tools.search.worker import BINARY_PROBE_BYTES
+from agentcli.tools.search.worker import BINARY_PROBE_BYTES, encoding_of
 
 DEFAULT_LIMIT = 200
 MAX_LIMIT = 2_000
@@ -121,7 +121,8 @@ def _query(args: GrepArguments, ctx: JudgedContext) -> Query:
         raise FileProblem(f"{name} is neither a file nor a directory.")
     with opened(place, ctx.workspace) as descriptor:
         head = os.pread(descriptor, BINARY_PROBE_BYTES, 0)
-    if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        _, codec = encoding_of(head, descriptor)
+    if not codec:
         raise FileProblem(f"{name} is a binary file; nothing was searched.")
     return Query(place.parent, place.name, pattern, args.ignore_case, args.context)
 
@@ -154,6 +155,10 @@ def _output(args: GrepArguments, ctx: JudgedContext, query: Query, found: Found)
         note = f"[stopped after {TIME_LIMIT_S:g} s; search a smaller path or a simpler pattern]"
         return ToolOutput.error(f"{text}\n{note}".strip(), raw=raw, summary="timed out")
     changed = changed_note(found.changed, "line") + _withheld_note(found, query, ctx.workspace)
+    if found.unsearched:
+        changed += (
+            f"\n[{found.unsearched} files in older encodings not searched: simplify the pattern]"
+        )
     if not matches:
         where = f" in {args.path}" if args.path else ""
         only = f" (only files {args.glob})" if args.glob else ""

@@ -101,7 +101,7 @@ def test_bad_input_is_an_error_with_advice(
     tmp_path: Path, arguments: dict[str, str], advice: str
 ) -> None:
     os.mkfifo(tmp_path / "fifo")
-    (tmp_path / "binary").write_bytes(b"x\0")
+    (tmp_path / "binary").write_bytes(b"\0x\0\1\2")
     output = grep(tmp_path, **arguments)
     assert output.kind is OutputKind.TOOL_ERROR
     assert re.search(advice, text_of(output)), text_of(output)
@@ -181,3 +181,42 @@ def test_the_call_reads_in_a_line_and_names_where_it_looks(project: Path) -> Non
     assert TOOL.summary(args) == "Search `foo` in *.py src"
     assert TOOL.paths(args, tool_context(project).workspace) == (project / "src",)
     assert TOOL.definition.asks is Asks.NOTHING
+
+
+@pytest.mark.spec("TOOL-17")
+def test_a_search_finds_what_reading_shows_in_any_encoding(tmp_path: Path) -> None:
+    text = "un café\nplain\nnoël café\n"
+    for codec in ("latin-1", "cp1252", "utf-8", "utf-16", "utf-16-le", "utf-32"):
+        (tmp_path / f"{codec}.txt").write_bytes(text.encode(codec))
+    (tmp_path / "a.bin").write_bytes(b"caf\xe9\0\1\2\3 plain caf\xe9")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/late.txt").write_bytes(b"plain\n" * 20_000 + "“café”\n".encode("cp1252"))
+    (tmp_path / "skipped.log").write_bytes("café".encode("latin-1"))
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    said = text_of(grep(tmp_path, "caf.$", context=1))
+    names = ("cp1252", "latin-1", "utf-16-le", "utf-16", "utf-32", "utf-8")
+    expected = "\n--\n".join(
+        f"{name}.txt:1:un café\n{name}.txt-2-plain\n{name}.txt:3:noël café" for name in names
+    )
+    assert said == f"{expected}\n[12 matches in 6 files]"
+    assert "b/late.txt:20001:“café”" in text_of(grep(tmp_path, "“café”"))
+    assert text_of(grep(tmp_path, "CAFÉ$", path="latin-1.txt", ignore_case=True)).count("café") == 2
+    few = text_of(grep(tmp_path, "café$", limit=3))
+    assert "utf" not in few and "[first 3 matches in 2 files; there are more" in few
+
+
+@pytest.mark.spec("TOOL-17")
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"glob": ".github/**/*.yml"}, {"glob": "**/.github/**/*.yml"}, {"path": ".github"},
+        {"path": ".github", "glob": "**/*.yml"}, {"glob": "{.github,src}/**"}, {"glob": ".*/**"},
+    ],
+)  # fmt: skip
+def test_hidden_directories_are_searched_when_they_are_named(
+    project: Path, where: dict[str, str]
+) -> None:
+    (project / ".github/workflows").mkdir(parents=True)
+    (project / ".github/workflows/ci.yml").write_text("on: main()\n")
+    assert ".github/workflows/ci.yml:1:on: main()" in text_of(grep(project, "main", **where))
+    assert ".github" not in text_of(grep(project, "main", glob="**/*.yml"))

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import heapq
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
@@ -29,7 +31,12 @@ from agentcli.process.environment import base_environment, find_program
 from agentcli.process.run import Command, Ending, Result, RunLimits, StartFailed, run
 from agentcli.tools.files.no_follow import below, lstat_at, open_at, opened_directory
 from agentcli.tools.search.globs import PathFilter
-from agentcli.tools.search.worker import BAD_PATTERN, command_of
+from agentcli.tools.search.worker import (
+    BAD_PATTERN,
+    BINARY_PROBE_BYTES,
+    command_of,
+    encoding_of,
+)
 
 TIME_LIMIT_S = 30.0
 _MAX_PATH_BYTES = 64 * 1024
@@ -65,11 +72,9 @@ _BOUNDED = (
 )
 LINE_BYTES = 2_000
 _CHUNK_BYTES = 1024 * 1024
-_BOMS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
+_GIVEN_UP = frozenset({Ending.CANCELLED, Ending.TIMED_OUT})
+_MAX_LISTED = 50_000
+_BATCH = 200  # names in one argument, which may have 128 KiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +120,15 @@ class Found:
     """What was found. ``more`` says that there is more than that.
 
     ``changed`` are the lines or files that are not where the engine saw them; ``withheld`` are
-    files with matches that hold credentials.
+    files with matches that hold credentials. ``unsearched`` counts files in older encodings whose
+    engine does not take the pattern.
     """
 
     lines: list[FoundLine] = field(default_factory=list)
     more: bool = False
     changed: int = 0
     withheld: set[str] = field(default_factory=set)
+    unsearched: int = 0
     ending: Ending = Ending.EXITED
 
 
@@ -157,18 +164,95 @@ async def _found(query: Query, limit: int, cancel: CancelToken, outside: Iterabl
     rg = find_program("rg", outside)
     if rg is not None:
         try:
-            return await _run(_rg_command(rg, query), query, limit, cancel)
+            return await _found_by_rg(rg, query, limit, cancel)
         except SearchFailed:
             pass  # too old, broken, or a line is larger than it may hold; ours can do it
     return await _run(_own_command(query), query, limit, cancel)
 
 
-def _rg_command(rg: str, query: Query) -> tuple[str, ...]:
+async def _found_by_rg(rg: str, query: Query, limit: int, cancel: CancelToken) -> Found:
+    """What reads UTF-8, and UTF-16 with a mark; in all other text our own engine looks."""
+    others = await _in_other_encodings(rg, query, cancel) if query.pattern is not None else ()
+    found = await _run(_rg_command(rg, query), query, limit, cancel, frozenset(others))
+    for start in range(0, len(others), _BATCH):
+        if found.ending in _GIVEN_UP:
+            break
+        try:
+            command = _own_command(query, others[start : start + _BATCH])
+            more = await _run(command, query, limit, cancel)
+        except BadPattern:
+            found.unsearched = len(others) - start  # ripgrep takes the pattern, Python does not
+            break
+        found = _merged(found, more, limit)
+    return found
+
+
+async def _in_other_encodings(rg: str, query: Query, cancel: CancelToken) -> tuple[str, ...]:
+    """The text files that ripgrep cannot read as ``read_file`` shows them (TOOL-17)."""
+    options = [
+        "--files-with-matches",
+        "--text",
+        "--encoding=none",
+        r"--regexp=(?-u:[\x00\x80-\xff])",
+    ]
+    listing = replace(query, pattern=None)
+    try:
+        listed = await _run(_rg_command(rg, listing, options), listing, _MAX_LISTED, cancel)
+        with opened_directory(query.root) as root:
+            return await asyncio.to_thread(_others, listed.lines, root, cancel)
+    except (SearchFailed, OSError):
+        return ()
+
+
+def _others(lines: Sequence[FoundLine], root: int, cancel: CancelToken) -> tuple[str, ...]:
+    found, until = [], time.monotonic() + TIME_LIMIT_S
+    for line in lines:
+        if cancel.cancelled or time.monotonic() > until:
+            break
+        with suppress(OSError), _opened(line.path, root) as descriptor:
+            bom, codec = encoding_of(os.pread(descriptor, BINARY_PROBE_BYTES, 0), descriptor)
+            if codec and (codec.startswith("utf-32") if bom else codec != "utf-8"):
+                found.append(line.path)
+    return tuple(found)
+
+
+@contextmanager
+def _opened(path: str, root: int) -> Iterator[int]:
+    *parents, name = path.split("/")
+    with below(root, parents) as directory:
+        if not _is_file(name, directory):
+            raise FileNotFoundError(path)
+        descriptor = open_at(name, directory)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _merged(found: Found, more: Found, limit: int) -> Found:
+    """Both in the order of the paths, and no more of them than ``limit``."""
+    kept, matches, is_cut = [], 0, False
+    for line in heapq.merge(found.lines, more.lines, key=_path_order):
+        matches += line.matches
+        if matches > limit:
+            is_cut = True
+            break
+        kept.append(line)
+    is_cut = is_cut or found.more or more.more
+    ending = more.ending if more.ending in _GIVEN_UP else found.ending
+    return Found(kept, is_cut, withheld=found.withheld | more.withheld, ending=ending)
+
+
+def _path_order(line: FoundLine) -> list[bytes]:
+    return os.fsencode(line.path).split(b"/")
+
+
+def _rg_command(rg: str, query: Query, instead: Sequence[str] = ()) -> tuple[str, ...]:
     options = list(_RG_OPTIONS)
     if query.hidden:
         options += ["--hidden", "--glob=!.git"]
     if query.pattern is None:
-        options.append("--files")
+        options += instead or ["--files"]
     else:
         options += [*_RG_SEARCH, "--ignore-case" if query.ignore_case else "--case-sensitive"]
         options += [f"--context={query.context}", f"--regexp={query.pattern}"]
@@ -178,11 +262,12 @@ def _rg_command(rg: str, query: Query) -> tuple[str, ...]:
     return (*_BOUNDED, rg, *options, "--", "./")
 
 
-def _own_command(query: Query) -> tuple[str, ...]:
+def _own_command(query: Query, files: Sequence[str] = ()) -> tuple[str, ...]:
     return command_of(
         {
             "root": str(query.root),
             "file": query.file,
+            "files": list(files),
             "pattern": query.pattern,
             "ignore_case": query.ignore_case,
             "context": query.context,
@@ -191,9 +276,15 @@ def _own_command(query: Query) -> tuple[str, ...]:
     )
 
 
-async def _run(argv: tuple[str, ...], query: Query, limit: int, cancel: CancelToken) -> Found:
+async def _run(
+    argv: tuple[str, ...],
+    query: Query,
+    limit: int,
+    cancel: CancelToken,
+    without: frozenset[str] = frozenset(),
+) -> Found:
     found = Found()
-    keep = _keeper(found, query, limit)
+    keep = _keeper(found, query, limit, without)
     reader: _FileReader | _LineReader
     reader = _FileReader(keep) if query.pattern is None else _LineReader(keep)
     command = Command(argv, query.root, base_environment())
@@ -220,7 +311,9 @@ def _failed(ended: Result, found: Found, noise: bytearray) -> bool:
     return code not in {0, 1} or noise.startswith(b"Traceback")
 
 
-def _keeper(found: Found, query: Query, limit: int) -> Callable[[FoundLine], bool]:
+def _keeper(
+    found: Found, query: Query, limit: int, without: frozenset[str]
+) -> Callable[[FoundLine], bool]:
     """Takes what is found; ``False`` when that is enough."""
     wanted = size = 0
     verdicts: dict[str, bool] = {}
@@ -229,6 +322,8 @@ def _keeper(found: Found, query: Query, limit: int) -> Callable[[FoundLine], boo
 
     def keep(line: FoundLine) -> bool:
         nonlocal wanted, size
+        if line.path in without:
+            return True
         if secrets(line.path):
             found.withheld.add(line.path)
             return True
@@ -361,16 +456,9 @@ def files_there(lines: Iterable[FoundLine], root: int) -> Iterator[FoundLine]:
 def lines_there(lines: Iterable[FoundLine], root: int) -> Iterator[FoundLine]:
     """Those of the lines found that stand where they are said to."""
     for path, group in groupby(lines, key=lambda line: line.path):
-        *parents, name = path.split("/")
         try:
-            with below(root, parents) as directory:
-                if not _is_file(name, directory):
-                    continue
-                descriptor = open_at(name, directory)
-            try:
+            with _opened(path, root) as descriptor:
                 yield from _standing(list(group), descriptor)
-            finally:
-                os.close(descriptor)
         except OSError:
             continue
 
@@ -385,15 +473,11 @@ def _is_file(name: str, directory: int) -> bool:
 def _standing(lines: list[FoundLine], descriptor: int) -> list[FoundLine]:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         return []
-    bom, codec = _encoding(os.pread(descriptor, 3, 0))
+    bom, codec = encoding_of(os.pread(descriptor, BINARY_PROBE_BYTES, 0), descriptor)
     there = [line for line in lines if _stands(line, descriptor, len(bom))]
-    if there or not bom:
+    if len(there) == len(lines) or not codec or (there and codec == "utf-8"):
         return there
     return list(_standing_in_text(lines, _recoded(descriptor, codec, len(bom))))
-
-
-def _encoding(head: bytes) -> tuple[bytes, str]:
-    return next(((bom, codec) for bom, codec in _BOMS if head.startswith(bom)), (b"", "utf-8"))
 
 
 def _stands(line: FoundLine, descriptor: int, skipped: int) -> bool:

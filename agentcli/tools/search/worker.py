@@ -29,7 +29,14 @@ BAD_PATTERN = 3
 BINARY_PROBE_BYTES = 65_536
 _PIECE_CHARS = 4 * 1024 * 1024
 _READ_BYTES = 1024 * 1024
-_BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+_BOMS = (  # the longer ones first: UTF-32 LE begins like UTF-16 LE
+    (b"\xef\xbb\xbf", "utf-8"),
+    (b"\xff\xfe\x00\x00", "utf-32-le"),
+    (b"\x00\x00\xfe\xff", "utf-32-be"),
+    (b"\xff\xfe", "utf-16-le"),
+    (b"\xfe\xff", "utf-16-be"),
+)
+_MAX_WHOLE_BYTES = 10 * 1024 * 1024
 _ERRORS = {"utf-8": "surrogateescape"}
 _POLL_S = 0.05
 _MAX_IGNORE_FILE_BYTES = 1024 * 1024
@@ -106,6 +113,8 @@ def main() -> None:
 
 
 def _files(request: dict[str, Any]) -> Iterable[str]:
+    if files := request.get("files"):
+        return [str(name) for name in files]
     one_file = request["file"]
     return [one_file] if one_file else walk(request["root"], hidden=request["hidden"])
 
@@ -160,11 +169,40 @@ def _lines(path: str) -> Iterator[tuple[str, int]]:
             return
         try:
             head = file.read(BINARY_PROBE_BYTES)
-            bom, codec = next((each for each in _BOMS if head.startswith(each[0])), (b"", "utf-8"))
-            if codec != "utf-8" or b"\0" not in head:
+            bom, codec = encoding_of(head, handle)
+            if codec:
                 yield from _split(_whole_lines(_decoded(head.removeprefix(bom), codec, file)))
         except OSError:
             return
+
+
+def encoding_of(head: bytes, descriptor: int) -> tuple[bytes, str]:
+    """The byte-order mark and codec by which ``read_file`` shows an open file (TOOL-17).
+
+    No codec: it is binary. Files larger than ``_MAX_WHOLE_BYTES`` are known by their head.
+    """
+    for bom, codec in _BOMS:
+        if head.startswith(bom):
+            return bom, codec
+    size = os.fstat(descriptor).st_size
+    whole = head if size <= len(head) else b""
+    if not whole and size <= _MAX_WHOLE_BYTES and b"\0" not in head:
+        whole = os.pread(descriptor, _MAX_WHOLE_BYTES, 0)
+    if b"\0" in whole and b"\0" not in head:
+        return b"", "utf-8"  # read until there
+    try:
+        if whole and b"\0" not in head:
+            whole.decode()
+            return b"", "utf-8"
+    except UnicodeDecodeError:
+        pass
+    from agentcli.tools.files.text import binary_kind, decode, detect_head, image_type
+
+    if binary_kind(head) or image_type(head):
+        return b"", ""
+    text = decode(whole) if whole else None
+    found = text.encoding if text is not None else None if whole else detect_head(head)
+    return b"", found.codec if found is not None else ""
 
 
 def _decoded(head: bytes, codec: str, file: BinaryIO) -> Iterator[str]:

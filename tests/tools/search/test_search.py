@@ -26,8 +26,7 @@ def both(query: Query, limit: int = 1000) -> tuple[Found, Found]:
     async def body() -> tuple[Found, Found]:
         rg = shutil.which("rg")
         assert rg is not None
-        command = _search._rg_command(rg, query)
-        theirs = await _search._run(command, query, limit, CancelToken())
+        theirs = await _search._found_by_rg(rg, query, limit, CancelToken())
         ours = await _search._run(_search._own_command(query), query, limit, CancelToken())
         await end_processes()
         return theirs, ours
