@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from agentcli.config.settings import Settings
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import AgentError, ConfigError, ErrorKind, ProviderError
-from agentcli.domain.ports import ModelInfo, ModelRequest, Provider, ProviderConfig, StoredKey
+from agentcli.domain.ports import (
+    ModelInfo,
+    ModelRequest,
+    Provider,
+    ProviderConfig,
+    StoredKey,
+    ToolProtocol,
+)
 from agentcli.domain.secrecy import is_private_server
 from agentcli.domain.stream import StreamEnd, StreamEvent
 from agentcli.domain.values import frozen
@@ -65,14 +72,16 @@ def model_info(settings: Settings, provider: str, name: str) -> ModelInfo:
     if wanted > info.max_output_tokens and not _models.is_in_table(provider, name):
         info = replace(info, max_output_tokens=wanted)
     overrides: Mapping[str, Any] = {
-        **_waits(settings, provider),
+        **_ways(settings, provider),
         **settings.models.get(info.id, {}),
     }
+    if "tool_protocol" in overrides:
+        overrides = {**overrides, "tool_protocol": ToolProtocol(overrides["tool_protocol"])}
     return replace(info, **overrides) if overrides else info
 
 
-def _waits(settings: Settings, provider: str) -> Mapping[str, float]:
-    """How long the provider's models are waited for, where that is not as usual (STR-3).
+def _ways(settings: Settings, provider: str) -> Mapping[str, Any]:
+    """How the provider's models are waited for and call tools, if not as usual (STR-3, STR-10).
 
     A server of one's own may have to load the model first, and reads a long prompt slowly; the
     first word of a whole reply is its last.
@@ -81,9 +90,13 @@ def _waits(settings: Settings, provider: str) -> Mapping[str, float]:
         config = _registry.provider_config(provider, settings.env, settings.providers)
     except ConfigError:
         return {}
-    patient = {"first_token_timeout_s": LOCAL_FIRST_TOKEN_S}
-    is_slow = not config.stream or is_private_server(config.base_url)
-    return {**(patient if is_slow else {}), **config.waits}
+    is_own = is_private_server(config.base_url)
+    ways: dict[str, Any] = {"tool_protocol": "auto"} if is_own else {}
+    if is_own or not config.stream:
+        ways["first_token_timeout_s"] = LOCAL_FIRST_TOKEN_S
+    if config.tool_protocol:
+        ways["tool_protocol"] = config.tool_protocol
+    return {**ways, **config.waits}
 
 
 def default_model(settings: Settings) -> str:

@@ -245,6 +245,12 @@ WAIT_KEYS: Mapping[str, Key] = {
 }
 """What a provider, or one model, may be waited for (STR-3)."""
 
+TOOL_PROTOCOL = Key(
+    KeyKind.TEXT,
+    "How models call tools: as the API has it, in their text, or either",
+    choices=("auto", "native", "text"),
+)
+
 PROVIDER_KEYS: Mapping[str, Key] = {
     "kind": Key(KeyKind.TEXT, "The wire protocol: anthropic, openai or openai-responses"),
     "api": Key(
@@ -255,6 +261,7 @@ PROVIDER_KEYS: Mapping[str, Key] = {
     "base_url": Key(KeyKind.URL, "Where the server is"),
     "api_key_env": Key(KeyKind.TEXT, "Name of the environment variable that holds the key"),
     "stream": Key(KeyKind.FLAG, "Take replies as they are written, or whole", default=True),
+    "tool_protocol": TOOL_PROTOCOL,
     **WAIT_KEYS,
 }
 
@@ -265,6 +272,7 @@ MODEL_KEYS: Mapping[str, Key] = {
     "output_price": Key(KeyKind.NUMBER, "USD per million output tokens"),
     "cache_read_price": Key(KeyKind.NUMBER, "USD per million tokens read from the cache"),
     "cache_write_price": Key(KeyKind.NUMBER, "USD per million tokens written to the cache"),
+    "tool_protocol": TOOL_PROTOCOL,
     **WAIT_KEYS,
 }
 
@@ -551,6 +559,7 @@ def _providers(
             needs_key="api_key_env" in table or "kind" not in table,
             api=table.get("api", ""),
             waits={key: table[key] for key in WAIT_KEYS if key in table},
+            tool_protocol=table.get("tool_protocol", ""),
             stream=table.get("stream", True),
         )
         for name, table in tables.items()

@@ -129,13 +129,22 @@ class Effort(StrEnum):
         return self not in {Effort.NONE, Effort.MINIMAL, Effort.LOW}
 
 
+class ToolProtocol(StrEnum):
+    """How a model calls tools (STR-10)."""
+
+    AUTO = "auto"
+    NATIVE = "native"
+    TEXT = "text"
+
+
 @frozen
 class ModelInfo:
     """A model and its limits; prices in USD per million tokens, ``None`` where unknown.
 
     ``first_token_timeout_s`` bounds the wait for the first output of a reply, ``idle_timeout_s``
     any silence after it, ``max_attempts`` how often one reply is asked for (STR-3); ``None`` leaves
-    them to the retry policy.
+    them to the retry policy. ``tool_protocol`` is ``None`` for a model that is known to call tools,
+    and to think, natively.
     """
 
     provider: str
@@ -151,6 +160,7 @@ class ModelInfo:
     first_token_timeout_s: float | None = field(default=None, kw_only=True)
     idle_timeout_s: float | None = field(default=None, kw_only=True)
     max_attempts: int | None = field(default=None, kw_only=True)
+    tool_protocol: ToolProtocol | None = field(default=None, kw_only=True)
 
     @property
     def id(self) -> str:
@@ -255,7 +265,8 @@ class ProviderConfig:
     ``api_key`` never appears in a ``repr``, a log or a file (SEC-9). ``key_env`` is the name of
     the environment variable it came from, for advice. ``stored`` is the key to use where the
     environment has none. ``waits`` are fields of ``ModelInfo`` for all of its models (STR-3).
-    Without ``stream`` whole replies are asked for (CTRL-9).
+    Without ``stream`` whole replies are asked for (CTRL-9). ``tool_protocol`` is one for all of its
+    models; empty means what suits each (STR-10).
     """
 
     name: str
@@ -268,6 +279,7 @@ class ProviderConfig:
     stored: StoredKey | None = field(default=None, repr=False, compare=False)
     waits: Mapping[str, float] = field(default_factory=dict)
     stream: bool = True
+    tool_protocol: str = ""
 
 
 class LongWait(Protocol):

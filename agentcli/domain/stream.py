@@ -9,6 +9,8 @@ event                  may follow                                  opens / close
 ``ToolCallStart(i)``   anything but ``StreamEnd``; *i* is new      opens call block *i*
 ``ToolCallDelta(i)``   ``ToolCallStart(i)``                        adds to call block *i*
 ``UsageReport``        anything but ``StreamEnd``                  later fields win
+``TextWasThinking(i)`` ``TextDelta(i)``                            closes text block *i*
+``ProviderNote``       anything but ``StreamEnd``                  for the user alone
 ``StreamEnd``          anything; exactly once, last                closes every block
 =====================  ==========================================  =======================
 
@@ -73,6 +75,20 @@ class UsageReport:
 
 
 @frozen
+class TextWasThinking:
+    """All of text block ``index`` was thinking: its end alone was marked (STR-11)."""
+
+    index: int
+
+
+@frozen
+class ProviderNote:
+    """Something about the provider that the user should know."""
+
+    text: str
+
+
+@frozen
 class StreamEnd:
     """The reply is complete."""
 
@@ -86,5 +102,7 @@ StreamEvent = (
     | ToolCallStart
     | ToolCallDelta
     | UsageReport
+    | TextWasThinking
+    | ProviderNote
     | StreamEnd
 )

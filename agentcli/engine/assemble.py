@@ -28,6 +28,7 @@ from agentcli.domain.stream import (
     StreamEnd,
     StreamEvent,
     TextDelta,
+    TextWasThinking,
     ThinkingDelta,
     ThinkingSeal,
     ToolCallDelta,
@@ -95,6 +96,9 @@ class Assembler:
             self._count(getsizeof(event.id) + getsizeof(event.name) + _BLOCK_BYTES)
         elif isinstance(event, UsageReport):
             self.usage = self.usage.updated(event.usage)
+        elif isinstance(event, TextWasThinking):
+            block = self._open.pop((TextPart, event.index))
+            block.kind = ThinkingPart
         elif isinstance(event, StreamEnd):
             self._stop, self.ended = event.stop_reason, True
 

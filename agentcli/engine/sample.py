@@ -36,7 +36,15 @@ from agentcli.domain.events import (
 )
 from agentcli.domain.messages import AssistantMessage, StopReason, ThinkingPart, Usage, user_text
 from agentcli.domain.ports import Effort, LongWait, ModelInfo, ModelRequest, Provider
-from agentcli.domain.stream import StreamEnd, StreamEvent, TextDelta, ThinkingDelta, ToolCallStart
+from agentcli.domain.stream import (
+    ProviderNote,
+    StreamEnd,
+    StreamEvent,
+    TextDelta,
+    TextWasThinking,
+    ThinkingDelta,
+    ToolCallStart,
+)
 from agentcli.domain.values import frozen
 from agentcli.engine.assemble import Assembler
 
@@ -298,6 +306,12 @@ class Sampler:
             self._replay is None or self._replay.is_new_call(event.name)
         ):
             self._emit(CallForming(event.name, event.id))
+        elif isinstance(event, TextWasThinking):
+            self._emit(
+                Notice("so far the model was thinking; its answer follows", is_warning=False)
+            )
+        elif isinstance(event, ProviderNote):
+            self._emit(Notice(event.text))
 
     def _new_part(self, replayed: Replay, text: str) -> str:
         piece = replayed.text(text)

@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentcli import __version__
 from agentcli.domain.cancel import CancelToken
@@ -28,6 +28,9 @@ from agentcli.domain.stream import (
 from agentcli.providers._errors import check_key, endpoint_of, event_error, refusals_in_words
 from agentcli.wire.http import Endpoint, HttpClient, host_of
 from agentcli.wire.sse import SseDecoder, SseEvent
+
+if TYPE_CHECKING:
+    from agentcli.providers.text_calls.reading import TextReplies
 
 # How long the end of a finished reply is awaited so that its connection can be used again.
 DRAIN_S = 0.25
@@ -183,6 +186,7 @@ class HttpProvider:
     def __init__(self, config: ProviderConfig) -> None:
         self.config = config
         self._http = HttpClient()
+        self._text_replies: TextReplies | None = None
 
     @property
     def name(self) -> str:
@@ -219,10 +223,22 @@ class HttpProvider:
             return body
         return {key: body[key] for key in body if key != "stream_options"} | {"stream": False}
 
-    async def stream(
+    def stream(
         self, request: ModelRequest, cancel: CancelToken
     ) -> AsyncGenerator[StreamEvent, None]:
-        """The reply as it comes, one attempt. Ends early when ``cancel`` is set."""
+        """The reply, one attempt. Ends early when ``cancel`` is set."""
+        if request.model.tool_protocol is None:
+            return self.reply(request, cancel)
+        if self._text_replies is None:
+            from agentcli.providers.text_calls.reading import TextReplies
+
+            self._text_replies = TextReplies()
+        return self._text_replies.read(self, request, cancel)
+
+    async def reply(
+        self, request: ModelRequest, cancel: CancelToken
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """The reply as it comes from the server."""
         endpoint = self.endpoint(request.model.name)
         check_key(self.config, endpoint)
         body = self._asked_for(request)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 
 from agentcli.domain.errors import ConfigError
-from agentcli.domain.ports import ModelInfo
+from agentcli.domain.ports import ModelInfo, ToolProtocol
 from agentcli.providers._registry import BUILT_IN, is_provider, spec_of, unknown_provider
 
 # Small windows are usual for models on one's own machine.
@@ -66,8 +67,10 @@ def model_info(provider: str, name: str) -> ModelInfo:
             return _renamed(row, provider, name, priced=False)
     spec = BUILT_IN.get(provider)
     if spec is not None and spec.is_local:
-        return ModelInfo(provider, name, LOCAL_CONTEXT_TOKENS, 8_192, True, False, 0, 0, 0, 0)  # noqa: FBT003 - a row, as in the table
-    return ModelInfo(provider, name)
+        info = ModelInfo(provider, name, LOCAL_CONTEXT_TOKENS, 8_192, True, False, 0, 0, 0, 0)  # noqa: FBT003 - a row, as in the table
+    else:
+        info = ModelInfo(provider, name)
+    return replace(info, tool_protocol=ToolProtocol.AUTO)
 
 
 def is_in_table(provider: str, name: str) -> bool:
