@@ -9,8 +9,18 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +30,6 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from typing_extensions import TypeVar
 
-from agentcli.api.blocking import LoopThread
 from agentcli.api.function import options_of
 from agentcli.app.compose import open_session
 from agentcli.app.options import SessionOptions, function_tool, result_schema, settings_of
@@ -576,3 +585,58 @@ def _one_of(kind: Any, value: str | None, name: str) -> Any:
     except ValueError:
         known = ", ".join(item.value for item in kind)
         raise UsageError(f"{name} cannot be {value!r}", f"choose one of: {known}") from None
+
+
+# --- without an event loop of one's own -------------------------------------------------------
+
+_Value = TypeVar("_Value")
+
+
+class LoopThread:
+    """Runs coroutines for threads that have no event loop, or have one that must not wait.
+
+    Law: what is submitted is joined before the caller goes on, also when Ctrl-C interrupts the
+    wait: it is then cancelled first.
+    """
+
+    def __init__(self) -> None:
+        started = threading.Event()
+        self._thread = threading.Thread(
+            target=self._serve, args=(started,), name="agentcli", daemon=True
+        )
+        self._thread.start()
+        started.wait()
+
+    def _serve(self, started: threading.Event) -> None:
+        with asyncio.Runner() as runner:
+            self._loop = runner.get_loop()
+            self._loop.call_soon(started.set)
+            self._loop.run_forever()
+
+    def run(self, work: Coroutine[Any, Any, _Value]) -> _Value:
+        """The result of ``work``, or its exception."""
+        tasks: list[asyncio.Task[Any] | None] = []
+
+        async def owned() -> _Value:
+            tasks.append(asyncio.current_task())
+            return await work
+
+        done = asyncio.run_coroutine_threadsafe(owned(), self._loop)
+        try:
+            return done.result()
+        except BaseException:
+            if not done.done():  # the wait was interrupted
+                self._loop.call_soon_threadsafe(_cancel, tasks)
+                wait([done])
+            raise
+
+    def close(self) -> None:
+        """End the loop and its thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+
+def _cancel(tasks: list[asyncio.Task[Any] | None]) -> None:
+    for task in tasks:
+        if task is not None:
+            task.cancel()

@@ -233,7 +233,7 @@ class HttpProvider:
             from agentcli.providers.text_calls.reading import TextReplies
 
             self._text_replies = TextReplies()
-        return self._text_replies.read(self, request, cancel)
+        return self._text_replies.read(self.reply, request, cancel)
 
     async def reply(
         self, request: ModelRequest, cancel: CancelToken

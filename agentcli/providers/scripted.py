@@ -89,10 +89,19 @@ class ScriptedProvider:
         """Nothing is sent."""
         del request
 
-    async def stream(
+    def stream(
         self, request: ModelRequest, cancel: CancelToken
     ) -> AsyncGenerator[StreamEvent, None]:
         """The step that the history has reached. Raises ``ProviderError`` when there is none."""
+        if request.model.tool_protocol is None:
+            return self._played(request, cancel)
+        from agentcli.providers.text_calls.reading import TextReplies
+
+        return TextReplies().read(self._played, request, cancel)
+
+    async def _played(
+        self, request: ModelRequest, cancel: CancelToken
+    ) -> AsyncGenerator[StreamEvent, None]:
         path = self._path(request.model.name)
         steps = await self._load(path)
         number = sum(isinstance(message, AssistantMessage) for message in request.messages)

@@ -254,10 +254,10 @@ class _Element:
         """The element whose ``start`` ends at ``at``."""
         head = self.opener.match(text, at)
         if head is None:
-            name = _NAME_START.match(text, at)
-            if name is None:
+            begun = _NAME_START.match(text, at)
+            if begun is None:
                 raise NoCall
-            offer.check_start(name[1])
+            offer.check_start(begun[1])
             return None
         name = offer.check(head[1].strip())
         begin = stop = head.end()

@@ -6,7 +6,7 @@ import pytest
 
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.messages import Usage
-from agentcli.domain.ports import ModelInfo, cost_usd
+from agentcli.domain.ports import ModelInfo, ToolProtocol, cost_usd
 from agentcli.providers._registry import BUILT_IN
 from agentcli.providers.models.table import known_models, model_info, resolve
 
@@ -65,7 +65,8 @@ def test_snapshots_and_resellers_share_the_limits() -> None:
 
 def test_an_unknown_model_has_careful_defaults_and_a_local_one_is_free() -> None:
     unknown = model_info("openrouter", "who/knows")
-    assert unknown == ModelInfo("openrouter", "who/knows")
+    auto = ToolProtocol.AUTO
+    assert unknown == ModelInfo("openrouter", "who/knows", tool_protocol=auto)
     local = model_info("ollama", "qwen3:8b")
     assert local.context_tokens == 32_768
     assert cost_usd(local, Usage(10, 10)) == 0

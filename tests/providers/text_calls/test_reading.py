@@ -23,7 +23,7 @@ from agentcli.domain.ports import ModelInfo, ModelRequest, ToolProtocol
 from agentcli.domain.stream import StreamEnd, StreamEvent, TextDelta, ToolCallDelta, ToolCallStart
 from agentcli.domain.tools import Asks, ToolDefinition
 from agentcli.engine.assemble import Assembler
-from agentcli.providers.text_calls.reading import Reading, _refuses_tools, textual
+from agentcli.providers.text_calls.reading import ReplyReading, _refuses_tools, textual
 from tests.providers.text_calls.forms import ASKED, BARE, MARKED
 
 SCHEMA = {
@@ -37,7 +37,12 @@ SCHEMA = {
 }
 EDIT = ToolDefinition("edit", "Edit", "Edits a file.", SCHEMA, Asks.NOTHING, "files")
 LOOK = ToolDefinition("look", "Look", "Looks.", {"type": "object"}, Asks.NOTHING, "files")
-ARGUMENTS = {"path": "a b.py", "text": 'x = {"1": "é"}\n\tif a < b:\n  pass', "line": 3, "all": True}
+ARGUMENTS = {
+    "path": "a b.py",
+    "text": 'x = {"1": "é"}\n\tif a < b:\n  pass',
+    "line": 3,
+    "all": True,
+}
 MODEL = ModelInfo("vllm", "m", tool_protocol=ToolProtocol.AUTO)
 WRITERS = MARKED | BARE
 END = StreamEnd(StopReason.END_TURN)
@@ -56,7 +61,7 @@ def read(
 ) -> AssistantMessage:
     request = request or asked()
     as_text = request.model.tool_protocol is ToolProtocol.TEXT
-    reading, assembler = Reading(request, as_text=as_text), Assembler("vllm", "m", set())
+    reading, assembler = ReplyReading(request, as_text=as_text), Assembler("vllm", "m", set())
     if isinstance(text, str):
         events: list[StreamEvent] = [
             TextDelta(0, text[at : at + size]) for at in range(0, len(text), size)
@@ -150,7 +155,10 @@ def test_a_call_that_stands_in_what_was_read_is_a_quotation(form: str) -> None:
 @pytest.mark.parametrize(
     ("text", "raw"),
     [
-        ("""<tool_call>{"name": "edit", "arguments": {'path': 'a'}}</tool_call>""", "{'path': 'a'}"),
+        (
+            """<tool_call>{"name": "edit", "arguments": {'path': 'a'}}</tool_call>""",
+            "{'path': 'a'}",
+        ),
         ("""<|python_tag|>{"name": "edit", "parameters": {path: "a"}}""", '{path: "a"}'),
         ("""[TOOL_CALLS]edit{"path": "a",}""", '{"path": "a",}'),
         ("""<｜tool▁call▁begin｜>edit<｜tool▁sep｜>{"a" 1}<｜tool▁call▁end｜>""", '{"a" 1}'),
@@ -198,7 +206,7 @@ def test_text_is_handed_out_once_and_whole(text: str) -> None:
 
 @pytest.mark.spec("STR-10")
 def test_text_is_held_back_only_while_it_may_be_a_call() -> None:
-    reading = Reading(asked(), as_text=False)
+    reading = ReplyReading(asked(), as_text=False)
 
     def shown(text: str) -> str:
         return "".join(e.text for e in reading.take(TextDelta(0, text)) if isinstance(e, TextDelta))
@@ -213,7 +221,7 @@ def test_text_is_held_back_only_while_it_may_be_a_call() -> None:
 
 @pytest.mark.spec("STR-10")
 def test_what_is_held_back_of_a_broken_reply_is_not_lost() -> None:
-    reading = Reading(asked(), as_text=False)
+    reading = ReplyReading(asked(), as_text=False)
     reading.take(TextDelta(0, 'So: <tool_call>{"name"'))
     assert [e.text for e in reading.rest() if isinstance(e, TextDelta)] == ['<tool_call>{"name"']
 
