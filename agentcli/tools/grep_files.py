@@ -157,7 +157,7 @@ def _output(args: GrepArguments, ctx: JudgedContext, query: Query, found: Found)
     changed = changed_note(found.changed, "line") + _withheld_note(found, query, ctx.workspace)
     if found.unsearched:
         changed += (
-            f"\n[{found.unsearched} files in older encodings not searched: simplify the pattern]"
+            f"\n[files in older encodings not searched ({found.unsearched}): simplify the pattern]"
         )
     if not matches:
         where = f" in {args.path}" if args.path else ""

@@ -220,3 +220,14 @@ def test_hidden_directories_are_searched_when_they_are_named(
     (project / ".github/workflows/ci.yml").write_text("on: main()\n")
     assert ".github/workflows/ci.yml:1:on: main()" in text_of(grep(project, "main", **where))
     assert ".github" not in text_of(grep(project, "main", glob="**/*.yml"))
+
+
+@pytest.mark.spec("TOOL-17")
+def test_files_that_a_pattern_cannot_be_tried_on_are_counted(tmp_path: Path, engine: str) -> None:
+    if engine == "python":
+        pytest.skip("only ripgrep takes such a pattern")
+    (tmp_path / "new.txt").write_text("café\n")
+    (tmp_path / "old.txt").write_bytes("café\n".encode("latin-1"))
+    said = text_of(grep(tmp_path, r"\p{L}+$"))
+    assert said.startswith("new.txt:1:café\n[1 match in 1 file]")
+    assert "[files in older encodings not searched (1): simplify the pattern]" in said
