@@ -79,7 +79,7 @@ _WITH_WORD: dict[str, frozenset[str]] = {
     "docker": frozenset({"images", "inspect", "logs", "ps", "version"}),
     "podman": frozenset({"images", "inspect", "logs", "ps", "version"}),
     "kubectl": frozenset({"describe", "explain", "get", "logs", "top", "version"}),
-    "gh": frozenset({"issue", "pr", "repo", "run", "search", "status", "workflow"}),
+    "gh": frozenset({"search", "status"}),  # after "repo" or "pr" the next word may delete or merge
     "dotnet": frozenset({"build", "format", "test"}),
     "composer": frozenset({"audit", "check", "outdated", "show", "validate"}),
     "bundle": frozenset({"audit", "check", "list", "outdated", "show"}),

@@ -53,7 +53,7 @@ def test_the_exact_command_is_offered_and_its_prefix(
      "npx eslint", "uv run x", "git config a b", "git push", "git -c a=b commit", "docker run x",
      "curl http://x", "./run.sh", "/usr/bin/make", "make A=b", "make", "npm install x", "go run x",
      "perl5.36 -e x", "make > f", "A=b make x", "tee f", "awk '{print > 1}' a", "chmod +x a", "printf x y",
-     "read x", "test -f x", "[ -f x ]"],
+     "read x", "test -f x", "[ -f x ]", "gh repo view", "gh pr view 5"],
 )  # fmt: skip
 def test_no_prefix_is_offered_for_what_runs_or_destroys_what_its_words_name(
     text: str, tmp_path: Path
