@@ -98,7 +98,7 @@ class Sandbox(Protocol):
         """What the user is told once when there is none, and why; empty otherwise."""
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """``base`` as a command inside has it: nothing in it leads out."""
+        """``base`` as a command inside has it: nothing in it leads out. Blocks."""
 
     def read_only_environment(self, base: Mapping[str, str], command: str) -> dict[str, str]:
         """``base``, the whole of it, as ``command`` with ``Access.READ_ONLY`` has it.

@@ -106,7 +106,7 @@ async def _run_with(
     inside = Confined(argv, program.cwd)
     lives: StillLives | None = None
     if sandbox is not None:
-        environment = sandbox.environment(environment)
+        environment = await asyncio.to_thread(sandbox.environment, environment)
         inside = await sandbox.confine(argv, program.cwd, Access.INSIDE)
     try:
         with _pipe_into(errors) as stderr:

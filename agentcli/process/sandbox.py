@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import shutil
 import sys
@@ -211,7 +212,7 @@ class SessionSandbox:
 
     async def confine(self, argv: Sequence[str], cwd: Path, access: Access) -> Confined:
         """The command line that runs ``argv`` with no more than ``access``; see the port."""
-        if self._private is None or access is Access.OUTSIDE:
+        if access is Access.OUTSIDE:
             return Confined(tuple(argv), cwd)
         reads_only = access is Access.READ_ONLY
         if reads_only:
@@ -226,7 +227,7 @@ class SessionSandbox:
     def _with(self, places: Places, argv: Sequence[str], cwd: Path, access: Access) -> Confined:
         private, reads_only = self._private, access is Access.READ_ONLY
         if private is None:
-            return Confined(tuple(argv), cwd)
+            raise OSError(errno.ESHUTDOWN, "the session has ended")
         network = not reads_only and (self._network or access is Access.NETWORK)
         is_bwrap = self._state.kind is SandboxKind.BWRAP
         temporary = private.scratch if reads_only else private.temporary

@@ -146,11 +146,20 @@ def inside_environment(
     temporary = "/tmp" if is_bwrap else str(private.temporary)  # noqa: S108 - private
     caches = {name: f"{temporary}/.cache/{place}" for name, place in _CACHES.items()}
     if "GIT_CONFIG_GLOBAL" not in base and (own := git_configuration(home)) is not None:
-        (private.programs / "gitconfig").write_bytes(own)
-        inside["GIT_CONFIG_GLOBAL"] = str(private.programs / "gitconfig")
+        inside["GIT_CONFIG_GLOBAL"] = _as_file(own, private)
     if is_bwrap and "HOME" in inside and is_temporary(home):
         inside["HOME"] = os.path.realpath(home)  # a link there is not seen
     return caches | inside | {"TMPDIR": temporary}
+
+
+def _as_file(git_settings: bytes, private: PrivatePlaces) -> str:
+    """Where they are written, at once: another command may be reading them."""
+    file = private.programs / "gitconfig"
+    handle, new = tempfile.mkstemp(dir=private.programs)
+    with os.fdopen(handle, "wb") as written:
+        written.write(git_settings)
+    os.replace(new, file)  # noqa: PTH105 - texts
+    return str(file)
 
 
 def read_only_environment(

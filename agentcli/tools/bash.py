@@ -191,6 +191,8 @@ class BashTool(BaseTool[BashArguments]):
         self, args: BashArguments, ctx: BashContext, background: BackgroundSink | None
     ) -> ToolOutput:
         start = await _where(ctx, args)
+        if ctx.access is Access.READ_ONLY and start.sandbox is None:
+            return ToolOutput.error("The sandbox was switched off meanwhile. Run it again.")
         shell = _find_shell(ctx.workspace)
         if shell is None:
             return ToolOutput.error("There is no bash or sh on PATH; ask the user to install bash.")
@@ -278,7 +280,7 @@ async def _where(ctx: BashContext, args: BashArguments) -> _Start:
     state = states.outside if sandbox is None else states.inside
     base = base_environment()
     if sandbox is not None:
-        base = sandbox.environment(base)
+        base = await asyncio.to_thread(sandbox.environment, base)
     cwd, note = ctx.workspace.cwd, ""
     if state.cwd is not None and state.cwd != str(cwd):
         wanted = Path(state.cwd)

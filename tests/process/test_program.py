@@ -85,7 +85,7 @@ async def test_its_environment_is_that_of_every_command(
 
 
 @runs
-async def test_it_runs_in_the_shell_of_the_person_when_that_is_one_of_its_kind(
+async def test_it_runs_in_the_shell_of_the_user_when_that_is_one_of_its_kind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shell = tmp_path / "zsh"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.sandbox import SandboxKind
+from agentcli.domain.sandbox import Access, SandboxKind
 from agentcli.domain.tools import OutputKind, Workspace
 from agentcli.process.run import end_processes
 from agentcli.process.sandbox import SessionSandbox, look_for_sandbox
@@ -21,7 +21,7 @@ from agentcli.process.sandbox_places import OwnPlaces
 from agentcli.tools.bash import TOOL
 from tests.support.processes import until
 from tests.support.sandboxes import BOTH, Sandboxed, bash, needs, told
-from tests.support.tool_context import text_of
+from tests.support.tool_context import text_of, tool_context
 
 pytestmark = pytest.mark.sampled
 
@@ -616,3 +616,18 @@ def test_work_with_git_goes_on(work: Path, home: Path, kind: str) -> None:
         kind=kind,
     )
     assert "[exit code 0" in text and "set-aside" not in text, text
+
+
+@pytest.mark.spec("SEC-4", "SEC-7")
+def test_what_was_judged_for_a_sandbox_never_runs_without_it(work: Path) -> None:
+    async def run() -> str:
+        sandbox = SessionSandbox(Workspace(work, work), OwnPlaces, "off")
+        for access in (Access.INSIDE, Access.NETWORK, Access.READ_ONLY):
+            with pytest.raises(OSError, match="has ended"):
+                await sandbox.confine(("true",), work, access)
+        ctx = tool_context(work)
+        ctx.sandbox, ctx.access = sandbox, Access.READ_ONLY
+        return text_of(await bash(ctx, "touch made"))
+
+    assert "switched off meanwhile" in asyncio.run(run())
+    assert not (work / "made").exists()

@@ -1,4 +1,4 @@
-"""The path law under attack: what was judged is what is opened, whoever swaps what meanwhile."""
+"""The path law under attack: what was judged is what is opened, however it is swapped meanwhile."""
 
 from __future__ import annotations
 

@@ -27,6 +27,7 @@ async def _run(chat: Chat, arguments: str) -> None:
         raise UsageError(f"/sandbox {reveal(arguments)} is not valid", "use /sandbox on|off")
     if wanted:
         sandbox.switch(on=wanted == "on")
+        chat.session.sandbox_changed()  # nothing is judged by what was in force before
     state = await sandbox.begin()
     chat.session.sandbox_changed()
     if wanted == "off":
