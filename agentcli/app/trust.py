@@ -58,7 +58,7 @@ def contained_hooks(
 
     A hook of the user's that runs a script of a directory which is not trusted is contained.
     """
-    if project is not None:
+    if project is not None or not hooks:
         return tuple(hooks)
     return tuple(
         replace(hook, contained=True) if hook_scripts([hook], cwd) else hook for hook in hooks

@@ -96,8 +96,7 @@ def _answer(gate: ToolGate, facts: StepFacts) -> GateAnswer | None:
     name = getattr(gate, "name", type(gate).__name__)
     try:
         answer = gate.allow(facts)
-        _check(answer)
-        _check_rank(gate)
+        _check(gate, answer)
     except AgentError:
         raise
     except (Exception, SystemExit) as error:
@@ -108,18 +107,15 @@ def _answer(gate: ToolGate, facts: StepFacts) -> GateAnswer | None:
     return answer
 
 
-def _check(answer: object) -> None:
+def _check(gate: ToolGate, answer: object) -> None:
+    if not isinstance(gate.name, str) or not isinstance(gate.priority, int):
+        raise TypeError("its name is no text, or its priority no whole number")
     if answer is None:
         return
     if not isinstance(answer, GateAnswer):
         raise TypeError(f"it returned {type(answer).__name__}, not GateAnswer or None")
     if isinstance(answer.allow, str) or not all(isinstance(name, str) for name in answer.allow):
         raise TypeError("its list is no collection of tool names")
-
-
-def _check_rank(gate: ToolGate) -> None:
-    if not isinstance(gate.name, str) or not isinstance(gate.priority, int):
-        raise TypeError("its name is no text, or its priority no whole number")
 
 
 def _rank(heard: GateList) -> tuple[int, bool, int, str]:

@@ -157,6 +157,27 @@ def clip_line(line: str, limit: int = MAX_LINE_CHARS) -> str:
     return f"{line[:limit]}… [{len(line) - limit:,} more characters in this line]"
 
 
+def escaped(name: str) -> str:
+    r"""``name`` with line breaks, control characters and undecodable bytes written ``\xNN``."""
+    if name.isprintable() and "\\x" not in name:
+        return name
+    pieces: list[str] = []
+    for char in name.replace("\\x", "\\\\x"):
+        if char == "\n":
+            pieces.append("\\n")
+        elif char.isprintable():
+            pieces.append(char)
+        else:
+            pieces += [f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape")]
+    return "".join(pieces)
+
+
+def one_line(text: str, limit: int = 200) -> str:
+    """``text`` as it may stand in a one-line summary."""
+    line = escaped(text)
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
 def longest_line(text: str) -> int:
     """Characters in the longest line of ``text``."""
     longest, start = 0, 0

@@ -21,7 +21,7 @@ from pathlib import Path
 from pydantic import Field
 
 from agentcli.domain.tools import ToolHints, Workspace
-from agentcli.tools._base import Arguments
+from agentcli.tools._base import Arguments, one_line
 from agentcli.tools.files.diff import Diff, diff_bytes
 from agentcli.tools.files.disk import FoundFile, look, read_state, require_unchanged, state_if_any
 from agentcli.tools.files.file_tool import (
@@ -50,7 +50,6 @@ from agentcli.tools.files.paths import (
     located,
     located_entry,
     not_found,
-    one_line,
     resolve,
     resolve_entry,
 )

@@ -8,8 +8,7 @@ from pydantic import Field
 
 from agentcli.domain.tools import Asker, Asks, ToolContext, ToolOutput
 from agentcli.domain.values import frozen
-from agentcli.tools._base import Arguments, BaseTool
-from agentcli.tools.files.paths import one_line
+from agentcli.tools._base import Arguments, BaseTool, one_line
 
 MAX_OPTIONS = 20
 

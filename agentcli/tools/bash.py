@@ -46,8 +46,15 @@ from agentcli.process.run import (
     run,
 )
 from agentcli.process.shell import STATE_KEY, Handover, ShellState, ShellStates
-from agentcli.tools._base import MAX_CHARS, Arguments, BaseTool, bounded, looks_binary, plain_text
-from agentcli.tools.files.paths import one_line
+from agentcli.tools._base import (
+    MAX_CHARS,
+    Arguments,
+    BaseTool,
+    bounded,
+    looks_binary,
+    one_line,
+    plain_text,
+)
 
 if TYPE_CHECKING:
     from agentcli.domain.background import BackgroundSink

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from agentcli.domain.tools import Workspace
-from agentcli.tools._base import Arguments
+from agentcli.tools._base import Arguments, one_line
 from agentcli.tools.files.diff import diff_bytes
 from agentcli.tools.files.disk import require_unchanged, state_if_any
 from agentcli.tools.files.file_tool import (
@@ -28,7 +28,7 @@ from agentcli.tools.files.match import (
     line_of,
     numbered_rows,
 )
-from agentcli.tools.files.paths import FileProblem, located, not_found, one_line, resolve
+from agentcli.tools.files.paths import FileProblem, located, not_found, resolve
 from agentcli.tools.files.text import UTF_8, lines_at
 
 # a longer diff tells the model little that it did not write itself

@@ -10,8 +10,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from pydantic import Field
 
 from agentcli.domain.tools import Asks, ToolContext, ToolOutput
-from agentcli.tools._base import Arguments, BaseTool
-from agentcli.tools.files.paths import one_line
+from agentcli.tools._base import Arguments, BaseTool, one_line
 
 
 class TimeArguments(Arguments):

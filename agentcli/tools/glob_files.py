@@ -10,14 +10,13 @@ from pydantic import Field
 
 from agentcli.domain.tools import Asks, ToolHints, ToolOutput, Workspace
 from agentcli.process.run import Ending
-from agentcli.tools._base import Arguments, BaseTool, bounded
+from agentcli.tools._base import Arguments, BaseTool, bounded, one_line
 from agentcli.tools.files.disk import look
 from agentcli.tools.files.no_follow import is_directory
 from agentcli.tools.files.paths import (
     FileProblem,
     JudgedContext,
     not_found,
-    one_line,
     require_judged,
     resolve,
     shown,

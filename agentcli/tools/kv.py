@@ -15,8 +15,7 @@ from pydantic import AfterValidator
 
 from agentcli.domain.tools import Asks, SessionState, ToolContext, ToolHints, ToolOutput
 from agentcli.domain.values import frozen
-from agentcli.tools._base import A, Arguments, BaseTool
-from agentcli.tools.files.paths import one_line
+from agentcli.tools._base import A, Arguments, BaseTool, one_line
 
 STATE_KEY = "memory"
 MAX_KEYS = 200

@@ -21,10 +21,10 @@ from pydantic import Field
 from agentcli.domain.messages import ImagePart
 from agentcli.domain.tools import RawOutputs, ToolHints, ToolOutput, Workspace
 from agentcli.domain.values import frozen
-from agentcli.tools._base import MAX_CHARS, OUTPUT_SCHEME, Arguments, clip_line
+from agentcli.tools._base import MAX_CHARS, OUTPUT_SCHEME, Arguments, clip_line, one_line
 from agentcli.tools.files.disk import chunks, fingerprint, human_size, opened
 from agentcli.tools.files.file_tool import FileContext, FileTool, name_of, plural
-from agentcli.tools.files.paths import FileProblem, located, one_line, resolve
+from agentcli.tools.files.paths import FileProblem, located, resolve
 from agentcli.tools.files.text import (
     HEAD_BYTES,
     Encoding,

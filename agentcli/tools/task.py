@@ -17,8 +17,7 @@ from agentcli.domain.messages import ResultPart, TextPart
 from agentcli.domain.subagents import SubAgents, SubTask, SubTaskReport
 from agentcli.domain.tools import Asks, OutputKind, ToolContext, ToolHints, ToolOutput
 from agentcli.domain.values import frozen
-from agentcli.tools._base import Arguments, BaseTool, bounded
-from agentcli.tools.files.paths import one_line
+from agentcli.tools._base import Arguments, BaseTool, bounded, one_line
 
 MAX_PROMPT_CHARS = 100_000
 _Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from agentcli.domain.tools import ToolHints, Workspace
-from agentcli.tools._base import Arguments
+from agentcli.tools._base import Arguments, one_line
 from agentcli.tools.files.diff import diff_bytes
 from agentcli.tools.files.disk import FoundFile, human_size, require_unchanged, state_if_any
 from agentcli.tools.files.file_tool import (
@@ -19,7 +19,7 @@ from agentcli.tools.files.file_tool import (
     name_of,
     plural,
 )
-from agentcli.tools.files.paths import FileProblem, located, one_line, resolve
+from agentcli.tools.files.paths import FileProblem, located, resolve
 from agentcli.tools.files.text import UTF_8, Encoding, count_lines, decode, line_end_label
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from agentcli.domain.tools import ToolContext, Workspace
 from agentcli.domain.values import frozen
+from agentcli.tools._base import escaped, one_line
 from agentcli.tools.files.no_follow import is_directory, lstat_of, opened_directory
 
 _ESCAPE = re.compile(rb"\\x([0-9a-fA-F]{2})|\\([nrt\\])")
@@ -86,27 +87,6 @@ def shown(path: Path, workspace: Workspace) -> str:
         if path.is_relative_to(base):
             return escaped(str(path.relative_to(base)))
     return escaped(str(path))
-
-
-def escaped(name: str) -> str:
-    r"""``name`` with line breaks, control characters and undecodable bytes written ``\xNN``."""
-    if name.isprintable() and "\\x" not in name:
-        return name
-    pieces: list[str] = []
-    for char in name.replace("\\x", "\\\\x"):
-        if char == "\n":
-            pieces.append("\\n")
-        elif char.isprintable():
-            pieces.append(char)
-        else:
-            pieces += [f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape")]
-    return "".join(pieces)
-
-
-def one_line(text: str, limit: int = 200) -> str:
-    """``text`` as it may stand in a one-line summary."""
-    line = escaped(text)
-    return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def not_found(path: Path, workspace: Workspace) -> FileProblem:
