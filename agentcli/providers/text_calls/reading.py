@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -67,7 +68,7 @@ For several calls write several such blocks, one after the other, and nothing af
 Results come back in <tool_response> blocks; never write those yourself."""
 
 
-Reply = Callable[[ModelRequest, CancelToken], AsyncIterator[StreamEvent]]
+Reply = Callable[[ModelRequest, CancelToken], AsyncGenerator[StreamEvent, None]]
 
 
 class TextReplies:
@@ -87,9 +88,10 @@ class TextReplies:
         if not as_text:
             has_begun = False
             try:
-                async for event in _read(reply(request, cancel), request, as_text=False):
-                    has_begun = True
-                    yield event
+                async with aclosing(_read(reply, request, cancel)) as events:
+                    async for event in events:
+                        has_begun = True
+                        yield event
             except ProviderError as error:
                 fits = protocol is ToolProtocol.AUTO and bool(request.tools) and not has_begun
                 if not fits or not _refuses_tools(error):
@@ -101,9 +103,9 @@ class TextReplies:
                 f"{name} takes no list of tools here: its tools are described in words"
                 ' (to choose: tool_protocol = "text")'
             )
-        plain = textual(request)
-        async for event in _read(reply(plain, cancel), request, as_text=True):
-            yield event
+        async with aclosing(_read(reply, request, cancel, as_text=True)) as events:
+            async for event in events:
+                yield event
 
 
 def _refuses_tools(error: ProviderError) -> bool:
@@ -111,13 +113,14 @@ def _refuses_tools(error: ProviderError) -> bool:
 
 
 async def _read(
-    events: AsyncIterator[StreamEvent], request: ModelRequest, *, as_text: bool
+    reply: Reply, request: ModelRequest, cancel: CancelToken, *, as_text: bool = False
 ) -> AsyncGenerator[StreamEvent, None]:
     reading = ReplyReading(request, as_text=as_text)
     try:
-        async for event in events:
-            for one in reading.take(event):
-                yield one
+        async with aclosing(reply(textual(request) if as_text else request, cancel)) as events:
+            async for event in events:
+                for one in reading.take(event):
+                    yield one
     except ProviderError:
         for one in reading.rest():
             yield one
