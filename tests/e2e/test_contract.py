@@ -94,7 +94,15 @@ PATHS = {
         ("--max-budget-usd", "0.0001"),
         said="--max-budget-usd",
     ),
-    "time": Way((STALLED,), 3, "error_timeout", "timeout", ("--timeout", "0.7"), said="--timeout"),
+    "time": Way(
+        (STALLED,),
+        3,
+        "error_timeout",
+        "timeout",
+        ("--timeout", "0.7"),
+        answer="cut here\n",
+        said="--timeout",
+    ),
     "schema": Way(
         ("It is seven.",) * 4,
         3,
@@ -105,7 +113,7 @@ PATHS = {
     "approval": Way(
         (call("bash", {"command": "touch made"}), "I may not."),
         4,
-        "success",
+        "error_approval_needed",
         "approval_needed",
         answer="I may not.\n",
         said="--allow-tool",
