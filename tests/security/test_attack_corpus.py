@@ -99,6 +99,7 @@ class Place:
             (self.work / ".git" / name).mkdir()
         (self.outside / "precious.txt").write_text("precious\n")
         (self.home / ".ssh/id_rsa").write_text(SECRET)
+        (self.home / "copy").write_text(SECRET)
         (self.home / "list").write_text(f"{self.home}/.ssh/id_rsa\0")
         (self.home / ".bashrc").write_text("# mine\n")
 
@@ -219,7 +220,7 @@ def test_the_attack_has_no_effect(
     [
         ("bash", {"command": TOUCH}),
         ("write_file", {"path": "{O}/pwned", "content": "x"}),
-        ("read_file", {"path": "{H}/.ssh/id_rsa"}),
+        ("read_file", {"path": "{H}/copy"}),  # a key by its name asks in yolo, too
         ("bash", {"command": CONNECT}),
         ("bash", {"command": "echo $HOME_SECRET"}),
     ],
