@@ -198,7 +198,7 @@ def test_search_finds_text_and_reindex_makes_the_index_anew(tmp_path: Path, home
     assert hits[0]["id"] == session_id
     assert run_agent("sessions", "search", "nothingofthekind").code == 1
     (home / "agentcli" / "catalogue.db").unlink()
-    assert "1 session" in run_agent("sessions", "reindex").stderr
+    assert "sessions indexed: 1" in run_agent("sessions", "reindex").stderr
     assert "marmalade" in run_agent("sessions", "search", "marmalade").stdout
 
 
