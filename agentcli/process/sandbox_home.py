@@ -200,8 +200,9 @@ def _programs(directory: str, where: tuple[Path, ...]) -> Iterator[str]:
 @functools.lru_cache(maxsize=64)
 def _linked(directory: str, _changed: int) -> frozenset[str]:
     """Where the links in it lead; remembered until it changes."""
-    links = (entry.path for entry in os.scandir(directory) if entry.is_symlink())
-    return frozenset(os.path.realpath(path) for path in itertools.islice(links, _MOST_PROGRAMS))
+    with os.scandir(directory) as entries:
+        links = (entry.path for entry in entries if entry.is_symlink())
+        return frozenset(os.path.realpath(path) for path in itertools.islice(links, _MOST_PROGRAMS))
 
 
 def _beside(programs: str, where: tuple[Path, ...]) -> Iterator[str]:
