@@ -378,7 +378,7 @@ def test_a_question_ends_with_its_turn_or_with_stdin(
     taken_back = [e for e in done.lines if e["type"] == "control_cancel_request"]
     if how == "eof":
         assert done.code == 4, done
-        told(done, "success")
+        told(done, "error_approval_needed")
     else:
         assert done.code == 130, done
         told(done, "cancelled")
