@@ -112,7 +112,7 @@ class Witness:
             last = session.history.messages[-1]
             if not isinstance(last, AssistantMessage) or not last.text.strip():
                 self.faults.append(f"turn {turn}: done without an answer")
-            if end.summary.outcome is not Outcome.DONE:
+            if end.summary.outcome not in {Outcome.DONE, Outcome.MAX_TOKENS}:
                 self.faults.append(f"turn {turn}: {end.summary.outcome}")
         elif not isinstance(end, Failed) or not isinstance(end.error, ProviderError):
             self.faults.append(f"turn {turn}: {end}")
@@ -193,7 +193,13 @@ async def session_of_turns(
         effort=dice.choice([None, Effort.MEDIUM]),
         new=True,
     )
-    settings = replace(settings_for(chaos, protocol), max_output_tokens=dice.choice([None, 4096]))
+    settings = settings_for(chaos, protocol)
+    settings = replace(
+        settings,
+        max_output_tokens=dice.choice([None, 4096]),
+        # a server on this machine has long to begin, unless its model says how long
+        models={str(settings.model): {"first_token_timeout_s": 0.1}},
+    )
     session = await open_session(settings, options, Nobody(), long_wait=Fickle(dice))
     conversation = session._conversation
     conversation.parts = replace(conversation.parts, retry=RetryPolicy(idle_s=0.1, sleep=quick))
