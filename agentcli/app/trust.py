@@ -56,12 +56,18 @@ def contained_hooks(
 ) -> tuple[HookConfig, ...]:
     """``hooks`` as they are to run in ``cwd``; ``project`` is the root of a trusted project.
 
-    A hook of the user's that runs a script of a directory which is not trusted is contained.
+    A hook of the user's that may run what a directory holds which is not trusted is contained.
     """
     if project is not None or not hooks:
         return tuple(hooks)
+    from agentcli.config.hooks import may_run_from
+
+    root = project_root(cwd)
     return tuple(
-        replace(hook, contained=True) if hook_scripts([hook], cwd) else hook for hook in hooks
+        replace(hook, contained=True)
+        if hook.command and (hook_scripts([hook], cwd) or may_run_from(hook.command, root, cwd))
+        else hook
+        for hook in hooks
     )
 
 

@@ -28,9 +28,25 @@ from agentcli.domain.hooks import HookConfig, HookEvent
 
 MAX_TIMEOUT_S = 3600.0
 _PROJECT_DIRECTORY = re.compile(
-    r"\$(?:\{(?:CLAUDE|AGENTCLI)_PROJECT_DIR\}|(?:CLAUDE|AGENTCLI)_PROJECT_DIR\b|\{?PWD\b\}?)"
+    r"\$(?:\{(?:CLAUDE|AGENTCLI)_PROJECT_DIR\}|(?:CLAUDE|AGENTCLI)_PROJECT_DIR\b)"
 )
+_WORKING_DIRECTORY = re.compile(r"\$(?:\{PWD\}|PWD\b)|\$\(pwd\)|`pwd`")
+_HOME = re.compile(r"\$(?:\{HOME\}|HOME\b)")
 _PATH = re.compile(r"/|\.\w{1,5}$")
+_SCRIPT = re.compile(
+    r"\.(?:sh|bash|zsh|ksh|fish|py|pyw|[cm]?[jt]s|rb|pl|php|lua|r|ps1|awk|sed|tcl|exs)$",
+    re.IGNORECASE,
+)
+_NAMED_IN_SCRIPT = re.compile(
+    r"[\w./-]+\.(?:sh|bash|zsh|fish|py|[cm]?[jt]s|rb|pl|php|lua)\b|/[\w.-]+/[\w./-]+"
+)
+_MAX_SCRIPT_BYTES = 200_000
+_MAX_NAMED = 200
+# what runs the orders that it finds in the directory
+_RUN_THE_DIRECTORY = re.compile(
+    r"g?make|just|task|rake|npm|npx|yarn|pnpm|bun|deno|cargo|go|tox|nox|pytest|py\.test|mvn|gradle"
+    r"|ant|bazel|cmake|ninja|meson|composer|bundle|mix|direnv|pre-commit|husky|lefthook"
+)
 _MARKS = frozenset(" \t\n;&|()")
 _ASSIGNMENT = re.compile(r"\w+=")
 # what runs the next word, or the script that it names
@@ -74,51 +90,141 @@ def read_hooks(
 
 
 def scripts_of(hooks: Iterable[HookConfig], root: Path, cwd: Path) -> tuple[Path, ...]:
-    """The files below ``root``, there or not, that the commands run: real paths, in order.
+    """The files of ``root``, there or not, that the commands may run, in order (SEC-17).
 
-    A program that is named with a slash, and the script that an interpreter is given.
+    Rather one too many: what is named as a program by a path or given to an interpreter, and
+    every other word that names a script; scripts that those name count, too. A link is named by
+    its own place, whatever it leads to, and by the file behind it if that is in ``root`` as well.
     """
     found: dict[Path, None] = {}
     top = os.path.realpath(root)
     for hook in hooks:
-        for word in _programs(_PROJECT_DIRECTORY.sub(lambda _: top, hook.command)):
-            for base in (top, str(cwd)):
-                place = os.path.realpath(os.path.join(base, word))  # noqa: PTH118 - never raises
-                is_inside = place.startswith(top.rstrip("/") + "/")
+        words = list(_words(_expanded(hook.command, top, str(cwd))))
+        bases = [top, os.path.realpath(cwd)]
+        bases += [place for word, _ in words for place in _places(word, bases, top, os.path.isdir)]
+        for word, is_run in words:
+            for place in _places(word, bases, top, lambda _: True):
                 is_there = os.path.isfile(place)  # noqa: PTH113 - never raises
-                may_come = bool(_PATH.search(word)) and not os.path.lexists(place)
-                if is_inside and (is_there or may_come):
+                may_come = not (_MARKS & set(word) or os.path.lexists(place)) and (
+                    bool(_SCRIPT.search(word)) or (is_run and bool(_PATH.search(word)))
+                )
+                if may_come or (is_there and (is_run or _is_script(place))):
                     found[Path(place)] = None
+    for script in list(found):
+        _add_named(script, top, found)
     return tuple(found)
 
 
-def _programs(command: str, depth: int = 3) -> Iterator[str]:
-    """What a command line runs by a path, and what its interpreters are given; near enough."""
+def may_run_from(command: str, root: Path, cwd: Path) -> bool:
+    """Whether a command may run what ``root`` holds: a doubt is a yes (SEC-17).
+
+    It names something there, finds its program out only when it runs, or runs a program that
+    takes its orders from the directory.
+    """
+    top = os.path.realpath(root)
+    bases = [top, os.path.realpath(cwd)]
+    for word, is_run in _words(_expanded(command, top, str(cwd))):
+        if any(True for _ in _places(word, bases, top, os.path.lexists)):
+            return True
+        if "$(" in word or "`" in word or (is_run and "$" in word):
+            return True
+        if is_run and (_RUN_THE_DIRECTORY.fullmatch(word) or ("/" in word and word[0] not in "/~")):
+            return True
+    return False
+
+
+def _expanded(command: str, top: str, cwd: str) -> str:
+    """``command`` with the variables that are known before it runs."""
+    command = _PROJECT_DIRECTORY.sub(lambda _: top, command)
+    command = _WORKING_DIRECTORY.sub(lambda _: cwd, command)
+    home = os.path.expanduser("~")  # noqa: PTH111 - never raises
+    return _HOME.sub(lambda _: home, command)
+
+
+def _places(
+    word: str, bases: Sequence[str], top: str, is_wanted: Callable[[str], bool]
+) -> Iterator[str]:
+    """Where ``word`` may lead below ``top``: links are places of their own."""
+    for base in dict.fromkeys(bases):
+        named = os.path.normpath(os.path.join(base, word))  # noqa: PTH118 - never raises
+        for place in dict.fromkeys((named, os.path.realpath(named))):
+            if _is_below(place, top) and is_wanted(place):
+                yield place
+
+
+def _is_below(place: str, top: str) -> bool:
+    return place.startswith(top.rstrip("/") + "/")
+
+
+def _is_script(place: str) -> bool:
+    return bool(_SCRIPT.search(place)) or os.access(place, os.X_OK)
+
+
+def _add_named(script: Path, top: str, found: dict[Path, None], depth: int = 3) -> None:
+    """What a script names that is a script, too: sourced and called files, within bounds."""
+    try:
+        if not script.is_file():
+            return
+        with script.open("rb") as file:
+            text = os.fsdecode(file.read(_MAX_SCRIPT_BYTES))
+    except OSError:
+        return
+    for word in dict.fromkeys(_NAMED_IN_SCRIPT.findall(text)[:_MAX_NAMED]):
+        for place in _places(word.lstrip("/"), (str(script.parent), top), top, os.path.isfile):
+            if Path(place) not in found and len(found) < _MAX_NAMED:
+                found[Path(place)] = None
+                if depth:
+                    _add_named(Path(place), top, found, depth - 1)
+
+
+def _split(command: str) -> list[str]:
     lexer = shlex.shlex(command.replace("\n", ";"), posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     lexer.commenters = ""
     try:
-        words = list(lexer)
+        return list(lexer)
     except ValueError:
-        words = command.split()
-    is_next, is_given, is_target = True, False, False
+        return command.split()
+
+
+def _words(command: str, depth: int = 3) -> Iterator[tuple[str, bool]]:
+    """The words of a command line, and whether each is run, or given to what runs it."""
+    words = _split(command)
+    is_next, is_given, is_target, runs_module = True, False, False, False
     for word in words:
         if depth and any(mark in word for mark in _MARKS):
-            yield from _programs(word, depth - 1)
+            yield from _words(word, depth - 1)
         if not word.strip("();&|<>"):
-            is_target = word[-1] in "<>"
-            if not is_target:
+            is_target = word[-1] == ">"
+            if not word.endswith(("<", ">")):
                 is_next, is_given = True, False
-        elif is_target:
-            is_target = False
-        elif not is_next or word.startswith("-") or _ASSIGNMENT.match(word) or word.isdigit():
             continue
-        elif _RUNNERS.fullmatch(word.rpartition("/")[2]):
+        if is_target:
+            is_target = False
+            continue
+        if runs_module:
+            path = word.replace(".", "/")
+            yield from ((place, False) for place in (f"{path}.py", f"{path}/__main__.py"))
+            is_next = runs_module = False
+            continue
+        runs_module = is_next and is_given and word == "-m"
+        _, is_value, value = word.partition("=")
+        if is_value:
+            yield value, False
+        if word.startswith("-") or (is_next and (_ASSIGNMENT.match(word) or word.isdigit())):
+            continue
+        if is_next and _RUNNERS.fullmatch(word.rpartition("/")[2]):
             is_given = True
+            yield word, "/" in word
         else:
+            is_run = is_next and not any(mark in word for mark in ";&|()")
+            yield word, is_run and (is_given or "/" in word or _is_found_out(word))
             is_next = False
-            if (is_given or "/" in word) and not any(mark in word for mark in ";&|()"):
-                yield word
+
+
+def _is_found_out(word: str) -> bool:
+    """Whether a program without a path is known only when it runs, or runs the directory."""
+    return "$" in word or bool(_RUN_THE_DIRECTORY.fullmatch(word))
 
 
 def as_line(hook: HookConfig) -> str:

@@ -111,17 +111,17 @@ def _fingerprint(
     left = _MAX_CONTENT_BYTES
     below = (path for kind, _ in _LISTED for path in _files_below(file.parent / kind))
     for count, path in enumerate(chain(below, scripts)):
+        if path is not None:
+            size, mark = _mark_of(path)
+            left -= size
+            said = f"{os.path.relpath(path, root)}\0{mark}\0"
+            whole.update(said.encode("utf-8", "surrogateescape"))
         if count >= _MAX_FILES or left < 0:
             raise ConfigError(
                 f"{file.parent} holds more than {_MAX_FILES} files and directories or "
                 f"{_MAX_CONTENT_BYTES // 1_000_000} MB",
                 "move what is not needed elsewhere",
             )
-        if path is None:
-            continue
-        size, mark = _mark_of(path)
-        left -= size
-        whole.update(f"{os.path.relpath(path, root)}\0{mark}\0".encode("utf-8", "surrogateescape"))
     return whole.hexdigest()
 
 

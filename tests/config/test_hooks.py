@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.config.hooks import scripts_of
+from agentcli.config.hooks import may_run_from, scripts_of
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import ConfigError
@@ -107,13 +107,25 @@ def test_a_guard_that_is_written_wrongly_is_refused_not_left_out(
         ("sh check.sh > log.txt", ["check.sh"]),
         ("python3 -u tools/lint.py data.json", ["tools/lint.py"]),
         ('"$CLAUDE_PROJECT_DIR"/tools/lint.py', ["tools/lint.py"]),
-        ("A=1 timeout 10 bash -e ${AGENTCLI_PROJECT_DIR}/a.sh; cat b.sh | ./c", ["a.sh", "c"]),
+        (
+            "A=1 timeout 10 bash -e ${AGENTCLI_PROJECT_DIR}/a.sh; cat b.sh | ./c",
+            ["a.sh", "b.sh", "c"],
+        ),
         ("sh -c 'cd x && ./d.sh'", ["d.sh"]),
         ("if true; then tools/run.sh; fi", ["tools/run.sh"]),
         ("touch log.txt; jq . >> hooks/log.json", []),
         ("notify-send done", []),
         ("/usr/bin/env ../outside.sh", []),
-        ("echo 'unbalanced ./x.sh", []),
+        ("echo 'unbalanced ./x.sh", ["x.sh"]),
+        ("timeout 5s ./n.sh", ["n.sh"]),
+        ("env -u FOO ./n.sh", ["n.sh"]),
+        ("bash -o pipefail n.sh", ["n.sh"]),
+        ("python3 -W ignore n.py", ["n.py"]),
+        ("sh < n.sh", ["n.sh"]),
+        ("$(pwd)/n.sh", ["n.sh"]),
+        ("f=./n.sh; $f", ["n.sh"]),
+        ("git commit -m done", []),
+        ("prettier --write README.md", []),
     ],
 )
 def test_the_scripts_that_a_hook_runs_are_known(
@@ -123,3 +135,50 @@ def test_the_scripts_that_a_hook_runs_are_known(
     root.mkdir()
     scripts = scripts_of([HookConfig(HookEvent.STOP, command)], root, root)
     assert [str(script.relative_to(root)) for script in scripts] == found
+
+
+@pytest.mark.spec("SEC-17")
+def test_what_a_script_of_a_hook_leads_to_is_known(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "h").mkdir(parents=True)
+    (root / "h/r.sh").write_text(". h/lib.sh\n$(dirname $0)/more.sh\n")
+    for name in ("lib.sh", "more.sh", "m.py"):
+        (root / "h" / name).write_text("")
+    (root / "notify.sh").symlink_to("/usr/bin/env")
+    (root / "out").symlink_to(tmp_path)
+    (tmp_path / "far.sh").write_text("")
+
+    def found(command: str) -> set[str]:
+        scripts = scripts_of([HookConfig(HookEvent.STOP, command)], root, root)
+        return {str(script.relative_to(root)) for script in scripts}
+
+    assert found("cd h && ./r.sh") >= {"h/r.sh", "h/lib.sh", "h/more.sh"}
+    assert "h/m.py" in found("python3 -m h.m")
+    assert found("./notify.sh") == {"notify.sh"}
+    assert found("out/far.sh") == {"out/far.sh"}
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize(
+    ("command", "may"),
+    [
+        ("./notify.sh", True),
+        ("xargs -a /dev/null notify.sh", True),
+        ("cat data | sh", True),
+        ("$(git rev-parse --show-toplevel)/n.sh", True),
+        ("$tool x", True),
+        ("make notify", True),
+        ("cd sub && tool", True),
+        ("notify-send done", False),
+        ("jq -r .prompt >> /var/log/x", False),
+        ('"$HOME"/bin/tell', False),
+    ],
+)
+def test_a_command_that_may_run_what_a_directory_holds(
+    tmp_path: Path, command: str, may: bool
+) -> None:
+    root = tmp_path / "root"
+    (root / "sub").mkdir(parents=True)
+    (root / "data").write_text("")
+    (root / "notify.sh").symlink_to("/usr/bin/make")
+    assert may_run_from(command, root, root) is may

@@ -114,6 +114,17 @@ def test_a_script_that_the_users_own_hook_runs_needs_trust(root: Path, tmp_path:
     assert project is not None and project.brings_anything
 
 
+@pytest.mark.spec("SEC-17")
+def test_a_last_file_that_is_too_large_is_a_problem(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentcli.config.project._MAX_CONTENT_BYTES", 10)
+    (root / ".agents/commands").mkdir(parents=True)
+    (root / ".agents/commands/long.md").write_text("x" * 11)
+    project = read_project(root, "")
+    assert project is not None and "MB" in project.problem
+
+
 @pytest.mark.spec("SEC-13", "SEC-17")
 def test_more_files_than_are_looked_at_are_a_problem(
     root: Path, monkeypatch: pytest.MonkeyPatch

@@ -16,6 +16,7 @@ from tests.support.cli import Running, agent_env, run_agent
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer
 from tests.support.processes import alive, wait_until
 from tests.support.replies import Call, call, calls, say
+from tests.support.sandboxes import needs
 from tests.support.wire_facts import facts_of
 
 pytestmark = pytest.mark.slow
@@ -494,6 +495,24 @@ def test_hooks_of_a_project_are_not_run(model_server: ModelServer, setup: Setup)
     model_server.add("Done.")
     assert one_shot(model_server, "go", cwd=setup.work).code == 0
     assert not (setup.work / "evil").exists()
+
+
+@pytest.mark.spec("SEC-1", "SEC-17")
+@pytest.mark.parametrize(
+    "command", ["./notify.sh", "timeout 5s ./notify.sh", "sh < notify.sh", "cat notify.sh | sh"]
+)
+def test_what_an_unknown_directory_brings_runs_contained_in_a_hook_of_the_users(
+    model_server: ModelServer, setup: Setup, tmp_path: Path, command: str
+) -> None:
+    needs("landlock")
+    script = setup.work / "notify.sh"
+    script.write_text(f"#!/bin/sh\necho ran >ran\necho evil >'{tmp_path}/evil'\n")
+    script.chmod(0o755)
+    setup.write(f"[[hooks.SessionStart]]\ncommand = '{command}'\n")
+    model_server.add("Done.")
+    assert one_shot(model_server, "go", cwd=setup.work).code == 0
+    assert (setup.work / "ran").exists()
+    assert not (tmp_path / "evil").exists()
 
 
 @pytest.mark.spec("CAN-9", "CAN-10")
