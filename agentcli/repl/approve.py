@@ -147,7 +147,12 @@ def _detail(request: ApprovalRequest, theme: Theme) -> ExactText:
     spelt = [with_counted_runs(line) for line in request.detail.split("\n")]
     cut = [cut_line(line) for line in spelt]
     # escapes are not cut
-    shown = bounded(diff_lines("\n".join(cut), theme, exact=True), sys.maxsize)
+    shown = bounded(
+        diff_lines(
+            "\n".join(cut), theme, named=exact_line(request.summary, _MAX_TITLE), exact=True
+        ),
+        sys.maxsize,
+    )
     is_cut = shown.is_cut or cut != spelt
     return ExactText(shown.lines, reveal(request.detail), is_cut)
 

@@ -254,11 +254,11 @@ class Transcript:
         outcome = render.outcome_lines(event, line, self._theme)[:1]
         self._screen.gap()
         self.last_call = self._place
-        self._screen.print_block([head, *outcome, *self._output(event, raw)], gap=False)
+        self._screen.print_block([head, *outcome, *self._output(event, raw, line)], gap=False)
 
-    def _output(self, event: ToolFinished, raw: bytes | None) -> list[str]:
+    def _output(self, event: ToolFinished, raw: bytes | None, line: str) -> list[str]:
         if event.display and is_diff(event.display):
-            return diff_lines(event.display, self._theme)
+            return diff_lines(event.display, self._theme, named=line)
         shown = overwritten(raw) if raw is not None else event.display or event.result.text
         if event.result.status is ResultStatus.REFUSED:
             return []  # what it says is for the model

@@ -11,10 +11,12 @@ from agentcli.ui.theme import ACCENT, BOLD, DIM, SPOKEN, WARNING, Theme
 
 BAR_CELLS = 24
 _FULL_PERCENT = 80
+_FREE = "free"
 _NAME_COLUMNS = 21
 _ABOUT_COLUMNS = 44
 _WIDE_COLUMNS = 80
 _NARROW_NAME = 18
+_SEEN_USD = 0.0001
 _FIGURES = 17  # what stands behind a bar, and the last column
 
 
@@ -38,7 +40,7 @@ def context_lines(report: ContextReport, theme: Theme, columns: int = 80) -> lis
             for part in report.parts
             if part.tokens
         ),
-        _row("free", report.free, report, theme, columns),
+        _row(_FREE, report.free, report, theme, columns),
         "",
     ]
     left = report.compacts_at - report.used
@@ -70,7 +72,7 @@ def _row(
     cells = 0 if theme.symbols is SPOKEN else cells
     filled = min(cells, round(share * cells)) or int(tokens > 0 and cells > 0)
     symbols = theme.symbols
-    bar = theme.paint(symbols.call * filled, ACCENT) + theme.paint(
+    bar = theme.paint(symbols.call * filled, DIM if name == _FREE else ACCENT) + theme.paint(
         symbols.dot * (cells - filled), DIM
     )
     of_them = f"  ({count})" if wide and count is not None and count > 1 else ""
@@ -82,7 +84,8 @@ def _heavy(result: HeavyResult, theme: Theme, columns: int) -> str:
     room = _ABOUT_COLUMNS if wide else max(8, columns - _FIGURES - 6)
     what = fit(f"{clean_line(result.name)} {clean_line(result.about)}".strip(), room)
     each = " each time" if wide else ""
-    cost = "" if not result.again_usd else f"  {wording.cost(result.again_usd)}{each}"
+    usd = result.again_usd or 0.0
+    cost = f"  {wording.cost(usd)}{each}" if usd >= _SEEN_USD else ""
     note = "  (left out)" if result.left_out else ""
     line = f"  {what:<{room}} {wording.count(result.tokens):>7}{cost}{note}"
     return theme.paint(line, DIM)

@@ -145,13 +145,17 @@ def is_diff(text: str) -> bool:
     return text.startswith("@@ -") or ("\n@@ -" in text and "--- " in text)
 
 
-def diff_lines(text: str, theme: Theme, *, exact: bool = False) -> list[str]:
+def diff_lines(text: str, theme: Theme, *, named: str = "", exact: bool = False) -> list[str]:
     """The lines of the unified diff ``text``, painted.
 
-    ``exact`` spells out invisible characters, as an approval must (SEC-6).
+    ``exact`` spells out invisible characters, as an approval must (SEC-6). A diff of one file that
+    ``named`` names already has no line for its name.
     """
     safe = reveal(text) if exact else clean(text)
-    return list(_Painter(theme).lines(safe.removesuffix("\n").split("\n")))
+    painter = _Painter(theme)
+    lines = list(painter.lines(safe.removesuffix("\n").split("\n")))
+    is_named = len(painter.titles) == 1 and painter.titles[0] in named.split(" ")
+    return lines[1:] if is_named else lines
 
 
 class _Painter:
@@ -164,6 +168,7 @@ class _Painter:
         self._left = [0, 0]  # lines of the hunk that are still to come, by its head
         self._group: list[tuple[str, int, str]] = []
         self._compared = 0
+        self.titles: list[str] = []
         self._code = {"-": Highlighter(""), "+": Highlighter("")}  # before and after
 
     def lines(self, lines: list[str]) -> Iterator[str]:
@@ -198,7 +203,8 @@ class _Painter:
             if line.startswith("--- "):
                 self._name_before = line.removeprefix("--- ").removeprefix("a/")
             elif not line.startswith(("diff ", "index ")):
-                yield self._theme.paint(self._title(line), BOLD)
+                self.titles.append(self._title(line))
+                yield self._theme.paint(self.titles[-1], BOLD)
             return
         if self._old or self._new:
             yield self._theme.paint(f"{self._theme.symbols.more:>{_NUMBER_COLUMNS}}", DIM)

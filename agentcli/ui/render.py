@@ -103,15 +103,16 @@ def outcome_lines(event: ToolFinished, summary: str, theme: Theme) -> list[str]:
     branch = theme.paint(f"  {theme.symbols.branch} ", DIM)
     return [
         f"{branch}{theme.paint(_cut(text, theme, MAX_ERROR), style)}{theme.paint(took, DIM)}"
-    ] + [f"    {line}" for line in preview(event, theme)]
+    ] + [f"    {line}" for line in preview(event, theme, clean_line(summary))]
 
 
-def preview(event: ToolFinished, theme: Theme) -> list[str]:
-    """The part of a result worth seeing at once."""
+def preview(event: ToolFinished, theme: Theme, named: str = "") -> list[str]:
+    """The part of a result worth seeing at once, below a line that says ``named``."""
     if event.display:
         is_change = is_diff(event.display)
         lines = clean(event.display).rstrip().split("\n")
-        return _head_and_tail(diff_lines(event.display, theme) if is_change else lines, theme)
+        diff = diff_lines(event.display, theme, named=named) if is_change else lines
+        return _head_and_tail(diff, theme)
     status = event.result.status
     # what went wrong stands in the outcome; the rest of such a result is advice for the model
     is_output = status is ResultStatus.OK or (status is ResultStatus.ERROR and event.summary)

@@ -138,7 +138,9 @@ def test_a_model_is_found_by_a_part_of_its_name_with_price_and_window(start: Sta
     terminal.wait_for("Which model answers?")
     terminal.wait_for(re.compile(r"\d more · ↑↓ choose"))
     terminal.send("sonnet-4-5")
-    terminal.wait_for(re.compile(r"> anthropic/claude-sonnet-4-5 +no key · 200.0k window · \$3 in"))
+    terminal.wait_for(
+        re.compile(r"> anthropic/claude-sonnet-4-5 +no key · 200.0k window · \$3/\$15 per M")
+    )
     terminal.key("enter")
     terminal.wait_for("anthropic has no key here")
     terminal.line("/model haiku-4-5")

@@ -79,7 +79,7 @@ def _place(models: Sequence[tuple[ModelInfo, bool]], current: str) -> int:
 def _price(info: ModelInfo) -> str:
     if info.input_price is None or info.output_price is None:
         return "price unknown"
-    return f"${info.input_price:g} in, ${info.output_price:g} out per million"
+    return f"${info.input_price:g}/${info.output_price:g} per M"
 
 
 def _names(chat: Chat) -> Sequence[str]:
