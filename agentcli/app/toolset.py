@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.app.options import SessionOptions
+from agentcli.app.trust import user_places
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import UsageError
 from agentcli.domain.ports import PermissionMode, ReminderTexts
@@ -105,12 +105,7 @@ def offer_agents(
 
 def _definitions(settings: Settings) -> tuple[Mapping[str, AgentDefinition], tuple[str, ...]]:
     """Those of the user's files and of a trusted project's; nothing is imported without any."""
-    directories = [settings.paths.config_dir / "agents"]
-    home = settings.env.get("HOME", "")
-    if home.startswith("/"):
-        directories.append(Path(home) / ".agents" / "agents")
-    if settings.project is not None:
-        directories.append(settings.project / ".agents" / "agents")
+    directories = [place.path / "agents" for place in user_places(settings)]
     there = [each for each in directories if os.path.isdir(each)]  # noqa: PTH112 - never raises
     if not there:
         return {}, ()

@@ -1,4 +1,4 @@
-"""Whether the directory's own ``.agents`` takes effect: the answer of the book, or of the user.
+"""Whether the directory's own files take effect: the answer of the book, or of the user.
 
 Laws (SEC-1, SEC-17): only the chat asks, before anything of the directory is used, and once: the
 answer is kept until what it was given for has changed, also where there is no terminal: content of
@@ -17,6 +17,11 @@ from agentcli.config.paths import Paths
 from agentcli.config.project import SCRIPTS, Project, Standing, decide, read_project, standing
 from agentcli.domain.errors import ConfigError, UsageError
 from agentcli.engine.context.system_prompt import project_root
+from agentcli.extensions.places import (
+    ExtensionPlace,
+    extension_places,
+    repository_directories,
+)
 
 if TYPE_CHECKING:
     from agentcli.config.settings import Settings
@@ -25,10 +30,10 @@ if TYPE_CHECKING:
 Ask = Callable[[Project, Standing], bool | None]
 _KEPT_SHORT = 8
 _WORDS = {
-    Standing.UNKNOWN: "Not decided yet, so .agents is ignored",
+    Standing.UNKNOWN: "Not decided yet, so its own files are ignored",
     Standing.TRUSTED: "Trusted",
-    Standing.CHANGED: "Changed since it was trusted, so .agents is ignored",
-    Standing.REFUSED: "Not trusted, so .agents is ignored",
+    Standing.CHANGED: "Changed since it was trusted, so its own files are ignored",
+    Standing.REFUSED: "Not trusted, so its own files are ignored",
 }
 
 
@@ -38,7 +43,15 @@ def find_project(cwd: Path, env: Mapping[str, str], hooks: Sequence[HookConfig])
     ``hooks`` are those in force: scripts of the project that the user's own run count, too.
     """
     own = [hook for hook in hooks if not hook.contained and hook.command]
-    return read_project(project_root(cwd), env.get("HOME", ""), cwd=cwd, hooks=own)
+    root, home = project_root(cwd), env.get("HOME", "")
+    directories = repository_directories(cwd, root, home)
+    return read_project(root, home, cwd=cwd, hooks=own, directories=directories)
+
+
+def user_places(settings: Settings) -> tuple[ExtensionPlace, ...]:
+    """Where skills, commands and agents in force are, nearest first (EXT-1, EXT-3)."""
+    home = settings.env.get("HOME", "")
+    return extension_places(settings.project_places, home, settings.paths.config_dir)
 
 
 def hook_scripts(hooks: Sequence[HookConfig], cwd: Path) -> tuple[Path, ...]:
@@ -82,38 +95,43 @@ def trusted_project(
         return None, ()
     if problem := project.problem if by_option else _problem(project):
         return None, (f"{problem}: nothing in {project.root} takes effect",)
-    said = standing(paths, project.root, project.fingerprint)
+    said = standing(paths, project.place, project.fingerprint)
     if by_option or said is Standing.TRUSTED:
         return project, ()
-    if said is Standing.REFUSED:
-        return None, ()
-    if ask is None:
-        return None, (_ignored(project, said),)
-    trusted = ask(project, said)
+    trusted = None
+    if ask is not None and said is not Standing.REFUSED:
+        trusted = ask(project, said)
     if trusted is not None:
-        decide(paths, project.root, project.fingerprint, trusted=trusted)
-    return (project if trusted else None), ()
+        decide(paths, project.place, project.fingerprint, trusted=trusted)
+    if trusted:
+        return project, ()
+    is_news = ask is None and said is not Standing.REFUSED
+    notices = (_ignored(project, said),) if is_news else ()
+    outer, _ = trusted_project(paths, project.outer)  # what was said of the root holds there
+    return outer, notices
 
 
 def trust_lines(paths: Paths, project: Project | None) -> tuple[str, ...]:
     """How the directory stands and what it brings, for a user."""
     if project is None:
-        return ("This directory has no .agents: there is nothing to trust.",)
+        return ("This directory has no files of its own for an agent: nothing to trust.",)
     if project.problem:
         return (project.problem,)
-    said = standing(paths, project.root, project.fingerprint)
-    return (f"{_WORDS[said]}: {project.root}", *project_lines(project))
+    said = standing(paths, project.place, project.fingerprint)
+    return (f"{_WORDS[said]}: {project.place}", *project_lines(project))
 
 
 def change_trust(paths: Paths, project: Project | None, *, trusted: bool) -> str:
     """Keep what the user says of the directory; the line that says so. Raises ``AgentError``."""
     if project is None:
-        raise UsageError("this directory has no .agents", "there is nothing to trust")
+        raise UsageError(
+            "this directory has no files of its own for an agent", "there is nothing to trust"
+        )
     if trusted and (problem := _problem(project)):
         raise ConfigError(problem, "fix it first")
-    decide(paths, project.root, project.fingerprint, trusted=trusted)
+    decide(paths, project.place, project.fingerprint, trusted=trusted)
     what = "Trusted" if trusted else "Not trusted any more"
-    return f"{what}, from the next start of the chat on: {project.root}"
+    return f"{what}, from the next start of the chat on: {project.place}"
 
 
 def project_lines(project: Project) -> list[str]:
@@ -177,4 +195,8 @@ def _ignored(project: Project, said: Standing) -> str:
     if project.text is None and not any(names for kind, names in project.names if kind != SCRIPTS):
         shown = ", ".join(name for _, names in project.names for name in names)
         return f"{shown} of your hooks runs in the sandbox: {project.root} {why} ({how})"
-    return f"{project.root / '.agents'} is ignored: the directory {why} ({how})"
+    holders = (*project.directories, *([project.file] if project.text is not None else []))
+    names = dict.fromkeys(
+        str(each if each in project.directories else each.parent) for each in holders
+    )
+    return f"{', '.join(names)} is ignored: the directory {why} ({how})"

@@ -9,13 +9,12 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 from agentcli.app.attachments import attach
 from agentcli.app.mentions import naming_only_inside
 from agentcli.app.options import SessionOptions
-from agentcli.app.trust import change_trust, find_project, trust_lines
+from agentcli.app.trust import change_trust, find_project, trust_lines, user_places
 from agentcli.config.project import Project
 from agentcli.config.redaction import Redactor
 from agentcli.config.settings import ACTION_KEYS, Settings
@@ -133,11 +132,8 @@ class UserFiles:
         await asyncio.to_thread(write, self.instructions_file, text)
 
     async def custom_commands(self) -> tuple[Sequence[CustomCommand], Sequence[str]]:
-        """The user's commands and skills, then a trusted project's; warnings about their files."""
-        project = self.settings.project
-        directories = [self.settings.paths.config_dir, Path.home() / ".agents"]
-        if project is not None:
-            directories.append(project / ".agents")
+        """Commands and skills of a trusted project and the user; warnings about their files."""
+        directories = [place.path for place in user_places(self.settings)]
         return await asyncio.to_thread(find_commands, directories)
 
     def prompt_of(self, command: CustomCommand, arguments: str) -> str:

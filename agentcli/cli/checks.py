@@ -165,12 +165,12 @@ def check_trust(paths: Paths, env: Mapping[str, str]) -> list[Finding]:
         return [Finding("trust", Status.OK, "this directory brings nothing that needs trust")]
     if project.problem:
         return [Finding("trust", Status.WARN, project.problem, "fix it, or it stays ignored")]
-    said = standing(paths, project.root, project.fingerprint)
+    said = standing(paths, project.place, project.fingerprint)
     if said in {Standing.TRUSTED, Standing.REFUSED}:
-        return [Finding("trust", Status.OK, f"{project.root} is {said}")]
+        return [Finding("trust", Status.OK, f"{project.place} is {said}")]
     what = "has changed since you trusted it" if said is Standing.CHANGED else "is not decided yet"
-    advice = "start agent there and answer the question; until then its .agents is ignored"
-    return [Finding("trust", Status.WARN, f"{project.root} {what}", advice)]
+    advice = "start agent there and answer the question; until then its own files are ignored"
+    return [Finding("trust", Status.WARN, f"{project.place} {what}", advice)]
 
 
 def check_programs() -> list[Finding]:

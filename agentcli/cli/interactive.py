@@ -60,7 +60,7 @@ def ask_for_trust(project: Project, said: Standing) -> bool | None:
 
     changed = said is Standing.CHANGED
     first = "has changed what it wants to do here" if changed else "brings files of its own"
-    lines = [f"This directory {first}: {project.root}", *project_lines(project)]
+    lines = [f"This directory {first}: {project.place}", *project_lines(project)]
     for line in lines:
         say(f"{reveal(line)}\n")
     say("Without your trust they are ignored; AGENTS.md is read as text in any case.\n")

@@ -121,7 +121,7 @@ class SharedOptions(OptionSet):
     deny_tool: Annotated[
         list[str] | None, Option("--deny-tool", "Never run matching calls; repeatable.", "RULE")
     ] = None
-    trust: Annotated[bool, Option("--trust", "Trust the directory's own .agents for this run.")] = (
+    trust: Annotated[bool, Option("--trust", "Trust the directory's own files for this run.")] = (
         False
     )
     tools: Annotated[

@@ -1,11 +1,12 @@
 """What a project holds that takes effect once its directory is trusted, and which are (SEC-1).
 
-A project's own files stand in ``.agents``: ``config.toml`` (settings and hooks), ``commands``,
-``skills`` and ``agents``; scripts in it that the user's own hooks run count too. Laws: to be looked
-at, nothing of it needs to be believed: reading is
-bounded and errors are values. A directory is trusted by its real path and with the very
-configuration, files and scripts that were shown: when one changes, it is not trusted until the user
-was asked again.
+A project's own files stand in ``.agents`` and ``.claude`` of its root and of the directories on the
+way to the working directory: ``commands``, ``skills`` and ``agents``, and at the root
+``.agents/config.toml`` (settings and hooks); scripts in it that the user's own hooks run count too.
+Laws: to be looked at, nothing of it needs to be believed: reading is bounded and errors are values.
+A directory is trusted by its real path and with the very configuration, files and scripts that were
+shown: when one changes, it is not trusted until the user was asked again. What was said of the root
+holds there when a directory below it brings more, which is asked about for itself.
 A book that cannot be read trusts nothing. What a project may set is said in ``settings.KEYS``.
 """
 
@@ -15,7 +16,8 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 DIRECTORY = ".agents"
 CONFIG_FILE = "config.toml"
+# what is read of each directory: shown, part of the fingerprint (SEC-17)
 _LISTED = (("commands", ".md"), ("skills", "/SKILL.md"), ("agents", ".md"))
 SCRIPTS = "scripts of your hooks"
 _MAX_BYTES = 200_000
@@ -41,13 +44,18 @@ _MAX_DEPTH = 8
 _MAX_TRUST_BYTES = 4_000_000
 
 
+Names = tuple[tuple[str, tuple[str, ...]], ...]
+
+
 @frozen
 class Project:
     """A project's own files. ``text`` is its configuration, ``problem`` why that cannot be used.
 
     ``fingerprint`` stands for what the configuration says, whatever its spacing and comments, and
     for the content of commands, skills, agents and scripts that hooks run. ``names``: commands,
-    skills, agents and scripts, each list under its kind.
+    skills, agents and scripts, each list under its kind. ``directories`` are those that hold them,
+    nearest first; ``place`` is what the user trusts: the root, or the directory below it that
+    brings more. Then ``outer`` is the same without what lies below the root.
     """
 
     root: Path
@@ -55,52 +63,93 @@ class Project:
     text: str | None = None
     problem: str = ""
     fingerprint: str = ""
-    names: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    names: Names = ()
+    directories: tuple[Path, ...] = ()
+    outer: Project | None = None
 
     @property
     def brings_anything(self) -> bool:
         """Whether trust would change anything."""
         return self.text is not None or bool(self.problem) or any(found for _, found in self.names)
 
+    @property
+    def place(self) -> Path:
+        """The directory that is trusted or not."""
+        return self.directories[0].parent if self.directories else self.root
+
 
 def read_project(
-    root: Path, home: str, *, cwd: Path | None = None, hooks: Sequence[HookConfig] = ()
+    root: Path,
+    home: str,
+    *,
+    cwd: Path | None = None,
+    hooks: Sequence[HookConfig] = (),
+    directories: Sequence[Path] | None = None,
 ) -> Project | None:
-    """What ``root`` holds; ``None`` when that is nothing, or the user's own home directory.
+    """What ``root`` holds; ``None`` when that is nothing.
 
-    ``hooks`` are the user's own, which run in ``cwd``: the scripts in ``root`` that they name count
-    as what it brings.
+    Its configuration is none where ``root`` is the user's home directory. ``directories`` are
+    looked at, nearest first; without them those of ``root``. ``hooks`` are the user's own, which
+    run in ``cwd``: the scripts in ``root`` that they name count as what it brings.
     """
-    directory = root / DIRECTORY
-    if home and os.path.realpath(home) == os.path.realpath(root):
-        return None
+    is_home = bool(home) and os.path.realpath(home) == os.path.realpath(root)
+    if directories is None:
+        directories = () if is_home else (root / DIRECTORY, root / ".claude")
     scripts: tuple[Path, ...] = ()
-    if hooks:
+    if hooks and not is_home:
         from agentcli.config.hooks import scripts_of
 
         scripts = scripts_of(hooks, root, cwd or root)
-    if not scripts and not os.path.isdir(directory):  # noqa: PTH112 - never raises
+    if not scripts and not any(map(os.path.isdir, directories)):  # never raises
         return None
-    file = directory / CONFIG_FILE
-    names = tuple((kind, _names(directory / kind, ending)) for kind, ending in _LISTED)
+    listed = {each: found for each in directories if (found := _listed(each, root))}
+    names = _names_in(listed, root)
     if scripts:
         shown = tuple(os.path.relpath(path, os.path.realpath(root)) for path in scripts)
         names = (*names, (SCRIPTS, shown))
+    file = root / DIRECTORY / CONFIG_FILE
+    below = [each for each in listed if each.parent != root]
+    outer = None
+    if below:
+        rest = [each for each in listed if each.parent == root]
+        outer = read_project(root, home, cwd=cwd, hooks=hooks, directories=[*rest, file.parent])
+    project = Project(root, file, names=names, directories=tuple(listed), outer=outer)
     try:
-        text = _text_of(file)
-        fingerprint = _fingerprint(root, cwd or root, text, file, scripts)
+        text = None if is_home else _text_of(file)
+        fingerprint = _fingerprint(project, cwd or root, text, scripts)
     except ConfigError as error:
-        return Project(root, file, problem=str(error), names=names)
-    project = Project(root, file, text, fingerprint=fingerprint, names=names)
+        return replace(project, problem=str(error))
+    project = replace(project, text=text, fingerprint=fingerprint)
     return project if project.brings_anything else None
 
 
-def _fingerprint(
-    root: Path, cwd: Path, text: str | None, file: Path, scripts: Sequence[Path]
-) -> str:
+def _listed(directory: Path, root: Path) -> Names:
+    """What ``directory`` holds; empty where nothing of it counts."""
+    found = tuple((kind, _names(directory / kind, ending)) for kind, ending in _LISTED)
+    if any(names for _, names in found):
+        return found
+    is_looked_into = directory.parent == root and any(
+        os.path.isdir(directory / kind)  # noqa: PTH112 - never raises
+        for kind, _ in _LISTED
+    )
+    return found if is_looked_into else ()
+
+
+def _names_in(listed: Mapping[Path, Names], root: Path) -> Names:
+    """All names under their kind; with their directory where that is not the usual one."""
+    found: dict[str, list[str]] = {kind: [] for kind, _ in _LISTED}
+    for directory, kinds in listed.items():
+        where = "" if directory == root / DIRECTORY else f" ({os.path.relpath(directory, root)})"
+        for kind, names in kinds:
+            found[kind] += [f"{name}{where}" for name in names]
+    return tuple((kind, tuple(names)) for kind, names in found.items())
+
+
+def _fingerprint(project: Project, cwd: Path, text: str | None, scripts: Sequence[Path]) -> str:
     """Raises ``ConfigError`` for more than what is looked at."""
     import hashlib
 
+    root, file = project.root, project.file
     meaning = {} if text is None else parse(text, file)
     if text is not None and "hooks" in meaning:
         from agentcli.config.hooks import read_hooks, scripts_of
@@ -109,7 +158,8 @@ def _fingerprint(
         scripts = (*scripts, *scripts_of(hooks, root, cwd))
     whole = hashlib.sha256(json.dumps(meaning, sort_keys=True, default=str).encode())
     left = _MAX_CONTENT_BYTES
-    below = (path for kind, _ in _LISTED for path in _files_below(file.parent / kind))
+    kinds = (each / kind for each in project.directories for kind, _ in _LISTED)
+    below = chain.from_iterable(map(_files_below, kinds))
     for count, path in enumerate(chain(below, scripts)):
         if path is not None:
             size, mark = _mark_of(path)
@@ -118,7 +168,7 @@ def _fingerprint(
             whole.update(said.encode("utf-8", "surrogateescape"))
         if count >= _MAX_FILES or left < 0:
             raise ConfigError(
-                f"{file.parent} holds more than {_MAX_FILES} files and directories or "
+                f"{file.parent} and .claude hold more than {_MAX_FILES} files and directories or "
                 f"{_MAX_CONTENT_BYTES // 1_000_000} MB",
                 "move what is not needed elsewhere",
             )

@@ -320,7 +320,8 @@ class Settings:
     addresses of providers. ``models`` overrides what the model table says: field of
     ``ModelInfo`` -> value, by model id.
     ``warnings`` are lines for the user: keys that mean nothing. ``project`` is the root of the
-    project whose own files take effect (SEC-1). ``stored`` are the keys of ``agent auth login``.
+    project whose own files take effect (SEC-1), ``project_places`` the directories that hold them,
+    nearest first. ``stored`` are the keys of ``agent auth login``.
     """
 
     paths: Paths
@@ -355,6 +356,7 @@ class Settings:
     sources: Mapping[str, str]
     warnings: tuple[str, ...]
     project: Path | None
+    project_places: tuple[Path, ...]
     stored: Credentials | None = field(repr=False, compare=False)
 
     @property
@@ -437,7 +439,7 @@ def load_settings(
             raise ConfigError(f"{source}: {name}: {problem}", "correct it or leave it out")
         layers.values[name] = tuple(listed) if isinstance(listed, list) else listed
         layers.sources[name] = source
-    return _build(paths, layers, env, None if project is None else project.root)
+    return _build(paths, layers, env, project)
 
 
 def validate(text: str, paths: Paths) -> tuple[str, ...]:
@@ -586,7 +588,9 @@ def _lend_stored(
     return stored
 
 
-def _build(paths: Paths, layers: _Layers, env: Mapping[str, str], project: Path | None) -> Settings:
+def _build(
+    paths: Paths, layers: _Layers, env: Mapping[str, str], project: Project | None
+) -> Settings:
     values = layers.values
     providers = _providers(env, layers.tables["providers"])
     # a key's field: keys.ACTION -> chat_keys, permissions.allow -> allow, tools.off -> tools_off
@@ -609,5 +613,6 @@ def _build(paths: Paths, layers: _Layers, env: Mapping[str, str], project: Path 
         values=values,
         sources=layers.sources,
         warnings=tuple(layers.warnings),
-        project=project,
+        project=None if project is None else project.root,
+        project_places=() if project is None else project.directories,
     )

@@ -1,0 +1,83 @@
+"""Where users keep what they bring: the one table of directories, nearest first (EXT-1, EXT-3).
+
+In each of them may stand ``skills``, ``commands`` and ``agents``. Laws: nearest wins; a directory
+that is reached by two names is one place; what lies in a repository is no place before the user
+trusts it (SEC-1); to ask costs one ``stat`` for each candidate and reads nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from agentcli.domain.values import frozen
+
+NAMES = (".agents", ".claude")
+"""Ours first: where both have a thing of the same name, it hides the other."""
+MAX_DEPTH = 100
+Identity = tuple[int, int]
+
+
+@frozen
+class ExtensionPlace:
+    """A directory that is there. ``origin`` says in a word whose it is, for the user.
+
+    ``in_repository``: it holds what others may have written, and the user trusts it. ``plugin``:
+    the name of the plugin that brought it; empty for the other places.
+    """
+
+    path: Path
+    origin: str
+    in_repository: bool = False
+    plugin: str = ""
+
+
+def repository_directories(cwd: Path, root: Path, home: str) -> tuple[Path, ...]:
+    """The directories of the repository at ``root``, from ``cwd`` up; the user's own are none."""
+    own = {_identity(Path(home) / name) for name in NAMES} if home.startswith("/") else set()
+    upwards = (cwd, *cwd.parents)[:MAX_DEPTH]
+    between = upwards[: upwards.index(root) + 1] if root in upwards else (cwd,)
+    candidates = (directory / name for directory in between for name in NAMES)
+    return tuple(path for path, identity in _there(candidates) if identity not in own)
+
+
+def extension_places(
+    trusted: Sequence[Path],
+    home: str,
+    config_dir: Path,
+    plugins: Iterable[tuple[str, Path]] = (),
+) -> tuple[ExtensionPlace, ...]:
+    """Every place in force, nearest first.
+
+    ``trusted`` are the directories of a repository that the user trusts, ``plugins`` the name and
+    root of each plugin that is switched on.
+    """
+    homes = [Path(home) / name for name in NAMES] if home.startswith("/") else []
+    candidates = [
+        *(ExtensionPlace(path, "project", in_repository=True) for path in trusted),
+        *(ExtensionPlace(path, "user") for path in (*homes, config_dir)),
+        *(ExtensionPlace(path, f"plugin {name}", plugin=name) for name, path in plugins),
+    ]
+    by_path = {place.path: place for place in reversed(candidates)}
+    return tuple(by_path[path] for path, _ in _there(place.path for place in candidates))
+
+
+def _there(candidates: Iterable[Path]) -> Iterator[tuple[Path, Identity]]:
+    """Those that are directories, each once, by whatever name it comes first."""
+    seen: set[Identity] = set()
+    for path in candidates:
+        identity = _identity(path)
+        if identity is not None and identity not in seen:
+            seen.add(identity)
+            yield path, identity
+
+
+def _identity(path: Path) -> Identity | None:
+    """Which directory ``path`` is; ``None``: it is none, or nobody may look."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - no object for a path that is not there
+    except (OSError, ValueError):
+        return None
+    return (status.st_dev, status.st_ino) if stat.S_ISDIR(status.st_mode) else None
