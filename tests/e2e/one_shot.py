@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.support.cli import Finished, agent_env, run_agent
 from tests.support.model_server import ANTHROPIC, ModelServer
+from tests.support.wire_facts import facts_of
 
 RESULT_FIELDS = {
     "type", "subtype", "is_error", "result", "session_id", "num_turns", "duration_ms",
@@ -43,6 +44,11 @@ def result_of(done: Finished) -> dict[str, Any]:
     assert "Traceback" not in done.stderr
     found: dict[str, Any] = results[0]
     return found
+
+
+def last_result(server: ModelServer) -> str:
+    """What the model was told of its last call."""
+    return facts_of(server.requests[-1]).results.popitem()[1]
 
 
 def check_sessions() -> None:

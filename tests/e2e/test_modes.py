@@ -6,23 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.one_shot import one_shot
+from tests.e2e.one_shot import last_result, one_shot
 from tests.support.model_server import ModelServer
 from tests.support.replies import call
 from tests.support.sandboxes import BOTH, needs
 from tests.support.wire_facts import facts_of
-
-
-def result(server: ModelServer) -> str:
-    """What the model was told of its last call."""
-    return facts_of(server.requests[-1]).results.popitem()[1]
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    path = tmp_path / "work"
-    path.mkdir()
-    return path
 
 
 @pytest.mark.spec("SEC-3")
@@ -95,7 +83,7 @@ def test_a_format_that_assigns_a_variable_runs_nothing_of_the_repository(
     program.chmod(0o755)
     model_server.add(call("bash", {"command": "printf '%n' PATH; ls"}), "Sorry.")
     one_shot(model_server, "--permission-mode", mode, "--sandbox", "off", "go", cwd=work)
-    assert "was not run" in result(model_server)
+    assert "was not run" in last_result(model_server)
     assert not (work / "canary").exists()
 
 
@@ -129,7 +117,7 @@ def test_a_search_of_the_home_tells_no_line_of_a_key(model_server: ModelServer, 
     (work / "notes").write_text("KEY of the piano\n")
     model_server.add(call("grep_files", {"pattern": "KEY", "glob": "{.ssh/**,*}"}), "Done.")
     one_shot(model_server, "go", cwd=work)
-    told = result(model_server)
+    told = last_result(model_server)
     assert "piano" in told
     assert "not shown, since they hold credentials: " in told
     assert "KEY-OF-THE-USER" not in told

@@ -8,23 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.chat import Chat, leave
-from tests.e2e.one_shot import one_shot
+from tests.e2e.one_shot import last_result, one_shot
 from tests.support.model_server import ModelServer
 from tests.support.replies import call
 from tests.support.sandboxes import BOTH, needs
-from tests.support.wire_facts import facts_of
-
-
-def result(server: ModelServer) -> str:
-    """What the model was told of its last call."""
-    return facts_of(server.requests[-1]).results.popitem()[1]
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    path = tmp_path / "work"
-    path.mkdir()
-    return path
 
 
 @pytest.mark.spec("SEC-7")
@@ -40,7 +27,7 @@ def test_a_command_in_yolo_mode_writes_in_the_workspace_only(
     assert (done.code, done.stdout) == (0, "Done.\n")
     assert (work / "in").read_text() == "1\n"
     assert not outside.exists()
-    assert "1\n[exit code 0" in result(model_server)
+    assert "1\n[exit code 0" in last_result(model_server)
 
 
 @pytest.mark.spec("SEC-7", "SEC-3")
@@ -53,7 +40,7 @@ def test_more_access_is_refused_where_nobody_can_be_asked_whatever_the_rules(
     model_server.add(call("bash", wanted), "Sorry.")
     one_shot(model_server, "--allow-tool", "bash", "go", cwd=work)
     assert not outside.exists()
-    assert "it asks to run outside the sandbox" in result(model_server)
+    assert "it asks to run outside the sandbox" in last_result(model_server)
 
 
 @pytest.mark.spec("SEC-7")
@@ -126,7 +113,7 @@ def test_git_that_only_reads_runs_unasked_and_what_the_repository_names_has_no_e
     (work / ".gitattributes").write_text("* diff=x filter=x\n")
     model_server.add(call("bash", {"command": "git status && git diff"}), "Done.")
     one_shot(model_server, "--sandbox", kind, "go", cwd=work)
-    assert "+two" in result(model_server)
+    assert "+two" in last_result(model_server)
     assert not (work / "mark").exists()
 
 
@@ -141,6 +128,6 @@ def test_the_user_and_the_model_are_told_what_was_set_aside(
     model_server.add(call("bash", {"command": "sh build.sh"}), "Done.")
     done = one_shot(model_server, "--yolo", "--sandbox", kind, "go", cwd=work)
     assert (done.code, done.stdout) == (0, "Done.\n")
-    for text in (done.stderr, result(model_server)):
+    for text in (done.stderr, last_result(model_server)):
         assert "a/b/c/d/e/.git/config would take effect outside" in text
     assert "evil" not in (work / "a/b/c/d/e/.git/config").read_text()
