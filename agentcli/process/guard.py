@@ -1,12 +1,12 @@
-r"""The small process that stands between the app and one command; run by path, not imported.
+r"""The small process that stands between the app and one command; it knows nothing of the app.
 
 Law: every process that the command leaves behind, however it detached itself, is a descendant
 of its guard (Linux: it is their "child subreaper"), and the guard does not end before they have.
 It kills them when told to, and at once when the app is gone, which it notices because its end of
 their socket reports end-of-file: also after a SIGKILL of the app (REC-8, CAN-10).
 
-Protocol on standard input, a socket: the app sends 16 hex digits of length and a JSON object
-``{argv, cwd, env, handles, join, rules}``, later ``stop MILLISECONDS\n``, maybe often
+Protocol on standard input, a socket: the app sends 16 hex digits of length and, in ``marshal``'s
+form, ``{argv, cwd, env, handles, join, rules}``, later ``stop MILLISECONDS\n``, maybe often
 (SIGTERM now, SIGKILL that much later). The guard answers ``pid N\n`` or ``fail ERRNO WHAT\n``,
 then ``exit CODE\n`` when the command itself has ended (negative: the signal), and end-of-file when
 nothing of it is left. ``handles`` are open files and the numbers under which the command gets them,
@@ -15,26 +15,28 @@ that it takes upon itself (``domain.sandbox.Confined``); the guard makes the cal
 over. What
 bubblewrap itself runs as is not
 told to end: it would take the command with it.
-Only the standard library is available here; where there is no ``/proc``, ``ps`` is asked.
+Only the standard library is available here, and of that what loads at once: each command waits for
+it. Where there is no ``/proc``, ``ps`` is asked.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import json
+import marshal
 import os
 import select
-import signal
 import time
-from collections.abc import Iterator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
+    from collections.abc import Iterator
     from types import ModuleType
     from typing import Any
 
     from agentcli.process.sandbox_calls import SocketKeeper
+else:
+    import _signal as signal  # "signal" itself makes enumerations, and loads what that takes
 
 CONTROL = 0
 RESCAN_S = 0.02
@@ -117,8 +119,10 @@ def _name_of(pid: int) -> bytes:
 def send_signal(pids: list[int], number: int) -> None:
     """The signal to each of them that is still there."""
     for pid in pids:
-        with contextlib.suppress(OSError):
+        try:
             os.kill(pid, number)
+        except OSError:
+            pass
 
 
 class Guard:
@@ -141,7 +145,7 @@ class Guard:
     def start(self) -> bool:
         """Start the command; whether that worked is told to the app."""
         size = int(_read_exactly(16), 16)
-        request = json.loads(_read_exactly(size))
+        request = marshal.loads(_read_exactly(size))  # noqa: S302 - what the app itself has sent
         calls = request["rules"].get("calls")
         hands_over = bool(calls and calls["unix"]) and _module("sandbox_calls").can_hand_over()
         error_read, error_write = os.pipe()
@@ -185,8 +189,10 @@ class Guard:
             if sockets is not None and sockets.listener in ready and not sockets.serve():
                 watched.remove(sockets.listener)
             if self._wake_read in ready:
-                with contextlib.suppress(BlockingIOError):
+                try:
                     os.read(self._wake_read, 4096)
+                except BlockingIOError:
+                    pass
             if CONTROL in ready and not self._obey():
                 watched.remove(CONTROL)
             if self.deadline is not None and time.monotonic() >= self.deadline:
@@ -333,8 +339,10 @@ def _become(request: dict[str, Any], error_write: int, go: int | None) -> None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # joining a user namespace takes it back
         signal.set_wakeup_fd(-1)
         for number in signal.valid_signals():
-            with contextlib.suppress(OSError, ValueError):
+            try:
                 signal.signal(number, signal.SIG_DFL)
+            except (OSError, ValueError):
+                pass
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
@@ -363,8 +371,10 @@ def _read_exactly(size: int) -> bytes:
 
 
 def _send(line: bytes) -> None:
-    with contextlib.suppress(OSError):
+    try:
         os.write(CONTROL, line + b"\n")
+    except OSError:
+        pass
 
 
 def main() -> None:
@@ -381,7 +391,3 @@ def main() -> None:
         guard.watch()
     if guard.sockets is not None:
         guard.sockets.close()
-
-
-if __name__ == "__main__":
-    main()

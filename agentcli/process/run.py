@@ -13,7 +13,7 @@ import asyncio
 import codecs
 import contextlib
 import fcntl
-import json
+import marshal
 import os
 import signal
 import socket
@@ -41,7 +41,9 @@ TAIL_BYTES = 1024 * 1024
 INTERVAL_S = 0.05
 LIVE_BYTES = 8 * 1024
 _PIPE_BYTES = 1024 * 1024
-_GUARD = str(Path(_guard.__file__).resolve())
+_GUARD = str(Path(_guard.__file__).resolve().parent)
+# imported, not run by path: then it is compiled only once; there is nothing to take down at its end
+_RUN_GUARD = "import os, sys; sys.path.append(sys.argv[1]); import guard; guard.main(); os._exit(0)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +279,8 @@ class GuardedProcess:
 
         def as_utf8(text: str) -> str:
             """The same bytes, as the guard (which always runs in UTF-8 mode) will encode them."""
+            if sys.getfilesystemencoding() == "utf-8":
+                return text
             return os.fsencode(text).decode("utf-8", "surrogateescape")
 
         request = {
@@ -287,7 +291,7 @@ class GuardedProcess:
             "join": command.namespaces,
             "rules": dict(command.rules),
         }
-        await uninterruptible(self._send_request(json.dumps(request).encode()))
+        await uninterruptible(self._send_request(marshal.dumps(request)))
         problem = await self.started
         if problem:
             raise StartFailed(problem)
@@ -415,7 +419,7 @@ def _start_guard(handles: tuple[int, ...]) -> tuple[socket.socket, int, subproce
             with contextlib.suppress(OSError):  # fewer wake-ups for the same output
                 fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         guard = subprocess.Popen(  # noqa: S603 - our own interpreter and our own file
-            [sys.executable, "-I", "-S", "-X", "utf8", _GUARD],
+            [sys.executable, "-I", "-S", "-X", "utf8", "-c", _RUN_GUARD, _GUARD],
             stdin=their_control.fileno(),
             stdout=write_end,
             stderr=subprocess.DEVNULL,

@@ -13,7 +13,6 @@ Numbers are those of ``linux/seccomp.h``, ``linux/filter.h`` and the system call
 from __future__ import annotations
 
 import _thread
-import contextlib
 import ctypes
 import errno
 import fcntl
@@ -263,8 +262,10 @@ class SocketKeeper:
             return not any(events & select.POLLHUP for _, events in poll.poll(0))
         call, thread, _, number, _, _, *arguments = _NOTICE.unpack(notice)
         if number == self._listen:
-            with contextlib.suppress(OSError, ValueError):
+            try:
                 self._listens(call, thread, arguments)
+            except (OSError, ValueError):
+                pass
             self._respond(call, 0, _CONTINUE)  # harmless, whatever it is by now
             return True
         try:
@@ -372,8 +373,10 @@ class SocketKeeper:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
     def _forget(self, name: str) -> None:
-        with contextlib.suppress(OSError):
+        try:
             os.unlink(os.path.join(self._registry, name))  # noqa: PTH108, PTH118 - likewise
+        except OSError:
+            pass
         if (handle := self._held.pop(name)) >= 0:
             os.close(handle)
 

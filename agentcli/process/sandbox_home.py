@@ -109,23 +109,58 @@ def homes(home: Path, writable: Iterable[Path]) -> tuple[Path, ...]:
     One that commands work in as a whole is none: there secrets are hidden by name. Neither is one
     that is, or holds, what the system itself is made of.
     """
-    named = [home]
-    with contextlib.suppress(KeyError):
-        named.append(Path(pwd.getpwuid(os.getuid()).pw_dir))
+    named = [str(home), *_of_account(os.getuid())]
     if not os.getuid():
         with contextlib.suppress(OSError):
-            named += [Path(entry.path) for entry in os.scandir("/home") if entry.is_dir()]
+            named += [entry.path for entry in os.scandir("/home") if entry.is_dir()]
     found = []
-    for real in dict.fromkeys(Path(os.path.realpath(name)) for name in named):
-        is_work = any(real.is_relative_to(root) for root in writable)
-        if not is_work and not _holds_the_system(real) and os.path.isdir(real):  # noqa: PTH112 - see ``_exists``
+    for real in dict.fromkeys(map(os.path.realpath, named)):
+        is_work = is_below(real, writable)
+        holds_system = any(is_below(place, (real,)) for place in _system())
+        if not is_work and not holds_system and os.path.isdir(real):  # noqa: PTH112 - see ``_exists``
             found.append(real)
-    return tuple(one for one in found if not any(one != o and one.is_relative_to(o) for o in found))
+    outer = (one for one in found if not is_below(one, (o for o in found if o != one)))
+    return tuple(map(Path, outer))
 
 
-def _holds_the_system(path: Path) -> bool:
-    system = ("/usr/bin", "/bin", "/lib", "/etc", "/opt", "/dev", "/proc", "/sys", "/run", "/tmp")  # noqa: S108 - named, not used
-    return any(Path(os.path.realpath(place)).is_relative_to(path) for place in system)
+@functools.cache
+def _of_account(uid: int) -> tuple[str, ...]:
+    with contextlib.suppress(KeyError):
+        return (pwd.getpwuid(uid).pw_dir,)
+    return ()
+
+
+@functools.cache
+def _system() -> tuple[str, ...]:
+    names = ("/usr/bin", "/bin", "/lib", "/etc", "/opt", "/dev", "/proc", "/sys", "/run", "/tmp")  # noqa: S108 - named, not used
+    return tuple(map(os.path.realpath, names))
+
+
+def is_below(path: str | Path, places: Iterable[str | Path]) -> bool:
+    """Whether it is one of the ``places``, or in one; texts alone, nothing is looked up."""
+    return f"{path}/".startswith(tuple(f"{str(place).rstrip('/')}/" for place in places))
+
+
+class Links:
+    """``real``: ``os.path.realpath`` of many paths at one time: each directory is looked at once.
+
+    It may raise ``OSError``.
+    """
+
+    def __init__(self) -> None:
+        self._known = {"": ""}
+
+    def real(self, path: str) -> str:
+        """The real path of an absolute one."""
+        known = self._known.get(path)
+        if known is not None:
+            return known
+        place, slash, name = path.rpartition("/")
+        if not slash or name in {"", ".", ".."}:
+            return os.path.realpath(path)
+        real = f"{self.real(place)}/{name}".replace("//", "/")
+        known = self._known[path] = os.path.realpath(real) if os.path.islink(real) else real  # noqa: PTH114 - a text
+        return known
 
 
 def seen(
@@ -138,12 +173,13 @@ def seen(
     below another is left out.
     """
     where = tuple(where)
+    links = Links()
     listed = dict.fromkeys((*where, Path(os.path.realpath(home))))
     named = (*_candidates(tuple(listed), env), *(os.path.expanduser(path) for path in added))  # noqa: PTH111 - never raises
-    there = {os.path.realpath(path) for path in dict.fromkeys(named) if _exists(path)}
+    there = {links.real(path) for path in dict.fromkeys(named) if _exists(path)}
     kept: list[str] = []
     for path in sorted(there):
-        if _is_in(path, where) and not any(path.startswith(f"{other}/") for other in kept):
+        if _is_in(path, where) and not is_below(path, kept):
             kept.append(path)
     return tuple(map(Path, kept))
 
@@ -261,7 +297,7 @@ def _read(path: str) -> bytes:
 
 def _is_in(path: str, where: tuple[Path, ...]) -> bool:
     """Strictly below one of them: no row means a whole home."""
-    return any(path.startswith(f"{home}/") for home in where)
+    return path.startswith(tuple(f"{home}/" for home in where))
 
 
 def _exists(path: str) -> bool:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
-import json
 import os
 import stat
 import struct
@@ -223,6 +222,8 @@ def _checked(result: int) -> int:
 
 def main(argv: list[str]) -> int:
     """Limit this process, then become the command."""
+    import json
+
     try:
         restrict(json.loads(argv[0]))
     except OSError as error:

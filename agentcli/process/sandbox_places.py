@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentcli.domain.tools import real_path
-from agentcli.process.sandbox_home import existing, homes, seen
+from agentcli.process.sandbox_home import Links, existing, homes, is_below, seen
 
 _SECRETS = (
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".git-credentials", ".npmrc",
@@ -94,33 +94,40 @@ class _Collector:
         self.unborn: list[Path] = []
         self.homes: tuple[Path, ...] = ()
         self.seen: tuple[Path, ...] = ()
+        self._links = Links()
 
-    def is_writable(self, path: Path) -> bool:
-        return _is_below(path, self.writable)
+    def is_writable(self, path: str | Path) -> bool:
+        return is_below(path, self.writable)
 
-    def is_seen(self, path: Path) -> bool:
+    def is_seen(self, path: str | Path) -> bool:
         """Whether a command could read it; of a home directory it sees a list alone."""
-        return not _is_below(path, self.homes) or _is_below(path, (*self.writable, *self.seen))
+        return not is_below(path, self.homes) or is_below(path, (*self.writable, *self.seen))
 
-    def keep(self, path: Path, *, may_be_born: bool = False) -> None:
+    def keep(self, path: str | Path, *, may_be_born: bool = False) -> None:
         """No command changes ``path``; if it is not there, none makes it."""
-        real = real_path(path)
-        if not self.is_writable(real) or real in self.writable:
+        real = self._real(path)
+        if not self.is_writable(real) or any(real == str(root) for root in self.writable):
             return
         if _exists(real):
-            self.read_only.append(real)
+            self.read_only.append(Path(real))
         elif not may_be_born:
-            self.unborn.append(path)
+            self.unborn.append(Path(path))
 
-    def hide(self, path: Path) -> None:
+    def hide(self, path: str | Path) -> None:
         """No command reads ``path``, unless the workspace is in it."""
-        real = real_path(path)
-        if any(root.is_relative_to(real) for root in self.writable) or not self.is_seen(real):
+        real = self._real(path)
+        if any(is_below(root, (real,)) for root in self.writable) or not self.is_seen(real):
             return
         if _exists(real):
-            self.hidden.append(real)
+            self.hidden.append(Path(real))
         elif self.is_writable(real):
-            self.unborn.append(path)
+            self.unborn.append(Path(path))
+
+    def _real(self, path: str | Path) -> str:
+        try:
+            return self._links.real(str(path))
+        except OSError:
+            return str(real_path(Path(path)))
 
     # --- git -----------------------------------------------------------------------------
 
@@ -203,18 +210,13 @@ def find_places(
     for names, done in ((_SECRETS, found.hide), (_START_UP, found.keep)):
         all_names = (f"{home}/{name}" for name in names)
         for place in all_names if may_be_born else existing(home, names):
-            done(Path(place))
+            done(place)
     for path in own.read_only:
         found.keep(path)
     return found.places()
 
 
-def _is_below(path: Path, places: Iterable[Path]) -> bool:
-    text = f"{path}/"
-    return any(text.startswith(f"{place}/".replace("//", "/")) for place in places)
-
-
-def _exists(path: Path) -> bool:
+def _exists(path: str | Path) -> bool:
     """False where it may not be looked at, which ``pathlib`` raises for."""
     return os.path.exists(path)  # noqa: PTH110 - see above
 

@@ -199,7 +199,8 @@ def bwrap_argv(
     if own_network:
         argv.append("--unshare-net")
     argv += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
-    for name in _KERNEL_SETTINGS:  # root may write them without any capability
+    may_set = not os.getuid()  # root may write the kernel's settings without any capability
+    for name in _KERNEL_SETTINGS if may_set and places.writable else ():
         argv += ["--ro-bind-try", name, name]
     temporary = temporary_places()
     argv += _private_mounts(private, temporary, places)
@@ -207,7 +208,8 @@ def bwrap_argv(
     # our own directory would be seen through a workspace that it lies in
     argv += ["--tmpfs", str(private.base)]
     argv += ["--ro-bind", str(private.programs), str(private.programs)]
-    for place in (*places.homes, *(() if places.writable else temporary)):
+    frozen = () if places.writable else (*temporary, *(("/proc",) if may_set else ()))
+    for place in (*places.homes, *frozen):
         argv += ["--remount-ro", str(place)]
     return (*argv, "--chdir", str(cwd), "--")
 

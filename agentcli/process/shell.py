@@ -44,25 +44,30 @@ _HANDLES = {"bash": (60, 61), "sh": (7, 8)}
 # One line each, so that the shell counts the command's own lines from 1.
 _BASH = (
     "__agentcli_save() {{ {{ builtin set +xveu; }} 2>/dev/null; {{ "
-    "builtin local __agentcli_name IFS=$' \\t\\n'; builtin pwd; builtin printf '\\0'; "
-    "for __agentcli_name in $(builtin compgen -e); do "
-    'builtin printf \'%s=%s\\0\' "$__agentcli_name" "${{!__agentcli_name}}"; done; '
-    "builtin printf 'end\\0'; }} >&{state} 2>/dev/null; }}; "
+    "builtin local __agentcli_name IFS=$' \\t\\n'; builtin pwd; builtin printf '\\0'; {variables}"
+    "builtin printf 'end\\0'; __agentcli_saved=1; }} >&{state} 2>/dev/null; }}; "
     "IFS= builtin read -r -d '' __agentcli_command <&{command}; builtin exec {command}<&-; "
-    "builtin trap '{{ __agentcli_save; }} 2>/dev/null' EXIT; "
+    "builtin trap '{{ builtin [ \"${{__agentcli_saved-}}\" ] || __agentcli_save; }} 2>/dev/null' "
+    "EXIT; "
     'builtin eval "$__agentcli_command"; '
     "{{ __agentcli_status=$?; __agentcli_save; builtin set +x; }} 2>/dev/null; "
     'builtin exit "$__agentcli_status"'
 )
 _SH = (
     "__agentcli_save() {{ {{ set +xveu; }} 2>/dev/null; {{ "
-    "pwd; printf '\\0'; command -p env -0; printf 'end\\0'; }} >&{state} 2>/dev/null; }}; "
+    "pwd; printf '\\0'; {variables}printf 'end\\0'; __agentcli_saved=1; }} "
+    ">&{state} 2>/dev/null; }}; "
     "__agentcli_command=$(cat <&{command}; printf x); exec {command}<&-; "
-    "trap '{{ __agentcli_save; }} 2>/dev/null' EXIT; "
+    "trap '{{ [ \"${{__agentcli_saved-}}\" ] || __agentcli_save; }} 2>/dev/null' EXIT; "
     'eval "${{__agentcli_command%x}}"; '
     "{{ __agentcli_status=$?; __agentcli_save; set +x; }} 2>/dev/null; "
     'exit "$__agentcli_status"'
 )
+_BASH_VARIABLES = (
+    "for __agentcli_name in $(builtin compgen -e); do "
+    'builtin printf \'%s=%s\\0\' "$__agentcli_name" "${!__agentcli_name}"; done; '
+)
+_SH_VARIABLES = "command -p env -0; "
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +154,12 @@ class ShellStates:
 class Handover:
     """The open files of one shell: the command that it is given, the state that it hands back.
 
-    Raises ``OSError`` when there is no room for them, ``UnicodeEncodeError`` for a command that is
-    no text. To be closed.
+    ``reads_only``: of that state its directory alone. Raises ``OSError`` when there is no room for
+    them, ``UnicodeEncodeError`` for a command that is no text. To be closed.
     """
 
-    def __init__(self, command: str) -> None:
+    def __init__(self, command: str, *, reads_only: bool = False) -> None:
+        self._reads_only = reads_only
         data = command.encode("utf-8", "surrogateescape")
         self._command = open_nameless(data)
         try:
@@ -168,9 +174,11 @@ class Handover:
         name = "bash" if Path(shell).name == "bash" else "sh"
         command, state = _HANDLES[name]
         if name == "bash":
-            text = _BASH.format(command=command, state=state)
+            variables = "" if self._reads_only else _BASH_VARIABLES
+            text = _BASH.format(command=command, state=state, variables=variables)
             return (shell, "--noprofile", "--norc", "-c", text, name)
-        return (shell, "-c", _SH.format(command=command, state=state), name)
+        variables = "" if self._reads_only else _SH_VARIABLES
+        return (shell, "-c", _SH.format(command=command, state=state, variables=variables), name)
 
     def handles(self, shell: str) -> dict[int, int]:
         """Our open files by the numbers under which ``shell`` is to have them."""

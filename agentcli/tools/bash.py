@@ -204,7 +204,7 @@ class BashTool(BaseTool[BashArguments]):
         if shell is None:
             return ToolOutput.error("There is no bash or sh on PATH; ask the user to install bash.")
         try:
-            handover = Handover(args.command)
+            handover = Handover(args.command, reads_only=start.access is Access.READ_ONLY)
         except (OSError, UnicodeEncodeError) as error:
             return ToolOutput.error(f"Cannot hand the command to a shell: {error}.")
         try:

@@ -251,12 +251,10 @@ def test_a_command_that_had_ended_keeps_its_result_and_its_daemon(tmp_path: Path
 def test_where_processes_cannot_be_listed_the_group_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blind = tmp_path / "guard.py"
-    source = (
-        Path(_run._GUARD).read_text().replace('"/proc', '"/nowhere').replace("/bin/ps", "/no/ps")
-    )
-    blind.write_text(source)
-    monkeypatch.setattr(_run, "_GUARD", str(blind))
+    source = Path(_run._GUARD, "guard.py").read_text()
+    source = source.replace('"/proc', '"/nowhere').replace("/bin/ps", "/no/ps")
+    (tmp_path / "guard.py").write_text(source)
+    monkeypatch.setattr(_run, "_GUARD", str(tmp_path))
 
     async def body() -> None:
         cancel = CancelToken()

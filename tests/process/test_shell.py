@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -13,8 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentcli.domain.cancel import CancelToken
 from agentcli.process import shell as _scratch
-from agentcli.process.shell import ShellState, ShellStates, parse_state
+from agentcli.process.run import Command, RunLimits, run
+from agentcli.process.shell import Handover, ShellState, ShellStates, parse_state
 
 BASE = {"PATH": "/bin", "HOME": "/home/x"}
 
@@ -146,3 +149,30 @@ def test_what_a_killed_app_left_is_removed_and_nothing_else(temporary: Path) -> 
     assert not left.exists()
     assert all((directory / "state").exists() for directory in (*kept, target))
     assert link.is_symlink()
+
+
+@pytest.mark.spec("TOOL-11")
+@pytest.mark.parametrize("shell", ["/bin/bash", "/bin/sh"])
+@pytest.mark.parametrize("ends", ["", "; exit 3", "; trap 'cd /' EXIT"])
+def test_a_shell_saves_once_and_one_that_only_reads_its_directory_alone(
+    tmp_path: Path, shell: str, ends: str
+) -> None:
+    def hands_back(*, reads_only: bool) -> list[bytes]:
+        handover = Handover(f"cd {tmp_path}; export NEW=1{ends}", reads_only=reads_only)
+        try:
+            command = Command(
+                handover.argv(shell), Path("/"), {"HOME": "/"}, handles=handover.handles(shell)
+            )
+            asyncio.run(run(command, RunLimits(CancelToken()), lambda _: True))
+            handover.read()
+            return (handover._data or b"").split(b"\0")
+        finally:
+            handover.close()
+
+    whole = hands_back(reads_only=False)
+    assert (whole[0], whole.count(b"NEW=1"), whole.count(b"end")) == (
+        b"%s\n" % bytes(tmp_path),
+        1,
+        1,
+    )
+    assert hands_back(reads_only=True) == [whole[0], b"end", b""]
