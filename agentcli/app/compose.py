@@ -457,6 +457,7 @@ def _closers(
 def _hide_keys(settings: Settings) -> None:
     """No command sees the keys of the user's own providers either (SEC-8)."""
     names = [config.key_env for config in settings.providers.values() if config.key_env]
+    names += settings.sent_variables
     if names:
         from agentcli.process.environment import hide_variables
 

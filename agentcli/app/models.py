@@ -40,6 +40,7 @@ Listener = Callable[[ModelInfo, str], None]
 
 
 LOCAL_FIRST_TOKEN_S = 600.0
+_UNAUTHORIZED = 401
 
 
 class Chosen(NamedTuple):
@@ -55,8 +56,8 @@ class Chosen(NamedTuple):
 
 def provider_of(config: ProviderConfig, learned: Listener | None = None) -> Provider:
     """The provider; its key is fetched, its model's window ``learned``, when they are needed."""
-    is_open = config.stored is None or bool(config.api_key)
-    return _registry.create(config) if is_open and learned is None else _Prepared(config, learned)
+    is_settled = config.stored is None and learned is None
+    return _registry.create(config) if is_settled else _Prepared(config, learned)
 
 
 def _placed(settings: Settings, name: str) -> tuple[ProviderConfig, ModelInfo]:
@@ -253,16 +254,18 @@ class _NotClosed:
 class _Prepared:
     """A provider of which something is found out on the way: its key, its model's real window.
 
-    A key in the keyring is fetched for the first request. The window of a model on the user's own
-    server (CTX-3) is asked for before the first request, and once more after the first reply when
-    it was not certain: a model that was not loaded has no window yet. The text of the reply is out
-    by then. ``is_settled``: there is no window to be asked for any more.
+    A key in the keyring, or one that a command prints, is fetched for the first request; one that
+    the server refuses is fetched once more where it may have changed (EXT-7). The window of a
+    model on the user's own server (CTX-3) is asked for before the first request, and once more
+    after the first reply when it was not certain: a model that was not loaded has no window yet.
+    The text of the reply is out by then. ``is_settled``: there is no window to be asked for.
     """
 
     def __init__(self, config: ProviderConfig, learned: Listener | None) -> None:
         self._config = config
         self._inner = _registry.create(config)
         self._key = None if config.api_key else config.stored
+        self._used = config.api_key
         self._learned = learned
         self._warned = ""
         self.is_settled = learned is None
@@ -283,7 +286,7 @@ class _Prepared:
 
     def stream(self, request: ModelRequest, cancel: CancelToken) -> AsyncIterator[StreamEvent]:
         """The reply of the provider itself."""
-        if self._key is None and self.is_settled:
+        if self._config.stored is None and self.is_settled:
             return self._inner.stream(request, cancel)
         return self._watched(request, cancel)
 
@@ -310,16 +313,34 @@ class _Prepared:
     async def _watched(
         self, request: ModelRequest, cancel: CancelToken
     ) -> AsyncGenerator[StreamEvent, None]:
-        if self._key is not None:
-            await self._fetch(self._key)
         model = request.model
-        async with aclosing(self._inner.stream(request, cancel)) as events:  # type: ignore[type-var]  # providers' are generators
+        async with aclosing(self._with_key(request, cancel)) as events:
             async for event in events:
                 if isinstance(event, StreamEnd) and not self.is_settled and self._learned:
                     known, warning = await self.measured(model, is_loaded=True)
                     if known != model or warning:
                         self._learned(known, warning)
                 yield event
+
+    async def _with_key(
+        self, request: ModelRequest, cancel: CancelToken
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """The reply; a key that the server does not know is asked for again, once."""
+        renewed = False
+        while True:
+            if self._key is not None:
+                await self._fetch(self._key)
+            try:
+                async with aclosing(self._inner.stream(request, cancel)) as events:  # type: ignore[type-var]  # providers' are generators
+                    async for event in events:
+                        yield event
+            except ProviderError as error:
+                stored, is_unknown = self._config.stored, error.status == _UNAUTHORIZED
+                if renewed or not is_unknown or stored is None or not stored.renew(self._used):
+                    raise
+                renewed, self._key = True, stored
+            else:
+                return
 
     async def _fetch(self, stored: StoredKey) -> None:
         """From now on it is the provider with its key."""
@@ -337,7 +358,7 @@ class _Prepared:
                 host=self.host,
             ) from error
         if self._key is not None:
-            self._key = None
+            self._key, self._used = None, key
             keyless = self._inner
             self._inner = _registry.create(replace(self._config, api_key=key))
             await keyless.aclose()

@@ -193,10 +193,9 @@ def _end(key: str) -> str:
 
 def _variable(provider: str, settings: Settings) -> str:
     """The environment variable that gives the provider's key, or an empty text."""
-    from agentcli.providers._registry import spec_of
+    from agentcli.providers._registry import key_variables, spec_of
 
-    own, row = settings.providers.get(provider), spec_of(provider)
-    names = (own.key_env,) if own is not None and own.key_env else row.key_envs if row else ()
+    names = key_variables(settings.providers.get(provider), spec_of(provider))
     return next((name for name in names if settings.env.get(name, "").strip()), "")
 
 

@@ -97,14 +97,15 @@ def check_keys(settings: Settings) -> list[Finding]:
     if problem:
         what, _, advice = problem.partition(" - ")
         findings.append(Finding("stored keys", Status.WARN, what, advice or "agent auth login"))
-    try:
-        found = [
-            provider_config(name, settings.env, settings.providers)
-            for name in provider_names(settings.providers)
-            if has_key(name, settings.env, settings.providers)
-        ]
-    except AgentError as error:
-        return [*findings, Finding("keys", Status.FAIL, error.message, error.advice)]
+    found = []
+    for name in provider_names(settings.providers):
+        if has_key(name, settings.env, settings.providers):
+            try:
+                found.append(provider_config(name, settings.env, settings.providers))
+            except AgentError as error:
+                findings.append(Finding("keys", Status.FAIL, error.message, error.advice))
+    if findings and findings[-1].status is Status.FAIL and not found:
+        return findings
     if found:
         names = ", ".join(f"{config.name} ({_source(config)})" for config in found)
         return [*findings, Finding("keys", Status.OK, names)]
@@ -443,6 +444,7 @@ def check_endpoint(settings: Settings, env: Mapping[str, str]) -> list[Finding]:
     findings = [Finding("model", Status.OK, f"{name}/{model}")]
     if not provider.base_url.startswith("http"):
         return findings
+    findings += _check_command(provider)
     if provider.needs_key and not has_key(name, settings.env, settings.providers):
         detail = f"{provider.name}: {provider.key_env} is not set"
         advice = f"export {provider.key_env}=..., or: agent auth login {provider.name}"
@@ -459,6 +461,19 @@ def check_endpoint(settings: Settings, env: Mapping[str, str]) -> list[Finding]:
         detail = f"{provider.name}: {through}{host} cannot be reached: {error}"
         return [*findings, Finding("endpoint", Status.FAIL, detail, advice)]
     return [*findings, Finding("endpoint", Status.OK, f"{provider.name}: {host}:{port} answers")]
+
+
+def _check_command(provider: ProviderConfig) -> list[Finding]:
+    """Whether the command of the provider in use prints a key (EXT-7)."""
+    from agentcli.config.credentials import COMMAND
+
+    if provider.stored is None or provider.stored.place != COMMAND:
+        return []
+    try:
+        provider.stored.get()
+    except AgentError as error:
+        return [Finding("key", Status.FAIL, error.message, error.advice)]
+    return [Finding("key", Status.OK, f"{provider.name}: {COMMAND} prints one")]
 
 
 def reach(host: str, port: int, timeout_s: float) -> None:

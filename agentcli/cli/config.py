@@ -18,8 +18,8 @@ from agentcli.cli.options import choice
 from agentcli.cli.redacting import know_secrets, shown
 from agentcli.config.edit import TEMPLATE, unknown_key
 from agentcli.config.paths import Paths, write
-from agentcli.config.settings import Settings, dotted, find_key, load_settings, validate
-from agentcli.config.toml_file import read_text, split_key
+from agentcli.config.settings import Settings, find_key, load_settings, validate
+from agentcli.config.toml_file import dotted, read_text, split_key
 from agentcli.domain.errors import AgentError, ConfigError, UsageError
 from agentcli.headless.streams import is_terminal, write_error_line, write_out
 from agentcli.ui.sanitize import clean
@@ -72,7 +72,11 @@ def _provider_rows(settings: Settings) -> list[tuple[str, str, str]]:
         with_key = has_key(name, settings.env, settings.providers)
         if not (with_key or moved_by or name in settings.providers):
             continue
-        config = provider_config(name, settings.env, settings.providers)
+        try:
+            config = provider_config(name, settings.env, settings.providers)
+        except ConfigError as error:
+            write_error_line(f"warning: {error}")
+            continue
         key = f"providers.{name}."
         source = settings.sources.get(key + "base_url") or (
             f"{moved_by} (environment)" if moved_by else "default"
@@ -82,7 +86,7 @@ def _provider_rows(settings: Settings) -> list[tuple[str, str, str]]:
             source = settings.sources.get(key + "api_key_env", "default")
             state = "set" if with_key else "not set"
             if config.stored is not None:
-                state = f"not set; a key is stored in the {config.stored.place}"
+                state = f"not set; the key is from: {config.stored.place}"
             rows.append((key + "api_key_env", f"{config.key_env} ({state})", source))
     return rows
 

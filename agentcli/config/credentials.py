@@ -1,10 +1,11 @@
-"""Keys stored with ``agent auth login`` (SEC-9): which, where, and how to get one.
+"""Keys that are fetched: stored with ``agent auth login`` (SEC-9), or printed by a command (EXT-7).
 
 ``credentials.json`` in the configuration directory (0600) lists them; a key itself stands in the
 OS keyring, or in that file where there is no keyring. Laws: reading the list never asks the
 keyring; the keyring is asked through a process that can be given up, since the ``keyring`` library
 costs more than a whole start and its daemons hang; a stored key is lent only to an address that
-the user's own configuration or environment names (SEC-1), which is the business of ``settings``.
+the user's own configuration or environment names (SEC-1), which is the business of ``settings``;
+what a command prints is kept in memory only.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import os
 import stat
 import sys
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
@@ -25,7 +27,7 @@ from agentcli.domain.ports import ProviderConfig
 from agentcli.domain.secrecy import is_secret
 from agentcli.domain.values import frozen, mutable
 
-KEYRING, FILE = "keyring", "file"
+KEYRING, FILE, COMMAND = "keyring", "file", "api_key_command"
 # two names of one account: a key stored for the second serves the first
 SAME_ACCOUNT: Mapping[str, str] = {"openai-responses": "openai"}
 _MAX_BYTES = 1_000_000
@@ -34,6 +36,8 @@ _VERSION = 1
 Watcher = Callable[[Iterable[str]], None]
 READ_S = 10.0
 WRITE_S = 60.0  # the user may have to unlock it
+COMMAND_S = 60.0
+_MAX_PRINTED = 64 * 1024
 INSTALL = "pip install 'agentcli[keyring]'"
 _WORKER = Path(__file__).with_name("keyring_worker.py")
 
@@ -113,6 +117,11 @@ class KeyringKey:
         """End a ``get`` that waits in another thread."""
         if self._call is not None:
             self._call.stop()
+
+    def renew(self, refused: str) -> bool:
+        """What is stored stays what it is."""
+        del refused
+        return False
 
 
 def read_credentials(paths: Paths) -> Credentials:
@@ -316,3 +325,134 @@ def _key_in(out: bytes) -> str:
     if not ok:
         raise KeyringError(str(why))
     return key if isinstance(key, str) else ""
+
+
+# --- a command that prints a key (EXT-7) -------------------------------------------------------
+
+
+class CommandKey:
+    """The key that a command of the user's prints; asked for once, and again after a refusal.
+
+    Law: the command runs outside of the workspace and finds no program there, has no terminal, and
+    is ended after ``COMMAND_S``; what it prints is never shown or stored.
+    """
+
+    place = COMMAND
+
+    def __init__(self, credentials: Credentials, provider: str, command: str) -> None:
+        self._credentials = credentials
+        self._provider = provider
+        self._command = command
+        self._lock = threading.Lock()
+        self._process: Any = None
+        self._stopped = False
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether ``get`` answers at once."""
+        return self._provider in self._credentials.known
+
+    def get(self) -> str:
+        """The key. May wait ``COMMAND_S``, so not for an event loop; raises ``ConfigError``."""
+        with self._lock:  # sub-agents ask at the same time
+            if not self.at_hand:
+                self._stopped = False
+                self._credentials.learn(self._provider, self._asked())
+            return self._credentials.known[self._provider]
+
+    def renew(self, refused: str) -> bool:
+        """The command is asked again, unless that has happened since ``refused`` was had."""
+        with self._lock:
+            if self._credentials.known.get(self._provider) == refused:
+                del self._credentials.known[self._provider]
+        return True
+
+    def stop(self) -> None:
+        """End a ``get`` that waits in another thread."""
+        import signal
+
+        self._stopped = True
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _asked(self) -> str:
+        import subprocess
+
+        try:
+            process = subprocess.Popen(  # noqa: S603 - the user's own command
+                ["/bin/sh", "-c", self._command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env=_outside(os.environ),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise self._failed(f"cannot be run: {error.strerror}") from error
+        self._process = process
+        timer = threading.Timer(COMMAND_S, self.stop)
+        timer.daemon = True
+        timer.start()
+        try:
+            with process:
+                printed = process.stdout.read(_MAX_PRINTED + 1) if process.stdout else b""
+                if len(printed) > _MAX_PRINTED:
+                    self.stop()
+                code = process.wait()
+        finally:
+            timer.cancel()
+        if len(printed) > _MAX_PRINTED:
+            raise self._failed("printed more than a key")
+        if self._stopped:
+            raise self._failed(f"did not end within {COMMAND_S:g} s")
+        if code != 0:
+            raise self._failed(f"failed (exit code {code})")
+        key = printed.decode("utf-8", "replace").strip()
+        if not key:
+            raise self._failed("printed nothing")
+        return key
+
+    def _failed(self, what: str) -> ConfigError:
+        return ConfigError(
+            f"the api_key_command of provider {self._provider} {what}",
+            "run it in a shell to see why; only the key may be on its standard output",
+        )
+
+
+def command_keys(
+    paths: Paths,
+    stored: Credentials | None,
+    providers: dict[str, ProviderConfig],
+    commands: Mapping[str, str],
+) -> Credentials:
+    """Give each provider in ``commands`` the key that its command prints."""
+    stored = stored or Credentials(paths)
+    for name, command in commands.items():
+        providers[name] = replace(providers[name], stored=CommandKey(stored, name, command))
+    return stored
+
+
+def _outside(env: Mapping[str, str]) -> dict[str, str]:
+    """``env`` with no program of the workspace on its PATH (SEC-2)."""
+    kept = {name: value for name, value in env.items() if name not in {"PWD", "OLDPWD"}}
+    roots = _workspace_roots(env.get("HOME", ""))
+    kept["PATH"] = os.pathsep.join(
+        each
+        for each in env.get("PATH", os.defpath).split(os.pathsep)
+        if Path(each).is_absolute()
+        and not any(Path(os.path.realpath(each)).is_relative_to(root) for root in roots)
+    )
+    return kept
+
+
+def _workspace_roots(home: str) -> list[Path]:
+    """The working directory and the repository around it; not what the home lies in."""
+    try:
+        here = Path.cwd().resolve()
+    except OSError:
+        return []
+    around = next((each for each in (here, *here.parents) if (each / ".git").exists()), here)
+    own = Path(os.path.realpath(home)) if home else Path("/")
+    return [root for root in {here, around} if not own.is_relative_to(root)]

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from agentcli.config.paths import Paths, write
 from agentcli.config.settings import (
     all_names,
-    dotted,
     find_key,
     leaves,
     mistakes_in,
@@ -19,6 +18,7 @@ from agentcli.config.settings import (
 from agentcli.config.toml_file import (
     REPAIR,
     Mistake,
+    dotted,
     parse,
     parse_leniently,
     read_text,

@@ -11,19 +11,20 @@ validation library is imported on the way to the first request.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from agentcli.config.paths import Paths
 from agentcli.config.redaction import address_secrets, environment_secrets
 from agentcli.config.toml_file import (
     REPAIR,
+    Key,
+    KeyKind,
     Mistake,
+    dotted,
     locate,
     parse_leniently,
     read_text,
@@ -43,109 +44,7 @@ if TYPE_CHECKING:
     from agentcli.domain.hooks import HookConfig
 
 
-# a comma that does not stand between brackets: rules hold commas of their own
-_OUTER_COMMA = re.compile(r",(?![^(]*\))")
-
-
-class KeyKind(StrEnum):
-    """The type of a key's value; the text is how users are told of it."""
-
-    TEXT = "a text"
-    WHOLE = "a whole number"
-    NUMBER = "a number"
-    FLAG = "true or false"
-    LIST = "a list of texts"
-    PLACES = "a list of paths that begin with ~/ or /"
-    URL = "an http:// or https:// address"
-
-
-_LISTS = frozenset({KeyKind.LIST, KeyKind.PLACES})
-_PLACE = re.compile(r"~?/+[^/]")
-
-
-class Key(NamedTuple):
-    """One key. ``minimum`` bounds numbers; ``choices`` lists all that is valid, if it is a list.
-
-    ``shared``: a trusted project may say it too; ``added``: it then adds to the user's list, and
-    takes nothing of theirs away. What a project may never set, trusted or not: where keys are
-    sent, what code is loaded, how the user likes the screen.
-    """
-
-    kind: KeyKind
-    help: str
-    default: object = None
-    choices: tuple[str, ...] = ()
-    minimum: float = 0
-    shared: bool = False
-    added: bool = False
-
-    def check(self, value: object) -> str:
-        """Why ``value`` is not valid: "expected ..."; empty when it is."""
-        if not self._has_type(value):
-            return f"expected {self.expected}, not {_shown(value)}"
-        if self.choices and value not in self.choices:
-            return f"expected {self.expected}, not {_shown(value)}"
-        if isinstance(value, (int, float)) and not self.minimum <= value < float("inf"):
-            return f"expected {self.expected}, not {_shown(value)}"
-        return ""
-
-    @property
-    def expected(self) -> str:
-        """What is valid, in words."""
-        if self.choices:
-            return "one of " + ", ".join(self.choices)
-        if self.kind in {KeyKind.WHOLE, KeyKind.NUMBER}:
-            return f"{self.kind} of at least {self.minimum:g}"
-        return str(self.kind)
-
-    def _has_type(self, value: object) -> bool:
-        if isinstance(value, bool):
-            return self.kind is KeyKind.FLAG
-        match value:
-            case int():
-                return self.kind in {KeyKind.WHOLE, KeyKind.NUMBER}
-            case float():
-                return self.kind is KeyKind.NUMBER
-            case list() if self.kind in _LISTS:
-                is_places = self.kind is KeyKind.PLACES
-                return all(
-                    isinstance(item, str) and (_PLACE.match(item) or not is_places)
-                    for item in value
-                )
-            case str():
-                is_url = value.startswith(("http://", "https://"))
-                return self.kind is KeyKind.TEXT or (self.kind is KeyKind.URL and is_url)
-        return False
-
-    def parse(self, text: str) -> object:
-        """``text`` of the command line as a value of this key; raises ``ValueError``."""
-        value = self._parsed(text.strip())
-        problem = self.check(value)
-        if problem:
-            raise ValueError(problem)
-        return value
-
-    def _parsed(self, text: str) -> object:
-        """``text`` read as this kind; a text that cannot be read so stays one, to be refused."""
-        try:
-            match self.kind:
-                case KeyKind.FLAG:
-                    return {"true": True, "false": False}.get(text.lower(), text)
-                case KeyKind.WHOLE:
-                    return int(text)
-                case KeyKind.NUMBER:
-                    return float(text)
-                case KeyKind.LIST | KeyKind.PLACES if text.startswith("["):
-                    return json.loads(text)
-                case KeyKind.LIST | KeyKind.PLACES:
-                    return [item.strip() for item in _OUTER_COMMA.split(text) if item.strip()]
-        except ValueError:
-            pass
-        return text
-
-
-def _shown(value: object) -> str:
-    return json.dumps(value, default=str, ensure_ascii=False)[:80]
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 THEMES = ("auto", "dark", "light", "high-contrast", "daltonized", "none")
@@ -260,6 +159,20 @@ PROVIDER_KEYS: Mapping[str, Key] = {
     ),
     "base_url": Key(KeyKind.URL, "Where the server is"),
     "api_key_env": Key(KeyKind.TEXT, "Name of the environment variable that holds the key"),
+    "api_key_command": Key(
+        KeyKind.TEXT, "Command that prints the key; asked again when the key is refused"
+    ),
+    "auth": Key(
+        KeyKind.TEXT,
+        "How the key is sent; by default as the API has it",
+        choices=("bearer", "x-api-key", "none"),
+    ),
+    "headers": Key(
+        KeyKind.HEADERS, "More headers of every request; ${NAME} is a variable of the environment"
+    ),
+    "query": Key(
+        KeyKind.TEXTS, "What is added to every address, as ?NAME=VALUE; ${NAME} as in headers"
+    ),
     "stream": Key(KeyKind.FLAG, "Take replies as they are written, or whole", default=True),
     "tool_protocol": TOOL_PROTOCOL,
     **WAIT_KEYS,
@@ -367,7 +280,25 @@ class Settings:
         stored = self.stored.known.values() if self.stored is not None else ()
         kept = [key for key in stored if is_secret(key)]
         in_addresses = [text for config in configs for text in address_secrets(config.base_url)]
-        return (*environment_secrets(self.env, named), *kept, *in_addresses)
+        sent = [
+            text
+            for config in configs
+            for value in (*config.headers.values(), *config.query.values())
+            for text in (value, *value.split())  # "Bearer KEY"
+            if is_secret(text)
+        ]
+        return (*environment_secrets(self.env, named), *kept, *in_addresses, *sent)
+
+    @property
+    def sent_variables(self) -> list[str]:
+        """The variables whose values go along with requests, in headers or addresses (EXT-7)."""
+        return [
+            name
+            for key, table in self.values.items()
+            if key.endswith((".headers", ".query")) and isinstance(table, dict)
+            for text in table.values()
+            for name in _VARIABLE.findall(text)
+        ]
 
     def watch_secrets(self, watcher: Callable[[Iterable[str]], None]) -> None:
         """Tell ``watcher`` all ``secrets``, and later each that becomes known."""
@@ -452,11 +383,6 @@ def validate(text: str, paths: Paths) -> tuple[str, ...]:
 def mistakes_in(text: str, paths: Paths) -> list[Mistake]:
     """All that is wrong in the user's file in ``text``; raises ``ConfigError`` as ``parse``."""
     return _found_mistakes(_Layers(), text, paths.config_file, is_project=False)
-
-
-def dotted(path: tuple[str, ...]) -> str:
-    """``path`` as it is written: parts that are not plain words are quoted."""
-    return ".".join(part if re.fullmatch(r"[\w-]+", part) else f'"{part}"' for part in path)
 
 
 def _read_file(layers: _Layers, text: str, where: Path, *, is_project: bool = False) -> None:
@@ -558,14 +484,37 @@ def _providers(
             base_url=table.get("base_url", "").rstrip("/"),
             key_env=table.get("api_key_env", ""),
             api_key=env.get(table.get("api_key_env", ""), "").strip(),
-            needs_key="api_key_env" in table or "kind" not in table,
+            needs_key=bool({"api_key_env", "api_key_command"} & table.keys())
+            or "kind" not in table,
             api=table.get("api", ""),
             waits={key: table[key] for key in WAIT_KEYS if key in table},
             tool_protocol=table.get("tool_protocol", ""),
             stream=table.get("stream", True),
+            headers={
+                key.lower(): _filled(value, env) for key, value in table.get("headers", {}).items()
+            },
+            query={key: _filled(value, env) for key, value in table.get("query", {}).items()},
+            auth=table.get("auth", ""),
         )
         for name, table in tables.items()
     }
+
+
+def _filled(text: str, env: Mapping[str, str]) -> str:
+    return _VARIABLE.sub(lambda found: env.get(found[1], "").strip(), text)
+
+
+def _warn_of_variables(layers: _Layers, env: Mapping[str, str]) -> None:
+    """A line for each variable that a header or a query names and nobody has set."""
+    for name, table in layers.tables["providers"].items():
+        for key in ("headers", "query"):
+            for entry, text in table.get(key, {}).items():
+                where = dotted(("providers", name, key, entry))
+                layers.warnings += [
+                    f"{where}: {variable} is not set: nothing is put in its place"
+                    for variable in _VARIABLE.findall(text)
+                    if not env.get(variable, "").strip()
+                ]
 
 
 def _lend_stored(
@@ -588,6 +537,22 @@ def _lend_stored(
     return stored
 
 
+def _add_commands(
+    paths: Paths,
+    layers: _Layers,
+    providers: dict[str, ProviderConfig],
+    stored: Credentials | None,
+) -> Credentials | None:
+    """Keys that commands print join ``providers``; they come before stored ones (EXT-7)."""
+    tables = layers.tables["providers"].items()
+    commands = {name: text for name, each in tables if (text := each.get("api_key_command"))}
+    if not commands:
+        return stored
+    from agentcli.config.credentials import command_keys
+
+    return command_keys(paths, stored, providers, commands)
+
+
 def _build(
     paths: Paths, layers: _Layers, env: Mapping[str, str], project: Project | None
 ) -> Settings:
@@ -601,13 +566,15 @@ def _build(
     }
     fields["effort"] = Effort(values["effort"]) if values["effort"] else None
     fields["permission_mode"] = PermissionMode(values["permission_mode"])
+    _warn_of_variables(layers, env)
+    stored = _lend_stored(paths, layers, providers)
     return Settings(
         **fields,
         paths=paths,
         chat_keys={action: values[f"keys.{action}"] for action in ACTION_KEYS},
         hooks=tuple(layers.hooks),
         providers=providers,
-        stored=_lend_stored(paths, layers, providers),
+        stored=_add_commands(paths, layers, providers, stored),
         env=env,
         models=layers.tables["models"],
         values=values,

@@ -1,13 +1,17 @@
 """Reading a TOML file: every mistake at once, each with its line, in plain words (CLI-9).
 
+At the end: what the value of a key may be.
+
 Law: a statement that cannot be read is left out and the rest is read, so that nobody repairs a
 file one start at a time; what is said never repeats more than a few words of the file.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -303,3 +307,135 @@ def _segments(text: str) -> tuple[str, ...]:
 
 def _lower(message: str) -> str:
     return message[:1].lower() + message[1:]
+
+
+def dotted(path: tuple[str, ...]) -> str:
+    """``path`` as it is written: parts that are not plain words are quoted."""
+    return ".".join(part if re.fullmatch(r"[\w-]+", part) else f'"{part}"' for part in path)
+
+
+# --- what a value may be --------------------------------------------------------------------
+
+# Law: a value that is wrong is refused in words that hold nothing of a key.
+
+# a comma that does not stand between brackets: rules hold commas of their own
+_OUTER_COMMA = re.compile(r",(?![^(]*\))")
+
+
+class KeyKind(StrEnum):
+    """The type of a key's value; the text is how users are told of it."""
+
+    TEXT = "a text"
+    WHOLE = "a whole number"
+    NUMBER = "a number"
+    FLAG = "true or false"
+    LIST = "a list of texts"
+    PLACES = "a list of paths that begin with ~/ or /"
+    URL = "an http:// or https:// address"
+    TEXTS = "a table of texts"
+    HEADERS = "a table of HTTP headers, NAME = a text of one line"
+
+
+_TABLES = frozenset({KeyKind.TEXTS, KeyKind.HEADERS})
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+# what the program itself has to say of a request
+_OWN_HEADERS = frozenset(
+    {"host", "content-length", "content-type", "connection", "transfer-encoding", "accept-encoding"}
+)
+_LISTS = frozenset({KeyKind.LIST, KeyKind.PLACES})
+_PLACE = re.compile(r"~?/+[^/]")
+
+
+class Key(NamedTuple):
+    """One key. ``minimum`` bounds numbers; ``choices`` lists all that is valid, if it is a list.
+
+    ``shared``: a trusted project may say it too; ``added``: it then adds to the user's list, and
+    takes nothing of theirs away. What a project may never set, trusted or not: where keys are
+    sent, what code is loaded, how the user likes the screen.
+    """
+
+    kind: KeyKind
+    help: str
+    default: object = None
+    choices: tuple[str, ...] = ()
+    minimum: float = 0
+    shared: bool = False
+    added: bool = False
+
+    def check(self, value: object) -> str:
+        """Why ``value`` is not valid: "expected ..."; empty when it is."""
+        if not self._has_type(value):
+            return f"expected {self.expected}, not {_shown(value)}"
+        if self.choices and value not in self.choices:
+            return f"expected {self.expected}, not {_shown(value)}"
+        if isinstance(value, (int, float)) and not self.minimum <= value < float("inf"):
+            return f"expected {self.expected}, not {_shown(value)}"
+        return ""
+
+    @property
+    def expected(self) -> str:
+        """What is valid, in words."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        if self.kind in {KeyKind.WHOLE, KeyKind.NUMBER}:
+            return f"{self.kind} of at least {self.minimum:g}"
+        return str(self.kind)
+
+    def _has_type(self, value: object) -> bool:
+        match value:
+            case bool():
+                return self.kind is KeyKind.FLAG
+            case int() | float():
+                is_whole = isinstance(value, int) and self.kind is KeyKind.WHOLE
+                return is_whole or self.kind is KeyKind.NUMBER
+            case list() if self.kind in _LISTS:
+                is_places = self.kind is KeyKind.PLACES
+                return all(
+                    isinstance(item, str) and (_PLACE.match(item) or not is_places)
+                    for item in value
+                )
+            case str() if self.kind is KeyKind.URL:
+                return value.startswith(("http://", "https://"))
+            case dict() if self.kind in _TABLES:
+                is_header = self.kind is KeyKind.HEADERS
+                return all(_is_entry(*each, is_header=is_header) for each in value.items())
+        return self.kind is KeyKind.TEXT and isinstance(value, str)
+
+    def parse(self, text: str) -> object:
+        """``text`` of the command line as a value of this key; raises ``ValueError``."""
+        value = self._parsed(text.strip())
+        problem = self.check(value)
+        if problem:
+            raise ValueError(problem)
+        return value
+
+    def _parsed(self, text: str) -> object:
+        """``text`` read as this kind; a text that cannot be read so stays one, to be refused."""
+        try:
+            match self.kind:
+                case KeyKind.FLAG:
+                    return {"true": True, "false": False}.get(text.lower(), text)
+                case KeyKind.WHOLE:
+                    return int(text)
+                case KeyKind.NUMBER:
+                    return float(text)
+                case _ if self.kind in _TABLES or (self.kind in _LISTS and text.startswith("[")):
+                    return json.loads(text)
+                case KeyKind.LIST | KeyKind.PLACES:
+                    return [item.strip() for item in _OUTER_COMMA.split(text) if item.strip()]
+        except ValueError:
+            pass
+        return text
+
+
+def _is_entry(name: str, value: object, *, is_header: bool) -> bool:
+    if not isinstance(value, str) or not value.isprintable():
+        return False
+    usable = _HEADER_NAME.fullmatch(name) and name.lower() not in _OWN_HEADERS and value.isascii()
+    return bool(name) and bool(usable or not is_header)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):  # a value in it may be a key
+        return f"one with {', '.join(map(str, value))}"[:80] if value else "an empty one"
+    return json.dumps(value, default=str, ensure_ascii=False)[:80]

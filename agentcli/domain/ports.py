@@ -254,6 +254,9 @@ class StoredKey(Protocol):
     def stop(self) -> None:
         """End a ``get`` that waits in another thread."""
 
+    def renew(self, refused: str) -> bool:
+        """The server refused the key ``refused``: whether ``get`` may now give another one."""
+
 
 @frozen
 class ProviderConfig:
@@ -266,7 +269,9 @@ class ProviderConfig:
     the environment variable it came from, for advice. ``stored`` is the key to use where the
     environment has none. ``waits`` are fields of ``ModelInfo`` for all of its models (STR-3).
     Without ``stream`` whole replies are asked for (CTRL-9). ``tool_protocol`` is one for all of its
-    models; empty means what suits each (STR-10).
+    models; empty means what suits each (STR-10). ``headers`` and ``query`` go along with every
+    request; ``auth`` is how the key is sent: ``bearer``, ``x-api-key``, ``none``, or empty for what
+    is usual (EXT-7).
     """
 
     name: str
@@ -280,6 +285,9 @@ class ProviderConfig:
     waits: Mapping[str, float] = field(default_factory=dict)
     stream: bool = True
     tool_protocol: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    query: Mapping[str, str] = field(default_factory=dict, repr=False)
+    auth: str = ""
 
 
 class LongWait(Protocol):

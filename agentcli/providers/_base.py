@@ -25,7 +25,14 @@ from agentcli.domain.stream import (
     ThinkingDelta,
     ToolCallDelta,
 )
-from agentcli.providers._errors import check_key, endpoint_of, event_error, refusals_in_words
+from agentcli.providers._errors import (
+    auth_headers,
+    check_key,
+    endpoint_of,
+    event_error,
+    refusals_in_words,
+    with_own_headers,
+)
 from agentcli.wire.http import Endpoint, HttpClient, host_of
 from agentcli.wire.sse import SseDecoder, SseEvent
 
@@ -205,8 +212,7 @@ class HttpProvider:
     def headers(self, body: Mapping[str, Any]) -> dict[str, str]:
         """The protocol's own headers, key included where there is one."""
         del body
-        key = self.config.api_key
-        return {"authorization": f"Bearer {key}"} if key else {}
+        return auth_headers(self.config)
 
     def encode(self, request: ModelRequest) -> dict[str, Any]:
         """The body of the request; pure."""
@@ -247,7 +253,7 @@ class HttpProvider:
             "accept": "text/event-stream" if self.config.stream else "application/json",
             "accept-encoding": "identity",
             "user-agent": f"agentcli/{__version__}",
-            **self.headers(body),
+            **with_own_headers(self.headers(body), self.config),
         }
         decoder = self.decoder_type(endpoint)
         with refusals_in_words(endpoint):

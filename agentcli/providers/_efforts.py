@@ -34,7 +34,7 @@ Version = tuple[int, int]
 
 def gpt_version(model: str) -> Version | None:
     """The version of a model that OpenAI made for chats; (0, 0) for the o-series."""
-    match = _MODEL.match(model.rpartition("/")[2])
+    match = _MODEL.match(model.rpartition("/")[2].removeprefix("openai."))  # Bedrock's prefix
     if match is None:
         return None
     return (int(match["major"]), int(match["minor"] or 0)) if match["major"] else _UNNUMBERED

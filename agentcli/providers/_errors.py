@@ -13,11 +13,12 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.ports import ProviderConfig
 from agentcli.domain.secrecy import is_secret
-from agentcli.providers._registry import BUILT_IN
+from agentcli.providers._registry import BUILT_IN, COMMAND
 from agentcli.wire.http import Endpoint, Refusal
 
 # https://cloud.google.com/apis/design/errors, https://ai.google.dev/gemini-api/docs/troubleshooting
@@ -346,7 +347,9 @@ def _advice(endpoint: Endpoint, kind: ErrorKind, complaint: Complaint, status: i
     if status == _FORBIDDEN:
         return f"the key in {endpoint.key_name} may not use this model or service"
     if kind is ErrorKind.AUTH:
-        return f"check {endpoint.key_name}, or store another: agent auth login {endpoint.provider}"
+        other = f", or store another: agent auth login {endpoint.provider}"
+        is_printed = COMMAND in endpoint.key_name
+        return f"check {endpoint.key_name}{'' if is_printed else other}"
     return _ADVICE.get(kind) or endpoint.address_advice
 
 
@@ -365,8 +368,44 @@ def endpoint_of(config: ProviderConfig, url: str, model: str = "") -> Endpoint:
     key_env = config.key_env
     if config.stored is not None:
         key_env = f"the key that was stored with: agent auth login {config.name}"
-    secrets = (config.api_key,) if is_secret(config.api_key) else ()
-    return Endpoint(config.name, url, key_env, row.base_env if row else "", model, secrets)
+        if config.stored.place == COMMAND:
+            key_env = f"the {COMMAND} of [providers.{config.name}]"
+    secrets = (config.api_key, *config.headers.values(), *config.query.values())
+    return Endpoint(
+        config.name,
+        _with_query(url, config.query),
+        key_env,
+        row.base_env if row else "",
+        model,
+        tuple(filter(is_secret, secrets)),
+    )
+
+
+def _with_query(url: str, query: Mapping[str, str]) -> str:
+    """``url`` with the user's own parameters, which replace those of the same name."""
+    if not query:
+        return url
+    parts = urlsplit(url)
+    kept = [pair for pair in parse_qsl(parts.query) if pair[0] not in query]
+    return parts._replace(query=urlencode([*kept, *query.items()])).geturl()
+
+
+def auth_headers(config: ProviderConfig, usual: str = "bearer") -> dict[str, str]:
+    """The header that carries the key: as the settings say, else ``usual`` (EXT-7)."""
+    how = config.auth or usual
+    if not config.api_key or how == "none":
+        return {}
+    if how == "bearer":
+        return {"authorization": f"Bearer {config.api_key}"}
+    return {how: config.api_key}
+
+
+def with_own_headers(headers: Mapping[str, str], config: ProviderConfig) -> dict[str, str]:
+    """``headers`` with the user's, which win; what is a list in Anthropic's API stays one."""
+    own = dict(config.headers)
+    if {"anthropic-beta"} <= headers.keys() & own.keys():
+        own["anthropic-beta"] = f"{headers['anthropic-beta']},{own['anthropic-beta']}"
+    return {**headers, **own}
 
 
 def check_key(config: ProviderConfig, endpoint: Endpoint) -> None:

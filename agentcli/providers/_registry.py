@@ -11,6 +11,7 @@ code: one row below, or ``[providers.NAME]`` in the configuration.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
@@ -27,14 +28,23 @@ _HERE = Path(__file__).parent
 _OLLAMA_PORT = 11434
 # The value of ``api`` -> the kind that speaks it.
 _API_KINDS = {"chat": "openai", "responses": "openai-responses"}
+_OVER_HTTP = frozenset({"anthropic", "gemini", "bedrock", *_API_KINDS.values()})
+COMMAND = "api_key_command"
+# a part of an address that the environment says: the first of the variables that is set
+_BLANK = re.compile(r"\{([A-Z_|]+)(?:=([a-z0-9-]*))?\}")
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+# headers by which a request shows who sends it
+_AUTH_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
 
 
 class ProviderSpec(NamedTuple):
     """A provider that needs no configuration. ``kind`` names the module that speaks to it.
 
     ``key_envs``: the first that is set wins. An empty ``default_model`` means that one has to be
-    named. ``base_env`` may replace ``base_url``. ``own_api`` is the form of the protocol that is
-    spoken at the provider's own address, when another is usual elsewhere.
+    named. ``base_env`` may replace ``base_url``, in which ``{ONE|OTHER}`` stands for the first of
+    these variables that is set, and ``{ONE=text}`` has a default. ``own_api`` is the form of the
+    protocol that is spoken at the provider's own address, when another is usual elsewhere.
+    ``login_url`` and ``login_auth`` hold for a key that a command prints: a token of a login.
     """
 
     kind: str
@@ -45,6 +55,8 @@ class ProviderSpec(NamedTuple):
     needs_key: bool = True
     is_local: bool = False
     own_api: str = ""
+    login_url: str = ""
+    login_auth: str = ""
 
 
 def _local(base_url: str, base_env: str, key_env: str) -> ProviderSpec:
@@ -121,6 +133,33 @@ BUILT_IN: dict[str, ProviderSpec] = {
     "cerebras": ProviderSpec(
         "openai", "https://api.cerebras.ai/v1", ("CEREBRAS_API_KEY",), "CEREBRAS_BASE_URL"
     ),
+    # https://docs.aws.amazon.com/bedrock/latest/userguide/endpoints.html
+    "bedrock": ProviderSpec(
+        "bedrock",
+        "https://bedrock-mantle.{AWS_REGION|AWS_DEFAULT_REGION}.api.aws",
+        ("AWS_BEARER_TOKEN_BEDROCK",),
+        "BEDROCK_BASE_URL",
+    ),
+    # https://learn.microsoft.com/azure/foundry/openai/api-version-lifecycle
+    "azure": ProviderSpec(
+        "openai",
+        "https://{AZURE_RESOURCE_NAME}.openai.azure.com/openai/v1",
+        ("AZURE_OPENAI_API_KEY",),
+        "AZURE_OPENAI_BASE_URL",
+        own_api="responses",
+    ),
+    # https://cloud.google.com/vertex-ai/generative-ai/docs/start/express-mode/overview
+    "vertex": ProviderSpec(
+        "gemini",
+        "https://aiplatform.googleapis.com/v1/publishers/google",
+        ("VERTEX_API_KEY", "GOOGLE_VERTEX_API_KEY"),
+        "VERTEX_BASE_URL",
+        login_url=(
+            "https://aiplatform.googleapis.com/v1/projects/{GOOGLE_CLOUD_PROJECT}/locations/"
+            "{GOOGLE_CLOUD_LOCATION=global}/publishers/google"
+        ),
+        login_auth="bearer",
+    ),
     "ollama": _local(f"http://127.0.0.1:{_OLLAMA_PORT}/v1", "OLLAMA_HOST", "OLLAMA_API_KEY"),
     "lmstudio": _local("http://127.0.0.1:1234/v1", "LMSTUDIO_BASE_URL", "LMSTUDIO_API_KEY"),
     "vllm": _local("http://127.0.0.1:8000/v1", "VLLM_BASE_URL", "VLLM_API_KEY"),
@@ -184,8 +223,12 @@ def provider_config(
         raise ConfigError(
             f"provider {name!r} has the unknown kind {kind!r}", f"use one of: {kinds}"
         )
-    base_url = config.base_url or _base_from(row, env) or row.base_url
-    if kind in {"anthropic", "gemini", *_API_KINDS.values()}:
+    prints_key = _prints_key(config)
+    base_url = config.base_url or _base_from(row, env)
+    if not base_url:
+        own_url = row.login_url if prints_key and row.login_url else row.base_url
+        base_url = _with_variables(name, own_url, env)
+    if kind in _OVER_HTTP:
         _check_url(name, base_url, row.base_env)
     kind = _kind_for(kind, config, row, base_url)
     key_env, api_key = _key_from(config, row, env)
@@ -195,7 +238,9 @@ def provider_config(
     if spec is None:
         needs_key = config.needs_key and bool(key_env or api_key or stored)
     else:
-        needs_key = config.needs_key and _asks_for_key(row, base_url)
+        needs_key = config.needs_key and (prints_key or _asks_for_key(row, base_url))
+    if config.auth == "none" or _AUTH_HEADERS & config.headers.keys():
+        needs_key = False
     return replace(
         config,
         name=name,
@@ -205,6 +250,7 @@ def provider_config(
         api_key=api_key,
         needs_key=needs_key,
         stored=stored,
+        auth=config.auth or (row.login_auth if prints_key else ""),
     )
 
 
@@ -233,25 +279,57 @@ def _kind_for(kind: str, config: ProviderConfig, row: ProviderSpec, base_url: st
 
 
 def _is_own_host(base_url: str, own_url: str) -> bool:
-    """Also a region of it: ``eu.api.openai.com``."""
-    host, own = urlsplit(base_url).hostname or "", urlsplit(own_url).hostname or ""
-    return f".{host}".endswith(f".{own}")
+    """Also a region of it: ``eu.api.openai.com``, and anyone's resource."""
+    host = urlsplit(base_url).hostname or ""
+    own = urlsplit(_BLANK.sub("", own_url)).hostname or ""
+    return f".{host}".endswith(f".{own.removeprefix('.')}")
+
+
+def _prints_key(config: ProviderConfig) -> bool:
+    return config.stored is not None and config.stored.place == COMMAND
+
+
+def _with_variables(name: str, url: str, env: Mapping[str, str]) -> str:
+    """``url`` with its variables filled in; raises ``ConfigError`` for one that is not usable."""
+
+    def value(found: re.Match[str]) -> str:
+        names = found[1].split("|")
+        given = next((text for each in names if (text := env.get(each, "").strip())), found[2])
+        how = f"set {names[0]}, or base_url of [providers.{name}]"
+        if not given:
+            raise ConfigError(f"provider {name!r} has no address: {names[0]} is not set", how)
+        if not _LABEL.fullmatch(given):
+            raise ConfigError(f"{names[0]} cannot be a part of the address of {name!r}", how)
+        return given
+
+    return _BLANK.sub(value, url)
 
 
 def _key_from(config: ProviderConfig, row: ProviderSpec, env: Mapping[str, str]) -> tuple[str, str]:
     if config.api_key.strip():
         return config.key_env, config.api_key.strip()
-    names = (config.key_env,) if config.key_env else row.key_envs
+    names = key_variables(config, row)
     for name in names:
         if value := env.get(name, "").strip():
             return name, value
     return (names[0] if names else ""), ""
 
 
+def key_variables(own: ProviderConfig | None, row: ProviderSpec | None) -> tuple[str, ...]:
+    """The environment variables that may hold the key; one that a command prints has none."""
+    if own is not None and own.key_env:
+        return (own.key_env,)
+    if row is None or (own is not None and _prints_key(own)):
+        return ()
+    return row.key_envs
+
+
 def _asks_for_key(row: ProviderSpec, base_url: str) -> bool:
     """A server at another address than the provider's own may need no key."""
-    if row.kind not in {"gemini", *_API_KINDS.values()} or not row.base_url:
+    if row.kind not in _OVER_HTTP - {"anthropic"} or not row.base_url:
         return row.needs_key
+    if _BLANK.search(row.base_url):
+        return row.needs_key and _is_own_host(base_url, row.base_url)
     return row.needs_key and urlsplit(base_url).hostname == urlsplit(row.base_url).hostname
 
 

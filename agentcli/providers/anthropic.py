@@ -42,6 +42,7 @@ from agentcli.providers._base import (
     token_count,
     with_own_fields,
 )
+from agentcli.providers._errors import auth_headers
 
 API_VERSION = "2023-06-01"
 # Lets a model of the Claude 4 family think between tool calls too.
@@ -441,9 +442,7 @@ class AnthropicProvider(HttpProvider):
 
     def headers(self, body: Mapping[str, Any]) -> dict[str, str]:
         """Version and key; the beta mark where a thinking budget is used."""
-        headers = {"anthropic-version": API_VERSION}
-        if self.config.api_key:
-            headers["x-api-key"] = self.config.api_key
+        headers = {"anthropic-version": API_VERSION, **auth_headers(self.config, "x-api-key")}
         if body.get("thinking", {}).get("type") == "enabled":
             headers["anthropic-beta"] = INTERLEAVED_BETA
         return headers

@@ -46,6 +46,7 @@ from agentcli.providers._base import (
     received_json,
     token_count,
 )
+from agentcli.providers._errors import auth_headers, endpoint_of
 from agentcli.wire.http import Endpoint
 
 # https://ai.google.dev/gemini-api/docs/thought-signatures: stands for the signature of a call
@@ -669,17 +670,15 @@ class GeminiProvider(HttpProvider):
 
     def endpoint(self, model: str) -> Endpoint:
         """Where requests for ``model`` go."""
-        known = super().endpoint(model)
         url = stream_url(self.config.base_url, model)
         if not self.config.stream:
             url = url.replace(":streamGenerateContent?alt=sse", ":generateContent")
-        return Endpoint(known.provider, url, known.key_env, known.base_env, model, known.secrets)
+        return endpoint_of(self.config, url, model)
 
     def headers(self, body: Mapping[str, Any]) -> dict[str, str]:
         """The key, where there is one."""
         del body
-        key = self.config.api_key
-        return {"x-goog-api-key": key} if key else {}
+        return auth_headers(self.config, "x-goog-api-key")
 
     def encode(self, request: ModelRequest) -> Json:
         """The body of the request."""

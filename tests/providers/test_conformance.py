@@ -47,7 +47,7 @@ from tests.support.replies import (
 )
 
 T = TypeVar("T")
-PROTOCOLS = sorted({row.kind for row in BUILT_IN.values()} - {"scripted", "offline"})
+PROTOCOLS = sorted({row.kind for row in BUILT_IN.values()} - {"scripted", "offline", "bedrock"})
 MODELS = {
     "anthropic": "claude-sonnet-4-5",
     "gemini": "gemini-3.6-flash",

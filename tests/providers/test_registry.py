@@ -29,7 +29,8 @@ KEY = "sk-abcdefghijklmnop"
 
 @pytest.mark.parametrize("name", sorted(BUILT_IN))
 def test_every_built_in_provider_can_be_made(name: str) -> None:
-    config = provider_config(name, {}, {})
+    env = {"AWS_REGION": "eu-west-1", "AZURE_RESOURCE_NAME": "ours"}
+    config = provider_config(name, env, {})
     provider = create(config)
     assert provider.name == name
     assert config.name == name

@@ -215,11 +215,12 @@ class ModelServer:
         method, target, headers, raw = request
         path = target.partition("?")[0]
         recorded = Recorded(method, target, headers, raw, time.monotonic())
-        if (method, path) == ("POST", "/v1/messages"):
+        plain = path.removeprefix("/anthropic").removeprefix("/openai")  # as clouds have them
+        if (method, plain) == ("POST", "/v1/messages"):
             recorded.protocol = ANTHROPIC
-        elif (method, path) == ("POST", "/v1/chat/completions"):
+        elif (method, plain) == ("POST", "/v1/chat/completions"):
             recorded.protocol = OPENAI
-        elif (method, path) == ("POST", "/v1/responses"):
+        elif (method, plain) == ("POST", "/v1/responses"):
             recorded.protocol = RESPONSES
         elif method == "POST" and gemini_model(path) is not None:
             recorded.protocol = GEMINI

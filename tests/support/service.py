@@ -28,7 +28,9 @@ ANTHROPIC = "anthropic"
 OPENAI = "openai"
 RESPONSES = "openai-responses"
 GEMINI = "gemini"
-_GEMINI_PATH = re.compile(r"/v1beta/models/([^/:]+):(?:streamGenerateContent|generateContent)")
+_GEMINI_PATH = re.compile(
+    r"(?:/v1beta|/v1/publishers/google)/models/([^/:]+):(?:streamGenerateContent|generateContent)"
+)
 _REQUEST_LIMIT = 32 * 1024 * 1024
 
 
@@ -110,10 +112,11 @@ def unauthorised(
     """The body of a 401, or ``None`` when the key is right or none is wanted."""
     if api_key is None:
         return None
-    if protocol == ANTHROPIC:
+    is_bearer = headers.get("authorization", "").startswith("Bearer ")
+    if protocol == ANTHROPIC and not is_bearer:
         key = headers.get("x-api-key")
         missing = "x-api-key header is required"
-    elif protocol == GEMINI:
+    elif protocol == GEMINI and not is_bearer:
         key = headers.get("x-goog-api-key")
         return error_body(protocol, "key" if key else "no_key") if key != api_key else None
     else:

@@ -105,7 +105,7 @@ def _top_level(body: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _reasoning(body: Mapping[str, Any]) -> Iterator[str]:
-    model, reasoning = body["model"], body.get("reasoning") or {}
+    model, reasoning = body["model"].removeprefix("openai."), body.get("reasoning") or {}
     if not is_reasoning_model(model):
         for name in reasoning:
             yield Problem(
@@ -140,6 +140,8 @@ def _efforts(model: str) -> list[str]:
     usual = ["low", "medium", "high"]
     if "codex" in model or version == (0, 0):
         return usual
+    if version >= (5, 2):  # https://developers.openai.com/api/docs/guides/reasoning
+        usual.append("xhigh")
     return ["minimal", *usual] if version == (5, 0) else ["none", *usual]
 
 

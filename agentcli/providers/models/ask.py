@@ -24,7 +24,13 @@ from urllib.parse import quote, urlsplit
 from agentcli import __version__
 from agentcli.domain.errors import AgentError
 from agentcli.domain.ports import ProviderConfig
-from agentcli.providers._errors import check_key, endpoint_of, refusals_in_words
+from agentcli.providers._errors import (
+    auth_headers,
+    check_key,
+    endpoint_of,
+    refusals_in_words,
+    with_own_headers,
+)
 from agentcli.wire.http import fetch, network_error
 
 Figures = dict[str, Any]
@@ -132,8 +138,9 @@ class ServerClient:
         endpoint = endpoint_of(self.config, url)
         if key:
             check_key(self.config, endpoint)
-        if headers is None:
-            headers = {"authorization": f"Bearer {key}"} if key else {}
+        headers = with_own_headers(
+            auth_headers(self.config) if headers is None else headers, self.config
+        )
         common = {"accept": "application/json", "user-agent": f"agentcli/{__version__}"}
         with refusals_in_words(endpoint):
             content = fetch(
@@ -158,8 +165,7 @@ def anthropic_models(ask: ServerClient) -> Iterator[Figures]:
     from agentcli.providers.anthropic import API_VERSION, messages_url
 
     url = messages_url(ask.config.base_url).removesuffix("/messages") + "/models?limit=1000"
-    key = ask.config.api_key
-    headers = {"anthropic-version": API_VERSION, **({"x-api-key": key} if key else {})}
+    headers = {"anthropic-version": API_VERSION, **auth_headers(ask.config, "x-api-key")}
     after = ""
     for _ in range(MAX_PAGES):
         page = ask.get(url + after, headers)
@@ -180,11 +186,11 @@ def gemini_models(ask: ServerClient) -> Iterator[Figures]:
     """``GET /v1beta/models``, page by page: https://ai.google.dev/api/models#v1beta.models.list."""
     base = ask.config.base_url.rstrip("/").removesuffix("/openai").removesuffix("/models")
     base = base if urlsplit(base).path.strip("/") else f"{base}/v1beta"
-    key = ask.config.api_key
+    headers = auth_headers(ask.config, "x-goog-api-key")
     more = ""
     for _ in range(MAX_PAGES):
         url = f"{base}/models?pageSize=1000{more}"
-        page = ask.get(url, {"x-goog-api-key": key} if key else {})
+        page = ask.get(url, headers)
         yield from gemini_entries(page)
         token = page.get("nextPageToken") if isinstance(page, dict) else None
         if not isinstance(token, str) or not token:
@@ -207,7 +213,8 @@ FOR_KIND: Mapping[str, ListModels] = {
     "openai-responses": chat_models,
     "gemini": gemini_models,
 }
-FOR_NAME: Mapping[str, ListModels] = {"ollama": ollama_models}
+# Vertex has no list of what a key may use.
+FOR_NAME: Mapping[str, ListModels | None] = {"ollama": ollama_models, "vertex": None}
 
 
 # --- what a list says ----------------------------------------------------------------------

@@ -100,9 +100,8 @@ def _set_up(custom: Mapping[str, ProviderConfig]) -> set[str]:
 
 def _hook(config: ProviderConfig) -> ListModels | None:
     """``list_models`` of the provider's own module, else the protocol's way, if it has one."""
-    known = FOR_NAME.get(config.name) or FOR_KIND.get(config.kind)
-    if known is not None:
-        return known
+    if config.name in FOR_NAME or config.kind in FOR_KIND:
+        return FOR_NAME[config.name] if config.name in FOR_NAME else FOR_KIND[config.kind]
     module = import_module(f"agentcli.providers.{config.kind.replace('-', '_')}")
     own: ListModels | None = getattr(module, "list_models", None)
     return own
