@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from agentcli.domain.keeping import Store
     from agentcli.domain.seams import Seams
     from agentcli.domain.subagents import SubAgents
-    from agentcli.domain.tools import FileKeeper
+    from agentcli.domain.tools import EditChecks, FileKeeper
     from agentcli.engine.background.moving import Moves
     from agentcli.engine.background.run import Work
     from agentcli.engine.background.runs import BackgroundRuns
@@ -224,6 +224,7 @@ async def _build(
         hooks=hooks,
         agents=partial(_run_agents, Lazy(sub_agents)) if TASK in names else None,
         keeper=Lazy(keeper) if seams.store is None else None,
+        checks=_checks(settings, options, (workspace, sandbox), lambda: parts),
         background=runs.runs if has_runs else None,
         moves=runs.moves() if has_runs and options.interactive else None,
         update_catalogue=_catalogue_update(files, store, options),
@@ -329,6 +330,24 @@ def policy_here(settings: Settings, options: SessionOptions) -> Policy:
     policy.contained = look_for_sandbox(options.cwd, settings.sandbox).is_on
     policy.network = settings.sandbox_network
     return policy
+
+
+def _checks(
+    settings: Settings,
+    options: SessionOptions,
+    place: tuple[Workspace, SessionSandbox],
+    parts: Callable[[], SessionParts],
+) -> Lazy[EditChecks] | None:
+    """What looks at edited files (EXT-6); a chat may have something to offer."""
+    if not (options.interactive or settings.own_checks or settings.checks != "off"):
+        return None
+
+    def make() -> EditChecks:
+        from agentcli.app.edit_checks import session_checks
+
+        return session_checks(settings, options, place, parts().session_id, parts().keeper)
+
+    return Lazy(make)
 
 
 def _run_agents(parent: Lazy[ParentSession], emit: Emit, *, unattended: bool = False) -> SubAgents:

@@ -325,6 +325,7 @@ class Runner:
             transforms=given.transforms,
             hooks=ChildHooks(given.hooks) if given.hooks is not None else None,
             keeper=given.keeper,
+            checks=given.checks,
             update_catalogue=self._catalogue_update(store),
             on_close=self.parent.closers(store, info.id),
         )

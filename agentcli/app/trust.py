@@ -146,6 +146,7 @@ def project_lines(project: Project) -> list[str]:
 
 def _settings_lines(project: Project) -> list[str]:
     """Settings and hooks as they would be in force; raises nothing."""
+    from agentcli.config.checks import as_line as checks_line
     from agentcli.config.hooks import as_line
 
     try:
@@ -156,10 +157,16 @@ def _settings_lines(project: Project) -> list[str]:
     plain = [
         f"setting {name} = {_value(settings.values[name])}"
         for name, source in settings.sources.items()
-        if source.startswith(mark) and not name.startswith("hooks")
+        if source.startswith(mark) and not name.startswith(("hooks", "checks."))
     ]
     hooks = [f"hook on {hook.event}: {as_line(hook)}" for hook in settings.hooks]
-    return [*plain, *hooks, *(f"left out: {_short(line, mark)}" for line in settings.warnings)]
+    checks = [f"check after edits on {checks_line(check)}" for check in settings.own_checks]
+    return [
+        *plain,
+        *hooks,
+        *checks,
+        *(f"left out: {_short(line, mark)}" for line in settings.warnings),
+    ]
 
 
 def _problem(project: Project) -> str:

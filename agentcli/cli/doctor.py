@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 from agentcli.app.user_files import Finding, Status
 from agentcli.cli.checks import (
@@ -33,6 +34,7 @@ from agentcli.cli.commands import CommandSpec, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json
 from agentcli.cli.redacting import know_secrets, shown
 from agentcli.config.paths import Paths
+from agentcli.config.settings import Settings
 from agentcli.domain.errors import AgentError
 from agentcli.headless.streams import write_out
 from agentcli.ui.sanitize import clean_line
@@ -91,6 +93,7 @@ def all_findings() -> list[Finding]:
                 ("endpoint", partial(check_endpoint, settings, env)),
                 ("programs", check_programs),
                 ("sandbox", partial(check_sandbox, settings)),
+                ("checks", partial(check_edit_checks, settings)),
                 ("sessions", partial(check_sessions, paths)),
                 ("leftovers", partial(check_leftovers, paths)),
                 ("agent", partial(check_other_agents, env)),
@@ -98,6 +101,20 @@ def all_findings() -> list[Finding]:
             BOUND_S,
         ),
     ]
+
+
+def check_edit_checks(settings: Settings) -> list[Finding]:
+    """What formats and checks files after edits here (EXT-6); nothing where there is nothing."""
+    from agentcli.app.edit_checks import checks_found_in, offer_line
+
+    own = settings.own_checks
+    found = () if own or not Path.cwd().is_dir() else checks_found_in(Path.cwd())
+    names = ", ".join(check.name for check in own or found)
+    if not names:
+        return []
+    off = not own and settings.checks == "off"
+    detail = offer_line(found) if off else f"after edits: {names}"
+    return [Finding("checks", Status.OK, detail)]
 
 
 def side_by_side(checks: _Checks, bound_s: float) -> list[Finding]:

@@ -66,6 +66,8 @@ def set_value(paths: Paths, name: str, text: str) -> Written:
     except ValueError as error:
         raise UsageError(f"{name}: {error}", key.help) from error
     before = read_text(paths.config_file) or ""
+    if path == ("checks",) and "[[checks]]" in before:
+        raise ConfigError("this file has [[checks]] of its own", _BY_HAND)
     mistakes = mistakes_in(before, paths)
     after = _with_value_among(before, path, value, mistakes)
     left = mistakes_in(after, paths)
@@ -160,6 +162,8 @@ def unknown_key(name: str) -> UsageError:
     """The error for a key that does not exist: near names, else all of them."""
     if split_key(name)[:1] == ("hooks",):
         return UsageError("hooks are not set one by one", 'write them with "agent config edit"')
+    if split_key(name)[:1] == ("checks",):
+        return UsageError("checks are not set one by one", 'write them with "agent config edit"')
     near = near_names(split_key(name))
     advice = f"did you mean {' or '.join(near)}?" if near else "keys: " + ", ".join(all_names())
     return UsageError(f"unknown key {name}", advice)

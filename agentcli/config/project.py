@@ -156,6 +156,10 @@ def _fingerprint(project: Project, cwd: Path, text: str | None, scripts: Sequenc
 
         hooks, _ = read_hooks(text, meaning["hooks"], file, lambda *_: None)
         scripts = (*scripts, *scripts_of(hooks, root, cwd))
+    if "checks" in meaning and text is not None:
+        from agentcli.config.hooks import scripts_of
+
+        scripts = (*scripts, *scripts_of(_as_hooks(text, meaning["checks"], file), root, cwd))
     whole = hashlib.sha256(json.dumps(meaning, sort_keys=True, default=str).encode())
     left = _MAX_CONTENT_BYTES
     kinds = (each / kind for each in project.directories for kind, _ in _LISTED)
@@ -173,6 +177,16 @@ def _fingerprint(project: Project, cwd: Path, text: str | None, scripts: Sequenc
                 "move what is not needed elsewhere",
             )
     return whole.hexdigest()
+
+
+def _as_hooks(text: str, checks: object, file: Path) -> list[HookConfig]:
+    """The commands of ``[[checks]]``: scripts of the project that they run count, too."""
+    from agentcli.config.checks import read_checks
+    from agentcli.domain.hooks import HookConfig, HookEvent
+
+    found = read_checks(text, checks, file, lambda *_: None)
+    commands = [command for check in found for command in check.commands]
+    return [HookConfig(HookEvent.POST_TOOL_USE, command) for command in commands]
 
 
 def _files_below(directory: Path) -> Iterator[Path | None]:

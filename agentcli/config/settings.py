@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from agentcli.config.credentials import Credentials
     from agentcli.config.hooks import Refuse
     from agentcli.config.project import Project
+    from agentcli.domain.checks import CheckConfig
     from agentcli.domain.hooks import HookConfig
 
 
@@ -131,6 +132,13 @@ KEYS: Mapping[str, Key] = {
         KeyKind.FLAG,
         "Keep what a session says, for `agent sessions events ID`",
         default=False,
+    ),
+    "checks": Key(
+        KeyKind.TEXT,
+        "Formatters and linters after edits: those that the project is set up for, or none",
+        "off",
+        ("auto", "off"),
+        shared=True,
     ),
     "plugins": Key(KeyKind.LIST, "Python plugins to load, by the name of their entry point", ()),
 }
@@ -260,7 +268,9 @@ class Settings:
     ask: tuple[str, ...]
     deny: tuple[str, ...]
     tools_off: tuple[str, ...]
+    checks: str
     plugins: tuple[str, ...]
+    own_checks: tuple[CheckConfig, ...]
     hooks: tuple[HookConfig, ...]
     providers: Mapping[str, ProviderConfig]
     env: Mapping[str, str] = field(repr=False)
@@ -315,6 +325,7 @@ class _Layers:
         self.sources: dict[str, str] = dict.fromkeys(KEYS, "default")
         self.tables: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in TABLES}
         self.hooks: list[HookConfig] = []
+        self.own_checks: list[CheckConfig] = []
         self.warnings: list[str] = []
 
     def put(self, path: tuple[str, ...], value: object, source: str) -> None:
@@ -399,8 +410,7 @@ def _found_mistakes(layers: _Layers, text: str, where: Path, *, is_project: bool
         line, column = locate(text, path)
         mistakes.append(Mistake(line, column, problem, advice, key=path))
 
-    if "hooks" in document:
-        _put_hooks(layers, text, document.pop("hooks"), (where, refuse), is_project=is_project)
+    _put_tables(layers, text, document, (where, refuse), is_project=is_project)
     for path, value in leaves(document):
         key = find_key(path)
         name = dotted(path)
@@ -427,6 +437,21 @@ def _found_mistakes(layers: _Layers, text: str, where: Path, *, is_project: bool
     return mistakes
 
 
+def _put_tables(
+    layers: _Layers,
+    text: str,
+    document: dict[str, Any],
+    file: tuple[Path, Refuse],
+    *,
+    is_project: bool,
+) -> None:
+    """What is written as tables of its own; taken out of ``document``."""
+    if "hooks" in document:
+        _put_hooks(layers, text, document.pop("hooks"), file, is_project=is_project)
+    if isinstance(document.get("checks", ""), list | dict):
+        _put_checks(layers, text, document.pop("checks"), file)
+
+
 def _put_hooks(
     layers: _Layers, text: str, value: object, file: tuple[Path, Refuse], *, is_project: bool
 ) -> None:
@@ -440,6 +465,18 @@ def _put_hooks(
         name = f"hooks.{hook.event}"
         layers.values[name] = (*layers.values.get(name, ()), as_line(hook))
         layers.sources.setdefault(name, hook.source)
+
+
+def _put_checks(layers: _Layers, text: str, value: object, file: tuple[Path, Refuse]) -> None:
+    """The tables of checks, those of a project after the user's; shown as one line each."""
+    from agentcli.config.checks import as_line, read_checks
+
+    found = read_checks(text, value, *file)
+    layers.own_checks += found
+    for check in found:
+        name = f"checks.{check.globs[0]}"
+        layers.values[name] = (*layers.values.get(name, ()), as_line(check))
+        layers.sources.setdefault(name, check.source)
 
 
 def leaves(
@@ -553,6 +590,11 @@ def _add_commands(
     return command_keys(paths, stored, providers, commands)
 
 
+def _says_off(layers: _Layers) -> bool:
+    """Whether the user wants no checks, whatever a project brings."""
+    return layers.values["checks"] == "off" and layers.sources["checks"] != "default"
+
+
 def _build(
     paths: Paths, layers: _Layers, env: Mapping[str, str], project: Project | None
 ) -> Settings:
@@ -573,6 +615,7 @@ def _build(
         paths=paths,
         chat_keys={action: values[f"keys.{action}"] for action in ACTION_KEYS},
         hooks=tuple(layers.hooks),
+        own_checks=() if _says_off(layers) else tuple(layers.own_checks),
         providers=providers,
         stored=_add_commands(paths, layers, providers, stored),
         env=env,

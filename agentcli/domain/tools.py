@@ -216,6 +216,36 @@ class FileKeeper(Protocol):
         """Return when all that has ended by now is stored."""
 
 
+@frozen
+class CheckReport:
+    """What checks have said of a batch: for the model, and lines for the user (EXT-6).
+
+    ``warnings`` are of checks that could not do their work.
+    """
+
+    feedback: str = ""
+    news: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class EditChecks(Protocol):
+    """Formats and checks the files that a batch of edits has changed (EXT-6).
+
+    Neither method fails a turn; a cancellation of the calling task ends what runs.
+    """
+
+    async def before(self, paths: Sequence[Path], cancel: CancelToken) -> None:
+        """These are about to be changed: learn what is wrong with them already."""
+
+    async def after(
+        self, call_id: str, paths: Sequence[Path], ledger: FileLedger, cancel: CancelToken
+    ) -> CheckReport:
+        """These were changed, by ``call_id`` last: format them, and tell what is wrong now.
+
+        A formatter's work counts as that of the session: ``ledger`` and snapshots know it.
+        """
+
+
 class BackgroundSwitch(Protocol):
     """Lets a running call go on as a background run when the user asks for it (UI-3)."""
 

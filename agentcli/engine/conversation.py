@@ -51,6 +51,12 @@ class Conversation:
         """What of ``message`` is not sent whole, a line each (LOOP-13)."""
         return truncations(message, self.model.context_tokens)
 
+    async def record_unsaid(self, text: str) -> None:
+        """Store what the program says within a turn; nobody is told that it was said."""
+        message = user_text(text)
+        await self.parts.store.record_prompt(message, begins_turn=False)
+        self.history.append(message)
+
     async def message_for(self, item: QueuedInput) -> UserMessage:
         """What waited, as a message with the files that it names (UI-4).
 

@@ -30,7 +30,6 @@ from agentcli.domain.messages import (
     TextPart,
     ToolResult,
     UserMessage,
-    user_text,
 )
 from agentcli.domain.ports import QueueSource
 from agentcli.domain.tools import ToolOutput, status_of
@@ -125,13 +124,9 @@ class TurnHooks:
         """Store what hooks have said of the calls of a batch, as the next message."""
         if text:
             await uninterruptible(
-                self._record(user_text(f"({text})")),
+                self._conversation.record_unsaid(f"({text})"),
                 lambda: self._token.cancel(CancelReason.OUTER),
             )
-
-    async def _record(self, message: UserMessage) -> None:
-        await self._parts.store.record_prompt(message, begins_turn=False)
-        self._conversation.history.append(message)
 
     # --- the end ---------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from agentcli.domain.hooks import Hooks
     from agentcli.domain.sandbox import Sandbox
     from agentcli.domain.subagents import SubAgentsFor
-    from agentcli.domain.tools import FileKeeper
+    from agentcli.domain.tools import EditChecks, FileKeeper
     from agentcli.engine.background.moving import Moves
     from agentcli.engine.finishing import AnswerCheck
 
@@ -90,10 +90,11 @@ class SessionParts:
     are met with a reminder, one more ends the turn with an error (CTRL-6). ``attach`` adds the
     files that a typed text names. ``sandbox`` limits what commands can do (SEC-7); ``background``
     runs what outlives a turn (BG-1), ``moves`` are the running calls of a chat that can go on
-    there (UI-3); ``keeper`` remembers files before they are changed (TT-1); ``reaper`` owns what
-    was told to stop and has not stopped yet (CAN-10). ``update_catalogue`` is called after each
-    turn and may fail; ``on_close`` ends what the session's tools have left running. ``documents``
-    are the files with instructions that ``system`` holds (CTX-1).
+    there (UI-3); ``keeper`` remembers files before they are changed (TT-1), ``checks`` look at
+    them afterwards (EXT-6); ``reaper`` owns what was told to stop and has not stopped yet
+    (CAN-10). ``update_catalogue`` is called after each turn and may fail; ``on_close`` ends what
+    the session's tools have left running. ``documents`` are the files with instructions that
+    ``system`` holds (CTX-1).
     """
 
     store: SessionStore
@@ -132,6 +133,7 @@ class SessionParts:
     sandbox: Sandbox | None = None
     background: Lazy[Background] | None = None
     keeper: Lazy[FileKeeper] | None = None
+    checks: Lazy[EditChecks] | None = None
     update_catalogue: Callable[[], Awaitable[None]] | None = None
     on_close: Sequence[Callable[[], Awaitable[None]]] = ()
     moves: Moves | None = None

@@ -5,7 +5,8 @@ run together, everything else alone (LOOP-4); no effect without its W2 row; an e
 announces a result comes after its commit. A call that the cancel overtook is left pending:
 the turn's one repair answers it. What a call is about to change is remembered before it (TT-1);
 a cancel waits neither for that, the call then does not run, nor for long after it: what is still
-being found out then is the reaper's.
+being found out then is the reaper's. The user's checks see the files of a batch of edits before
+the first of them and after the last, when all results are durable (EXT-6).
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from agentcli.domain.ports import (
     Verdict,
 )
 from agentcli.domain.tools import (
+    Asks,
     BackgroundSwitch,
     OutputKind,
     PortMissing,
@@ -56,6 +58,8 @@ from agentcli.engine.race import cancel_future, first_of, race, stop
 from agentcli.policy.decision import Answer, Decision, Effect
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from agentcli.engine.hooked import CallHooks
 
 GRACE_S = 0.15
@@ -89,6 +93,7 @@ class ToolCalls:
         self.answer = ""
         self.passage = OPEN
         self.run = run or RunIdentity(parts.session_id, parent_id=parts.parent_id)
+        self._batch: Sequence[Job] = ()
         self.hooks: CallHooks | None = None
         if parts.hooks is not None:
             from agentcli.engine.hooked import CallHooks
@@ -105,6 +110,7 @@ class ToolCalls:
         for job in left:
             self._emit(ToolAnnounced(job.call, job.summary))
             self._tell_gated(job)
+        self._batch = left
         while left:
             batch, left = _next_batch(left)
             await self._settle()
@@ -124,6 +130,24 @@ class ToolCalls:
         self.ended_turn |= self.hooks is not None and bool(self.hooks.stopped)
         if self._token.cancelled:
             raise TurnCancelled
+
+    async def checked(self) -> str:
+        """What is wrong with the files that the batch has edited, for the model (EXT-6).
+
+        Raises ``TurnCancelled``.
+        """
+        edited = [job for job in self._batch if job.started_at is not None and _edits(job)]
+        if self._parts.checks is None or not edited:
+            return ""
+        paths = [path for job in edited for path in _paths(job)]
+        checks, files = self._parts.checks(), self._parts.files
+        checking = checks.after(edited[-1].call.id, paths, files, self._token)
+        report = await race(checking, self._token, self._parts.reaper)
+        for line in report.news:
+            self._emit(Notice(line, is_warning=False))
+        for line in report.warnings:
+            self._emit(Notice(line))
+        return report.feedback
 
     def _tell_gated(self, job: Job) -> None:
         """A call that a gate has kept from running is one of those that were refused (CTRL-4)."""
@@ -361,11 +385,14 @@ class ToolCalls:
             raise TurnCancelled
         lazy, reaper = self._parts.keeper, self._parts.reaper
         keeper = None
+        if self._parts.checks is not None and _edits(job):
+            paths = [path for each in self._batch if _edits(each) for path in _paths(each)]
+            looking = self._parts.checks().before(paths, self._token)
+            await race(looking, self._token, reaper)
         try:
             if lazy is not None and job.facts is not None and job.effect is not Effect.READ:
                 keeper = lazy()
-                looking = keeper.begin(job.call.id, job.facts.paths)
-                await race(looking, self._token, reaper)
+                await race(keeper.begin(job.call.id, job.facts.paths), self._token, reaper)
             self._emit(ToolStarted(job.call, job.summary))
             return await self._run(job, tool)
         finally:
@@ -430,6 +457,15 @@ class ToolCalls:
         if output.kind is OutputKind.CANCELLED and not self._token.cancelled:
             return ToolOutput.error(text_of(output))
         return output
+
+
+def _edits(job: Job) -> bool:
+    """Whether the call changes files that it names."""
+    return job.launch is None and job.facts is not None and job.facts.definition.asks is Asks.EDIT
+
+
+def _paths(job: Job) -> Sequence[Path]:
+    return () if job.facts is None else job.facts.paths
 
 
 # --- the results -------------------------------------------------------------------------------

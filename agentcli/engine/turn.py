@@ -336,9 +336,11 @@ class Turn:
         return False
 
     async def _record_feedback(self) -> None:
-        """What hooks have said of the calls of a batch is the next message."""
+        """What hooks and checks have said of the calls of a batch are the next messages."""
         if self._hooks is not None and self._calls.hooks is not None:
             await self._hooks.record_feedback(self._calls.hooks.take_feedback())
+        if self._parts.checks is not None and (found := await self._calls.checked()):
+            await self._protected(self._conversation.record_unsaid(found))
 
     # --- what was queued -------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from agentcli.domain.events import (
     ToolFinished,
 )
 from agentcli.domain.messages import (
+    ABOUT_CHECKS,
     AssistantMessage,
     ResultStatus,
     TextPart,
@@ -115,6 +116,8 @@ class _Past:
 def _said(message: UserMessage, seq: int) -> Iterator[AgentEvent]:
     if message.is_summary:
         yield Notice("What was said before was summarised for the model.", is_warning=False)
+    elif message.typed.startswith(ABOUT_CHECKS):
+        yield Notice(message.typed.splitlines()[1].rstrip(":"), is_warning=False)
     else:
         yield PromptRecorded(message, seq)
 

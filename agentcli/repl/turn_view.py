@@ -39,7 +39,7 @@ from agentcli.domain.events import (
     TurnSummary,
 )
 from agentcli.domain.messages import (
-    ABOUT_RUNS,
+    NOT_SAID,
     AssistantMessage,
     ResultStatus,
     TextPart,
@@ -441,7 +441,7 @@ class TurnView:
         echoed, self._echoed = self._echoed, None
         first = event.message.parts[0] if event.message.parts else None
         typed = first.text.strip() if isinstance(first, TextPart) else event.message.typed
-        if typed.startswith(ABOUT_RUNS):  # announced when they ended
+        if typed.startswith(NOT_SAID):  # announced when they ended
             return
         if echoed is None or echoed.strip() != typed:
             self._screen.print_block(render.prompt_lines(typed, self._theme, self._screen.columns))

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentcli.domain.messages import ABOUT_RUNS, UserMessage
+from agentcli.domain.messages import NOT_SAID, UserMessage
 from agentcli.domain.rewind import FileChange, FileKind, FileState, RewindPoint, RewindRecord
 from agentcli.store.codec import MalformedBody, decode, from_column, to_column
 from agentcli.store.reads import blob_reader, moment
@@ -132,7 +132,7 @@ def points(db: sqlite3.Connection) -> list[RewindPoint]:
     for seq, created_at, body in reversed(rows):
         message = decode("user", body, get_blob)
         text = message.typed if isinstance(message, UserMessage) else ""
-        if not text.startswith(ABOUT_RUNS):  # else nobody has said it
+        if not text.startswith(NOT_SAID):  # else nobody has said it
             found.append(RewindPoint(seq, text, moment(created_at)))
     starts = [point.seq for point in found]
     files = [0] * len(found)

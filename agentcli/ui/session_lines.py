@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agentcli.domain.cancel import CancelReason
 from agentcli.domain.messages import (
+    ABOUT_CHECKS,
     ABOUT_RUNS,
     AssistantMessage,
     ToolCall,
@@ -82,6 +83,8 @@ def _last_exchange(loaded: LoadedSession) -> tuple[str, str]:
     for stored in loaded.messages:
         message = stored.message
         if isinstance(message, UserMessage) and not message.is_summary:
+            if message.typed.startswith(ABOUT_CHECKS):
+                continue
             is_ours = message.typed.startswith(ABOUT_RUNS)
             prompt, answer = _ABOUT_RUNS if is_ours else message.typed, ""
         elif isinstance(message, AssistantMessage) and message.text.strip():
