@@ -32,6 +32,7 @@ _agentcli_complete() {
           'tasks/list') where='tasks/list' ;;
           'tasks/show') where='tasks/show' ;;
           'tasks/logs') where='tasks/logs' ;;
+          'tasks/answer') where='tasks/answer' ;;
           'tasks/cancel') where='tasks/cancel' ;;
           'tasks/daemon') where='tasks/daemon' ;;
           'models') where='models' ;;
@@ -125,6 +126,7 @@ _agentcli_complete() {
     'tasks/show --session') COMPREPLY=(); return ;;
     'tasks/show --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'tasks/logs --session') COMPREPLY=(); return ;;
+    'tasks/answer --session') COMPREPLY=(); return ;;
     'tasks/cancel --session') COMPREPLY=(); return ;;
     'tasks/daemon --session') COMPREPLY=(); return ;;
     'models --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
@@ -200,7 +202,7 @@ _agentcli_complete() {
       commands='' ;;
     'tasks')
       options='--help -h'
-      commands='list show logs cancel daemon' ;;
+      commands='list show logs answer cancel daemon' ;;
     'tasks/list')
       options='--session --format --all --help -h'
       commands='' ;;
@@ -209,6 +211,9 @@ _agentcli_complete() {
       commands='' ;;
     'tasks/logs')
       options='--session -f --follow --help -h'
+      commands='' ;;
+    'tasks/answer')
+      options='--session --help -h'
       commands='' ;;
     'tasks/cancel')
       options='--session --help -h'

@@ -173,7 +173,7 @@ async def _build(
     toolbox, answer_check = make_toolbox(settings, options)
     names = {tool.name for tool in toolbox.definitions}
     definitions, agent_notices = offer_agents(settings, toolbox) if TASK in names else ({}, ())
-    runs = RunsOfSession(store, lambda: parts, listeners.emit, arrived)
+    runs = RunsOfSession(store, lambda: parts, listeners.emit, arrived, can_ask=options.interactive)
     has_runs = SPAWN in names or store.created  # what an earlier process has left is put right
     policy = policy_for(settings, options, (runs_directory(store.path),) if has_runs else ())
     workspace = Workspace(options.cwd, options.cwd, options.add_dirs)
@@ -357,11 +357,17 @@ def _checks(
     return Lazy(make)
 
 
-def _run_agents(parent: Lazy[ParentSession], emit: Emit, *, unattended: bool = False) -> SubAgents:
+def _run_agents(
+    parent: Lazy[ParentSession],
+    emit: Emit,
+    *,
+    unattended: bool = False,
+    ask: Asker | None = None,
+) -> SubAgents:
     """The port of sub-agents for one turn."""
     from agentcli.app.subagents import Runner
 
-    return Runner(parent(), emit, unattended)
+    return Runner(parent(), emit, ask, unattended=unattended)
 
 
 def _plugins(settings: Settings) -> Plugins | None:
@@ -570,7 +576,7 @@ class RunsOfSession:
     """The runs of one session, made when they are needed.
 
     ``parts`` are those of the session, which exist by then; ``emit`` gets events, ``arrived`` the
-    messages that wait in the file.
+    messages that wait in the file. ``can_ask``: somebody may answer what a run asks (BG-9).
     """
 
     def __init__(
@@ -579,7 +585,10 @@ class RunsOfSession:
         parts: Callable[[], SessionParts],
         emit: Callable[[AgentEvent], None],
         arrived: Callable[[QueuedInput], None],
+        *,
+        can_ask: bool,
     ) -> None:
+        self._can_ask = can_ask
         self._store = store
         self._parts = parts
         self._emit = emit
@@ -643,6 +652,7 @@ class RunsOfSession:
             arrived=self._arrived,
             start_time=start_time,
             end_process=end_group,
+            can_ask=self._can_ask,
         )
         runs = BackgroundRuns(services, known)
         runs.scheduler = SessionScheduler(runs, schedules, fires_missed=fires_missed)

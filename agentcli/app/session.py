@@ -57,7 +57,7 @@ from agentcli.store.sqlite import SqliteStore
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agentcli.domain.background import Background
+    from agentcli.domain.background import Background, BackgroundTask
     from agentcli.domain.reports import ContextReport, Explanation
     from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
     from agentcli.domain.sandbox import Sandbox
@@ -245,10 +245,10 @@ class Session:
         return None if self._parts.background is None else self._parts.background()
 
     @property
-    def active_runs(self) -> int:
-        """How many background runs are under way."""
+    def active_runs(self) -> Sequence[BackgroundTask]:
+        """The background runs that are under way."""
         made = None if self._parts.background is None else self._parts.background.made
-        return 0 if made is None else sum(task.is_active for task in made.tasks())
+        return () if made is None else [task for task in made.tasks() if task.is_active]
 
     def context_report(self) -> ContextReport:
         """Where the tokens of the next request go (CMP-5)."""

@@ -2,8 +2,9 @@
 
 Laws. A sub-agent never has more than its parent: the parent's policy itself (mode, rules and what
 was granted), a part of its tools, its gates, transforms and hooks, what is left of its budget and
-time. It starts no sub-agents and puts no questions; its approvals are the parent's to give. It
-ends with the parent's turn, balanced, and what it has spent counts as the parent's (COST-1).
+time. It starts no sub-agents; its approvals are the parent's to give. It puts questions to the
+user in the background only, where they hold up nothing else (BG-9). It ends with the parent's turn
+or its run, balanced, and what it has spent counts as the parent's (COST-1).
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -48,9 +51,9 @@ from agentcli.domain.ports import (
 )
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.domain.subagents import SubTask, SubTaskReport
-from agentcli.domain.tools import RunIdentity, Tool, ToolBox, ToolDefinition
+from agentcli.domain.tools import Asker, RunIdentity, Tool, ToolBox, ToolDefinition
 from agentcli.engine.conversation import Conversation
-from agentcli.engine.limits import Spending
+from agentcli.engine.limits import Spending, TurnLimits
 from agentcli.engine.parts import SessionParts
 from agentcli.store.files import SessionFiles, new_session_id
 from agentcli.store.reads import SUBAGENT_KEY
@@ -63,11 +66,12 @@ if TYPE_CHECKING:
 # --- what a sub-agent gets of its parent's --------------------------------------------------------
 
 
+ASK = "ask_user"
 # what belongs to the conversation with the user, and what would begin more of the same kind
 WITHHELD = frozenset(
     {
         "task",
-        "ask_user",
+        ASK,
         "present_plan",
         "final_result",
         "spawn_background",
@@ -79,21 +83,25 @@ WITHHELD = frozenset(
 
 
 class Narrowed:
-    """A part of a tool box: what ``only`` names by tool, group or pattern; never ``WITHHELD``.
+    """A part of a tool box: what ``only`` names by tool, group or pattern; nothing ``withheld``.
 
     ``standard_name`` knows what other programs call a tool. A tool that is not in the box cannot
     be had by naming it.
     """
 
     def __init__(
-        self, box: ToolBox, only: Sequence[str] | None, standard_name: Callable[[str], str]
+        self,
+        box: ToolBox,
+        only: Sequence[str] | None,
+        standard_name: Callable[[str], str],
+        withheld: AbstractSet[str] = WITHHELD,
     ) -> None:
         self._box = box
         names = None if only is None else {*only, *map(standard_name, only)}
         self._definitions = tuple(
             each
             for each in box.definitions
-            if each.name not in WITHHELD and (names is None or _is_named(each, names))
+            if each.name not in withheld and (names is None or _is_named(each, names))
         )
         self._names = frozenset(each.name for each in self._definitions)
 
@@ -137,6 +145,24 @@ class Unattended:
         """What is not allowed already is refused."""
         del request
         return ApprovalAnswer(Verdict.UNATTENDED, "nobody can be asked from the background")
+
+
+@dataclass(slots=True)
+class PatientAsker:
+    """Puts a question of the sub-agent; the time that the answer takes is not its own."""
+
+    asker: Asker
+    limits: Callable[[], TurnLimits]
+
+    async def ask(self, question: str, options: Sequence[str]) -> str:
+        """The user's answer."""
+        began = time.monotonic()
+        try:
+            return await self.asker.ask(question, options)
+        finally:
+            limits = self.limits()
+            if limits.deadline is not None:
+                limits.deadline += time.monotonic() - began
 
 
 @dataclass(slots=True)
@@ -214,9 +240,11 @@ MAX_STEPS = 100
 TIME_LIMIT_S = 1800.0
 _NOTE = (
     "You are a sub-agent: another agent gave you the task below and sees nothing of your work but"
-    " your final message. Nobody can be asked. Do the task and nothing beside it, then answer with"
+    " your final message. {asking} Do the task and nothing beside it, then answer with"
     " everything that was asked for: findings with file and line, what you changed, what is left."
 )
+_NOBODY = "Nobody can be asked."
+_MAY_ASK = f"The user may take long to answer what you ask with {ASK}: only what you cannot decide."
 
 Emit = Callable[[AgentEvent], None]
 Progress = Callable[[str], None]
@@ -243,11 +271,13 @@ class ParentSession:
 class Runner:
     """Satisfies ``SubAgents`` for one turn, whose events go to ``emit``.
 
-    ``unattended``: what needs an approval is refused, since the work goes on beside the user's.
+    ``unattended``: what needs an approval is refused, since the work goes on beside the user's, and
+    BG-2 bounds how many there are. ``asker`` takes what it asks, if it may.
     """
 
     parent: ParentSession
     emit: Emit
+    asker: Asker | None = None
     unattended: bool = False
 
     async def run(
@@ -255,7 +285,8 @@ class Runner:
     ) -> SubTaskReport:
         """Do ``task`` to its end; ends soon after ``cancel`` is set."""
         parent = self.parent.conversation
-        async with self.parent.places:
+        places = nullcontext() if self.unattended else self.parent.places
+        async with places:
             if cancel.cancelled:
                 return SubTaskReport(is_cancelled=True)
             meter = Meter(parent.spent)
@@ -292,8 +323,11 @@ class Runner:
         store = self.parent.store.beside(info)
         mark = {"agent": definition.name if definition else "task", "call_id": call_id}
         await store.set(SUBAGENT_KEY, mark)
-        system = (given.system, _NOTE, definition.prompt if definition else "")
         only = definition.tools if definition else None
+        withheld = WITHHELD if self.asker is None else WITHHELD - {ASK}
+        toolbox = Narrowed(given.toolbox, only, standard_name, withheld)
+        note = _NOTE.format(asking=_MAY_ASK if toolbox.get(ASK) else _NOBODY)
+        system = (given.system, note, definition.prompt if definition else "")
         approver = Unattended() if self.unattended else given.approver
         queue = DurableQueue(store)
         parts = SessionParts(
@@ -306,7 +340,8 @@ class Runner:
             temperature=given.temperature,
             request_fields=given.request_fields,
             system="\n\n".join(filter(None, system)),
-            toolbox=Narrowed(given.toolbox, only, standard_name),
+            toolbox=toolbox,
+            ask=PatientAsker(self.asker, lambda: conversation.limits) if self.asker else None,
             policy=given.policy,
             workspace=given.workspace,
             sandbox=given.sandbox,
@@ -330,7 +365,7 @@ class Runner:
             on_close=self.parent.closers(store, info.id),
         )
         effort = (definition.effort if definition else None) or parent.effort
-        conversation = Conversation(parts, History(), provider, model, effort)
+        conversation: Conversation = Conversation(parts, History(), provider, model, effort)
         return Session(LoadedSession(info, ()), store, queue, conversation), conversation
 
     def _definition(self, name: str) -> AgentDefinition | None:

@@ -60,12 +60,13 @@ def run_daemon(path: Path) -> int:
 
 async def _serve(session: Session, stopped: asyncio.Future[int]) -> int:
     news = asyncio.Event()
+    begun: set[str] = set()
 
     def on_event(event: AgentEvent) -> None:
         if isinstance(event, Notice):
             _say(event.text)
         elif isinstance(event, BackgroundChanged):
-            _tell(session, event)
+            _tell(session, event, begun)
         else:
             return
         news.set()
@@ -95,13 +96,20 @@ def _has_work(session: Session) -> bool:
     return bool(background.schedules()) or any(task.is_active for task in background.tasks())
 
 
-def _tell(session: Session, event: BackgroundChanged) -> None:
+def _tell(session: Session, event: BackgroundChanged, begun: set[str]) -> None:
+    """What has changed; ``begun`` are the runs of which it was said that they began."""
     from agentcli.ui.wording import background_ended
 
-    if event.ended is not None:
+    if event.asks is not None and event.asks.question is not None:
+        how = f"agent tasks answer {event.asks.run_id} TEXT"
+        _say(f"{clean_line(event.asks.title)} asks: {event.asks.question.text} - answer: {how}")
+    elif event.ended is not None:
         _say(f"{background_ended(event.ended)}: {event.ended.log_path}")
     elif session.background is not None and session.background.tasks():
         task = session.background.tasks()[-1]
+        if task.run_id in begun:
+            return
+        begun.add(task.run_id)
         _say(f"Background run began: {clean_line(task.title)}: {task.run_id}")
 
 

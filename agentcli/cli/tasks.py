@@ -1,7 +1,8 @@
-"""``agent tasks ...``: background runs and schedules, from another terminal (CLI-9, BG-6).
+"""``agent tasks ...``: background runs and schedules, from another terminal (CLI-9, BG-6, BG-9).
 
-Law: a session file is only read here, and may be open elsewhere; a run is asked to end through it,
-and ended by its owner. Waiting looks at the file a few times a second and ends with the run.
+Law: a session file is only read here, and may be open elsewhere; a run is asked to end, and
+answered, through it, by its owner. Waiting looks at the file a few times a second and ends with
+the run.
 """
 
 from __future__ import annotations
@@ -61,6 +62,12 @@ class RunShowOptions(FormatOption, RunOption):
     """Options of ``show``."""
 
 
+class AnswerOptions(RunOption):
+    """An answer to one run."""
+
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The answer.")]
+
+
 class LogsOptions(RunOption):
     """Options of ``logs``."""
 
@@ -86,7 +93,7 @@ class SessionRuns(NamedTuple):
 
 def list_(options: TaskListOptions) -> int:
     """Runs, newest last, then schedules."""
-    from agentcli.ui.task_lines import bar, next_time, took, when
+    from agentcli.ui.task_lines import next_time, took, when
 
     as_json = options.as_json
     found = [_read(path, may_fail=options.all) for path in _paths(options)]
@@ -106,7 +113,7 @@ def list_(options: TaskListOptions) -> int:
             took(task, now),
             task.tool,
             task.title,
-            bar(task.progress) if task.progress and task.is_active else task.summary or "-",
+            _how_far(task),
         )
         for each in found
         for task in each.tasks
@@ -184,13 +191,52 @@ def cancel(options: RunOption) -> int:
     task = meant
     while task.is_active and time.monotonic() < deadline:
         time.sleep(POLL_S)
-        task = next(
-            (each for each in _read(found.path).tasks if each.run_id == meant.run_id), meant
-        )
+        task = _now(found, meant)
     if task.is_active:
         write_error_line(f"{meant.run_id} was asked to end and has not ended yet")
         return 1
     write_error_line(f"{meant.run_id}: {task.state.value}")
+    return 0
+
+
+def answer(options: AnswerOptions) -> int:
+    """Answer what a run asks, and wait until it has the answer."""
+    from agentcli.cli.redacting import know_secrets, shown
+    from agentcli.store.tasks import leave_answer
+
+    found, task = _find_run(options)
+    text = options.text.strip()
+    if not text:
+        raise UsageError(
+            "the answer is empty", "write it after the run: agent tasks answer RUN TEXT"
+        )
+    if task.asks is None:
+        write_error_line(f"{task.run_id} asks nothing: it is {found.state(task)}")
+        return 1
+    if not found.is_open:
+        write_error_line(
+            f"{task.run_id} was asking in a session that is not open any more, so nobody would get"
+            f" the answer - resume it: agent resume {found.path.stem}"
+        )
+        return 1
+    know_secrets()
+    if shown(text) != text:
+        raise UsageError(
+            "the answer holds a key, which is not written to the session file",
+            "answer in the chat itself: /tasks answer N TEXT",
+        )
+    if not leave_answer(found.path, task.run_id, text):
+        write_error_line(f"{task.run_id} has been answered already")
+        return 1
+    deadline = time.monotonic() + CANCEL_WAIT_S
+    while (now := _now(found, task)).asks and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    if now.asks:
+        write_error_line(
+            f"{task.run_id} has not taken the answer yet: it waits in the session file"
+        )
+        return 1
+    write_error_line(f"{task.run_id}: answered")
     return 0
 
 
@@ -232,8 +278,7 @@ def _read(path: Path, *, may_fail: bool = False) -> SessionRuns:
     """Of one session; with ``may_fail`` a file that cannot be read is a warning and empty."""
     from agentcli.engine.background.log import with_own_files
     from agentcli.store.disk import runs_directory
-    from agentcli.store.lock import live_owner
-    from agentcli.store.tasks import read_registry
+    from agentcli.store.tasks import is_looked_after, read_registry
 
     try:
         rows, schedules = read_registry(path)
@@ -244,7 +289,7 @@ def _read(path: Path, *, may_fail: bool = False) -> SessionRuns:
         return SessionRuns(path, (), (), is_open=False)
     active = [each for each in schedules if each.is_active]
     tasks = [with_own_files(each, runs_directory(path)) for each in rows]
-    return SessionRuns(path, tasks, active, is_open=live_owner(path) is not None)
+    return SessionRuns(path, tasks, active, is_open=is_looked_after(path))
 
 
 def _find(options: RunOption) -> tuple[SessionRuns, BackgroundTask | str]:
@@ -265,6 +310,11 @@ def _find(options: RunOption) -> tuple[SessionRuns, BackgroundTask | str]:
         if named:
             return registry, named[0]
     raise UsageError(f"there is no background run {text!r}", "see: agent tasks list --all")
+
+
+def _now(registry: SessionRuns, task: BackgroundTask) -> BackgroundTask:
+    """The run as the file has it by now."""
+    return next((each for each in _read(registry.path).tasks if each.run_id == task.run_id), task)
 
 
 def _registries(files: SessionFiles, first: Sequence[str], *, only: bool) -> Iterator[SessionRuns]:
@@ -318,6 +368,14 @@ class _Pieces:
         return clean(whole + end)
 
 
+def _how_far(task: BackgroundTask) -> str:
+    from agentcli.ui.task_lines import bar
+
+    if task.asks is not None:
+        return f"? {task.asks.text}"
+    return bar(task.progress) if task.progress and task.is_active else task.summary or "-"
+
+
 def _run_object(registry: SessionRuns, task: BackgroundTask) -> dict[str, Any]:
     progress = task.progress
     return {
@@ -327,9 +385,12 @@ def _run_object(registry: SessionRuns, task: BackgroundTask) -> dict[str, Any]:
         "task_id": task.task_id,
         "tool": task.tool,
         "title": task.title,
-        "state": registry.state(task) if task.is_active else task.state.value,
+        "state": registry.state(task).replace(" ", "_"),
         "attempt": task.attempt,
         "detail": task.detail,
+        "question": None if task.asks is None else task.asks.text,
+        "options": [] if task.asks is None else list(task.asks.options),
+        "wake": task.wake.value,
         "progress": None
         if progress is None
         else {
@@ -380,6 +441,7 @@ APP = new_app("Background runs and schedules, from any terminal (default: list).
 add_command(APP, CommandSpec("list", "Runs and schedules of a session."), TaskListOptions, list_)
 add_command(APP, CommandSpec("show", "One run, with the end of its output."), RunShowOptions, show)
 add_command(APP, CommandSpec("logs", "Print what a run has printed."), LogsOptions, logs)
+add_command(APP, CommandSpec("answer", "Answer what a run asks."), AnswerOptions, answer)
 add_command(APP, CommandSpec("cancel", "End a run, or a schedule."), RunOption, cancel)
 add_command(
     APP,

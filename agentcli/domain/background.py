@@ -1,4 +1,4 @@
-"""Background runs: what a call leaves going when it returns, and what outlives a turn (BG-1..8).
+"""Background runs: what a call leaves going when it returns, and what outlives a turn (BG-1..9).
 
 Laws: the row in the session file is the truth; each update carries the attempt it belongs to, and
 one of a stale attempt changes nothing (BG-3); what is only watched may fail without failing the
@@ -28,13 +28,44 @@ MAX_SCHEDULES = 20
 
 
 class TaskState(StrEnum):
-    """How a background run stands; all but ``RUNNING`` are for ever."""
+    """How a background run stands; all but the first two are for ever.
+
+    ``NEEDS_INPUT``: it goes on when its question is answered (BG-9).
+    """
 
     RUNNING = "running"
+    NEEDS_INPUT = "needs_input"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
     INTERRUPTED = "interrupted"
+
+
+class Wake(StrEnum):
+    """What of a run makes an idle chat react (BG-9).
+
+    Nothing, its end, or also what it reports and asks on its way.
+    """
+
+    SILENT = "silent"
+    COMPLETION = "completion"
+    MESSAGE = "message"
+
+
+ACTIVE_STATES = frozenset({TaskState.RUNNING, TaskState.NEEDS_INPUT})
+
+
+@frozen
+class TaskQuestion:
+    """What a run asks the user. ``answer`` is what it was told, ``None`` while it waits.
+
+    ``waiting`` is an answer in the session file that has not reached the run yet.
+    """
+
+    text: str
+    options: tuple[str, ...] = ()
+    answer: str | None = None
+    waiting: str | None = None
 
 
 @frozen
@@ -55,7 +86,7 @@ class BackgroundTask:
     of that process) find what a crash has left (BG-7). ``announced_at``: when the session was told
     of the end; ``signals``: whether it is to be told. ``is_repeatable``: doing it twice is doing it
     once, and ``arguments`` are stored as they were given. ``task_id`` is the same for all runs of
-    one schedule.
+    one schedule. ``question`` is what the run has asked last.
     """
 
     run_id: str
@@ -83,11 +114,28 @@ class BackgroundTask:
     pid: int | None = None
     pid_started: str = ""
     is_repeatable: bool = False
+    question: TaskQuestion | None = None
+    wake: Wake = Wake.COMPLETION
 
     @property
     def is_active(self) -> bool:
         """Whether it takes one of the places (BG-2)."""
-        return self.state is TaskState.RUNNING
+        return self.state in ACTIVE_STATES
+
+    @property
+    def asks(self) -> TaskQuestion | None:
+        """What it asks the user now (BG-9)."""
+        return self.question if self.state is TaskState.NEEDS_INPUT else None
+
+    @property
+    def wakes_on_end(self) -> bool:
+        """Whether an idle chat reacts to its end."""
+        return self.wake is not Wake.SILENT
+
+    @property
+    def wakes_on_message(self) -> bool:
+        """Whether an idle chat reacts to what it reports and asks on its way."""
+        return self.wake is Wake.MESSAGE
 
 
 @frozen
@@ -111,6 +159,7 @@ class Schedule:
     next_at: float | None = None
     is_active: bool = True
     signals: bool = True
+    wake: Wake = Wake.COMPLETION
     approved: str = ""
     root: str = ""
     cwd: str = ""
@@ -154,6 +203,7 @@ class SpawnWish:
     title: str = ""
     schedule: object = None
     signals: bool = True
+    wake: Wake = Wake.COMPLETION
     judged: tuple[Path, ...] | None = None
     access: Access | None = None
 
@@ -233,6 +283,12 @@ class Background(Protocol):
 
     async def cancel(self, run_id: str) -> BackgroundTask | Schedule:
         """Ask a run to end, or end a schedule. Raises ``BackgroundRefused`` for an unknown id."""
+
+    async def answer(self, run_id: str, text: str) -> BackgroundTask:
+        """Answer what a run asks (BG-9); the run as it goes on.
+
+        Raises ``BackgroundRefused`` for an unknown id, an empty text and a run that asks nothing.
+        """
 
 
 class Scheduler(Protocol):

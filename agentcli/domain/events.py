@@ -238,12 +238,15 @@ class BackgroundChanged:
     """Background runs have begun or ended; ``active`` are those that go on (BG-5).
 
     ``ended`` is the one that has just ended, durable and, if it signals, waiting in the queue.
-    Comes at any time, also between turns.
+    ``asks`` has just asked the user something, ``told`` has a message for the session in the queue,
+    since its ``wake`` is "message" (BG-9). Comes at any time, also between turns.
     """
 
     type: ClassVar[Literal["background_changed"]] = "background_changed"
     active: int
     ended: BackgroundTask | None = None
+    asks: BackgroundTask | None = None
+    told: BackgroundTask | None = None
 
 
 @frozen

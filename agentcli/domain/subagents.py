@@ -11,6 +11,7 @@ from typing import Protocol
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.events import AgentEvent
+from agentcli.domain.tools import Asker
 from agentcli.domain.values import frozen
 
 
@@ -53,10 +54,15 @@ class SubAgents(Protocol):
 class SubAgentsFor(Protocol):
     """Makes the port for one turn, whose events go to ``emit``.
 
-    ``unattended``: nobody can be asked for approvals, because the work outlives the turn.
+    ``unattended``: nobody can be asked for approvals, because the work outlives the turn. It may
+    put questions through ``ask`` (BG-9).
     """
 
     def __call__(
-        self, emit: Callable[[AgentEvent], None], *, unattended: bool = False
+        self,
+        emit: Callable[[AgentEvent], None],
+        *,
+        unattended: bool = False,
+        ask: Asker | None = None,
     ) -> SubAgents:
         """The port."""

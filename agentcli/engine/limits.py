@@ -32,10 +32,11 @@ FEWEST_OUTPUT_TOKENS = 256
 _NEAR_STEPS = 20
 
 
-@frozen
+@mutable
 class TurnLimits:
     """``0`` steps and ``None`` are no limit. ``deadline`` is a time of ``time.monotonic``.
 
+    It is put off by the time that an answer took which nothing else waited for (BG-9).
     ``outside_usd`` is what others have spent of the same budget by now.
     """
 

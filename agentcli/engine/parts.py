@@ -146,12 +146,17 @@ class SessionParts:
             object.__setattr__(self, name, contained(getattr(self, name)))
 
     def port(
-        self, name: str, emit: Callable[[AgentEvent], None], *, unattended: bool = False
+        self,
+        name: str,
+        emit: Callable[[AgentEvent], None],
+        *,
+        unattended: bool = False,
+        ask: Asker | None = None,
     ) -> object:
         """What a call that declares ``name`` gets of it (``domain.tools.ToolContext``).
 
-        ``None`` where the session has none. A background run, ``unattended``, has nobody to ask,
-        starts no other and remembers files for itself.
+        ``None`` where the session has none. A background run, ``unattended``, asks through ``ask``
+        (BG-9), has nothing approved, starts no other and remembers files for itself.
         """
         found: object = None
         match name:
@@ -162,16 +167,16 @@ class SessionParts:
             case "run":
                 found = RunIdentity(self.session_id, parent_id=self.parent_id)
             case "agents" if self.agents is not None:
-                found = self.agents(emit, unattended=unattended)
-            case "ask" if not unattended:
-                found = self.ask
+                found = self.agents(emit, unattended=unattended, ask=ask)
+            case "ask":
+                found = ask if unattended else self.ask
             case "plans" if not unattended:
                 from agentcli.engine.gates import PlanTable
 
                 found = PlanTable(self.policy, self.approver, self.state, self.reaper)
             case "background" if self.background is not None and not unattended:
                 found = self.background()
-            case "agents" | "ask" | "plans" | "background" | "to_background":
+            case "agents" | "plans" | "background" | "to_background":
                 pass
             case _:
                 raise TypeError(f"there is no port {name!r}: domain.tools.ToolContext lists them")

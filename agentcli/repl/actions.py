@@ -36,6 +36,7 @@ from agentcli.ui import wording
 from agentcli.ui.theme import DIM
 
 if TYPE_CHECKING:
+    from agentcli.domain.background import BackgroundTask
     from agentcli.repl.pager import Paging
 
 
@@ -414,6 +415,14 @@ class ChatActions:
         """A line of news, above what is being typed."""
         self._chat.input.announce(self._chat.theme.paint(text, DIM))
 
+    def announce_question(self, task: BackgroundTask) -> None:
+        """What a run asks, and how it is answered."""
+        session = self._opened.session
+        background = session.background if session is not None else None
+        tasks = background.tasks() if background is not None else ()
+        number = next((at for at, each in enumerate(tasks, 1) if each.run_id == task.run_id), 0)
+        self._chat.input.announce(wording.background_asks(task, number))
+
     def send_runs(self) -> bool:
         """Let an idle agent answer its background runs; false when it works, or more waits."""
         waiting = self._opened.queue()
@@ -432,21 +441,24 @@ class ChatActions:
         self._chat.terminal_gone()
 
 
-# --- background runs that end (BG-5) ----------------------------------------------------------
+# --- background runs that end, report or ask (BG-5, BG-9) -------------------------------------
 
 MAX_REACTIONS = 20
 
 
 class BackgroundNews:
-    """Says when a background run ends; an idle agent that ``reacts`` answers at once.
+    """Says when a background run ends or asks; an idle agent that ``reacts`` answers at once.
+
+    What of a run makes it react is the run's ``wake``; ``call`` tells the user that one asks.
 
     Law: nothing that is being typed is sent or lost by it, nothing that the user has queued is sent
     by it, and an agent that only answers its own runs comes to rest: after ``MAX_REACTIONS`` in a
     row the user has to say something.
     """
 
-    def __init__(self, actions: ChatActions, *, reacts: bool) -> None:
+    def __init__(self, actions: ChatActions, call: Callable[[str], None], *, reacts: bool) -> None:
         self._actions = actions
+        self._call = call
         self._reacts = reacts
         self._reactions = 0
 
@@ -457,7 +469,14 @@ class BackgroundNews:
 
     def on_event(self, event: AgentEvent) -> None:
         """A listener of the session."""
-        if isinstance(event, BackgroundChanged) and event.ended is not None:
+        if not isinstance(event, BackgroundChanged):
+            return
+        if event.asks is not None:
+            self._actions.announce_question(event.asks)
+            self._call("a background run asks")
+        if event.ended is not None:
             self._actions.announce(wording.background_ended(event.ended))
-            if self._reacts and self._reactions < MAX_REACTIONS and self._actions.send_runs():
-                self._reactions += 1
+        reported, ended = event.asks or event.told, event.ended
+        wakes = (reported and reported.wakes_on_message) or (ended and ended.wakes_on_end)
+        if wakes and self._reacts and self._reactions < MAX_REACTIONS and self._actions.send_runs():
+            self._reactions += 1

@@ -85,7 +85,9 @@ class _Chat:
         self._leaving = False
         self._in_command = False  # whose line stands for what it says
         self._exit_code = 0
-        self._news = BackgroundNews(self._actions, reacts=user.settings.background_reacts)
+        self._news = BackgroundNews(
+            self._actions, self._attention.call, reacts=user.settings.background_reacts
+        )
 
     def _make_input(self) -> ChatInput:
         """The live input where the terminal can show it, else line by line."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentcli.app.session import Session
 from agentcli.domain.events import AgentEvent, AssistantRecorded, BackgroundChanged, Compacted
@@ -17,6 +18,9 @@ from agentcli.ui.session_lines import Farewell, farewell_lines, resume_lines
 from agentcli.ui.status_line import StatusLine, context_of, title_of
 from agentcli.ui.theme import BOLD, DIM, Theme
 
+if TYPE_CHECKING:
+    from agentcli.domain.background import BackgroundTask
+
 
 class OpenSession:
     """Follows one session at a time; ``session`` is the open one."""
@@ -24,7 +28,7 @@ class OpenSession:
     def __init__(self) -> None:
         self.session: Session | None = None
         self._context: int | None = None
-        self._background = 0
+        self._background: Sequence[BackgroundTask] = ()
         self._greeted = False
         self._opened_at = 0.0
         self.on_background: Callable[[], None] = lambda: None
@@ -34,7 +38,7 @@ class OpenSession:
         self.session = session
         self._opened_at = time.monotonic()
         self._context = None
-        self._background = 0 if session is None else session.active_runs
+        self._background = () if session is None else session.active_runs
         if session is not None and session.resumed is not None:
             for stored in session.resumed.messages:
                 if isinstance(stored.message, AssistantMessage):
@@ -47,7 +51,7 @@ class OpenSession:
         elif isinstance(event, Compacted):
             self._context = event.tokens_after
         elif isinstance(event, BackgroundChanged):
-            self._background = event.active
+            self._background = () if self.session is None else self.session.active_runs
             self.on_background()
 
     def status(self) -> StatusLine:
@@ -64,7 +68,8 @@ class OpenSession:
             cost_usd=session.cost_usd,
             turns=session.turns,
             title=session.title,
-            background=self._background,
+            background=len(self._background),
+            asking=sum(task.asks is not None for task in self._background),
             sandbox=session.boundary,
         )
 

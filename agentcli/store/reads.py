@@ -227,9 +227,7 @@ def with_true_status(info: SessionInfo, path: Path, *, own: bool, live: bool) ->
 
 
 def read_events(db: sqlite3.Connection) -> Sequence[KeptEvent]:
-    """The events that were kept, in order; none in a file without their table."""
-    if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'event'").fetchone():
-        return ()
+    """The events that were kept, in order."""
     rows = db.execute("SELECT created_at, type, data FROM event ORDER BY id")
     return [
         KeptEvent(moment(at), str(kind), json.loads(from_column(data))) for at, kind, data in rows

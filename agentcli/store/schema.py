@@ -1,4 +1,4 @@
-"""The tables of a session file, version 6: a public API that anybody may query.
+"""The tables of a session file, version 8: a public API that anybody may query.
 
 =========== =========================================================================
 table      holds
@@ -17,10 +17,11 @@ note       what is shown and never sent: partial answers, warnings
 kv         small JSON values of the tools
 input_queue what waits to be said to the model; ``source`` is "background" for what the
            program says of its runs, else it is the user's
-task       background runs; ``attempt`` fences: an update names the one it belongs to
+task       background runs; ``attempt`` fences: an update names the one it belongs to;
+           ``question`` is JSON, what a run asks, ``answer`` what has not reached it yet
 schedule   when a run starts; ``run`` is JSON: tool, arguments, title, signals
 rewind     what was taken back: ``messages`` (JSON, their seqs) and rows of file_change
-event      what the session said while it worked, as JSON, where that is kept; made when needed
+event      what the session said while it worked, as JSON, where that is kept
 file_change what stood at a path before and after a call; contents are zlib in ``blob``
 =========== =========================================================================
 
@@ -40,7 +41,7 @@ from pathlib import Path
 
 from agentcli.store import disk as _private
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 APPLICATION_ID = 0x41474E54  # "AGNT", https://sqlite.org/pragma.html#pragma_application_id
 
 NOTE_TABLE = """
@@ -53,13 +54,12 @@ CREATE TABLE note (
 )"""
 
 EVENT_TABLE = """
-CREATE TABLE IF NOT EXISTS event (
+CREATE TABLE event (
   id INTEGER PRIMARY KEY,
   created_at REAL NOT NULL,
   type TEXT NOT NULL,
   data TEXT NOT NULL
 )"""
-"""Made with the first event: most sessions keep none."""
 
 REWIND_TABLES = (
     """
@@ -194,7 +194,10 @@ CREATE TABLE task (
   pid INTEGER,
   pid_started TEXT NOT NULL DEFAULT '',
   is_repeatable INTEGER NOT NULL DEFAULT 0,
-  seal TEXT NOT NULL DEFAULT ''
+  seal TEXT NOT NULL DEFAULT '',
+  question TEXT,
+  answer TEXT,
+  wake TEXT NOT NULL DEFAULT 'completion'
 ) WITHOUT ROWID""",
     """
 CREATE TABLE schedule (
@@ -211,6 +214,7 @@ CREATE TABLE schedule (
   CHECK ((cron_expression IS NULL) <> (scheduled_at IS NULL))
 ) WITHOUT ROWID""",
     *REWIND_TABLES,
+    EVENT_TABLE,
 )
 
 STATEMENTS = (
@@ -307,6 +311,18 @@ def _give_calls_their_words(db: sqlite3.Connection) -> Mapping[str, int]:
     return {}
 
 
+def _let_runs_ask(db: sqlite3.Connection) -> Mapping[str, int]:
+    """7 to 8: a background run can ask; events, which came as they were kept, have their table."""
+    present = {row[1] for row in db.execute("PRAGMA table_info(task)")}
+    for column in ("question TEXT", "answer TEXT", "wake TEXT NOT NULL DEFAULT 'completion'"):
+        if column.split()[0] not in present:
+            db.execute(f"ALTER TABLE task ADD COLUMN {column}")
+    if db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'event'").fetchone():
+        return {}
+    db.execute(EVENT_TABLE)
+    return {"event": 0}
+
+
 STEPS: Mapping[int, Step] = {
     1: _give_notes_their_table,
     2: _give_summaries_a_place,
@@ -314,6 +330,7 @@ STEPS: Mapping[int, Step] = {
     4: _give_rewinds_their_tables,
     5: _give_rows_a_seal,
     6: _give_calls_their_words,
+    7: _let_runs_ask,
 }
 
 

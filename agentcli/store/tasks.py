@@ -5,7 +5,7 @@ it changes nothing. The end of a run and the message about it are one commit, so
 loses nor doubles the message (BG-5). Texts are redacted; arguments that redaction has changed
 make the run one that cannot be repeated. Asking a run to end, and ending a schedule, are the
 writes that need no writer's lock (REC-6, BG-6): one row of one table, in one transaction, read by
-the session's owner. Neither needs a mark (``seals``).
+the session's owner; so is answering what a run asks, once. None needs a mark (``seals``).
 """
 
 from __future__ import annotations
@@ -24,25 +24,28 @@ from agentcli.domain.background import (
     Schedule,
     TaskEnd,
     TaskProgress,
+    TaskQuestion,
     TaskState,
+    Wake,
 )
 from agentcli.domain.ports import EndRecorded, QueuedInput, QueueKind, QueueSource
 from agentcli.store.codec import MalformedBody, from_column, to_column, to_json
 from agentcli.store.faults import fault
 from agentcli.store.file import BUSY_TIMEOUT_S, read_with
+from agentcli.store.lock import live_owner
 from agentcli.store.seals import put_mark
 from agentcli.store.writes import queue_add
 
 if TYPE_CHECKING:
     from agentcli.store.file import InTransaction
 
-ACTIVE = TaskState.RUNNING.value
+_RUNNING, _ASKS = TaskState.RUNNING.value, TaskState.NEEDS_INPUT.value
 FORKED = "it goes on in the session that this one is a copy of"
 _TASK_COLUMNS = (
     "run_id, task_id, tool, arguments, title, state, created_at, updated_at, attempt, detail,"
     " progress, summary, log_path, result_path, error_kind, error_message, heartbeat_at,"
     " finished_at, cancel_requested_at, signals, announced_at, schedule_id, pid, pid_started,"
-    " is_repeatable"
+    " is_repeatable, question, answer, wake"
 )
 
 _SCHEDULE_COLUMNS = "id, run, created_at, cron_expression, scheduled_at, time_zone, next_at, state"
@@ -96,6 +99,24 @@ class TaskTable:
         """The end of an attempt, and its message in the input queue."""
         return await self._write(_end, end, now, self._redact)
 
+    async def ask(
+        self, run_id: str, attempt: int, question: TaskQuestion, message: str
+    ) -> EndRecorded:
+        """A run waits for an answer; ``message``, if any, waits in the input queue."""
+        return await self._write(_ask, (run_id, attempt), question, message, self._redact)
+
+    async def answered(self, run_id: str, attempt: int, question: TaskQuestion) -> bool:
+        """It goes on: its question was answered, or is asked no longer; false: it had not asked."""
+        return await self._write(_answered, (run_id, attempt), question, self._redact)
+
+    async def answers(self, run_ids: Sequence[str]) -> Mapping[str, str]:
+        """What other processes have answered to those of ``run_ids`` that ask."""
+        return await self._read(_answers, run_ids)
+
+    async def tell(self, run_id: str, attempt: int, message: str) -> EndRecorded:
+        """What an active run tells the session on its way waits in the input queue (BG-9)."""
+        return await self._write(_tell, run_id, attempt, message, self._redact)
+
     async def restart(self, run_id: str, attempt: int, now: float) -> int | None:
         """Begin the next attempt after ``attempt``; ``None`` when that is stale."""
         return await self._write(_restart, run_id, attempt, now)
@@ -129,8 +150,17 @@ def request_cancel(db: sqlite3.Connection, run_id: str, now: float) -> bool:
     """Ask an active run to end; any process may, not only the writer (BG-6)."""
     changed = db.execute(
         "UPDATE task SET cancel_requested_at = coalesce(cancel_requested_at, ?)"
-        " WHERE run_id = ? AND state = ?",
-        (now, to_column(run_id), ACTIVE),
+        " WHERE run_id = ? AND state IN ('running', 'needs_input')",
+        (now, to_column(run_id)),
+    )
+    return changed.rowcount == 1
+
+
+def put_answer(db: sqlite3.Connection, run_id: str, text: str) -> bool:
+    """Answer what a run asks; any process may, the first one counts (BG-9)."""
+    changed = db.execute(
+        "UPDATE task SET answer = ? WHERE run_id = ? AND state = ? AND answer IS NULL",
+        (to_column(text), to_column(run_id), _ASKS),
     )
     return changed.rowcount == 1
 
@@ -140,9 +170,9 @@ def leave_to_the_original(db: sqlite3.Connection, now: float) -> None:
     own = [row[0] for row in db.execute("SELECT run_id FROM task WHERE seal <> ''").fetchall()]
     db.execute(
         "UPDATE task SET state = ?, attempt = attempt + 1, finished_at = ?, updated_at = ?,"
-        " error_kind = 'forked', error_message = ?, pid = NULL, pid_started = '',"
-        " announced_at = NULL WHERE state = ?",
-        (TaskState.INTERRUPTED.value, now, now, FORKED, ACTIVE),
+        " error_kind = 'forked', error_message = ?, pid = NULL, pid_started = '', answer = NULL,"
+        " announced_at = NULL WHERE state IN ('running', 'needs_input')",
+        (TaskState.INTERRUPTED.value, now, now, FORKED),
     )
     for run_id in own:
         put_mark(db, "task", run_id)
@@ -188,6 +218,7 @@ def _add(db: sqlite3.Connection, task: BackgroundTask, redact: Callable[[str], s
         "pid": task.pid,
         "pid_started": task.pid_started,
         "is_repeatable": int(task.is_repeatable and kept == given),
+        "wake": task.wake.value,
     }
     marks = ", ".join(f":{name}" for name in values)
     db.execute(f"INSERT INTO task ({', '.join(values)}) VALUES ({marks})", values)  # noqa: S608 - own names
@@ -201,7 +232,8 @@ def _beat(
         changed = db.execute(
             "UPDATE task SET heartbeat_at = :now, updated_at = :now, detail = :detail,"
             " progress = :progress, pid = :pid, pid_started = :started"
-            " WHERE run_id = :run_id AND attempt = :attempt AND state = :active",
+            " WHERE run_id = :run_id AND attempt = :attempt"
+            " AND state IN ('running', 'needs_input')",
             {
                 "now": now,
                 "detail": to_column(redact(beat.detail)),
@@ -210,7 +242,6 @@ def _beat(
                 "started": beat.pid_started,
                 "run_id": to_column(beat.run_id),
                 "attempt": beat.attempt,
-                "active": ACTIVE,
             },
         )
         if changed.rowcount == 1:
@@ -218,8 +249,69 @@ def _beat(
 
 
 def _cancel_requests(db: sqlite3.Connection, run_ids: Sequence[str]) -> Sequence[str]:
-    query = "SELECT 1 FROM task WHERE run_id = ? AND state = ? AND cancel_requested_at IS NOT NULL"
-    return [name for name in run_ids if db.execute(query, (to_column(name), ACTIVE)).fetchone()]
+    query = (
+        "SELECT 1 FROM task WHERE run_id = ? AND cancel_requested_at IS NOT NULL"
+        " AND state IN ('running', 'needs_input')"
+    )
+    return [name for name in run_ids if db.execute(query, (to_column(name),)).fetchone()]
+
+
+def _answers(db: sqlite3.Connection, run_ids: Sequence[str]) -> Mapping[str, str]:
+    query = "SELECT answer FROM task WHERE run_id = ? AND state = ? AND answer IS NOT NULL"
+    found = {name: db.execute(query, (to_column(name), _ASKS)).fetchone() for name in run_ids}
+    return {name: from_column(row[0]) for name, row in found.items() if row}
+
+
+def _ask(
+    db: sqlite3.Connection,
+    run: tuple[str, int],
+    question: TaskQuestion,
+    message: str,
+    redact: Callable[[str], str],
+) -> EndRecorded:
+    changed = _change_state(db, run, (_RUNNING, _ASKS), question, redact)
+    return EndRecorded(changed=changed, message=_enqueue(db, message if changed else "", redact))
+
+
+def _answered(
+    db: sqlite3.Connection,
+    run: tuple[str, int],
+    question: TaskQuestion,
+    redact: Callable[[str], str],
+) -> bool:
+    return _change_state(db, run, (_ASKS, _RUNNING), question, redact)
+
+
+def _change_state(
+    db: sqlite3.Connection,
+    run: tuple[str, int],
+    states: tuple[str, str],
+    question: TaskQuestion,
+    redact: Callable[[str], str],
+) -> bool:
+    """``run`` is its id and its attempt; ``states``: what it has to be and what it is then."""
+    before, after = states
+    asked = {"text": question.text, "options": question.options, "answer": question.answer}
+    changed = db.execute(
+        "UPDATE task SET state = ?, question = ?, answer = NULL, updated_at = ?"
+        " WHERE run_id = ? AND attempt = ? AND state = ?",
+        (after, redact(to_json(asked)), time.time(), to_column(run[0]), run[1], before),
+    )
+    if changed.rowcount == 1:
+        put_mark(db, "task", to_column(run[0]))
+    return changed.rowcount == 1
+
+
+def _tell(
+    db: sqlite3.Connection, run_id: str, attempt: int, message: str, redact: Callable[[str], str]
+) -> EndRecorded:
+    query = (
+        "SELECT 1 FROM task WHERE run_id = ? AND attempt = ?"
+        " AND state IN ('running', 'needs_input')"
+    )
+    if not db.execute(query, (to_column(run_id), attempt)).fetchone():
+        return EndRecorded(changed=False)
+    return EndRecorded(changed=True, message=_enqueue(db, message, redact))
 
 
 def _end(
@@ -228,8 +320,9 @@ def _end(
     changed = db.execute(
         "UPDATE task SET state = :state, summary = :summary, error_kind = :kind,"
         " error_message = :error, finished_at = :now, updated_at = :now, announced_at = :announced,"
-        " pid = NULL, pid_started = ''"
-        " WHERE run_id = :run_id AND attempt = :attempt AND state = :active",
+        " pid = NULL, pid_started = '', answer = NULL"
+        " WHERE run_id = :run_id AND attempt = :attempt"
+        " AND state IN ('running', 'needs_input')",
         {
             "state": end.state.value,
             "summary": to_column(redact(end.summary)),
@@ -239,7 +332,6 @@ def _end(
             "announced": now if end.message else None,
             "run_id": to_column(end.run_id),
             "attempt": end.attempt,
-            "active": ACTIVE,
         },
     )
     if changed.rowcount != 1:
@@ -250,10 +342,10 @@ def _end(
 
 def _restart(db: sqlite3.Connection, run_id: str, attempt: int, now: float) -> int | None:
     changed = db.execute(
-        "UPDATE task SET attempt = attempt + 1, updated_at = ?, heartbeat_at = NULL,"
-        " detail = '', progress = NULL, pid = NULL, pid_started = '', cancel_requested_at = NULL"
-        " WHERE run_id = ? AND attempt = ? AND state = ?",
-        (now, to_column(run_id), attempt, ACTIVE),
+        "UPDATE task SET state = ?, attempt = attempt + 1, updated_at = ?, heartbeat_at = NULL,"
+        " detail = '', progress = NULL, pid = NULL, pid_started = '', cancel_requested_at = NULL,"
+        " answer = NULL WHERE run_id = ? AND attempt = ? AND state IN ('running', 'needs_input')",
+        (_RUNNING, now, to_column(run_id), attempt),
     )
     if changed.rowcount != 1:
         return None
@@ -272,8 +364,9 @@ def _announce(
     for run_id in run_ids:
         changed += db.execute(
             "UPDATE task SET announced_at = ?"
-            " WHERE run_id = ? AND announced_at IS NULL AND state <> ?",
-            (now, to_column(run_id), ACTIVE),
+            " WHERE run_id = ? AND announced_at IS NULL"
+            " AND state NOT IN ('running', 'needs_input')",
+            (now, to_column(run_id)),
         ).rowcount
     message = message if changed else ""
     return EndRecorded(changed=bool(changed), message=_enqueue(db, message, redact))
@@ -295,6 +388,7 @@ def _put_schedule(
         "arguments": dict(schedule.arguments),
         "title": schedule.title,
         "signals": schedule.signals,
+        "wake": schedule.wake.value,
         "approved": schedule.approved,
         "root": schedule.root,
         "cwd": schedule.cwd,
@@ -352,6 +446,8 @@ def _task(row: tuple[Any, ...]) -> BackgroundTask:
             pid=None if row[22] is None else int(row[22]),
             pid_started=from_column(row[23]),
             is_repeatable=bool(row[24]),
+            question=_question(row[25], row[26]),
+            wake=Wake(row[27]),
         )
     except (ValueError, TypeError, KeyError) as error:
         raise MalformedBody(f"task {run_id}: {error}") from error
@@ -373,6 +469,7 @@ def _schedule(row: tuple[Any, ...]) -> Schedule:
             next_at=_time(row[6]),
             is_active=row[7] == SCHEDULE_ACTIVE,
             signals=bool(run.get("signals", True)),
+            wake=Wake(run.get("wake", Wake.COMPLETION)),
             approved=str(run.get("approved") or ""),
             cwd=str(run.get("cwd") or ""),
             root=str(run.get("root") or ""),
@@ -405,6 +502,19 @@ def _progress(text: str | None) -> TaskProgress | None:
     )
 
 
+def _question(text: str | None, waiting: str | None) -> TaskQuestion | None:
+    if text is None:
+        return None
+    value = _object(text)
+    options, answer = value.get("options"), value.get("answer")
+    return TaskQuestion(
+        str(value.get("text") or ""),
+        tuple(map(str, options)) if isinstance(options, list) else (),
+        None if answer is None else str(answer),
+        None if waiting is None else from_column(waiting),
+    )
+
+
 def _progress_json(progress: TaskProgress | None) -> str | None:
     if progress is None:
         return None
@@ -426,6 +536,11 @@ def read_registry(path: Path) -> tuple[Sequence[BackgroundTask], Sequence[Schedu
     return read_with(path, lambda db: (read_tasks(db), read_schedules(db)))
 
 
+def is_looked_after(path: Path) -> bool:
+    """Whether a process has the session open, so that somebody reads what is asked of its runs."""
+    return live_owner(path) is not None
+
+
 def ask_to_cancel(path: Path, run_id: str) -> bool:
     """Ask an active run to end, in whatever process; false when it is not active.
 
@@ -434,6 +549,14 @@ def ask_to_cancel(path: Path, run_id: str) -> bool:
     if all(task.run_id != run_id or not task.is_active for task in read_registry(path)[0]):
         return False
     return _write(path, lambda db: request_cancel(db, run_id, time.time()))
+
+
+def leave_answer(path: Path, run_id: str, text: str) -> bool:
+    """Answer what a run of a session that is open asks; false when it asks nothing (any more).
+
+    Raises ``StoreError``.
+    """
+    return _write(path, lambda db: put_answer(db, run_id, text))
 
 
 def end_schedule(path: Path, schedule_id: str) -> bool:

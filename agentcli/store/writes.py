@@ -473,9 +473,6 @@ def undo_compaction(db: sqlite3.Connection) -> bool:
 
 def append_events(db: sqlite3.Connection, events: Sequence[KeptEvent], redact: Redact) -> None:
     """Keep ``events`` after those that are there."""
-    from agentcli.store.schema import EVENT_TABLE
-
-    db.execute(EVENT_TABLE)
     db.executemany(
         "INSERT INTO event (created_at, type, data) VALUES (?, ?, ?)",
         [(each.at, each.type, to_column(redact(json.dumps(each.data)))) for each in events],

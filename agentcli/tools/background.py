@@ -22,6 +22,7 @@ from agentcli.domain.background import (
     SpawnWish,
     TaskOutput,
     TaskState,
+    Wake,
 )
 from agentcli.domain.errors import ArgumentProblem, InvalidArguments
 from agentcli.domain.sandbox import Access
@@ -57,6 +58,10 @@ class SpawnArguments(Arguments):
         ),
     )
     signal_on_completion: bool = Field(default=True, description="Tell you when it ends")
+    wake: Wake = Field(
+        default=Wake.COMPLETION,
+        description="What makes you react while idle: nothing, its end, also its reports",
+    )
 
 
 @frozen
@@ -120,6 +125,7 @@ class SpawnTool(BaseTool[SpawnArguments]):
             " ".join((args.title or "").split())[:_MAX_TITLE],
             args.schedule,
             args.signal_on_completion,
+            args.wake,
             ctx.judged,
             ctx.access,
         )
@@ -316,6 +322,7 @@ def _task_row(task: BackgroundTask) -> dict[str, Any]:
         "ended": moment(task.finished_at),
         "attempt": task.attempt if task.attempt > 1 else None,
         "detail": one_line(task.detail, MAX_TEXT) if task.is_active else None,
+        "asks": one_line(task.asks.text, MAX_TEXT) if task.asks else None,
         "progress": progress if task.is_active else None,
         "summary": one_line(task.summary, MAX_TEXT),
         "error": one_line(task.error_message, MAX_TEXT),

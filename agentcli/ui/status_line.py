@@ -52,6 +52,7 @@ class StatusLine:
     title: str = ""
     waiting: int = 0
     background: int = 0
+    asking: int = 0
     sandbox: str = ""
     hint: str = ""
 
@@ -97,6 +98,12 @@ def title_of(status: StatusLine, place: str, theme: Theme) -> str:
     return f" {theme.symbols.dot} ".join([f"agentcli: {name}", *shown])
 
 
+def _runs(status: StatusLine) -> str:
+    """The background runs; those that wait for an answer are said apart."""
+    asking = f" ({status.asking} asking)" if status.asking else ""
+    return f"{status.background} in the background{asking}" if status.background else ""
+
+
 def _parts(status: StatusLine) -> list[tuple[Rank, str]]:
     """What there is to say, in the order in which it is shown."""
     title = clean_line(status.title)
@@ -108,7 +115,7 @@ def _parts(status: StatusLine) -> list[tuple[Rank, str]]:
         (Rank.CONTEXT, _context(status)),
         (Rank.TOKENS, f"{wording.count(status.tokens)} tokens" if status.tokens else ""),
         (Rank.COST, _cost(status)),
-        (Rank.RUNS, f"{status.background} in the background" if status.background else ""),
+        (Rank.RUNS, _runs(status)),
         (Rank.TITLE, fit(title, TITLE_COLUMNS)),
         (Rank.KEYS, "? for keys"),
     ]

@@ -9,7 +9,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
 
-from agentcli.domain.background import BackgroundTask, Schedule, TaskProgress, TaskState
+from agentcli.domain.background import (
+    BackgroundTask,
+    Schedule,
+    TaskProgress,
+    TaskQuestion,
+    TaskState,
+)
 from agentcli.ui import wording
 from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean, clean_line
@@ -43,7 +49,17 @@ def state_word(task: BackgroundTask) -> str:
     """How a run stands, in a word or two."""
     if task.is_active and task.cancel_requested_at is not None:
         return "stopping"
-    return task.state.value
+    return task.state.value.replace("_", " ")
+
+
+def question_lines(question: TaskQuestion) -> list[str]:
+    """A question with the answers it offers, cleaned."""
+    first, *more = clean(question.text).strip().split("\n")
+    return [f"? {first}", *(f"  {line}" for line in more), *map(_option, question.options)]
+
+
+def _option(text: str) -> str:
+    return f"  - {clean_line(text)}"
 
 
 def took(task: BackgroundTask, now: float) -> str:
@@ -91,6 +107,9 @@ def overview(
         if task.is_active:
             if task.progress is not None:
                 lines.append(f"     {bar(task.progress)}")
+            if question := task.asks:
+                lines += [f"     {line}" for line in question_lines(question)]
+                continue
             said = clean_line(task.detail) or clean_line(last_lines.get(task.run_id, ""))
             if said:
                 lines.append(theme.paint(f"     {fit(said, _LINE_COLUMNS)}", DIM))
@@ -113,6 +132,10 @@ def details(task: BackgroundTask, log: str, now: float, theme: Theme) -> list[st
     lines = [theme.paint(clean_line(task.title), BOLD), head]
     if task.is_active and task.progress is not None:
         lines.append(bar(task.progress))
+    if question := task.question:
+        lines += question_lines(question)
+        if question.answer is not None:
+            lines.append(f"  answered: {clean_line(question.answer)}")
     for text in (task.summary, task.error_message):
         if text and not task.is_active:
             lines += [clean_line(line) for line in text.splitlines()[:5]]

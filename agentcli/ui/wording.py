@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from agentcli.domain.background import BackgroundTask
 
 _LONGEST_WHY = 200
+_LONGEST_QUESTION = 1_000
 _DURATION = re.compile(r"\d (?:s|min|h)\)?$")
 _MINUTE = 60
 _HOUR = 3600
@@ -196,6 +197,16 @@ def background_ended(task: BackgroundTask) -> str:
         why = ""
     title = clean_line(task.title)
     return f"Background run {state}: {title}" + (f" ({why})" if why else "")
+
+
+def background_asks(task: BackgroundTask, number: int) -> str:
+    """What a background run asks, in a line, and how it is answered (BG-9)."""
+    question = task.question
+    asked = _begun(clean_line(question.text), _LONGEST_QUESTION) if question else ""
+    options = " | ".join(clean_line(option) for option in question.options) if question else ""
+    offered = f" [{_begun(options, _LONGEST_QUESTION)}]" if options else ""
+    how = f"/tasks answer {number} TEXT"
+    return f"Background run asks: {clean_line(task.title)}: {asked}{offered} - answer: {how}"
 
 
 def _compacted(event: Compacted) -> str:

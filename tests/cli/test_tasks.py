@@ -22,7 +22,9 @@ from agentcli.app.session import Session
 from agentcli.domain.background import SpawnWish, TaskState
 from tests.app.background import ended, in_session, options, printed, settings_for, shell, task_of
 from tests.support.cli import agent_env, run_agent
-from tests.support.model_server import ANTHROPIC, ModelServer
+from tests.support.model_server import ANTHROPIC, ModelServer, Recorded
+from tests.support.processes import until
+from tests.support.replies import Reply, call, say
 
 LOOP = "echo begun; until [ -e go ]; do sleep 0.02; done; echo done"
 
@@ -112,6 +114,38 @@ def test_a_run_is_cancelled_from_another_process(model_server: ModelServer, tmp_
         assert (await ended(session, spawned.run_id)).state is TaskState.CANCELLED
         again = await tasks("cancel", spawned.run_id)
         assert again.code == 1 and "has ended already: cancelled" in again.stderr
+
+    beside(model_server, tmp_path, body)
+
+
+@pytest.mark.spec("CLI-9", "BG-9")
+def test_a_run_is_answered_from_another_process(model_server: ModelServer, tmp_path: Path) -> None:
+    def reply(request: Recorded) -> Reply:
+        body = json.dumps(request.body)
+        question = {"question": "Which port?", "options": ["80", "8080"]}
+        asks = "You are a sub-agent" in body and "tool_result" not in body
+        return call("ask_user", question) if asks else say("ok")
+
+    model_server.default = reply
+
+    async def body(session: Session, tasks: Tasks) -> None:
+        assert session.background is not None
+        wish = SpawnWish("task", {"description": "d", "prompt": "p"}, "open it")
+        run_id = (await session.background.spawn(wish)).run_id
+        await until(lambda: task_of(session, run_id).asks is not None, "the question")
+        listed = await tasks("list")
+        assert "needs input" in listed.stdout and "? Which port?" in listed.stdout
+        (row,) = json.loads((await tasks("list", "--format", "json")).stdout)
+        assert row["state"] == "needs_input" and row["options"] == ["80", "8080"]
+        key = await tasks("answer", run_id, "sk-ant-api03-" + "k3Y" * 20)
+        assert key.code == 2 and "key" in key.stderr
+        assert (await tasks("answer", run_id, " ")).code == 2
+        done = await tasks("answer", run_id[-8:], "my own")
+        assert (done.code, "answered" in done.stderr) == (0, True)
+        found = await ended(session, run_id)
+        assert found.question is not None and found.question.answer == "my own"
+        again = await tasks("answer", run_id, "later")
+        assert again.code == 1 and "asks nothing" in again.stderr
 
     beside(model_server, tmp_path, body)
 

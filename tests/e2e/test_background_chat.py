@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -12,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.background import TaskState
-from agentcli.store.tasks import read_registry
+from agentcli.store.tasks import leave_answer, read_registry
 from tests.e2e.chat import IDLE, Chat, leave
 from tests.support.cli import agent_env
-from tests.support.model_server import ANTHROPIC, ModelServer
+from tests.support.model_server import ANTHROPIC, ModelServer, Recorded
 from tests.support.processes import alive, wait_until
 from tests.support.pty_driver import Terminal
-from tests.support.replies import Call, Reply, call
+from tests.support.replies import Call, Reply, call, say
 
 pytestmark = pytest.mark.slow
 
@@ -179,3 +180,58 @@ def test_an_idle_chat_starts_what_is_due_and_the_agent_reacts(
     terminal.wait_for("It was made.")
     assert (work / "made").read_text() == "made\n"
     leave(terminal)
+
+
+def asks_once(request: Recorded) -> Reply:
+    """A session that starts a sub-agent in the background, which asks; then what each is told."""
+    body = json.dumps(request.body)
+    last = json.dumps(request.body["messages"][-1])
+    if "You are a sub-agent" in body:
+        question = {"question": "Which port?", "options": ["80", "8080"]}
+        return say("port taken") if "tool_result" in body else call("ask_user", question)
+    if "background-run" in last:
+        return say("I see the port.")
+    if "tool_result" in last:
+        return say("It goes on.")
+    task = {"description": "open a port", "prompt": "open it"}
+    return call("spawn_background", {"tool": "task", "args": task})
+
+
+@pytest.mark.spec("BG-9", "UI-6")
+def test_a_sub_agent_that_asks_is_answered_in_the_chat(
+    model_server: ModelServer, chat: Chat, work: Path
+) -> None:
+    model_server.default = asks_once
+    terminal = chat("--yolo", *OFF)
+    terminal.line("open it")
+    terminal.wait_for("Background run asks: ")
+    terminal.wait_for("Which port? [80 | 8080]")
+    terminal.wait_for("1 in the background (1 asking)")
+    terminal.wait_for(IDLE)
+    terminal.line("/tasks answer 1 8080")
+    terminal.wait_for("goes on.")
+    terminal.wait_for("I see the port.")
+    leave(terminal)
+
+
+@pytest.mark.spec("BG-9", "REC-3")
+def test_a_killed_chat_says_what_was_being_asked(
+    model_server: ModelServer, chat: Chat, work: Path
+) -> None:
+    model_server.default = asks_once
+    terminal = chat("--yolo", *OFF)
+    terminal.line("open it")
+    terminal.wait_for("1 in the background (1 asking)")
+    terminal.kill(signal.SIGKILL)
+    terminal.wait_exit()
+    (path,) = (
+        path
+        for path in (Path(os.environ["AGENTCLI_HOME"]) / "sessions").glob("*.db")
+        if read_registry(path)[0]
+    )
+    (task,) = read_registry(path)[0]
+    assert leave_answer(path, task.run_id, "8080")
+    again = chat("-c", *OFF)
+    again.wait_for('asking "Which port?"')
+    again.wait_for(re.compile(r'the answer\s+"8080"\s+did not\s+reach it'))
+    leave(again)

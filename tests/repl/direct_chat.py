@@ -19,6 +19,7 @@ from agentcli.domain.messages import user_text
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
 from agentcli.repl import commands as registry
 from agentcli.repl.commands import SlashCommand
+from agentcli.repl.panel import PickRow
 from agentcli.ui.theme import PLAIN
 from tests.support.cli import agent_env
 from tests.support.model_server import ModelServer
@@ -51,6 +52,7 @@ class DirectChat:
         self.sent: list[str] = []
         self.has_terminal = True
         self.edited: str | None = None
+        self.choice: int | None = None
 
     async def open(self) -> None:
         self.session = await self.sessions.open_first(Nobody())
@@ -71,6 +73,10 @@ class DirectChat:
 
     async def pick_session(self) -> str | None:
         return None
+
+    async def choose(self, title: str, rows: Sequence[PickRow], **more: Any) -> int | None:
+        """The row that the test has chosen."""
+        return self.choice
 
     def commands(self) -> Sequence[SlashCommand]:
         return registry.all_commands()

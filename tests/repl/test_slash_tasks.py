@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from agentcli.domain.errors import UsageError
 from agentcli.domain.events import Prompt
 from agentcli.domain.messages import user_text
 from tests.repl.direct_chat import DirectChat, talk
-from tests.support.model_server import ModelServer
+from tests.support.model_server import ModelServer, Recorded
+from tests.support.processes import until
+from tests.support.replies import Reply, call, say
 
 
 @pytest.mark.spec("UI-5", "UI-6", "BG-6", "BG-8")
@@ -45,6 +48,45 @@ def test_runs_and_schedules_are_shown_and_ended(model_server: ModelServer, tmp_p
         assert not background.schedules()
         await chat.do(f"/tasks cancel {run.run_id[-6:]}")
         assert "over already: cancelled" in "\n".join(await chat.do("/tasks cancel 1"))
+
+    talk(DirectChat(tmp_path, model_server), body)
+
+
+@pytest.mark.spec("BG-9", "SEC-10")
+def test_a_run_that_asks_is_answered_by_its_number(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    question = {"question": "Which \033[2Jport?", "options": ["80", "8080"]}
+
+    def reply(request: Recorded) -> Reply:
+        body = json.dumps(request.body)
+        if "You are a sub-agent" not in body:
+            return say("Hello.")
+        return say("thanks") if "tool_result" in body else call("ask_user", question)
+
+    model_server.default = reply
+
+    async def body(chat: DirectChat) -> None:
+        await chat.session.run(Prompt(user_text("hi")))
+        background = chat.session.background
+        assert background is not None
+        task = SpawnWish("task", {"description": "d", "prompt": "p"}, "open it")
+        for _ in range(2):
+            await background.spawn(task)
+        await until(lambda: all(each.asks for each in background.tasks()), "the questions")
+        for command in ("/tasks", "/tasks 1"):
+            shown = "\n".join(await chat.do(command))
+            assert "needs input" in shown and "? Which port?" in shown and "- 8080" in shown
+        with pytest.raises(UsageError, match="names no"):
+            await chat.do("/tasks answer 3 no")
+        assert await chat.do("/tasks answer 1 my own") == ["Answered: open it goes on."]
+        chat.choice = 1
+        assert await chat.do("/tasks answer 2") == ["Answered: open it goes on."]
+        await until(lambda: not any(each.is_active for each in background.tasks()), "the ends")
+        for number, said in ((1, "my own"), (2, "8080")):
+            assert f"answered: {said}" in "\n".join(await chat.do(f"/tasks {number}"))
+        with pytest.raises(UsageError, match="asks nothing"):
+            await chat.do("/tasks answer 1 again")
 
     talk(DirectChat(tmp_path, model_server), body)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agentcli.domain.background import TaskState
+from agentcli.domain.background import ACTIVE_STATES, TaskState
 from agentcli.domain.errors import SessionDamaged, StoreError
 from agentcli.domain.messages import user_text
 from agentcli.domain.session import SessionInfo, SessionStatus
@@ -23,7 +23,7 @@ KEPT = {"cwd": "/kept"}
 
 
 def test_the_ends_of_a_run_are_those_that_there_are() -> None:
-    ended = {str(state) for state in TaskState if state is not TaskState.RUNNING}
+    ended = {str(state) for state in TaskState if state not in ACTIVE_STATES}
     assert set(re.findall(r"\w+", seals._ENDED)) == ended
 
 

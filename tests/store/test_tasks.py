@@ -245,6 +245,7 @@ def test_a_version_before_background_runs_is_brought_up_to_date(path: Path) -> N
     in_session(path, body)
     db = sqlite3.connect(path)
     new = "task_id finished_at signals announced_at schedule_id pid pid_started is_repeatable"
+    new += " question answer wake"
     for column in new.split():
         db.execute(f"ALTER TABLE task DROP COLUMN {column}")
     db.execute("ALTER TABLE input_queue DROP COLUMN source")

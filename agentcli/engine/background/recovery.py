@@ -14,7 +14,7 @@ from agentcli.domain.background import BackgroundRefused, BackgroundTask
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import StoreError
 from agentcli.engine.background.launch import SPAWN, check_launch
-from agentcli.engine.background.run import announcement
+from agentcli.engine.background.run import announcement, unanswered
 from agentcli.engine.background.runs import BackgroundRuns, is_repeatable
 from agentcli.policy.decision import Answer, CallFacts, CallPlace
 from agentcli.policy.judge import judge
@@ -48,12 +48,13 @@ async def _recover_one(runs: BackgroundRuns, task: BackgroundTask) -> str:
         attempt = await runs.services.store.restart(task.run_id, attempt, time.time()) or attempt
         await runs.resume(task, attempt)
     except BackgroundRefused as refused:
-        why = f"{STOPPED}: {refused}"
-        await runs.interrupt(task, attempt, why)
-        return f"the background run {_name(task)} was interrupted: {refused}"
+        why = "; ".join(filter(None, (str(refused), unanswered(task))))
+        await runs.interrupt(task, attempt, f"{STOPPED}: {why}")
+        return f"the background run {_name(task)} was interrupted: {why}"
     except StoreError as error:
         return f"the background run {_name(task)} could not be recovered: {error.message}"
-    return f"the background run {_name(task)} was started again (attempt {attempt})"
+    lost = f"; {found}" if (found := unanswered(task)) else ""
+    return f"the background run {_name(task)} was started again (attempt {attempt}){lost}"
 
 
 def _check(runs: BackgroundRuns, task: BackgroundTask) -> None:

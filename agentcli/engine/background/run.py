@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from agentcli.domain.background import (
     Beat,
     TaskEnd,
     TaskProgress,
+    TaskQuestion,
     TaskState,
 )
 from agentcli.domain.cancel import CancelReason, CancelToken
@@ -53,6 +54,8 @@ class ActiveRun:
         self.cancel_requested = False
         self._redact = redact
         self._wake = wake
+        self.answer: asyncio.Future[str] | None = None
+        self.messages: list[str] = []
         self.news_count = 0
         self._news: set[asyncio.Future[None]] = set()
         self._timers: list[asyncio.TimerHandle] = []
@@ -71,6 +74,13 @@ class ActiveRun:
     def progress(self, progress: TaskProgress) -> None:
         """How far it is."""
         self.task = replace(self.task, progress=progress)
+        self.report(progress.label)
+
+    def report(self, text: str) -> None:
+        """What it says on its way: a message where the run may wake its session (BG-9)."""
+        if text and self.task.wakes_on_message:
+            self.messages.append(said(self.task, f"reports: {quoted(text)}"))
+            self._wake()
 
     def detail(self, text: str) -> None:
         """What it does now, in a line."""
@@ -108,6 +118,24 @@ class ActiveRun:
         """It does not run and will not; it counts as interrupted."""
         self.why_ended = why
         self.token.cancel(CancelReason.PARENT)
+
+    # --- its question (BG-9) ---------------------------------------------------------------
+
+    def asks(self, text: str, options: Sequence[str]) -> asyncio.Future[str]:
+        """It waits for an answer from now on."""
+        question = TaskQuestion(
+            self._redact(text), tuple(self._redact(option) for option in options)
+        )
+        self.task = replace(self.task, state=TaskState.NEEDS_INPUT, question=question)
+        self.answer = asyncio.get_running_loop().create_future()
+        return self.answer
+
+    def goes_on(self, answer: str | None) -> TaskQuestion:
+        """It was answered, or asks no longer; the question as it is kept."""
+        question = replace(self.task.question or TaskQuestion(""), answer=answer)
+        self.task = replace(self.task, state=TaskState.RUNNING, question=question)
+        self.answer = None
+        return question
 
     async def flush(self) -> None:
         """Put what has come into the log."""
@@ -230,20 +258,33 @@ _WORDS = {TaskState.CANCELLED: "canceled"}  # as in result.json
 
 def announcement(task: BackgroundTask) -> str:
     """What the model reads of an ended run."""
-    ids = f'run_id="{task.run_id}" task_id="{task.task_id}"'
-    names = f'tool="{quoted(task.tool)}" title="{quoted(task.title)}"'
-    rows = [
-        f'<background-run {ids} status="{status_word(task.state)}" {names}>',
-        "(said by agentcli, not by the user)",
-    ]
+    rows = []
     if task.summary:
         rows.append(f"summary: {quoted(task.summary)}")
     if task.error_message:
         error = task.error_message
         shown = error if len(error) <= MAX_ERROR else f"{error[: MAX_ERROR - 1]}…"
         rows.append(f"error: {quoted(shown)}")
-    rows += [f"log: {task.log_path}", f"result: {task.result_path}", "</background-run>"]
-    return "\n".join(rows)
+    return said(task, *rows, f"log: {task.log_path}", f"result: {task.result_path}")
+
+
+def said(task: BackgroundTask, *rows: str) -> str:
+    """What the model reads of a run; ``rows`` hold nothing that could end the block."""
+    ids = f'run_id="{task.run_id}" task_id="{task.task_id}"'
+    names = f'tool="{quoted(task.tool)}" title="{quoted(task.title)}"'
+    head = f'<background-run {ids} status="{status_word(task.state)}" {names}>'
+    return "\n".join((head, "(said by agentcli, not by the user)", *rows, "</background-run>"))
+
+
+def unanswered(task: BackgroundTask) -> str:
+    """What became of the question that a run was asking when it was cut off (BG-9)."""
+    question = task.asks
+    if question is None:
+        return ""
+    asked = f'it was asking "{one_line(question.text, MAX_SUMMARY)}"'
+    if question.waiting is None:
+        return f"{asked}, which nobody had answered"
+    return f'{asked}, and the answer "{one_line(question.waiting, MAX_SUMMARY)}" did not reach it'
 
 
 def status_word(state: TaskState) -> str:
@@ -251,22 +292,21 @@ def status_word(state: TaskState) -> str:
     return _WORDS.get(state, state.value)
 
 
-def reported_progress(event: AgentEvent) -> TaskProgress | None:
-    """How far a run's agent says it is, where it counts (BG-3): a good ``report_progress``."""
+def pass_report_on(event: AgentEvent, run: ActiveRun) -> None:
+    """What a run's agent says of how far it is: a good ``report_progress`` (BG-3)."""
     if isinstance(event, SubAgentEvent):
         event = event.event
     if not isinstance(event, ToolFinished) or event.call.name != _PROGRESS_TOOL:
-        return None
+        return
     given = event.call.arguments
     current, total = _number(given.get("current")), _number(given.get("total"))
-    if event.result.status is not ResultStatus.OK or current is None:
-        return None
-    return TaskProgress(
-        current,
-        total,
-        one_line(str(given.get("unit") or "")),
-        one_line(str(given.get("message") or ""), MAX_SUMMARY),
-    )
+    if event.result.status is not ResultStatus.OK:
+        return
+    message = one_line(str(given.get("message") or ""), MAX_SUMMARY)
+    if current is None:
+        run.report(message)
+    else:
+        run.progress(TaskProgress(current, total, one_line(str(given.get("unit") or "")), message))
 
 
 def text_of_output(output: ToolOutput) -> str:

@@ -1,11 +1,12 @@
-"""The background runs of one session (BG-1 to BG-7).
+"""The background runs of one session (BG-1 to BG-7, BG-9).
 
 Laws. A run has its row before anything of it starts, and its end, with the message that tells of
 it, is one commit (BG-5); an end that could not be written is tried again, less and less often. At
 most 5 runs are active in a session and 64 in the process; a place is free when its run has ended,
 however that was (BG-2). Every run is owned here and joined by ``aclose``. What is only watched
 (heartbeats, logs, requests of other processes) may fail: one warning, the run goes on (FAIL-2). One
-timer and one writer serve all runs; nothing wakes the program while none is active.
+timer and one writer serve all runs; nothing wakes the program while none is active. A run that asks
+waits by itself; its question is in the file before it is shown, and the first answer counts.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from agentcli.domain.background import (
     SpawnWish,
     TaskEnd,
     TaskOutput,
+    TaskQuestion,
     TaskState,
 )
 from agentcli.domain.cancel import CancelToken, uninterruptible
@@ -44,7 +46,14 @@ from agentcli.domain.tools import PortMissing, SessionState, ToolContext, ToolOu
 from agentcli.domain.values import mutable
 from agentcli.engine.background.launch import Launch, check_launch
 from agentcli.engine.background.log import LOG_NAME, RESULT_NAME, Redact, read_log, with_own_files
-from agentcli.engine.background.run import ENDED, ActiveRun, Work, reported_progress
+from agentcli.engine.background.run import (
+    ENDED,
+    ActiveRun,
+    Work,
+    pass_report_on,
+    quoted,
+    said,
+)
 from agentcli.engine.jobs import SHELL
 from agentcli.engine.parts import SessionParts
 
@@ -90,6 +99,20 @@ class TaskStore(Protocol):
     async def end(self, end: TaskEnd, now: float) -> EndRecorded:
         """The end of an attempt, and its message in the input queue, in one commit (BG-5)."""
 
+    async def ask(
+        self, run_id: str, attempt: int, question: TaskQuestion, message: str
+    ) -> EndRecorded:
+        """A run waits for an answer; ``message``, if any, waits in the input queue (BG-9)."""
+
+    async def answered(self, run_id: str, attempt: int, question: TaskQuestion) -> bool:
+        """It goes on: its question was answered, or is asked no longer; false: it had not asked."""
+
+    async def answers(self, run_ids: Sequence[str]) -> Mapping[str, str]:
+        """What other processes have answered to those of ``run_ids`` that ask."""
+
+    async def tell(self, run_id: str, attempt: int, message: str) -> EndRecorded:
+        """What an active run tells the session on its way waits in the input queue."""
+
     async def restart(self, run_id: str, attempt: int, now: float) -> int | None:
         """Begin the next attempt after ``attempt``; its number, ``None`` when that is stale."""
 
@@ -109,7 +132,7 @@ class RunServices:
 
     ``arrived`` gets the message of each end, which waits in the file by then. ``start_time`` tells
     when a process started, ``end_process`` kills the one of that pid and time and says whether
-    there was one; both block.
+    there was one; both block. ``can_ask``: the user, who may be elsewhere, can be asked (BG-9).
     """
 
     parts: SessionParts
@@ -121,6 +144,7 @@ class RunServices:
     arrived: Callable[[QueuedInput], None]
     start_time: Callable[[int], str]
     end_process: Callable[[int, str], bool]
+    can_ask: bool = False
     places: RunPlaces = PROCESS_PLACES
 
 
@@ -197,6 +221,29 @@ class BackgroundRuns:
             await asyncio.wait({run.life}, timeout=CANCEL_PATIENCE_S)
         return self._known(run_id)
 
+    async def answer(self, run_id: str, text: str) -> BackgroundTask:
+        """Answer what a run asks; the run as it goes on. Raises ``BackgroundRefused``."""
+        task, run = self._known(run_id), self._active.get(run_id)
+        if run is None or run.answer is None:
+            raise BackgroundRefused(f"{run_id} asks nothing: it is {task.state.value}.")
+        if not text.strip():
+            raise BackgroundRefused("The answer is empty.")
+        await self._watch.answer(run, text)
+        return run.task
+
+    async def ask(self, run_id: str, question: str, options: Sequence[str]) -> str:
+        """Put a question of an active run to the user, and wait as long as it takes (BG-9)."""
+        run = self._active[run_id]
+        waiting = run.asks(question, options)
+        try:
+            await self._watch.ask(run)
+            self._changed(asks=run.task)
+            return await waiting
+        finally:
+            if run.answer is waiting:  # its call has ended without an answer
+                await uninterruptible(self._watch.note_answer(run, None))
+            self._changed()
+
     # --- starting --------------------------------------------------------------------------
 
     async def start(
@@ -272,6 +319,7 @@ class BackgroundRuns:
             heartbeat_at=now,
             signals=wish.signals,
             is_repeatable=is_repeatable,
+            wake=wish.wake,
         )
 
     async def _begin(self, task: BackgroundTask, work: Work, fired: Schedule | None) -> Spawned:
@@ -316,7 +364,10 @@ class BackgroundRuns:
         run.life = asyncio.create_task(self._live(run, work))
         self._watch.begin()
         self._watch.warn_of(run.log.problem)
-        self.services.emit(BackgroundChanged(len(self._active)))
+        self._changed()
+
+    def _changed(self, **what: BackgroundTask) -> None:
+        self.services.emit(BackgroundChanged(len(self._active), **what))
 
     async def _run(
         self,
@@ -331,11 +382,12 @@ class BackgroundRuns:
         ``given`` are the ports that hold what the policy has said of the call.
         """
         parts = self.services.parts
+        asker = RunAsker(self, call.call_id) if self.services.can_ask else None
 
         def port(name: str) -> object:
             if name in given:
                 return given[name]
-            found = parts.port(name, self._pass_on, unattended=True)
+            found = parts.port(name, self._pass_on, unattended=True, ask=asker)
             return ShellAt(parts.state, shell_at) if shell_at and name == "state" else found
 
         try:
@@ -350,8 +402,8 @@ class BackgroundRuns:
             self.services.emit(event)
             return
         run = self._active.get(event.call_id) if isinstance(event, SubAgentEvent) else None
-        if run is not None and (progress := reported_progress(event)):
-            run.progress(progress)
+        if run is not None:
+            pass_report_on(event, run)
 
     # --- ending ----------------------------------------------------------------------------
 
@@ -381,7 +433,7 @@ class BackgroundRuns:
             self._give_place_back()
             run.wake_readers()
             self._watch.wake()
-            self.services.emit(BackgroundChanged(len(self._active), run.task))
+            self._changed(ended=run.task)
 
     async def interrupt(self, task: BackgroundTask, attempt: int, why: str) -> None:
         """Put down that a run of an earlier process is over."""
@@ -440,6 +492,18 @@ def ended_task(task: BackgroundTask, end: TaskEnd, now: float) -> BackgroundTask
     )
 
 
+class RunAsker:
+    """Lets the tool of a run ask; satisfies ``domain.tools.Asker``."""
+
+    def __init__(self, runs: BackgroundRuns, run_id: str) -> None:
+        self._runs = runs
+        self._run_id = run_id
+
+    async def ask(self, question: str, options: Sequence[str]) -> str:
+        """The user's answer, from the chat or from another process."""
+        return await self._runs.ask(self._run_id, question, options)
+
+
 class Watch:
     """Looks after the runs in ``active``, by run id, from ``begin`` until there are none."""
 
@@ -483,6 +547,43 @@ class Watch:
         if recorded.message is not None:
             self._services.arrived(recorded.message)
 
+    async def ask(self, run: ActiveRun) -> None:
+        """Its question is put down; where it may wake the session, it is a message, too."""
+        task = run.task
+        if task.question is None:
+            return
+        message = ""
+        if task.wakes_on_message:
+            choices = ", ".join(map(quoted, task.question.options))
+            asked = f"it asks the user, who answers it directly: {quoted(task.question.text)}"
+            message = said(task, asked, *((f"options: {choices}",) if choices else ()))
+        try:
+            recorded = await self._services.store.ask(
+                task.run_id, task.attempt, task.question, message
+            )
+        except StoreError as error:
+            self.warn_of(error.message)
+            return
+        if recorded.message is not None:
+            self._services.arrived(recorded.message)
+
+    async def answer(self, run: ActiveRun, text: str) -> None:
+        """The first answer counts; the row knows it before the run does."""
+        waiting = run.answer
+        if waiting is None:
+            return
+        await self.note_answer(run, text)
+        if not waiting.done():
+            waiting.set_result(text)
+
+    async def note_answer(self, run: ActiveRun, text: str | None) -> None:
+        """The row of a run that asks no longer; ``None``: nobody has answered."""
+        question = run.goes_on(text)
+        try:
+            await self._services.store.answered(run.task.run_id, run.task.attempt, question)
+        except StoreError as error:
+            self.warn_of(error.message)
+
     async def note_request(self, run_id: str) -> None:
         """The row of a run learns that it is asked to end."""
         try:
@@ -509,6 +610,7 @@ class Watch:
             for run in runs:
                 await run.flush()
                 self.warn_of(run.log.problem)
+            await self._tell(runs)
             try:
                 if has_news or time.monotonic() >= next_beat:
                     pause_s = HEARTBEAT_S if runs else min(2 * pause_s, MAX_RETRY_S)
@@ -540,6 +642,28 @@ class Watch:
         for run_id in await self._services.store.cancel_requests(tuple(self._active)):
             if run := self._active.get(run_id):
                 run.stop()
+        asking = [run_id for run_id, run in self._active.items() if run.answer is not None]
+        if asking:
+            for run_id, text in (await self._services.store.answers(asking)).items():
+                if run := self._active.get(run_id):
+                    await self.answer(run, text)
+
+    async def _tell(self, runs: Sequence[ActiveRun]) -> None:
+        """What runs have reported on their way, as messages of the session (BG-9)."""
+        for run in runs:
+            messages, run.messages = run.messages, []
+            for message in messages:
+                try:
+                    recorded = await self._services.store.tell(
+                        run.task.run_id, run.task.attempt, message
+                    )
+                except StoreError as error:
+                    self.warn_of(error.message)
+                    continue
+                if recorded.message is not None:
+                    self._services.arrived(recorded.message)
+                    event = BackgroundChanged(len(self._active), told=run.task)
+                    self._services.emit(event)
 
     async def _record_again(self) -> None:
         for unrecorded in tuple(self._unrecorded):  # a cancellation leaves the others

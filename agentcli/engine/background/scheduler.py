@@ -117,6 +117,7 @@ class SessionScheduler:
             time_zone=timing.time_zone,
             next_at=timing.next_at,
             signals=wish.signals,
+            wake=wish.wake,
             root=str(self._workspace.root),
         )
         if schedule.tool == _SHELL_TOOL:
@@ -234,6 +235,7 @@ class SessionScheduler:
                 schedule.arguments,
                 schedule.title,
                 signals=schedule.signals,
+                wake=schedule.wake,
                 access=access,
             )
             await self._runs.start(wish, fired, schedule.id)

@@ -1,9 +1,10 @@
-"""``/tasks``: background runs and schedules; the end of a run's output; end one (UI-6)."""
+"""``/tasks``: background runs and schedules; a run's output; answer one, end one (UI-6, BG-9)."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from agentcli.domain.background import (
     MAX_LOG_CHARS,
@@ -15,11 +16,15 @@ from agentcli.domain.background import (
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import UsageError
 from agentcli.repl.commands import Chat, SlashCommand
+from agentcli.repl.panel import PickRow
 from agentcli.ui.sanitize import clean_line
-from agentcli.ui.task_lines import details, overview, state_word
+from agentcli.ui.task_lines import details, overview, question_lines, state_word
 from agentcli.ui.theme import DIM
 
-USAGE = "/tasks 2, /tasks cancel 2, /tail 2 (its number, or its id or the end of it)"
+USAGE = (
+    "/tasks 2, /tasks answer 2 TEXT, /tasks cancel 2, /tail 2 (its number, or its id or the end of"
+    " it)"
+)
 _SHORTEST_END = 4
 _LOG_CHARS = MAX_LOG_CHARS + 1_000
 _TAIL_CHARS = 20_000
@@ -64,6 +69,8 @@ async def _run(chat: Chat, arguments: str) -> None:
         chat.show([*lines, *hint])
     elif verb == "cancel":
         await _cancel(chat, background, rest.strip())
+    elif verb == "answer":
+        await _answer(chat, background, rest.strip())
     elif rest:
         raise UsageError(f"cannot do {clean_line(arguments)!r}", USAGE)
     else:
@@ -90,11 +97,39 @@ async def _cancel(chat: Chat, background: Background, text: str) -> None:
         chat.show([f"It was asked to end and is still running: {clean_line(ended.title)}"])
 
 
+async def _answer(chat: Chat, background: Background, text: str) -> None:
+    """Answer what a run asks; without a text one of the answers that it offers is chosen."""
+    name, _, said = text.partition(" ")
+    found = meant(background, name)
+    question = found.asks if isinstance(found, BackgroundTask) else None
+    if isinstance(found, Schedule) or question is None:
+        state = "a schedule" if isinstance(found, Schedule) else state_word(found)
+        raise UsageError(f"it asks nothing: it is {state}", "/tasks shows which runs ask")
+    if not said.strip() and question.options:
+        rows = [PickRow(clean_line(option)) for option in question.options]
+        lines = question_lines(replace(question, options=()))
+        chosen = await chat.choose("Your answer:", rows, about=lambda: lines)
+        if chosen is None:
+            return
+        said = question.options[chosen]
+    if not said.strip():
+        raise UsageError("the answer is missing", "write it after the number: /tasks answer 2 TEXT")
+    try:
+        await background.answer(found.run_id, said.strip())
+    except BackgroundRefused as error:
+        raise UsageError(str(error), USAGE) from error
+    chat.show([f"Answered: {clean_line(found.title)} goes on."])
+
+
 def _last_line(text: str) -> str:
     lines = text.rstrip().rsplit("\n", 1)
     return lines[-1].rpartition("\r")[2]
 
 
 COMMAND = SlashCommand(
-    "tasks", "background runs and schedules", _run, "[RUN|cancel RUN]", while_working=True
+    "tasks",
+    "background runs and schedules",
+    _run,
+    "[RUN|answer RUN TEXT|cancel RUN]",
+    while_working=True,
 )

@@ -134,6 +134,7 @@ def test_a_column_or_table_that_is_new_needs_nothing_of_repair(
         "INSERT INTO rewind (created_at, newest_seq, messages) VALUES (1, 1, '[]')",
         "INSERT INTO file_change (seq, call_id, path, before_kind, created_at) VALUES"
         " (1, 'a', '/x', 'absent', 1)",
+        "INSERT INTO event (created_at, type, data) VALUES (1, 'done', '{}')",
         "INSERT INTO later (id) VALUES (7)",
         *(f"UPDATE {name} SET added = 'kept'" for name in (*tables, "later")),
         "UPDATE message SET body = '{}' WHERE seq = 3",
