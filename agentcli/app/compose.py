@@ -41,6 +41,7 @@ from agentcli.domain.ports import (
     Approver,
     LongWait,
     ModelInfo,
+    ProjectDoc,
     QueuedInput,
     QueueKind,
     ReminderTexts,
@@ -50,16 +51,20 @@ from agentcli.domain.sandbox import SandboxKind
 from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.tools import Asker, Workspace
 from agentcli.engine.context.system_prompt import (
-    ProjectDoc,
     PromptParts,
     build_system_prompt,
-    find_docs,
     project_root,
 )
 from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.gates import plan_notice
 from agentcli.engine.parts import Lazy, SessionParts
+from agentcli.extensions.instructions import (
+    InstructionPlaces,
+    Instructions,
+    find_instructions,
+)
 from agentcli.policy.decision import Policy
+from agentcli.policy.places import credential_place
 from agentcli.process.sandbox import SessionSandbox
 from agentcli.store.disk import runs_directory
 from agentcli.store.files import SessionFiles
@@ -190,14 +195,15 @@ async def _build(
     plugin_notices = _add_plugins(plugins, options, toolbox, listeners)
     configs = contained_hooks(settings.hooks, workspace.cwd, settings.project)
     hooks = _hooks((*configs, *seams.hooks), store, (workspace, sandbox), policy, listeners)
-    docs = find_docs(options.cwd, settings.paths.config_dir)
+    instructions = instructions_for(settings, options)
     parts: SessionParts = SessionParts(
         store=given.messages,
         state=given.state,
         outputs=store,
         session_id=info.id,
-        system=_system_prompt(docs, options, info.created_at),
-        documents=tuple(doc.path for doc in docs),
+        system=_system_prompt(instructions.docs, options, info.created_at),
+        documents=instructions.docs,
+        later=instructions,
         toolbox=toolbox,
         policy=policy,
         workspace=workspace,
@@ -246,6 +252,7 @@ async def _build(
     )
     notices = [
         *opening_notices,
+        *instructions.notices,
         *chosen.notices,
         *fallback_notices,
         *agent_notices,
@@ -319,14 +326,7 @@ def policy_for(
     own = settings.paths.own_places(options.cwd)
     policy.own_directories = (*own, *hook_scripts(settings.hooks, options.cwd))
     policy.free_to_read = free_to_read
-    policy.run_by_git = _run_by_git
     return policy
-
-
-def _run_by_git(path: Path) -> str:
-    from agentcli.process.git_config import run_by_git
-
-    return run_by_git(path)
 
 
 def policy_here(settings: Settings, options: SessionOptions) -> Policy:
@@ -438,6 +438,20 @@ def project_files(root: Path, stopped: Callable[[], bool]) -> Iterator[str]:
     from agentcli.tools.search.worker import walk_project
 
     return walk_project(str(root), stopped)
+
+
+def instructions_for(settings: Settings, options: SessionOptions) -> Instructions:
+    """What the user and the project have written down for agents (CTX-1, EXT-4)."""
+    home = settings.env.get("HOME", "")
+    return find_instructions(
+        InstructionPlaces(
+            options.cwd,
+            project_root(options.cwd),
+            settings.paths.config_dir,
+            Path(home) if home.startswith("/") else None,
+            lambda path: bool(credential_place((path,))),
+        )
+    )
 
 
 def _system_prompt(docs: Sequence[ProjectDoc], options: SessionOptions, created_at: float) -> str:

@@ -36,11 +36,13 @@ from agentcli.domain.events import (
     TurnSummary,
 )
 from agentcli.domain.history import History
+from agentcli.domain.instructions import documents_of
 from agentcli.domain.messages import TextPart, Usage, UserMessage
 from agentcli.domain.ports import (
     Effort,
     ModelInfo,
     PermissionMode,
+    ProjectDoc,
     QueuedInput,
     QueueKind,
     cost_usd,
@@ -55,8 +57,6 @@ from agentcli.policy.decision import Policy
 from agentcli.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from agentcli.domain.background import Background, BackgroundTask
     from agentcli.domain.reports import ContextReport, Explanation
     from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
@@ -189,9 +189,10 @@ class Session:
         return self._totals.turns
 
     @property
-    def documents(self) -> tuple[Path, ...]:
-        """The files with instructions that the model has read, the nearest last (CTX-1)."""
-        return self._parts.documents
+    def documents(self) -> tuple[ProjectDoc, ...]:
+        """The instructions that the model has read, the nearest last (CTX-1, EXT-4)."""
+        later = documents_of(self._conversation.history.messages)
+        return (*self._parts.documents, *later)
 
     @property
     def is_running(self) -> bool:

@@ -342,6 +342,7 @@ class Runner:
             system="\n\n".join(filter(None, system)),
             toolbox=toolbox,
             ask=PatientAsker(self.asker, lambda: conversation.limits) if self.asker else None,
+            later=given.later,
             policy=given.policy,
             workspace=given.workspace,
             sandbox=given.sandbox,

@@ -142,7 +142,9 @@ ABOUT_RUNS = "<background-run "
 """How a text part begins that tells of background runs (BG-5)."""
 ABOUT_CHECKS = "<checks>"
 """How a text part begins that tells what checks have found after edits (EXT-6)."""
-NOT_SAID = (ABOUT_RUNS, ABOUT_CHECKS)
+INSTRUCTIONS = "<instructions-for-files>\n"
+"""How a text part begins that holds instructions for the files of a directory (EXT-4)."""
+NOT_SAID = (ABOUT_RUNS, ABOUT_CHECKS, INSTRUCTIONS)
 """How messages begin that the program has written in the user's place."""
 TOLD = "(The user "
 """How a text part begins that tells what the user did between two prompts (UI-4, TT-2)."""
@@ -164,6 +166,12 @@ class UserMessage:
     def text(self) -> str:
         """The text parts, one after another on lines of their own."""
         return "\n".join(_texts(self.parts))
+
+    @property
+    def is_instructions(self) -> bool:
+        """Whether nobody said it: it brings instructions for files that a call has touched."""
+        first = self.parts[0] if self.parts else None
+        return isinstance(first, TextPart) and first.text.startswith(INSTRUCTIONS)
 
     @property
     def typed(self) -> str:

@@ -69,7 +69,8 @@ class ContextReport:
     """The next request, without its answer. Tokens throughout.
 
     ``is_measured``: ``used`` rests on what the provider has reported, else it is estimated.
-    ``left_out`` is how many old tool results are sent as a line only.
+    ``left_out`` is how many old tool results are sent as a line only, ``instructions`` each file
+    of them and its tokens.
     """
 
     model: str
@@ -80,6 +81,7 @@ class ContextReport:
     parts: tuple[ContextPart, ...]
     heaviest: tuple[HeavyResult, ...] = ()
     left_out: int = 0
+    instructions: tuple[tuple[str, int], ...] = ()
 
     @property
     def free(self) -> int:

@@ -5,11 +5,15 @@ Law: ``history`` mirrors the store at every moment: commit, then append.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import field
+from typing import TYPE_CHECKING
 
+from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.events import AgentEvent
 from agentcli.domain.history import History, RepairReason
+from agentcli.domain.instructions import instructions_text
 from agentcli.domain.messages import UserMessage, user_text
 from agentcli.domain.ports import Effort, ModelInfo, Provider, QueuedInput, QueueSource
 from agentcli.domain.values import mutable
@@ -17,6 +21,9 @@ from agentcli.engine.context.outgoing import CachedPrefix, Outgoing, TransformCh
 from agentcli.engine.context.window import Context
 from agentcli.engine.limits import Spending, TurnLimits
 from agentcli.engine.parts import SessionParts
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Emit = Callable[[AgentEvent], None]
 
@@ -46,6 +53,15 @@ class Conversation:
 
     def __post_init__(self) -> None:
         self.outgoing = Outgoing(self.parts.state, self.parts.repair_image)
+
+    async def learn_instructions(self, touched: Sequence[Path]) -> str:
+        """Tell the model what holds for the files ``touched``, once (EXT-4); the names, or ""."""
+        if self.parts.later is None:
+            return ""
+        docs = await asyncio.to_thread(self.parts.later.for_files, touched, self.history.messages)
+        if docs:
+            await uninterruptible(self.record_unsaid(instructions_text(docs)))
+        return ", ".join(doc.name for doc in docs)
 
     def truncations(self, message: UserMessage) -> tuple[str, ...]:
         """What of ``message`` is not sent whole, a line each (LOOP-13)."""

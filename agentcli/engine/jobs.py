@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from agentcli.domain.messages import ResultStatus, TextPart, ToolCall
 from agentcli.domain.ports import ApprovalRequest, GrantOffer
 from agentcli.domain.sandbox import Access
-from agentcli.domain.tools import Tool, ToolOutput, Workspace
+from agentcli.domain.tools import OutputKind, Tool, ToolOutput, Workspace
 from agentcli.domain.values import frozen, mutable
 from agentcli.policy.decision import Answer, CallFacts, CallPlace, Effect
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from agentcli.policy.decision import Decision, Policy, Rule
 
 
+_WORD = re.compile(r"[^\s;|&<>()'\"=`$*?{}\[\]]+")
 SHELL = "shell"
 """The key under which the session keeps what its shells have left."""
 
@@ -148,6 +150,16 @@ class Job:
         from agentcli.policy.grants import granted_rule
 
         return granted_rule(self.offers, chosen)
+
+    def touched(self) -> Sequence[Path]:
+        """The files that it has named and got; of a command, words that look like paths."""
+        if self.facts is None or self.output is None or self.output.kind is not OutputKind.SUCCESS:
+            return ()
+        command = self.facts.arguments.get("command")
+        if self.place is None or self.facts.paths or not isinstance(command, str):
+            return self.facts.paths
+        words = (word for word in _WORD.findall(command) if "/" in word.strip("/") or "." in word)
+        return [self.place.workspace.resolve(word) for word in words]
 
     @property
     def runs_at(self) -> Access | None:

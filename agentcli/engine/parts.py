@@ -15,8 +15,10 @@ from agentcli.domain.ports import (
     Approver,
     ContextTransform,
     InputQueue,
+    LaterInstructions,
     LongWait,
     ModelInfo,
+    ProjectDoc,
     Provider,
     ReminderTexts,
     RepairImage,
@@ -41,8 +43,6 @@ from agentcli.engine.sample import RetryPolicy
 from agentcli.policy.decision import Policy
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from agentcli.domain.background import Background
     from agentcli.domain.events import AgentEvent
     from agentcli.domain.hooks import Hooks
@@ -93,8 +93,8 @@ class SessionParts:
     there (UI-3); ``keeper`` remembers files before they are changed (TT-1), ``checks`` look at
     them afterwards (EXT-6); ``reaper`` owns what was told to stop and has not stopped yet
     (CAN-10). ``update_catalogue`` is called after each turn and may fail; ``on_close`` ends what
-    the session's tools have left running. ``documents`` are the files with instructions that
-    ``system`` holds (CTX-1).
+    the session's tools have left running. ``documents`` are the instructions that ``system`` holds
+    (CTX-1), ``later`` gives those of directories that a call has touched (EXT-4).
     """
 
     store: SessionStore
@@ -105,7 +105,8 @@ class SessionParts:
     state: SessionState
     outputs: RawOutputs
     system: str = ""
-    documents: tuple[Path, ...] = ()
+    documents: tuple[ProjectDoc, ...] = ()
+    later: LaterInstructions | None = None
     session_id: str = ""
     queue: InputQueue | None = None
     ask: Asker | None = None

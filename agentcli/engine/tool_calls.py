@@ -72,7 +72,8 @@ log = logging.getLogger(__name__)
 class ToolCalls:
     """Runs the batches of one turn. ``ended_turn``: a result asked for the turn's end (CTRL-2).
 
-    ``answer`` is what the turn then answers with, if the result said so. ``passage`` says which
+    ``answer`` is what the turn then answers with, if the result said so. ``touched`` are the files
+    that calls have named and got; whoever looks at them takes them. ``passage`` says which
     tools the step may call (CTRL-4), ``run`` whose work it is.
     """
 
@@ -91,6 +92,7 @@ class ToolCalls:
         self.details: dict[str, RunDetail] = {}
         self.ended_turn = False
         self.answer = ""
+        self.touched: list[Path] = []
         self.passage = OPEN
         self.run = run or RunIdentity(parts.session_id, parent_id=parts.parent_id)
         self._batch: Sequence[Job] = ()
@@ -341,6 +343,7 @@ class ToolCalls:
             self.details[job.call.id] = RunDetail(job.elapsed_s, text_of(job.output))
             return
         await writer.finish(index, job.elapsed_s)
+        self.touched += job.touched()
         if self.hooks is not None:
             await self.hooks.after(job)
 

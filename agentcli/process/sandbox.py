@@ -237,24 +237,16 @@ class SessionSandbox:
             "frozen": reads_only,
             "registry": str(private.sockets),
         }
-        from agentcli.process.sandbox_setup import (
-            KEPT_OF_RUN,
-            bwrap_argv,
-            closed_places,
-            opened_places,
-        )
+        from agentcli.process.sandbox_setup import bwrap_argv, opened_places, temporary_places
 
         if not is_bwrap:
             own = (private.programs, private.temporary)
             rules = {
                 "writable": [str(path) for path in (*places.writable, temporary)],
-                "readable": [
-                    *(str(path) for path in (*places.seen, *places.writable, *own)),
-                    *KEPT_OF_RUN,
-                ],
+                "readable": [str(path) for path in (*places.seen, *places.writable, *own)],
                 "hidden": [
                     *(str(path) for path in (*places.hidden, *places.homes)),
-                    *closed_places(),
+                    *temporary_places(),
                 ],
                 "network": network,
                 "read_only": reads_only,

@@ -100,7 +100,7 @@ class OpenSession:
             theme.paint(f"  {self._place(cwd, theme)}", DIM),
         ]
         if session.documents:
-            names = ", ".join(clean_line(_name_of(path, cwd)) for path in session.documents)
+            names = ", ".join(clean_line(name_of(doc.path, cwd)) for doc in session.documents)
             lines.append(theme.paint(f"  Project instructions: {names}", DIM))
         if not self._greeted:
             is_demo = session.model.provider == "offline"
@@ -143,7 +143,7 @@ _DEMO_TO_TRY = ('Try:  "list files"', '      "write notes.txt: hello"')
 _KEYS_TO_TRY = "      @ attaches a file, / lists the commands, ? shows the keys"
 
 
-def _name_of(path: Path, cwd: Path) -> str:
+def name_of(path: Path, cwd: Path) -> str:
     """``path`` as seen from ``cwd`` where it is below, from the home directory, or whole."""
     for base, begin in ((cwd, ""), (Path.home(), "~/")):
         if path.is_relative_to(base):

@@ -30,6 +30,7 @@ from agentcli.domain.events import (
     ToolAnnounced,
     ToolFinished,
 )
+from agentcli.domain.instructions import documents_of
 from agentcli.domain.messages import (
     ABOUT_CHECKS,
     AssistantMessage,
@@ -118,6 +119,9 @@ def _said(message: UserMessage, seq: int) -> Iterator[AgentEvent]:
         yield Notice("What was said before was summarised for the model.", is_warning=False)
     elif message.typed.startswith(ABOUT_CHECKS):
         yield Notice(message.typed.splitlines()[1].rstrip(":"), is_warning=False)
+    elif message.is_instructions:
+        names = ", ".join(doc.name for doc in documents_of([message]))
+        yield Notice(f"Instructions came with the files: {names}", is_warning=False)
     else:
         yield PromptRecorded(message, seq)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentcli.domain.events import Compacted
 from agentcli.domain.reports import ContextReport, HeavyResult
 from agentcli.ui import wording
-from agentcli.ui.rows import fit
+from agentcli.ui.rows import columns_of, fit
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.theme import ACCENT, BOLD, DIM, SPOKEN, WARNING, Theme
 
@@ -51,6 +51,9 @@ def context_lines(report: ContextReport, theme: Theme, columns: int = 80) -> lis
     if report.left_out:
         what = wording.plural(report.left_out, "old tool result")
         lines.append(theme.paint(f"{what} left out of requests; the session keeps them.", DIM))
+    if report.instructions:
+        lines += ["", theme.paint("Instructions, sent with every request:", BOLD)]
+        lines += [_instruction(*each, theme, columns) for each in report.instructions]
     if report.heaviest:
         lines += ["", theme.paint("Largest tool results, sent again with every request:", BOLD)]
         lines += [_heavy(result, theme, columns) for result in report.heaviest]
@@ -77,6 +80,14 @@ def _row(
     )
     of_them = f"  ({count})" if wide and count is not None and count > 1 else ""
     return f"{name:<{name_columns}}{bar} {wording.count(tokens):>7} {share:>6.1%}{of_them}"
+
+
+def _instruction(name: str, tokens: int, theme: Theme, columns: int) -> str:
+    room = _ABOUT_COLUMNS if columns >= _WIDE_COLUMNS else max(8, columns - _FIGURES - 6)
+    shown = clean_line(name)
+    if columns_of(shown) > room:  # the end says more than the beginning
+        shown = fit(f"{theme.symbols.more}{shown[-room + 2 :]}", room)
+    return theme.paint(f"  {shown:<{room}} {wording.count(tokens):>7}", DIM)
 
 
 def _heavy(result: HeavyResult, theme: Theme, columns: int) -> str:

@@ -260,6 +260,8 @@ def entries(session: LoadedSession) -> Iterator[TranscriptEntry]:
 def _speaker(message: UserMessage | AssistantMessage) -> str:
     if isinstance(message, AssistantMessage):
         return "Agent"
+    if message.is_instructions:
+        return "Instructions"
     return "Summary" if message.is_summary else "You"
 
 

@@ -83,7 +83,7 @@ def _last_exchange(loaded: LoadedSession) -> tuple[str, str]:
     for stored in loaded.messages:
         message = stored.message
         if isinstance(message, UserMessage) and not message.is_summary:
-            if message.typed.startswith(ABOUT_CHECKS):
+            if message.is_instructions or message.typed.startswith(ABOUT_CHECKS):
                 continue
             is_ours = message.typed.startswith(ABOUT_RUNS)
             prompt, answer = _ABOUT_RUNS if is_ours else message.typed, ""

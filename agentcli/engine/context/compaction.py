@@ -30,6 +30,7 @@ from agentcli.domain.events import (
     Notice,
     RetryWait,
 )
+from agentcli.domain.instructions import documents_of, framed
 from agentcli.domain.messages import (
     AssistantMessage,
     ImagePart,
@@ -387,6 +388,7 @@ _CLOSING = "[End of the summary. What follows is the conversation itself.]"
 
 _WORDS_HEADING = "The user's own words, oldest first:"
 _SAID = re.compile(r"<said>\n(.*?)\n</said>", re.DOTALL)
+_STILL_HOLD = "Instructions for the files of parts of the project, which still hold:"
 _CHANGED, _READ = "Files changed: ", "Files read: "
 _PATCHED = re.compile(r"^(?:\*\*\* (?:Add|Update|Delete) File: |\+\+\+ b/)(\S.*)$", re.MULTILINE)
 _CHANGING = frozenset({"write_file", "edit_file", "delete_file", "apply_patch"})
@@ -459,6 +461,9 @@ def _entry(message: Message, limits: Limits) -> str:
         spoken = cut(message.text.strip(), limits.answered)
         calls = [_call(call, limits.arguments) for call in message.tool_calls]
         return "\n".join(["AGENT: " + spoken, *calls] if spoken else calls) or "AGENT: (nothing)"
+    if message.is_instructions:
+        names = ", ".join(doc.name for doc in documents_of([message]))
+        return f"INSTRUCTIONS, which stay as they are: {names}"
     if message.is_summary:
         return f"SUMMARY OF WHAT CAME BEFORE:\n{cut(text_of_summary(message), 3 * limits.said)}"
     return f"USER: {_words(message, limits.said)}"
@@ -520,7 +525,7 @@ def stands_for(summary: UserMessage) -> int:
 
 def _facts(folded: Sequence[Message], todos: Sequence[Mapping[str, Any]]) -> list[str]:
     said, changed, read = _carried(folded)
-    said += [m.text.strip() for m in folded if isinstance(m, UserMessage) and not m.is_summary]
+    said += [message.text.strip() for message in folded if is_prompt(message)]
     for path, is_change in _paths(folded):
         (changed if is_change else read).append(path)
     facts = []
@@ -538,6 +543,8 @@ def _facts(folded: Sequence[Message], todos: Sequence[Mapping[str, Any]]) -> lis
             for todo in todos[:_MOST_TODOS]
         ]
         facts.append("To-do list:\n" + "\n".join(lines))
+    if docs := {doc.name: doc for doc in documents_of(folded)}:
+        facts.append(f"{_STILL_HOLD}\n{framed(docs.values())}")
     return facts
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import heapq
 import json
-import re
 from collections.abc import Sequence
 
+from agentcli.domain.instructions import documents_in, documents_of, framed
 from agentcli.domain.messages import AssistantMessage, Message, ToolResult, Usage
 from agentcli.domain.ports import cost_usd
 from agentcli.domain.reports import ContextPart, ContextReport, HeavyResult
@@ -19,7 +19,6 @@ from agentcli.engine.conversation import Conversation
 
 HEAVIEST = 5
 _ABOUT_CHARS = 60
-_DOCUMENT = re.compile(r"<document path=.*?\n</document>", re.DOTALL)
 
 SYSTEM = "system prompt"
 DOCUMENTS = "instructions"
@@ -37,11 +36,12 @@ def report(conversation: Conversation) -> ContextReport:
         conversation.history, conversation.parts.system, tools, conversation.model
     )
     messages, sizes = conversation.history.messages, conversation.context.gauge.sizes
-    documents = _DOCUMENT.findall(conversation.parts.system)
-    in_documents = sum(map(of_text, documents))
+    given = tuple(documents_in(conversation.parts.system))
+    documents = [of_text(framed([doc])) for doc in given]
+    later = [(doc, of_text(framed([doc]))) for doc in documents_of(conversation.history.messages)]
     counted = {
-        SYSTEM: [max(0, of_text(conversation.parts.system) - in_documents)],
-        DOCUMENTS: [of_text(document) for document in documents],
+        SYSTEM: [max(0, of_text(conversation.parts.system) - sum(documents))],
+        DOCUMENTS: documents[:],
         TOOLS: [of_tools([tool]) for tool in tools],
         SUMMARY: [],
         USER: [],
@@ -66,6 +66,10 @@ def report(conversation: Conversation) -> ContextReport:
         ),
         heaviest=_heaviest(conversation, messages, sizes, scale),
         left_out=len(conversation.context.pruner),
+        instructions=(
+            *((doc.name, size) for doc, size in zip(given, documents, strict=True)),
+            *((doc.name, size) for doc, size in later),
+        ),
     )
 
 
@@ -74,6 +78,8 @@ def _kind(message: Message) -> str:
         return RESULTS
     if isinstance(message, AssistantMessage):
         return ASSISTANT
+    if message.is_instructions:
+        return DOCUMENTS
     return SUMMARY if message.is_summary else USER
 
 

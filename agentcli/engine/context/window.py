@@ -332,7 +332,7 @@ def stub_of(result: ToolResult, call: ToolCall | None) -> ToolResult:
 
 def is_prompt(message: Message) -> bool:
     """Whether the user said it."""
-    return isinstance(message, UserMessage) and not message.is_summary
+    return isinstance(message, UserMessage) and not (message.is_summary or message.is_instructions)
 
 
 # --- the context ---------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agentcli.domain.errors import UsageError
 from agentcli.repl.commands import Chat, SlashCommand
+from agentcli.repl.open_session import name_of
 from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.theme import BOLD, DIM
@@ -30,7 +31,14 @@ async def _overview(chat: Chat) -> list[str]:
     kept = await chat.session.memory()
     text = await chat.user.instructions()
     file = clean_line(str(chat.user.instructions_file))
-    lines = [chat.theme.paint("Kept by the agent for this session", BOLD)]
+    lines = [chat.theme.paint("Instructions that the model has read", BOLD)]
+    lines += [
+        f"  {clean_line(name_of(doc.path, chat.user.cwd))}"
+        f"  {len(doc.text.encode()):,} bytes{', cut' if doc.cut else ''}"
+        for doc in chat.session.documents
+    ]
+    lines += [] if chat.session.documents else ["  none"]
+    lines += [chat.theme.paint("Kept by the agent for this session", BOLD)]
     lines += [
         f"  {clean_line(key)}: {fit(clean_line(value), _SHOWN_COLUMNS)}"
         for key, value in kept.items()
