@@ -326,7 +326,14 @@ def policy_for(
     own = settings.paths.own_places(options.cwd)
     policy.own_directories = (*own, *hook_scripts(settings.hooks, options.cwd))
     policy.free_to_read = free_to_read
+    policy.run_by_git = _run_by_git
     return policy
+
+
+def _run_by_git(path: Path) -> str:
+    from agentcli.process.git_config import run_by_git
+
+    return run_by_git(path)
 
 
 def policy_here(settings: Settings, options: SessionOptions) -> Policy:

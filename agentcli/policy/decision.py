@@ -7,7 +7,7 @@ them: judging (``policy.judge``) begins with the first call of a tool (the impor
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
@@ -32,12 +32,14 @@ class Rule:
 
     ``exact`` makes the pattern this very text, in which ``*`` and ``?`` are themselves; only a
     final ``/**`` of a path then stands for all below it. ``source`` says where it was written.
+    ``directory``: it holds for commands that are run there alone, as a yes to a command does.
     """
 
     tool: str
     pattern: str | None = None
     exact: bool = False
     source: str = field(default="", compare=False)
+    directory: Path | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return self.tool if self.pattern is None else f"{self.tool}({self.pattern})"
@@ -104,8 +106,9 @@ class Policy:
     named that sandbox, so that it stays in mode ``yolo`` (SEC-3); ``network``: commands have it
     within that, as the settings say; ``yolo_twice``: the user has
     asked twice for no questions, so that destructive commands run as well (SEC-14).
-    ``auto_offered``: mode ``auto`` has been offered in an approval; ``auto_told``: that nothing
-    contains commands has been said.
+    ``run_by_git`` says how git would obey a file when the user calls it; empty: it would not
+    (SEC-17). ``auto_offered``: mode ``auto`` has been offered in an approval; ``auto_told``: that
+    nothing contains commands has been said.
     """
 
     mode: PermissionMode = PermissionMode.DEFAULT
@@ -119,6 +122,7 @@ class Policy:
     is_bound: bool = False
     network: bool = False
     yolo_twice: bool = False
+    run_by_git: Callable[[Path], str] = lambda _: ""
     auto_offered: bool = False
     auto_told: bool = False
 

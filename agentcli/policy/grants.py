@@ -51,7 +51,16 @@ _NO_PREFIX = frozenset(
         "ulimit", "umask", "pushd", "popd", "shopt", "bind", "complete", "history", "fc", "local",
         "readonly", "typeset", "test", "kill", "jobs", "disown", "suspend", "return", "exit",
         "crontab", "at", "batch", "tmux", "screen", "npx", "pnpx", "bunx",
-        "uvx", "pipx", "corepack", "direnv", "nix", "nix-shell", "just",
+        "uvx", "pipx", "corepack", "direnv", "nix", "nix-shell", "just", "hyperfine", "perf",
+        "watchexec", "nodemon", "concurrently", "dotenv", "envchain", "chronic", "daemonize",
+        "start-stop-daemon", "bwrap", "proot", "runcon", "sg", "newgrp", "mpirun",
+        "mpiexec", "srun", "torchrun", "accelerate", "rr", "m4", "dc", "gnuplot", "octave", "less",
+        "more", "man", "cmake", "rails", "flask", "coverage", "ocaml", "clojure", "clj",
+        "sbcl", "scheme", "kotlin", "zig", "nim", "crystal", "artisan", "invoke", "fab",
+        "pipenv", "pdm", "rye", "conda", "mamba", "micromamba", "mise", "asdf", "rtx", "pyenv",
+        "rbenv", "nodenv", "goenv", "volta", "fnm", "nvm", "rustup", "hatch", "op", "doppler",
+        "chamber", "aws-vault", "vagrant", "bazel", "bazelisk", "sbt", "lein", "mill", "dart",
+        "flutter", "lerna", "wasmtime", "wasmer", "heroku", "fly", "flyctl",
         # what destroys, and what sends away or brings in
         "rm", "rmdir", "unlink", "shred", "dd", "mkfs", "fdisk", "parted", "wipefs", "truncate",
         "mv", "cp", "ln", "install", "rsync", "chmod", "chown", "chgrp", "chattr", "setfacl",
@@ -90,6 +99,8 @@ _WITH_WORD: dict[str, frozenset[str]] = {
 _MODULES = frozenset({"black", "coverage", "flake8", "isort", "mypy", "pylint", "pyright", "pytest",
                       "ruff", "unittest"})  # fmt: skip
 _RUNS_NAMED = {"uv": "run", "poetry": "run", "npm": "exec", "pnpm": "exec", "hatch": "run"}
+# of whatever program: the words after it are a program's
+_RUN_WORDS = frozenset({"run", "exec", "dlx", "runner", "shell", "eval", "--exec"})
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
 _VERSIONED = re.compile(r"[0-9.]+\Z")
 
@@ -135,7 +146,8 @@ def session_rule(call: CallFacts, place: CallPlace) -> Rule:
     name = call.definition.name
     text = subject.host if subject.host is not None else subject.text
     if text is not None:
-        return Rule(name, text, exact=True)
+        directory = subject.cwd if subject.host is None else None
+        return Rule(name, text, exact=True, directory=directory)
     if not subject.paths:
         return Rule(name)
     inside = all(place.workspace.contains(path) for path in call.paths)
@@ -197,7 +209,7 @@ def _prefix(command: SimpleCommand) -> str:
         return ""
     known = _WITH_WORD.get(name)
     if known is None:
-        return name
+        return "" if not _RUN_WORDS.isdisjoint(rest) else name
     is_known = bool(rest) and (rest[0] in known if known else bool(_NAME.fullmatch(rest[0])))
     return f"{name} {rest[0]}" if is_known else ""
 

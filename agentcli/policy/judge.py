@@ -18,7 +18,7 @@ from agentcli.domain.tools import Asks, real_path
 from agentcli.domain.values import frozen
 from agentcli.policy.bash_command import SimpleCommand
 from agentcli.policy.bash_syntax import parse_bash
-from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision, Effect, Rule
+from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision, Effect, Policy, Rule
 from agentcli.policy.places import (
     credential_place,
     has_own_repository,
@@ -79,13 +79,14 @@ def subject_of(call: CallFacts, place: CallPlace) -> Subject:
         text=command if isinstance(command, str) else None,
         host=host_of(url) if isinstance(url, str) else None,
         root=real_path(place.workspace.root),
+        cwd=real_path(place.workspace.cwd),
         edits=call.definition.asks is Asks.EDIT,
     )
 
 
 def why_not_written(path: Path, place: CallPlace) -> str:
     """Why a file must not be written where nobody can be asked; empty when it may be."""
-    protected = protected_place((path,), place.policy.own_directories)
+    protected = _protected((path,), place.policy)
     if protected:
         return f"{protected} is protected"
     return "" if place.workspace.contains(path) else "it lies outside the workspace"
@@ -166,9 +167,7 @@ def _by_protection(judged: _Judged) -> Decision | None:
         return secret
     if judged.effect is Effect.READ:
         return None
-    if judged.effect is Effect.WRITE and (
-        place := protected_place(paths, judged.place.policy.own_directories)
-    ):
+    if judged.effect is Effect.WRITE and (place := _protected(paths, judged.place.policy)):
         return replace(judged.because(Answer.ASK, f"{place} is protected"), lasts=False)
     return _by_danger(judged) if judged.is_command else None
 
@@ -190,6 +189,13 @@ def _secret_read(judged: _Judged, paths: Sequence[Path]) -> Decision | None:
         return None
     decision = judged.because(Answer.ASK, found)
     return replace(decision, part=_part_of(part, judged.subject), lasts=False)
+
+
+def _protected(paths: Sequence[Path], policy: Policy) -> str:
+    if place := protected_place(paths, policy.own_directories):
+        return place
+    runs = ((path, policy.run_by_git(path)) for path in paths)
+    return next((f"{path.name} ({why})" for path, why in runs if why), "")
 
 
 def _by_danger(judged: _Judged) -> Decision | None:

@@ -31,6 +31,7 @@ _FILES = frozenset(
         "config.fish", "bash.bashrc", ".envrc", ".bash_history", ".zsh_history",
         # what git reads, and editors
         ".gitconfig", ".gitmodules", ".exrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".dir-locals.el",
+        ".dir-locals-2.el", ".vimrc", "_vimrc", ".gvimrc", ".devcontainer.json",
         # credentials
         ".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass", ".my.cnf",
         ".vault-token", ".dockercfg", ".htpasswd", ".terraformrc", ".env", "authorized_keys",
@@ -40,7 +41,7 @@ _FILES = frozenset(
 _DIRECTORIES = frozenset(
     {
         ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".password-store", ".agentcli",
-        ".agents", ".husky",
+        ".agents", ".husky", ".run",
     }
 )  # fmt: skip
 # directories that are known by two names in a row
@@ -53,6 +54,10 @@ _PAIRS = frozenset(
         ("share", "keyrings"),
         # what editors and other tools run from a project (SEC-17)
         (".vscode", "tasks.json"), (".vscode", "settings.json"), (".vscode", "launch.json"),
+        (".vscode", "mcp.json"), (".idea", "externaldependencies.xml"), (".fleet", "run.json"),
+        (".fleet", "settings.json"), (".helix", "languages.toml"), (".helix", "config.toml"),
+        (".cursor", "mcp.json"), (".cursor", "hooks.json"), (".gemini", "settings.json"),
+        (".codex", "config.toml"), (".hg", "hgrc"),
         (".idea", "runconfigurations"), (".idea", "workspace.xml"), (".zed", "tasks.json"),
         (".zed", "settings.json"), (".zed", "debug.json"), (".claude", "settings.json"),
         (".claude", "settings.local.json"), (".devcontainer", "devcontainer.json"),

@@ -32,6 +32,8 @@ _NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 # they run what comes after them as it is, within bounds of their own
 _TRANSPARENT = frozenset({"timeout", "nice", "ionice", "nohup", "stdbuf"})
 _GLOB_CHARACTERS = re.compile(r"[*?]")
+# git-diff(1), also cut short
+_OUTPUT = re.compile(r"--o(?:u(?:t(?:p(?:ut?)?)?)?)?(?:=|\Z)")
 _PARTS = re.compile(r"/\*\*/|\*\*|\*|\?|[^*?/]+|/")
 
 
@@ -39,8 +41,8 @@ _PARTS = re.compile(r"/\*\*/|\*\*|\*|\?|[^*?/]+|/")
 class Subject:
     """What a rule looks at: the tool and what the call is about.
 
-    ``paths`` are resolved, ``text`` is a command, ``host`` comes from ``host_of``. ``edits``: it is
-    a tool that edits the files it names.
+    ``paths``, ``root`` and ``cwd`` are resolved, ``text`` is a command, ``host`` comes from
+    ``host_of``. ``edits``: it is a tool that edits the files it names.
     """
 
     tool: str
@@ -48,6 +50,7 @@ class Subject:
     text: str | None = None
     host: str | None = None
     root: Path = Path("/")
+    cwd: Path = Path("/")
     edits: bool = False
 
     def is_of(self, rule: Rule) -> bool:
@@ -103,7 +106,8 @@ def _covers_whole(rule: Rule, subject: Subject) -> bool:
     if subject.host is not None:
         return _matches_host(subject.host, rule)
     if subject.text is not None:
-        return subject.text == rule.pattern and (rule.exact or not has_pattern(rule.pattern))
+        is_literal = rule.exact or not has_pattern(rule.pattern or "")
+        return subject.text == rule.pattern and is_literal and _is_there(rule, subject)
     return bool(subject.paths) and all(
         _matches_path(path, rule, subject.root) for path in subject.paths
     )
@@ -112,8 +116,17 @@ def _covers_whole(rule: Rule, subject: Subject) -> bool:
 def _covers_part(rule: Rule, command: SimpleCommand, subject: Subject) -> bool:
     pattern = rule.pattern or ""
     if rule.exact or not has_pattern(pattern):
-        return covers_literally(pattern, command, subject.text or "", subject.parsed)
+        same = covers_literally(pattern, command, subject.text or "", subject.parsed)
+        return same and _is_there(rule, subject)
     return covers(pattern, command)
+
+
+def _is_there(rule: Rule, subject: Subject) -> bool:
+    """Whether a rule for one very command means it here: ``./x`` is another program elsewhere."""
+    if rule.directory is not None:
+        return subject.cwd == rule.directory
+    program = (rule.pattern or "").partition(" ")[0]
+    return "/" not in program or program[0] in "/~" or subject.cwd == subject.root
 
 
 def touches(rule: Rule, subject: Subject) -> bool:
@@ -154,9 +167,15 @@ def has_pattern(pattern: str) -> bool:
 
 def covers(pattern: str, command: SimpleCommand) -> bool:
     """Whether a pattern with ``*`` allows ``command``, whatever comes before and after it."""
-    return is_bare(command) and any(
-        matches_pattern(text, pattern) for text in (_joined(command), command.text)
-    )
+    if not is_bare(command) or _writes_its_output(command, pattern):
+        return False
+    return any(matches_pattern(text, pattern) for text in (_joined(command), command.text))
+
+
+def _writes_its_output(command: SimpleCommand, pattern: str) -> bool:
+    """Whether git writes a file instead of showing something, which the pattern does not say."""
+    is_git = (command.words[0] or "").rpartition("/")[2] == "git"
+    return is_git and "--o" not in pattern and any(_OUTPUT.match(w or "") for w in command.words)
 
 
 def covers_literally(text: str, command: SimpleCommand, whole: str, parsed: ParsedCommand) -> bool:

@@ -237,16 +237,24 @@ class SessionSandbox:
             "frozen": reads_only,
             "registry": str(private.sockets),
         }
-        from agentcli.process.sandbox_setup import bwrap_argv, opened_places, temporary_places
+        from agentcli.process.sandbox_setup import (
+            KEPT_OF_RUN,
+            bwrap_argv,
+            closed_places,
+            opened_places,
+        )
 
         if not is_bwrap:
             own = (private.programs, private.temporary)
             rules = {
                 "writable": [str(path) for path in (*places.writable, temporary)],
-                "readable": [str(path) for path in (*places.seen, *places.writable, *own)],
+                "readable": [
+                    *(str(path) for path in (*places.seen, *places.writable, *own)),
+                    *KEPT_OF_RUN,
+                ],
                 "hidden": [
                     *(str(path) for path in (*places.hidden, *places.homes)),
-                    *temporary_places(),
+                    *closed_places(),
                 ],
                 "network": network,
                 "read_only": reads_only,

@@ -248,7 +248,7 @@ def _beside(programs: str, where: tuple[Path, ...]) -> Iterator[str]:
     if name not in _PROGRAM_DIRECTORIES or its_home or not _is_in(place, where):
         return
     yield from (f"{place}/{name}" for name in _BESIDE_PROGRAMS)
-    for line in _read(f"{place}/pyvenv.cfg").splitlines():
+    for line in read_small(f"{place}/pyvenv.cfg").splitlines():
         key, _, value = line.partition(b"=")
         if key.strip() == b"home":  # the Python that a virtual environment was made with
             base = os.path.realpath(os.fsdecode(value.strip()) + "/..")
@@ -259,7 +259,7 @@ def _configuration(path: str, home: Path) -> Iterator[str]:
     """The file, unless it holds a credential, and the files that git's names; or the directory."""
     if not _exists(path):
         return
-    text = _read(path)
+    text = read_small(path)
     if not _CREDENTIAL.search(text):
         yield path
     if not path.endswith(("/.gitconfig", "/git/config")):
@@ -267,7 +267,7 @@ def _configuration(path: str, home: Path) -> Iterator[str]:
     for match in _GIT_FILES.finditer(text):
         named = os.fsdecode(match[1])
         included = f"{home}/{named[2:]}" if named.startswith("~/") else named
-        if (inner := _read(included)) and not _CREDENTIAL.search(inner):
+        if (inner := read_small(included)) and not _CREDENTIAL.search(inner):
             yield included
 
 
@@ -276,13 +276,13 @@ def git_configuration(home: Path) -> bytes | None:
 
     Of it a command inside gets a copy, as ``GIT_CONFIG_GLOBAL`` (git-config(1)).
     """
-    files = [_read(f"{home}/{name}") for name in (".config/git/config", ".gitconfig")]
+    files = [read_small(f"{home}/{name}") for name in (".config/git/config", ".gitconfig")]
     if not any(_CREDENTIAL.search(text) for text in files):
         return None
     return b"\n".join(_CREDENTIAL.sub(b"", text) for text in files)
 
 
-def _read(path: str) -> bytes:
+def read_small(path: str) -> bytes:
     """A small regular file; empty when it is none."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

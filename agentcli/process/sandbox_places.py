@@ -9,7 +9,6 @@ came into being is named too; ``sandbox_watch`` sets it aside as soon as a comma
 from __future__ import annotations
 
 import os
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -286,56 +285,3 @@ def common_of_worktree(entry: Path, directory: Path) -> Path | None:
     common = real_path(directory / _first_line(directory / "commondir"))
     is_repository = _exists(common / "HEAD") and _exists(common / "objects")
     return common if is_repository and directory.parent == common / "worktrees" else None
-
-
-# --- git's configuration ------------------------------------------------------------------------
-# It is read as git reads it, or not at all: no setting that git would see is passed over.
-
-_SECTION = re.compile(r"""\[\s*([A-Za-z0-9.-]+)(?:\s+"(?:[^"\\]|\\.)*")?\s*\][ \t]*""")
-_SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?", re.DOTALL)
-_HARMLESS_SECTIONS = frozenset({"user", "remote", "branch", "submodule", "extensions"})
-_HARMLESS_CORE = frozenset(
-    {
-        "repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase",
-        "precomposeunicode", "symlinks", "autocrlf", "eol", "safecrlf",
-    }
-)  # fmt: skip
-_PROGRAM_KEYS = frozenset(
-    {"receivepack", "uploadpack", "vcs", "proxy", "update", "mergeoptions", "signingkey"}
-)
-
-
-def programs_of(config: bytes) -> tuple[tuple[str, str, str, str], ...] | None:
-    """Section, key, value and whole heading of what may run programs or read more configuration.
-
-    ``None`` where that cannot be told. Git's syntax: https://git-scm.com/docs/git-config#_syntax
-    """
-    try:
-        text = config.decode().removeprefix("\ufeff")
-    except UnicodeDecodeError:
-        return None
-    section, heading, found = "", "", []
-    for raw in text.split("\n"):
-        line = raw.strip(" \t\r")
-        at = 0
-        while match := _SECTION.match(line, at):
-            section, heading = match[1].lower().partition(".")[0], match[0]
-            at = match.end()
-        line = line[at:].lstrip(" \t")
-        if not line or line[0] in "#;":
-            continue
-        setting = _SETTING.fullmatch(line)
-        if setting is None or line.endswith("\\"):
-            return None
-        key = setting[1].lower()
-        if not _is_harmless_key(section, key):
-            found.append((section, key, setting[2] or "", heading))
-    return tuple(found)
-
-
-def _is_harmless_key(section: str, key: str) -> bool:
-    if section == "core":
-        return key in _HARMLESS_CORE
-    if section == "init":
-        return key == "defaultbranch"
-    return section in _HARMLESS_SECTIONS and key not in _PROGRAM_KEYS

@@ -30,7 +30,7 @@ from agentcli.process.shell import PREFIX, sweep_once
 PROGRAM = "bwrap"
 _TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 - where the private directory is mounted
 # what of /run is no door: how names are resolved, and where some systems keep their programs
-_KEPT_OF_RUN = (
+KEPT_OF_RUN = (
     "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf",
     "/run/NetworkManager/no-stub-resolv.conf", "/run/current-system", "/run/booted-system",
     "/run/opengl-driver", "/run/nixos",
@@ -218,7 +218,7 @@ def _private_mounts(
     private: PrivatePlaces, temporary: Sequence[str], places: Places
 ) -> Iterator[str]:
     yield from ("--tmpfs", "/run")
-    for name in _KEPT_OF_RUN:
+    for name in KEPT_OF_RUN:
         yield from ("--ro-bind-try", name, name)
     if not os.path.realpath("/var/run").startswith("/run") and Path("/var/run").is_dir():
         yield from ("--tmpfs", os.path.realpath("/var/run"))
@@ -254,6 +254,16 @@ def temporary_places() -> list[str]:
     """The machine's, in whose place commands have their own."""
     real = dict.fromkeys(map(os.path.realpath, _TEMPORARY))
     return [place for place in real if Path(place).is_dir()]
+
+
+def closed_places() -> list[str]:
+    """What commands see nothing of where no mount covers it: that, other terminals, and ``/run``.
+
+    Devices that a command needs are allowed one by one; a terminal that can be read gives away what
+    the user types.
+    """
+    doors = dict.fromkeys(map(os.path.realpath, ("/dev", "/run", "/var/run")))
+    return [*temporary_places(), *(place for place in doors if Path(place).is_dir())]
 
 
 def is_temporary(path: Path) -> bool:

@@ -17,7 +17,6 @@ import hashlib
 import os
 import re
 import secrets
-import shlex
 import stat
 import time
 from collections import deque
@@ -26,11 +25,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from agentcli.process.git_config import joined, named_by, programs_of
 from agentcli.process.sandbox_places import (
     common_of_worktree,
     directories_in,
     git_directories_below,
-    programs_of,
 )
 
 MOST_DIRECTORIES = 50_000
@@ -46,17 +45,30 @@ _MOST_S = 4.0  # of one look, on a file system that is far away
 _MOST_INCLUDED = 4  # configuration that includes configuration
 
 _HOOKS = "hooks"
+# what "git rebase --continue" goes on with; git-rebase(1): "exec"
+_REBASE = "rebase-merge/git-rebase-todo"
+_RUNS = re.compile(rb"[ \t]*(?:exec|x)(?:\s|$)")
 # beside git's: what a shell, an editor or another tool runs from a project that is opened
-_FILES = frozenset({".envrc", ".exrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".dir-locals.el"})
+_FILES = frozenset(
+    {
+        ".envrc", ".exrc", ".vimrc", "_vimrc", ".gvimrc", ".nvimrc", ".nvim.lua", ".lvimrc",
+        ".dir-locals.el", ".dir-locals-2.el", ".devcontainer.json",
+    }
+)  # fmt: skip
 _IN_DIRECTORIES = {
     ".husky": ("",),
-    ".vscode": ("tasks.json", "settings.json", "launch.json"),
+    ".vscode": ("tasks.json", "settings.json", "launch.json", "mcp.json"),
     ".idea": ("runConfigurations", "workspace.xml", "externalDependencies.xml"),
     ".run": ("",),
     ".zed": ("tasks.json", "settings.json", "debug.json"),
     ".fleet": ("run.json", "settings.json"),
     ".claude": ("settings.json", "settings.local.json"),
     ".devcontainer": ("devcontainer.json",),
+    ".helix": ("languages.toml", "config.toml"),
+    ".cursor": ("mcp.json", "hooks.json"),
+    ".gemini": ("settings.json",),
+    ".codex": ("config.toml",),
+    ".hg": ("hgrc",),
 }
 # others' packages: nobody opens one of them as a project; their repositories are looked at
 _PACKAGES = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", "vendor"})
@@ -72,6 +84,7 @@ class Kind(Enum):
     COMMON = "a link to a repository's common directory"
     ATTRIBUTES = "git attributes"
     SCRIPT = "run by other programs"
+    TODO = "the steps of a rebase"
     SHUT = "a directory that cannot be looked into"
 
 
@@ -305,6 +318,9 @@ class TreeWatch:
         if name.lower() in _FILES:
             self._add_file(path, Kind.SCRIPT, found)
             return
+        if os.path.islink(path):  # noqa: PTH114 - a text
+            self._add_file(path, Kind.SCRIPT, found)  # where it leads is named by it
+            return
         for inner in _IN_DIRECTORIES[name.lower()]:
             self._add_tree(f"{path}/{inner}" if inner else path, Kind.SCRIPT, found, top=path)
 
@@ -327,7 +343,7 @@ class TreeWatch:
         if not line.startswith("gitdir:"):
             return ""
         named = line.removeprefix("gitdir:").strip()
-        return _joined(os.path.dirname(path), named)  # noqa: PTH120 - a text
+        return joined(os.path.dirname(path), named)  # noqa: PTH120 - a text
 
     def _is_inside(self, path: str) -> bool:
         return self._is_inside_root(path) or self._is_untrusted(path)
@@ -354,8 +370,10 @@ class TreeWatch:
                 self._add_file(f"{git}/{name}", Kind.CONFIG, found)
             self._add_file(f"{git}/info/attributes", Kind.ATTRIBUTES, found)
             self._add_tree(f"{git}/{_HOOKS}", Kind.HOOK, found)
+            self._add_file(f"{git}/{_REBASE}", Kind.TODO, found)
             leads_to = [self._common(git, found)]
             for tree in directories_in(Path(git, "worktrees")):
+                self._add_file(f"{tree}/{_REBASE}", Kind.TODO, found)
                 self._add_file(f"{tree}/config.worktree", Kind.CONFIG, found)
                 leads_to.append(self._common(str(tree), found))
             waiting += filter(self._is_inside, leads_to)
@@ -421,33 +439,19 @@ class TreeWatch:
             git = os.path.dirname(path)  # noqa: PTH120 - a text
             if item.kind is Kind.CONFIG:
                 tree = os.path.dirname(git)  # noqa: PTH120 - a text
-                named |= self._named_in(item.content.data, git, tree)
+                named |= _named_in(item.content.data, git, tree)
             elif item.kind in {Kind.HOOK, Kind.SCRIPT} and stat.S_ISLNK(item.content.type):
                 named |= {os.path.realpath(path): Kind.SCRIPT}
         for config in self._user_configs:
             if (content := self._content(str(config))) is not None:
                 for repository in found.repositories:
                     tree = str(repository.parent)
-                    named |= self._named_in(content.data, str(config.parent), tree)
+                    named |= _named_in(content.data, str(config.parent), tree)
         return {
             place: kind
             for place, kind in named.items()
             if self._is_inside(place) and not any(_is_below(root, place) for root in self._roots)
         }
-
-    def _named_in(self, config: bytes, directory: str, tree: str) -> dict[str, Kind]:
-        """``directory`` is where relative includes start, ``tree`` where programs do."""
-        named: dict[str, Kind] = {}
-        for section, key, value, _ in programs_of(config) or ():
-            if section.startswith("include") and key == "path":
-                named[_joined(directory, value)] = Kind.CONFIG
-            elif key == "hookspath":
-                named[_joined(tree, value)] = Kind.SCRIPT
-            else:
-                words = (word for word in _words(value) if "/" in word)
-                places = (_joined(tree, word) for word in words)
-                named |= {place: Kind.SCRIPT for place in places if not os.path.isdir(place)}  # noqa: PTH112 - a text
-        return named
 
     # --- comparing -------------------------------------------------------------------------
 
@@ -458,7 +462,7 @@ class TreeWatch:
         if is_old or self._is_shielded(path, found):
             return True
         match now.kind:
-            case Kind.CONFIG:
+            case Kind.CONFIG | Kind.TODO:
                 return self._is_harmless(path, now, before)
             case Kind.LINK:
                 return is_file and self._target(path) in found.git_directories
@@ -489,6 +493,9 @@ class TreeWatch:
         return self.known.is_cut and place not in self.known.directories
 
     def _is_harmless(self, path: str, now: _Watched, before: _Watched | None) -> bool:
+        if now.kind is Kind.TODO:
+            known = _steps_that_run(before.content.data) if before is not None else frozenset()
+            return now.content.is_whole and _steps_that_run(now.content.data) <= known
         programs = programs_of(now.content.data) if stat.S_ISREG(now.content.type) else None
         if programs is None or not now.content.is_whole:
             return False
@@ -496,7 +503,7 @@ class TreeWatch:
         old = set(programs_of(before.content.data) or ()) if before is not None else set()
         for setting in programs:
             is_tree = setting[:2] == ("core", "worktree") and _PLAIN.fullmatch(setting[2])
-            if is_tree and self._is_inside(_joined(git, setting[2])):
+            if is_tree and self._is_inside(joined(git, setting[2])):
                 continue
             if setting not in old:
                 return False
@@ -529,6 +536,8 @@ class TreeWatch:
             restored = None if before is None or not before.content.is_whole else before.content
             if restored is None and item.kind is Kind.CONFIG:
                 restored = _MINIMAL
+            if item.kind is Kind.TODO and item.content.is_whole:
+                restored = _without_steps_that_run(item.content)
             if line := set_aside(Path(target), restored):
                 yield line
 
@@ -567,13 +576,9 @@ def _read(path: str, status: os.stat_result) -> _Held:
     return _Held(kind, mode, digest, is_whole=False)
 
 
-def _joined(base: str, name: str) -> str:
-    """Where ``name`` leads from ``base``; what is no path leads nowhere."""
-    try:
-        plain = os.path.expanduser(name.strip('"'))  # noqa: PTH111 - a text
-        return os.path.realpath(os.path.join(base, plain))  # noqa: PTH118 - texts
-    except (OSError, ValueError, RuntimeError):
-        return ""
+def _named_in(config: bytes, directory: str, tree: str) -> dict[str, Kind]:
+    found = named_by(config, directory, tree)
+    return {place: Kind.CONFIG if is_config else Kind.SCRIPT for place, is_config in found}
 
 
 def _all_below(path: str) -> Iterator[tuple[str, bool]]:
@@ -594,15 +599,17 @@ def _all_below(path: str) -> Iterator[tuple[str, bool]]:
             waiting += [f"{place}/{name}" for name in names if not (is_husky and name == "_")]
 
 
+def _steps_that_run(todo: bytes) -> frozenset[bytes]:
+    return frozenset(line.strip() for line in todo.splitlines() if _RUNS.match(line))
+
+
+def _without_steps_that_run(todo: _Held) -> _Held:
+    kept = b"".join(line for line in todo.data.splitlines(keepends=True) if not _RUNS.match(line))
+    return _Held(todo.type, todo.mode, kept)
+
+
 def _common_of(git: str, content: _Held) -> str:
-    return _joined(git, os.fsdecode(content.data.partition(b"\n")[0].strip()))
-
-
-def _words(value: str) -> list[str]:
-    try:
-        return shlex.split(value.removeprefix("!"))
-    except ValueError:
-        return value.split()
+    return joined(git, os.fsdecode(content.data.partition(b"\n")[0].strip()))
 
 
 _MINIMAL = _Held(

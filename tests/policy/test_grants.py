@@ -118,3 +118,35 @@ def test_only_a_rule_that_stays_this_very_text_is_written_down(rule: Rule, writt
         assert covering([again], Subject("bash", text=rule.pattern))[0]
         for more in (" -x", "; id"):
             assert not covering([again], Subject("bash", text=f"{rule.pattern}{more}"))[0]
+
+
+@pytest.mark.spec("UI-7", "SEC-4")
+@pytest.mark.parametrize(
+    "text", ["pipenv install", "mise exec -- x", "conda run x", "hyperfine ls", "tool run x"]
+)
+def test_no_prefix_is_offered_of_what_runs_other_programs(text: str, tmp_path: Path) -> None:
+    assert offered(tmp_path, text) == [f"bash({text})"]
+
+
+@pytest.mark.spec("UI-7", "SEC-4")
+@pytest.mark.parametrize("always", [False, True])
+def test_a_command_that_was_granted_is_another_one_elsewhere(tmp_path: Path, always: bool) -> None:
+    (tmp_path / "sub").mkdir()
+    call = CallFacts(BASH, {"command": "./build.sh"})
+
+    def answer(cwd: Path, policy: Policy) -> Answer:
+        return judge(call, CallPlace(Workspace(tmp_path, cwd), policy)).answer
+
+    place = CallPlace(Workspace(tmp_path, tmp_path), Policy())
+    ((offer, rule),) = offers_of(call, place, judge(call, place))
+    policy = Policy(allow=(parse_rule(offer.rule),)) if always else Policy(granted=[rule])
+    assert answer(tmp_path, policy) is Answer.ALLOW
+    assert answer(tmp_path / "sub", policy) is Answer.ASK
+
+
+@pytest.mark.spec("SEC-3", "SEC-4")
+@pytest.mark.parametrize("option", ["--output=/srv/x", "--output /srv/x", "--outp=x"])
+def test_a_prefix_of_git_writes_no_file(tmp_path: Path, option: str) -> None:
+    call = CallFacts(BASH, {"command": f"git log --format=evil {option}"})
+    place = CallPlace(Workspace(tmp_path, tmp_path), Policy(allow=(parse_rule("bash(git log *)"),)))
+    assert judge(call, place).answer is Answer.ASK

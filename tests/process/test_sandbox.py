@@ -631,3 +631,18 @@ def test_what_was_judged_for_a_sandbox_never_runs_without_it(work: Path) -> None
 
     assert "switched off meanwhile" in asyncio.run(run())
     assert not (work / "made").exists()
+
+
+@pytest.mark.spec("SEC-7", "SEC-18")
+async def test_landlock_shows_no_terminal_of_the_users_and_nothing_of_run(work: Path) -> None:
+    ours, theirs = os.openpty()
+    try:
+        terminal = os.ttyname(theirs)
+        os.write(ours, b"what is typed\n")
+        async with Sandboxed(work, "landlock") as sandboxed:
+            said = await sandboxed.say(f"head -n1 {terminal}; ls /run/; head -c1 /dev/zero | wc -c")
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert "what is typed" not in said
+    assert said.count("Permission denied") == 2 and "1\n" in said

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.process.sandbox_places import OwnPlaces, Places, find_places, programs_of
+from agentcli.process.git_config import programs_of
+from agentcli.process.sandbox_places import OwnPlaces, Places, find_places
 from agentcli.process.sandbox_watch import TreeWatch
 
 

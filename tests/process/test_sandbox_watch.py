@@ -401,3 +401,31 @@ def test_a_link_that_leads_nowhere_hides_no_other(root: Path) -> None:
     )
     (line,) = born(root, command, before=before)
     assert line.startswith(f"[sandbox: {root}/.git/worktrees/tree/config.worktree would take")
+
+
+def test_a_linked_directory_is_watched_where_it_lies(root: Path) -> None:
+    sh("mkdir -p cfg/code && ln -s cfg/code .vscode && echo 1 > cfg/code/settings.json", root)
+    told = born(root, "echo 2 | tee cfg/code/settings.json > cfg/code/tasks.json")
+    assert len(told) == 2
+    assert (root / ".vscode/settings.json").read_text() == "1\n"
+    assert not (root / ".vscode/tasks.json").exists()
+    assert (root / "cfg/code/tasks.json.set-aside").exists()
+
+
+@pytest.mark.parametrize("known", ["", "exec make\n"])
+def test_a_rebase_goes_on_with_no_program_that_a_command_has_put_in(root: Path, known: str) -> None:
+    todo = root / ".git/rebase-merge/git-rebase-todo"
+    steps = f"pick 1234567 one\n{known}"
+    sh(f"{REPOSITORY}; mkdir .git/rebase-merge; printf '{steps}' > {todo}", root)
+    (told,) = born(root, f"printf ' x\ttouch pwned\nexec touch pwned\n' >> {todo}")
+    assert "git-rebase-todo.set-aside" in told
+    assert todo.read_text() == "pick 1234567 one\n"
+    assert born(root, f"printf 'drop 1234567 one\n' > {todo}") == []
+
+
+@pytest.mark.parametrize(
+    "file", [".hg/hgrc", ".devcontainer.json", "sub/.helix/languages.toml", ".dir-locals-2.el"]
+)
+def test_what_other_programs_obey_is_set_aside(root: Path, file: str) -> None:
+    (told,) = born(root, f"mkdir -p $(dirname {file}) && echo evil > {file}", before="mkdir sub")
+    assert "set-aside" in told and not (root / file).exists()

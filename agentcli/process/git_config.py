@@ -1,0 +1,153 @@
+"""Git's configuration: which programs it has git run, and what it has it read besides (SEC-17).
+
+Law: it is read as git reads it, or not at all: no setting that git would see is passed over.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from agentcli.process.sandbox_home import read_small
+
+_MOST_INCLUDED = 20
+_SECTION = re.compile(r"""\[\s*([A-Za-z0-9.-]+)(?:\s+"(?:[^"\\]|\\.)*")?\s*\][ \t]*""")
+_SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?", re.DOTALL)
+_HARMLESS_SECTIONS = frozenset({"user", "remote", "branch", "submodule", "extensions"})
+_HARMLESS_CORE = frozenset(
+    {
+        "repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase",
+        "precomposeunicode", "symlinks", "autocrlf", "eol", "safecrlf",
+    }
+)  # fmt: skip
+_PROGRAM_KEYS = frozenset(
+    {"receivepack", "uploadpack", "vcs", "proxy", "update", "mergeoptions", "signingkey"}
+)
+
+
+def programs_of(config: bytes) -> tuple[tuple[str, str, str, str], ...] | None:
+    """Section, key, value and whole heading of what may run programs or read more configuration.
+
+    ``None`` where that cannot be told. Git's syntax: https://git-scm.com/docs/git-config#_syntax
+    """
+    try:
+        text = config.decode().removeprefix("\ufeff")
+    except UnicodeDecodeError:
+        return None
+    section, heading, found = "", "", []
+    for raw in text.split("\n"):
+        line = raw.strip(" \t\r")
+        at = 0
+        while match := _SECTION.match(line, at):
+            section, heading = match[1].lower().partition(".")[0], match[0]
+            at = match.end()
+        line = line[at:].lstrip(" \t")
+        if not line or line[0] in "#;":
+            continue
+        setting = _SETTING.fullmatch(line)
+        if setting is None or line.endswith("\\"):
+            return None
+        key = setting[1].lower()
+        if not _is_harmless_key(section, key):
+            found.append((section, key, setting[2] or "", heading))
+    return tuple(found)
+
+
+def _is_harmless_key(section: str, key: str) -> bool:
+    if section == "core":
+        return key in _HARMLESS_CORE
+    if section == "init":
+        return key == "defaultbranch"
+    return section in _HARMLESS_SECTIONS and key not in _PROGRAM_KEYS
+
+
+def joined(base: str, name: str) -> str:
+    """Where ``name`` leads from ``base``; what is no path leads nowhere."""
+    try:
+        plain = os.path.expanduser(name.strip('"'))  # noqa: PTH111 - a text
+        return os.path.realpath(os.path.join(base, plain))  # noqa: PTH118 - texts
+    except (OSError, ValueError, RuntimeError):
+        return ""
+
+
+def named_by(config: bytes, directory: str, tree: str) -> Iterator[tuple[str, bool]]:
+    """The real paths that ``config`` names, and whether each is more configuration.
+
+    ``directory`` is where relative includes start, ``tree`` where programs do.
+    """
+    for section, key, value, _ in programs_of(config) or ():
+        if section.startswith("include") and key == "path":
+            yield joined(directory, value), True
+        elif key == "hookspath":
+            yield joined(tree, value), False
+        else:
+            places = (joined(tree, word) for word in _words(value) if "/" in word)
+            yield from ((place, False) for place in places if not os.path.isdir(place))  # noqa: PTH112 - a text
+
+
+def _words(value: str) -> list[str]:
+    try:
+        return shlex.split(value.removeprefix("!"))
+    except ValueError:
+        return value.split()
+
+
+def run_by_git(path: Path) -> str:
+    """What ``path`` is to a repository around it that would run or obey it; empty: nothing.
+
+    A file that its configuration names, one of its hooks, or what a hook is a link to. Looks at the
+    disk.
+    """
+    real = os.path.realpath(path)
+    tree = os.path.dirname(real)  # noqa: PTH120 - a text
+    while True:
+        if os.path.lexists(f"{tree}/.git") and (found := _run_in(real, tree)):
+            return found
+        if tree == (tree := os.path.dirname(tree)):  # noqa: PTH120 - a text
+            return ""
+
+
+def _run_in(real: str, tree: str) -> str:
+    git = _git_directory(tree)
+    common = joined(git, _first_line(f"{git}/commondir") or ".")
+    for hook in _links_in(f"{common}/hooks"):
+        if os.path.realpath(hook) == real:
+            return "a hook of git's"
+    home = os.path.expanduser("~")  # noqa: PTH111 - never raises
+    xdg = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    users = os.environ.get("GIT_CONFIG_GLOBAL") or f"{home}/.gitconfig"
+    waiting = [f"{common}/config", f"{git}/config.worktree", users, f"{xdg}/git/config"]
+    for config in waiting:  # includes are added on the way
+        directory = os.path.dirname(config)  # noqa: PTH120 - a text
+        for place, is_config in named_by(read_small(config), directory, tree):
+            holds_all = f"{tree}/".startswith(f"{place.rstrip('/')}/")
+            if real == place or (real.startswith(f"{place}/") and not holds_all):
+                return "git's configuration" if is_config else "run by git"
+            if holds_all and real.rpartition("/")[0] == place:
+                return "run by git"
+            if is_config and place and len(waiting) < _MOST_INCLUDED:
+                waiting.append(place)
+    return ""
+
+
+def _git_directory(tree: str) -> str:
+    entry = f"{tree}/.git"
+    if os.path.isdir(entry):  # noqa: PTH112 - a text
+        return os.path.realpath(entry)
+    line = _first_line(entry)
+    return joined(tree, line.removeprefix("gitdir:").strip()) if line.startswith("gitdir:") else ""
+
+
+def _links_in(directory: str) -> list[str]:
+    try:
+        with os.scandir(directory) as entries:
+            return [entry.path for entry in entries if entry.is_symlink()]
+    except OSError:
+        return []
+
+
+def _first_line(path: str) -> str:
+    return os.fsdecode(read_small(path).partition(b"\n")[0]).strip()
