@@ -69,7 +69,8 @@ def contained_hooks(
 ) -> tuple[HookConfig, ...]:
     """``hooks`` as they are to run in ``cwd``; ``project`` is the root of a trusted project.
 
-    A hook of the user's that may run what a directory holds which is not trusted is contained.
+    A hook of the user's that may run what a directory holds which is not trusted is contained,
+    and frees no call.
     """
     if project is not None or not hooks:
         return tuple(hooks)
@@ -77,7 +78,7 @@ def contained_hooks(
 
     root = project_root(cwd)
     return tuple(
-        replace(hook, contained=True)
+        replace(hook, contained=True, may_allow=False)
         if hook.command and (hook_scripts([hook], cwd) or may_run_from(hook.command, root, cwd))
         else hook
         for hook in hooks

@@ -15,6 +15,7 @@ event that does not exist here is a warning.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
@@ -45,8 +46,49 @@ _MAX_NAMED = 200
 # what runs the orders that it finds in the directory
 _RUN_THE_DIRECTORY = re.compile(
     r"g?make|just|task|rake|npm|npx|yarn|pnpm|bun|deno|cargo|go|tox|nox|pytest|py\.test|mvn|gradle"
-    r"|ant|bazel|cmake|ninja|meson|composer|bundle|mix|direnv|pre-commit|husky|lefthook"
+    r"|ant|bazel|cmake|ninja|meson|composer|bundle|mix|direnv|pre-commit|husky|lefthook|git|hg|jj"
+    r"|eslint|prettier|stylelint|tsc|tsx|ts-node|jest|vitest|mocha|webpack|vite|rollup|babel|gulp"
+    r"|grunt|turbo|nx|lerna|mypy|pylint|flake8|ruff|uvx?|poetry|pipenv|pdm|hatch|rye|mise|asdf"
+    r"|rubocop|rspec|rails|phpunit|phpcs|php-cs-fixer|dotnet|sbt|lein|swift|dart|flutter"
+    r"|ansible\S*|terraform|docker|podman|vagrant|watchexec|entr|xargs|parallel|find|gdb|n?vim|emacs"
 )
+# of what a hook of the user's is made: they run nothing, and obey no file of the directory
+_BUILT_IN = frozenset(
+    {
+        "[", "[[", ":", "break", "cd", "continue", "done", "echo", "esac", "exit", "export",
+        "false", "fi", "kill", "printf", "pwd", "read", "return", "set", "shift", "test", "true",
+        "unset", "wait", "}",
+    }
+)  # fmt: skip
+_CERTAIN = _BUILT_IN | {
+    "afplay", "aplay", "base64", "basename", "beep", "canberra-gtk-play", "cat", "cp", "curl",
+    "cut", "date", "dirname", "espeak", "expr", "fold", "grep", "head", "hostname", "id", "jq",
+    "kdialog", "logger", "ls", "md5sum", "mkdir", "mktemp", "mv", "notify-send", "od", "paplay",
+    "pkill", "play", "ps", "pw-play", "readlink", "realpath", "rm", "say", "seq", "sha1sum",
+    "sha256sum", "sleep", "sort", "spd-say", "stat", "tac", "tail", "tee", "terminal-notifier",
+    "touch", "tput", "tr", "uname", "uniq", "wall", "wc", "wget", "whoami", "xxd", "zenity",
+}  # fmt: skip
+_KEYWORDS = frozenset({"if", "then", "else", "elif", "do", "while", "until", "not", "!", "{"})
+_PREFIXES = frozenset(
+    {
+        "env", "nice", "nohup", "time", "timeout", "stdbuf", "setsid", "exec", "command", "ionice",
+    }
+)  # fmt: skip
+_PLAIN_OPTION = re.compile(r"-[npck]|-\d+|-[oei][0L]|\d+(?:\.\d+)?[smhd]?")
+_SHELL = re.compile(r"(?:ba|da|z|k)?sh")
+_INTERPRETER = re.compile(
+    rf"{_SHELL.pattern}|python[\d.]*|pypy[\d.]*|node|nodejs|ruby|perl|php|lua|osascript|source|\."
+)
+_SYSTEM = ("/usr/", "/bin/", "/sbin/", "/opt/homebrew/bin/", "/home/linuxbrew/")
+_PATTERN = re.compile(r"[*?\[{$]")
+# variables that say which program, or what else, is run
+_STEERS = re.compile(
+    r"(?:PATH|CDPATH|ENV|BASH_ENV|IFS|SHELL|EDITOR|VISUAL|PAGER|HOME|XDG_\w+|LD_\w+|DYLD_\w+"
+    r"|PYTHON\w*|NODE_\w+|PERL\w*|RUBY\w*|GEM_\w+|GIT_\w+|LUA_\w+|PHP\w*|JAVA_\w+|PROMPT_COMMAND"
+    r"|CURL_HOME|WGETRC|JQ_\w+|LESSOPEN)="
+)
+_REDIRECTIONS = frozenset({"<", ">", ">>", ">|", ">&", "<&"})
+_SEPARATOR = re.compile(r"[;&|()]+|&>>?")
 _MARKS = frozenset(" \t\n;&|()")
 _ASSIGNMENT = re.compile(r"\w+=")
 # what runs the next word, or the script that it names
@@ -118,19 +160,107 @@ def scripts_of(hooks: Iterable[HookConfig], root: Path, cwd: Path) -> tuple[Path
 def may_run_from(command: str, root: Path, cwd: Path) -> bool:
     """Whether a command may run what ``root`` holds: a doubt is a yes (SEC-17).
 
-    It names something there, finds its program out only when it runs, or runs a program that
-    takes its orders from the directory.
+    Certain are a script or program that an absolute path outside of ``root`` names, and programs
+    that run nothing else and take no orders from the directory; nothing that they are given lies
+    in ``root``, and nothing is found out only when it runs.
     """
-    top = os.path.realpath(root)
-    bases = [top, os.path.realpath(cwd)]
-    for word, is_run in _words(_expanded(command, top, str(cwd))):
-        if any(True for _ in _places(word, bases, top, os.path.lexists)):
-            return True
-        if "$(" in word or "`" in word or (is_run and "$" in word):
-            return True
-        if is_run and (_RUN_THE_DIRECTORY.fullmatch(word) or ("/" in word and word[0] not in "/~")):
-            return True
-    return False
+    return _Doubt(os.path.realpath(root), cwd).has(command)
+
+
+def doubted(hooks: Iterable[HookConfig], root: Path, cwd: Path) -> tuple[str, ...]:
+    """The commands that may run what ``root`` holds without naming a script there, in order."""
+    return tuple(
+        hook.command
+        for hook in hooks
+        if not scripts_of([hook], root, cwd) and may_run_from(hook.command, root, cwd)
+    )
+
+
+class _Doubt:
+    """Whether commands that start in ``cwd`` may run what ``top`` holds."""
+
+    def __init__(self, top: str, cwd: Path) -> None:
+        self._top = top
+        self._cwd = str(cwd)
+        self._bases = [top, os.path.realpath(cwd)]
+
+    def has(self, command: str) -> bool:
+        """A doubt about any part of it."""
+        call: list[str] = []
+        is_target = False
+        for word in [*_split(_expanded(command, self._top, self._cwd)), ";"]:
+            if self._is_of_the_directory(word):
+                return True
+            if word.strip("();&|<>"):
+                call += [] if is_target else [word]
+                is_target = False
+            elif word in _REDIRECTIONS:
+                is_target = True
+                call = call[:-1] if call and call[-1].isdigit() else call
+            elif not _SEPARATOR.fullmatch(word) or (call and self._is_about(call)):
+                return True
+            else:
+                call, is_target = [], word.endswith(">")
+        return False
+
+    def _is_of_the_directory(self, word: str) -> bool:
+        """Whether it names something there, or is found out only when it runs."""
+        names = (word, word.partition("=")[2])
+        lies_there = any(
+            True for name in names if name for _ in self._places(name, os.path.lexists)
+        )
+        return lies_there or "$(" in word or "`" in word
+
+    def _places(self, word: str, is_wanted: Callable[[str], bool]) -> Iterator[str]:
+        return _places(word, self._bases, self._top, is_wanted)
+
+    def _is_about(self, call: Sequence[str]) -> bool:
+        """A doubt about one call, whose first word may be a keyword, or an assignment."""
+        word, *rest = call
+        name = word.rpartition("/")[2]
+        is_path = "/" in word
+        if word in _KEYWORDS or (_ASSIGNMENT.match(word) and not _STEERS.match(word)):
+            is_doubt = bool(rest) and self._is_about(rest)
+        elif is_path and (word[0] not in "/~" or _PATTERN.search(word)):
+            is_doubt = True
+        elif is_path and not word.startswith(_SYSTEM) and not _INTERPRETER.fullmatch(name):
+            is_doubt = bool(_RUN_THE_DIRECTORY.fullmatch(name))
+        elif not is_path and name not in _BUILT_IN and self._finds_there(name):
+            is_doubt = True
+        elif name in _PREFIXES:
+            inner = list(itertools.dropwhile(_PLAIN_OPTION.fullmatch, rest))
+            is_doubt = not inner or self._is_about(inner)
+        elif _INTERPRETER.fullmatch(name):
+            is_doubt = self._is_about_script(name, rest)
+        else:
+            is_doubt = name not in _CERTAIN or any(map(_STEERS.match, rest))
+        return is_doubt
+
+    def _is_about_script(self, name: str, rest: Sequence[str]) -> bool:
+        """No doubt: a script of an absolute path, or a text that says it all."""
+        is_python, is_shell = name.startswith("py"), _SHELL.fullmatch(name)
+        is_isolated = False
+        for at, word in enumerate(rest):
+            if not word.startswith("-"):
+                return word[0] not in "/~" or bool(_PATTERN.search(word))
+            is_isolated |= is_python and bool(re.match(r"-[BuEsSOq]*[IP]", word))
+            if is_isolated and re.fullmatch(r"-\w*c", word):
+                return False
+            if is_shell and re.fullmatch(r"-[eux]*c", word):
+                return at + 1 == len(rest) or self.has(rest[at + 1])
+            if not re.fullmatch(r"-[IBuEsSOqP]+" if is_python else r"-[eux]+", word):
+                break
+        return True
+
+    def _finds_there(self, name: str) -> bool:
+        """Whether PATH may lead to a program of the directory's before any other."""
+        for entry in os.environ.get("PATH", os.defpath).split(os.pathsep):
+            real = os.path.realpath(entry)
+            if not entry.startswith("/") or real == self._top or _is_below(real, self._top):
+                return True
+            if os.access(f"{entry}/{name}", os.X_OK):
+                return _is_below(os.path.realpath(f"{entry}/{name}"), self._top)
+        return False
 
 
 def _expanded(command: str, top: str, cwd: str) -> str:

@@ -35,7 +35,7 @@ DIRECTORY = ".agents"
 CONFIG_FILE = "config.toml"
 # what is read of each directory: shown, part of the fingerprint (SEC-17)
 _LISTED = (("commands", ".md"), ("skills", "/SKILL.md"), ("agents", ".md"))
-SCRIPTS = "scripts of your hooks"
+SCRIPTS = "run by your hooks"
 _MAX_BYTES = 200_000
 _MAX_NAMES = 200
 _MAX_FILES = 2_000
@@ -90,23 +90,26 @@ def read_project(
 
     Its configuration is none where ``root`` is the user's home directory. ``directories`` are
     looked at, nearest first; without them those of ``root``. ``hooks`` are the user's own, which
-    run in ``cwd``: the scripts in ``root`` that they name count as what it brings.
+    run in ``cwd``: the scripts in ``root`` that they name count as what it brings, and commands
+    that may run what is there.
     """
     is_home = bool(home) and os.path.realpath(home) == os.path.realpath(root)
     if directories is None:
         directories = () if is_home else (root / DIRECTORY, root / ".claude")
     scripts: tuple[Path, ...] = ()
+    commands: tuple[str, ...] = ()
     if hooks and not is_home:
-        from agentcli.config.hooks import scripts_of
+        from agentcli.config.hooks import doubted, scripts_of
 
         scripts = scripts_of(hooks, root, cwd or root)
-    if not scripts and not any(map(os.path.isdir, directories)):  # never raises
+        commands = doubted(hooks, root, cwd or root)
+    if not scripts and not commands and not any(map(os.path.isdir, directories)):  # never raises
         return None
     listed = {each: found for each in directories if (found := _listed(each, root))}
     names = _names_in(listed, root)
-    if scripts:
-        shown = tuple(os.path.relpath(path, os.path.realpath(root)) for path in scripts)
-        names = (*names, (SCRIPTS, shown))
+    if scripts or commands:
+        shown = (os.path.relpath(path, os.path.realpath(root)) for path in scripts)
+        names = (*names, (SCRIPTS, (*shown, *commands)))
     file = root / DIRECTORY / CONFIG_FILE
     below = [each for each in listed if each.parent != root]
     outer = None

@@ -47,7 +47,8 @@ class HookConfig:
     ``matcher`` is a name, ``a|b`` or a regular expression. ``call`` gets what a command gets as
     JSON on standard input, in a thread unless it is a coroutine function, and returns what a
     command answers as JSON on standard output, or ``None``. ``contained``: its command runs in
-    the sandbox, as those of a project do (SEC-17).
+    the sandbox, as those of a project do (SEC-17); ``may_allow``: its word frees a call, which that
+    of a directory's own programs does only once the user trusts it (SEC-1).
     """
 
     event: HookEvent
@@ -57,6 +58,7 @@ class HookConfig:
     source: str = ""
     call: HookFunction | None = None
     contained: bool = False
+    may_allow: bool = True
 
     @property
     def limit_s(self) -> float:

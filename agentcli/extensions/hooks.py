@@ -20,7 +20,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from copy import copy
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -416,7 +416,14 @@ class SessionHooks:
         cwd = self._facts.cwd
         variables = {"AGENTCLI_PROJECT_DIR": str(cwd), "CLAUDE_PROJECT_DIR": str(cwd)}
         program = Program(
-            hook.command, cwd, data, hook.limit_s, variables, self._facts.session_id, hook.contained
+            hook.command,
+            cwd,
+            data,
+            hook.limit_s,
+            variables,
+            self._facts.session_id,
+            hook.contained,
+            not_without=not hook.may_allow,
         )
         try:
             result = await self._run(program, cancel)
@@ -425,13 +432,23 @@ class SessionHooks:
             result = ProgramResult(None, problem=f"could not be run: {error}")
         log.debug("hook %s %r: %s %s", hook.event, hook.command, result.code, result.problem)
         try:
-            verdict = verdict_of(hook, result)
+            verdict = _without_grant(hook, verdict_of(hook, result))
         except Exception:
             log.exception("the answer of a hook could not be read")
             verdict = SILENT
         for notice in verdict.notices:
             log.warning("%s", notice)
         return verdict
+
+
+def _without_grant(hook: HookConfig, said: HookVerdict) -> HookVerdict:
+    """A refusal always counts; that a call is fine, or has other arguments, not from everybody."""
+    if hook.may_allow or (said.permission is not Permission.ALLOW and said.updated_input is None):
+        return said
+    why = "it may run what this directory holds, which is not trusted: its allowing does not count"
+    permission = None if said.permission is Permission.ALLOW else said.permission
+    notices = (*said.notices, f"{_name(hook)}: {why}")
+    return replace(said, permission=permission, updated_input=None, notices=notices)
 
 
 async def _called(hook: HookConfig, call: HookFunction, data: bytes) -> HookVerdict:

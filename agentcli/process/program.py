@@ -46,7 +46,7 @@ class ProgramResult:
 class Program:
     """A command line for the user's shell, with what it reads from its standard input.
 
-    ``contained``: it runs in the sandbox where there is one.
+    ``contained``: it runs in the sandbox where there is one; ``not_without``: else not at all.
     """
 
     command: str
@@ -56,6 +56,7 @@ class Program:
     env: Mapping[str, str]
     owner: str = ""
     contained: bool = False
+    not_without: bool = False
 
 
 RunProgram = Callable[[Program, CancelToken], Awaitable[ProgramResult]]
@@ -90,6 +91,9 @@ async def run_program(
         within = sandbox if program.contained else None
         if within is not None and not (await within.begin()).is_on:
             within = None
+        if within is None and program.not_without:
+            why = "was not run: it may run what this directory holds, which is not trusted"
+            return ProgramResult(None, problem=f"{why}, and there is no sandbox for it")
         return await _run_with(stdin, shell, program, cancel, within)
     except (StartFailed, OSError) as error:
         return ProgramResult(None, problem=f"could not be started in {program.cwd}: {error}")

@@ -182,3 +182,74 @@ def test_a_command_that_may_run_what_a_directory_holds(
     (root / "data").write_text("")
     (root / "notify.sh").symlink_to("/usr/bin/make")
     assert may_run_from(command, root, root) is may
+
+
+@pytest.mark.spec("SEC-1", "SEC-17")
+@pytest.mark.parametrize(
+    "command",
+    [
+        'python3 -c "import json"',
+        "python3 -m json.tool",
+        "node -e 'require(\"x\")'",
+        "cat *.sh | sh",
+        "sh *.sh",
+        "sh >/tmp/log <later.sh",
+        "ls | xargs sh",
+        "find . -name '*.sh' -exec sh {} ;",
+        "git commit -qam wip",
+        "eslint --fix",
+        "~/.local/bin/eslint .",
+        "/usr/bin/make",
+        "bash -c make",
+        "env -Smake",
+        "PATH=.:$PATH jq .",
+        "PYTHONPATH=. python3 ~/hook.py",
+        "trap make EXIT",
+        "{ make; }",
+        "f() { make; }; f",
+        "alias x=make; x",
+        "echo x ;>/tmp/f make",
+        "echo x &>/tmp/f make",
+        "tee >(sh)",
+        "sh <<END\nmake\nEND",
+        "somebodys-tool",
+    ],
+)
+def test_a_doubt_is_a_yes(tmp_path: Path, command: str) -> None:
+    assert may_run_from(command, tmp_path, tmp_path)
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat >> /var/log/x 2>&1",
+        'notify-send "done; ok" &>/dev/null',
+        "jq -r .prompt | grep -q x && exit 2 || exit 0",
+        'if [ -n "$X" ]; then notify-send "$X"; fi',
+        "timeout 5s ~/bin/x",
+        "bash -eu ~/x.sh --flag",
+        "bash -c 'echo hi'",
+        "python3 -u ~/h.py --mode x",
+        "python3 -Ic 'import json'",
+        "~/.venv/bin/python /opt/h.py",
+        "X=1 nice -n 5 ~/t",
+    ],
+)
+def test_what_is_certain_to_be_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert not may_run_from(command, root, root)
+
+
+@pytest.mark.spec("SEC-2", "SEC-17")
+def test_a_program_that_path_may_find_in_the_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in (f"{tmp_path}/bin:/usr/bin", ".:/usr/bin", ":/usr/bin"):
+        monkeypatch.setenv("PATH", path)
+        assert may_run_from("cat /dev/null", tmp_path, tmp_path)
+        assert not may_run_from("echo x", tmp_path, tmp_path)

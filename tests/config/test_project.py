@@ -102,7 +102,7 @@ def test_a_changed_file_that_would_take_effect_is_another_fingerprint(
     again = read_project(root, "", hooks=own)
     assert again is not None
     assert again.fingerprint == marks[-1]
-    assert dict(again.names)["scripts of your hooks"] == ("own.sh",)
+    assert dict(again.names)["run by your hooks"] == ("own.sh",)
 
 
 @pytest.mark.spec("SEC-17")
