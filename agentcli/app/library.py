@@ -17,7 +17,7 @@ from agentcli.domain.session import LoadedSession, SessionInfo
 from agentcli.domain.tools import Asker
 from agentcli.store.catalogue.catalogue import SearchHit
 
-__all__ = ["AsksUser", "SearchHit", "SessionLibrary", "is_ready"]
+__all__ = ["AsksUser", "SearchHit", "SessionLibrary", "is_ready", "listed_models"]
 
 
 class AsksUser(Approver, Asker, LongWait, Protocol):
@@ -91,9 +91,7 @@ class SessionLibrary:
 
     def known_models(self) -> Sequence[tuple[ModelInfo, bool]]:
         """Models that can be chosen, and whether their provider is ready; the ready ones first."""
-        from agentcli.providers.models.table import known_models
-
-        infos = known_models()
+        infos = listed_models(self._settings)
         ready = {name: is_ready(self._settings, name) for name in {i.provider for i in infos}}
         found = [(info, ready[info.provider]) for info in infos]
         return sorted(found, key=lambda each: not each[1])
@@ -118,3 +116,15 @@ def is_ready(settings: Settings, provider: str) -> bool:
     except ConfigError:
         return False
     return not config.needs_key or has_key(provider, settings.env, settings.providers)
+
+
+def listed_models(settings: Settings) -> tuple[ModelInfo, ...]:
+    """The models of the tables; of resellers only where they can be used."""
+    from agentcli.providers.models.table import known_models, newer_rows
+
+    known = {info.provider for info in known_models()}
+    newer = newer_rows(settings.paths.models_file)
+    wanted = {
+        name: rows for name, rows in newer.items() if name in known or is_ready(settings, name)
+    }
+    return known_models(wanted)

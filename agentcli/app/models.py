@@ -68,14 +68,17 @@ def _placed(settings: Settings, name: str) -> tuple[ProviderConfig, ModelInfo]:
 
 def model_info(settings: Settings, provider: str, name: str) -> ModelInfo:
     """What is known of a model; the user's own figures win, also over a guess of the limit."""
-    info = _models.model_info(provider, name)
+    newer = _models.newer_rows(settings.paths.models_file)
+    info = _models.model_info(provider, name, newer)
     wanted = settings.max_output_tokens or 0
-    if wanted > info.max_output_tokens and not _models.is_in_table(provider, name):
+    if wanted > info.max_output_tokens and not _models.is_in_table(provider, name, newer):
         info = replace(info, max_output_tokens=wanted)
     overrides: Mapping[str, Any] = {
         **_ways(settings, provider),
         **settings.models.get(info.id, {}),
     }
+    if any(key.endswith("_price") for key in overrides):
+        overrides = {**overrides, "long_prompts": ()}  # theirs are the prices of all prompts
     if "tool_protocol" in overrides:
         overrides = {**overrides, "tool_protocol": ToolProtocol(overrides["tool_protocol"])}
     return replace(info, **overrides) if overrides else info

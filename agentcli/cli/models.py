@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -30,6 +32,10 @@ class ModelsOptions(FormatOption):
     offline: Annotated[
         bool, typer.Option("--offline", help="Ask no server; show only what is known without.")
     ] = False
+    refresh: Annotated[
+        bool,
+        typer.Option("--refresh", help="First fetch windows and prices from a public catalogue."),
+    ] = False
 
 
 class _ModelRow(NamedTuple):
@@ -45,6 +51,8 @@ def models(options: ModelsOptions) -> int:
     settings = load_settings(Paths.from_env(os.environ), os.environ)
     for warning in settings.warnings:
         write_error_line(f"warning: {warning}")
+    if options.refresh:
+        _refresh(settings)
     default = _default(settings)
     wanted = (options.text or "").lower()
     offered = {} if options.offline else _offered(settings, default)
@@ -69,6 +77,26 @@ def models(options: ModelsOptions) -> int:
     return 0
 
 
+def _refresh(settings: Settings) -> None:
+    """Fetch the catalogue and keep it; says what happened. Raises ``AgentError``."""
+    from agentcli.config.paths import write
+    from agentcli.config.toml_file import read_text
+    from agentcli.providers.models.ask import fetch_catalogue
+    from agentcli.providers.models.table import newer_rows
+
+    path = settings.paths.models_file
+    kept = (read_text(path) or "") if newer_rows(path) else ""
+    found = re.search(r"(?m)^# etag (.+)$", kept)
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    text = fetch_catalogue(settings.models_url, found[1] if found else "", today)
+    if text is None:
+        write_error_line("the catalogue has not changed since it was fetched")
+        return
+    write(path, text)
+    count = sum(map(len, newer_rows(path).values()))
+    write_error_line(f"windows and prices of {count:,} models are kept in {path}")
+
+
 def _as_json(row: _ModelRow, settings: Settings, default: str) -> dict[str, Any]:
     from agentcli.app.library import is_ready
 
@@ -81,6 +109,10 @@ def _as_json(row: _ModelRow, settings: Settings, default: str) -> dict[str, Any]
         "output_price": info.output_price,
         "cache_read_price": info.cache_read_price,
         "cache_write_price": info.cache_write_price,
+        "long_prompts": [
+            {name: getattr(tier, name) for name in tier.__dataclass_fields__}
+            for tier in info.long_prompts
+        ],
         "supports_images": info.supports_images,
         "supports_thinking": info.supports_thinking,
         "ready": is_ready(settings, info.provider),
@@ -124,8 +156,9 @@ def _rows(
     settings: Settings, default: str, offered: dict[str, tuple[dict[str, Any], ...]]
 ) -> list[_ModelRow]:
     """The table's models, then those of the settings, then what else the servers list."""
+    from agentcli.app.library import listed_models
     from agentcli.app.models import model_info
-    from agentcli.providers.models.table import is_same_model, known_models
+    from agentcli.providers.models.table import is_same_model
 
     extra = [name for name in (*settings.models, *settings.fallback_models, default) if "/" in name]
     figures = {
@@ -133,7 +166,7 @@ def _rows(
         for provider, entries in offered.items()
         for entry in entries
     }
-    ids = dict.fromkeys((*(info.id for info in known_models()), *extra, *figures))
+    ids = dict.fromkeys((*(info.id for info in listed_models(settings)), *extra, *figures))
     rows = []
     for each in ids:
         provider, name = each.split("/", 1)
@@ -152,9 +185,9 @@ def _rows(
 
 def _with_figures(settings: Settings, info: ModelInfo, listed: dict[str, Any]) -> ModelInfo:
     """``info`` with what its server says, where neither the user nor the table knows it."""
-    from agentcli.providers.models.table import is_in_table
+    from agentcli.providers.models.table import is_in_table, newer_rows
 
-    if is_in_table(info.provider, info.name):
+    if is_in_table(info.provider, info.name, newer_rows(settings.paths.models_file)):
         return info
     own = settings.models.get(info.id, {})
     return replace(info, **{key: value for key, value in listed.items() if key not in own})

@@ -70,6 +70,8 @@ class Paths:
     """The key of the marks in session files (``seal``)."""
     history_file = _OwnFile("state_dir", "history")
     """What was typed in the chat."""
+    models_file = _OwnFile("state_dir", "models.txt")
+    """What ``agent models --refresh`` has fetched."""
 
     def own_places(self, workspace: Path) -> tuple[Path, ...]:
         """What no tool writes without asking (SEC-3), for a session that works in ``workspace``.

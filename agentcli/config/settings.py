@@ -140,6 +140,11 @@ KEYS: Mapping[str, Key] = {
         ("auto", "off"),
         shared=True,
     ),
+    "models_url": Key(
+        KeyKind.URL,
+        "Where `agent models --refresh` fetches windows and prices from, in the form of models.dev",
+        "https://models.dev/api.json",
+    ),
     "plugins": Key(KeyKind.LIST, "Python plugins to load, by the name of their entry point", ()),
 }
 
@@ -269,6 +274,7 @@ class Settings:
     deny: tuple[str, ...]
     tools_off: tuple[str, ...]
     checks: str
+    models_url: str
     plugins: tuple[str, ...]
     own_checks: tuple[CheckConfig, ...]
     hooks: tuple[HookConfig, ...]

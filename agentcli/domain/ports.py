@@ -140,8 +140,21 @@ class ToolProtocol(StrEnum):
 
 
 @frozen
+class LongPromptPrices:
+    """What a whole request costs whose prompt is longer than ``above_tokens``, cached included."""
+
+    above_tokens: int
+    input_price: float | None
+    output_price: float | None
+    cache_read_price: float | None
+    cache_write_price: float | None
+
+
+@frozen
 class ModelInfo:
     """A model and its limits; prices in USD per million tokens, ``None`` where unknown.
+
+    ``long_prompts`` are the prices of longer prompts, the shortest first.
 
     ``first_token_timeout_s`` bounds the wait for the first output of a reply, ``idle_timeout_s``
     any silence after it, ``max_attempts`` how often one reply is asked for (STR-3); ``None`` leaves
@@ -163,6 +176,7 @@ class ModelInfo:
     idle_timeout_s: float | None = field(default=None, kw_only=True)
     max_attempts: int | None = field(default=None, kw_only=True)
     tool_protocol: ToolProtocol | None = field(default=None, kw_only=True)
+    long_prompts: tuple[LongPromptPrices, ...] = field(default=(), kw_only=True)
 
     @property
     def id(self) -> str:
@@ -171,18 +185,22 @@ class ModelInfo:
 
 
 def cost_usd(model: ModelInfo, usage: Usage) -> float | None:
-    """What ``usage`` costs at list price, in USD; ``None`` when a figure it needs is unknown.
+    """What ``usage`` of one request costs at list price, in USD; ``None`` if a figure is unknown.
 
     A cache count that the provider did not report is taken for none (COST-1).
     """
     if not usage.is_known:
         return None
     total = 0.0
+    given = (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens)
+    prompt = sum(tokens or 0 for tokens in given)
+    longer = [each for each in model.long_prompts if prompt > each.above_tokens]
+    prices: ModelInfo | LongPromptPrices = longer[-1] if longer else model
     for tokens, price in (
-        (usage.input_tokens, model.input_price),
-        (usage.output_tokens, model.output_price),
-        (usage.cache_read_tokens or 0, model.cache_read_price),
-        (usage.cache_write_tokens or 0, model.cache_write_price),
+        (usage.input_tokens, prices.input_price),
+        (usage.output_tokens, prices.output_price),
+        (usage.cache_read_tokens or 0, prices.cache_read_price),
+        (usage.cache_write_tokens or 0, prices.cache_write_price),
     ):
         if tokens == 0 or price == 0:
             continue

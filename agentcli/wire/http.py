@@ -195,8 +195,11 @@ def fetch(
     *,
     timeout_s: float,
     is_direct: bool = False,
+    answered: dict[str, str] | None = None,
 ) -> bytes:
     """The body of one answer, whole; with ``body``, which is sent as JSON, of a POST. Blocks.
+
+    ``answered`` gets the headers of the answer.
 
     ``is_direct`` goes through no proxy, as is right for a server of this machine. Raises
     ``Refusal``, ``ProviderError`` or ``ConfigError``.
@@ -232,6 +235,8 @@ def fetch(
             ) from error
     if response.status_code not in _SUCCESS:
         raise Refusal(response.status_code, response.headers, content)
+    if answered is not None:
+        answered.update(response.headers)
     return content
 
 

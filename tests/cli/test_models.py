@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 
 import pytest
 
+from agentcli.config.paths import Paths
 from tests.support.cli import KEY, agent_env, run_agent, spawn_agent
+from tests.support.json_server import Asked, JsonServer
 from tests.support.model_server import ModelServer
 
 
@@ -106,3 +109,94 @@ def test_ctrl_c_ends_the_wait_for_a_server_that_says_nothing() -> None:
             connection.close()
     assert (done.code, done.stdout) == (130, "")
     assert "Traceback" not in done.stderr
+
+
+CATALOGUE = {
+    "anthropic": {
+        "models": {
+            "claude-sonnet-4-5": {
+                "tool_call": True,
+                "reasoning": True,
+                "modalities": {"input": ["text", "image"]},
+                "limit": {"context": 300000, "output": 64000},
+                "cost": {
+                    "input": 7,
+                    "output": 21.5,
+                    "tiers": [
+                        {"tier": {"type": "context", "size": 200000}, "input": 14, "output": 43}
+                    ],
+                },
+            },
+            "claude-next-1": {"tool_call": True, "limit": {"context": 5000, "output": 10**30}},
+            "claude-next-2": {"tool_call": True, "limit": {"context": 5000, "output": 9000}},
+            "no-tools": {"limit": {"context": 5000, "output": 9000}},
+            "[evil]\x1b[31m": {"tool_call": True, "limit": {"context": 5000, "output": 9000}},
+            "a b": {"tool_call": True, "limit": {"context": 5000, "output": 9000}},
+            "odd": [1],
+            "odd-price": {
+                "tool_call": True,
+                "limit": {"context": 8000, "output": 9000},
+                "cost": {"input": "9; DROP", "output": float("inf"), "tiers": [3, {"tier": []}]},
+            },
+        }
+    },
+    "openrouter": {"models": {"x/y": {"tool_call": True, "limit": {"context": 9, "output": 9}}}},
+    "nobody": {"models": {}},
+}
+
+
+@pytest.mark.spec("EXT-7", "SEC-12", "CTX-3")
+def test_windows_and_prices_are_fetched_when_asked_and_then_used() -> None:
+    tags: list[str] = []
+
+    def catalogue(asked: Asked) -> tuple[int, object]:
+        tags.append(asked.headers.get("if-none-match", ""))
+        assert not {"authorization", "x-api-key"} & asked.headers.keys()
+        return (304, {}) if tags[-1] == '"one"' else (200, CATALOGUE)
+
+    with JsonServer({"GET /api.json": catalogue}) as server:
+        server.headers = {"etag": '"one"'}
+        assert run_agent("config", "set", "models_url", f"{server.url}/api.json").code == 0
+        env = agent_env(ANTHROPIC_API_KEY="k", AGENTCLI_MODEL="anthropic/claude-sonnet-4-5")
+        args = ("models", "anthropic/", "--offline", "--format", "json")
+        before = run_agent(*args, env=env)
+        assert not server.asked  # never by itself
+        first = run_agent(*args, "--refresh", env=env)
+        again = run_agent(*args, "--refresh", env=env)
+    assert tags == ["", '"one"']
+    assert "4 models" in first.stderr
+    assert "has not changed" in again.stderr
+    assert before.stdout != first.stdout == again.stdout == run_agent(*args, env=env).stdout
+    found = {row["id"].partition("/")[2]: row for row in json.loads(first.stdout)}
+    known = found["claude-sonnet-4-5"]
+    assert (known["context_tokens"], known["input_price"]) == (300_000, 7)
+    assert [tier["input_price"] for tier in known["long_prompts"]] == [14]
+    assert found["claude-next-2"]["max_output_tokens"] == 5000
+    assert found["odd-price"]["output_price"] is None
+    assert {"claude-next-1", "no-tools", "a b", "odd"}.isdisjoint(found)
+    assert "claude-opus-4-5" in found  # what the catalogue does not have stays
+
+
+@pytest.mark.spec("EXT-7", "SEC-13")
+@pytest.mark.parametrize(
+    "answer", [b"<html>", b"[" * 100_000, {}, {"anthropic": 3}, b"x" * 9_000_000]
+)
+def test_a_catalogue_that_is_none_changes_nothing(answer: object) -> None:
+    with JsonServer({"GET /api.json": answer}) as server:
+        run_agent("config", "set", "models_url", f"{server.url}/api.json")
+        done = run_agent("models", "--offline", "--refresh")
+    assert done.code != 0
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert not Paths.from_env(os.environ).models_file.exists()
+
+
+@pytest.mark.spec("EXT-7")
+def test_a_damaged_file_of_models_is_passed_over() -> None:
+    path = Paths.from_env(os.environ).models_file
+    path.parent.mkdir(parents=True)
+    rows = "claude-sonnet-4-5 x y\nclaude-opus-4-5 1 1 1.2.3 - - - it\n[\nm 7 7 1 1 - - -\n"
+    path.write_text(f"# 2099-01-01: from here\n[anthropic]\n{rows}")
+    done = run_agent("models", "anthropic/", "--offline", "--format", "json")
+    found = {row["id"]: row["context_tokens"] for row in json.loads(done.stdout)}
+    assert (found["anthropic/claude-sonnet-4-5"], found["anthropic/m"]) == (200_000, 7)

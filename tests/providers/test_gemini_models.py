@@ -8,12 +8,12 @@ import pytest
 
 from agentcli.domain.ports import Effort, ModelInfo
 from agentcli.providers.gemini import encode, is_modern, thinking_config, version_of
-from agentcli.providers.models.table import MODELS
+from agentcli.providers.models.table import known_models
 from tests.providers.streams import request
 from tests.support.strict_gemini import check_gemini
 
 NAMES = [
-    *(row[1] for row in MODELS if row[0] == "gemini"),
+    *(info.name for info in known_models() if info.provider == "gemini"),
     "gemini-1.5-pro", "gemini-2.0-flash", "gemini-3-pro-preview", "gemini-3-flash-preview",
     "gemini-3.7-flash", "gemini-3.8-flash", "gemini-4-argon", "models/gemini-2.5-pro",
 ]  # fmt: skip

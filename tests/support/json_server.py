@@ -35,6 +35,7 @@ class JsonServer:
     def __init__(self, routes: Mapping[str, Any | Answer] | None = None) -> None:
         self.routes: dict[str, Any] = dict(routes or {})
         self.asked: list[Asked] = []
+        self.headers: dict[str, str] = {}
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -76,11 +77,14 @@ class JsonServer:
         elif callable(value):
             status, value = value(asked)
         content = value if isinstance(value, bytes) else json.dumps(value).encode()
+        content = b"" if status == 304 else content
         try:
             handler.send_response(status)
             handler.send_header("content-type", "application/json")
             handler.send_header("content-length", str(len(content)))
-            if status in range(300, 400):
+            for name, text in self.headers.items():
+                handler.send_header(name, text)
+            if status in range(300, 400) and status != 304:
                 handler.send_header("location", f"{self.url}/elsewhere")
             handler.end_headers()
             handler.wfile.write(content)

