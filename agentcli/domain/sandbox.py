@@ -88,6 +88,10 @@ class Sandbox(Protocol):
     def state(self) -> SandboxState:
         """What is in force, as far as it is known."""
 
+    @property
+    def namespaces(self) -> tuple[int, ...]:
+        """Open files that a ``Confined`` may name: a command's guard inherits them."""
+
     async def begin(self) -> SandboxState:
         """Find out by a real run what works here; only the first call does anything.
 

@@ -6,15 +6,14 @@ It kills them when told to, and at once when the app is gone, which it notices b
 their socket reports end-of-file: also after a SIGKILL of the app (REC-8, CAN-10).
 
 Protocol on standard input, a socket: the app sends 16 hex digits of length and, in ``marshal``'s
-form, ``{argv, cwd, env, handles, join, rules}``, later ``stop MILLISECONDS\n``, maybe often
+form, ``{argv, cwd, env, handles, join, close, rules}``, later ``stop MILLISECONDS\n``, maybe often
 (SIGTERM now, SIGKILL that much later). The guard answers ``pid N\n`` or ``fail ERRNO WHAT\n``,
 then ``exit CODE\n`` when the command itself has ended (negative: the signal), and end-of-file when
 nothing of it is left. ``handles`` are open files and the numbers under which the command gets them,
-``join`` those of a user and a network namespace that it starts in, ``rules`` those
-that it takes upon itself (``domain.sandbox.Confined``); the guard makes the calls that they hand
-over. What
-bubblewrap itself runs as is not
-told to end: it would take the command with it.
+``join`` those of a user and a network namespace that it starts in, ``close`` what it does not get
+of all that the guard was given, ``rules`` those that it takes upon itself
+(``domain.sandbox.Confined``); the guard makes the calls that they hand over. What bubblewrap itself
+runs as is not told to end: it would take the command with it.
 Only the standard library is available here, and of that what loads at once: each command waits for
 it. Where there is no ``/proc``, ``ps`` is asked.
 """
@@ -146,6 +145,8 @@ class Guard:
         """Start the command; whether that worked is told to the app."""
         size = int(_read_exactly(16), 16)
         request = marshal.loads(_read_exactly(size))  # noqa: S302 - what the app itself has sent
+        for handle in request["close"]:
+            os.close(handle)
         calls = request["rules"].get("calls")
         hands_over = bool(calls and calls["unix"]) and _module("sandbox_calls").can_hand_over()
         error_read, error_write = os.pipe()

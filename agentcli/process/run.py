@@ -22,12 +22,16 @@ import sys
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentcli.domain.cancel import CancelToken, uninterruptible
 from agentcli.process import guard as _guard
+
+if TYPE_CHECKING:
+    from agentcli.domain.sandbox import Confined
 
 GRACE_S = 2.0
 """Seconds between SIGTERM and SIGKILL (CAN-10)."""
@@ -51,9 +55,10 @@ class Command:
     """What to run: the program's absolute path first.
 
     ``owner`` is the id of the session that ends what the command leaves behind. ``namespaces`` are
-    open files of a user and a network namespace to start it in, ``rules`` those that it
-    runs under (``Confined``). ``handles`` are open files of ours by the numbers
-    (below 100) that it gets them under.
+    open files of a user and a network namespace to start it in, or those that ``confine`` may
+    name and those of them that it did not (``unused``), ``rules`` those that it runs under
+    (``Confined``). ``handles`` are open files of ours by the numbers (below 100) that it gets them
+    under.
     """
 
     argv: tuple[str, ...]
@@ -63,6 +68,7 @@ class Command:
     namespaces: tuple[int, ...] = ()
     rules: Mapping[str, object] = field(default_factory=dict)
     handles: Mapping[int, int] = field(default_factory=dict)
+    unused: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +125,12 @@ async def run(
     limits: RunLimits,
     sink: Sink,
     on_start: Callable[[int], Awaitable[None]] | None = None,
+    confine: Callable[[], Awaitable[Confined]] | None = None,
 ) -> Result:
     """Run ``command``, its output (standard error too) going to ``sink``; raises ``StartFailed``.
 
-    ``on_start`` gets the command's pid, which is also its process group.
+    ``on_start`` gets the command's pid, which is also its process group. ``confine`` gives what the
+    command runs as instead; it is asked while the guard starts, and may raise ``OSError``.
 
     On cancel everything that came of it gets SIGTERM at once and SIGKILL ``GRACE_S`` later, or at
     once when the token is forced. The same happens when the calling task is cancelled or
@@ -143,21 +151,43 @@ async def run(
         process.exited.add_done_callback(lambda _: on_exit())
     forget = cancel.add_callback(stop)
     try:
+        if confine is not None:
+            try:
+                command = _confined(command, await confine())
+            except OSError as error:
+                raise StartFailed(f"the sandbox cannot be set up: {error}") from None
+            began = time.monotonic()
+            if process.stopping.done():
+                process.dismiss()
+                return Result(Ending.CANCELLED, None, 0.0)
         await process.start(command)
         if on_start is not None:
             await on_start(process.pid)
         return await _watch(process, began, limits)
     except StartFailed:
+        process.dismiss()
         process.kill(0.0)
         await uninterruptible(_join_guard(process))
         raise
     except BaseException:
+        process.dismiss()
         process.abandon(Ending.CANCELLED, 0.0 if cancel.forced else GRACE_S)
         await uninterruptible(_join_guard(process))
         raise
     finally:
         forget()
         process.sink = None  # output is still read, so that a daemon does not stall
+
+
+def _confined(command: Command, inside: Confined) -> Command:
+    return replace(
+        command,
+        argv=inside.argv,
+        cwd=inside.cwd,
+        namespaces=inside.namespaces,
+        rules=inside.rules,
+        unused=tuple(handle for handle in command.namespaces if handle not in inside.namespaces),
+    )
 
 
 async def end_processes(owner: str = "", grace_s: float = 0.5) -> None:
@@ -289,6 +319,7 @@ class GuardedProcess:
             "env": {as_utf8(name): as_utf8(value) for name, value in command.env.items()},
             "handles": [(ours, theirs) for theirs, ours in command.handles.items()],
             "join": command.namespaces,
+            "close": command.unused,
             "rules": dict(command.rules),
         }
         await uninterruptible(self._send_request(marshal.dumps(request)))
@@ -302,6 +333,12 @@ class GuardedProcess:
         self._request_sent = True
         if self._kill_wanted is not None:
             self.kill(self._kill_wanted)
+
+    def dismiss(self) -> None:
+        """Let the guard go if it has not been told of a command; it will hear of none."""
+        if not self._request_sent:
+            with contextlib.suppress(OSError):
+                self._control.shutdown(socket.SHUT_WR)
 
     def stop(self, ending: Ending, grace_s: float) -> None:
         """SIGTERM now, SIGKILL after ``grace_s``; may be called again to shorten the grace.

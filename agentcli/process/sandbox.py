@@ -75,6 +75,11 @@ class SessionSandbox:
             return SandboxState(SandboxKind.OFF, "off", problem, self._network)
         return self._state
 
+    @property
+    def namespaces(self) -> tuple[int, ...]:
+        """The network that the session's commands share, and its user namespace."""
+        return self._namespaces
+
     async def begin(self) -> SandboxState:
         """Find out by a real run what works here, once, and not while it is switched off."""
         async with self._lock:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.process import sandbox_landlock as _sandbox_landlock
-from agentcli.process.sandbox_home import git_configuration
+from agentcli.process.sandbox_home import git_configuration, is_below
 from agentcli.process.sandbox_places import Places
 from agentcli.process.shell import PREFIX, sweep_once
 
@@ -208,9 +208,10 @@ def bwrap_argv(
     # our own directory would be seen through a workspace that it lies in
     argv += ["--tmpfs", str(private.base)]
     argv += ["--ro-bind", str(private.programs), str(private.programs)]
-    frozen = () if places.writable else (*temporary, *(("/proc",) if may_set else ()))
-    for place in (*places.homes, *frozen):
-        argv += ["--remount-ro", str(place)]
+    shut = [*map(str, places.homes), *(() if places.writable else temporary)]
+    shut = [place for place in shut if not _is_bare(place, private, places)]
+    for place in (*shut, *(("/proc",) if may_set and not places.writable else ())):
+        argv += ["--remount-ro", place]
     return (*argv, "--chdir", str(cwd), "--")
 
 
@@ -223,9 +224,19 @@ def _private_mounts(
     if not os.path.realpath("/var/run").startswith("/run") and Path("/var/run").is_dir():
         yield from ("--tmpfs", os.path.realpath("/var/run"))
     for place in temporary:
-        yield from ("--bind", str(private.temporary), place)
+        is_shut = not places.writable and _is_bare(place, private, places)
+        yield from ("--ro-bind" if is_shut else "--bind", str(private.temporary), place)
     for home in places.homes:
-        yield from ("--tmpfs", str(home))
+        is_bare = _is_bare(home, private, places)
+        yield from ("--ro-bind", str(private.empty_dir), str(home)) if is_bare else (
+            "--tmpfs", str(home)
+        )  # fmt: skip
+
+
+def _is_bare(place: str | Path, private: PrivatePlaces, places: Places) -> bool:
+    """Whether nothing is mounted below it: then it is read-only at once, every mount takes time."""
+    below = (*places.seen, *places.writable, private.base)
+    return not any(is_below(path, (place,)) for path in below)
 
 
 def opened_places(argv: Sequence[str]) -> list[int]:

@@ -226,37 +226,39 @@ class BashTool(BaseTool[BashArguments]):
         shell, handover = script
         output = CallOutput(ctx.progress, background)
         environment = start.state.environment(start.base) | {"PWD": str(start.cwd)}
-        argv, cwd = handover.argv(shell), start.cwd
-        inside = Confined(argv, cwd)
+        argv, namespaces = handover.argv(shell), tuple[int, ...]()
         if start.sandbox is None and ctx.sandbox is not None:
             await ctx.sandbox.step_outside()
         elif start.sandbox is not None:
-            try:
-                inside = await start.sandbox.confine(argv, cwd, start.access)
-            except OSError as error:
-                return ToolOutput.error(f"The sandbox cannot be set up: {error}. It did not run.")
+            namespaces = start.sandbox.namespaces
             if start.access is Access.READ_ONLY:
                 environment = start.sandbox.read_only_environment(environment, args.command)
         command = Command(
-            inside.argv,
-            inside.cwd,
+            argv,
+            start.cwd,
             environment,
             ctx.session_id,
-            inside.namespaces,
-            inside.rules,
-            handover.handles(shell),
+            namespaces,
+            handles=handover.handles(shell),
         )
+        confined: list[Confined] = []
+
+        async def confine() -> Confined:
+            if start.sandbox is not None:
+                confined.append(await start.sandbox.confine(argv, start.cwd, start.access))
+            return confined[0] if confined else Confined(argv, start.cwd)
+
         timeout_s = args.timeout_s or (TIMEOUT_S if background is None else None)
         lives: StillLives | None = None
         try:
             async with _leftovers.recorded(ctx.state) as record:
                 on_start = telling(output, ctx.to_background, record)
                 limits = RunLimits(ctx.cancel, timeout_s, output.moved, handover.read)
-                ended = await run(command, limits, output.feed, on_start)
+                ended = await run(command, limits, output.feed, on_start, confine)
             lives = ended.still_lives
         finally:
             output.close()
-            born = await _settle(ctx, start, lives)
+            born = await _settle(ctx, start, lives) if confined or not start.sandbox else ()
         notes = [start.note] if start.note else []
         if output.run is None:
             notes += await _keep_state(ctx, start, handover, ended)

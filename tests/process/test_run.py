@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import os
 import resource
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import PersistenceError
+from agentcli.domain.sandbox import Confined
 from agentcli.process import run as _run
 from agentcli.process.environment import base_environment
 from agentcli.process.run import (
@@ -509,3 +511,63 @@ def test_a_flood_is_reported_as_its_newest_part_and_a_size() -> None:
     assert text.endswith("xthe end")
     assert f"[... {100 * 100_000 + 7 - LIVE_BYTES} bytes ...]" in text
     assert len(text) < 2 * LIVE_BYTES
+
+
+async def refuse() -> Confined:
+    raise OSError(errno.ESHUTDOWN, "the session has ended")
+
+
+def test_a_command_whose_sandbox_cannot_be_set_up_does_not_start(tmp_path: Path) -> None:
+    async def body() -> None:
+        command = Command(("/bin/sh", "-c", "touch ran"), tmp_path, {})
+        with pytest.raises(StartFailed, match=r"sandbox cannot be set up: .*session has ended"):
+            await run(command, RunLimits(CancelToken()), lambda _: True, confine=refuse)
+        assert not _run._live
+
+    once(body)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("how", ["cancelled", "abandoned"])
+def test_what_is_stopped_while_its_sandbox_is_set_up_does_not_start(
+    tmp_path: Path, how: str
+) -> None:
+    async def body() -> None:
+        command, cancel = Command(("/bin/sh", "-c", "touch ran"), tmp_path, {}), CancelToken()
+
+        async def confine() -> Confined:
+            if how == "abandoned":
+                raise asyncio.CancelledError
+            cancel.cancel()
+            return Confined(command.argv, command.cwd)
+
+        started = run(command, RunLimits(cancel), lambda _: True, confine=confine)
+        if how == "abandoned":
+            with pytest.raises(asyncio.CancelledError):
+                await started
+        else:
+            assert (await started).ending is Ending.CANCELLED
+
+    once(body)
+    assert not (tmp_path / "ran").exists()
+
+
+@linux
+def test_a_command_gets_no_open_file_that_it_was_not_given(tmp_path: Path) -> None:
+    async def body() -> None:
+        handle = os.open(tmp_path, os.O_RDONLY)
+        said: list[bytes] = []
+        look = f"readlink /proc/$$/fd/{handle}; echo seen"
+        command = Command(("/bin/sh", "-c", look), tmp_path, {}, "", (handle,))
+
+        async def confine() -> Confined:
+            return Confined(command.argv, command.cwd)
+
+        try:
+            limits = RunLimits(CancelToken())
+            await run(command, limits, lambda data: not said.append(data), None, confine)
+        finally:
+            os.close(handle)
+        assert b"".join(said) == b"seen\n"
+
+    once(body)
