@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.app.attachments import attach
+from agentcli.app.brought import Brought, find_brought, readable_places
 from agentcli.app.models import SessionModels, fallbacks
 from agentcli.app.opening import Opener
 from agentcli.app.options import SessionOptions
@@ -122,13 +123,16 @@ async def open_session(
     store, loaded, _ = opened
     try:
         user = (approver, asker, long_wait)
-        return await _build(settings, options, files, opened, user, plugins)
+        brought = await find_brought(settings, options.cwd)
+        session = await _build(settings, options, files, opened, user, (plugins, brought))
     except BaseException:
         for close in (*_closers(options, store, loaded.info.id), store.aclose):
             await close()
         if options.fork and store.created:  # a copy that nobody will find a use for
             await files.delete(loaded.info.id)
         raise
+    session.brought = brought
+    return session
 
 
 async def _build(
@@ -137,11 +141,11 @@ async def _build(
     files: SessionFiles,
     opened: tuple[SqliteStore, LoadedSession, tuple[str, ...]],
     user: tuple[Approver, Asker | None, LongWait | None],
-    plugins: Plugins | None,
+    extras: tuple[Plugins | None, Brought],
 ) -> Session:
     """All that a session consists of. What is ``Lazy`` is made of the parts when it is needed."""
     store, loaded, opening_notices = opened
-    approver, asker, long_wait = user
+    (approver, asker, long_wait), (plugins, brought) = user, extras
     info, seams = loaded.info, options.seams
     resumed = store.created and bool(loaded.messages)
     listeners = Listeners(info.id)
@@ -163,7 +167,7 @@ async def _build(
 
         closers = partial(_closers, replace(options, no_session=False))
         kept_in = None if options.no_session else files
-        return ParentSession(conversation, store, definitions, closers, kept_in)
+        return ParentSession(conversation, store, brought.agents, closers, kept_in)
 
     def arrived(item: QueuedInput) -> None:
         """A message of a background run waits in the file (BG-5)."""
@@ -177,12 +181,13 @@ async def _build(
         await store.set_model(chosen.model.id)
     toolbox, answer_check = make_toolbox(settings, options)
     names = {tool.name for tool in toolbox.definitions}
-    definitions, agent_notices = offer_agents(settings, toolbox) if TASK in names else ({}, ())
+    offer_agents(brought.agents, toolbox)
     runs = RunsOfSession(store, lambda: parts, listeners.emit, arrived, can_ask=options.interactive)
     has_runs = SPAWN in names or store.created  # what an earlier process has left is put right
-    policy = policy_for(settings, options, (runs_directory(store.path),) if has_runs else ())
+    runs_directories = (runs_directory(store.path),) if has_runs else ()
+    policy = policy_for(settings, options, (*brought.readable(), *runs_directories))
     workspace = Workspace(options.cwd, options.cwd, options.add_dirs)
-    sandbox = await make_sandbox(settings, workspace)
+    sandbox = await make_sandbox(settings, workspace, brought.readable)
     given, history, events = await _where_kept(settings, opened, seams, listeners)
     queue = await DurableQueue.load(
         store,
@@ -201,9 +206,15 @@ async def _build(
         state=given.state,
         outputs=store,
         session_id=info.id,
-        system=_system_prompt(instructions.docs, options, info.created_at),
+        system=_system_prompt(
+            instructions.docs,
+            brought.catalogue(chosen.model.context_tokens) if READ_FILE in names else "",
+            options,
+            info.created_at,
+        ),
         documents=instructions.docs,
         later=instructions,
+        skills=tuple(skill.path for skill in brought.skills),
         toolbox=toolbox,
         policy=policy,
         workspace=workspace,
@@ -255,7 +266,7 @@ async def _build(
         *instructions.notices,
         *chosen.notices,
         *fallback_notices,
-        *agent_notices,
+        *brought.notices,
         *_budget_notice(options.max_budget_usd, chosen.model),
         *await sandbox_banner(sandbox, wanted=options.interactive and "bash" in names),
         *(await plan_notice(store) if resumed and options.interactive else ()),
@@ -461,7 +472,9 @@ def instructions_for(settings: Settings, options: SessionOptions) -> Instruction
     )
 
 
-def _system_prompt(docs: Sequence[ProjectDoc], options: SessionOptions, created_at: float) -> str:
+def _system_prompt(
+    docs: Sequence[ProjectDoc], skills: str, options: SessionOptions, created_at: float
+) -> str:
     cwd = options.cwd
     return build_system_prompt(
         PromptParts(
@@ -469,6 +482,7 @@ def _system_prompt(docs: Sequence[ProjectDoc], options: SessionOptions, created_
             date=time.strftime("%Y-%m-%d", time.localtime(created_at)),
             is_git=(project_root(cwd) / ".git").exists(),
             docs=docs,
+            skills=skills,
             replacement=options.system_prompt,
             appendix=options.append_system_prompt,
         )
@@ -532,8 +546,13 @@ def _budget_notice(budget_usd: float | None, model: ModelInfo) -> tuple[str, ...
 # once.
 
 
-def session_sandbox(settings: Settings, workspace: Workspace) -> SessionSandbox:
-    """The sandbox that the settings ask for; nothing is looked at before it is needed."""
+def session_sandbox(
+    settings: Settings, workspace: Workspace, readable: Callable[[], Sequence[Path]] = tuple
+) -> SessionSandbox:
+    """The sandbox that the settings ask for; nothing is looked at before it is needed.
+
+    ``readable`` gives what else commands may read in the home directory.
+    """
 
     def own_places() -> OwnPlaces:
         from agentcli.process.sandbox_places import OwnPlaces
@@ -551,7 +570,7 @@ def session_sandbox(settings: Settings, workspace: Workspace) -> SessionSandbox:
                 paths.history_file,
                 paths.seal_file,
             ),
-            seen=tuple(_readable_places(settings)),
+            seen=(*readable_places(settings), *readable()),
             scripts=hook_scripts(settings.hooks, workspace.cwd),
         )
 
@@ -559,17 +578,11 @@ def session_sandbox(settings: Settings, workspace: Workspace) -> SessionSandbox:
     return SessionSandbox(workspace, own_places, wanted, network=network)
 
 
-def _readable_places(settings: Settings) -> Iterator[Path]:
-    """What the user's skills run, and what the settings add."""
-    for place in (settings.paths.config_dir, Path("~/.agents")):
-        yield from (place / name for name in ("skills", "commands", "agents"))
-    for text in settings.sandbox_readable:
-        yield Path(text)
-
-
-async def make_sandbox(settings: Settings, workspace: Workspace) -> SessionSandbox:
+async def make_sandbox(
+    settings: Settings, workspace: Workspace, readable: Callable[[], Sequence[Path]] = tuple
+) -> SessionSandbox:
     """The same; raises ``ConfigError`` if it was named and fails."""
-    sandbox = session_sandbox(settings, workspace)
+    sandbox = session_sandbox(settings, workspace, readable)
     if settings.sandbox in _NAMED:
         state = await sandbox.begin()
         if not state.is_on:
@@ -591,6 +604,7 @@ async def sandbox_banner(sandbox: SessionSandbox, *, wanted: bool) -> tuple[str,
 
 
 SPAWN = "spawn_background"
+READ_FILE = "read_file"
 
 
 class RunsOfSession:

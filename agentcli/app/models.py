@@ -9,6 +9,7 @@ fetched for the first request, off the loop.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -101,6 +102,33 @@ def _ways(settings: Settings, provider: str) -> Mapping[str, Any]:
     if config.tool_protocol:
         ways["tool_protocol"] = config.tool_protocol
     return {**ways, **config.waits}
+
+
+_ALIASES = ("haiku", "sonnet", "opus", "fable")
+_NUMBER = re.compile(r"\d+")
+
+
+def model_named(name: str, present: ModelInfo) -> tuple[str, str]:
+    """The model that a file of the user's means by ``name``, and a line where that is not clear.
+
+    Empty: the one that answers, ``present``. ``haiku`` and its kind are the newest of the name that
+    the provider of ``present`` has, as https://code.claude.com/docs/en/model-config has them.
+    """
+    wanted = name.strip().lower().partition("[")[0]
+    if wanted in {"", "inherit", "default"}:
+        return "", ""
+    if wanted not in _ALIASES:
+        return name.strip(), ""
+    found = [
+        info
+        for info in _models.known_models()
+        if info.provider == present.provider and wanted in info.name.split("-")
+    ]
+    if not found:
+        problem = f"{present.provider} has no model that is called {wanted}: {present.id} answers"
+        return "", problem
+    newest = max(found, key=lambda info: [int(each) for each in _NUMBER.findall(info.name)])
+    return newest.id, ""
 
 
 def default_model(settings: Settings) -> str:

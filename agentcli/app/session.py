@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
+from agentcli.app.brought import Brought
 from agentcli.app.queue import DurableQueue
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import AgentError, ConfigError, UsageError
@@ -101,7 +102,8 @@ class Listeners:
 class Session:
     """A conversation in a file. End it with ``aclose``.
 
-    ``notices`` are lines for the user from its opening, ``info`` what it was then. With
+    ``notices`` are lines for the user from its opening, ``info`` what it was then, ``brought`` the
+    skills, commands and agents of the user's that it has; ``notify`` says a line to them. With
     ``add_listener`` every event goes to a function, synchronously; it returns what removes it.
     """
 
@@ -118,8 +120,10 @@ class Session:
         self.info = loaded.info
         self.resumed = loaded if loaded.messages else None
         self.notices = notices
+        self.brought = Brought()
         self.add_listener = listeners.add
         self._emit = listeners.emit
+        self.notify = listeners.notify
         self._store = store
         self._queue = queue
         self._conversation = conversation
@@ -358,6 +362,16 @@ class Session:
             await shell_line.remember(self._parts.state, command, output)
             self._has_shell_lines = True
         return output
+
+    async def run_asked(self, command: str, token: CancelToken) -> ToolOutput:
+        """Run what a file of the user's has run, judged and asked about like the model's.
+
+        Raises ``AgentError`` when it was refused, and ``TurnCancelled``.
+        """
+        from agentcli.app import shell_line
+
+        with self._busy(token) as cancel:
+            return await shell_line.run_asked(self._conversation, command, cancel, self._emit)
 
     # --- what the model knows ----------------------------------------------------------------
 

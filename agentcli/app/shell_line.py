@@ -10,14 +10,16 @@ import uuid
 from collections.abc import Callable
 
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.errors import TurnCancelled, UsageError
+from agentcli.domain.clean import one_line
+from agentcli.domain.errors import AgentError, TurnCancelled, UsageError
 from agentcli.domain.events import AgentEvent, ToolProgress
 from agentcli.domain.messages import TextPart, ToolCall, UserMessage
 from agentcli.domain.tools import OutputKind, SessionState, ToolOutput
-from agentcli.engine.conversation import Conversation
+from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.tool_calls import ToolCalls
 
 MOST_CHARS = 30_000
+MOST_SHOWN = 200
 _KEY = "shell_lines"
 
 
@@ -43,6 +45,24 @@ async def run_line(
         return await calls.run_by_hand(call)
     except TurnCancelled:
         return ToolOutput.cancelled("")
+
+
+async def run_asked(
+    conversation: Conversation, command: str, token: CancelToken, emit: Emit
+) -> ToolOutput:
+    """Run what a file of the user's says, if it may run.
+
+    Raises ``AgentError`` when it may not, ``UsageError`` without a shell, and ``TurnCancelled``.
+    """
+    if conversation.parts.toolbox.get("bash") is None:
+        raise UsageError("the shell tool is switched off", "see tools in the configuration")
+    calls = ToolCalls(conversation.parts, conversation.history, token, emit)
+    call = ToolCall(f"shell_{uuid.uuid4().hex}", "bash", {"command": command})
+    output, is_refused = await calls.run_asked(call)
+    if is_refused:
+        shown = one_line(command, MOST_SHOWN)
+        raise AgentError(f"nothing is sent: its command may not run: {shown}")
+    return output
 
 
 async def remember(state: SessionState, command: str, output: ToolOutput) -> None:

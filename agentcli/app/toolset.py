@@ -6,12 +6,10 @@ of the cached prefix of every request.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from agentcli.app.options import SessionOptions
-from agentcli.app.trust import user_places
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import UsageError
 from agentcli.domain.ports import PermissionMode, ReminderTexts
@@ -89,29 +87,13 @@ def _terminal_tools(toolbox: Registry, options: SessionOptions) -> Callable[[], 
 # --- sub-agents ----------------------------------------------------------------------------
 
 
-def offer_agents(
-    settings: Settings, toolbox: Registry
-) -> tuple[Mapping[str, AgentDefinition], tuple[str, ...]]:
-    """The agents that the user has defined, and warnings about their files.
+def offer_agents(definitions: Mapping[str, AgentDefinition], toolbox: Registry) -> None:
+    """Tell the model of the agents that the user has defined, in the description of the tool.
 
-    The model is told of them in the description of the tool: settled when the session is opened
-    (CTX-2).
+    Settled when the session is opened (CTX-2).
     """
-    definitions, warnings = _definitions(settings)
-    if definitions:
+    if definitions and TASK in {tool.name for tool in toolbox.definitions}:
         toolbox.describe(TASK, listing(definitions))
-    return definitions, warnings
-
-
-def _definitions(settings: Settings) -> tuple[Mapping[str, AgentDefinition], tuple[str, ...]]:
-    """Those of the user's files and of a trusted project's; nothing is imported without any."""
-    directories = [place.path / "agents" for place in user_places(settings)]
-    there = [each for each in directories if os.path.isdir(each)]  # noqa: PTH112 - never raises
-    if not there:
-        return {}, ()
-    from agentcli.extensions.agents import load_agents
-
-    return load_agents(there)
 
 
 def listing(definitions: Mapping[str, AgentDefinition]) -> str:

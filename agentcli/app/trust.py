@@ -48,10 +48,26 @@ def find_project(cwd: Path, env: Mapping[str, str], hooks: Sequence[HookConfig])
     return read_project(root, home, cwd=cwd, hooks=own, directories=directories)
 
 
-def user_places(settings: Settings) -> tuple[ExtensionPlace, ...]:
-    """Where skills, commands and agents in force are, nearest first (EXT-1, EXT-3)."""
+def user_places(settings: Settings, cwd: Path | None = None) -> tuple[ExtensionPlace, ...]:
+    """Where skills, commands and agents in force are, nearest first (EXT-1, EXT-3).
+
+    With ``cwd`` those of the repository are left out when it has changed since it was trusted.
+    """
+    trusted = settings.project_places
+    if trusted and cwd is not None and is_changed(settings, cwd):
+        trusted = ()
     home = settings.env.get("HOME", "")
-    return extension_places(settings.project_places, home, settings.paths.config_dir)
+    return extension_places(trusted, home, settings.paths.config_dir)
+
+
+def is_changed(settings: Settings, cwd: Path) -> bool:
+    """Whether what the user trusts in the project of ``cwd`` is not what it was (SEC-17)."""
+    found = find_project(cwd, settings.env, settings.hooks)
+    marks = set()
+    while found is not None:
+        marks.add(found.fingerprint)
+        found = found.outer
+    return settings.project_mark not in marks
 
 
 def hook_scripts(hooks: Sequence[HookConfig], cwd: Path) -> tuple[Path, ...]:

@@ -12,17 +12,13 @@ from functools import partial
 from typing import NamedTuple
 
 from agentcli.app.attachments import attach
-from agentcli.app.mentions import naming_only_inside
 from agentcli.app.options import SessionOptions
-from agentcli.app.trust import change_trust, find_project, trust_lines, user_places
+from agentcli.app.trust import change_trust, find_project, trust_lines
 from agentcli.config.project import Project
 from agentcli.config.redaction import Redactor
 from agentcli.config.settings import ACTION_KEYS, Settings
 from agentcli.domain.messages import UserMessage
 from agentcli.domain.tools import Workspace
-from agentcli.extensions.commands import CustomCommand, find_commands
-
-__all__ = ["CustomCommand", "Finding", "SettingRow", "Status", "UserFiles"]
 
 
 class SettingRow(NamedTuple):
@@ -130,16 +126,6 @@ class UserFiles:
         from agentcli.config.paths import write
 
         await asyncio.to_thread(write, self.instructions_file, text)
-
-    async def custom_commands(self) -> tuple[Sequence[CustomCommand], Sequence[str]]:
-        """Commands and skills of a trusted project and the user; warnings about their files."""
-        directories = [place.path for place in user_places(self.settings)]
-        return await asyncio.to_thread(find_commands, directories)
-
-    def prompt_of(self, command: CustomCommand, arguments: str) -> str:
-        """What the command sends, as its file is by now."""
-        workspace = Workspace(self.cwd, self.cwd)
-        return naming_only_inside(command.prompt(arguments), arguments, workspace)
 
     async def message(self, text: str) -> UserMessage:
         """The message for what was typed, with the files that it names (UI-4)."""

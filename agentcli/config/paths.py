@@ -68,6 +68,8 @@ class Paths:
     """What the program has to say to its developers."""
     seal_file = _OwnFile("state_dir", "seal.key")
     """The key of the marks in session files (``seal``)."""
+    heads_file = _OwnFile("state_dir", "heads.json")
+    """The heads of skills, commands and agents, parsed; can be thrown away."""
     history_file = _OwnFile("state_dir", "history")
     """What was typed in the chat."""
     models_file = _OwnFile("state_dir", "models.txt")

@@ -247,7 +247,8 @@ class Settings:
     ``ModelInfo`` -> value, by model id.
     ``warnings`` are lines for the user: keys that mean nothing. ``project`` is the root of the
     project whose own files take effect (SEC-1), ``project_places`` the directories that hold them,
-    nearest first. ``stored`` are the keys of ``agent auth login``.
+    nearest first, ``project_mark`` the fingerprint of what is in them. ``stored`` are the keys of
+    ``agent auth login``.
     """
 
     paths: Paths
@@ -286,6 +287,7 @@ class Settings:
     warnings: tuple[str, ...]
     project: Path | None
     project_places: tuple[Path, ...]
+    project_mark: str
     stored: Credentials | None = field(repr=False, compare=False)
 
     @property
@@ -631,4 +633,5 @@ def _build(
         warnings=tuple(layers.warnings),
         project=None if project is None else project.root,
         project_places=() if project is None else project.directories,
+        project_mark="" if project is None else project.fingerprint,
     )

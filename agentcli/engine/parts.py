@@ -43,6 +43,8 @@ from agentcli.engine.sample import RetryPolicy
 from agentcli.policy.decision import Policy
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from agentcli.domain.background import Background
     from agentcli.domain.events import AgentEvent
     from agentcli.domain.hooks import Hooks
@@ -94,7 +96,8 @@ class SessionParts:
     them afterwards (EXT-6); ``reaper`` owns what was told to stop and has not stopped yet
     (CAN-10). ``update_catalogue`` is called after each turn and may fail; ``on_close`` ends what
     the session's tools have left running. ``documents`` are the instructions that ``system`` holds
-    (CTX-1), ``later`` gives those of directories that a call has touched (EXT-4).
+    (CTX-1), ``later`` gives those of directories that a call has touched (EXT-4). ``skills`` are
+    the files that the model may read and then goes by (EXT-1).
     """
 
     store: SessionStore
@@ -107,6 +110,7 @@ class SessionParts:
     system: str = ""
     documents: tuple[ProjectDoc, ...] = ()
     later: LaterInstructions | None = None
+    skills: tuple[Path, ...] = ()
     session_id: str = ""
     queue: InputQueue | None = None
     ask: Asker | None = None

@@ -171,6 +171,28 @@ class ToolCalls:
             job.output = await self._run(job, job.tool)
         return job.output or ToolOutput.cancelled(job.tail)
 
+    async def run_asked(self, call: ToolCall) -> tuple[ToolOutput, bool]:
+        """Run what a file of the user's says: judged like a call of the model's, not recorded.
+
+        The second value: it was refused. Raises ``TurnCancelled``.
+        """
+        if notice := await self._parts.begin_sandbox({call.name}):
+            self._emit(Notice(notice))
+        job = self._prepare(Job(call), await self._shells(), may_be_cut=False)
+        await self._settle()
+        if self._token.cancelled:
+            raise TurnCancelled
+        if self.hooks is not None:
+            await self._past_hooks(self.hooks, [job], [])
+        permitted = job.output is None and await race(
+            self._permitted(job), self._token, self._parts.reaper
+        )
+        if permitted and job.tool is not None:
+            job.output = await self._run_kept(job, job.tool)
+        if job.output is None:
+            raise TurnCancelled
+        return job.output, job.status is ResultStatus.REFUSED
+
     async def _settle(self) -> None:
         """What was told to stop gets a bounded time to end before anything new starts (CAN-10)."""
         stuck = await self._parts.reaper.settle(KILL_PATIENCE_S, self._token)

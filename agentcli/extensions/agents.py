@@ -1,4 +1,4 @@
-"""Sub-agents that users describe in files: ``agents/NAME.md``, a head and a text.
+"""Sub-agents that users describe in files: ``agents/NAME.md``, a head and a text (EXT-3).
 
 ::
 
@@ -6,29 +6,39 @@
     name: reviewer
     description: Reviews a change for bugs.
     tools: read_file, grep_files, bash
-    model: anthropic/claude-haiku-4-5
+    disallowedTools: bash(git push *)
+    skills: code-style
+    model: haiku
     effort: low
     ---
     You review code. Report bugs only, each with file and line.
 
-Laws: only the user's own directories are read, and a project's where it is trusted (SEC-1); a file
-is data: it can take tools and never give any; a file that makes no sense is one warning and hides
-no other. The first of a name wins.
+The fields are those of https://code.claude.com/docs/en/sub-agents. Laws: only the places that the
+caller trusts are read; a file is data: it can take tools and never give any; a file that makes no
+sense is one warning and hides no other. The nearest of a name wins.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from agentcli.domain.clean import one_line
 from agentcli.domain.ports import Effort
 from agentcli.domain.values import frozen
-from agentcli.extensions.front_matter import Document, Unusable, parse_document, read_document
+from agentcli.extensions.front_matter import (
+    Document,
+    Heads,
+    Unusable,
+    parse_document,
+    read_document,
+)
+from agentcli.extensions.places import ExtensionPlace
 
 MAX_FILES = 50
+MAX_LOOKED_AT = 10_000
 MAX_BYTES = 100_000
 MAX_DESCRIPTION = 300
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -37,7 +47,11 @@ _INHERIT = frozenset({"", "inherit", "default", "null", "~"})
 
 @frozen
 class AgentDefinition:
-    """``tools`` of ``None``: all that it may have; an empty ``model``: the caller's."""
+    """``tools`` of ``None``: all that it may have; ``not_tools`` are taken from these.
+
+    An empty ``model``: the caller's. ``skills`` are those whose text it begins with.
+    ``isolation`` is "worktree", or empty.
+    """
 
     name: str
     description: str
@@ -45,21 +59,24 @@ class AgentDefinition:
     tools: tuple[str, ...] | None = None
     model: str = ""
     effort: Effort | None = None
+    not_tools: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
+    isolation: str = ""
 
 
 def load_agents(
-    directories: Sequence[Path],
+    places: Iterable[ExtensionPlace], heads: Heads | None = None
 ) -> tuple[dict[str, AgentDefinition], tuple[str, ...]]:
     """The definitions by name, and warnings about the files that are none. Blocks."""
     found: dict[str, AgentDefinition] = {}
     warnings: list[str] = []
-    for directory in directories:
-        for path in _files(directory):
+    for place in places:
+        for path in _files(place.path / "agents"):
             if len(found) >= MAX_FILES:
                 warnings.append(f"warning: more than {MAX_FILES} agents: the rest is left out")
                 return found, tuple(warnings)
             try:
-                definition = _agent(read_document(path, MAX_BYTES), path.stem)
+                definition = _agent(read_document(path, MAX_BYTES, heads), path.stem)
             except Unusable as error:
                 warnings.append(f"warning: the agent file {_shown(str(path))}: {error}")
                 continue
@@ -92,16 +109,24 @@ def _agent(document: Document, stem: str) -> AgentDefinition:
         tools=None if not tools or "*" in tools else tools,
         model="" if model.lower() in _INHERIT else model,
         effort=_effort(document.text("effort").lower()),
+        not_tools=document.names("disallowedtools") or (),
+        skills=document.names("skills") or (),
+        isolation="worktree" if document.text("isolation").lower() == "worktree" else "",
     )
 
 
 def _files(directory: Path) -> list[Path]:
+    names: list[str] = []
     try:
         with os.scandir(directory) as entries:
-            names = sorted(entry.name for entry in entries if entry.name.endswith(".md"))
+            for count, entry in enumerate(entries):
+                if count >= MAX_LOOKED_AT:
+                    break
+                if entry.name.endswith(".md"):
+                    names.append(entry.name)
     except OSError:
         return []
-    return [directory / name for name in names[: 2 * MAX_FILES]]
+    return [directory / name for name in sorted(names)[: 2 * MAX_FILES]]
 
 
 def _effort(value: str) -> Effort | None:

@@ -1,115 +1,212 @@
-"""Commands and skills that users keep in files (UI-5), as values.
+"""Commands that users keep in files (UI-5, EXT-3), and what a file says when it is called.
 
-``commands/NAME.md`` is a prompt that ``/NAME`` sends; in a directory below it is ``/DIR:NAME``.
-``skills/NAME/SKILL.md`` is a description of how to do something, with files beside it; ``/NAME``
-tells the agent to follow it. Laws: only the directories that the caller trusts are read; a file is
-data: nothing in it runs, permits or changes anything by itself; one that makes no sense is one
-warning and hides no other.
+``commands/NAME.md`` is a prompt that ``/NAME`` sends; in a directory below it is ``/DIR:NAME``. A
+skill is called by ``/NAME`` as well. What is put into a text when it is called are the fields of
+https://code.claude.com/docs/en/skills: arguments, directories, and what ``!`COMMAND``` prints.
+Laws: only the places that the caller trusts are read; a file is data: to read it runs nothing, and
+what runs when it is called is judged like any command; what was put in is not read for more; one
+that makes no sense is one warning and hides no other; the nearest of a name wins.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from agentcli.domain.clean import one_line
 from agentcli.domain.errors import AgentError
 from agentcli.domain.values import frozen
-from agentcli.extensions.front_matter import Unusable, read_document
+from agentcli.extensions.front_matter import Document, Heads, Unusable, read_document
+from agentcli.extensions.places import ExtensionPlace
+from agentcli.extensions.skills import (
+    MAX_BYTES,
+    MAX_FILES,
+    MAX_LOOKED_AT,
+    NAME,
+    Skill,
+    description_of,
+)
 
-MAX_FILES = 500
-MAX_BYTES = 200_000
-_NAME = re.compile(r"[a-z][a-z0-9-]*(?::[a-z0-9][a-z0-9-]*)*")
-_ARGUMENT = re.compile(r"\$(ARGUMENTS\b|[1-9])")
+MAX_HINT = 200
+_NAME = re.compile(rf"{NAME.pattern}(?::{NAME.pattern})*")
+_ALLOWED = re.compile(r"[\w*-]+(?:\([^()]*(?:\([^()]*\)[^()]*)*\))?")
+_SHELL = re.compile(
+    r"^```![ \t]*\n(?P<block>(?:(?!```)[^\n]*\n)*)```[ \t]*$|(?:(?<=\s)|^)!`(?P<line>[^`\n]+)`",
+    re.MULTILINE,
+)
+_WORD = re.compile(r"""\"([^"]*)\"(?!\S)|'([^']*)'(?!\S)|(\S+)""")
+_PUT_IN = r"\\?\$(?:ARGUMENTS\[(?P<index>\d{1,3})\]|(?P<all>ARGUMENTS)\b|(?P<number>\d{1,3})(?!\d)"
+_FROM_ZERO = re.compile(r"(?<!\\)\$(?:0(?!\d)|ARGUMENTS\[)")
+_LAST_DIGIT = 9
+
+
+@frozen
+class Shell:
+    """A command whose output stands in its place."""
+
+    command: str
 
 
 @frozen
 class CustomCommand:
-    """A command or skill; ``hint`` says what arguments it takes."""
+    """A command or skill; ``hint`` says what arguments it takes. ``head`` has its other fields."""
 
     name: str
     path: Path
+    place: ExtensionPlace
+    head: Document
     description: str = ""
     hint: str = ""
     is_skill: bool = False
 
-    def prompt(self, arguments: str) -> str:
-        """What is sent for ``/NAME arguments``: the file as it is by now. Raises ``AgentError``."""
+    def prompt(
+        self, arguments: str, variables: Mapping[str, str] | None = None
+    ) -> tuple[str | Shell, ...]:
+        """What ``/NAME arguments`` says, as the file is by now. Raises ``AgentError``.
+
+        ``variables`` are put in for ``${NAME}``.
+        """
         try:
             body = read_document(self.path, MAX_BYTES).body
         except Unusable as error:
             raise AgentError(f"{self.path}: {error}", "look at the file") from error
-        text = substitute(body, arguments)
+        known = {"CLAUDE_SKILL_DIR": str(self.path.parent), **(variables or {})}
+        if self.place.plugin:
+            known["CLAUDE_PLUGIN_ROOT"] = known["PLUGIN_ROOT"] = str(self.place.path)
+        pieces = fill_in(body, arguments, _argument_names(self.head), known)
         if not self.is_skill:
-            return text
-        return f"Follow the skill {self.name}. Its files are in {self.path.parent}.\n\n{text}"
+            return pieces
+        first = f"Follow the skill {self.name}. Its files are in {self.path.parent}.\n\n"
+        return (first, *pieces)
+
+    @property
+    def allowed_tools(self) -> tuple[str, ...]:
+        """What it wants to have allowed while it is followed, as it is written there."""
+        return tuple(_ALLOWED.findall(self.head.text("allowed-tools").strip("[]")))
 
 
-def find_commands(directories: Sequence[Path]) -> tuple[list[CustomCommand], tuple[str, ...]]:
-    """The commands and skills in ``directories``, the first of a name; and warnings. Blocks."""
+def find_commands(
+    places: Iterable[ExtensionPlace],
+    skills: Sequence[Skill] = (),
+    heads: Heads | None = None,
+) -> tuple[list[CustomCommand], tuple[str, ...]]:
+    """The commands in ``places`` and the ``skills``, the nearest of a name; warnings. Blocks."""
+    places = tuple(places)
     found: dict[str, CustomCommand] = {}
     warnings: list[str] = []
-    for directory in directories:
-        for name, path in (*_commands(directory / "commands"), *_skills(directory / "skills")):
-            if name in found or len(found) >= MAX_FILES:
+    by_place: dict[Path, list[Skill]] = {}
+    for skill in skills:
+        by_place.setdefault(skill.place.path, []).append(skill)
+    for place in places:
+        of_place = [_of_skill(skill) for skill in by_place.get(place.path, ()) if skill.for_user]
+        for name, path in _commands(place, warnings):
+            if name in found:
                 continue
+            if len(found) >= MAX_FILES:
+                warnings.append(f"warning: more than {MAX_FILES} commands: the rest is left out")
+                return list(found.values()), tuple(warnings)
             try:
-                found[name] = _read(name, path)
+                found[name] = _command(name, path, place, heads)
             except Unusable as error:
                 warnings.append(f"warning: the command file {str(path)!r}: {error}")
+        for command in of_place:
+            found.setdefault(command.name, command)
+    for command in [each for each in found.values() if each.place.plugin]:
+        found.setdefault(command.name.partition(":")[2], command)
     return list(found.values()), tuple(warnings)
 
 
-def _commands(directory: Path) -> Iterator[tuple[str, Path]]:
+def _commands(place: ExtensionPlace, warnings: list[str]) -> Iterator[tuple[str, Path]]:
+    directory = place.path / "commands"
     seen = 0
     for above, below, files in os.walk(directory):
         below.sort()
+        seen += len(files) + len(below)
+        if seen > MAX_LOOKED_AT:
+            warnings.append(f"warning: {directory} holds too much: not all of it is read")
+            return
         for file in sorted(files):
-            seen += 1
-            if seen > MAX_FILES:
-                return
             path = Path(above) / file
-            name = ":".join(path.relative_to(directory).with_suffix("").parts).lower()
-            if file.endswith(".md") and _NAME.fullmatch(name):
+            parts = path.relative_to(directory).with_suffix("").parts
+            name = ":".join((*([place.plugin] if place.plugin else []), *parts)).lower()
+            if file.endswith(".md") and _NAME.fullmatch(name) and str(path).isprintable():
                 yield name, path
 
 
-def _skills(directory: Path) -> Iterator[tuple[str, Path]]:
-    try:
-        names = sorted(entry.name for entry in directory.iterdir())[:MAX_FILES]
-    except OSError:
-        return
-    for name in names:
-        path = directory / name / "SKILL.md"
-        if _NAME.fullmatch(name.lower()) and path.is_file():
-            yield name.lower(), path
-
-
-def _read(name: str, path: Path) -> CustomCommand:
-    document = read_document(path, MAX_BYTES)
+def _command(name: str, path: Path, place: ExtensionPlace, heads: Heads | None) -> CustomCommand:
+    document = read_document(path, MAX_BYTES, heads)
     if not document.body:
         raise Unusable("it has no text")
-    first_line = document.body.partition("\n")[0].strip("# ")
+    head = Document(document.fields, "")
+    hint = one_line(document.text("argument-hint"), MAX_HINT)
+    return CustomCommand(name, path, place, head, description_of(document), hint)
+
+
+def _of_skill(skill: Skill) -> CustomCommand:
+    hint = one_line(skill.head.text("argument-hint"), MAX_HINT)
     return CustomCommand(
-        name,
-        path,
-        description=document.text("description") or first_line,
-        hint=document.text("argument-hint"),
-        is_skill=path.name == "SKILL.md",
+        skill.name, skill.path, skill.place, skill.head, skill.description, hint, is_skill=True
     )
 
 
-def substitute(body: str, arguments: str) -> str:
-    """``body`` with ``$ARGUMENTS`` and ``$1`` to ``$9`` put in; without them they follow it."""
-    if not _ARGUMENT.search(body):
-        return f"{body}\n\n{arguments}".strip() if arguments else body
-    words = arguments.split()
+# --- what is put in ---------------------------------------------------------------------------
+
+
+def fill_in(
+    body: str,
+    arguments: str,
+    names: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
+) -> tuple[str | Shell, ...]:
+    r"""``body`` with arguments and variables put in, and its commands by themselves.
+
+    ``$ARGUMENTS`` is all that was typed, ``$ARGUMENTS[N]`` a word of it from 0, ``$1`` to ``$9``
+    one from 1 - from 0 where the text has ``$0`` or ``$ARGUMENTS[N]`` -, ``$NAME`` one that
+    ``names`` names. Words are separated by blanks; quotes keep them together. ``\$1`` is no
+    argument. A text that takes none is followed by them.
+    """
+    words = [next(filter(None, found.groups()), "") for found in _WORD.finditer(arguments)]
+    first = 0 if _FROM_ZERO.search(body) else 1
+    options = "".join(f"|(?:{re.escape(name)})(?!\\w)" for name in names)
+    pattern = re.compile(rf"{_PUT_IN}|\{{(?P<variable>\w+)\}}|(?P<name>{options[1:] or '(?!)'}))")
+    is_used = False
 
     def value(found: re.Match[str]) -> str:
-        if found[1] == "ARGUMENTS":
+        nonlocal is_used
+        if found[0].startswith("\\"):
+            return found[0][1:]
+        if variable := found["variable"]:
+            return (variables or {}).get(variable, found[0])
+        is_used = True
+        if found["all"]:
             return arguments
-        at = int(found[1]) - 1
-        return words[at] if at < len(words) else ""
+        if name := found["name"]:
+            at = list(names).index(name)
+        elif found["index"]:
+            at = int(found["index"])
+        else:
+            number = int(found["number"])
+            at = number - first
+            if number > _LAST_DIGIT and at >= len(words):  # an amount of money
+                return found[0]
+        return words[at] if 0 <= at < len(words) else ""
 
-    return _ARGUMENT.sub(value, body)
+    pieces: list[str | Shell] = []
+    end = 0
+    for found in _SHELL.finditer(body):
+        pieces.append(pattern.sub(value, body[end : found.start()]))
+        command = (found["block"] or found["line"]).strip()
+        pieces.append(Shell(pattern.sub(value, command)))
+        end = found.end()
+    pieces.append(pattern.sub(value, body[end:]))
+    if arguments and not is_used:
+        pieces.append(f"\n\n{arguments}")
+    return tuple(piece for piece in pieces if piece)
+
+
+def _argument_names(head: Document) -> tuple[str, ...]:
+    """What the file calls its arguments: ``arguments: [issue, branch]``, or with blanks."""
+    given = " ".join(head.names("arguments") or ())
+    return tuple(name for name in given.split() if name.isidentifier())

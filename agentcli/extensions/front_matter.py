@@ -11,11 +11,14 @@
 Laws: one reader for skills, commands and agents; a value stays the text that was written (``yes``
 is no boolean); fields that nobody asks for are ignored; a head that is no YAML is read once more
 with its values quoted, as people write ``key: value: more``; everything read is bounded, and a file
-that makes no sense raises ``Unusable``, nothing else.
+that makes no sense raises ``Unusable``, nothing else. A head that was parsed once is taken from
+``Heads`` as long as file and head are the same (EXT-2): no library of YAML is imported then.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import stat
@@ -27,7 +30,10 @@ from agentcli.domain.values import frozen
 
 MAX_HEAD_CHARS = 20_000
 MAX_DEPTH = 10
+MAX_REMEMBERED = 1_000
+_VERSION = 1
 _MARK = "---"
+_TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _FIELD = re.compile(r"([A-Za-z][\w-]*):[ \t]+(.*?)[ \t]*")
 # values that are YAML as they are: in quotes, a plain list, a text in the lines below
 _SOUND = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|\[[\w ,./'"-]*\]|[>|][+-]?""")
@@ -58,34 +64,91 @@ class Document:
         items = (item.strip(" \t'\"") for item in self.text(name).strip("[]").split(","))
         return tuple(dict.fromkeys(item for item in items if item))
 
+    def says(self, name: str, otherwise: bool) -> bool:  # noqa: FBT001 - the value where nothing is said
+        """The field ``name`` as a yes or no."""
+        return _TRUTH.get(self.text(name).lower(), otherwise)
 
-def read_document(path: Path, max_bytes: int) -> Document:
+
+class Heads:
+    """What was parsed before, from the ``text`` that an earlier ``Heads`` has left.
+
+    A text that makes no sense is an empty one. Remembered is by path, size, time, inode and a
+    digest of the head itself. ``has_news``: there is something to keep.
+    """
+
+    def __init__(self, text: str = "") -> None:
+        self._known = _remembered(text)
+        self.has_news = False
+
+    def fields(self, path: Path, status: os.stat_result, lines: list[str]) -> dict[str, Any]:
+        """The fields of the head that ``lines`` make. Raises ``Unusable``."""
+        head = "\n".join(lines)
+        digest = hashlib.blake2b(head.encode("utf-8", "replace"), digest_size=16).hexdigest()
+        mark = [status.st_size, status.st_mtime_ns, status.st_ino, digest]
+        found = self._known.pop(str(path), None)
+        if found is None or found[0] != mark:
+            found = mark, _fields(lines)
+            if "&" in head and "*" in head:  # as JSON a reference is a copy, and can be one of many
+                return found[1]
+            self.has_news = True
+        self._known[str(path)] = found  # the newest stand last
+        return found[1]
+
+    def text(self) -> str:
+        """What to keep: the heads that were asked for last."""
+        self.has_news = False
+        newest = dict(list(self._known.items())[-MAX_REMEMBERED:])
+        return json.dumps({"version": _VERSION, "heads": newest})
+
+
+def _remembered(text: str) -> dict[str, tuple[list[Any], dict[str, Any]]]:
+    try:
+        kept = json.loads(text) if text else {}
+        heads = kept["heads"] if kept.get("version") == _VERSION else {}
+        return {str(path): (list(mark), dict(fields)) for path, (mark, fields) in heads.items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return {}
+
+
+def read_document(path: Path, max_bytes: int, heads: Heads | None = None) -> Document:
     """What the file holds; never waits for a pipe or a device. Raises ``Unusable``."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 raise Unusable("it is no regular file")
             data = file.read(max_bytes + 1)
-    except OSError as error:
-        raise Unusable(f"it cannot be read: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        if isinstance(error, Unusable):
+            raise
+        raise Unusable(f"it cannot be read: {getattr(error, 'strerror', error)}") from error
     if len(data) > max_bytes:
         raise Unusable(f"it is larger than {max_bytes:,} bytes")
     if b"\0" in data:
         raise Unusable("it is no text")
-    return parse_document(data.decode("utf-8", "replace"))
+    lines, body = _split(data.decode("utf-8", "replace"))
+    if lines is None:
+        return Document(None, body)
+    return Document(_fields(lines) if heads is None else heads.fields(path, status, lines), body)
 
 
 def parse_document(text: str) -> Document:
     """The head's fields and what follows the head. Raises ``Unusable``."""
+    lines, body = _split(text)
+    return Document(None if lines is None else _fields(lines), body)
+
+
+def _split(text: str) -> tuple[list[str] | None, str]:
+    """The lines of the head, ``None`` where there is none, and the rest."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     lines = text.split("\n")
     if lines[0].rstrip() != _MARK:
-        return Document(None, text.strip())
+        return None, text.strip()
     end = next((at for at, line in enumerate(lines[1:], 1) if line.rstrip() == _MARK), None)
     if end is None:
         raise Unusable(f"its head has no end: a line of {_MARK}")
-    return Document(_fields(lines[1:end]), "\n".join(lines[end + 1 :]).strip())
+    return lines[1:end], "\n".join(lines[end + 1 :]).strip()
 
 
 def _fields(lines: list[str]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec
 
 from agentcli.domain.cancel import CancelReason, CancelToken
-from agentcli.domain.errors import AgentError, PromptBlocked, UsageError
+from agentcli.domain.errors import AgentError, PromptBlocked, TurnCancelled, UsageError
 from agentcli.domain.events import (
     AgentEvent,
     BackgroundChanged,
@@ -249,9 +249,47 @@ class OneShot:
 
     async def _work(self, session: Session, message: UserMessage | None) -> RunEnd:
         """What the session was opened for: one turn."""
+        words = " ".join(self._request.words).strip()
+        if message is not None and message.parts[0] == TextPart(words) and words.startswith("/"):
+            return await self._answer(session, message, self._token)
         if message is not None:
             message = await with_attachments(message, self._request.words, self._cwd)
         return await self._turn(session, message, self._token)
+
+    async def _answer(
+        self,
+        session: Session,
+        message: UserMessage,
+        token: CancelToken,
+        queued: Sequence[int] = (),
+    ) -> RunEnd:
+        """The turn of ``message``, or of the command or skill that it calls (CLI-14)."""
+        first, *more = message.parts
+        if not isinstance(first, TextPart) or not first.text.lstrip().startswith("/"):
+            return await self._turn(session, message, token, queued)
+        from agentcli.app.calling import find_called, in_force, message_of
+
+        try:
+            found = find_called(session, first.text)
+            if found is None:
+                attached = await with_attachments(message, (first.text,), self._cwd)
+                return await self._turn(session, attached, token, queued)
+            async with in_force(session, found[0]):
+                called = await message_of(session, self._cwd, *found, token)
+                said = UserMessage((*called.parts, *more))
+                return await self._turn(session, said, token, queued)
+        except TurnCancelled:
+            return self._stopped()
+        except AgentError as error:
+            for row in queued:
+                await session.drop_queued(row)
+            end = failed(error)
+            if not self._unattended:
+                return end
+            reason = "approval_needed"
+            return replace(
+                end, subtype=Subtype.APPROVAL, code=ExitCode.APPROVAL, terminal_reason=reason
+            )
 
     async def _turn(
         self,

@@ -117,7 +117,7 @@ class StreamShot(OneShot):
         """Run a turn to its end and write its result."""
         self._uuid = item.uuid
         self._turn_started_at = time.monotonic()
-        end = await self._turn(session, item.message, item.token, item.rows)
+        end = await self._answer(session, item.message, item.token, item.rows)
         interrupted = item.token.reason is CancelReason.USER and not self._token.cancelled
         if interrupted and end.subtype is Subtype.CANCELLED:  # as Ctrl-C would have ended it
             code, reason = ExitCode.SIGINT, "interrupted"
@@ -406,8 +406,14 @@ class StreamRun:
         self._channel.succeed(
             asked,
             {
-                "commands": [],
-                "agents": [],
+                "commands": [
+                    {"name": each.name, "description": each.description, "argumentHint": each.hint}
+                    for each in self._session.brought.commands
+                ],
+                "agents": [
+                    {"name": each.name, "description": each.description}
+                    for each in self._session.brought.agents.values()
+                ],
                 "models": [{"value": model.id, "displayName": model.name, "description": ""}],
                 "output_style": "default",
                 "available_output_styles": ["default"],

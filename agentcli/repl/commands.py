@@ -7,7 +7,6 @@ begins with a slash, such as a path, is no command.
 from __future__ import annotations
 
 import pkgutil
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -15,10 +14,12 @@ from functools import cache
 from importlib import import_module
 from typing import Protocol, TypeVar
 
+from agentcli.app.calling import CustomCommand, in_force, message_of, names_path, parse_line
 from agentcli.app.library import SessionLibrary
 from agentcli.app.session import Session
-from agentcli.app.user_files import CustomCommand, UserFiles
+from agentcli.app.user_files import UserFiles
 from agentcli.domain.cancel import CancelToken
+from agentcli.domain.events import Prompt
 from agentcli.repl import slash
 from agentcli.repl.panel import PickRow
 from agentcli.ui.rows import fit
@@ -79,6 +80,9 @@ class Chat(Protocol):
     def commands(self) -> Sequence[SlashCommand]:
         """All commands, by name."""
 
+    async def send(self, prompt: Prompt) -> None:
+        """Say ``prompt`` to the agent, after what waits: a turn."""
+
     async def say(self, text: str) -> None:
         """Say ``text`` to the agent: a turn, or what waits for the next one.
 
@@ -120,7 +124,13 @@ def custom_command(custom: CustomCommand) -> SlashCommand:
     """The slash command for a file of the user's."""
 
     async def run(chat: Chat, arguments: str) -> None:
-        await chat.say(chat.user.prompt_of(custom, arguments))
+        session, cwd = chat.session, chat.user.cwd
+        async with in_force(session, custom):
+            message = await chat.work(
+                lambda token: message_of(session, cwd, custom, arguments, token), f"/{custom.name}"
+            )
+            if message is not None:
+                await chat.send(Prompt(message))
 
     short = fit(clean_line(custom.description), MAX_HELP)
     kind = "skill" if custom.is_skill else "yours"
@@ -129,7 +139,6 @@ def custom_command(custom: CustomCommand) -> SlashCommand:
 
 # --- finding them -----------------------------------------------------------------------------
 
-_LINE = re.compile(r"/([a-z][a-z0-9:-]*)(?:\s+(.*))?\Z", re.DOTALL | re.IGNORECASE)
 _custom: dict[str, SlashCommand] = {}
 
 
@@ -173,8 +182,13 @@ def helps() -> dict[str, str]:
 
 def parse(text: str) -> tuple[str, str] | None:
     """The command's name and arguments when ``text`` reads as one, else ``None``."""
-    found = _LINE.match(text.strip())
-    return (found[1].lower(), (found[2] or "").strip()) if found else None
+    return parse_line(text)
+
+
+def is_prompt(text: str) -> bool:
+    """Whether ``text`` is a message: no command, or one that is not known and reads as a path."""
+    found = parse(text)
+    return found is None or (find(found[0]) is None and names_path(text))
 
 
 def parse_typed(text: str) -> tuple[str, bool] | None:

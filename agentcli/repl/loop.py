@@ -134,6 +134,14 @@ class _Chat:
             self._view.show_error(error.message, error.advice)
             self.input.give_back(text)
 
+    async def send(self, prompt: Prompt) -> None:
+        """Run a turn with ``prompt``, after what waits."""
+        while self.session.queued():
+            await self._turn(self.session.run_queued)
+        summary = await self._turn(lambda: self.session.run(prompt))
+        while summary and summary.outcome in _COMPLETE and self.session.queued():
+            summary = await self._turn(self.session.run_queued)
+
     def send_to_terminal(self, sequence: str) -> bool:
         """A control sequence of our own that moves nothing."""
         self._screen.send(sequence)
@@ -221,14 +229,11 @@ class _Chat:
         """Until the user leaves."""
         with chat_signals(self._on_sigint, self._on_end_signal):
             try:
-                custom, warnings = await self.user.custom_commands()
-                registry.use_custom(map(registry.custom_command, custom))
                 if not pick_first:
                     await self._open_first(None)
                 async with self.jobs.running(), self.input.running():
                     if pick_first:
                         await self._open_first(await self.pick_session())
-                    self._view.show_notices(warnings)
                     await self._converse(first_prompt)
             finally:
                 self._attention.give_title_back()
@@ -262,7 +267,7 @@ class _Chat:
         if registry.is_leaving(text):
             self.show([registry.HOW_TO_LEAVE])
             return
-        if typed is None and command is None:
+        if typed is None and registry.is_prompt(text):
             await self.say(text)
             return
         self._view.echo(text)
@@ -302,6 +307,7 @@ class _Chat:
     def _adopt(self, session: Session) -> None:
         """Make ``session`` the open one and say what it is."""
         self._opened.adopt(session)
+        registry.use_custom(map(registry.custom_command, session.brought.commands))
         self._view.adopt(session.resumed)
         for listener in (self._view.on_event, self._opened.on_event, self._news.on_event):
             session.add_listener(listener)

@@ -88,6 +88,16 @@ _ALIASES = {
     "bash_output": "task_output",
     "kill_bash": "task_cancel",
     "kill_shell": "task_cancel",
+    # as Claude Code writes them: https://code.claude.com/docs/en/tools-reference
+    "bashoutput": "task_output",
+    "killshell": "task_cancel",
+    "multiedit": "edit_file",
+    "notebookread": "read_file",
+    "notebookedit": "edit_notebook",
+    "webfetch": "web_fetch",
+    "websearch": "web_search",
+    "askuserquestion": "ask_user",
+    "exitplanmode": "present_plan",
 }
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from agentcli.domain.ports import Effort
 from agentcli.extensions.agents import MAX_BYTES, MAX_FILES, Unusable, load_agents, parse_agent
+from tests.extensions.places import place
 
 HEAD = "---\nname: Reviewer\ndescription: Reviews code\n{more}---\nYou review.\n"
 
@@ -84,6 +85,8 @@ def test_no_text_makes_the_parser_fail_in_another_way(text: str) -> None:
 
 @pytest.mark.spec("SEC-13")
 def test_a_hostile_directory_is_some_warnings_and_hides_no_agent(tmp_path: Path) -> None:
+    tmp_path /= "agents"
+    tmp_path.mkdir()
     (tmp_path / "good.md").write_text(HEAD.format(more=""))
     (tmp_path / "large.md").write_text("---\n" + "x" * MAX_BYTES)
     (tmp_path / "binary.md").write_bytes(b"---\n\0")
@@ -93,21 +96,21 @@ def test_a_hostile_directory_is_some_warnings_and_hides_no_agent(tmp_path: Path)
     (tmp_path / "loop.md").symlink_to("loop.md")
     (tmp_path / "device.md").symlink_to("/dev/zero")
     (tmp_path / "notes.txt").write_text("no agent")
-    found, warnings = load_agents([tmp_path, tmp_path / "missing"])
+    found, warnings = load_agents([place(tmp_path.parent), place(tmp_path / "missing")])
     assert set(found) == {"reviewer", "latin"}
     assert len(warnings) == 6
     assert all(line.startswith("warning: ") and "\n" not in line for line in warnings)
 
 
 def test_the_first_of_a_name_wins_and_the_number_is_bounded(tmp_path: Path) -> None:
-    first, second = tmp_path / "a", tmp_path / "b"
-    first.mkdir()
-    second.mkdir()
+    first, second = tmp_path / "a" / "agents", tmp_path / "b" / "agents"
+    first.mkdir(parents=True)
+    second.mkdir(parents=True)
     (first / "x.md").write_text("---\ndescription: mine\n---\nbody")
     for number in range(MAX_FILES + 5):
         (second / f"x{number:03}.md").write_text("---\ndescription: other\n---\nbody")
     (second / "x.md").write_text("---\ndescription: theirs\n---\nbody")
-    found, warnings = load_agents([first, second])
+    found, warnings = load_agents([place(first.parent), place(second.parent)])
     assert found["x"].description == "mine"
     assert len(found) == MAX_FILES
     assert len(warnings) == 1

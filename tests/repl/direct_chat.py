@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentcli.app.library import SessionLibrary
+from agentcli.app.library import AsksUser, SessionLibrary
 from agentcli.app.options import SessionOptions
 from agentcli.cli.interactive import user_files
 from agentcli.config.paths import Paths
@@ -51,11 +51,13 @@ class DirectChat:
         self.shown: list[str] = []
         self.sent: list[str] = []
         self.has_terminal = True
+        self.user_of_questions: AsksUser = Nobody()
         self.edited: str | None = None
         self.choice: int | None = None
 
     async def open(self) -> None:
-        self.session = await self.sessions.open_first(Nobody())
+        self.session = await self.sessions.open_first(self.user_of_questions)
+        registry.use_custom(map(registry.custom_command, self.session.brought.commands))
 
     def show(self, lines: Sequence[str]) -> None:
         self.shown += lines
@@ -80,6 +82,9 @@ class DirectChat:
 
     def commands(self) -> Sequence[SlashCommand]:
         return registry.all_commands()
+
+    async def send(self, prompt: Prompt) -> None:
+        await self.session.run(prompt)
 
     async def say(self, text: str) -> None:
         await self.session.run(Prompt(user_text(text)))

@@ -58,12 +58,13 @@ class PromptParts:
     date: str
     is_git: bool
     docs: Sequence[ProjectDoc] = ()
+    skills: str = ""
     replacement: str | None = None
     appendix: str | None = None
 
 
 def build_system_prompt(parts: PromptParts) -> str:
-    """The prompt as sent: instructions, environment, project documents, the user's appendix."""
+    """The prompt as sent: instructions, environment, documents, skills, the user's appendix."""
     git = "a git repository" if parts.is_git else "not a git repository"
     system = os.uname()
     environment = (
@@ -76,6 +77,7 @@ def build_system_prompt(parts: PromptParts) -> str:
         parts.replacement if parts.replacement is not None else _BASE,
         environment,
         f"{_DOCS}\n{framed(parts.docs)}" if parts.docs else "",
+        parts.skills,
         parts.appendix or "",
     ]
     return "\n\n".join(filter(None, sections))

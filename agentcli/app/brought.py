@@ -1,0 +1,142 @@
+"""Skills, commands and agents that users bring, for one session (EXT-1 to EXT-3).
+
+What was found is settled when the session is opened: it is part of the cached prompt (CTX-2).
+Laws: without any of these nothing is read or imported; of a repository only what the user trusts,
+as it was then (SEC-17); what a file says runs is judged, and asked about, like a command of the
+model's; disks are waited for in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentcli.app.trust import is_changed, user_places
+from agentcli.config.settings import Settings
+from agentcli.domain.errors import ConfigError
+from agentcli.domain.values import mutable
+
+if TYPE_CHECKING:
+    from agentcli.extensions.agents import AgentDefinition
+    from agentcli.extensions.commands import CustomCommand
+    from agentcli.extensions.front_matter import Heads
+    from agentcli.extensions.skills import Skill
+
+WINDOW_SHARE = 0.02
+CHARACTERS_PER_TOKEN = 4
+CHANGED = (
+    "the directory's own files have changed since you trusted them and are ignored:"
+    ' start "agent" there again to decide'
+)
+_MAX_HEADS_BYTES = 8_000_000
+
+
+@mutable
+class Brought:
+    """What the places in force hold. ``notices`` are lines for the user.
+
+    ``is_changed``: a repository's is not what the user trusts any more; it blocks.
+    """
+
+    skills: tuple[Skill, ...] = ()
+    commands: tuple[CustomCommand, ...] = ()
+    agents: Mapping[str, AgentDefinition] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+    is_changed: Callable[[], bool] = lambda: False
+
+    def catalogue(self, window_tokens: int) -> str:
+        """The skills as the model is told of them: 2 % of its window, 8,000 characters at most."""
+        if not self.skills:
+            return ""
+        from agentcli.extensions.skills import catalogue
+
+        text, notice = catalogue(
+            self.skills, int(WINDOW_SHARE * window_tokens * CHARACTERS_PER_TOKEN)
+        )
+        self.notices += (notice,) if notice else ()
+        return text
+
+    def readable(self) -> tuple[Path, ...]:
+        """The directories of the skills, which the model may read and commands see.
+
+        Of a repository's only what lies in it: a link of its own opens no other directory.
+        """
+        found: list[Path] = []
+        for skill in self.skills:
+            real = Path(os.path.realpath(skill.directory))
+            around = Path(os.path.realpath(skill.place.path.parent))
+            if not skill.place.in_repository or real.is_relative_to(around):
+                found.append(real)
+        return tuple(dict.fromkeys(found))
+
+    def skill(self, name: str) -> Skill | None:
+        """The skill of that name."""
+        return next((each for each in self.skills if each.name == name.strip().lower()), None)
+
+
+async def find_brought(settings: Settings, cwd: Path) -> Brought:
+    """What there is; imports nothing where there is nothing."""
+    kinds = ("skills", "commands", "agents")
+    if any(_is_directory(place.path / kind) for place in user_places(settings) for kind in kinds):
+        return await asyncio.to_thread(_find, settings, cwd)
+    return Brought()
+
+
+def _find(settings: Settings, cwd: Path) -> Brought:
+    places = user_places(settings, cwd)
+    found = Brought(is_changed=partial(is_changed, settings, cwd))
+    if settings.project_places and not any(place.in_repository for place in places):
+        found.notices += (CHANGED,)
+    from agentcli.extensions.commands import find_commands
+    from agentcli.extensions.skills import find_skills
+
+    with _heads(settings) as heads:
+        found.skills, notices = find_skills(places, heads)
+        found.notices += notices
+        commands, notices = find_commands(places, found.skills, heads)
+        found.commands = tuple(commands)
+        found.notices += notices
+        if any(_is_directory(place.path / "agents") for place in places):
+            from agentcli.extensions.agents import load_agents
+
+            found.agents, notices = load_agents(places, heads)
+            found.notices += notices
+    return found
+
+
+@contextmanager
+def _heads(settings: Settings) -> Iterator[Heads]:
+    """What was parsed before; kept where there is more of it by the end (EXT-2)."""
+    from agentcli.extensions.front_matter import Heads
+
+    file = settings.paths.heads_file
+    text = ""
+    with suppress(OSError, ValueError), file.open("rb") as opened:
+        data = opened.read(_MAX_HEADS_BYTES + 1)
+        text = data.decode() if len(data) <= _MAX_HEADS_BYTES else ""
+    heads = Heads(text)
+    yield heads
+    if heads.has_news:
+        from agentcli.config.paths import write
+
+        with suppress(ConfigError, OSError):  # it is looked at again next time
+            write(file, heads.text())
+
+
+def readable_places(settings: Settings) -> Iterator[Path]:
+    """What the user's skills run, and what the settings add."""
+    for place in user_places(settings):
+        if not place.in_repository:
+            yield from (place.path / name for name in ("skills", "commands", "agents"))
+    for text in settings.sandbox_readable:
+        yield Path(text)
+
+
+def _is_directory(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112 - never raises

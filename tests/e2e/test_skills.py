@@ -1,0 +1,149 @@
+"""What users already have, in the real program: skills, commands and agents of both homes."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.one_shot import assert_one_line_error, one_shot
+from tests.extensions.places import skill, write
+from tests.support.model_server import ModelServer
+from tests.support.replies import call
+from tests.support.wire_facts import facts_of
+
+
+def system_of(server: ModelServer, number: int = 0) -> str:
+    body = server.requests[number].body
+    return "".join(part["text"] for part in body["system"])
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    root = tmp_path / "repo"
+    (root / ".git").mkdir(parents=True)
+    (root / "sub").mkdir()
+    return root
+
+
+@pytest.mark.spec("EXT-1", "CTX-2", "SEC-1")
+def test_skills_of_all_places_reach_the_model_and_their_files_can_be_read(
+    repository: Path, home: Path
+) -> None:
+    places = [
+        repository / "sub" / ".agents", repository / ".claude", home / ".agents",
+        home / ".claude", home / "agentcli",
+    ]  # fmt: skip
+    paths = [skill(place, f"s{i}", f"Use it for case {i}.") for i, place in enumerate(places)]
+    notes = write(paths[2].parent, "references/notes.md", "the notes")
+    read = [call("read_file", {"path": str(path)}) for path in (paths[2], notes)]
+    with ModelServer([*read, "done", "again"]) as server:
+        done = one_shot(server, "hi", "--trust", "--quiet", cwd=repository / "sub")
+        untrusted = one_shot(server, "hi", cwd=repository / "sub")
+    assert (done.code, done.stderr.strip()) == (0, ""), done.stderr
+    for i, path in enumerate(paths):
+        assert f"- s{i}: Use it for case {i}. ({path})" in system_of(server)
+    assert len({system_of(server, number) for number in range(3)}) == 1
+    results = list(facts_of(server.requests[2]).results.values())
+    assert "Do it." in results[0] and "the notes" in results[1]
+    assert "case 2" in system_of(server, 3) and "case 0" not in system_of(server, 3)
+    assert "is ignored" in untrusted.stderr and "sub/.agents" in untrusted.stderr
+
+
+@pytest.mark.spec("CLI-14", "EXT-3", "SEC-4")
+def test_a_command_is_resolved_in_one_shot_with_what_it_runs_and_names(
+    tmp_path: Path, home: Path
+) -> None:
+    write(tmp_path, "a.txt", "alpha")
+    write(tmp_path, "b.txt", "beta")
+    head = "---\ndescription: d\nallowed-tools: Bash(printf *)\nmodel: haiku\n---\n"
+    body = "Look at $1, @a.txt.\nState: !`printf '@b.txt $9 !`\n```!\nprintf 'two\\n'\n```\nEnd."
+    body = body.replace("$9 !`", "%s' '$1'`")
+    write(home, ".claude/commands/team/review.md", head + body)
+    with ModelServer(["ok", "ok"]) as server:
+        done = one_shot(server, "/team:review x", cwd=tmp_path, input="piped")
+        again = one_shot(server, "plain", cwd=tmp_path)
+    assert done.code == again.code == 0, done.stderr
+    prompt = "\n".join(facts_of(server.requests[0]).prompts)
+    assert "Look at x, @a.txt.\nState: @b.txt x\ntwo\nEnd." in prompt
+    assert "alpha" in prompt and "beta" not in prompt and "piped" in prompt
+    assert "haiku" in server.requests[0].body["model"]
+    assert "haiku" not in server.requests[1].body["model"]
+
+
+@pytest.mark.spec("CLI-14", "CLI-7", "EXT-3")
+def test_a_command_that_may_not_run_sends_nothing(tmp_path: Path, home: Path) -> None:
+    write(home, ".agents/commands/ship.md", "Ship.\n!`touch made`")
+    for flags in ([], ["--plan"], ["--deny-tool", "bash"]):
+        with ModelServer([]) as server:
+            done = one_shot(server, "/ship", "-o", "json", "--sandbox", "off", *flags, cwd=tmp_path)
+            assert not server.requests
+        result = json.loads(done.stdout)
+        assert (done.code, result["is_error"]) == (1 if flags else 4, True)
+        assert "touch made" in done.stderr and not (tmp_path / "made").exists()
+    assert result["subtype"] == "error_during_execution"
+
+
+@pytest.mark.spec("CLI-14")
+@pytest.mark.parametrize(
+    ("prompt", "near"),
+    [("/reveiw it", "did you mean /review"), ("/zzz", "there are: /brew, /review")],
+)
+def test_an_unknown_command_is_a_usage_error(
+    tmp_path: Path, home: Path, prompt: str, near: str
+) -> None:
+    write(home, ".agents/commands/review.md", "x")
+    skill(home / ".agents", "brew")
+    with ModelServer([]) as server:
+        done = one_shot(server, prompt, cwd=tmp_path)
+    assert done.code == 2
+    assert_one_line_error(done, "there is no command", near)
+
+
+@pytest.mark.spec("CLI-14")
+@pytest.mark.parametrize("prompt", ["/etc/hosts says what?", "/tmp is full", "/ alone", "// x"])
+def test_a_prompt_that_begins_with_a_path_is_a_prompt(tmp_path: Path, prompt: str) -> None:
+    with ModelServer(["ok"]) as server:
+        assert one_shot(server, prompt, cwd=tmp_path).code == 0
+    assert facts_of(server.requests[0]).prompts == [prompt]
+
+
+@pytest.mark.spec("CLI-14", "EXT-1")
+def test_skills_are_called_by_messages_of_a_program_too(tmp_path: Path, home: Path) -> None:
+    path = skill(home / ".claude", "brew", body="Heat water for $0.")
+    said = [
+        {"type": "user", "message": {"role": "user", "content": text}}
+        for text in ("/brew tea", "/nothing", "plain")
+    ]
+    lines = "".join(json.dumps(line) + "\n" for line in said)
+    flags = ["--input-format", "stream-json", "-o", "stream-json"]
+    with ModelServer(["one", "two"]) as server:
+        done = one_shot(server, *flags, cwd=tmp_path, input=lines)
+    results = [line for line in done.lines if line["type"] == "result"]
+    assert [line["is_error"] for line in results] == [False, True, False]
+    first = f"Follow the skill brew. Its files are in {path.parent}.\n\nHeat water for tea."
+    assert facts_of(server.requests[1]).prompts == [first, "plain"]
+
+
+@pytest.mark.spec("SEC-17", "SEC-1")
+def test_a_trusted_repository_that_has_changed_is_asked_about_again(
+    repository: Path, home: Path
+) -> None:
+    path = skill(repository / ".claude", "ship", "Ships it")
+    with ModelServer(["ok"] * 3) as server:
+        assert one_shot(server, "hi", "--trust", cwd=repository).code == 0
+        trust = home / "agentcli" / "trust.json"
+        assert not trust.exists()
+        from agentcli.config.paths import Paths
+        from agentcli.config.project import decide, read_project
+
+        project = read_project(repository, str(home))
+        assert project is not None
+        decide(Paths.from_env(os.environ), repository, project.fingerprint, trusted=True)
+        assert one_shot(server, "hi", cwd=repository).stderr == ""
+        path.write_text(path.read_text() + "more\n")
+        changed = one_shot(server, "hi", cwd=repository)
+    assert "has changed since you trusted it" in changed.stderr
+    assert ["Ships it" in system_of(server, n) for n in range(3)] == [True, True, False]
