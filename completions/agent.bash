@@ -9,7 +9,7 @@ _agentcli_complete() {
     if ((skip)); then skip=0; continue; fi
     case "$word" in
       --) COMPREPLY=($(compgen -f -- "$current")); return ;;
-      --add-dir|--allow-tool|--append-system-prompt|--arg|--by|--cd|--days|--debug|--deny-tool|--effort|--fallback-model|--format|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--sandbox|--session|--system-prompt|--timeout|--tool|--tools|-C|-m|-o) skip=1 ;;
+      --add-dir|--allow-tool|--append-system-prompt|--arg|--by|--cd|--days|--debug|--deny-tool|--effort|--fallback-model|--format|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--plugin|--sandbox|--session|--system-prompt|--timeout|--tool|--tools|--yes|-C|-m|-o) skip=1 ;;
       -*) ;;
       *)
         case "${where:+$where/}$word" in
@@ -42,6 +42,12 @@ _agentcli_complete() {
           'config/set') where='config/set' ;;
           'config/edit') where='config/edit' ;;
           'config/path') where='config/path' ;;
+          'plugin') where='plugin' ;;
+          'plugin/add') where='plugin/add' ;;
+          'plugin/list') where='plugin/list' ;;
+          'plugin/update') where='plugin/update' ;;
+          'plugin/remove') where='plugin/remove' ;;
+          'plugin/validate') where='plugin/validate' ;;
           'permissions') where='permissions' ;;
           'permissions/explain') where='permissions/explain' ;;
           'permissions/list') where='permissions/list' ;;
@@ -133,6 +139,11 @@ _agentcli_complete() {
     'config/show --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'config/get --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'config/set --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'plugin/add --plugin') COMPREPLY=(); return ;;
+    'plugin/add --yes') COMPREPLY=(); return ;;
+    'plugin/list --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'plugin/update --yes') COMPREPLY=(); return ;;
+    'plugin/validate --plugin') COMPREPLY=(); return ;;
     'permissions/explain --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'permissions/explain --permission-mode') COMPREPLY=($(compgen -W "default accept-edits auto plan yolo" -- "$current")); return ;;
     'permissions/explain --sandbox') COMPREPLY=($(compgen -W "auto bwrap landlock off" -- "$current")); return ;;
@@ -154,7 +165,7 @@ _agentcli_complete() {
   case "$where" in
     '')
       options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
-      commands='run resume sessions tasks models config permissions auth stats doctor help completions' ;;
+      commands='run resume sessions tasks models config plugin permissions auth stats doctor help completions' ;;
     'run')
       options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --json-schema --output-schema --max-turns --max-budget-usd --timeout --quiet --raw --help -h'
       commands='' ;;
@@ -241,6 +252,24 @@ _agentcli_complete() {
       commands='' ;;
     'config/path')
       options='--help -h'
+      commands='' ;;
+    'plugin')
+      options='--help -h'
+      commands='add list update remove validate' ;;
+    'plugin/add')
+      options='--plugin --yes --help -h'
+      commands='' ;;
+    'plugin/list')
+      options='--format --help -h'
+      commands='' ;;
+    'plugin/update')
+      options='--yes --help -h'
+      commands='' ;;
+    'plugin/remove')
+      options='--help -h'
+      commands='' ;;
+    'plugin/validate')
+      options='--plugin --help -h'
       commands='' ;;
     'permissions')
       options='--help -h'

@@ -17,12 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentcli.app.trust import is_changed, user_places
+from agentcli.app.trust import is_changed, of_plugins, user_places
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.values import mutable
 
 if TYPE_CHECKING:
+    from agentcli.domain.hooks import HookConfig
     from agentcli.extensions.agents import AgentDefinition
     from agentcli.extensions.commands import CustomCommand
     from agentcli.extensions.front_matter import Heads
@@ -39,7 +40,7 @@ _MAX_HEADS_BYTES = 8_000_000
 
 @mutable
 class Brought:
-    """What the places in force hold. ``notices`` are lines for the user.
+    """What the places in force hold; ``hooks`` are those of plugins, ``notices`` for the user.
 
     ``is_changed``: a repository's is not what the user trusts any more; it blocks.
     """
@@ -47,6 +48,7 @@ class Brought:
     skills: tuple[Skill, ...] = ()
     commands: tuple[CustomCommand, ...] = ()
     agents: Mapping[str, AgentDefinition] = field(default_factory=dict)
+    hooks: tuple[HookConfig, ...] = ()
     notices: tuple[str, ...] = ()
     is_changed: Callable[[], bool] = lambda: False
 
@@ -83,7 +85,8 @@ class Brought:
 async def find_brought(settings: Settings, cwd: Path) -> Brought:
     """What there is; imports nothing where there is nothing."""
     kinds = ("skills", "commands", "agents")
-    if any(_is_directory(place.path / kind) for place in user_places(settings) for kind in kinds):
+    places = user_places(settings)
+    if any(place.plugin or _is_directory(place.path / kind) for place in places for kind in kinds):
         return await asyncio.to_thread(_find, settings, cwd)
     return Brought()
 
@@ -107,6 +110,8 @@ def _find(settings: Settings, cwd: Path) -> Brought:
 
             found.agents, notices = load_agents(places, heads)
             found.notices += notices
+    found.hooks, notices = of_plugins(settings.paths)
+    found.notices += notices
     return found
 
 
@@ -132,7 +137,9 @@ def _heads(settings: Settings) -> Iterator[Heads]:
 def readable_places(settings: Settings) -> Iterator[Path]:
     """What the user's skills run, and what the settings add."""
     for place in user_places(settings):
-        if not place.in_repository:
+        if place.plugin:
+            yield place.path  # its hooks run what is in it
+        elif not place.in_repository:
             yield from (place.path / name for name in ("skills", "commands", "agents"))
     for text in settings.sandbox_readable:
         yield Path(text)

@@ -199,7 +199,9 @@ async def _build(
     )
     plugin_notices = _add_plugins(plugins, options, toolbox, listeners)
     configs = contained_hooks(settings.hooks, workspace.cwd, settings.project)
-    hooks = _hooks((*configs, *seams.hooks), store, (workspace, sandbox), policy, listeners)
+    hooks = _hooks(
+        (*configs, *brought.hooks, *seams.hooks), store, (workspace, sandbox), policy, listeners
+    )
     instructions = instructions_for(settings, options)
     parts: SessionParts = SessionParts(
         store=given.messages,

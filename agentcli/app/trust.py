@@ -8,6 +8,7 @@ word, for one run.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -57,7 +58,8 @@ def user_places(settings: Settings, cwd: Path | None = None) -> tuple[ExtensionP
     if trusted and cwd is not None and is_changed(settings, cwd):
         trusted = ()
     home = settings.env.get("HOME", "")
-    return extension_places(trusted, home, settings.paths.config_dir)
+    plugins = installed_plugins(settings.paths)
+    return extension_places(trusted, home, settings.paths.config_dir, plugins)
 
 
 def is_changed(settings: Settings, cwd: Path) -> bool:
@@ -68,6 +70,35 @@ def is_changed(settings: Settings, cwd: Path) -> bool:
         marks.add(found.fingerprint)
         found = found.outer
     return settings.project_mark not in marks
+
+
+def installed_plugins(paths: Paths) -> Sequence[tuple[str, Path]]:
+    """The name and root of each plugin that takes effect; one ``stat`` where there is none."""
+    if not os.path.exists(paths.plugins_file):  # noqa: PTH110 - never raises
+        return ()
+    from agentcli.app.plugin_store import plugin_places
+
+    return plugin_places(paths)
+
+
+def plugin_lines(paths: Paths) -> Sequence[str]:
+    """The plugins that take effect, a line each. Blocks."""
+    from agentcli.app.plugin_store import plugin_rows
+
+    lines = []
+    for row in plugin_rows(paths):
+        source = " ".join(filter(None, (row["source"], row["commit"])))
+        lines.append(f"{row['name']} {row['version']} ({source}): {row['brings']}")
+    return lines or ["No plugin was added. To add one: agent plugin add SOURCE"]
+
+
+def of_plugins(paths: Paths) -> tuple[tuple[HookConfig, ...], tuple[str, ...]]:
+    """The hooks of plugins, and lines about those whose source has changed. Blocks."""
+    if not installed_plugins(paths):
+        return (), ()
+    from agentcli.app.plugin_store import changed_sources, plugin_hooks
+
+    return plugin_hooks(paths), changed_sources(paths)
 
 
 def hook_scripts(hooks: Sequence[HookConfig], cwd: Path) -> tuple[Path, ...]:

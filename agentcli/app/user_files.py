@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from agentcli.app.attachments import attach
 from agentcli.app.options import SessionOptions
-from agentcli.app.trust import change_trust, find_project, trust_lines
+from agentcli.app.trust import change_trust, find_project, plugin_lines, trust_lines
 from agentcli.config.project import Project
 from agentcli.config.redaction import Redactor
 from agentcli.config.settings import ACTION_KEYS, Settings
@@ -130,6 +130,10 @@ class UserFiles:
     async def message(self, text: str) -> UserMessage:
         """The message for what was typed, with the files that it names (UI-4)."""
         return await attach(text, Workspace(self.cwd, self.cwd))
+
+    async def plugins(self) -> Sequence[str]:
+        """The plugins that take effect, a line each (EXT-5)."""
+        return await asyncio.to_thread(plugin_lines, self.settings.paths)
 
     # --- trust -----------------------------------------------------------------------------
 

@@ -64,6 +64,8 @@ class Paths:
     """One SQLite file per session."""
     catalogue_file = _OwnFile("data_dir", "catalogue.db")
     """The index over all sessions; can be rebuilt."""
+    plugins_file = _OwnFile("data_dir", "plugins/plugins.json")
+    """The plugins that were added; their files are beside it."""
     log_file = _OwnFile("state_dir", "agentcli.log")
     """What the program has to say to its developers."""
     seal_file = _OwnFile("state_dir", "seal.key")

@@ -48,7 +48,8 @@ class HookConfig:
     JSON on standard input, in a thread unless it is a coroutine function, and returns what a
     command answers as JSON on standard output, or ``None``. ``contained``: its command runs in
     the sandbox, as those of a project do (SEC-17); ``may_allow``: its word frees a call, which that
-    of a directory's own programs does only once the user trusts it (SEC-1).
+    of a directory's own programs does only once the user trusts it (SEC-1). ``variables`` are
+    added to its environment.
     """
 
     event: HookEvent
@@ -59,6 +60,7 @@ class HookConfig:
     call: HookFunction | None = None
     contained: bool = False
     may_allow: bool = True
+    variables: tuple[tuple[str, str], ...] = ()
 
     @property
     def limit_s(self) -> float:

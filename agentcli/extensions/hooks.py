@@ -415,6 +415,7 @@ class SessionHooks:
             return await _called(hook, hook.call, data)
         cwd = self._facts.cwd
         variables = {"AGENTCLI_PROJECT_DIR": str(cwd), "CLAUDE_PROJECT_DIR": str(cwd)}
+        variables |= dict(hook.variables)
         program = Program(
             hook.command,
             cwd,

@@ -18,7 +18,7 @@ GROUPS = {
     "The project": "init memory diff",
     "What it may do": "permissions sandbox trust",
     "In the background": "tasks tail",
-    "The program": "config theme status doctor help",
+    "The program": "config plugins theme status doctor help",
 }
 """Which command stands where; the others are the user's own, or are shown as such."""
 _WIDEST_NAME = 28

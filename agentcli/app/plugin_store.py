@@ -1,0 +1,539 @@
+"""The plugins that the user has added: fetched, shown, kept as they were shown (EXT-5).
+
+A plugin is copied into our data directory, from a directory or from one commit of a git
+repository, and that copy is what takes effect: what the user has said yes to, whatever becomes of
+its source. Laws: git runs nothing that a repository names (no checkout: files are read as git
+keeps them, so neither hooks, filters, LFS nor submodules have a part in it), speaks only the
+protocols that it may, to the address that the user gave, for a limited time and size; the book is
+written at once or not at all; a copy that was not said yes to is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from agentcli.config.paths import Paths, ensure_dir, write
+from agentcli.domain.errors import ConfigError, UsageError
+from agentcli.domain.hooks import HookConfig
+from agentcli.domain.values import frozen
+from agentcli.extensions.packages import (
+    MAX_BYTES,
+    PluginFile,
+    PluginPackage,
+    content_mark,
+    files_below,
+    is_name,
+    looks_of,
+    marketplace,
+    read_package,
+    write_files,
+)
+
+FETCH_S = 120.0
+_SHOWN_COMMIT = 12
+_MAX_BOOK_BYTES = 1_000_000
+_MAX_SHOWN_CHARS = 200_000
+_MARK = re.compile(r"[0-9a-f]{64}")
+_SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_GITHUB = re.compile(r"github:(?P<repo>[\w.-]+/[\w.-]+?)(?:\.git)?(?:@(?P<ref>[^@\s]+))?")
+_URL = re.compile(
+    r"(?P<url>(?:https|ssh|file)://[^\s]+?|[\w.-]+@[\w.-]+:[^\s@]+?)(?:[@#](?P<ref>[^@#/\s][^@#\s]*))?"
+)
+_LINK, _PROGRAM = "120000", "100755"
+_PROTOCOLS = ("https", "ssh", "file")
+_ENVIRONMENT = (
+    *("HOME", "XDG_CONFIG_HOME", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "GIT_SSL_CAINFO", "NO_PROXY"),
+    *("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "no_proxy"),
+)
+MCP_LATER = "its MCP servers are kept and take effect with a later version"
+
+
+@frozen
+class AddedPlugin:
+    """A plugin of the book. ``source`` is what the user gave; ``commit`` is empty for a directory.
+
+    ``mark`` stands for the content that the user has seen, ``looks`` for how the directory that it
+    was copied from looked then.
+    """
+
+    name: str
+    source: str
+    mark: str
+    version: str = ""
+    commit: str = ""
+    looks: str = ""
+    within: str = ""
+    added_at: int = 0
+
+    def root(self, paths: Paths) -> Path:
+        """Where its files are."""
+        return plugins_dir(paths) / self.name / self.mark[:16]
+
+
+@frozen
+class StagedPlugin:
+    """A copy that waits for the user's yes, with what it would become."""
+
+    place: Path
+    package: PluginPackage
+    added: AddedPlugin
+    notices: tuple[str, ...] = ()
+
+
+def plugins_dir(paths: Paths) -> Path:
+    """Where the book and the copies are."""
+    return paths.plugins_file.parent
+
+
+def added_plugins(paths: Paths) -> list[AddedPlugin]:
+    """The book, by name; empty when it cannot be read."""
+    try:
+        with paths.plugins_file.open("rb") as file:
+            book = json.loads(file.read(_MAX_BOOK_BYTES))
+        listed = [each for each in book["plugins"] if isinstance(each, dict)]
+        found = [AddedPlugin(**{key: each[key] for key in _KEYS if key in each}) for each in listed]
+        found = [each for each in found if is_name(each.name) and _MARK.fullmatch(each.mark)]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return []
+    return sorted(found, key=lambda each: each.name)
+
+
+_KEYS = ("name", "source", "mark", "version", "commit", "looks", "within", "added_at")
+
+
+def plugin_places(paths: Paths) -> list[tuple[str, Path]]:
+    """The name and root of each plugin that takes effect."""
+    return [(each.name, each.root(paths)) for each in added_plugins(paths)]
+
+
+def plugin_hooks(paths: Paths) -> tuple[HookConfig, ...]:
+    """The hooks of the plugins: they run in the sandbox, as those of a project do (SEC-17)."""
+    found: list[HookConfig] = []
+    for name, root in plugin_places(paths):
+        with contextlib.suppress(ConfigError):
+            hooks, _ = hooks_of(read_package(root, name), plugins_dir(paths) / "data" / name)
+            found += hooks
+    return tuple(found)
+
+
+def hooks_of(package: PluginPackage, data: Path) -> tuple[list[HookConfig], list[str]]:
+    """The hooks of a package and what of them is left out."""
+    if package.hooks is None:
+        return [], []
+    from agentcli.config.hooks import read_hooks
+
+    problems: list[str] = []
+    where = package.root / "hooks/hooks.json"
+    hooks, warnings = read_hooks(
+        "", package.hooks, where, lambda _, problem, *__: problems.append(problem)
+    )
+    variables = (
+        *(("CLAUDE_PLUGIN_ROOT", str(package.root)), ("PLUGIN_ROOT", str(package.root))),
+        ("PLUGIN_DATA", str(data)),
+    )
+    source = f"plugin {package.name}"
+    mine = [replace(h, contained=True, variables=variables, source=source) for h in hooks]
+    return mine, [*(f"hooks/hooks.json: {each}" for each in problems), *warnings]
+
+
+def changed_sources(paths: Paths) -> tuple[str, ...]:
+    """A line for each plugin whose directory was edited since it was added."""
+    if not plugin_places(paths):
+        return ()
+    lines = []
+    for each in added_plugins(paths):
+        directory = Path(each.source)
+        if each.looks and directory.is_dir() and looks_of(directory / each.within) != each.looks:
+            how = f'"agent plugin update {each.name}" shows what is new and asks'
+            lines.append(
+                f"the plugin {each.name} is as you added it; {directory} has changed: {how}"
+            )
+    return tuple(lines)
+
+
+def plugin_rows(paths: Paths) -> list[dict[str, str]]:
+    """The plugins that take effect, for a list. Blocks."""
+    rows = []
+    for each in added_plugins(paths):
+        try:
+            brings = summary(read_package(each.root(paths), each.name)) or "nothing"
+        except ConfigError as error:
+            brings = f"cannot be read: {error.message}"
+        rows.append(
+            {
+                "name": each.name,
+                "version": each.version,
+                "source": each.source,
+                "commit": each.commit[:_SHOWN_COMMIT],
+                "brings": brings,
+            }
+        )
+    return rows
+
+
+# --- adding ------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def staged(paths: Paths, source: str, wanted: str = "") -> Iterator[StagedPlugin]:
+    """A copy of what ``source`` names, gone afterwards unless it was kept (``keep``).
+
+    ``wanted`` is the plugin of a marketplace. Raises ``UsageError`` or ``ConfigError``. Blocks.
+    """
+    whole = ensure_dir(plugins_dir(paths)) / f".new-{secrets.token_hex(8)}"
+    notices: list[str] = []
+    try:
+        commit, given = _copy(source, whole, notices)
+        place, within, name = _chosen(whole, wanted)
+        package = read_package(place, name)
+        looks = looks_of(Path(given) / within) if not commit else ""
+        added = AddedPlugin(
+            package.name,
+            given,
+            content_mark(place),
+            package.version,
+            commit,
+            looks,
+            within,
+            round(time.time()),
+        )
+        _, of_hooks = hooks_of(package, plugins_dir(paths) / "data" / package.name)
+        yield StagedPlugin(place, package, added, (*notices, *package.notices, *of_hooks))
+    except OSError as error:
+        raise ConfigError(f"the plugin could not be copied: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(whole, ignore_errors=True)
+
+
+def _copy(source: str, target: Path, notices: list[str]) -> tuple[str, str]:
+    """Copy the files of ``source``; the commit that they are of, and the source made absolute."""
+    if found := _GITHUB.fullmatch(source):
+        url, ref = f"https://github.com/{found['repo']}.git", found["ref"] or ""
+    elif found := _URL.fullmatch(source):
+        url, ref = found["url"], found["ref"] or ""
+    else:
+        directory = Path(source).expanduser()
+        if not source.strip() or "://" in source or not directory.is_dir():
+            raise UsageError(
+                f"{source} is no directory and no git address",
+                "give a directory, github:OWNER/REPO, or an https, ssh or file address",
+            )
+        real = Path(os.path.realpath(directory))
+        write_files(files_below(real, notices), target)
+        return "", str(real)
+    if url.startswith("-") or ref.startswith("-"):
+        raise UsageError(f"{source} is no git address")
+    return _copy_commit(url, ref, target, notices), source
+
+
+def _chosen(whole: Path, wanted: str) -> tuple[Path, str, str]:
+    """The plugin itself where ``whole`` is a marketplace: its place, where in it, its name."""
+    listed = marketplace(whole)
+    is_plugin = any(
+        (whole / name).is_file() for name in ("plugin.json", ".claude-plugin/plugin.json")
+    )
+    if listed is None or (is_plugin and not wanted):
+        if wanted:
+            raise UsageError("this is no marketplace", "leave --plugin out")
+        return whole, "", ""
+    names = ", ".join(listed) or "none"
+    name = wanted or (next(iter(listed)) if len(listed) == 1 else "")
+    if name not in listed:
+        raise UsageError(
+            f"this is a marketplace of plugins: {names}", "name one of them: --plugin NAME"
+        )
+    inside = listed[name].get("source")
+    if not isinstance(inside, str):
+        raise ConfigError(
+            f"the plugin {name} is kept elsewhere: {json.dumps(inside)[:200]}",
+            "add it from there",
+        )
+    place = Path(os.path.normpath(whole / inside))
+    if not place.is_relative_to(whole) or not place.is_dir():
+        raise ConfigError(f"the plugin {name} is not in its marketplace: {inside[:200]}")
+    return place, str(place.relative_to(whole)), name
+
+
+def collisions(new: PluginPackage, places: Sequence[tuple[str, Path]]) -> list[str]:
+    """A line for each name that something else has already; ``places`` are named directories."""
+    lines = []
+    for origin, place in places:
+        for kind, names, path in (
+            ("skill", new.skills, "skills/{}/SKILL.md"),
+            ("command", new.commands, "commands/{}.md"),
+            ("agent", new.agents, "agents/{}.md"),
+        ):
+            lines += [
+                f"the {kind} {name} is hidden by that of {origin}"
+                for name in names
+                if (place / path.format(name.replace(":", "/"))).is_file()
+            ]
+    return list(dict.fromkeys(lines))
+
+
+def keep(paths: Paths, new: StagedPlugin) -> None:
+    """The user has said yes: from now on it takes effect. Raises ``ConfigError``."""
+    target = new.added.root(paths)
+    try:
+        ensure_dir(target.parent)
+        shutil.rmtree(target, ignore_errors=True)
+        new.place.rename(target)
+    except OSError as error:
+        raise ConfigError(f"the plugin could not be kept: {error.strerror or error}") from error
+    others = [each for each in added_plugins(paths) if each.name != new.added.name]
+    _write(paths, [*others, new.added])
+    ensure_dir(plugins_dir(paths) / "data" / new.added.name)
+    for old in target.parent.iterdir():
+        if old != target:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def remove(paths: Paths, name: str) -> AddedPlugin:
+    """Forget a plugin, its files and what it kept. Raises ``UsageError``."""
+    found = named(paths, name)
+    _write(paths, [each for each in added_plugins(paths) if each.name != name])
+    for place in (plugins_dir(paths) / name, plugins_dir(paths) / "data" / name):
+        shutil.rmtree(place, ignore_errors=True)
+    return found
+
+
+def named(paths: Paths, name: str) -> AddedPlugin:
+    """The plugin of the book; raises ``UsageError`` that names those there are."""
+    known = {each.name: each for each in added_plugins(paths)}
+    if name not in known:
+        there = f"there are: {', '.join(known)}" if known else "none was added"
+        raise UsageError(f"there is no plugin {name!r}", there)
+    return known[name]
+
+
+def _write(paths: Paths, plugins: Sequence[AddedPlugin]) -> None:
+    listed = [asdict(each) for each in sorted(plugins, key=lambda each: each.name)]
+    text = json.dumps({"plugins": listed}, indent=1) + "\n"
+    write(paths.plugins_file, text)
+
+
+# --- what the user is shown --------------------------------------------------------------------
+
+
+def shown_lines(new: StagedPlugin, before: Path | None = None) -> list[str]:
+    """All that a plugin brings, each text in full; with ``before``, what has changed."""
+    package, added = new.package, new.added
+    commit = f", commit {added.commit}" if added.commit else ""
+    version = f" {package.version}" if package.version else ""
+    lines = [f"{package.name}{version} ({package.layout}) from {added.source}{commit}"]
+    lines += [f"  {line}" for line in package.description.splitlines()]
+    counted = summary(package)
+    lines.append(f"It brings {counted}." if counted else "It brings nothing that takes effect.")
+    lines += [f"  note: {notice}" for notice in new.notices]
+    if before is not None:
+        return [*lines, *_changes(before, package.root)]
+    hooks, _ = hooks_of(package, Path())
+    first = [*package.shown, *_scripts(package, hooks)]
+    for path in dict.fromkeys((*first, *_all(package.root))):
+        lines += ["", f"--- {path}", *_text_of(package.root / path).splitlines()]
+    if package.servers:
+        lines += ["", f"MCP servers: {MCP_LATER}"]
+    return lines
+
+
+def summary(package: PluginPackage) -> str:
+    """What a plugin brings, in one line."""
+    hooks, _ = hooks_of(package, Path())
+    servers = [line.partition(":")[0] for line in package.servers]
+    kinds: Mapping[str, Sequence[str]] = {
+        "skills": package.skills,
+        "commands": [f"/{package.name}:{name}" for name in package.commands],
+        "agents": package.agents,
+        "hooks": list(dict.fromkeys(str(hook.event) for hook in hooks)),
+        "MCP servers": servers,
+    }
+    return "; ".join(f"{kind} {', '.join(names)}" for kind, names in kinds.items() if names)
+
+
+def _scripts(package: PluginPackage, hooks: Sequence[HookConfig]) -> list[str]:
+    """The files that hooks run."""
+    from agentcli.config.hooks import scripts_of
+
+    root = str(package.root)
+    named = [
+        replace(
+            hook, command=re.sub(r"\$\{?(?:CLAUDE_)?PLUGIN_ROOT\b\}?", lambda _: root, hook.command)
+        )
+        for hook in hooks
+    ]
+    found = [path for path in scripts_of(named, package.root, package.root) if path.is_file()]
+    real = Path(os.path.realpath(root))
+    return list(dict.fromkeys(os.path.relpath(path, real) for path in found))
+
+
+def _changes(before: Path, after: Path) -> list[str]:
+    lines: list[str] = []
+    old, new = set(_all(before)), set(_all(after))
+    for path in sorted(old | new):
+        one, other = ((place / path) for place in (before, after))
+        data = [each.read_bytes() if each.is_file() else b"" for each in (one, other)]
+        if data[0] == data[1] and (path in old) == (path in new):
+            continue
+        word = "changed" if path in old and path in new else "new" if path in new else "gone"
+        lines += ["", f"--- {path} ({word})"]
+        texts = [_text_of(each).splitlines() if each.is_file() else [] for each in (one, other)]
+        lines += list(difflib.unified_diff(texts[0], texts[1], lineterm="", n=2))[2:]
+    return lines or ["Nothing in it has changed."]
+
+
+def _all(root: Path) -> list[str]:
+    return sorted(
+        Path(place, name).relative_to(root).as_posix()
+        for place, _, files in os.walk(root)
+        for name in files
+    )
+
+
+def _text_of(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return ""
+    if b"\0" in data:
+        return f"(binary, {len(data):,} bytes)"
+    text = data[: 4 * _MAX_SHOWN_CHARS].decode("utf-8", "replace")
+    cut = "" if len(text) <= _MAX_SHOWN_CHARS else f"\n(cut: {len(data):,} bytes)"
+    return text[:_MAX_SHOWN_CHARS] + cut
+
+
+# --- git ---------------------------------------------------------------------------------------
+
+
+def _copy_commit(url: str, ref: str, target: Path, notices: list[str]) -> str:
+    """Copy the files of one commit; its name. Raises ``ConfigError``."""
+    repository = target.with_name(f"{target.name}.git")
+    try:
+        git = _Git(repository)
+        git.run("init", "--quiet", "--bare", "--template=", str(repository), within=target.parent)
+        git.run(
+            "fetch",
+            "--quiet",
+            "--depth=1",
+            "--no-tags",
+            "--no-recurse-submodules",
+            "--",
+            url,
+            ref or "HEAD",
+        )
+        commit = git.run("rev-parse", "FETCH_HEAD^{commit}").decode().strip()
+        if not _SHA.fullmatch(commit):
+            raise ConfigError(f"{url} has no commit {ref or 'HEAD'}")
+        write_files(_files_of(git, commit, notices), target)
+        return commit
+    finally:
+        shutil.rmtree(repository, ignore_errors=True)
+
+
+def _files_of(git: _Git, commit: str, notices: list[str]) -> Iterator[PluginFile]:
+    """The files of a commit as git keeps them: nothing is converted, filtered or checked out."""
+    listed = git.run("ls-tree", "-r", "-z", "-l", "--full-tree", commit)
+    rows: dict[str, tuple[str, str]] = {}
+    total = 0
+    for entry in filter(None, listed.split(b"\0")):
+        head, _, path = os.fsdecode(entry).partition("\t")
+        mode, kind, name, size = head.split()
+        if kind != "blob":
+            notices.append(f"{path} is a submodule and is left out")
+            continue
+        rows[path] = mode, name
+        total += int(size)
+    if total > MAX_BYTES:
+        raise ConfigError(
+            f"the plugin is larger than {MAX_BYTES // 1_000_000} MB", "nothing was added"
+        )
+    chosen = {}
+    for path, row in rows.items():
+        if row[0] != _LINK:
+            chosen[path] = row
+        elif (aim := _aim_of(path, git.run("cat-file", "blob", row[1]), rows)) is not None:
+            chosen[path] = aim
+        else:
+            notices.append(f"{path} is a link that leads to no file of the plugin and is left out")
+    asked = "".join(f"{name}\n" for _, name in chosen.values())
+    whole = git.run("cat-file", "--batch", stdin=asked.encode())
+    at = 0
+    for path, (mode, _) in chosen.items():
+        start = whole.index(b"\n", at) + 1
+        end = start + int(whole[at : start - 1].split()[-1])
+        yield PluginFile(path, whole[start:end], mode == _PROGRAM)
+        at = end + 1
+
+
+def _aim_of(path: str, link: bytes, rows: Mapping[str, tuple[str, str]]) -> tuple[str, str] | None:
+    """The file of the commit that a link leads to."""
+    aim = os.fsdecode(link)
+    if aim.startswith("/"):
+        return None
+    row = rows.get(os.path.normpath(f"{path.rpartition('/')[0] or '.'}/{aim}"))
+    return row if row is not None and row[0] != _LINK else None
+
+
+class _Git:
+    """Git in a bare repository of ours, told nothing but what is here."""
+
+    def __init__(self, repository: Path) -> None:
+        from agentcli.app.safe_git import find_git
+
+        found = find_git(Path.cwd())
+        if found is None:
+            raise ConfigError("git is not installed", "install git, or add a directory")
+        self._repository = repository
+        self._program = found.program
+        kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        self._env = {
+            **found.env,
+            **kept,
+            "GIT_ALLOW_PROTOCOL": ":".join(_PROTOCOLS),
+            "GIT_ASKPASS": "",
+            "SSH_ASKPASS": "",
+            "GIT_SSH_COMMAND": "ssh -oBatchMode=yes",
+            "GIT_LFS_SKIP_SMUDGE": "1",
+        }
+        self._options = (
+            *("--no-pager", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"),
+            *("-c", "fetch.fsckObjects=true", "-c", "transfer.bundleURI=false"),
+            *("-c", "protocol.version=2", "-c", "gc.auto=0", "-c", "maintenance.auto=false"),
+        )
+
+    def run(self, *arguments: str, within: Path | None = None, stdin: bytes = b"") -> bytes:
+        """What it prints. Raises ``ConfigError`` with what it says, or when it takes too long."""
+        # no file that it writes may become larger than a plugin: blocks of 512 bytes (POSIX)
+        bound = f'ulimit -f {4 * MAX_BYTES // 512} 2>/dev/null; exec "$@"'
+        process = subprocess.Popen(  # noqa: S603 - git from outside of the workspace
+            ["/bin/sh", "-c", bound, "sh", self._program, *self._options, *arguments],
+            cwd=within or self._repository,
+            env=self._env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        try:
+            out, said = process.communicate(stdin, timeout=FETCH_S)
+        except subprocess.TimeoutExpired:
+            raise ConfigError(f"git took longer than {FETCH_S:g} s", "try again later") from None
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if process.returncode:
+            text = " ".join(said.decode("utf-8", "replace").split())[-500:]
+            raise ConfigError(f"git {arguments[0]} failed: {text or process.returncode}")
+        return out

@@ -1,0 +1,197 @@
+"""``agent plugin`` and what a plugin does, with real repositories and the real program."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.one_shot import one_shot
+from tests.support.cli import AGENT, Finished, agent_env, run_agent
+from tests.support.model_server import ModelServer
+from tests.support.pty_driver import Terminal
+from tests.support.replies import call
+
+FILES = {
+    ".claude-plugin/plugin.json": json.dumps({"name": "demo", "version": "1.0"}),
+    "skills/greet/SKILL.md": "---\nname: greet\ndescription: Greets people\n---\nSay hello.\n",
+    "commands/ship.md": "---\ndescription: Ships\n---\nShip it now.\n",
+    "agents/helper.md": "---\nname: helper\ndescription: helps\n---\nHelp.\n",
+    ".mcp.json": json.dumps({"mcpServers": {"db": {"command": "npx"}}}),
+    "run.sh": '#!/bin/sh\necho "$PLUGIN_ROOT" > hooked\n',
+}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    root = tmp_path / "source"
+    hook = {"type": "command", "command": '"${CLAUDE_PLUGIN_ROOT}/run.sh"'}
+    hooks = {"hooks": {"PostToolUse": [{"matcher": "Write", "hooks": [hook]}]}}
+    for name, text in {**FILES, "hooks/hooks.json": json.dumps(hooks)}.items():
+        file = root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    (root / "run.sh").chmod(0o755)
+    return root
+
+
+def plugin(*args: str, cwd: Path | None = None) -> Finished:
+    return run_agent("plugin", *args, env=agent_env(), cwd=cwd)
+
+
+def add(source: str) -> Finished:
+    """As a script does it: look, then say yes to exactly that."""
+    looked = plugin("add", source)
+    assert looked.code == 4, looked.stderr
+    return plugin("add", source, "--yes", looked.stderr.split()[-1])
+
+
+def git(repository: Path, *args: str) -> str:
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    done = subprocess.run(
+        ["git", *who, *args], cwd=repository, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.spec("EXT-5")
+def test_all_is_shown_before_a_yes_that_names_the_content(source: Path) -> None:
+    looked = plugin("add", str(source))
+    assert looked.code == 4 and "nothing was added" in looked.stderr
+    for text in ("Say hello.", "Ship it now.", "helps", "run.sh", "PLUGIN_ROOT", "npx"):
+        assert text in looked.stdout
+    assert plugin("list", "--format", "json").stdout.strip() == "[]"
+    mark = looked.stderr.split()[-1]
+    (source / "commands/ship.md").write_text("Something else.")
+    other = plugin("add", str(source), "--yes", mark)
+    assert other.code == 4 and "is not that of" in other.stderr
+    assert add(str(source)).code == 0
+    (row,) = json.loads(plugin("list", "--format", "json").stdout)
+    assert (row["name"], row["version"], row["source"]) == ("demo", "1.0", str(source))
+
+
+@pytest.mark.spec("EXT-5", "SEC-17")
+def test_what_was_shown_is_what_takes_effect_whatever_becomes_of_its_source(
+    model_server: ModelServer, source: Path, work: Path, home: Path
+) -> None:
+    add(str(source))
+    (source / "run.sh").write_text("#!/bin/sh\ntouch evil\n")
+    model_server.add(call("write_file", {"path": "a.txt", "content": "x\n"}), "Done.")
+    done = one_shot(
+        model_server, "--permission-mode", "accept-edits", "--sandbox", "off", "go", cwd=work
+    )
+    assert done.code == 0 and "agent plugin update demo" in done.stderr, done.stderr
+    root = (work / "hooked").read_text().strip()
+    assert root.startswith(str(home)) and Path(root, "run.sh").is_file()
+    assert not (work / "evil").exists()
+    assert "touch evil" in plugin("update", "demo").stdout
+    assert plugin("update", "demo").code == 4
+
+
+@pytest.mark.spec("EXT-5")
+def test_a_repository_is_pinned_to_a_commit_and_an_update_shows_what_is_new(source: Path) -> None:
+    git(source, "init", "-q", "-b", "main")
+    git(source, "add", "-A")
+    git(source, "commit", "-qm", "one")
+    url = f"file://{source}"
+    assert add(url).code == 0
+    (row,) = json.loads(plugin("list", "--format", "json").stdout)
+    assert git(source, "rev-parse", "HEAD").startswith(row["commit"]) and row["commit"]
+    assert "up to date" in plugin("update").stdout
+    (source / "commands/ship.md").write_text("---\ndescription: Ships\n---\nShip it later.\n")
+    git(source, "commit", "-qam", "two")
+    shown = plugin("update")
+    assert shown.code == 4 and "-Ship it now." in shown.stdout and "+Ship it later." in shown.stdout
+    assert "Say hello" not in shown.stdout
+    assert plugin("update", "demo", "--yes", shown.stderr.split()[-1]).code == 0
+    assert plugin("add", f"{url}@{'0' * 40}").code == 78
+    assert plugin("remove", "demo").code == 0
+    assert plugin("list", "--format", "json").stdout.strip() == "[]"
+    assert plugin("remove", "demo").code == 2
+
+
+@pytest.mark.spec("EXT-5", "SEC-2")
+def test_fetching_runs_nothing_of_the_repository(source: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    (source / ".gitattributes").write_text("* filter=evil diff=evil\n")
+    (source / ".lfsconfig").write_text("[lfs]\n\turl = http://127.0.0.1:9/\n")
+    (source / "out").symlink_to("/etc/hostname")
+    (source / "up").symlink_to("../ran")
+    (source / "same").symlink_to("commands/ship.md")
+    git(source, "init", "-q")
+    git(source, "add", "-A")
+    for key in ("filter.evil.smudge", "filter.evil.process", "uploadpack.packObjectsHook"):
+        git(source, "config", key, f"touch {mark}; cat")
+    for name in ("post-checkout", "pre-auto-gc", "reference-transaction", "post-merge"):
+        hook = source / ".git/hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\ntouch {mark}\n")
+        hook.chmod(0o755)
+    git(source, "-c", "core.hooksPath=/dev/null", "commit", "-qm", "one")
+    mark.unlink(missing_ok=True)
+    looked = plugin("add", f"file://{source}")
+    assert looked.code == 4, looked.stderr
+    assert not mark.exists()
+    assert "out is a link" in looked.stdout and "up is a link" in looked.stdout
+    assert "--- same" in looked.stdout
+
+
+@pytest.mark.spec("EXT-5", "SEC-12")
+@pytest.mark.parametrize(
+    "source",
+    ["ext::sh -c touch% x", "http://a.example/x", "-x", "nowhere", "git://a.example/x", ""],
+)
+def test_what_is_no_address_is_a_usage_error(source: str, work: Path) -> None:
+    done = plugin("add", "--", source, cwd=work)
+    assert done.code == 2 and "Traceback" not in done.stderr
+    assert list(work.iterdir()) == []
+
+
+@pytest.mark.spec("EXT-5")
+def test_one_of_a_marketplace(source: Path, tmp_path: Path) -> None:
+    market = tmp_path / "market"
+    (market / ".claude-plugin").mkdir(parents=True)
+    source.rename(market / "demo")
+    listed = [{"name": "demo", "source": "./demo"}, {"name": "out", "source": "../.."}]
+    (market / ".claude-plugin/marketplace.json").write_text(json.dumps({"plugins": listed}))
+    assert "demo, out" in plugin("add", str(market)).stderr
+    assert plugin("add", str(market), "--plugin", "demo").code == 4
+    assert plugin("add", str(market), "--plugin", "out").code == 78
+    assert "demo is valid" in plugin("validate", str(market), "--plugin", "demo").stdout
+
+
+@pytest.mark.spec("EXT-5")
+def test_validate_says_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "plugin.json").write_text('{"name": "x"}')
+    done = plugin("validate", cwd=tmp_path)
+    assert done.code == 1 and "$schema" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.spec("EXT-5")
+@pytest.mark.parametrize(("answer", "code"), [("n", 1), ("y", 0)])
+def test_at_a_terminal_it_is_asked(source: Path, work: Path, answer: str, code: int) -> None:
+    arguments = [*AGENT, "plugin", "add", str(source)]
+    with Terminal(arguments, agent_env(), work, 60, 100) as terminal:
+        terminal.wait_for("Add demo?")
+        terminal.line("perhaps")
+        terminal.wait_until(lambda: terminal.text().count("Add demo?") == 2)
+        terminal.line(answer)
+        assert terminal.wait_exit() == code
+    assert len(json.loads(plugin("list", "--format", "json").stdout)) == (code == 0)
+
+
+@pytest.mark.spec("EXT-5")
+def test_a_book_that_makes_no_sense_stops_nothing(
+    model_server: ModelServer, home: Path, work: Path
+) -> None:
+    book = home / "agentcli/plugins/plugins.json"
+    book.parent.mkdir(parents=True)
+    mark = "0" * 64
+    for text in ("{", f'{{"plugins": [{{"name": "../x", "source": "", "mark": "{mark}"}}, 3]}}'):
+        book.write_text(text)
+        assert plugin("list").code == 0
+    model_server.add("Fine.")
+    assert one_shot(model_server, "go", cwd=work).code == 0
