@@ -226,7 +226,7 @@ class _InstructionReader:
             mark = status.st_dev, status.st_ino
             if not stat.S_ISREG(status.st_mode) or mark in self._seen:
                 return None
-            if not own and not self._is_inside(path):
+            if not own and not self._is_of_project(path):
                 return None
             data = os.read(handle, MAX_BYTES + 1)
         except OSError:
@@ -240,6 +240,13 @@ class _InstructionReader:
             return None
         self._seen.add(mark)
         return ProjectDoc(path, text, cut)
+
+    def _is_of_project(self, path: Path) -> bool:
+        """Whether it leads to a file of the project that holds no credentials."""
+        if self._places.is_secret(Path(os.path.realpath(path))):
+            self._complain(f"{path} is not read: it may hold keys or passwords")
+            return False
+        return self._is_inside(path)
 
     def _is_inside(self, path: Path) -> bool:
         real = os.path.realpath(path)

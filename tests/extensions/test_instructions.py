@@ -300,3 +300,14 @@ def test_a_budget_that_is_used_up_is_said(repo: Path) -> None:
     put(repo, AGENTS_md="r" * MAX_BYTES, a__AGENTS_md="m")
     assert "AGENTS.md" in "".join(read(repo / "a").notices)
     assert "32 KiB" in "".join(read(repo / "a").notices)
+
+
+@pytest.mark.spec("SEC-1", "SEC-3")
+@pytest.mark.parametrize("name", ["AGENTS.md", "CLAUDE.local.md", ".claude/rules/a.md"])
+def test_a_link_to_a_credential_of_the_project_is_not_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".env").write_text("SECRET=1")
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).symlink_to(tmp_path / ".env")
+    found = read(tmp_path)
+    assert found.docs == () and "keys or passwords" in found.notices[0]
