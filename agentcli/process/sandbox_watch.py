@@ -34,6 +34,7 @@ from agentcli.process.sandbox_places import (
 
 MOST_DIRECTORIES = 50_000
 SUFFIX = ".set-aside"
+_SET_ASIDE = re.compile(rf"{re.escape(SUFFIX)}[0-9a-f]*\Z")
 _MOST_FILES = 400  # of one tree
 _MOST_BYTES = 256 * 1024  # of one file, to be put back
 _MOST_LINES = 8
@@ -47,6 +48,8 @@ _MOST_INCLUDED = 4  # configuration that includes configuration
 _HOOKS = "hooks"
 # what "git rebase --continue" goes on with; git-rebase(1): "exec"
 _REBASE = "rebase-merge/git-rebase-todo"
+# hgrc(5): where a clone came from
+_NAMES_NO_PROGRAM = re.compile(rb"\s*(?:[#;].*|\[paths\]|[\w.:-]+\s*=.*)?")
 _RUNS = re.compile(rb"[ \t]*(?:exec|x)(?:\s|$)")
 # beside git's: what a shell, an editor or another tool runs from a project that is opened
 _FILES = frozenset(
@@ -399,7 +402,7 @@ class TreeWatch:
         left = {True: _MOST_FILES, False: _MOST_FILES}
         for each, is_file in _all_below(path):
             name = os.path.basename(each)  # noqa: PTH119 - a text
-            if SUFFIX in name or (kind is Kind.HOOK and name.endswith(".sample")):
+            if _SET_ASIDE.search(name) or (kind is Kind.HOOK and name.endswith(".sample")):
                 continue
             if not left[is_file]:
                 many = _Held(stat.S_IFDIR, 0, b"more than are looked at", is_whole=False)
@@ -474,7 +477,8 @@ class TreeWatch:
                 return is_file and b"=" not in now.content.data
             case _:
                 is_new = now.kind is Kind.SCRIPT and before is None
-                return is_new and self._came_with_a_repository(now.top)
+                came_along = is_new and self._came_with_a_repository(now.top)
+                return came_along or (path.endswith("/.hg/hgrc") and _is_only_paths(now.content))
 
     def _is_shielded(self, path: str, found: Survey) -> bool:
         """Whether no command could have changed it: so the user has, at the same time."""
@@ -597,6 +601,11 @@ def _all_below(path: str) -> Iterator[tuple[str, bool]]:
             names = sorted(os.listdir(place))  # noqa: PTH208 - texts
             is_husky = place.endswith("/.husky")
             waiting += [f"{place}/{name}" for name in names if not (is_husky and name == "_")]
+
+
+def _is_only_paths(hgrc: _Held) -> bool:
+    is_known = stat.S_ISREG(hgrc.type) and hgrc.is_whole
+    return is_known and all(map(_NAMES_NO_PROGRAM.fullmatch, hgrc.data.splitlines()))
 
 
 def _steps_that_run(todo: bytes) -> frozenset[bytes]:

@@ -423,6 +423,21 @@ def test_a_rebase_goes_on_with_no_program_that_a_command_has_put_in(root: Path, 
     assert born(root, f"printf 'drop 1234567 one\n' > {todo}") == []
 
 
+def test_a_name_like_that_of_what_was_set_aside_hides_nothing(root: Path) -> None:
+    place = ".idea/runConfigurations"
+    (told,) = born(
+        root, f"touch {place}/x.set-aside.xml", before=f"mkdir -p {place}; touch {place}/y"
+    )
+    assert "x.set-aside.xml" in told
+
+
+def test_where_mercurial_has_cloned_from_may_be_kept(root: Path) -> None:
+    clone = "mkdir .hg && printf '# made\\n[paths]\\ndefault = ../x\\n' > .hg/hgrc"
+    assert born(root, clone) == []
+    (told,) = born(root, "printf '[hooks]\\nupdate = make\\n' >> .hg/hgrc")
+    assert "put back" in told
+
+
 @pytest.mark.parametrize(
     "file", [".hg/hgrc", ".devcontainer.json", "sub/.helix/languages.toml", ".dir-locals-2.el"]
 )
