@@ -148,6 +148,16 @@ class StreamDecoder:
     def done_marker(self) -> None:
         """``[DONE]`` was received."""
 
+    def mixed_up(self, what: str) -> None:
+        """The reply cannot be put together (STR-12): an error that may pass, nothing is glued."""
+        self.failure = self._named(
+            ProviderError(
+                f"sent a reply that cannot be put together ({what})",
+                "try again; a gateway in between may have mixed up two replies",
+                kind=ErrorKind.SERVER,
+            )
+        )
+
     def _event(self, event: SseEvent, *, last: bool = False) -> None:
         data = event.data
         if self.ended or self.failure is not None:

@@ -308,11 +308,16 @@ def _loop_has_thinking(messages: Sequence[Message]) -> bool:
 
 
 class MessagesDecoder(StreamDecoder):
-    """The events of one Messages stream."""
+    """The events of one Messages stream.
+
+    A second message in it, or a block in the place of another, is an error (STR-12).
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._kinds: dict[int, str] = {}
+        self._call_ids: dict[int, object] = {}
+        self._begun: object = None
         self._whole_inputs: dict[int, Json] = {}
         self._stop: StopReason | None = None
 
@@ -323,8 +328,12 @@ class MessagesDecoder(StreamDecoder):
             self._whole_message(value, blocks)
         elif kind == "message_start":
             message = value.get("message")
-            if isinstance(message, dict):
-                self._usage(message.get("usage"))
+            message = message if isinstance(message, dict) else {}
+            known, self._begun = self._begun, message.get("id") or True
+            if known is not None and (self._kinds or known != self._begun):
+                self.mixed_up("a second message begins in it")
+                return
+            self._usage(message.get("usage"))
         elif kind == "message_delta":
             delta = value.get("delta")
             if isinstance(delta, dict) and isinstance(reason := delta.get("stop_reason"), str):
@@ -359,9 +368,14 @@ class MessagesDecoder(StreamDecoder):
 
     def _start(self, index: int, block: Json) -> None:
         kind = block.get("type")
-        if index in self._kinds or not isinstance(kind, str):
+        if not isinstance(kind, str):
             return
-        self._kinds[index] = kind
+        known, call_id = self._kinds.get(index), block.get("id")
+        if known is not None:
+            if known != kind or self._call_ids.get(index) != call_id:
+                self.mixed_up(f"block {index} is {known}, then another {kind}")
+            return
+        self._kinds[index], self._call_ids[index] = kind, call_id
         if kind == "text":
             self.out.delta(TextDelta, index, _text(block.get("text")))
         elif kind == "thinking":
@@ -378,11 +392,11 @@ class MessagesDecoder(StreamDecoder):
     def _delta(self, index: int, delta: Json) -> None:
         kind = delta.get("type")
         if kind == "text_delta":
-            if self._kinds.setdefault(index, "text") == "text":
+            if self._is_for(index, "text"):
                 self.out.delta(TextDelta, index, _text(delta.get("text")))
         elif kind == "input_json_delta":
             text = _text(delta.get("partial_json"))
-            if text and self._kinds.get(index) == "tool_use":
+            if text and index in self._kinds and self._is_for(index, "tool_use"):
                 self._whole_inputs.pop(index, None)
                 self.out.delta(ToolCallDelta, index, text)
         elif kind == "thinking_delta":
@@ -390,6 +404,13 @@ class MessagesDecoder(StreamDecoder):
                 self.out.delta(ThinkingDelta, index, _text(delta.get("thinking")))
         elif kind == "signature_delta" and self._kinds.get(index) == "thinking":
             self.out.add(ThinkingSeal(index, signature=_text(delta.get("signature"))))
+
+    def _is_for(self, index: int, kind: str) -> bool:
+        """Whether the block is of ``kind``; a piece of another kind than ours is an error."""
+        known = self._kinds.setdefault(index, kind)
+        if known != kind and known in {"text", "thinking", "tool_use"}:
+            self.mixed_up(f"block {index} is {known} and {kind}")
+        return known == kind
 
     def _flush_input(self, index: int) -> None:
         """Some servers put a call's whole input into its start."""

@@ -30,7 +30,6 @@ from agentcli.domain.messages import (
 from agentcli.domain.ports import Effort, ModelRequest
 from agentcli.domain.stream import (
     StreamEnd,
-    StreamEvent,
     TextDelta,
     ThinkingDelta,
     ThinkingSeal,
@@ -483,20 +482,6 @@ class GeminiDecoder(StreamDecoder):
         self._stop: StopReason | None = None
         self._reason = ""
         self._usage: Usage | None = None
-        self._head: bytes | None = b""
-
-    def feed(self, chunk: bytes) -> list[StreamEvent]:
-        """As every decoder; a JSON array instead of events is an error that says so."""
-        if self._head is not None and self.failure is None:
-            start = (self._head + chunk[:64]).lstrip(b"\xef\xbb\xbf \t\r\n")
-            self._head = None if start else self._head + chunk[:64]
-            if start.startswith(b"["):
-                self.failure = self._failure(
-                    "answered with a JSON array instead of a stream of events",
-                    "something in between drops `?alt=sse` from the address; check the base URL"
-                    " and any proxy",
-                )
-        return super().feed(chunk)
 
     def handle(self, value: Mapping[str, Any]) -> None:
         """Take one chunk."""

@@ -241,7 +241,8 @@ class _Messages:
 # --- reply -------------------------------------------------------------------------------
 
 # Law: only choice 0 counts; a call starts once its name is known; arguments are passed on as they
-# come; a reply is over at ``[DONE]``, or at the end of the bytes when a finish reason was given.
+# come; what says its id twice and then another is two replies, which are not glued (STR-12); a
+# reply is over at ``[DONE]``, or at the end of the bytes when a finish reason was given.
 
 _STOP_REASONS = {
     "stop": StopReason.END_TURN,
@@ -258,6 +259,9 @@ _STOP_REASONS = {
 }
 
 Json = dict[str, Any]
+
+
+_OUTPUT = ("content", "tool_calls", "function_call", "reasoning_content", "reasoning")
 
 
 class _ChatCall:
@@ -285,6 +289,8 @@ class ChatDecoder(StreamDecoder):
         self._stop: StopReason | None = None
         self._refused = False
         self._usage: Usage | None = None
+        self._reply_id = ""
+        self._has_lasting_id = False
 
     def handle(self, value: Mapping[str, Any]) -> None:
         """Take one chunk, or the one document of a server that does not stream."""
@@ -298,7 +304,24 @@ class ChatDecoder(StreamDecoder):
             return
         for choice in choices:
             if isinstance(choice, dict) and not choice.get("index"):
+                if self._is_of_another(value.get("id"), choice.get("delta")):
+                    self.mixed_up("the id of the reply changes")
+                    return
                 self._choice(choice)
+
+    def _is_of_another(self, reply_id: object, delta: object) -> bool:
+        """Whether a piece with output comes from a second reply.
+
+        Some servers make an id for each chunk: it means something where it has lasted.
+        """
+        if not isinstance(reply_id, str) or not reply_id:
+            return False
+        if reply_id == self._reply_id:
+            self._has_lasting_id = True
+            return False
+        known, self._reply_id = self._reply_id, reply_id
+        says = isinstance(delta, dict) and any(delta.get(key) for key in _OUTPUT)
+        return bool(known) and self._has_lasting_id and says
 
     def done_marker(self) -> None:
         """The server says that this was all; a reply of nothing at all stays unfinished."""

@@ -9,7 +9,6 @@ another account) is left out and the request is made again: it stops no session 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -23,7 +22,6 @@ from agentcli.domain.messages import (
     AssistantMessage,
     ImagePart,
     Message,
-    StopReason,
     TextPart,
     ThinkingPart,
     ToolCall,
@@ -31,26 +29,18 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.ports import Effort, ModelRequest, ProviderConfig
 from agentcli.domain.stream import (
-    StreamEnd,
     StreamEvent,
-    TextDelta,
-    ThinkingDelta,
-    ThinkingSeal,
-    ToolCallDelta,
-    ToolCallStart,
-    UsageReport,
 )
 from agentcli.providers._base import (
     HttpProvider,
-    StreamDecoder,
     arguments_json,
     base64_text,
-    openai_usage,
-    received_json,
     with_own_fields,
 )
 from agentcli.providers._efforts import at_least_low, effort_for, gpt_version, is_reasoning_version
-from agentcli.providers._errors import event_error
+from agentcli.providers._responses_reply import ResponsesDecoder, unseal
+
+Json = dict[str, Any]
 
 _NO_IMAGES = "[image left out: this model takes no images]"
 _MAX_ITEM_ID = 64
@@ -244,311 +234,6 @@ def _output_text(part: TextPart) -> Json:
 
 def _is_item_id(item_id: str, prefix: str) -> bool:
     return item_id.startswith(prefix) and clean_id(item_id, _MAX_ITEM_ID) == item_id
-
-
-# --- reasoning as a part of a message, and back ------------------------------------------
-
-# A part's signature is the JSON text of a *seal*: ``item`` is the reasoning item to send back and
-# ``next`` says which item has to follow it (type, id, phase). A seal without ``item`` only keeps
-# what has no place in a ``TextPart``: the id and the phase of the message behind it.
-# https://developers.openai.com/api/docs/guides/reasoning. Law: every text of an item comes back as
-# it was sent; an item that a request without storage cannot resolve is never sent (HIS-4, HIS-7).
-
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-# "status" is refused in input; "content" is the service's own, unless nothing is encrypted.
-_KEPT = ("type", "id", "summary", "encrypted_content")
-_NEXT = ("type", "id", "phase")
-
-Json = dict[str, Any]
-
-
-def seal(item: Mapping[str, Any] | None, following: Mapping[str, Any] | None) -> str | None:
-    """The signature for a reasoning ``item`` and the item after it; ``None`` if there is no use.
-
-    ``item`` is the service's own object, ``following`` too.
-    """
-    value: Json = {}
-    if item is not None:
-        kept = {key: item[key] for key in _KEPT if item.get(key) is not None}
-        if not item.get("encrypted_content"):
-            if not item.get("content"):
-                return None
-            kept["content"] = item["content"]
-        kept.setdefault("summary", [])
-        value["item"] = kept
-    if following is not None:
-        after = {key: text for key in _NEXT if isinstance(text := following.get(key), str)}
-        value["next"] = after
-        if item is None and "phase" not in after:
-            return None
-    return _ENCODER.encode(value) if value else None
-
-
-def unseal(part: ThinkingPart) -> tuple[Json | None, Json] | None:
-    """The reasoning item of ``part``, if it has one, and what follows it.
-
-    ``None`` for a part that this protocol did not make.
-    """
-    if not part.signature or not part.signature.startswith("{"):
-        return None
-    try:
-        value = json.loads(part.signature)
-    except (ValueError, RecursionError):
-        return None
-    item, following = value.get("item"), value.get("next")
-    if isinstance(item, dict) and item.get("type") != "reasoning":
-        return None
-    if not isinstance(item, dict) and not isinstance(following, dict):
-        return None
-    return (
-        item if isinstance(item, dict) else None,
-        following if isinstance(following, dict) else {},
-    )
-
-
-# --- reply -------------------------------------------------------------------------------
-
-# https://developers.openai.com/api/reference/responses-streaming. Law: what was streamed is never
-# passed on twice, and what a ``done`` event knows beyond the deltas is added; a reply is over at
-# ``response.completed``, ``response.incomplete`` or ``response.failed``; events and items that we
-# do not know mean nothing.
-
-_ENDINGS = frozenset({"response.completed", "response.incomplete", "response.failed"})
-_STOP_OF_INCOMPLETE = {
-    "max_output_tokens": StopReason.MAX_TOKENS,
-    "content_filter": StopReason.REFUSAL,
-}
-# event -> kind of the part, field that counts the parts (and, at the end, field of the whole text)
-_DELTAS = {
-    "response.output_text.delta": ("text", "content_index"),
-    "response.refusal.delta": ("refusal", "content_index"),
-    "response.reasoning_summary_text.delta": ("summary", "summary_index"),
-    "response.reasoning_text.delta": ("reasoning", "content_index"),
-    "response.function_call_arguments.delta": ("arguments", ""),
-}
-_TEXTS = {
-    "response.output_text.done": ("text", "content_index", "text"),
-    "response.refusal.done": ("refusal", "content_index", "refusal"),
-    "response.reasoning_summary_text.done": ("summary", "summary_index", "text"),
-    "response.reasoning_text.done": ("reasoning", "content_index", "text"),
-    "response.function_call_arguments.done": ("arguments", "", "arguments"),
-}
-
-Value = Mapping[str, Any]
-# Which text of an item: its kind and the index of the part.
-Part = tuple[str, int]
-
-
-class _Item:
-    """An output item that is being received.
-
-    ``value`` is what the service said of it last, ``texts`` what was streamed of each part.
-    """
-
-    __slots__ = ("block", "done", "last_part", "texts", "value")
-
-    def __init__(self, value: Value) -> None:
-        self.value = value
-        self.done = False
-        self.block: int | None = None
-        self.texts: dict[Part, list[str]] = {}
-        self.last_part: Part | None = None
-
-    @property
-    def type(self) -> object:
-        return self.value.get("type")
-
-    def streamed(self, part: Part) -> str:
-        return "".join(self.texts.get(part, ()))
-
-
-class ResponsesDecoder(StreamDecoder):
-    """The events of one Responses stream."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._items: dict[int, _Item] = {}
-        self._text_blocks: dict[tuple[int, int], int] = {}
-        self._blocks = 0
-        self._refused = False
-        self._has_calls = False
-
-    def handle(self, value: Value) -> None:
-        """Take one event, or the one document of a server that does not stream."""
-        kind = value.get("type")
-        if kind in _ENDINGS:
-            self._finish(_object(value.get("response")))
-        elif kind == "error":
-            self._fail({"error": value})
-        elif kind is None and value.get("object") == "response":
-            self._finish(value)
-        elif isinstance(kind, str) and isinstance(index := value.get("output_index"), int):
-            self._item_event(kind, index, value)
-
-    def _item_event(self, kind: str, index: int, value: Value) -> None:
-        if kind in _DELTAS:
-            name, counter = _DELTAS[kind]
-            self._delta(index, (name, _index(value.get(counter))), value.get("delta"))
-        elif kind in _TEXTS:
-            name, counter, field = _TEXTS[kind]
-            self._whole(index, (name, _index(value.get(counter))), value.get(field))
-        elif kind == "response.output_item.added":
-            self._added(index, _object(value.get("item")))
-        elif kind == "response.output_item.done":
-            self._done(index, _object(value.get("item")))
-        elif kind == "response.content_part.done":
-            number = _index(value.get("content_index"))
-            self._content(index, number, _object(value.get("part")))
-        elif kind == "response.reasoning_summary_part.done":
-            text = _object(value.get("part")).get("text")
-            self._whole(index, ("summary", _index(value.get("summary_index"))), text)
-
-    # --- items -------------------------------------------------------------------------------
-
-    def _added(self, index: int, value: Value) -> None:
-        if index in self._items:
-            self._items[index].value = value
-        else:
-            self._items[index] = _Item(value)
-        self._pass_on(index)
-
-    def _done(self, index: int, value: Value) -> None:
-        """The item is whole: add what the deltas left out."""
-        self._added(index, value)
-        item = self._items[index]
-        item.done = True
-        if item.type == "function_call":
-            arguments = value.get("arguments")
-            if isinstance(arguments, dict):
-                arguments = received_json(arguments)
-            self._whole(index, ("arguments", 0), arguments)
-        elif item.type == "message":
-            for number, part in enumerate(_list(value.get("content"))):
-                self._content(index, number, _object(part))
-        elif item.type == "reasoning":
-            for number, part in enumerate(_list(value.get("summary"))):
-                self._whole(index, ("summary", number), _object(part).get("text"))
-            for number, part in enumerate(_list(value.get("content"))):
-                self._whole(index, ("reasoning", number), _object(part).get("text"))
-            self._seal(index)
-
-    def _pass_on(self, index: int) -> None:
-        """Start a call whose name is known; keep what a message and its reasoning need."""
-        item = self._items[index]
-        if item.type == "function_call":
-            name, call_id = item.value.get("name"), item.value.get("call_id")
-            if item.block is None and isinstance(name, str) and name:
-                item.block = self._new_block()
-                self._has_calls = True
-                self.out.add(
-                    ToolCallStart(item.block, call_id if isinstance(call_id, str) else "", name)
-                )
-                self.out.delta(ToolCallDelta, item.block, item.streamed(("arguments", 0)))
-        before = self._items.get(index - 1)
-        if before is not None and before.type == "reasoning":
-            if before.done:
-                self._seal(index - 1)
-        elif item.type == "message" and item.block is None and not item.texts:
-            signature = seal(None, item.value)
-            if signature is not None:
-                item.block = self._new_block()
-                self.out.add(ThinkingSeal(item.block, signature=signature))
-
-    def _seal(self, index: int) -> None:
-        """The signature of a finished reasoning item; made again when its follower is known."""
-        item, following = self._items[index], self._items.get(index + 1)
-        signature = seal(item.value, following.value if following is not None else None)
-        if signature is not None:
-            if item.block is None:
-                item.block = self._new_block()
-            self.out.add(ThinkingSeal(item.block, signature=signature))
-
-    def _content(self, index: int, number: int, part: Value) -> None:
-        kind = part.get("type")
-        if kind == "output_text":
-            self._whole(index, ("text", number), part.get("text"))
-        elif kind == "refusal":
-            self._whole(index, ("refusal", number), part.get("refusal"))
-        elif kind == "reasoning_text":
-            self._whole(index, ("reasoning", number), part.get("text"))
-
-    def _new_block(self) -> int:
-        self._blocks += 1
-        return self._blocks - 1
-
-    # --- texts -------------------------------------------------------------------------------
-
-    def _whole(self, index: int, part: Part, text: object) -> None:
-        """The full text of a part: pass on what is missing of it; what was streamed stays."""
-        if isinstance(text, str):
-            item = self._items.get(index)
-            before = item.streamed(part) if item is not None else ""
-            if text.startswith(before):
-                self._delta(index, part, text[len(before) :])
-
-    def _delta(self, index: int, part: Part, text: object) -> None:
-        if not isinstance(text, str) or not text:
-            return
-        item = self._items.get(index)
-        if item is None:
-            item = self._items[index] = _Item({})
-        kind, number = part
-        if kind == "arguments":
-            if item.block is not None:
-                self.out.delta(ToolCallDelta, item.block, text)
-        elif kind in {"text", "refusal"}:
-            self._refused = self._refused or kind == "refusal"
-            place = (index, number)
-            if place not in self._text_blocks:
-                self._text_blocks[place] = self._new_block()
-            self.out.delta(TextDelta, self._text_blocks[place], text)
-        else:
-            if item.block is None:
-                item.block = self._new_block()
-            if item.last_part not in {None, part}:
-                self.out.delta(ThinkingDelta, item.block, "\n\n")
-            self.out.delta(ThinkingDelta, item.block, text)
-        item.last_part = part
-        item.texts.setdefault(part, []).append(text)
-
-    # --- endings -----------------------------------------------------------------------------
-
-    def _finish(self, response: Value) -> None:
-        status = response.get("status")
-        if status in {"failed", "cancelled"} or response.get("error"):
-            self._fail({"error": response.get("error") or {"message": f"the reply was {status}"}})
-            return
-        for index, value in enumerate(_list(response.get("output"))):
-            known = self._items.get(index)
-            if known is None or not known.done:
-                self._done(index, _object(value))
-        usage = response.get("usage")
-        if isinstance(usage, dict):
-            self.out.add(UsageReport(openai_usage(usage, "input", "output")))
-        self.end(StreamEnd(self._stop(response, status)))
-
-    def _stop(self, response: Value, status: object) -> StopReason:
-        if status == "incomplete":
-            reason = _object(response.get("incomplete_details")).get("reason")
-            return _STOP_OF_INCOMPLETE.get(str(reason), StopReason.OTHER)
-        if self._has_calls:
-            return StopReason.TOOL_USE
-        return StopReason.REFUSAL if self._refused else StopReason.END_TURN
-
-    def _fail(self, value: Value) -> None:
-        self.failure = event_error(self.endpoint, value)
-
-
-def _index(value: object) -> int:
-    return value if isinstance(value, int) else 0
-
-
-def _object(value: object) -> Value:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 # --- provider ----------------------------------------------------------------------------

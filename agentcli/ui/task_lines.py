@@ -10,12 +10,14 @@ from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from agentcli.domain.background import (
+    Background,
     BackgroundTask,
     Schedule,
     TaskProgress,
     TaskQuestion,
     TaskState,
 )
+from agentcli.domain.errors import UsageError
 from agentcli.ui import wording
 from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean, clean_line
@@ -27,9 +29,30 @@ if TYPE_CHECKING:
 BAR_COLUMNS = 20
 TAIL_LINES = 20
 SHOWN_ENDED = 10
+HOW_TO_NAME = (
+    "/tasks 2, /tasks answer 2 TEXT, /tasks cancel 2, /tail 2 (its number, or its id or the end of"
+    " it)"
+)
+_SHORTEST_END = 4
 _TITLE_COLUMNS = 50
 _LINE_COLUMNS = 100
 _TAIL_COLUMNS = 400
+
+
+def meant(background: Background, text: str) -> BackgroundTask | Schedule:
+    """The run or schedule that ``text`` names; raises ``UsageError``."""
+    tasks = background.tasks()
+    if text.isdecimal() and 1 <= int(text) <= len(tasks):
+        return tasks[int(text) - 1]
+    is_end = len(text) >= _SHORTEST_END  # no number that happens to end an id
+    named: Sequence[BackgroundTask | Schedule] = [
+        *(task for task in tasks if is_end and task.run_id.endswith(text)),
+        *(each for each in background.schedules() if is_end and each.id.endswith(text)),
+    ]
+    if len(named) != 1:
+        what = "several" if named else "no background run or schedule"
+        raise UsageError(f"{clean_line(text)!r} names {what}", HOW_TO_NAME)
+    return named[0]
 
 
 def bar(progress: TaskProgress, columns: int = BAR_COLUMNS) -> str:

@@ -9,6 +9,7 @@ a ``Refusal``, which its caller puts into words; every body is read up to a boun
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import ssl
 import sys
@@ -321,6 +322,18 @@ async def _sliced(
             yield piece
 
 
+def _events_of(document: bytes) -> list[bytes]:
+    """The events that a JSON document stands for: itself, or what the array holds."""
+    whole = b" ".join(document.splitlines()).lstrip(b"\xef\xbb\xbf \t")
+    if not whole.startswith(b"["):
+        return [whole]
+    try:
+        found = json.loads(whole)
+    except (ValueError, RecursionError):
+        return [whole]
+    return [json.dumps(each).encode() for each in found] or [b"{}"]
+
+
 def _cut(data: bytes) -> Iterator[bytes]:
     yield data[:MAX_PIECE_BYTES]
     for start in range(MAX_PIECE_BYTES, len(data), MAX_PIECE_BYTES):
@@ -392,7 +405,10 @@ async def _read_error_body(response: httpx.Response) -> bytes:
 
 
 async def _checked(chunks: AsyncIterator[bytes], endpoint: Endpoint) -> AsyncGenerator[bytes, None]:
-    """``chunks`` unless they turn out to be a web page or a JSON document (not a stream)."""
+    """``chunks`` unless they turn out to be a web page or a JSON document (not a stream).
+
+    A document is one event; an array of them, as Gemini's without ``alt=sse``, is one for each.
+    """
     document = bytearray()
     is_json = False
     async for chunk in chunks:
@@ -406,7 +422,7 @@ async def _checked(chunks: AsyncIterator[bytes], endpoint: Endpoint) -> AsyncGen
                     provider=endpoint.provider,
                     host=endpoint.host,
                 )
-            is_json = start.startswith(b"{")
+            is_json = start.startswith((b"{", b"["))
             if start and not is_json:
                 yield bytes(document) + chunk
                 break
@@ -416,10 +432,10 @@ async def _checked(chunks: AsyncIterator[bytes], endpoint: Endpoint) -> AsyncGen
             raise network_error(endpoint, what, "use another model", retryable=False)
     else:
         if document:
-            joined = b" ".join(bytes(document).splitlines())
-            for piece in _cut(b"data: " + joined.lstrip(b"\xef\xbb\xbf") + b"\n\n"):
-                await asyncio.sleep(0)
-                yield piece
+            for event in _events_of(bytes(document)):
+                for piece in _cut(b"data: " + event + b"\n\n"):
+                    await asyncio.sleep(0)
+                    yield piece
         return
     async for chunk in chunks:
         yield chunk

@@ -243,15 +243,6 @@ def test_a_reply_that_is_wrapped_once_more_is_understood() -> None:
 # --- not a stream --------------------------------------------------------------------------
 
 
-@pytest.mark.spec("STR-8", "STR-9")
-@pytest.mark.parametrize("size", [1, 3, 10_000])
-def test_a_json_array_instead_of_events_is_an_error_with_advice(size: int) -> None:
-    data = b"\xef\xbb\xbf\r\n" + json.dumps([chunk(text("x"), finish="STOP")]).encode()
-    error = failure_of(*(data[i : i + size] for i in range(0, len(data), size)))
-    assert "alt=sse" in error.advice
-    assert error.kind is ErrorKind.OTHER
-
-
 @pytest.mark.spec("STR-1", "STR-8")
 def test_an_error_object_inside_a_stream_is_typed() -> None:
     broken = {

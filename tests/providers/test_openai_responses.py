@@ -27,7 +27,8 @@ from agentcli.domain.messages import (
 from agentcli.domain.ports import Effort, ModelInfo, ProviderConfig
 from agentcli.domain.stream import StreamEvent
 from agentcli.providers._base import to_json
-from agentcli.providers.openai_responses import ResponsesProvider, encode, responses_url, seal
+from agentcli.providers._responses_reply import seal
+from agentcli.providers.openai_responses import ResponsesProvider, encode, responses_url
 from agentcli.store import codec as _codec
 from tests.providers.streams import BASH, fold, request
 from tests.support.model_server import ModelServer

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from agentcli.domain.messages import AssistantMessage, StopReason, TextPart
+from agentcli.providers import _responses_reply as _responses_decoder
 from agentcli.providers import anthropic, openai
 from agentcli.providers import gemini as _gemini_decoder
-from agentcli.providers import openai_responses as _responses_decoder
 from agentcli.providers._base import StreamDecoder
 from agentcli.wire.http import Endpoint
 from tests.providers.streams import SUITES, cuts, decode, fold

@@ -8,9 +8,8 @@ from agentcli.domain.background import Background, BackgroundRefused, Background
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import UsageError
 from agentcli.repl.commands import Chat, SlashCommand
-from agentcli.repl.slash.tasks import meant
 from agentcli.ui.sanitize import clean_line
-from agentcli.ui.task_lines import log_lines, state_word, took
+from agentcli.ui.task_lines import log_lines, meant, state_word, took
 
 PAGE_CHARS = 20_000
 BEGINS_BEFORE_CHARS = 2_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 
 from agentcli.domain.background import (
@@ -18,32 +17,18 @@ from agentcli.domain.errors import UsageError
 from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.repl.panel import PickRow
 from agentcli.ui.sanitize import clean_line
-from agentcli.ui.task_lines import details, overview, question_lines, state_word
+from agentcli.ui.task_lines import (
+    HOW_TO_NAME,
+    details,
+    meant,
+    overview,
+    question_lines,
+    state_word,
+)
 from agentcli.ui.theme import DIM
 
-USAGE = (
-    "/tasks 2, /tasks answer 2 TEXT, /tasks cancel 2, /tail 2 (its number, or its id or the end of"
-    " it)"
-)
-_SHORTEST_END = 4
 _LOG_CHARS = MAX_LOG_CHARS + 1_000
 _TAIL_CHARS = 20_000
-
-
-def meant(background: Background, text: str) -> BackgroundTask | Schedule:
-    """The run or schedule that ``text`` names; raises ``UsageError``."""
-    tasks = background.tasks()
-    if text.isdecimal() and 1 <= int(text) <= len(tasks):
-        return tasks[int(text) - 1]
-    is_end = len(text) >= _SHORTEST_END  # no number that happens to end an id
-    named: Sequence[BackgroundTask | Schedule] = [
-        *(task for task in tasks if is_end and task.run_id.endswith(text)),
-        *(each for each in background.schedules() if is_end and each.id.endswith(text)),
-    ]
-    if len(named) != 1:
-        what = "several" if named else "no background run or schedule"
-        raise UsageError(f"{clean_line(text)!r} names {what}", USAGE)
-    return named[0]
 
 
 async def _log(background: Background, task: BackgroundTask) -> str:
@@ -65,14 +50,14 @@ async def _run(chat: Chat, arguments: str) -> None:
         active = [task for task in background.tasks() if task.is_active]
         last = {task.run_id: _last_line(await _log(background, task)) for task in active}
         lines = overview(background.tasks(), background.schedules(), last, now, chat.theme)
-        hint = [chat.theme.paint(USAGE, DIM)] if background.tasks() else []
+        hint = [chat.theme.paint(HOW_TO_NAME, DIM)] if background.tasks() else []
         chat.show([*lines, *hint])
     elif verb == "cancel":
         await _cancel(chat, background, rest.strip())
     elif verb == "answer":
         await _answer(chat, background, rest.strip())
     elif rest:
-        raise UsageError(f"cannot do {clean_line(arguments)!r}", USAGE)
+        raise UsageError(f"cannot do {clean_line(arguments)!r}", HOW_TO_NAME)
     else:
         found = meant(background, verb)
         if isinstance(found, Schedule):
@@ -90,7 +75,7 @@ async def _cancel(chat: Chat, background: Background, text: str) -> None:
         name = found.id if isinstance(found, Schedule) else found.run_id
         ended = await background.cancel(name)
     except BackgroundRefused as error:
-        raise UsageError(str(error), USAGE) from error
+        raise UsageError(str(error), HOW_TO_NAME) from error
     if isinstance(ended, Schedule):
         chat.show([f"It will not start again: {clean_line(ended.title)}"])
     elif ended.is_active:
@@ -117,7 +102,7 @@ async def _answer(chat: Chat, background: Background, text: str) -> None:
     try:
         await background.answer(found.run_id, said.strip())
     except BackgroundRefused as error:
-        raise UsageError(str(error), USAGE) from error
+        raise UsageError(str(error), HOW_TO_NAME) from error
     chat.show([f"Answered: {clean_line(found.title)} goes on."])
 
 

@@ -20,7 +20,7 @@ from agentcli.domain.messages import (
     Usage,
 )
 from agentcli.domain.stream import StreamEnd, TextDelta, ThinkingDelta, ToolCallStart
-from agentcli.providers.openai_responses import ResponsesDecoder, unseal
+from agentcli.providers._responses_reply import ResponsesDecoder, unseal
 from agentcli.wire.http import Endpoint
 from tests.providers.streams import cuts, decode, fold
 from tests.support.replies import Call, Reply, Text, Thinking, Tokens
