@@ -29,7 +29,7 @@ from agentcli.tools._registry import standard_name
 
 __all__ = ["CustomCommand", "find_called", "in_force", "message_of", "names_path", "parse_line"]
 _NEARLY_ALL = 0.6
-_LINE = re.compile(r"/((?=[\w:-]*[^\W\d_])[^\W_][\w:-]*)(?:\s+(.*))?\Z", re.DOTALL)
+_LINE = re.compile(r"/((?=[\w.:-]*[^\W\d_])[^\W_](?:[\w.-]*:)?[\w:-]*)(?:\s+(.*))?\Z", re.DOTALL)
 _FOOTER = re.compile(r"\n?\[exit code 0, [^\]\n]*\]\Z")
 _RULE = re.compile(r"([\w*-]+)(?:\((.*)\))?", re.DOTALL)
 _OPEN_END = re.compile(r":\*\Z")

@@ -42,6 +42,7 @@ from agentcli.extensions.packages import (
 )
 
 FETCH_S = 120.0
+_DAY_S = 86_400.0
 _SHOWN_COMMIT = 12
 _MAX_BOOK_BYTES = 1_000_000
 _MAX_SHOWN_CHARS = 200_000
@@ -193,6 +194,7 @@ def staged(paths: Paths, source: str, wanted: str = "") -> Iterator[StagedPlugin
     ``wanted`` is the plugin of a marketplace. Raises ``UsageError`` or ``ConfigError``. Blocks.
     """
     whole = ensure_dir(plugins_dir(paths)) / f".new-{secrets.token_hex(8)}"
+    _sweep(whole.parent)
     notices: list[str] = []
     try:
         commit, given = _copy(source, whole, notices)
@@ -209,12 +211,36 @@ def staged(paths: Paths, source: str, wanted: str = "") -> Iterator[StagedPlugin
             within,
             round(time.time()),
         )
-        _, of_hooks = hooks_of(package, plugins_dir(paths) / "data" / package.name)
-        yield StagedPlugin(place, package, added, (*notices, *package.notices, *of_hooks))
+        notices += [*package.notices, *_unusable(package)]
+        yield StagedPlugin(place, package, added, tuple(notices))
     except OSError as error:
         raise ConfigError(f"the plugin could not be copied: {error.strerror or error}") from error
     finally:
         shutil.rmtree(whole, ignore_errors=True)
+
+
+def _unusable(package: PluginPackage) -> list[str]:
+    """A line for each part of a package that makes no sense."""
+    from agentcli.extensions.agents import load_agents
+    from agentcli.extensions.commands import find_commands
+    from agentcli.extensions.places import ExtensionPlace
+    from agentcli.extensions.skills import find_skills
+
+    places = (ExtensionPlace(package.root, f"plugin {package.name}", plugin=package.name),)
+    skills, of_skills = find_skills(places)
+    _, of_commands = find_commands(places, skills)
+    _, of_agents = load_agents(places)
+    _, of_hooks = hooks_of(package, Path())
+    lines = (*of_skills, *of_commands, *of_agents, *of_hooks)
+    return [line.removeprefix("warning: ").replace(f"{package.root}/", "") for line in lines]
+
+
+def _sweep(directory: Path) -> None:
+    """Remove what an addition has left that was killed a day ago or earlier."""
+    for left in directory.glob(".new-*"):
+        with contextlib.suppress(OSError):
+            if left.stat().st_mtime < time.time() - _DAY_S:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _copy(source: str, target: Path, notices: list[str]) -> tuple[str, str]:
@@ -292,11 +318,13 @@ def keep(paths: Paths, new: StagedPlugin) -> None:
         new.place.rename(target)
     except OSError as error:
         raise ConfigError(f"the plugin could not be kept: {error.strerror or error}") from error
-    others = [each for each in added_plugins(paths) if each.name != new.added.name]
-    _write(paths, [*others, new.added])
+    known = {each.name: each for each in added_plugins(paths)}
+    # sessions that are open go on with the copy that they have begun with
+    kept = {target, *([known[new.added.name].root(paths)] if new.added.name in known else [])}
+    _write(paths, [*({**known, new.added.name: new.added}).values()])
     ensure_dir(plugins_dir(paths) / "data" / new.added.name)
     for old in target.parent.iterdir():
-        if old != target:
+        if old not in kept:
             shutil.rmtree(old, ignore_errors=True)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from agentcli.domain.clean import one_line
@@ -114,7 +115,8 @@ def find_commands(
         for command in of_place:
             found.setdefault(command.name, command)
     for command in [each for each in found.values() if each.place.plugin]:
-        found.setdefault(command.name.partition(":")[2], command)
+        short = command.name.partition(":")[2]
+        found.setdefault(short, replace(command, name=short))
     return list(found.values()), tuple(warnings)
 
 
@@ -130,9 +132,9 @@ def _commands(place: ExtensionPlace, warnings: list[str]) -> Iterator[tuple[str,
         for file in sorted(files):
             path = Path(above) / file
             parts = path.relative_to(directory).with_suffix("").parts
-            name = ":".join((*([place.plugin] if place.plugin else []), *parts)).lower()
+            name = ":".join(parts).lower()
             if file.endswith(".md") and _NAME.fullmatch(name) and str(path).isprintable():
-                yield name, path
+                yield f"{place.plugin}:{name}" if place.plugin else name, path
 
 
 def _command(name: str, path: Path, place: ExtensionPlace, heads: Heads | None) -> CustomCommand:

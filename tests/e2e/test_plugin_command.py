@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from agentcli.extensions.packages import SCHEMA
 from tests.e2e.one_shot import one_shot
 from tests.support.cli import AGENT, Finished, agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.pty_driver import Terminal
 from tests.support.replies import call
+from tests.support.sandboxes import BOTH, needs
+from tests.support.wire_facts import facts_of
 
 FILES = {
     ".claude-plugin/plugin.json": json.dumps({"name": "demo", "version": "1.0"}),
@@ -88,6 +91,48 @@ def test_what_was_shown_is_what_takes_effect_whatever_becomes_of_its_source(
     assert not (work / "evil").exists()
     assert "touch evil" in plugin("update", "demo").stdout
     assert plugin("update", "demo").code == 4
+
+
+@pytest.mark.spec("EXT-5", "EXT-1", "EXT-3")
+def test_its_skills_agents_and_commands_are_there_after_the_users_own(
+    model_server: ModelServer, source: Path, work: Path, home: Path
+) -> None:
+    manifest = source / ".claude-plugin/plugin.json"
+    manifest.write_text(json.dumps({"name": "acme.demo"}))
+    add(str(source))
+    for line in ("/acme.demo:ship v1", "/ship v1"):
+        model_server.add("Done.")
+        assert one_shot(model_server, line, cwd=work).code == 0
+        assert "Ship it now." in facts_of(model_server.requests[-1]).prompts[-1]
+    told = json.dumps(model_server.requests[-1].body)
+    assert "Greets people" in told and "helper" in told
+    own = home / ".agents/commands/ship.md"
+    own.parent.mkdir(parents=True)
+    own.write_text("My own way.")
+    model_server.add("Done.")
+    assert one_shot(model_server, "/ship v1", cwd=work).code == 0
+    assert "My own way." in facts_of(model_server.requests[-1]).prompts[-1]
+    assert plugin("remove", "acme.demo").code == 0
+    assert "the command ship is hidden by that of your own" in plugin("add", str(source)).stdout
+
+
+@pytest.mark.slow
+@pytest.mark.spec("EXT-5", "SEC-17")
+@pytest.mark.parametrize("kind", BOTH)
+def test_its_hooks_run_in_the_sandbox_and_see_its_files(
+    model_server: ModelServer, source: Path, work: Path, home: Path, kind: str
+) -> None:
+    needs(kind)
+    outside = home / "outside"
+    with (source / "run.sh").open("a") as script:
+        script.write(f"touch '{outside}'\n")
+    add(str(source))
+    model_server.add(call("write_file", {"path": "a.txt", "content": "x\n"}), "Done.")
+    done = one_shot(
+        model_server, "--permission-mode", "accept-edits", "--sandbox", kind, "go", cwd=work
+    )
+    assert done.code == 0, done.stderr
+    assert (work / "hooked").exists() and not outside.exists()
 
 
 @pytest.mark.spec("EXT-5")
@@ -167,6 +212,12 @@ def test_validate_says_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "plugin.json").write_text('{"name": "x"}')
     done = plugin("validate", cwd=tmp_path)
     assert done.code == 1 and "$schema" in done.stderr
+    (tmp_path / "plugin.json").write_text(json.dumps({"$schema": SCHEMA, "name": "x", "more": 1}))
+    (tmp_path / "skills/empty").mkdir(parents=True)
+    (tmp_path / "skills/empty/SKILL.md").write_text("---\nname: empty\n---\n")
+    done = plugin("validate", cwd=tmp_path)
+    assert done.code == 0 and "x is valid (Agent Plugins 1.0)" in done.stdout
+    assert "the field more is unknown" in done.stdout and "skills/empty/SKILL.md" in done.stdout
 
 
 @pytest.mark.slow
