@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from functools import partial
@@ -77,9 +77,28 @@ class Brought:
                 found.append(real)
         return tuple(dict.fromkeys(found))
 
-    def skill(self, name: str) -> Skill | None:
-        """The skill of that name."""
-        return next((each for each in self.skills if each.name == name.strip().lower()), None)
+    def texts(self, names: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+        """The skills of these ``names`` as an agent begins with them, and what is wrong. Blocks."""
+        if not names:
+            return "", ()
+        from agentcli.extensions.front_matter import Unusable
+        from agentcli.extensions.skills import text_of
+
+        known = {skill.name: skill for skill in self.skills}
+        changed = self.is_changed()
+        texts, problems = [], []
+        for name in names:
+            skill = known.get(name.strip().lower())
+            try:
+                if skill is None:
+                    problems.append(f"names the skill {name!r}, which does not exist")
+                elif skill.place.in_repository and changed:
+                    problems.append(f"goes without the skill {name}: {CHANGED}")
+                else:
+                    texts.append(text_of(skill))
+            except Unusable as error:
+                problems.append(f"goes without the skill {name}: {error}")
+        return "\n\n".join(texts), tuple(problems)
 
 
 async def find_brought(settings: Settings, cwd: Path) -> Brought:

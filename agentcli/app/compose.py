@@ -167,7 +167,7 @@ async def _build(
 
         closers = partial(_closers, replace(options, no_session=False))
         kept_in = None if options.no_session else files
-        return ParentSession(conversation, store, brought.agents, closers, kept_in)
+        return ParentSession(conversation, store, brought, closers, kept_in)
 
     def arrived(item: QueuedInput) -> None:
         """A message of a background run waits in the file (BG-5)."""

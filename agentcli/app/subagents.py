@@ -12,13 +12,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from agentcli.app.models import model_named
 from agentcli.app.queue import DurableQueue
 from agentcli.app.session import Session
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
@@ -61,6 +62,7 @@ from agentcli.store.sqlite import SqliteStore
 from agentcli.tools._registry import standard_name
 
 if TYPE_CHECKING:
+    from agentcli.app.brought import Brought
     from agentcli.extensions.agents import AgentDefinition
 
 # --- what a sub-agent gets of its parent's --------------------------------------------------------
@@ -85,8 +87,8 @@ WITHHELD = frozenset(
 class Narrowed:
     """A part of a tool box: what ``only`` names by tool, group or pattern; nothing ``withheld``.
 
-    ``standard_name`` knows what other programs call a tool. A tool that is not in the box cannot
-    be had by naming it.
+    Both are names of tools, groups or patterns. ``standard_name`` knows what other programs call a
+    tool. A tool that is not in the box cannot be had by naming it.
     """
 
     def __init__(
@@ -97,11 +99,12 @@ class Narrowed:
         withheld: AbstractSet[str] = WITHHELD,
     ) -> None:
         self._box = box
-        names = None if only is None else {*only, *map(standard_name, only)}
+        names = None if only is None else _all_names(only, standard_name)
+        taken = _all_names(tuple(withheld), standard_name)
         self._definitions = tuple(
             each
             for each in box.definitions
-            if each.name not in withheld and (names is None or _is_named(each, names))
+            if not _is_named(each, taken) and (names is None or _is_named(each, names))
         )
         self._names = frozenset(each.name for each in self._definitions)
 
@@ -117,6 +120,12 @@ class Narrowed:
     def near(self, name: str) -> tuple[str, ...]:
         """Names like ``name`` in the part, best first."""
         return tuple(near for near in self._box.near(name) if near in self._names)
+
+
+def _all_names(given: Sequence[str], standard_name: Callable[[str], str]) -> set[str]:
+    """What is named, also as others name it; of ``Bash(git *)`` the tool."""
+    bare = [name.partition("(")[0].strip() for name in given]
+    return {*bare, *map(standard_name, bare)}
 
 
 def _is_named(tool: ToolDefinition, names: set[str]) -> bool:
@@ -256,14 +265,15 @@ class ParentSession:
     """What sub-agents need of the session that starts them.
 
     ``closers`` gives what ends the processes of a session; ``files`` is ``None`` where nothing is
-    kept.
+    kept. ``told`` are the agents whose notices were given.
     """
 
     conversation: Conversation
     store: SqliteStore
-    definitions: Mapping[str, AgentDefinition]
+    brought: Brought
     closers: Callable[[SqliteStore, str], Sequence[Close]]
     files: SessionFiles | None
+    told: set[str] = field(default_factory=set)
     places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_AT_ONCE))
 
 
@@ -325,9 +335,10 @@ class Runner:
         await store.set(SUBAGENT_KEY, mark)
         only = definition.tools if definition else None
         withheld = WITHHELD if self.asker is None else WITHHELD - {ASK}
+        withheld |= frozenset(definition.not_tools if definition else ())
         toolbox = Narrowed(given.toolbox, only, standard_name, withheld)
         note = _NOTE.format(asking=_MAY_ASK if toolbox.get(ASK) else _NOBODY)
-        system = (given.system, note, definition.prompt if definition else "")
+        system = (given.system, note, *(await self._texts(definition) if definition else ()))
         approver = Unattended() if self.unattended else given.approver
         queue = DurableQueue(store)
         parts = SessionParts(
@@ -372,25 +383,44 @@ class Runner:
     def _definition(self, name: str) -> AgentDefinition | None:
         if not name.strip():
             return None
-        known = self.parent.definitions
+        known = self.parent.brought.agents
         if found := known.get(name.strip().lower()):
             return found
         there = f"there are: {', '.join(sorted(known))}" if known else "leave the field out"
         raise ConfigError(f"there is no agent {name!r}", there)
 
+    async def _texts(self, definition: AgentDefinition) -> tuple[str, ...]:
+        """What the agent is told beside its task: its own text, and that of its skills."""
+        text, problems = await asyncio.to_thread(self.parent.brought.texts, definition.skills)
+        if definition.isolation:
+            what = "wants a worktree of its own, which does not exist yet"
+            problems += (f"{what}: it works in the session's directory",)
+        if problems and definition.name not in self.parent.told:
+            self.parent.told.add(definition.name)
+            self.emit(Notice(f"the agent {definition.name} {'; '.join(problems)}"))
+        return definition.prompt, text
+
     def _model(
         self, task: SubTask, definition: AgentDefinition | None
     ) -> tuple[Provider, ModelInfo]:
         """The call's model, else the definition's, else the one that answers the parent."""
+        present = self.parent.conversation.model
         if task.model.strip():
-            return self._choose(task.model.strip())
+            name, problem = model_named(task.model, present)
+            if problem:
+                raise ConfigError(problem, "leave the model out")
+            return self._choose(name or present.id)
         if definition is not None and definition.model:
+            name, problem = model_named(definition.model, present)
+            if problem and f"model {definition.name}" not in self.parent.told:
+                self.parent.told.add(f"model {definition.name}")
+                self.emit(Notice(f"the agent {definition.name}: {problem}"))
             try:
-                return self._choose(definition.model)
+                return self._choose(name or present.id)
             except ConfigError as error:
                 text = f"the model of the agent {definition.name} cannot be used: {error}"
                 self.emit(Notice(text))
-        return self._choose(self.parent.conversation.model.id)
+        return self._choose(present.id)
 
     def _choose(self, name: str) -> tuple[Provider, ModelInfo]:
         choose = self.parent.conversation.parts.choose

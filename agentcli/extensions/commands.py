@@ -28,6 +28,7 @@ from agentcli.extensions.skills import (
     NAME,
     Skill,
     description_of,
+    opening,
 )
 
 MAX_HINT = 200
@@ -79,8 +80,7 @@ class CustomCommand:
         pieces = fill_in(body, arguments, _argument_names(self.head), known)
         if not self.is_skill:
             return pieces
-        first = f"Follow the skill {self.name}. Its files are in {self.path.parent}.\n\n"
-        return (first, *pieces)
+        return (opening(self.name, self.path.parent), *pieces)
 
     @property
     def allowed_tools(self) -> tuple[str, ...]:

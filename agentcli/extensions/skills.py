@@ -131,6 +131,16 @@ def _skill(path: Path, place: ExtensionPlace, heads: Heads | None) -> Skill:
     )
 
 
+def opening(name: str, directory: Path) -> str:
+    """What stands before the text of a skill, wherever the model gets it."""
+    return f"Follow the skill {name}. Its files are in {directory}.\n\n"
+
+
+def text_of(skill: Skill) -> str:
+    """The skill as it is by now, for an agent that is to follow it. Raises ``Unusable``."""
+    return opening(skill.name, skill.directory) + read_document(skill.path, MAX_BYTES).body
+
+
 def _name(text: str) -> str:
     """``text`` as a name, in small letters; empty where it is none."""
     name = unicodedata.normalize("NFKC", text.strip()).lower()

@@ -147,3 +147,27 @@ def test_a_trusted_repository_that_has_changed_is_asked_about_again(
         changed = one_shot(server, "hi", cwd=repository)
     assert "has changed since you trusted it" in changed.stderr
     assert ["Ships it" in system_of(server, n) for n in range(3)] == [True, True, False]
+
+
+@pytest.mark.spec("EXT-3")
+def test_an_agent_of_claude_code_works_without_a_change(tmp_path: Path, home: Path) -> None:
+    skill(home / ".claude", "style", "How code looks", body="Two spaces.")
+    head = (
+        "---\nname: scout\ndescription: Looks\ntools: Read, Grep, Bash(git log:*), WebFetch\n"
+        "disallowedTools: WebFetch\nmodel: haiku\nskills: style, missing\nisolation: worktree\n---\n"
+    )
+    write(home, ".claude/agents/scout.md", f"{head}Be short.")
+    task = {"agent": "scout", "description": "look", "prompt": "look"}
+    twice = [call("task", task), "seen", call("task", task), "seen", "done"]
+    with ModelServer(twice) as server:
+        done = one_shot(server, "hi", cwd=tmp_path)
+        child = server.requests[1].body
+    assert done.code == 0, done.stderr
+    assert {each["name"] for each in child["tools"]} == {"read_file", "grep_files", "bash"}
+    system = "".join(part["text"] for part in child["system"])
+    assert system.endswith(
+        f"Be short.\n\nFollow the skill style. Its files are in {home}/.claude/skills/style.\n\n"
+        "Two spaces."
+    )
+    assert "haiku" in child["model"]
+    assert done.stderr.count("'missing'") == done.stderr.count("worktree") == 1
