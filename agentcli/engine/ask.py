@@ -14,7 +14,7 @@ from dataclasses import replace
 from agentcli.domain.cancel import CancelToken, uninterruptible
 from agentcli.domain.errors import AgentError, ErrorKind, ProviderError, StoreError
 from agentcli.domain.events import CompactionTrigger, ContextTransformed, ModelFellBack, Notice
-from agentcli.domain.messages import AssistantMessage, Message, Usage, user_text
+from agentcli.domain.messages import AssistantMessage, Message, ToolCall, Usage, user_text
 from agentcli.domain.ports import ModelRequest, StepFacts, cost_usd
 from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.limits import output_cap, reached
@@ -128,13 +128,21 @@ class Requests:
         context, history, model = conversation.context, conversation.history, conversation.model
         context.look(history, self._parts.system, self._parts.toolbox.definitions, model)
         used = context.used
-        if count := context.prune(history.messages, model):
+        if count := context.prune(history.messages, model, self._stays):
             left, total = context.used, len(history)
             what = f"{context.pruner.name} ({count} results)"
             sizes = (used * _CHARACTERS_PER_TOKEN, left * _CHARACTERS_PER_TOKEN)
             self._emit(ContextTransformed(what, total, total, *sizes))
         if context.is_full(model) and self._can_pay(context.used):
             await self._compact(CompactionTrigger.WINDOW)
+
+    def _stays(self, call: ToolCall) -> bool:
+        """Whether what ``call`` has read is a skill: the model goes by it (EXT-1)."""
+        if not self._parts.skills:
+            return False
+        from agentcli.engine.context.activated import reads_skill
+
+        return reads_skill(call, self._parts.skills, self._parts.workspace)
 
     def _can_pay(self, tokens: int) -> bool:
         """Whether a summary of ``tokens`` costs a small part of what is left (COST-2)."""

@@ -46,8 +46,14 @@ from agentcli.domain.messages import (
 )
 from agentcli.domain.ports import Effort, ModelRequest, cost_usd
 from agentcli.domain.values import frozen
+from agentcli.engine.context.activated import HEADING, skills_in
 from agentcli.engine.context.outgoing import check_request, prepare
-from agentcli.engine.context.window import is_prompt, of_message, of_text
+from agentcli.engine.context.window import (
+    CHARACTERS_PER_TOKEN,
+    is_prompt,
+    of_message,
+    of_text,
+)
 from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.hooked import before_compaction
 from agentcli.engine.race import race
@@ -55,6 +61,7 @@ from agentcli.engine.sample import Sampler
 
 KEPT_TURNS = 2
 KEPT_SHARE = 0.25
+SKILLS_SHARE = 0.1  # of the window
 LIMIT_S = 300.0
 _MOST_OUTPUT = 16_000
 _LEAST_OUTPUT = 1_000
@@ -183,7 +190,11 @@ class Compactor:
         folded = [messages[index] for index in chosen.folded]
         todos = await self._todos()
         text = await self._summary(folded, focus)
-        summary = record(text, folded, _stands_for(folded), todos)
+        conversation = self._conversation
+        room = conversation.context.window(conversation.model) * CHARACTERS_PER_TOKEN * SKILLS_SHARE
+        parts = conversation.parts
+        skills = skills_in(folded, parts.skills, parts.workspace, int(room))
+        summary = record(text, folded, _stands_for(folded), todos, skills)
         replaced = max(sum(sizes[index] for index in chosen.folded), _SHORT_TOKENS)
         if of_message(summary) > replaced and trigger is not CompactionTrigger.MANUAL:
             raise AgentError("the summary is longer than what it stands for")
@@ -493,17 +504,23 @@ def cut(text: str, limit: int) -> str:
 
 
 def record(
-    text: str, folded: Sequence[Message], count: int, todos: Sequence[Mapping[str, Any]]
+    text: str,
+    folded: Sequence[Message],
+    count: int,
+    todos: Sequence[Mapping[str, Any]],
+    skills: str = "",
 ) -> UserMessage:
     """The message that stands for ``folded``: the model's ``text`` and what the program knows.
 
-    ``count`` is how many messages it stands for, those of earlier summaries included.
+    ``count`` is how many messages it stands for, those of earlier summaries included; ``skills``
+    are those that the model goes by.
     """
     facts = _facts(folded, todos)
     opening = _OPENING.format(count=count)
     return UserMessage(
         (
             TextPart(f"{opening}\n\n{text.strip()}"),
+            *([TextPart(skills)] if skills else []),
             TextPart("\n\n".join((*facts, _CLOSING))),
         ),
         is_summary=True,
@@ -555,7 +572,11 @@ def _carried(folded: Sequence[Message]) -> tuple[list[str], list[str], list[str]
     read: list[str] = []
     for message in folded:
         if isinstance(message, UserMessage) and message.is_summary:
-            known = "\n".join(p.text for p in message.parts[1:] if isinstance(p, TextPart))
+            known = "\n".join(
+                part.text
+                for part in message.parts[1:]
+                if isinstance(part, TextPart) and not part.text.startswith(HEADING)
+            )
             said += _SAID.findall(known)
             outside = _SAID.sub("", known)
             changed += _listed(outside, _CHANGED)

@@ -11,7 +11,7 @@ not tried again at every step (CMP-1).
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from agentcli.domain.history import History
 from agentcli.domain.messages import (
@@ -262,14 +262,31 @@ class Pruner:
             for message in messages
         ]
 
-    def prune(self, messages: Sequence[Message], gauge: Gauge, window: int) -> int:
-        """Leave out what is old when the window is getting full; how many results more."""
+    def prune(
+        self,
+        messages: Sequence[Message],
+        gauge: Gauge,
+        window: int,
+        stays: Callable[[ToolCall], bool] = lambda _: False,
+    ) -> int:
+        """Leave out what is old when the window is getting full; how many results more.
+
+        The result of a call that ``stays`` is never left out.
+        """
         used = gauge.used
         if used < max(self._again_at, FULL_ENOUGH * window):
             return 0
         block = int(BLOCK_SHARE * window)
         self._again_at = used + block // 2
-        chosen = self._candidates(messages, gauge.sizes, int(KEPT_SHARE * window))
+        found = self._candidates(messages, gauge.sizes, int(KEPT_SHARE * window))
+        kept = {
+            call.id
+            for message in messages
+            if isinstance(message, AssistantMessage)
+            for call in message.tool_calls
+            if stays(call)
+        }
+        chosen = [each for each in found if each[1].call_id not in kept]
         if sum(saved for _, _, saved in chosen) < block:
             return 0
         for index, stub, _ in chosen:
@@ -372,9 +389,14 @@ class Context:
         if self.gauge.look(history, system, tools, window):
             self.pruner.resize(history.messages, self.gauge)
 
-    def prune(self, messages: Sequence[Message], model: ModelInfo) -> int:
+    def prune(
+        self,
+        messages: Sequence[Message],
+        model: ModelInfo,
+        stays: Callable[[ToolCall], bool] = lambda _: False,
+    ) -> int:
         """Leave old tool output out of requests where they get large; how many results more."""
-        return self.pruner.prune(messages, self.gauge, self.window(model))
+        return self.pruner.prune(messages, self.gauge, self.window(model), stays)
 
     def is_full(self, model: ModelInfo) -> bool:
         """Whether it is time for a compaction (CMP-4); asked once a step."""
