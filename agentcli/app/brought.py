@@ -164,5 +164,16 @@ def readable_places(settings: Settings) -> Iterator[Path]:
         yield Path(text)
 
 
+def users_directories(settings: Settings) -> tuple[Path, ...]:
+    """What takes effect without a question in every project: no tool writes there without asking.
+
+    Also where it is not there yet. Our own directory and ``.agents`` are known elsewhere.
+    """
+    home = settings.env.get("HOME", "")
+    if not home.startswith("/"):
+        return ()
+    return tuple(Path(home, ".claude", kind) for kind in ("skills", "commands", "agents"))
+
+
 def _is_directory(path: Path) -> bool:
     return os.path.isdir(path)  # noqa: PTH112 - never raises

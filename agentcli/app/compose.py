@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.app.attachments import attach
-from agentcli.app.brought import Brought, find_brought, readable_places
+from agentcli.app.brought import Brought, find_brought, readable_places, users_directories
 from agentcli.app.models import SessionModels, fallbacks
 from agentcli.app.opening import Opener
 from agentcli.app.options import SessionOptions
@@ -336,7 +336,7 @@ def policy_for(
     policy.add_rules("deny", options.deny, "--deny-tool")
     policy.yolo_twice = options.yolo_twice
     policy.is_bound = settings.sandbox in _NAMED
-    own = settings.paths.own_places(options.cwd)
+    own = (*settings.paths.own_places(options.cwd), *users_directories(settings))
     policy.own_directories = (*own, *hook_scripts(settings.hooks, options.cwd))
     policy.free_to_read = free_to_read
     policy.run_by_git = _run_by_git
@@ -562,7 +562,7 @@ def session_sandbox(
         paths = settings.paths
         catalogue = paths.catalogue_file
         return OwnPlaces(
-            read_only=paths.own_places(workspace.root),
+            read_only=(*paths.own_places(workspace.root), *users_directories(settings)),
             hidden=(
                 paths.credentials_file,
                 paths.trust_file,

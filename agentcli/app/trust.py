@@ -9,7 +9,7 @@ word, for one run.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from agentcli.domain.hooks import HookConfig
 
 Ask = Callable[[Project, Standing], bool | None]
-_KEPT_SHORT = 8
 _WORDS = {
     Standing.UNKNOWN: "Not decided yet, so its own files are ignored",
     Standing.TRUSTED: "Trusted",
@@ -183,13 +182,29 @@ def change_trust(paths: Paths, project: Project | None, *, trusted: bool) -> str
 
 
 def project_lines(project: Project) -> list[str]:
-    """What ``project`` would bring, in lines; each hook with its whole command (SEC-6)."""
-    lines = [f"  {line}" for line in _settings_lines(project)]
-    for kind, names in project.names:
-        if names:
-            more = f" and {len(names) - _KEPT_SHORT} more" if len(names) > _KEPT_SHORT else ""
-            lines.append(f"  {kind}: {', '.join(names[:_KEPT_SHORT])}{more}")
-    return lines
+    """What ``project`` would bring, in lines; each command that it runs whole (SEC-6, SEC-17)."""
+    named = [f"{kind}: {', '.join(names)}" for kind, names in project.names if names]
+    return [f"  {line}" for line in (*_settings_lines(project), *named, *_file_lines(project))]
+
+
+def _file_lines(project: Project) -> Iterator[str]:
+    """What skills, commands and agents say of themselves, would run and have allowed."""
+    if not project.directories:
+        return
+    from agentcli.extensions.agents import load_agents
+    from agentcli.extensions.commands import find_commands, lines_of
+    from agentcli.extensions.skills import find_skills
+
+    places = [ExtensionPlace(path, "project", in_repository=True) for path in project.directories]
+    skills, _ = find_skills(places)
+    commands, notices = find_commands(places, skills)
+    for command in commands:
+        yield from lines_of(command)
+    agents, more = load_agents(places)
+    for name, agent in agents.items():
+        tools = "" if agent.tools is None else f" (tools: {', '.join(agent.tools)})"
+        yield f"agent {name}: {agent.description}{tools}"
+    yield from (*notices, *more)
 
 
 def _settings_lines(project: Project) -> list[str]:

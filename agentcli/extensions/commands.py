@@ -32,6 +32,7 @@ from agentcli.extensions.skills import (
 )
 
 MAX_HINT = 200
+MAX_SHOWN = 300
 _NAME = re.compile(rf"{NAME.pattern}(?::{NAME.pattern})*")
 _ALLOWED = re.compile(r"[\w*-]+(?:\([^()]*(?:\([^()]*\)[^()]*)*\))?")
 _SHELL = re.compile(
@@ -144,6 +145,37 @@ def _command(name: str, path: Path, place: ExtensionPlace, heads: Heads | None) 
     head = Document(document.fields, "")
     hint = one_line(document.text("argument-hint"), MAX_HINT)
     return CustomCommand(name, path, place, head, description_of(document), hint)
+
+
+def lines_of(command: CustomCommand) -> Iterator[str]:
+    """What ``command`` is, runs, wants to have allowed and brings with it, for a decision."""
+    kind = f"skill {command.name}" if command.is_skill else f"command /{command.name}"
+    yield f"{kind}: {one_line(command.description, MAX_SHOWN)}"
+    try:
+        body = read_document(command.path, MAX_BYTES).body
+    except Unusable as error:
+        yield f"  {error}"
+        return
+    for found in _SHELL.finditer(body):
+        yield f"  runs when it is called: {(found['block'] or found['line']).strip()}"
+    if command.allowed_tools:
+        yield f"  has allowed while it is followed: {', '.join(command.allowed_tools)}"
+    if command.is_skill and (files := list(_files_of(command.path))):
+        yield f"  files: {', '.join(files)}"
+
+
+def _files_of(path: Path) -> Iterator[str]:
+    """What lies beside a skill's own file, bounded."""
+    seen = 0
+    for above, below, files in os.walk(path.parent):
+        below.sort()
+        for name in sorted(files):
+            seen += 1
+            if seen > MAX_FILES:
+                yield f"and more than {MAX_FILES}"
+                return
+            if (found := Path(above, name)) != path:
+                yield str(found.relative_to(path.parent))
 
 
 def _of_skill(skill: Skill) -> CustomCommand:

@@ -171,3 +171,29 @@ def test_an_agent_of_claude_code_works_without_a_change(tmp_path: Path, home: Pa
     )
     assert "haiku" in child["model"]
     assert done.stderr.count("'missing'") == done.stderr.count("worktree") == 1
+
+
+@pytest.mark.spec("SEC-3", "EXT-1")
+def test_what_takes_effect_everywhere_is_not_written_unasked(home: Path) -> None:
+    path = home / ".claude" / "skills" / "x" / "SKILL.md"
+    written = call("write_file", {"path": str(path), "content": "x"})
+    by_shell = call("bash", {"command": f"mkdir -p {path.parent} && echo x > {path}"})
+    with ModelServer([written, by_shell, "done"]) as server:
+        done = one_shot(server, "hi", "--permission-mode", "auto", "-o", "json", cwd=home)
+    assert not path.exists(), done.stderr
+
+
+@pytest.mark.spec("EXT-1", "SEC-18")
+def test_scripts_of_a_skill_run_in_the_sandbox(tmp_path: Path, home: Path) -> None:
+    real = skill(home / "dev", "tool").parent
+    write(real, "run.sh", "echo it-ran")
+    (home / ".claude" / "skills").mkdir(parents=True)
+    (home / ".claude" / "skills" / "tool").symlink_to(real)
+    work = tmp_path / "work"
+    work.mkdir()
+    command = f"sh {home}/.claude/skills/tool/run.sh"
+    with ModelServer([call("bash", {"command": command}), "done"]) as server:
+        done = one_shot(server, "hi", "--permission-mode", "auto", cwd=work)
+        if done.code == 4:
+            pytest.skip("no sandbox here")
+    assert "it-ran" in next(iter(facts_of(server.requests[1]).results.values()))
