@@ -112,7 +112,10 @@ def offers_of(
     if not decision.lasts:
         return ()
     exact = session_rule(call, place)
-    found = [_offer(exact, decision)]
+    offer, _ = _offer(exact, decision)
+    if offer.always and not _answers(parse_rule(offer.rule), call, place):
+        offer = replace(offer, always=False)  # written down it means the one of the project's root
+    found = [(offer, exact)]
     found += [
         _offer(rule, decision)
         for rule in _prefixes(call, place)

@@ -139,6 +139,8 @@ def test_a_command_that_was_granted_is_another_one_elsewhere(tmp_path: Path, alw
 
     place = CallPlace(Workspace(tmp_path, tmp_path), Policy())
     ((offer, rule),) = offers_of(call, place, judge(call, place))
+    below = CallPlace(Workspace(tmp_path, tmp_path / "sub"), Policy())
+    assert offer.always and not offers_of(call, below, judge(call, below))[0][0].always
     policy = Policy(allow=(parse_rule(offer.rule),)) if always else Policy(granted=[rule])
     assert answer(tmp_path, policy) is Answer.ALLOW
     assert answer(tmp_path / "sub", policy) is Answer.ASK
