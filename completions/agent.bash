@@ -300,7 +300,7 @@ _agentcli_complete() {
       commands='' ;;
     'help')
       options='--help -h'
-      commands='background chat commands configuration exit-codes library one-shot providers safety sessions architecture contract figures' ;;
+      commands='background chat commands configuration exit-codes extensions library one-shot providers safety sessions architecture contract figures' ;;
     'completions')
       options='--install --help -h'
       commands='bash zsh fish' ;;

@@ -420,6 +420,12 @@ class Session:
         """What runs without asking from the next judgement on (SEC-3)."""
         self._parts.policy.mode = mode
 
+    def go_on_as(self, before: Session) -> None:
+        """Take over what the user has chosen since ``before`` was opened."""
+        self.set_mode(before.mode)
+        self.set_effort(before.effort)
+        self.policy.granted[:] = before.policy.granted
+
     # --- back in time ----------------------------------------------------------------------
 
     async def rewind_points(self) -> Sequence[RewindPoint]:

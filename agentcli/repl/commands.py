@@ -58,6 +58,9 @@ class Chat(Protocol):
     async def switch_to(self, session_id: str | None) -> None:
         """Open that session in place of this one; ``None``: a new one."""
 
+    async def reload(self) -> None:
+        """Open this session again, with what the user brings as it is by now."""
+
     async def pick_session(self) -> str | None:
         """Let the user choose a session; its id, or ``None``."""
 

@@ -164,6 +164,23 @@ class _Chat:
         if session_id is None:
             self.show(["A new session. The one before can be resumed with /resume."])
 
+    async def reload(self) -> None:
+        """Open this session again, with what the user brings as it is by now."""
+        old = self.session
+        kept, model = (old.id if old.turns else None), old.model.id
+        self._opened.adopt(None)
+        await old.aclose("resume")
+        try:
+            if kept is None:
+                opened = await self.sessions.open_new(self._questions, model)
+            else:
+                opened = await self.sessions.open_existing(kept, self._questions)
+        except AgentError as error:
+            self._view.show_error(str(error))
+            opened = await self.sessions.open_new(self._questions, model)
+        opened.go_on_as(old)
+        self._adopt(opened, replays=False)
+
     async def pick_session(self) -> str | None:
         """Let the user choose among the sessions; ``None`` also when a signal ended that."""
         infos = await self.sessions.list()
@@ -304,15 +321,16 @@ class _Chat:
 
     # --- sessions --------------------------------------------------------------------------
 
-    def _adopt(self, session: Session) -> None:
+    def _adopt(self, session: Session, *, replays: bool = True) -> None:
         """Make ``session`` the open one and say what it is."""
         self._opened.adopt(session)
         registry.use_custom(map(registry.custom_command, session.brought.commands))
         self._view.adopt(session.resumed)
         for listener in (self._view.on_event, self._opened.on_event, self._news.on_event):
             session.add_listener(listener)
-        self.show(self._opened.replayed_lines(self.theme, self._screen.size, folds=self._folds))
-        self.show(self._opened.opening_lines(self.user.cwd, self.theme))
+        if replays:
+            self.show(self._opened.replayed_lines(self.theme, self._screen.size, folds=self._folds))
+            self.show(self._opened.opening_lines(self.user.cwd, self.theme))
         self._view.show_notices(session.notices)
         self.name_window()
         self.input.refresh()

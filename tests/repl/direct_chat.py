@@ -73,6 +73,16 @@ class DirectChat:
             self.session = await self.sessions.open_existing(session_id, Nobody())
         await old.aclose()
 
+    async def reload(self) -> None:
+        old = self.session
+        await old.aclose()
+        self.session = await (
+            self.sessions.open_existing(old.id, self.user_of_questions)
+            if old.turns
+            else self.sessions.open_new(self.user_of_questions, old.model.id)
+        )
+        registry.use_custom(map(registry.custom_command, self.session.brought.commands))
+
     async def pick_session(self) -> str | None:
         return None
 

@@ -1,0 +1,25 @@
+"""``/reload``: read skills, commands, agents and instructions again; the session goes on."""
+
+from __future__ import annotations
+
+from agentcli.domain.errors import UsageError
+from agentcli.repl.commands import Chat, SlashCommand
+
+
+async def _run(chat: Chat, _arguments: str) -> None:
+    if chat.session.active_runs:
+        raise UsageError("background runs are under way", "reload when they have ended: /tasks")
+    if chat.user.history_file is None and chat.session.turns:
+        raise UsageError("this session is not kept", "begin another one, which reads them: /new")
+    await chat.reload()
+    brought = chat.session.brought
+    counts = (
+        (len(brought.skills), "skill"),
+        (sum(not each.is_skill for each in brought.commands), "command"),
+        (len(brought.agents), "agent"),
+    )
+    named = ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, name in counts)
+    chat.show([f"Read again: {named}, and the instructions (/memory)."])
+
+
+COMMAND = SlashCommand("reload", "read skills, commands, agents and instructions again", _run)
