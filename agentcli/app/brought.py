@@ -21,6 +21,13 @@ from agentcli.app.trust import is_changed, of_plugins, user_places
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.values import mutable
+from agentcli.engine.context.system_prompt import project_root
+from agentcli.extensions.instructions import (
+    InstructionPlaces,
+    Instructions,
+    find_instructions,
+)
+from agentcli.policy.places import credential_place
 
 if TYPE_CHECKING:
     from agentcli.domain.hooks import HookConfig
@@ -177,3 +184,17 @@ def users_directories(settings: Settings) -> tuple[Path, ...]:
 
 def _is_directory(path: Path) -> bool:
     return os.path.isdir(path)  # noqa: PTH112 - never raises
+
+
+def instructions_for(settings: Settings, cwd: Path) -> Instructions:
+    """What the user and the project have written down for agents (CTX-1, EXT-4)."""
+    home = settings.env.get("HOME", "")
+    return find_instructions(
+        InstructionPlaces(
+            cwd,
+            project_root(cwd),
+            settings.paths.config_dir,
+            Path(home) if home.startswith("/") else None,
+            lambda path: bool(credential_place((path,))),
+        )
+    )

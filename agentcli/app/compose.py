@@ -19,7 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.app.attachments import attach
-from agentcli.app.brought import Brought, find_brought, readable_places, users_directories
+from agentcli.app.brought import (
+    Brought,
+    find_brought,
+    instructions_for,
+    readable_places,
+    users_directories,
+)
 from agentcli.app.models import SessionModels, fallbacks
 from agentcli.app.opening import Opener
 from agentcli.app.options import SessionOptions
@@ -59,13 +65,7 @@ from agentcli.engine.context.system_prompt import (
 from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.gates import plan_notice
 from agentcli.engine.parts import Lazy, SessionParts
-from agentcli.extensions.instructions import (
-    InstructionPlaces,
-    Instructions,
-    find_instructions,
-)
 from agentcli.policy.decision import Policy
-from agentcli.policy.places import credential_place
 from agentcli.process.sandbox import SessionSandbox
 from agentcli.store.disk import runs_directory
 from agentcli.store.files import SessionFiles
@@ -200,9 +200,14 @@ async def _build(
     plugin_notices = _add_plugins(plugins, options, toolbox, listeners)
     configs = contained_hooks(settings.hooks, workspace.cwd, settings.project)
     hooks = _hooks(
-        (*configs, *brought.hooks, *seams.hooks), store, (workspace, sandbox), policy, listeners
+        (*configs, *brought.hooks, *seams.hooks),
+        store,
+        (workspace, sandbox),
+        policy,
+        listeners,
+        lambda: conversation.model.id,
     )
-    instructions = instructions_for(settings, options)
+    instructions = instructions_for(settings, options.cwd)
     parts: SessionParts = SessionParts(
         store=given.messages,
         state=given.state,
@@ -425,6 +430,7 @@ def _hooks(
     place: tuple[Workspace, SessionSandbox],
     policy: Policy,
     listeners: Listeners,
+    model: Callable[[], str],
 ) -> SessionHooks | None:
     """The user's hooks and the project's; the session's end waits for theirs."""
     if not configs:
@@ -433,7 +439,14 @@ def _hooks(
     from agentcli.process.program import run_program
 
     workspace, sandbox = place
-    facts = HookFacts(listeners.session_id, store.path, workspace.cwd, lambda: policy.mode)
+    facts = HookFacts(
+        listeners.session_id,
+        store.path,
+        workspace.cwd,
+        lambda: policy.mode,
+        project_root(workspace.cwd),
+        model,
+    )
     hooks = SessionHooks(configs, facts, partial(run_program, sandbox=sandbox))
     listeners.add(hooks.on_event)
     return hooks
@@ -458,20 +471,6 @@ def project_files(root: Path, stopped: Callable[[], bool]) -> Iterator[str]:
     from agentcli.tools.search.worker import walk_project
 
     return walk_project(str(root), stopped)
-
-
-def instructions_for(settings: Settings, options: SessionOptions) -> Instructions:
-    """What the user and the project have written down for agents (CTX-1, EXT-4)."""
-    home = settings.env.get("HOME", "")
-    return find_instructions(
-        InstructionPlaces(
-            options.cwd,
-            project_root(options.cwd),
-            settings.paths.config_dir,
-            Path(home) if home.startswith("/") else None,
-            lambda path: bool(credential_place((path,))),
-        )
-    )
 
 
 def _system_prompt(

@@ -133,20 +133,19 @@ def hooks_of(package: PluginPackage, data: Path) -> tuple[list[HookConfig], list
     """The hooks of a package and what of them is left out."""
     if package.hooks is None:
         return [], []
-    from agentcli.config.hooks import read_hooks
+    from agentcli.config.claude import ClaudeFile, understood
 
-    problems: list[str] = []
     where = package.root / "hooks/hooks.json"
-    hooks, warnings = read_hooks(
-        "", package.hooks, where, lambda _, problem, *__: problems.append(problem)
+    said = understood(
+        ClaudeFile(where, json.dumps({"hooks": dict(package.hooks)})), root=package.root
     )
     variables = (
         *(("CLAUDE_PLUGIN_ROOT", str(package.root)), ("PLUGIN_ROOT", str(package.root))),
         ("PLUGIN_DATA", str(data)),
     )
     source = f"plugin {package.name}"
-    mine = [replace(h, contained=True, variables=variables, source=source) for h in hooks]
-    return mine, [*(f"hooks/hooks.json: {each}" for each in problems), *warnings]
+    mine = [replace(h, variables=variables, source=source) for h in said.hooks]
+    return mine, [line.removeprefix(f"{package.root}/") for line in said.warnings]
 
 
 def changed_sources(paths: Paths) -> tuple[str, ...]:

@@ -40,8 +40,7 @@ from agentcli.domain.events import (
     TurnSummary,
 )
 from agentcli.domain.history import History
-from agentcli.domain.hooks import SILENT, HookEvent, Hooks, HookVerdict
-from agentcli.domain.messages import ToolCall, ToolResult, Usage, user_text
+from agentcli.domain.messages import Usage, user_text
 from agentcli.domain.ports import (
     ApprovalAnswer,
     ApprovalRequest,
@@ -52,7 +51,7 @@ from agentcli.domain.ports import (
 )
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.domain.subagents import SubTask, SubTaskReport
-from agentcli.domain.tools import Asker, RunIdentity, Tool, ToolBox, ToolDefinition
+from agentcli.domain.tools import Asker, Tool, ToolBox, ToolDefinition
 from agentcli.engine.conversation import Conversation
 from agentcli.engine.limits import Spending, TurnLimits
 from agentcli.engine.parts import SessionParts
@@ -172,47 +171,6 @@ class PatientAsker:
             limits = self.limits()
             if limits.deadline is not None:
                 limits.deadline += time.monotonic() - began
-
-
-@dataclass(slots=True)
-class ChildHooks:
-    """The parent's hooks for a sub-agent: those around calls; prompts and ends are not its own."""
-
-    hooks: Hooks
-
-    async def prompt_submitted(self, prompt: str, cancel: CancelToken) -> HookVerdict:
-        """No user has submitted it."""
-        del prompt, cancel
-        return SILENT
-
-    async def before_tool(self, call: ToolCall, cancel: CancelToken) -> HookVerdict:
-        """Before a call is judged by the policy."""
-        return await self.hooks.before_tool(call, cancel)
-
-    async def after_tool(
-        self, call: ToolCall, result: ToolResult, cancel: CancelToken
-    ) -> HookVerdict:
-        """After a call has run."""
-        return await self.hooks.after_tool(call, result, cancel)
-
-    async def before_compaction(
-        self, trigger: str, instructions: str, cancel: CancelToken
-    ) -> HookVerdict:
-        """Before the sub-agent's history is summarised."""
-        return await self.hooks.before_compaction(trigger, instructions, cancel)
-
-    async def stopping(self, answer: str, cancel: CancelToken, *, active: bool) -> HookVerdict:
-        """The parent's turn goes on."""
-        del answer, cancel, active
-        return SILENT
-
-    def listens(self, event: HookEvent) -> bool:
-        """Whether there is any hook for ``event`` that a sub-agent has."""
-        return event is not HookEvent.STOP and self.hooks.listens(event)
-
-    def of_run(self, run: RunIdentity) -> ChildHooks:
-        """The same, told whose run it is."""
-        return ChildHooks(self.hooks.of_run(run))
 
 
 @dataclass(slots=True)
@@ -370,7 +328,7 @@ class Runner:
             outside_usd=meter.outside,
             gates=given.gates,
             transforms=given.transforms,
-            hooks=ChildHooks(given.hooks) if given.hooks is not None else None,
+            hooks=given.hooks.of_agent(mark["agent"], info.id, store.path) if given.hooks else None,
             keeper=given.keeper,
             checks=given.checks,
             update_catalogue=self._catalogue_update(store),

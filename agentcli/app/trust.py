@@ -217,10 +217,11 @@ def _settings_lines(project: Project) -> list[str]:
     except ConfigError as error:
         return [f"its settings cannot be used: {error}"]
     mark = str(project.file)
+    marks = (mark, *(str(file.path) for file in project.claude))
     plain = [
         f"setting {name} = {_value(settings.values[name])}"
         for name, source in settings.sources.items()
-        if source.startswith(mark) and not name.startswith(("hooks", "checks."))
+        if source.startswith(marks) and not name.startswith(("hooks", "checks."))
     ]
     hooks = [f"hook on {hook.event}: {as_line(hook)}" for hook in settings.hooks]
     checks = [f"check after edits on {checks_line(check)}" for check in settings.own_checks]
@@ -262,10 +263,12 @@ def _short(line: str, mark: str) -> str:
 def _ignored(project: Project, said: Standing) -> str:
     why = "has changed since you trusted it" if said is Standing.CHANGED else "is not trusted"
     how = 'start "agent" there to decide, or give --trust'
-    if project.text is None and not any(names for kind, names in project.names if kind != SCRIPTS):
+    has_settings = project.text is not None or project.claude
+    if not has_settings and not any(names for kind, names in project.names if kind != SCRIPTS):
         shown = ", ".join(name for _, names in project.names for name in names)
         return f"{shown} of your hooks runs in the sandbox: {project.root} {why} ({how})"
-    holders = (*project.directories, *([project.file] if project.text is not None else []))
+    files = [project.file] if project.text is not None else []
+    holders = (*project.directories, *files, *(file.path for file in project.claude))
     names = dict.fromkeys(
         str(each if each in project.directories else each.parent) for each in holders
     )

@@ -408,7 +408,7 @@ def _problem_of(table: Mapping[str, Any]) -> str:
         problem = f"the type {table['type']!r} is not supported: only command is"
     elif not isinstance(command, str) or not command.strip() or "\0" in command:
         problem = "a hook needs a command, as a text"
-    elif not isinstance(matcher, str) or not _compiles(matcher):
+    elif not isinstance(matcher, str) or not is_matcher(matcher):
         problem = "the matcher is no tool name and no regular expression"
     elif timeout_s is not None and not _is_timeout(timeout_s):
         problem = f"timeout_s is a number of seconds, at most {MAX_TIMEOUT_S:g}"
@@ -422,7 +422,8 @@ def _hook(event: HookEvent, table: Mapping[str, Any], source: str) -> HookConfig
     return HookConfig(event, table["command"], table.get("matcher", ""), limit_s, source)
 
 
-def _compiles(matcher: str) -> bool:
+def is_matcher(matcher: str) -> bool:
+    """Whether it is a name, several, or a regular expression."""
     if matcher.strip() in {"", "*"}:
         return True
     try:

@@ -29,6 +29,7 @@ from agentcli.domain.errors import ConfigError
 from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:
+    from agentcli.config.claude import ClaudeFile
     from agentcli.domain.hooks import HookConfig
 
 DIRECTORY = ".agents"
@@ -55,7 +56,8 @@ class Project:
     for the content of commands, skills, agents and scripts that hooks run. ``names``: commands,
     skills, agents and scripts, each list under its kind. ``directories`` are those that hold them,
     nearest first; ``place`` is what the user trusts: the root, or the directory below it that
-    brings more. Then ``outer`` is the same without what lies below the root.
+    brings more. Then ``outer`` is the same without what lies below the root. ``claude`` are the
+    settings of Claude Code in it that say something that counts here.
     """
 
     root: Path
@@ -66,11 +68,13 @@ class Project:
     names: Names = ()
     directories: tuple[Path, ...] = ()
     outer: Project | None = None
+    claude: tuple[ClaudeFile, ...] = ()
 
     @property
     def brings_anything(self) -> bool:
         """Whether trust would change anything."""
-        return self.text is not None or bool(self.problem) or any(found for _, found in self.names)
+        holds = self.text is not None or bool(self.problem or self.claude)
+        return holds or any(found for _, found in self.names)
 
     @property
     def place(self) -> Path:
@@ -103,7 +107,9 @@ def read_project(
 
         scripts = scripts_of(hooks, root, cwd or root)
         commands = doubted(hooks, root, cwd or root)
-    if not scripts and not commands and not any(map(os.path.isdir, directories)):  # never raises
+    claude = () if is_home else _claude_files(root)
+    is_there = scripts or commands or claude or any(map(os.path.isdir, directories))  # never raises
+    if not is_there:
         return None
     listed = {each: found for each in directories if (found := _listed(each, root))}
     names = _names_in(listed, root)
@@ -116,7 +122,9 @@ def read_project(
     if below:
         rest = [each for each in listed if each.parent == root]
         outer = read_project(root, home, cwd=cwd, hooks=hooks, directories=[*rest, file.parent])
-    project = Project(root, file, names=names, directories=tuple(listed), outer=outer)
+    project = Project(
+        root, file, names=names, directories=tuple(listed), outer=outer, claude=claude
+    )
     try:
         text = None if is_home else _text_of(file)
         fingerprint = _fingerprint(project, cwd or root, text, scripts)
@@ -124,6 +132,17 @@ def read_project(
         return replace(project, problem=str(error))
     project = replace(project, text=text, fingerprint=fingerprint)
     return project if project.brings_anything else None
+
+
+def _claude_files(root: Path) -> tuple[ClaudeFile, ...]:
+    """Settings of Claude Code that say something that counts here, each read once."""
+    directory = root / ".claude"
+    if not os.path.isdir(directory):  # noqa: PTH112 - never raises
+        return ()
+    from agentcli.config.claude import FILES, read_file, understood
+
+    files = (read_file(directory / name) for name in FILES)
+    return tuple(file for file in files if file and understood(file, root=root).meaning)
 
 
 def _listed(directory: Path, root: Path) -> Names:
@@ -158,6 +177,14 @@ def _fingerprint(project: Project, cwd: Path, text: str | None, scripts: Sequenc
         from agentcli.config.hooks import read_hooks, scripts_of
 
         hooks, _ = read_hooks(text, meaning["hooks"], file, lambda *_: None)
+        scripts = (*scripts, *scripts_of(hooks, root, cwd))
+    if project.claude:
+        from agentcli.config.claude import understood
+        from agentcli.config.hooks import scripts_of
+
+        found = [understood(each, root=root) for each in project.claude]
+        meaning = {**meaning, ".claude": [[each.path.name, each.meaning] for each in found]}
+        hooks = [hook for each in found for hook in each.hooks]
         scripts = (*scripts, *scripts_of(hooks, root, cwd))
     if "checks" in meaning and text is not None:
         from agentcli.config.hooks import scripts_of

@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcli.config.paths import Paths
@@ -36,8 +37,6 @@ from agentcli.domain.secrecy import is_secret
 from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from agentcli.config.credentials import Credentials
     from agentcli.config.hooks import Refuse
     from agentcli.config.project import Project
@@ -111,6 +110,9 @@ KEYS: Mapping[str, Key] = {
         "Long thinking on the screen: its beginning, or all",
         "folded",
         ("folded", "full"),
+    ),
+    "statusline.command": Key(
+        KeyKind.TEXT, "Command whose output stands at the bottom of the chat"
     ),
     "notifications": Key(
         KeyKind.TEXT, "How a long turn says that it has ended", "bell", ("bell", "desktop", "off")
@@ -266,6 +268,7 @@ class Settings:
     max_answers_without_tools: int | None
     theme: str
     thinking: str
+    statusline_command: str | None
     notifications: str
     editing_mode: str
     screen_reader: bool
@@ -376,6 +379,7 @@ def load_settings(
         _read_file(layers, text, paths.config_file)
     if project is not None and project.text is not None:
         _read_file(layers, project.text, project.file, is_project=True)
+    _read_claude(layers, env, project)
     given: list[tuple[str, object, str]] = []
     for variable, name in ENVIRONMENT.items():
         given.append((name, env.get(variable) or None, f"{variable} (environment)"))
@@ -445,6 +449,47 @@ def _found_mistakes(layers: _Layers, text: str, where: Path, *, is_project: bool
     return mistakes
 
 
+def _read_claude(layers: _Layers, env: Mapping[str, str], project: Project | None) -> None:
+    """What Claude Code's settings of the user and of the project add (EXT-9)."""
+    own = Path(env.get("HOME", "")) / ".claude" / "settings.json"
+    is_there = own.is_absolute() and os.path.lexists(own)
+    if not is_there and (project is None or not project.claude):
+        return
+    from agentcli.config.claude import read_file, understood
+
+    file = read_file(own) if is_there else None
+    yours = None if file is None else understood(file)
+    theirs = [understood(each, root=project.root) for each in project.claude] if project else []
+    is_off = yours is not None and yours.is_without_hooks
+    has_none = is_off or any(each.is_without_hooks for each in theirs)
+    for said, hooks_off in ((yours, is_off), *((each, has_none) for each in theirs)):
+        if said is None:
+            continue
+        layers.warnings += said.warnings
+        _add_hooks(layers, [] if hooks_off else said.hooks)
+        for name, rules in (("permissions.deny", said.deny), ("permissions.ask", said.ask)):
+            if rules:
+                before = f"{layers.sources[name]}, " if layers.values[name] else ""
+                layers.put(
+                    tuple(name.split(".")),
+                    [*layers.values[name], *rules],
+                    f"{before}{said.path}",
+                )
+        if said.status_line and not is_off and not layers.values["statusline.command"]:
+            layers.put(("statusline", "command"), said.status_line, str(said.path))
+
+
+def _add_hooks(layers: _Layers, hooks: Iterable[HookConfig]) -> None:
+    """Hooks, shown as one line each."""
+    from agentcli.config.hooks import as_line
+
+    for hook in hooks:
+        layers.hooks.append(hook)
+        name = f"hooks.{hook.event}"
+        layers.values[name] = (*layers.values.get(name, ()), as_line(hook))
+        layers.sources.setdefault(name, hook.source)
+
+
 def _put_tables(
     layers: _Layers,
     text: str,
@@ -463,16 +508,12 @@ def _put_tables(
 def _put_hooks(
     layers: _Layers, text: str, value: object, file: tuple[Path, Refuse], *, is_project: bool
 ) -> None:
-    """The tables of hooks; shown as one line each."""
-    from agentcli.config.hooks import as_line, read_hooks
+    """The tables of hooks."""
+    from agentcli.config.hooks import read_hooks
 
     hooks, warnings = read_hooks(text, value, *file, is_project=is_project)
     layers.warnings += warnings
-    layers.hooks += hooks
-    for hook in hooks:
-        name = f"hooks.{hook.event}"
-        layers.values[name] = (*layers.values.get(name, ()), as_line(hook))
-        layers.sources.setdefault(name, hook.source)
+    _add_hooks(layers, hooks)
 
 
 def _put_checks(layers: _Layers, text: str, value: object, file: tuple[Path, Refuse]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Protocol
 
 from agentcli.domain.cancel import CancelToken
@@ -18,6 +19,8 @@ from agentcli.domain.tools import RunIdentity
 from agentcli.domain.values import frozen
 
 DEFAULT_TIMEOUT_S = 60.0
+CLAUDE_TIMEOUT_S = 600.0
+"""The same for hooks that were written for Claude Code: as there."""
 END_TIMEOUT_S = 5.0
 """Seconds for a ``SessionEnd`` hook that sets no time-out: somebody waits to leave."""
 
@@ -33,6 +36,12 @@ class HookEvent(StrEnum):
     STOP = "Stop"
     SESSION_END = "SessionEnd"
     NOTIFICATION = "Notification"
+    PERMISSION_REQUEST = "PermissionRequest"
+    POST_TOOL_USE_FAILURE = "PostToolUseFailure"
+    SUBAGENT_START = "SubagentStart"
+    SUBAGENT_STOP = "SubagentStop"
+    STOP_FAILURE = "StopFailure"
+    POST_COMPACT = "PostCompact"
 
 
 HookFunction = Callable[
@@ -50,6 +59,8 @@ class HookConfig:
     the sandbox, as those of a project do (SEC-17); ``may_allow``: its word frees a call, which that
     of a directory's own programs does only once the user trusts it (SEC-1). ``variables`` are
     added to its environment.
+    ``is_claude``: it was written for Claude Code and is told of calls as that makes them;
+    ``condition`` is its ``if``. Nobody waits for one that is ``unawaited``.
     """
 
     event: HookEvent
@@ -61,6 +72,9 @@ class HookConfig:
     contained: bool = False
     may_allow: bool = True
     variables: tuple[tuple[str, str], ...] = ()
+    is_claude: bool = False
+    condition: str = ""
+    unawaited: bool = False
 
     @property
     def limit_s(self) -> float:
@@ -69,7 +83,8 @@ class HookConfig:
         At the end of a session the ending is decided and no key stops it any more: its hooks
         are the only ones whose own time is bounded by ours.
         """
-        wanted_s = DEFAULT_TIMEOUT_S if self.timeout_s is None else self.timeout_s
+        usual_s = CLAUDE_TIMEOUT_S if self.is_claude else DEFAULT_TIMEOUT_S
+        wanted_s = usual_s if self.timeout_s is None else self.timeout_s
         return min(wanted_s, END_TIMEOUT_S) if self.event is HookEvent.SESSION_END else wanted_s
 
 
@@ -114,6 +129,9 @@ class Hooks(Protocol):
     async def before_tool(self, call: ToolCall, cancel: CancelToken) -> HookVerdict:
         """Before a call is judged by the policy."""
 
+    async def permission_requested(self, call: ToolCall, cancel: CancelToken) -> HookVerdict:
+        """Before the user is asked about a call: a hook may answer in their place."""
+
     async def after_tool(
         self, call: ToolCall, result: ToolResult, cancel: CancelToken
     ) -> HookVerdict:
@@ -132,3 +150,6 @@ class Hooks(Protocol):
 
     def of_run(self, run: RunIdentity) -> Hooks:
         """The same hooks, told that what happens belongs to ``run`` (CTRL-9)."""
+
+    def of_agent(self, name: str, session_id: str, transcript: Path) -> Hooks:
+        """The same hooks for a sub-agent: its start and its stop are those of an agent."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from agentcli.domain.cancel import CancelReason, CancelToken, uninterruptible
 from agentcli.domain.errors import AgentError, PromptBlocked, TurnCancelled
 from agentcli.domain.events import AgentEvent, CompactionTrigger, Notice, QueueChanged
-from agentcli.domain.hooks import HookEvent, Hooks, HookVerdict
+from agentcli.domain.hooks import HookEvent, Hooks, HookVerdict, Permission
 from agentcli.domain.messages import (
     ADDED_BY_HOOK,
     ResultStatus,
@@ -254,6 +254,22 @@ class CallHooks:
         if inner.updated_input is not None:
             call = replace(call, arguments={**call.arguments, "args": dict(inner.updated_input)})
         return both(inner, await self._hooks.before_tool(call, self._token), call)
+
+    async def answers(self, job: Job) -> bool | None:
+        """What a hook says in the user's place when they would be asked; ``None``: ask them.
+
+        A yes counts as one of theirs would (SEC-3). Sets ``job.hook``.
+        """
+        if not self._hooks.listens(HookEvent.PERMISSION_REQUEST):
+            return None
+        said = await self._hooks.permission_requested(job.call, self._token)
+        self._hear(said)
+        self.feedback += [f"A hook says about {job.call.name}: {text}" for text in said.context]
+        is_refused = bool(said.blocked or said.stopped)
+        if not is_refused and said.permission is not Permission.ALLOW:
+            return None
+        job.hook = said
+        return not is_refused
 
     def _change(self, job: Job, said: HookVerdict) -> None:
         job.call = replace(job.call, arguments=dict(said.updated_input or {}))

@@ -300,6 +300,14 @@ class ToolCalls:
         """Ask the user; somebody who cannot be asked has not said yes."""
         if job.facts is None or job.place is None or job.tool is None:
             return False
+        if self.hooks is not None and (said := await self.hooks.answers(job)) is not None:
+            judged = job.decision(job.facts, job.place)
+            if not said and job.hook is not None:
+                self._refuse(job, f"by a hook: {job.hook.blocked or job.hook.stopped}")
+                return False
+            if judged.answer is Answer.ALLOW:
+                job.access = judged.access
+                return True
         reason = decision.why
         self._emit(ApprovalWaiting(job.call, job.summary, reason))
         job.access = decision.access

@@ -18,14 +18,30 @@ import inspect
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from agentcli.domain.cancel import CancelReason, CancelToken
-from agentcli.domain.events import AgentEvent, ApprovalWaiting, Compacted, Done, Failed, ToolStarted
+from agentcli.domain.claude_calls import (
+    ALIASES,
+    as_claude,
+    from_claude,
+    meets,
+    response_of,
+)
+from agentcli.domain.errors import ErrorKind, ProviderError
+from agentcli.domain.events import (
+    AgentEvent,
+    ApprovalWaiting,
+    Compacted,
+    CompactionTrigger,
+    Done,
+    Failed,
+    ToolStarted,
+)
 from agentcli.domain.hooks import (
     SILENT,
     HookConfig,
@@ -49,7 +65,26 @@ _REFUSED = 2
 # plain text on standard output is for the model
 _TEXT_IS_CONTEXT = frozenset({HookEvent.SESSION_START, HookEvent.USER_PROMPT_SUBMIT})
 # there is nothing to refuse any more
-_CANNOT_BLOCK = frozenset({HookEvent.SESSION_START, HookEvent.SESSION_END, HookEvent.NOTIFICATION})
+_CANNOT_BLOCK = frozenset(
+    {
+        HookEvent.SESSION_START,
+        HookEvent.SESSION_END,
+        HookEvent.NOTIFICATION,
+        HookEvent.SUBAGENT_START,
+        HookEvent.STOP_FAILURE,
+        HookEvent.POST_COMPACT,
+    }
+)
+# those about a call, whose subject is its tool
+_OF_TOOLS = frozenset(
+    {
+        HookEvent.PRE_TOOL_USE,
+        HookEvent.PERMISSION_REQUEST,
+        HookEvent.POST_TOOL_USE,
+        HookEvent.POST_TOOL_USE_FAILURE,
+    }
+)
+_MAY_GRANT = frozenset({HookEvent.PRE_TOOL_USE, HookEvent.PERMISSION_REQUEST})
 
 
 def verdict_of(config: HookConfig, result: ProgramResult) -> HookVerdict:
@@ -140,6 +175,8 @@ def _own_output(config: HookConfig, own: Mapping[str, Any]) -> HookVerdict:
     said = []
     if context := _str(own, "additionalContext"):
         said.append(HookVerdict(context=(_bounded(context),)))
+    if config.event is HookEvent.PERMISSION_REQUEST:
+        return merged([*said, *_granting(config, own.get("decision"))])
     if config.event is not HookEvent.PRE_TOOL_USE:
         return merged(said)
     reason = _str(own, "permissionDecisionReason")
@@ -165,9 +202,31 @@ def _own_output(config: HookConfig, own: Mapping[str, Any]) -> HookVerdict:
     return merged(said)
 
 
+def _granting(config: HookConfig, decision: object) -> Iterator[HookVerdict]:
+    """The answer of a ``PermissionRequest`` hook in the user's place."""
+    if decision is None:
+        return
+    if not isinstance(decision, dict) or decision.get("behavior") not in {"allow", "deny"}:
+        yield _warning(config, "its decision needs a behavior: allow or deny")
+        return
+    message = _str(decision, "message")
+    if decision["behavior"] == "deny":
+        yield _refusal(config, message)
+        if decision.get("interrupt") is True:
+            yield HookVerdict(stopped=message or f"{_name(config)} said so")
+        return
+    if decision.get("updatedInput") not in (None, {}):
+        # what would run then is not what the rules were asked about
+        yield _warning(config, "its updatedInput is not used: you are asked (use PreToolUse)")
+        return
+    if decision.get("updatedPermissions"):
+        yield _warning(config, "its updatedPermissions are not used: it holds for this call")
+    yield _granted(config, Permission.ALLOW, message)
+
+
 def _granted(config: HookConfig, permission: Permission, reason: str) -> HookVerdict:
     """Only a call can be allowed or asked about; elsewhere it means "go on"."""
-    if config.event is not HookEvent.PRE_TOOL_USE:
+    if config.event not in _MAY_GRANT:
         return SILENT
     return HookVerdict(permission=permission, reason=_bounded(reason) or f"{_name(config)} said so")
 
@@ -228,33 +287,20 @@ _MODES = {
 
 _NAMES = re.compile(r"[\w ,|-]+")
 _SEPARATOR = re.compile(r"[|,]")
-# what hooks that were written for other agents call our tools
-_ALIASES = {
-    "bash": ("Bash", "Shell", "shell"),
-    "read_file": ("Read", "ReadFile"),
-    "write_file": ("Write", "WriteFile"),
-    "edit_file": ("Edit", "MultiEdit", "StrReplaceFile"),
-    "apply_patch": ("Edit", "Write", "MultiEdit"),
-    "glob_files": ("Glob",),
-    "grep_files": ("Grep",),
-    "list_directory": ("LS",),
-    "web_fetch": ("WebFetch", "FetchURL"),
-    "write_todos": ("TodoWrite",),
-    "ask_user": ("AskUserQuestion",),
-    "task": ("Task", "Agent"),
-}
 # events whose hooks are all called, whatever their matcher says
 _UNMATCHED = frozenset({HookEvent.USER_PROMPT_SUBMIT, HookEvent.STOP})
 
 
 @frozen
 class HookFacts:
-    """What every hook gets. ``transcript`` is the session's file."""
+    """What every hook gets. ``transcript`` is the session's file, ``root`` the project's."""
 
     session_id: str
     transcript: Path
     cwd: Path
     mode: Callable[[], PermissionMode]
+    root: Path | None = None
+    model: Callable[[], str] = str
 
 
 @mutable
@@ -277,6 +323,7 @@ class SessionHooks:
         self._notifying: set[asyncio.Task[HookVerdict]] = set()
         self._state = _SharedByRuns()
         self._identity = RunIdentity(facts.session_id)
+        self._agent: Mapping[str, Any] = {}
 
     def of_run(self, run: RunIdentity) -> SessionHooks:
         """The same hooks; what they are told has the ids of ``run``."""
@@ -284,14 +331,28 @@ class SessionHooks:
         mine._identity = run  # noqa: SLF001 - a copy of this very object
         return mine
 
+    def of_agent(self, name: str, session_id: str, transcript: Path) -> SessionHooks:
+        """The same hooks for a sub-agent; see ``domain.hooks.Hooks``."""
+        mine = copy(self)
+        mine._agent = {  # noqa: SLF001 - a copy of this very object
+            "agent_id": session_id,
+            "agent_type": name,
+            "agent_transcript_path": str(transcript),
+        }
+        return mine
+
     def listens(self, event: HookEvent) -> bool:
-        """Whether there is any hook for ``event``."""
+        """Whether there is any hook for ``event``, which is another one for a sub-agent."""
+        if event is HookEvent.STOP and self._agent:
+            event = HookEvent.SUBAGENT_STOP
         return any(config.event is event for config in self._configs)
 
     # --- moments that the engine waits for -------------------------------------------------
 
     async def prompt_submitted(self, prompt: str, cancel: CancelToken) -> HookVerdict:
         """Before a prompt is recorded; what SessionStart has said comes first."""
+        if self._agent:  # no user has submitted it
+            return await self._fire(HookEvent.SUBAGENT_START, {}, self._agent["agent_type"], cancel)
         at_start = await self._start_verdict()
         said = await self._fire(HookEvent.USER_PROMPT_SUBMIT, {"prompt": prompt}, "", cancel)
         unheard, self._state.unheard = tuple(self._state.unheard), []
@@ -299,14 +360,22 @@ class SessionHooks:
 
     async def before_tool(self, call: ToolCall, cancel: CancelToken) -> HookVerdict:
         """Before a call is judged by the policy."""
-        return await self._fire(HookEvent.PRE_TOOL_USE, _call_fields(call), call.name, cancel)
+        return await self._fire_about(HookEvent.PRE_TOOL_USE, call, cancel)
+
+    async def permission_requested(self, call: ToolCall, cancel: CancelToken) -> HookVerdict:
+        """Before the user is asked about a call: a hook may answer in their place."""
+        return await self._fire_about(HookEvent.PERMISSION_REQUEST, call, cancel)
 
     async def after_tool(
         self, call: ToolCall, result: ToolResult, cancel: CancelToken
     ) -> HookVerdict:
         """After a call has run and its result is durable."""
-        fields = {**_call_fields(call), "tool_response": _response(result)}
-        return await self._fire(HookEvent.POST_TOOL_USE, fields, call.name, cancel)
+        response = _response(result)
+        said = await self._fire_about(HookEvent.POST_TOOL_USE, call, cancel, response)
+        if not response["is_error"]:
+            return said
+        failed = HookEvent.POST_TOOL_USE_FAILURE
+        return merged([said, await self._fire_about(failed, call, cancel, response)])
 
     async def before_compaction(
         self, trigger: str, instructions: str, cancel: CancelToken
@@ -318,7 +387,8 @@ class SessionHooks:
     async def stopping(self, answer: str, cancel: CancelToken, *, active: bool) -> HookVerdict:
         """Before a turn ends by itself."""
         fields = {"stop_hook_active": active, "last_assistant_message": answer}
-        return await self._fire(HookEvent.STOP, fields, "", cancel)
+        event = HookEvent.SUBAGENT_STOP if self._agent else HookEvent.STOP
+        return await self._fire(event, fields, self._agent.get("agent_type", ""), cancel)
 
     # --- moments that nobody waits for -----------------------------------------------------
 
@@ -329,7 +399,7 @@ class SessionHooks:
             self._state.starting = asyncio.create_task(self._start(source, before))
 
     async def _start(self, source: str, before: asyncio.Task[HookVerdict] | None) -> HookVerdict:
-        fields = {"source": source}
+        fields = {"source": source, "model": self._facts.model()}
         earlier = SILENT if before is None else await before
         said = await self._fire(HookEvent.SESSION_START, fields, source, self._token)
         return merged([earlier, said])
@@ -352,18 +422,39 @@ class SessionHooks:
             case Done() | Failed() if event.summary.duration_s >= LONG_TURN_S:
                 self._notify("agentcli is waiting for your input", "idle_prompt")
             case Compacted():
+                about = {"trigger": _TRIGGERS.get(event.trigger, "auto")}
+                self._tell(HookEvent.POST_COMPACT, about, about["trigger"])
                 self.start("compact")
+        if isinstance(event, Failed):
+            fault = event.error
+            kind = (
+                _FAULTS.get(fault.kind, "unknown")
+                if isinstance(fault, ProviderError)
+                else "unknown"
+            )
+            fields = {
+                "error": kind,
+                "error_details": fault.message,
+                "last_assistant_message": event.summary.text,
+            }
+            self._tell(HookEvent.STOP_FAILURE, fields, kind)
 
     def _notify(self, message: str, kind: str) -> None:
-        if self._state.ended or not self.listens(HookEvent.NOTIFICATION):
-            return
-        if len(self._notifying) >= MOST_NOTIFICATIONS:
-            log.warning("too many notifications at once: %s", message)
-            return
         fields = {"message": message, "notification_type": kind, "title": "agentcli"}
-        task = asyncio.create_task(
-            self._fire(HookEvent.NOTIFICATION, fields, kind, self._token), name="notification"
-        )
+        self._tell(HookEvent.NOTIFICATION, fields, kind)
+
+    def _tell(self, event: HookEvent, fields: Mapping[str, Any], subject: str) -> None:
+        """Call hooks that nobody waits for; bounded in number."""
+        if self._state.ended or not self.listens(event):
+            return
+        self._go_on_with(self._fire(event, fields, subject, self._token), str(event))
+
+    def _go_on_with(self, work: Coroutine[Any, Any, HookVerdict], name: str) -> None:
+        if len(self._notifying) >= MOST_NOTIFICATIONS:
+            work.close()
+            log.warning("too many hooks at once: %s", name)
+            return
+        task = asyncio.create_task(work, name=name)
         self._notifying.add(task)
         task.add_done_callback(self._notified)
 
@@ -395,6 +486,46 @@ class SessionHooks:
         hooks = matching(self._configs, event, subject)
         if not hooks:
             return SILENT
+        return await self._call_all(hooks, event, fields, cancel)
+
+    async def _fire_about(
+        self,
+        event: HookEvent,
+        call: ToolCall,
+        cancel: CancelToken,
+        response: Mapping[str, Any] | None = None,
+    ) -> HookVerdict:
+        """Hooks about a call; those that were written for Claude Code know it by other names."""
+        hooks = matching(self._configs, event, call.name)
+        if not hooks:
+            return SILENT
+        ours = [hook for hook in hooks if not hook.is_claude]
+        said = [await self._call_all(ours, event, _call_fields(call, event, response), cancel)]
+        has_failed = event is HookEvent.POST_TOOL_USE and response and response["is_error"]
+        theirs = [] if has_failed else [hook for hook in hooks if hook.is_claude]
+        is_patch = call.name == "apply_patch"
+        for known in as_claude(call, self._facts.cwd) if theirs else ():
+            wanted = [
+                hook
+                for hook in theirs
+                if (not is_patch or matches(hook.matcher, known.name, event))
+                and meets(hook.condition, known)
+            ]
+            answer = None if response is None else response_of(known, response)
+            fields = _call_fields(known, event, answer)
+            told = await self._call_all(wanted, event, fields, cancel)
+            said.append(_in_our_words(told, call))
+        return merged(said)
+
+    async def _call_all(
+        self,
+        hooks: Sequence[HookConfig],
+        event: HookEvent,
+        fields: Mapping[str, Any],
+        cancel: CancelToken,
+    ) -> HookVerdict:
+        if not hooks:
+            return SILENT
         facts = self._facts
         facts_and_fields = {
             "session_id": facts.session_id,
@@ -404,17 +535,28 @@ class SessionHooks:
             "cwd": str(facts.cwd),
             "permission_mode": _MODES[facts.mode()],
             "hook_event_name": str(event),
+            **self._agent,
             **fields,
         }
         # escaped: no character of a name or a text can break the line or the encoding
         data = (json.dumps(facts_and_fields, default=str) + "\n").encode()
-        return merged(await _together([self._one(hook, data, cancel) for hook in hooks]))
+        for hook in hooks:
+            if hook.unawaited and not self._state.ended:
+                self._go_on_with(self._unheard(hook, data), str(event))
+        awaited = [hook for hook in hooks if not hook.unawaited or self._state.ended]
+        return merged(await _together([self._one(hook, data, cancel) for hook in awaited]))
+
+    async def _unheard(self, hook: HookConfig, data: bytes) -> HookVerdict:
+        """A hook whose answer comes too late to count."""
+        said = await self._one(hook, data, self._token)
+        return HookVerdict(notices=said.notices)
 
     async def _one(self, hook: HookConfig, data: bytes, cancel: CancelToken) -> HookVerdict:
         if hook.call is not None:
             return await _called(hook, hook.call, data)
         cwd = self._facts.cwd
-        variables = {"AGENTCLI_PROJECT_DIR": str(cwd), "CLAUDE_PROJECT_DIR": str(cwd)}
+        root = str(self._facts.root or cwd)
+        variables = {"AGENTCLI_PROJECT_DIR": root, "CLAUDE_PROJECT_DIR": root}
         variables |= dict(hook.variables)
         program = Program(
             hook.command,
@@ -480,8 +622,38 @@ async def _together(work: Sequence[Coroutine[Any, Any, HookVerdict]]) -> list[Ho
     return [task.result() for task in tasks]
 
 
-def _call_fields(call: ToolCall) -> dict[str, Any]:
-    return {"tool_name": call.name, "tool_input": dict(call.arguments), "tool_use_id": call.id}
+# https://code.claude.com/docs/en/hooks#stopfailure
+_FAULTS = {
+    ErrorKind.RATE_LIMIT: "rate_limit",
+    ErrorKind.AUTH: "authentication_failed",
+    ErrorKind.CONTEXT_OVERFLOW: "invalid_request",
+    ErrorKind.BAD_REQUEST: "invalid_request",
+    ErrorKind.SERVER: "server_error",
+    ErrorKind.OVERLOADED: "server_error",
+}
+_TRIGGERS = {CompactionTrigger.MANUAL: "manual"}
+
+
+def _call_fields(
+    call: ToolCall, event: HookEvent, response: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    fields = {"tool_name": call.name, "tool_input": dict(call.arguments), "tool_use_id": call.id}
+    if response is None:
+        return fields
+    if event is HookEvent.POST_TOOL_USE_FAILURE:
+        return {**fields, "error": response["content"], "is_interrupt": False}
+    return {**fields, "tool_response": response}
+
+
+def _in_our_words(said: HookVerdict, call: ToolCall) -> HookVerdict:
+    """Changed arguments with the names that our tool has for them."""
+    if said.updated_input is None:
+        return said
+    ours = from_claude(call, said.updated_input)
+    if ours is None:
+        what = f"a hook changed the arguments of {call.name}: that cannot be done"
+        return replace(said, updated_input=None, blocked=said.blocked or what)
+    return replace(said, updated_input=ours)
 
 
 def _response(result: ToolResult) -> dict[str, Any]:
@@ -504,7 +676,8 @@ def matching(configs: Sequence[HookConfig], event: HookEvent, subject: str) -> l
     ]
     first: dict[object, HookConfig] = {}
     for config in found:
-        first.setdefault(config.call or config.command, config)
+        same = config.call or config.command, config.is_claude, config.condition
+        first.setdefault(same, config)
     return list(first.values())
 
 
@@ -512,8 +685,7 @@ def matches(matcher: str, subject: str, event: HookEvent = HookEvent.PRE_TOOL_US
     """Whether ``matcher`` is for ``subject``: a tool's name, or what the event is about."""
     if matcher.strip() in {"", "*"}:
         return True
-    is_tool = event in {HookEvent.PRE_TOOL_USE, HookEvent.POST_TOOL_USE}
-    names = (subject, *(_ALIASES.get(subject, ()) if is_tool else ()))
+    names = (subject, *(ALIASES.get(subject, ()) if event in _OF_TOOLS else ()))
     if _NAMES.fullmatch(matcher):
         return not {part.strip() for part in _SEPARATOR.split(matcher)}.isdisjoint(names)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ class PlayedHooks:
     prompt: Said = SILENT
     before: Said = SILENT
     after: Said = SILENT
+    permission: Said = SILENT
     compact: Said = SILENT
     stop: list[HookVerdict] = field(default_factory=list)
     hang: str = ""
@@ -47,6 +49,12 @@ class PlayedHooks:
 
     async def before_tool(self, call: ToolCall, cancel: CancelToken) -> HookVerdict:
         return await self._say("before", call.id, self.before)
+
+    async def permission_requested(self, call: ToolCall, cancel: CancelToken) -> HookVerdict:
+        return await self._say("permission", call.id, self.permission)
+
+    def of_agent(self, name: str, session_id: str, transcript: Path) -> PlayedHooks:
+        return self
 
     async def after_tool(
         self, call: ToolCall, result: ToolResult, cancel: CancelToken
