@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -58,9 +58,8 @@ class SpawnArguments(Arguments):
         ),
     )
     signal_on_completion: bool = Field(default=True, description="Tell you when it ends")
-    wake: Wake = Field(
-        default=Wake.COMPLETION,
-        description="What makes you react while idle: nothing, its end, also its reports",
+    wake: Literal["silent", "completion", "message"] = Field(
+        default="completion", description="While idle you react to"
     )
 
 
@@ -125,7 +124,7 @@ class SpawnTool(BaseTool[SpawnArguments]):
             " ".join((args.title or "").split())[:_MAX_TITLE],
             args.schedule,
             args.signal_on_completion,
-            args.wake,
+            Wake(args.wake),
             ctx.judged,
             ctx.access,
         )

@@ -89,18 +89,18 @@ _PLACE_REFUSED = re.compile(
 class BashArguments(Arguments):
     """Arguments of ``bash``."""
 
-    command: str = Field(min_length=1, description="The command line or script")
+    command: str = Field(min_length=1)
     timeout_s: float | None = Field(
         default=None,
         gt=0,
         le=MAX_TIMEOUT_S,
-        description=f"Seconds until it is killed; default {TIMEOUT_S:.0f}",
+        description=f"Seconds; default {TIMEOUT_S:.0f}",
     )
-    description: str | None = Field(default=None, description="What it does, in a few words")
+    description: str | None = Field(default=None, description="In a few words")
     access: Literal["network", "outside"] | None = Field(
         default=None,
         description=(
-            "Only for what the sandbox has refused or surely will: network (to reach the network) "
+            "Only for what the sandbox has refused or surely will: network, "
             "or outside (to write elsewhere, or reach other processes). The user is asked"
         ),
     )
@@ -148,7 +148,7 @@ class BashTool(BaseTool[BashArguments]):
     display_name = "Run"
     description = (
         "Run a command with bash. The directory (cd) and exported variables are kept for the "
-        "next call; functions, aliases and shell options are not. No input can be given: "
+        "next call; functions, aliases and shell options are not. No input: "
         "interactive programs, pagers and editors do not work. Output and errors come together, "
         "with the exit code. To leave a server running, start it with & and send its output to a "
         "file; it ends with the session. Commands may run in a sandbox: no network but one that "

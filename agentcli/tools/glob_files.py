@@ -56,7 +56,7 @@ class GlobTool(BaseTool[GlobArguments]):
     display_name = "Find"
     description = (
         "Find files by glob, sorted by path. A pattern without / matches names at any depth. "
-        "Hidden (unless the pattern names them) and .gitignored files are left out."
+        "Skips .gitignored files, and hidden ones unless the pattern names them or has **."
     )
     params = GlobArguments
     asks = Asks.NOTHING

@@ -65,8 +65,8 @@ class GrepTool(BaseTool[GrepArguments]):
     name = "grep_files"
     display_name = "Search"
     description = (
-        "Search files for a regular expression. Prints path:line:text, sorted by path. Hidden, "
-        "binary and .gitignored files are left out."
+        "Search files for a regular expression. Prints path:line:text, sorted by path. Skips "
+        "binary and .gitignored files, and hidden ones unless path or glob names them or has **."
     )
     params = GrepArguments
     asks = Asks.NOTHING

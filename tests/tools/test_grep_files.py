@@ -211,6 +211,7 @@ def test_a_search_finds_what_reading_shows_in_any_encoding(tmp_path: Path) -> No
     [
         {"glob": ".github/**/*.yml"}, {"glob": "**/.github/**/*.yml"}, {"path": ".github"},
         {"path": ".github", "glob": "**/*.yml"}, {"glob": "{.github,src}/**"}, {"glob": ".*/**"},
+        {"glob": "**/*.yml"},
     ],
 )  # fmt: skip
 def test_hidden_directories_are_searched_when_they_are_named(
@@ -219,6 +220,13 @@ def test_hidden_directories_are_searched_when_they_are_named(
     (project / ".github/workflows").mkdir(parents=True)
     (project / ".github/workflows/ci.yml").write_text("on: main()\n")
     assert ".github/workflows/ci.yml:1:on: main()" in text_of(grep(project, "main", **where))
+    (project / ".venv").mkdir()
+    (project / ".venv/a.yml").write_text("on: main()\n")
+    assert ".venv" not in text_of(grep(project, "main", glob="**/*.yml"))
+    assert ".venv" in text_of(grep(project, "main", glob=".venv/*.yml"))
+    for glob in ("*.yml", "!**/*.py"):
+        assert ".github" not in text_of(grep(project, "main", glob=glob))
+    (project / ".gitignore").write_text(".github\n")
     assert ".github" not in text_of(grep(project, "main", glob="**/*.yml"))
 
 

@@ -27,12 +27,14 @@ class PathFilter:
     """Which paths, relative to the place of the search, a glob selects.
 
     Without a slash it is tried on the name at any depth, else on the whole path. ``!`` in front
-    turns it round. Raises ``BadGlob``.
+    turns it round. ``names_hidden``: a name in it begins with a dot; ``names_everything``: it goes
+    through any directory (``**``). Raises ``BadGlob``.
     """
 
     def __init__(self, glob: str) -> None:
         self._negated = glob.startswith("!")
         glob = glob.removeprefix("!").removeprefix("./")
+        self.names_everything = not self._negated and "**" in glob
         if glob.endswith("/"):
             glob += "**"
         if "/" in glob:

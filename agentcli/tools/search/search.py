@@ -53,6 +53,12 @@ _RG_OPTIONS = (
     "--color=never",
     "--null",
 )
+_KEPT_BY_PROGRAMS = (
+    *(".git", ".hg", ".svn", ".jj", ".venv", ".tox", ".nox", ".eggs", ".direnv"),
+    *(".cache", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".ipynb_checkpoints"),
+    *(".next", ".nuxt", ".yarn", ".turbo", ".parcel-cache", ".svelte-kit"),
+    *(".gradle", ".terraform", ".bundle", ".dart_tool"),
+)
 _RG_SEARCH = (
     "--no-heading",
     "--with-filename",
@@ -89,9 +95,17 @@ class Query:
     path_filter: PathFilter | None = None
 
     @property
-    def hidden(self) -> bool:
-        """Whether hidden files are wanted: only when a glob names them."""
-        return self.path_filter is not None and self.path_filter.names_hidden
+    def without(self) -> tuple[str, ...] | None:
+        """Names left out of a search of hidden files; ``None``: nothing hidden is wanted.
+
+        It is where a glob names it, or goes through any directory: then what only programs keep
+        is left out (TOOL-17).
+        """
+        if self.path_filter is None:
+            return None
+        if self.path_filter.names_hidden:
+            return (".git",)
+        return _KEPT_BY_PROGRAMS if self.path_filter.names_everything else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +263,8 @@ def _path_order(line: FoundLine) -> list[bytes]:
 
 def _rg_command(rg: str, query: Query, instead: Sequence[str] = ()) -> tuple[str, ...]:
     options = list(_RG_OPTIONS)
-    if query.hidden:
-        options += ["--hidden", "--glob=!.git"]
+    if query.without is not None:
+        options += ["--hidden", *(f"--glob=!{name}" for name in query.without)]
     if query.pattern is None:
         options += instead or ["--files"]
     else:
@@ -271,7 +285,7 @@ def _own_command(query: Query, files: Sequence[str] = ()) -> tuple[str, ...]:
             "pattern": query.pattern,
             "ignore_case": query.ignore_case,
             "context": query.context,
-            "hidden": query.hidden,
+            "without": query.without,
         }
     )
 

@@ -18,7 +18,7 @@ import stat
 import sys
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _files(request: dict[str, Any]) -> Iterable[str]:
     if files := request.get("files"):
         return [str(name) for name in files]
     one_file = request["file"]
-    return [one_file] if one_file else walk(request["root"], hidden=request["hidden"])
+    return [one_file] if one_file else walk(request["root"], request["without"])
 
 
 def _compiled(pattern: str, flags: int) -> re.Pattern[str]:
@@ -331,31 +331,31 @@ def read_regular(path: str, limit: int) -> bytes:
         return file.read(limit) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
 
 
-def walk(root: str, *, hidden: bool = False) -> Iterator[str]:
-    """The files below ``root``, relative to it; with ``hidden`` all but those of ``.git``."""
+def walk(root: str, without: Sequence[str] | None = None) -> Iterator[str]:
+    """The files below ``root``, relative to it; hidden ones, too, but ``without``."""
     root = os.path.realpath(root)
     skip = len(root.rstrip("/")) + 1
-    todo: list[tuple[str, Directory | None]] = list(_entries(Directory.chain(root), hidden=hidden))
+    todo: list[tuple[str, Directory | None]] = list(_entries(Directory.chain(root), without))
     while todo:
         path, above = todo.pop()
         if above is None:
             yield path[skip:]
         else:
-            todo += _entries(Directory(path, above), hidden=hidden)
+            todo += _entries(Directory(path, above), without)
 
 
-def _entries(here: Directory, *, hidden: bool) -> list[tuple[str, Directory | None]]:
+def _entries(here: Directory, without: Sequence[str] | None) -> list[tuple[str, Directory | None]]:
     """What is in a directory, last first; directories with that directory, files without."""
     found: list[tuple[str, Directory | None]] = []
     for entry in _scanned(here):
         is_dir = _is_directory(entry)
         if not is_dir and not entry.is_file(follow_symlinks=False):
             continue
-        if hidden and entry.name == ".git":
+        if without is not None and entry.name in without:
             continue
         path = here.prefix + entry.name
         ignored = here.ignores(path, is_dir=is_dir)
-        if ignored or (ignored is None and not hidden and entry.name.startswith(".")):
+        if ignored or (ignored is None and without is None and entry.name.startswith(".")):
             continue
         found.append((path, here if is_dir else None))
     return found
