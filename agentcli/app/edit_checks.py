@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentcli.app.trust import contained_checks
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.tools import FileLedger, Workspace
 from agentcli.extensions.checks import CheckServices, SessionChecks, found_checks
@@ -53,15 +55,23 @@ def session_checks(
         diff=lambda name, before, after: diff_bytes(name, name, before, after).text,
         owner=session_id,
         keeper=keeper,
-        find=partial(checks_found_in, workspace.cwd) if is_looked_for else None,
+        find=partial(_found, settings, workspace.cwd) if is_looked_for else None,
         offers=offers,
     )
-    return SessionChecks(settings.own_checks, services)
+    return SessionChecks(contained_checks(settings, workspace.cwd), services)
 
 
 def checks_found_in(root: Path) -> Sequence[CheckConfig]:
     """The checks that the project in ``root`` is set up for, and whose programs are there."""
     return found_checks(root, lambda name: find_program(name, (root,)))
+
+
+def _found(settings: Settings, cwd: Path) -> Sequence[CheckConfig]:
+    """The same for a session; code of a project that the user trusts may run."""
+    found = checks_found_in(cwd)
+    if settings.project is None:
+        return found
+    return [replace(check, runs_project=False) for check in found]
 
 
 def offer_line(found: Sequence[CheckConfig]) -> str:

@@ -9,6 +9,8 @@ word, for one run.
 from __future__ import annotations
 
 import os
+import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING
 from agentcli.config.paths import Paths
 from agentcli.config.project import SCRIPTS, Project, Standing, decide, read_project, standing
 from agentcli.domain.errors import ConfigError, UsageError
+from agentcli.domain.tools import real_path
 from agentcli.engine.context.system_prompt import project_root
 from agentcli.extensions.places import (
     ExtensionPlace,
@@ -26,9 +29,16 @@ from agentcli.extensions.places import (
 
 if TYPE_CHECKING:
     from agentcli.config.settings import Settings
+    from agentcli.domain.checks import CheckConfig
     from agentcli.domain.hooks import HookConfig
 
 Ask = Callable[[Project, Standing], bool | None]
+_SIMPLE = re.compile(r"[^;|&`$()<>\\\n]*")
+# formatters and linters that take only data from the directory
+_STATIC = frozenset(
+    {"ruff", "gofmt", "rustfmt", "shfmt", "shellcheck", "clang-format", "taplo", "hadolint"}
+    | {"yamllint", "typos", "codespell", "sed", "xmllint", "stylua", "buildifier"}
+)
 _WORDS = {
     Standing.UNKNOWN: "Not decided yet, so its own files are ignored",
     Standing.TRUSTED: "Trusted",
@@ -129,6 +139,29 @@ def contained_hooks(
         else hook
         for hook in hooks
     )
+
+
+def contained_checks(settings: Settings, cwd: Path) -> Sequence[CheckConfig]:
+    """The checks of the settings as they are to run in ``cwd`` (EXT-6).
+
+    One that may run what an untrusted directory holds does not run outside of a sandbox.
+    """
+    if settings.project is not None:
+        return settings.own_checks
+    root = project_root(cwd)
+    return [
+        replace(each, runs_project=any(_may_run_from(one, root, cwd) for one in each.commands))
+        for each in settings.own_checks
+    ]
+
+
+def _may_run_from(command: str, root: Path, cwd: Path) -> bool:
+    from agentcli.config.hooks import may_run_from
+
+    program = command.split(maxsplit=1)[0]
+    if program in _STATIC and _SIMPLE.fullmatch(command) and (found := shutil.which(program)):
+        return real_path(Path(found)).is_relative_to(real_path(root))
+    return may_run_from(command, root, cwd)
 
 
 def trusted_project(

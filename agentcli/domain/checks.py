@@ -44,5 +44,9 @@ class CheckConfig:
 def program_of(command: str) -> str:
     """The program that a command line is about: its first word that only has another one run."""
     words = [word.rpartition("/")[2] for word in command.split()]
-    own = (word for word in words if word and word[0] != "-" and word not in _RUNNERS)
+    own = (
+        word
+        for word in words
+        if word and word[0] != "-" and "=" not in word and word not in _RUNNERS
+    )
     return next(own, words[0] if words else "")

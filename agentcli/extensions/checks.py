@@ -285,8 +285,8 @@ class SessionChecks:
         configs = self._configs or ()
         if any(each.runs_project for each in configs) and not await services.is_contained():
             names = ", ".join(each.name for each in configs if each.runs_project)
-            why = "may run this project's own code, and there is no sandbox (see: agent doctor)"
-            self._warn(f"not run after edits: {names} {why}", warnings)
+            why = "may run code of this directory, which is not trusted, and there is no sandbox"
+            self._warn(f"not run after edits: {names} {why} (see: agent doctor)", warnings)
             return [each for each in configs if not each.runs_project]
         return configs
 
@@ -573,18 +573,18 @@ def _located(
     """``config`` where its program is: outside of the project, else what the project brings."""
     from dataclasses import replace
 
-    if find(program) is not None:
-        return config
-    for place in ("node_modules/.bin", ".venv/bin", "venv/bin"):
-        own = root / place / program
-        if os.path.isfile(own) and os.access(own, os.X_OK):  # noqa: PTH113 - never raises
-            quoted = shlex.quote(f"{place}/{program}")
-            commands = {
-                kind: f"{quoted}{text.removeprefix(program)}" if text else ""
-                for kind, text in (("format", config.format), ("check", config.check))
-            }
-            return replace(config, **commands, runs_project=True)  # type: ignore[arg-type]  # both are texts
-    return None
+    own = (root / place / program for place in ("node_modules/.bin", ".venv/bin", "venv/bin"))
+    outside = find(program)
+    there = outside or next((str(path) for path in own if os.access(path, os.X_OK)), None)
+    if there is None:
+        return None
+    commands = {
+        kind: f"{shlex.quote(there)}{text.removeprefix(program)}"
+        for kind, text in (("format", config.format), ("check", config.check))
+        if text
+    }
+    runs_project = config.runs_project or outside is None
+    return replace(config, **commands, runs_project=runs_project)  # type: ignore[arg-type]  # the first are texts
 
 
 class _ProjectFiles:

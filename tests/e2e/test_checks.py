@@ -117,7 +117,10 @@ def test_a_formatter_that_prints_writes_as_a_tool_does(
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("no-such-linter-here", "the check no-such-linter-here after edits: .*not found"),
+        (
+            "/nowhere/no-such-linter",
+            "the check no-such-linter after edits: .*(?:not found|No such)",
+        ),
         ("sleep 60 #", "the check sleep after edits: took longer than 0.3 s"),
         ("kill -9 $$ #", "the check kill after edits: it ended"),
     ],
@@ -170,6 +173,21 @@ def test_checks_of_a_project_run_only_where_it_is_trusted(
     done = one_shot(model_server, *FREE, *options, "go on", cwd=work)
     assert done.code == 0, done.stderr
     assert (work / "ran").exists() is trust
+
+
+@pytest.mark.spec("EXT-6", "SEC-1", "SEC-17")
+@pytest.mark.parametrize("command", ["./lint.sh", "sh lint.sh", "make", "X=1 npx eslint"])
+def test_what_may_run_an_unknown_directorys_code_does_not_run_without_a_sandbox(
+    model_server: ModelServer, home: Path, work: Path, command: str
+) -> None:
+    configure(home, f'[[checks]]\nglob = "*"\ncheck = "{command} #"\n')
+    (work / "lint.sh").write_text("#!/bin/sh\ntouch ran\n")
+    (work / "lint.sh").chmod(0o755)
+    (work / "Makefile").write_text("all:\n\ttouch ran\n")
+    model_server.add(call("write_file", {"path": "a.txt", "content": "new\n"}), "Done.")
+    done = one_shot(model_server, *FREE, "go on", cwd=work)
+    assert done.code == 0 and "which is not trusted" in done.stderr
+    assert not (work / "ran").exists()
 
 
 @pytest.mark.spec("EXT-6", "SEC-7")

@@ -93,7 +93,7 @@ def test_checks_are_found_by_the_configuration_of_the_project(tmp_path: Path) ->
     own.write_text("#!/bin/sh\n")
     own.chmod(0o755)
     (found,) = found_checks(tmp_path, lambda _: None)
-    assert found.check == "node_modules/.bin/eslint --no-color {files}" and found.runs_project
+    assert found.check == f"{own} --no-color {{files}}" and found.runs_project
 
 
 @pytest.mark.spec("EXT-6")
