@@ -26,6 +26,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
             "pathspec",
             "pydantic",
             "pydantic_core",
+            "pypdf",
             "referencing",
             "typing_extensions",
         },

@@ -14,7 +14,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from agentcli.domain.messages import ATTACHED, ImagePart, TextPart, UserMessage, UserPart
 from agentcli.domain.tools import Workspace
@@ -27,6 +27,7 @@ MAX_FILES = 50
 MAX_FILE_CHARS = 60_000
 MAX_CHARS = 200_000
 MAX_IMAGE_BYTES = 20_000_000
+MAX_PDF_BYTES = 32_000_001
 MAX_ENTRIES = 200
 MAX_SCANNED_CHARS = 50_000_000
 MAX_LOOKED_AT = 500
@@ -55,7 +56,7 @@ def attached_parts(
     for path, mention in _named(text, workspace):
         if only_inside and not workspace.contains(path):
             continue
-        made = _parts_of(path, mention, _shown(path, workspace), min(left, MAX_FILE_CHARS))
+        made = _parts_of(path, mention, workspace, min(left, MAX_FILE_CHARS))
         left = max(0, left - sum(len(part.text) for part in made if isinstance(part, TextPart)))
         parts += made
     return tuple(parts)
@@ -107,16 +108,19 @@ class _Content:
     image: ImagePart | None = None
 
 
-def _parts_of(path: Path, mention: Mention, shown: str, limit: int) -> list[UserPart]:
+def _parts_of(path: Path, mention: Mention, workspace: Workspace, limit: int) -> list[UserPart]:
+    shown, is_directory = _shown(path, workspace), path.is_dir()
     try:
-        content = _listing(path, limit) if path.is_dir() else _file(path, mention, limit)
+        content = _listing(path, limit) if is_directory else _file(path, mention, limit, workspace)
     except OSError as error:
         content = _Content(note=f"cannot be read: {error.strerror}")
-    kind = "directory" if path.is_dir() else "file"
+    kind = "directory" if is_directory else "file"
     name = shown.replace('"', "&quot;").replace("\n", " ")
     opening = f'{ATTACHED}{kind}="{name}"{content.facts}>'
     if content.image is not None:
-        return [TextPart(f"{opening}the image that follows</attached>"), content.image]
+        what = content.text or "the image that follows"
+        note = f"\n[{content.note}]\n" if content.note else ""
+        return [TextPart(f"{opening}{what}{note}</attached>"), content.image]
     text = content.text if content.text.endswith("\n") or not content.text else f"{content.text}\n"
     note = f"[{content.note}]\n" if content.note else ""
     return [TextPart(f"{opening}\n{text}{note}</attached>")]
@@ -137,20 +141,48 @@ def _listing(path: Path, limit: int) -> _Content:
     return _Content(text, note=note if names else "it is empty")
 
 
-def _file(path: Path, mention: Mention, limit: int) -> _Content:
+def _whole(
+    file: BinaryIO, head: bytes, place: tuple[Path, Workspace], limit: int
+) -> _Content | None:
+    """An image or a PDF; ``None`` for anything else."""
+    from agentcli.domain.images import facts_of
+
+    if head.startswith(b"%PDF-"):
+        return _pdf(*place, head + file.read(MAX_PDF_BYTES), limit)
+    if not facts_of(head).media_type:
+        return None
+    data = head + file.read(max(0, MAX_IMAGE_BYTES - len(head)) + 1)
+    if len(data) > MAX_IMAGE_BYTES:
+        return _Content(
+            note=f"is an image of {os.fstat(file.fileno()).st_size:,} bytes, too large to attach"
+        )
+    return _Content(image=ImagePart(facts_of(data).media_type, data))
+
+
+def _pdf(path: Path, workspace: Workspace, data: bytes, limit: int) -> _Content:
+    """A document, its text beside it for models that take none; says which it is (TOOL-16)."""
+    from agentcli.tools.files.paths import FileProblem
+    from agentcli.tools.files.pdf import read_pdf
+
+    try:
+        pdf = read_pdf(data, path.name, None, workspace=workspace.root, max_chars=limit)
+    except FileProblem as problem:
+        return _Content(note=f"not attached: {problem}")
+    form = "as a document" if pdf.part.data else "as text"
+    note = "cut: its text is too long; read_file has the rest, by pages" if pdf.is_cut else ""
+    note = note if not pdf.part.data else ""
+    return _Content(f"{pdf.head}; it follows {form}", note=note, image=pdf.part)
+
+
+def _file(path: Path, mention: Mention, limit: int, workspace: Workspace) -> _Content:
     descriptor = os.open(path, _FLAGS)
     with os.fdopen(descriptor, "rb") as file:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode):
             return _Content(note="is not a regular file")
         head = file.read(_HEAD_BYTES) or b""  # nothing from what would have to be waited for
-        from agentcli.domain.images import facts_of
-
-        if facts_of(head).media_type:
-            data = head + file.read(max(0, MAX_IMAGE_BYTES - len(head)) + 1)
-            if len(data) > MAX_IMAGE_BYTES:
-                return _Content(note=f"is an image of {info.st_size:,} bytes, too large to attach")
-            return _Content(image=ImagePart(facts_of(data).media_type, data))
+        if (known := _whole(file, head, (path, workspace), limit)) is not None:
+            return known
         decoder = _decoder(head)
         if decoder is None:
             return _Content(note=f"is a binary file of {info.st_size:,} bytes, not attached")

@@ -74,6 +74,8 @@ def model_info(settings: Settings, provider: str, name: str) -> ModelInfo:
     wanted = settings.max_output_tokens or 0
     if wanted > info.max_output_tokens and not _models.is_in_table(provider, name, newer):
         info = replace(info, max_output_tokens=wanted)
+    if info.supports_images and _models.is_in_table(provider, name, newer):
+        info = replace(info, supports_documents=_takes_documents(settings, provider))
     overrides: Mapping[str, Any] = {
         **_ways(settings, provider),
         **settings.models.get(info.id, {}),
@@ -83,6 +85,15 @@ def model_info(settings: Settings, provider: str, name: str) -> ModelInfo:
     if "tool_protocol" in overrides:
         overrides = {**overrides, "tool_protocol": ToolProtocol(overrides["tool_protocol"])}
     return replace(info, **overrides) if overrides else info
+
+
+def _takes_documents(settings: Settings, provider: str) -> bool:
+    """Whether the protocol has a place for PDFs (TOOL-16)."""
+    try:
+        config = _registry.provider_config(provider, settings.env, settings.providers)
+    except ConfigError:
+        return False
+    return config.kind in {"anthropic", "openai-responses", "gemini"}
 
 
 def _ways(settings: Settings, provider: str) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ image goes to all of them and a request's beginning never changes with what foll
 
 from __future__ import annotations
 
-from agentcli.domain.messages import ImagePart, TextPart
+from agentcli.domain.messages import DocumentPart, ImagePart, TextPart
 from agentcli.domain.values import frozen
 
 # https://platform.claude.com/docs/en/build-with-claude/vision: 8,000 px, but 2,000 px as soon as
@@ -83,12 +83,18 @@ def _refused(facts: ImageFacts, size_bytes: int) -> str:
 
 def stub(image: ImagePart, why: str) -> TextPart:
     """What a model is told in the place of ``image``."""
+    if isinstance(image, DocumentPart):
+        return TextPart(f"[document left out: {_plain_name(image)}; {why}]")
     facts = facts_of(image.data)
     known = [facts.media_type or _named(image)]
     if facts.width and facts.height:
         known.append(f"{facts.width:,}x{facts.height:,} px")
     known.append(_size(len(image.data)))
     return TextPart(f"[image left out: {', '.join(known)}; {why}]")
+
+
+def _plain_name(document: DocumentPart) -> str:
+    return "".join(c for c in document.name if c.isprintable())[:200] or "a PDF"
 
 
 def facts_of(data: bytes) -> ImageFacts:

@@ -44,6 +44,18 @@ class ImagePart:
 
 
 @frozen
+class DocumentPart(ImagePart):
+    """A PDF; ``text`` is what a model gets that takes no documents, and ``data`` may be empty.
+
+    It goes wherever an image goes. ``pages`` is their number, 0 where it is not known.
+    """
+
+    name: str = ""
+    text: str = ""
+    pages: int = 0
+
+
+@frozen
 class ToolCall:
     """A request of the model to run a tool.
 

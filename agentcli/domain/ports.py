@@ -154,7 +154,8 @@ class LongPromptPrices:
 class ModelInfo:
     """A model and its limits; prices in USD per million tokens, ``None`` where unknown.
 
-    ``long_prompts`` are the prices of longer prompts, the shortest first.
+    ``long_prompts`` are the prices of longer prompts, the shortest first. ``supports_documents``:
+    PDFs go to it as they are (TOOL-16).
 
     ``first_token_timeout_s`` bounds the wait for the first output of a reply, ``idle_timeout_s``
     any silence after it, ``max_attempts`` how often one reply is asked for (STR-3); ``None`` leaves
@@ -177,6 +178,7 @@ class ModelInfo:
     max_attempts: int | None = field(default=None, kw_only=True)
     tool_protocol: ToolProtocol | None = field(default=None, kw_only=True)
     long_prompts: tuple[LongPromptPrices, ...] = field(default=(), kw_only=True)
+    supports_documents: bool = field(default=False, kw_only=True)
 
     @property
     def id(self) -> str:

@@ -44,6 +44,7 @@ from agentcli.domain.events import (
 )
 from agentcli.domain.messages import (
     AssistantMessage,
+    DocumentPart,
     ImagePart,
     StopReason,
     TextPart,
@@ -144,7 +145,7 @@ def _block(part: TextPart | ImagePart) -> dict[str, Any]:
 
     data = base64.b64encode(part.data).decode("ascii")
     source = {"type": "base64", "media_type": part.media_type, "data": data}
-    return {"type": "image", "source": source}
+    return {"type": "document" if isinstance(part, DocumentPart) else "image", "source": source}
 
 
 def usage_object(usage: Usage) -> dict[str, int | None]:

@@ -14,6 +14,7 @@ from typing import Any
 from agentcli.domain.clean import clean_id, clean_name
 from agentcli.domain.messages import (
     AssistantMessage,
+    DocumentPart,
     ImagePart,
     Message,
     StopReason,
@@ -144,7 +145,7 @@ def _image(part: ImagePart) -> Json:
         "media_type": part.media_type,
         "data": base64_text(part.data),
     }
-    return {"type": "image", "source": source}
+    return {"type": "document" if isinstance(part, DocumentPart) else "image", "source": source}
 
 
 def _tool_result(result: ToolResult) -> Json:

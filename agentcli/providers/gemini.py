@@ -17,6 +17,7 @@ from agentcli.domain.clean import clean_id, clean_name
 from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.messages import (
     AssistantMessage,
+    DocumentPart,
     ImagePart,
     Message,
     StopReason,
@@ -144,6 +145,8 @@ class _Contents:
 
     def _no_image(self, part: ImagePart, types: Iterable[str]) -> str:
         """What to say in place of an image that would be refused; empty when it would not."""
+        if isinstance(part, DocumentPart):
+            return ""
         if not self._takes_images:
             return _NO_IMAGES
         return "" if part.media_type in types else f"[image left out: {part.media_type}]"

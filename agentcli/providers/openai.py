@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from agentcli.domain.clean import clean_id, clean_name, digest
 from agentcli.domain.messages import (
     AssistantMessage,
+    DocumentPart,
     ImagePart,
     Message,
     StopReason,
@@ -161,6 +162,8 @@ class _Messages:
 
     def _content(self, part: TextPart | ImagePart) -> Json:
         if isinstance(part, TextPart):
+            return {"type": "text", "text": part.text}
+        if isinstance(part, DocumentPart):
             return {"type": "text", "text": part.text}
         if not self._takes_images:
             return {"type": "text", "text": _NO_IMAGES}

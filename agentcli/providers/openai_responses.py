@@ -20,6 +20,7 @@ from agentcli.domain.clean import clean_id, clean_name, digest
 from agentcli.domain.errors import ErrorKind, ProviderError
 from agentcli.domain.messages import (
     AssistantMessage,
+    DocumentPart,
     ImagePart,
     Message,
     TextPart,
@@ -160,6 +161,9 @@ class _Input:
     def _content(self, part: TextPart | ImagePart) -> Json:
         if isinstance(part, TextPart):
             return {"type": "input_text", "text": part.text}
+        if isinstance(part, DocumentPart):
+            data = f"data:{part.media_type};base64,{base64_text(part.data)}"
+            return {"type": "input_file", "filename": part.name or "a.pdf", "file_data": data}
         if not self._takes_images:
             return {"type": "input_text", "text": _NO_IMAGES}
         url = f"data:{part.media_type};base64,{base64_text(part.data)}"

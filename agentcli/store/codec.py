@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from agentcli.domain.messages import (
     AssistantMessage,
+    DocumentPart,
     ImagePart,
     Message,
     ResultStatus,
@@ -90,6 +91,9 @@ def _encode_part(part: Part, put_blob: PutBlob) -> dict[str, Any]:
         fields = {"signature": part.signature, "redacted": part.redacted}
         known = {key: value for key, value in fields.items() if value is not None}
         return {"type": "thinking", "text": part.text, **known}
+    if isinstance(part, DocumentPart):
+        facts = {"media_type": part.media_type, "name": part.name, "pages": part.pages}
+        return {"type": "document", **facts, "text": part.text, "blob": put_blob(part.data)}
     if isinstance(part, ImagePart):
         return {"type": "image", "media_type": part.media_type, "blob": put_blob(part.data)}
     call = {"type": "tool_call", "id": part.id, "name": part.name, "arguments": part.arguments}
@@ -163,6 +167,15 @@ def _left_out(what: str) -> TextPart:
     return TextPart(f"[left out: {what}]")
 
 
+def _decode_image(data: Any, get_blob: GetBlob) -> ImagePart:
+    media_type, content = _text_or(data.get("media_type"), ""), get_blob(_text(data, "blob"))
+    if data["type"] == "image":
+        return ImagePart(media_type, content)
+    name, text, pages = (data.get(key) for key in ("name", "text", "pages"))
+    count = pages if isinstance(pages, int) else 0
+    return DocumentPart(media_type, content, _text_or(name, ""), _text_or(text, ""), count)
+
+
 def _decode_part(data: Any, get_blob: GetBlob) -> Part:
     if isinstance(data, str):
         return TextPart(data)
@@ -172,8 +185,8 @@ def _decode_part(data: Any, get_blob: GetBlob) -> Part:
     if kind == "thinking":
         text, signature, redacted = data.get("text"), data.get("signature"), data.get("redacted")
         return ThinkingPart(_text_or(text, ""), _text_or_none(signature), _text_or_none(redacted))
-    if kind == "image":
-        return ImagePart(_text_or(data.get("media_type"), ""), get_blob(_text(data, "blob")))
+    if kind in {"image", "document"}:
+        return _decode_image(data, get_blob)
     if kind == "tool_call":
         return _decode_call(data)
     return _left_out(f"a part of unknown kind, {to_json(data)[:_SHOWN_CHARACTERS]}")

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from agentcli.domain.errors import ArgumentProblem, InvalidArguments
 from agentcli.domain.tools import Asks, Tool, ToolDefinition, ToolHints
 
+_ABUSE_CHARS = 64  # a text field's bound from here on is checked, not told
 MAX_CHARS = 30_000
 MAX_LINE_CHARS = 10_000
 OUTPUT_SCHEME = "output://"
@@ -93,6 +94,13 @@ class BaseTool(Tool, Generic[A]):
             raise InvalidArguments(problems) from None
 
 
+def _is_idle(key: str, value: Any) -> bool:
+    """What tells a model nothing: no default, a bound that only guards against abuse."""
+    if key == "maxLength":
+        return isinstance(value, int) and value >= _ABUSE_CHARS
+    return key == "default" and value is None
+
+
 def compact_schema(params: type[BaseModel]) -> dict[str, Any]:
     """The JSON schema of ``params`` without titles and with references inlined (CTX-2)."""
     schema = params.model_json_schema()
@@ -104,7 +112,10 @@ def compact_schema(params: type[BaseModel]) -> dict[str, Any]:
         if not isinstance(node, dict):
             return node
         if "$ref" in node:
-            return clean(definitions[node["$ref"].rpartition("/")[2]])
+            found = clean(definitions[node["$ref"].rpartition("/")[2]])
+            if "enum" in found:  # what the class is, to its readers
+                found.pop("description", None)
+            return {**found, **{key: value for key, value in node.items() if key != "$ref"}}
         options = node.get("anyOf")
         if isinstance(options, list) and {"type": "null"} in options:
             rest = [option for option in options if option != {"type": "null"}]
@@ -116,7 +127,7 @@ def compact_schema(params: type[BaseModel]) -> dict[str, Any]:
             if key == "properties"
             else clean(child)
             for key, child in node.items()
-            if key != "title" and not (key == "default" and child is None)
+            if key != "title" and not _is_idle(key, child)
         }
 
     try:

@@ -24,6 +24,7 @@ DEFINITIONS_FILE = Path(__file__).with_name("_definitions.json")
 _ORDER = (
     "read_file",
     "edit_file",
+    "edit_notebook",
     "write_file",
     "apply_patch",
     "bash",
@@ -49,6 +50,9 @@ _ORDER = (
     "present_plan",
 )
 _NEAR = 3
+# seldom used: named where they are needed (a notebook that is read names its tool), and there when
+# they are called, but part of the prompt only where they were asked for by name (TOOL-14)
+_DEFERRED = frozenset({"edit_notebook"})
 # what other programs call the same thing
 _ALIASES = {
     "read": "read_file",
@@ -132,8 +136,9 @@ class Registry:
         for definition, module in built_in:
             names = {definition.name, definition.group}
             if (wanted is None or names & wanted) and not names & set(disabled):
-                registry._definitions[definition.name] = definition
                 registry._modules[definition.name] = module
+                if definition.name not in _DEFERRED - (wanted or set()):
+                    registry._definitions[definition.name] = definition
         return registry
 
     @property
@@ -159,7 +164,7 @@ class Registry:
     def register(self, tool: Tool) -> None:
         """Add ``tool``, last. Raises ``ValueError`` when its name is taken."""
         name = tool.definition.name
-        if name in self._definitions:
+        if name in self._definitions or name in self._modules:
             raise ValueError(f"there is already a tool named {name}")
         self._definitions[name] = tool.definition
         self._loaded[name] = tool
@@ -186,15 +191,16 @@ class Registry:
         """Names like ``name``, best first (TOOL-4)."""
         wanted = name.casefold().replace("-", "_")
         alias = _ALIASES.get(wanted)
-        found = [alias] if alias in self._definitions and alias is not None else []
+        there = dict.fromkeys((*self._definitions, *self._modules))
+        found = [alias] if alias in there and alias is not None else []
         found += [
             known
-            for known in self._definitions
+            for known in there
             if wanted and (wanted in known.casefold() or known.casefold() in wanted)
         ]
         import difflib
 
-        found += difflib.get_close_matches(wanted, list(self._definitions), n=_NEAR, cutoff=0.5)
+        found += difflib.get_close_matches(wanted, list(there), n=_NEAR, cutoff=0.5)
         return tuple(dict.fromkeys(found))[:_NEAR]
 
 

@@ -25,6 +25,7 @@ from agentcli.tools._base import MAX_CHARS, OUTPUT_SCHEME, Arguments, clip_line,
 from agentcli.tools.files.disk import chunks, fingerprint, human_size, opened
 from agentcli.tools.files.file_tool import FileContext, FileTool, name_of, plural
 from agentcli.tools.files.paths import FileProblem, located, resolve
+from agentcli.tools.files.pdf import MAGIC, MAX_READ_BYTES, read_pdf
 from agentcli.tools.files.text import (
     HEAD_BYTES,
     Encoding,
@@ -51,6 +52,7 @@ class ReadFileArguments(Arguments):
     path: str
     offset: int | None = Field(default=None, ge=0, description="First line, from 1")
     limit: int | None = Field(default=None, ge=1, description=f"Lines, default {DEFAULT_LIMIT}")
+    pages: str | None = Field(default=None, description='Of a PDF: "1-5"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class ReadFile(FileTool[ReadFileArguments]):
     name = "read_file"
     display_name = "Read"
     description = (
-        "Read a text file as numbered lines, an image, or a notebook. Long files come in pages: "
+        "Read a text file as numbered lines, an image, PDF or notebook. Long files come in pages: "
         "go on with offset. Read a file before editing it. Other tools' long output is read at "
         f"{OUTPUT_SCHEME}<call id>."
     )
@@ -87,6 +89,8 @@ class ReadFile(FileTool[ReadFileArguments]):
     def summary(self, args: ReadFileArguments) -> str:
         """How the call reads in one line: "Read src/app.py:1-80"."""
         name = f"Read {one_line(args.path)}"
+        if args.pages:
+            return f"{name} pages {one_line(args.pages)}"
         if not args.offset and args.limit is None:
             return name
         first = args.offset or 1
@@ -120,6 +124,8 @@ def _read(args: ReadFileArguments, ctx: ReadContext, stopped: Callable[[], bool]
         head = b"".join(chunks(descriptor, HEAD_BYTES))
         if media_type := image_type(head):
             return _image(descriptor, name, media_type)
+        if head.startswith(MAGIC):
+            return _pdf(descriptor, name, args, ctx, stopped)
         mark = fingerprint(descriptor)  # before the text: what changes meanwhile was not seen
         source = _text_source(descriptor, name, head, stopped)
         output = _paged(source, args)
@@ -147,7 +153,10 @@ def _text_source(descriptor: int, name: str, head: bytes, stopped: Callable[[], 
     if text is None:  # the rest is not what the beginning promised
         raise FileProblem(f"{name} is a binary file ({human_size(size)}), not text.")
     if name.endswith(".ipynb") and (cells := notebook_text(text.text)) is not None:
-        note = "a notebook, shown as text: line numbers are not the file's, edit its JSON"
+        note = (
+            "a notebook, shown as text. Edit cells with the tool edit_notebook {path, cell_id,"
+            " new_source, mode: replace | insert | delete}"
+        )
         return _Source(name, [cells], (note,), size)
     return _Source(name, [text.text], _encoding_note(text.encoding), size)
 
@@ -202,6 +211,21 @@ def _image(descriptor: int, name: str, media_type: str) -> ToolOutput:
     data = b"".join(chunks(descriptor, _MAX_IMAGE_BYTES))
     text = f"{name} ({media_type}, {human_size(len(data))})"
     return ToolOutput.images(text, [ImagePart(media_type, data)], summary=human_size(len(data)))
+
+
+def _pdf(
+    descriptor: int,
+    name: str,
+    args: ReadFileArguments,
+    ctx: ReadContext,
+    stopped: Callable[[], bool],
+) -> ToolOutput:
+    data = b"".join(chunks(descriptor, MAX_READ_BYTES + 1))
+    pdf = read_pdf(data, name, args.pages, workspace=ctx.workspace.root, stopped=stopped)
+    if stopped():
+        return ToolOutput.cancelled("The PDF was not read to its end.")
+    summary = pdf.head.partition(": ")[2]
+    return ToolOutput.images(pdf.head, [pdf.part], summary=summary)
 
 
 async def _read_output(args: ReadFileArguments, ctx: ReadContext) -> ToolOutput:

@@ -17,6 +17,7 @@ from typing import Any
 
 from agentcli.domain.messages import (
     AssistantMessage,
+    DocumentPart,
     ImagePart,
     Message,
     TextPart,
@@ -132,6 +133,9 @@ def _block(part: Part) -> dict[str, Any]:
         return block if part.redacted is None else {**block, "redacted": part.redacted}
     if isinstance(part, ImagePart):
         data = base64.b64encode(part.data).decode("ascii")
+        if isinstance(part, DocumentPart):
+            known = {"name": part.name, "text": part.text, "pages": part.pages}
+            return {"type": "document", "media_type": part.media_type, "data": data, **known}
         return {"type": "image", "media_type": part.media_type, "data": data}
     call = {"type": "tool_call", "id": part.id, "name": part.name, "arguments": part.arguments}
     return call if part.malformed is None else {**call, "malformed": part.malformed}
@@ -381,6 +385,8 @@ def _fence(text: str, language: str = "") -> str:
 
 
 def _markdown_image(image: ImagePart) -> str:
+    if isinstance(image, DocumentPart):
+        return f"*(document: {clean(image.name)}, {len(image.data):,} bytes)*"
     return f"*(image: {clean(image.media_type)}, {len(image.data):,} bytes)*"
 
 
@@ -496,6 +502,8 @@ def _diff(text: str) -> str:
 
 
 def _html_image(image: ImagePart) -> str:
+    if isinstance(image, DocumentPart):
+        return f"<p>(document: {escape(clean(image.name))}, {len(image.data):,} bytes)</p>"
     if image.media_type not in _SHOWN_IMAGES:
         return f"<p>(image: {escape(clean(image.media_type))}, {len(image.data):,} bytes)</p>"
     data = base64.b64encode(image.data).decode("ascii")

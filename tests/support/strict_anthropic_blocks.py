@@ -50,6 +50,8 @@ def block_problems(where: str, block: Any, role: str) -> Iterator[str]:
     yield from cache_control_problems(where, block)
     if kind == "text":
         yield from text_problems(where, block, "messages")
+    elif kind == "document":
+        yield from _document(where, block)
     elif kind == "image":
         yield from _image(where, block.get("source"))
     elif kind == "tool_use":
@@ -73,6 +75,19 @@ def text_problems(where: str, block: Any, place: str) -> Iterator[str]:
     if not text.strip():
         yield Problem(f"{place}: text content blocks must contain non-whitespace text")
     yield from cache_control_problems(where, block)
+
+
+def _document(where: str, block: Mapping[str, Any]) -> Iterator[str]:
+    """https://platform.claude.com/docs/en/build-with-claude/pdf-support."""
+    source = block.get("source")
+    source = source if isinstance(source, dict) else {}
+    data = decode_base64(source.get("data"))
+    if source.get("type") != "base64" or source.get("media_type") != "application/pdf":
+        yield Problem(
+            f"{where}.document.source.base64.media_type: Input should be 'application/pdf'"
+        )
+    elif data is None or not data.startswith(b"%PDF-"):
+        yield Problem("The PDF specified was not valid.")
 
 
 def _image(where: str, source: Any) -> Iterator[str]:

@@ -142,6 +142,12 @@ def _part(where: str, part: Json, role: str, model: str) -> Iterator[str]:
 
 def _image(where: str, value: Json, types: set[str]) -> Iterator[str]:
     data = decode_base64(value.get("data"))
+    if (
+        value.get("mimeType") == "application/pdf"
+    ):  # ai.google.dev/gemini-api/docs/document-processing
+        if data is None or not data.startswith(b"%PDF-"):
+            yield Problem("The document has no pages.")
+        return
     if value.get("mimeType") not in types:
         yield Problem(f"Unsupported MIME type: {value.get('mimeType')}")
     elif data is None:

@@ -189,6 +189,9 @@ def _content(where: str, content: Any, allowed: Collection[str]) -> Iterator[Pro
         if kind == "input_image":
             yield from _image(place, part)
             continue
+        if kind == "input_file":
+            yield from _file(place, part)
+            continue
         known = {"type", "text"} | ({"annotations", "logprobs"} if kind == "output_text" else set())
         for name in sorted(set(part) - known):
             yield unknown(f"{place}.{name}")
@@ -196,6 +199,18 @@ def _content(where: str, content: Any, allowed: Collection[str]) -> Iterator[Pro
             yield missing(f"{place}.text")
         if not part["text"].strip():
             yield _too_short(f"{place}.text")
+
+
+def _file(where: str, part: Item) -> Iterator[Problem]:
+    """https://developers.openai.com/api/docs/guides/pdf-files."""
+    for name in sorted(set(part) - {"type", "filename", "file_data"}):
+        yield unknown(f"{where}.{name}")
+    head, _, data = str(part.get("file_data")).partition(";base64,")
+    content = decode_base64(data)
+    if head != "data:application/pdf" or content is None or not content.startswith(b"%PDF-"):
+        yield Problem(f"Invalid file data: '{where}.file_data'", where, "invalid_value")
+    if not part.get("filename"):
+        yield missing(f"{where}.filename")
 
 
 def _image(where: str, part: Item) -> Iterator[Problem]:

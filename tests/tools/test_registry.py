@@ -60,7 +60,7 @@ def test_the_schemas_of_all_tools_stay_within_their_budget() -> None:
 @pytest.mark.spec("TOOL-5")
 def test_arguments_have_the_names_of_the_contract() -> None:
     expected = {
-        "read_file": (["path"], ["offset", "limit"]),
+        "read_file": (["path"], ["offset", "limit", "pages"]),
         "write_file": (["path", "content"], []),
         "edit_file": (["path", "old_string", "new_string"], ["replace_all"]),
         "apply_patch": (["patch"], []),

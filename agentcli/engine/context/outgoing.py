@@ -40,6 +40,7 @@ from agentcli.domain.messages import (
     ATTACHED,
     AssistantMessage,
     AssistantPart,
+    DocumentPart,
     ImagePart,
     Message,
     TextPart,
@@ -217,6 +218,10 @@ class Preparer:
         from agentcli.domain import images
 
         self.stubs.pop(image, None)
+        if isinstance(image, DocumentPart):
+            if image.data and model.supports_documents:
+                return image
+            return TextPart(clean_text(image.text) or images.stub(image, "it has no text").text)
         if not model.supports_images:
             return self._stub(image, "this model takes no images")
         if (better := self.repaired.get(image)) is not None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from agentcli.domain.history import History
 from agentcli.domain.messages import (
     AssistantMessage,
+    DocumentPart,
     ImagePart,
     Message,
     TextPart,
@@ -64,7 +65,12 @@ def of_text(text: str) -> int:
 
 
 def of_image(image: ImagePart) -> int:
-    """Tokens of an image by its size in pixels; the most there can be where that is unknown."""
+    """Tokens of an image by its size in pixels; the most there can be where that is unknown.
+
+    A page of a document counts as its text and a picture of it.
+    """
+    if isinstance(image, DocumentPart):
+        return of_text(image.text) + (image.pages or 1) * MOST_IMAGE_TOKENS * bool(image.data)
     from agentcli.domain.images import facts_of
 
     facts = facts_of(image.data)
