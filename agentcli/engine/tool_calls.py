@@ -174,11 +174,13 @@ class ToolCalls:
     async def run_asked(self, call: ToolCall) -> tuple[ToolOutput, bool]:
         """Run what a file of the user's says: judged like a call of the model's, not recorded.
 
-        The second value: it was refused. Raises ``TurnCancelled``.
+        What it changes is not remembered, as with what the user types (TT-1). The second value: it
+        was refused. Raises ``TurnCancelled``.
         """
         if notice := await self._parts.begin_sandbox({call.name}):
             self._emit(Notice(notice))
         job = self._prepare(Job(call), await self._shells(), may_be_cut=False)
+        self._emit(ToolAnnounced(call, job.summary))
         await self._settle()
         if self._token.cancelled:
             raise TurnCancelled
@@ -188,9 +190,13 @@ class ToolCalls:
             self._permitted(job), self._token, self._parts.reaper
         )
         if permitted and job.tool is not None:
-            job.output = await self._run_kept(job, job.tool)
+            self._emit(ToolStarted(job.call, job.summary))
+            job.output = await self._run(job, job.tool)
         if job.output is None:
             raise TurnCancelled
+        output, status = job.output, job.status or status_of(job.output)
+        result = ToolResult(call.id, call.name, output.parts, status)
+        self._emit(ToolFinished(call, result, output.summary, job.elapsed_s, output.display))
         return job.output, job.status is ResultStatus.REFUSED
 
     async def _settle(self) -> None:

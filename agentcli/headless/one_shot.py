@@ -32,6 +32,7 @@ from agentcli.domain.events import (
     Outcome,
     Prompt,
     TerminalEvent,
+    ToolFinished,
     ToolRefused,
     TurnSummary,
 )
@@ -143,6 +144,7 @@ class OneShot:
         self._reader_left = False
         self._fault: Exception | None = None
         self._unattended = 0
+        self._is_calling = False  # what runs then is no call of the model's
         self._terminal: TerminalEvent | None = None
         self._writes = StalledWrites()
         self._opening: asyncio.Future[Session] | None = None
@@ -275,12 +277,15 @@ class OneShot:
                 attached = await with_attachments(message, (first.text,), self._cwd)
                 return await self._turn(session, attached, token, queued)
             async with in_force(session, found[0]):
+                self._is_calling = True
                 called = await message_of(session, self._cwd, *found, token)
+                self._is_calling = False
                 said = UserMessage((*called.parts, *more))
                 return await self._turn(session, said, token, queued)
         except TurnCancelled:
             return self._stopped()
         except AgentError as error:
+            self._is_calling = False
             for row in queued:
                 await session.drop_queued(row)
             end = failed(error)
@@ -313,6 +318,10 @@ class OneShot:
             raise AgentError("the turn ended without saying how", "this is a bug; see the log")
         return ended_by(self._terminal, unattended=self._unattended)
 
+    @property
+    def _is_text(self) -> bool:
+        return self._request.output_format == "text"
+
     # --- what happens meanwhile ------------------------------------------------------------
 
     def _on_event(self, event: AgentEvent) -> None:
@@ -324,6 +333,8 @@ class OneShot:
             self._facts.refused.append(event)
         elif isinstance(event, Done | Cancelled | Failed):
             self._terminal = event
+        if self._is_calling and isinstance(event, ToolFinished) and not self._is_text:
+            return
         try:
             self._guarded(self._output.on_event, event)
         except Exception as error:  # noqa: BLE001 - a listener must not raise; the turn ends with it

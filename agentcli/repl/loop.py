@@ -138,6 +138,7 @@ class _Chat:
         """Run a turn with ``prompt``, after what waits."""
         while self.session.queued():
             await self._turn(self.session.run_queued)
+        self._view.echo(prompt.message.text, shown=False)
         summary = await self._turn(lambda: self.session.run(prompt))
         while summary and summary.outcome in _COMPLETE and self.session.queued():
             summary = await self._turn(self.session.run_queued)
