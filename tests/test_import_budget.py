@@ -80,5 +80,10 @@ def test_one_shot_sends_its_request_before_it_imports_what_only_the_answer_needs
     unwanted = found & (HEAVY - {"httpx"} | {"mcp", "tomllib", "click"})
     assert not unwanted
     assert not {name for name in found if "hooks" in name.split(".") or "plugins" in name}
+    brought = {name for name in found if name.startswith("agentcli.extensions.")}
+    assert "yaml" not in found and brought <= {
+        "agentcli.extensions.places",
+        "agentcli.extensions.instructions",
+    }
     tools = {name for name in found if name.startswith("agentcli.tools.")}
     assert tools <= {"agentcli.tools._registry"}

@@ -151,7 +151,9 @@ def description_of(document: Document) -> str:
     """What a file says of itself in one line, else the first line of its text."""
     said = " ".join(filter(None, (document.text("description"), document.text("when_to_use"))))
     line = said or document.body.partition("\n")[0].strip("# ")
-    return one_line("".join(c if c.isprintable() else " " for c in line), MAX_DESCRIPTION)
+    if not line.isprintable():
+        line = "".join(c if c.isprintable() else " " for c in line)
+    return one_line(line, MAX_DESCRIPTION)
 
 
 # --- what the model is told -------------------------------------------------------------------

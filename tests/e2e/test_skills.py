@@ -197,3 +197,22 @@ def test_scripts_of_a_skill_run_in_the_sandbox(tmp_path: Path, home: Path) -> No
         if done.code == 4:
             pytest.skip("no sandbox here")
     assert "it-ran" in next(iter(facts_of(server.requests[1]).results.values()))
+
+
+@pytest.mark.spec("CTX-2", "EXT-1", "EXT-2")
+def test_twenty_skills_cost_at_most_8000_characters_and_are_parsed_once(
+    tmp_path: Path, home: Path
+) -> None:
+    with ModelServer(["ok"] * 3) as server:
+        assert one_shot(server, "hi", cwd=tmp_path).code == 0
+        for number in range(20):
+            skill(home / ".claude", f"s{number}", "Words for when it fits. " * 60)
+        assert one_shot(server, "hi", cwd=tmp_path).code == 0
+        heads = home / "agentcli" / "heads.json"
+        kept = heads.read_bytes()
+        assert one_shot(server, "hi", cwd=tmp_path).code == 0
+    plain, first, second = (system_of(server, number) for number in range(3))
+    assert len(json.dumps(server.requests[0].body)) < 20_000
+    assert 0 < len(first) - len(plain) <= 8_002  # two line breaks before it
+    assert first == second and all(f"/s{number}/SKILL.md" in first for number in range(20))
+    assert heads.read_bytes() == kept and heads.stat().st_mode & 0o777 == 0o600
