@@ -58,10 +58,13 @@ from agentcli.policy.decision import Policy
 from agentcli.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from agentcli.domain.background import Background, BackgroundTask
     from agentcli.domain.reports import ContextReport, Explanation
     from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
     from agentcli.domain.sandbox import Sandbox
+    from agentcli.domain.tools import Workspace
 
 log = logging.getLogger(__name__)
 
@@ -191,6 +194,16 @@ class Session:
     def turns(self) -> int:
         """How many turns were begun."""
         return self._totals.turns
+
+    @property
+    def workspace(self) -> Workspace:
+        """Where it works."""
+        return self._parts.workspace
+
+    @property
+    def file(self) -> Path:
+        """Its file; there is none before the first turn."""
+        return self._store.path
 
     @property
     def documents(self) -> tuple[ProjectDoc, ...]:

@@ -97,7 +97,7 @@ class Region:
         )
         typed = input_rows(state.document, look, theme)
         left -= len(typed.rows)
-        status = [status_row(self._status(state), size.columns, theme)] if left >= 2 else []  # noqa: PLR2004 - one for what is above
+        status = self._status_rows(state, size.columns)[: max(0, left - 1)]
         left -= len(status)
         below = self._under(state, max(0, left - 1))
         under = [fit_row(line, size.columns, more) for line in below]
@@ -124,7 +124,7 @@ class Region:
             )
             typed = input_rows(state.document, look, theme)
             left -= len(typed.rows)
-        status = [status_row(self._status(state), columns, theme)] if left >= _ROOMY else []
+        status = self._status_rows(state, columns) if left >= _ROOMY else []
         gap = [Row("")] if needs_gap and left >= _ROOMY else []
         queued = self._queued(is_working=state.is_working) if left >= 2 * _ROOMY else []
         over = [fit_row(line, columns, theme.symbols.more) for line in queued]
@@ -137,6 +137,13 @@ class Region:
         if is_typing:
             return Below(rows, Place(at + len(shown.rows) + typed.cursor.row, typed.cursor.column))
         return Below(rows, Place(at + shown.cursor, 0))
+
+    def _status_rows(self, state: InputState, columns: int) -> list[Row]:
+        """The user's own status line, if there is one; what has to be said now goes before it."""
+        status, lines = self._status(state), self._opened.status_lines
+        if lines and not status.hint:
+            return [fit_row(line, columns, self._theme.symbols.more) for line in lines]
+        return [status_row(status, columns, self._theme)]
 
     def _status(self, state: InputState) -> StatusLine:
         status = self._opened.status()

@@ -249,7 +249,9 @@ class _Chat:
             try:
                 if not pick_first:
                     await self._open_first(None)
-                async with self.jobs.running(), self.input.running():
+                command = self.user.settings.statusline_command
+                asking = self._opened.asking(command, self.theme, self.input.refresh)
+                async with self.jobs.running(), self.input.running(), asking:
                     if pick_first:
                         await self._open_first(await self.pick_session())
                     await self._converse(first_prompt)
@@ -342,6 +344,7 @@ class _Chat:
 
     def name_window(self) -> None:
         """Say in the window's title what the status line says (UI-6)."""
+        self._opened.changed()
         if self._opened.session is not None:
             self._attention.title(self._opened.title(self.user.cwd, self.theme))
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.app.session import Session
 from agentcli.domain.events import AgentEvent, AssistantRecorded, BackgroundChanged, Compacted
-from agentcli.domain.messages import AssistantMessage
+from agentcli.domain.messages import AssistantMessage, Usage
 from agentcli.domain.ports import QueuedInput, QueueSource
 from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean_line
 from agentcli.ui.screen import Screen, Size
 from agentcli.ui.session_lines import Farewell, farewell_lines, resume_lines
-from agentcli.ui.status_line import StatusLine, context_of, title_of
+from agentcli.ui.status_line import StatusLine, context_of, painted_lines, title_of
 from agentcli.ui.theme import BOLD, DIM, Theme
 
 if TYPE_CHECKING:
+    from agentcli.app.status_command import StatusCommand
     from agentcli.domain.background import BackgroundTask
 
 
@@ -32,12 +34,46 @@ class OpenSession:
         self._greeted = False
         self._opened_at = 0.0
         self.on_background: Callable[[], None] = lambda: None
+        self._usage: Usage | None = None  # of the newest request
+        self._command: StatusCommand | None = None
+        self.status_lines: list[str] = []
+        """What the user's command has printed for the bottom of the chat (EXT-10)."""
+
+    @asynccontextmanager
+    async def asking(
+        self, command: str | None, theme: Theme, refresh: Callable[[], None]
+    ) -> AsyncIterator[None]:
+        """The user's ``command`` is asked for the status line until the block ends."""
+        if not command or not theme.live:
+            yield
+            return
+        from agentcli.app.status_command import StatusCommand, StatusFacts
+
+        def shown() -> StatusFacts | None:
+            if self.session is None:
+                return None
+            return StatusFacts(self.session, self._usage, self._context, self._opened_at)
+
+        def show(text: str) -> None:
+            self.status_lines = painted_lines(text, theme)
+            refresh()
+
+        self._command = StatusCommand(command, shown, show)
+        self.changed()
+        async with self._command.running():
+            yield
+
+    def changed(self) -> None:
+        """What the status line says may be another by now."""
+        if self._command is not None:
+            self._command.changed()
 
     def adopt(self, session: Session | None) -> None:
         """Another session is open, or none."""
         self.session = session
         self._opened_at = time.monotonic()
-        self._context = None
+        self._context = self._usage = None
+        self.changed()
         self._background = () if session is None else session.active_runs
         if session is not None and session.resumed is not None:
             for stored in session.resumed.messages:
@@ -48,8 +84,11 @@ class OpenSession:
         """Learn from ``event``."""
         if isinstance(event, AssistantRecorded):
             self._context = context_of(event.message.usage) or self._context
+            self._usage = event.message.usage
+            self.changed()
         elif isinstance(event, Compacted):
             self._context = event.tokens_after
+            self.changed()
         elif isinstance(event, BackgroundChanged):
             self._background = () if self.session is None else self.session.active_runs
             self.on_background()

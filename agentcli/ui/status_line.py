@@ -6,16 +6,21 @@ not 0.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import IntEnum, auto
 
 from agentcli.domain.messages import Usage
 from agentcli.ui import wording
 from agentcli.ui.rows import Row, columns_of, fit, fit_row
-from agentcli.ui.sanitize import clean_line
-from agentcli.ui.theme import DIM, WARNING, Theme
+from agentcli.ui.sanitize import clean, clean_line
+from agentcli.ui.theme import DIM, RESET, WARNING, Theme
 
 TITLE_COLUMNS = 30
+MOST_LINES = 3
+MOST_CHARS = 20_000
+# ECMA-48 8.3.117, SGR: https://ecma-international.org/publications-and-standards/standards/ecma-48/
+_COLOURS = re.compile(r"\x1b\[[0-9;]{0,40}m")
 _FULL = 0.8
 
 
@@ -55,6 +60,22 @@ class StatusLine:
     asking: int = 0
     sandbox: str = ""
     hint: str = ""
+
+
+def painted_lines(text: str, theme: Theme) -> list[str]:
+    """What a program of the user's has printed for the line: its colours, and text (SEC-10).
+
+    At most ``MOST_LINES``; colours only where the theme has some.
+    """
+    lines = []
+    for line in text[:MOST_CHARS].splitlines():
+        parts = _COLOURS.split(line)
+        styles = _COLOURS.findall(line) if theme.color else [""] * (len(parts) - 1)
+        texts = [clean(part).replace("\n", " ").expandtabs(1) for part in parts]
+        painted = "".join(each for pair in zip(texts, [*styles, ""], strict=True) for each in pair)
+        if any(part.strip() for part in texts):
+            lines.append(f"{painted}{RESET}" if any(styles) else painted)
+    return lines[:MOST_LINES]
 
 
 def context_of(usage: Usage) -> int | None:

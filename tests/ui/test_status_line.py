@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from agentcli.domain.messages import Usage
 from agentcli.ui.rows import plain
-from agentcli.ui.status_line import StatusLine, context_of, status_row, title_of
-from agentcli.ui.theme import PLAIN
+from agentcli.ui.status_line import StatusLine, context_of, painted_lines, status_row, title_of
+from agentcli.ui.theme import PLAIN, Theme
 
 FULL = StatusLine(
     model="anthropic/claude-sonnet-4-5",
@@ -74,3 +74,13 @@ def test_it_is_one_row_whatever_the_title_and_the_width(title: str, columns: int
     assert row.width <= columns
     assert "\n" not in row.text
     assert "\x1b" not in row.text
+
+
+@pytest.mark.spec("EXT-10", "SEC-10")
+def test_of_a_program_of_the_users_only_colours_and_text_are_shown() -> None:
+    coloured = Theme(color=True, attributes=True, live=True)
+    said = "\x1b[1;31mred\x1b[m \x1b]8;;http://x\x07link\x1b]8;;\x07\x1b[2J\u202e\x9b31m\n\n\x1b[0m \nb\r\nc\nd"
+    assert painted_lines(said, coloured) == ["\x1b[1;31mred\x1b[m link\x1b[0m", "b", "c"]
+    plain = Theme(color=False, attributes=False, live=True)
+    assert painted_lines(said, plain) == ["red link", "b", "c"]
+    assert painted_lines("", plain) == []
