@@ -95,7 +95,9 @@ _EXPANSION = re.compile(r"\$\{#?[A-Za-z0-9_]+[^'\"\\`]*\}|\$\{[#?$!@*-]\}")
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!_-])", re.ASCII)
 _PLAIN_VARIABLE = re.compile(r"[a-z_][a-z0-9_]{0,30}|[A-Z]", re.ASCII)
 _ARITHMETIC = re.compile(r"\$\(\([0-9 +*/%<>=-]*\)\)")
-_EVALUATING_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
+_COMPARING_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+_COMPARING = frozenset(operator.encode() for operator in _COMPARING_TESTS)
+_EVALUATING_TESTS = _COMPARING_TESTS | {"-v", "-R"}
 # unquoted words that bash takes for syntax where a command starts
 _RESERVED = frozenset(
     {
@@ -148,9 +150,18 @@ def _leaf(node: Node, children: list[Node], text: str) -> str:
     pattern = _LEAVES[node.type]
     if children or not pattern.fullmatch(text):
         return "it holds a word that the parser may misread"
-    if node.type == "test_operator" and text in _EVALUATING_TESTS:
+    if node.type == "test_operator" and text in _EVALUATING_TESTS and not _compares(node, text):
         return "it evaluates arithmetic"
     return ""
+
+
+def _compares(node: Node, text: str) -> bool:
+    """Whether the operator takes numbers alone: in ``[``, where bash evaluates nothing."""
+    parent = node.parent
+    while parent is not None and parent.type.endswith("_expression"):
+        parent = parent.parent
+    is_bracket = parent is not None and bool(parent.children) and parent.children[0].type == "["
+    return is_bracket and text in _COMPARING_TESTS
 
 
 def _inside(node: Node, children: list[Node], source: bytes, tokens: frozenset[str]) -> str:
@@ -194,8 +205,20 @@ def _command(children: list[Node], text: str) -> str:
     return "it times a compound command" if timed else ""
 
 
-def _test(_children: list[Node], text: str) -> str:
-    unusual = text.startswith("[[") and any(mark in text for mark in "<>()~\n")
+_QUOTED = frozenset({"string", "raw_string", "command_substitution"})
+
+
+def _test(children: list[Node], text: str) -> str:
+    if not text.startswith("[["):
+        return ""
+    bare, waiting = [], list(children)
+    while waiting:  # what is quoted or substituted is judged by itself
+        node = waiting.pop()
+        if node.type not in _QUOTED and node.children:
+            waiting += node.children
+        elif node.type not in _QUOTED:
+            bare.append(node.text or b"")
+    unusual = any(mark in b" ".join(bare) for mark in b"<>()~") or "\n" in text
     return "it has an unusual test" if unusual else ""
 
 
@@ -339,8 +362,7 @@ class _Walk:
         while waiting:
             node, around = waiting.pop()
             children = node.children
-            if not is_plain(node):
-                self.kinds.add(node.type)
+            self._note_kind(node)
             self.why_not = self.why_not or doubt(node, children, self.source)
             kind = node.type
             if kind == "redirected_statement":
@@ -362,6 +384,12 @@ class _Walk:
             elif kind == "arithmetic_expansion" and not self.why_not:
                 continue
             waiting += [(child, around) for child in reversed(children)]
+
+    def _note_kind(self, node: Node) -> None:
+        if not is_plain(node):
+            self.kinds.add(node.type)
+        elif node.type == "test_operator" and node.text in _COMPARING:
+            self.kinds.add("comparison")  # a shell that is not bash may evaluate what it gets
 
     def _loop(self, node: Node, children: list[Node]) -> None:
         """What ``for`` assigns: no variable that a program would look at."""

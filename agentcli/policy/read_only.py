@@ -80,7 +80,9 @@ _WIDE_KINDS = _STRICT_KINDS | {
     "while_statement", "arithmetic_expansion", "case_statement", "case_item", "extglob_pattern",
     "(", ")", "{", "$(", "`", "while", "until", "case", "esac", ";;", ":-", "-", ":+", "+", "#",
     "##", "%", "%%", "/", "//", "regex", "[[", "]]", "parenthesized_expression", "=~",
+    "comparison", "process_substitution", "<(",
 }  # fmt: skip
+_SUBSHELLS = frozenset({"subshell", "command_substitution", "process_substitution"})
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))", re.ASCII)
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9_./@%+=:,][A-Za-z0-9_./@%+=:,-]*|\0", re.ASCII)
 _MAX_CALLS = 500
@@ -146,7 +148,7 @@ class _Reader:
 
     def reads_all(self) -> bool:
         """Whether each of the commands only reads, as ``cd`` leads from place to place."""
-        reader, is_certain = self, not {"subshell", "command_substitution"} & self.parsed.kinds
+        reader, is_certain = self, _SUBSHELLS.isdisjoint(self.parsed.kinds)
         for command in self.parsed.commands:
             if command.wrappers:
                 continue  # judged with the words of the one that runs it
@@ -236,6 +238,9 @@ class _Reader:
         for word, source in zip(command.words, command.sources, strict=True):
             if word is not None:
                 words.append(word)
+                continue
+            if self.contained and words and source.startswith("<("):
+                words.append(_NULL)  # likewise a name that the shell gives, of nothing on the disk
                 continue
             text = _with_values(source, values)
             found = [unquote(text)] if text is not None else [None]

@@ -279,6 +279,9 @@ CONTAINED_LOOKS = [
     "tar tzf a.tgz", "case $X in a) ls;; esac", "printenv PATH", 'test -n "$X" || ls',
     'for f in $(git ls-files); do wc -l "$f"; done', "node -v",
     '[ "$(git rev-parse HEAD)" = x ] && ls', "[[ $X == *a ]] && ls",
+    '[ "$(ls | wc -l)" -gt 3 ] && echo many', "[ 3 -gt 2 ]", '[[ -n "$(git status --porcelain)" ]]',
+    "[[ -f a.txt && $(cat a.txt) == '(1)' ]]", "diff <(sort a.txt) <(sort -u a.txt)",
+    "diff -u <(git show HEAD:a.txt) a.txt", "comm -12 <(ls sub) <(ls)",
 ]  # fmt: skip
 
 
@@ -348,7 +351,10 @@ NEVER = [
     "ps auxe", "ps -o environ", "ps e", "./x --version", "sudo --version ls", "make --version x",
     "ls & pwd", "env ls", "foo", "cargo check", "make", "cat /etc/passwd", "cat ../x", "rm a.txt",
     "touch x", "echo x > a.txt", "echo x >> $X", "yes | tee a.txt", "echo $(rm a.txt)", "ls $(touch x)",
-    "if rm a.txt; then ls; fi", "cat <(touch x)", "time -o x ls", "nice make", "timeout 5 git gc",
+    "if rm a.txt; then ls; fi", "cat <(touch x)", "diff <(ls) <(rm a.txt)",
+    "diff <(ls) >(tee x)", "bash <(ls)", ". <(ls)", "tee <(ls)", "sort -o <(ls) a.txt", "<(ls)",
+    "[[ $(ls) -gt 3 ]]", '[ "$(rm x)" -gt 3 ]', '[ 1 -gt 2 -a -v "a[$(ls)]" ]', "[[ -n $(rm x) ]]",
+    "[[ a == @(a|b) ]]", "[[ a < b ]]", "diff <(cd .. && ls) a.txt", "time -o x ls", "nice make", "timeout 5 git gc",
 ]  # fmt: skip
 
 
