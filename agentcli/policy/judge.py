@@ -246,6 +246,9 @@ def _crossing(judged: _Judged) -> str:
     """What of a call that is no command would lead out of the sandbox; empty: nothing."""
     if judged.is_command:
         return ""
+    if judged.call.definition.asks is Asks.ANYTHING:
+        name = judged.call.definition.name
+        return f"what {name} does is not contained (an allow rule for {name} frees it)"
     if _reaches_out(judged) and not judged.place.policy.network:
         return "it reaches the network"
     outside = next((path for path in judged.call.paths if not _is_free(judged, path)), None)

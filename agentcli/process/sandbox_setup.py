@@ -57,6 +57,8 @@ _DOORS = re.compile(
 )
 # what cannot be in the home directory, which is read-only: programs stop without them
 _CACHES = {"GOCACHE": "go-build", "npm_config_cache": "npm", "UV_CACHE_DIR": "uv"}
+# "git gc" would say that it cannot write .git/info/refs, which nobody needs
+_GIT_INSIDE = {"repack.updateServerInfo": "false"}
 # git-config(1): "environment"; what a repository's own configuration says is overruled
 _GIT_SETTINGS = {
     "core.fsmonitor": "false", "core.hooksPath": "/dev/null", "core.pager": "cat",
@@ -149,6 +151,10 @@ def inside_environment(
         inside["GIT_CONFIG_GLOBAL"] = _as_file(own, private)
     if is_bwrap and "HOME" in inside and is_temporary(home):
         inside["HOME"] = os.path.realpath(home)  # a link there is not seen
+    if (count := inside.get("GIT_CONFIG_COUNT", "0")).isdecimal():
+        for key, value in _GIT_INSIDE.items():
+            inside |= {f"GIT_CONFIG_KEY_{count}": key, f"GIT_CONFIG_VALUE_{count}": value}
+            inside["GIT_CONFIG_COUNT"] = count = str(int(count) + 1)
     return caches | inside | {"TMPDIR": temporary}
 
 

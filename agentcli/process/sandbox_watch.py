@@ -129,6 +129,7 @@ class Survey:
     git_directories: dict[str, tuple[int, int]] = field(default_factory=dict)
     directories: dict[str, _Listing] = field(default_factory=dict)
     is_cut: bool = False
+    crowded: set[str] = field(default_factory=set)
 
     def identity_of(self, directory: str) -> tuple[int, int] | None:
         """Device and inode, of a directory that was looked at."""
@@ -171,6 +172,7 @@ class TreeWatch:
         self._contents: dict[str, tuple[tuple[int, ...], bool, _Held]] = {}
         self._named: dict[str, Kind] = {}
         self._is_cut_told = False
+        self._crowded_told: set[str] = set()
         self.known = Survey()
         self.users = Survey()
         self.read_only: frozenset[str] = frozenset()
@@ -199,7 +201,7 @@ class TreeWatch:
 
     def compare(self) -> list[str]:
         """Set aside what has come up or changed since; one line about each."""
-        now = self._look()
+        now, crowded = self._look(), self.known.crowded
         changed = [
             path
             for path, item in now.items.items()
@@ -222,6 +224,13 @@ class TreeWatch:
             lines.append(
                 f"[sandbox: only the nearest {len(now.directories)} directories are looked at for "
                 "git configuration and other files that run programs; the others are not protected]"
+            )
+        if new := sorted((now.crowded & crowded) - self._crowded_told):
+            self._crowded_told |= now.crowded
+            shown = ", ".join(one if one.isprintable() else ascii(one) for one in new[:_MOST_LINES])
+            lines.append(
+                f"[sandbox: {shown}: only the nearest {_MOST_FILES} files there are compared; look "
+                "at the others before you run them]"
             )
         return lines
 
@@ -407,6 +416,7 @@ class TreeWatch:
             if not left[is_file]:
                 many = _Held(stat.S_IFDIR, 0, b"more than are looked at", is_whole=False)
                 found.items.setdefault(path, _Watched(kind, many, top or path))
+                found.crowded.add(path)
                 break
             left[is_file] -= 1
             content = self._content(each) if is_file else None

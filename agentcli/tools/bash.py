@@ -22,7 +22,7 @@ from pydantic_core import PydanticCustomError
 
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.errors import StoreError
-from agentcli.domain.sandbox import Access, Confined, Sandbox, StillLives
+from agentcli.domain.sandbox import Access, Confined, Sandbox, SandboxKind, StillLives
 from agentcli.domain.tools import (
     Asks,
     BackgroundSwitch,
@@ -367,8 +367,9 @@ def _refused_by_sandbox(start: _Start, command: str, capture: Capture, ended: Re
     if offline and _NETWORK_REFUSED.search(said):
         what, how = "without network", "network"
     elif _PLACE_REFUSED.search(said):
+        temporary = "/tmp" if start.sandbox.state.kind is SandboxKind.BWRAP else "$TMPDIR"  # noqa: S108 - named
         reads_only = start.access is Access.READ_ONLY
-        writable = "nothing" if reads_only else "only the workspace and /tmp"
+        writable = "nothing" if reads_only else f"only the workspace and {temporary}"
         what, how = f"with {writable} writable", "outside"
     elif "/tmp/" in command and b"No such file" in said:  # noqa: S108 - only looked for
         what, how = "with a /tmp of its own", "outside"

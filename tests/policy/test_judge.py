@@ -609,6 +609,15 @@ def test_yolo_in_a_named_sandbox_refuses_what_would_leave_it(workspace: Workspac
         assert judged(call, bound).answer is DENY, call
         assert judged(call, Policy(Mode.YOLO, contained=True)).answer is ALLOW, call
     assert judged(write(workspace, "src/a.py"), bound).answer is ALLOW
+    foreign = facts(workspace, "mcp__github__list", Asks.ANYTHING)  # a plugin's or a server's
+    assert (judged(foreign, bound).answer, judged(foreign, Policy(Mode.YOLO)).answer) == (
+        DENY,
+        ALLOW,
+    )
+    assert "rule" in judged(foreign, bound).reason
+    named = policy_of(Mode.YOLO, ["mcp__github__*"], [])
+    named.contained = named.is_bound = True
+    assert judged(foreign, named).answer is ALLOW
     allowed = policy_of(Mode.YOLO, ["web_fetch(a.example)"], [])
     allowed.contained = allowed.is_bound = True
     assert judged(fetch(workspace, "https://a.example/x"), allowed).answer is ALLOW

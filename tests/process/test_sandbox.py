@@ -616,6 +616,15 @@ def test_work_with_git_goes_on(work: Path, home: Path, kind: str) -> None:
         kind=kind,
     )
     assert "[exit code 0" in text and "set-aside" not in text, text
+    assert "Read-only file system" not in text, text  # of .git/info, which "git gc" would write
+
+
+@both
+@pytest.mark.spec("SEC-7")
+def test_the_hint_names_the_places_that_are_writable(work: Path, kind: str) -> None:
+    (text,) = told(work, "touch /usr/x || touch $TMPDIR/x && false", kind=kind)
+    place = "/tmp" if kind == "bwrap" else "$TMPDIR"
+    assert f"with only the workspace and {place} writable" in text
 
 
 @pytest.mark.spec("SEC-4", "SEC-7")

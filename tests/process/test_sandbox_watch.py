@@ -385,6 +385,19 @@ def test_a_crowd_of_directories_in_what_is_run_is_set_aside(
     assert not (root / ".run").exists()
 
 
+def test_a_crowd_of_files_that_was_there_is_told_of_once(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox_watch, "_MOST_FILES", 20)
+    sh("mkdir .husky; for n in $(seq 30); do echo ls >.husky/h$n; done", root)
+    watch = TreeWatch([root])
+    watch.learn()
+    (line,) = watch.compare()
+    assert f"{root}/.husky: only the nearest 20 files there are compared" in line
+    sh("mkdir more", root)
+    assert watch.compare() == []
+
+
 def test_a_link_to_a_module_hides_no_change_of_it(root: Path) -> None:
     before = f"{REPOSITORY} && mkdir .git/modules && git init -q --bare .git/modules/m"
     command = "cd .git/modules && ln -s m a && git -C m config core.fsmonitor 'touch pwned'"
