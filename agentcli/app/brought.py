@@ -27,7 +27,6 @@ from agentcli.extensions.instructions import (
     Instructions,
     find_instructions,
 )
-from agentcli.policy.places import credential_place
 
 if TYPE_CHECKING:
     from agentcli.domain.hooks import HookConfig
@@ -195,6 +194,12 @@ def instructions_for(settings: Settings, cwd: Path) -> Instructions:
             project_root(cwd),
             settings.paths.config_dir,
             Path(home) if home.startswith("/") else None,
-            lambda path: bool(credential_place((path,))),
+            _holds_credential,
         )
     )
+
+
+def _holds_credential(path: Path) -> bool:
+    from agentcli.policy.places import credential_place
+
+    return bool(credential_place((path,)))

@@ -229,6 +229,24 @@ def directories_in(directory: Path) -> list[Path]:
     return [place for name in names if _is_directory(place := directory / name)]
 
 
+def all_below(path: str) -> Iterator[tuple[str, bool]]:
+    """``path`` and, if that is a directory, all in it, the nearest first; whether it is a file.
+
+    What husky writes itself counts where git is told to use it, and then as a directory of its own.
+    """
+    waiting = deque([path])
+    while waiting:
+        place = waiting.popleft()
+        is_file = os.path.islink(place) or not os.path.isdir(place)  # noqa: PTH112, PTH114 - texts
+        yield place, is_file
+        if is_file:
+            continue
+        with contextlib.suppress(OSError):
+            names = sorted(os.listdir(place))  # noqa: PTH208 - texts
+            is_husky = place.endswith("/.husky")
+            waiting += [f"{place}/{name}" for name in names if not (is_husky and name == "_")]
+
+
 def _is_directory(path: Path) -> bool:
     return os.path.isdir(path)  # noqa: PTH112 - never raises
 

@@ -19,7 +19,6 @@ import re
 import secrets
 import stat
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -27,6 +26,7 @@ from pathlib import Path
 
 from agentcli.process.git_config import joined, named_by, programs_of
 from agentcli.process.sandbox_places import (
+    all_below,
     common_of_worktree,
     directories_in,
     git_directories_below,
@@ -409,7 +409,7 @@ class TreeWatch:
     def _add_tree(self, path: str, kind: Kind, found: Survey, top: str = "") -> None:
         """A file, or all that is in a directory, to a bound."""
         left = {True: _MOST_FILES, False: _MOST_FILES}
-        for each, is_file in _all_below(path):
+        for each, is_file in all_below(path):
             name = os.path.basename(each)  # noqa: PTH119 - a text
             if _SET_ASIDE.search(name) or (kind is Kind.HOOK and name.endswith(".sample")):
                 continue
@@ -593,24 +593,6 @@ def _read(path: str, status: os.stat_result) -> _Held:
 def _named_in(config: bytes, directory: str, tree: str) -> dict[str, Kind]:
     found = named_by(config, directory, tree)
     return {place: Kind.CONFIG if is_config else Kind.SCRIPT for place, is_config in found}
-
-
-def _all_below(path: str) -> Iterator[tuple[str, bool]]:
-    """``path`` and, if that is a directory, all in it, the nearest first; whether it is a file.
-
-    What husky writes itself counts where git is told to use it, and then as a directory of its own.
-    """
-    waiting = deque([path])
-    while waiting:
-        place = waiting.popleft()
-        is_file = os.path.islink(place) or not os.path.isdir(place)  # noqa: PTH112, PTH114 - texts
-        yield place, is_file
-        if is_file:
-            continue
-        with contextlib.suppress(OSError):
-            names = sorted(os.listdir(place))  # noqa: PTH208 - texts
-            is_husky = place.endswith("/.husky")
-            waiting += [f"{place}/{name}" for name in names if not (is_husky and name == "_")]
 
 
 def _is_only_paths(hgrc: _Held) -> bool:
