@@ -8,6 +8,7 @@ came into being is named too; ``sandbox_watch`` sets it aside as soon as a comma
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
