@@ -135,7 +135,7 @@ def _find(settings: Settings, cwd: Path) -> Brought:
 
             found.agents, notices = load_agents(places, heads)
             found.notices += notices
-    found.hooks, notices = of_plugins(settings.paths)
+    found.hooks, notices = of_plugins(settings)
     found.notices += notices
     return found
 

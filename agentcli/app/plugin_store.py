@@ -135,17 +135,14 @@ def hooks_of(package: PluginPackage, data: Path) -> tuple[list[HookConfig], list
         return [], []
     from agentcli.config.claude import ClaudeFile, understood
 
-    where = package.root / "hooks/hooks.json"
-    said = understood(
-        ClaudeFile(where, json.dumps({"hooks": dict(package.hooks)})), root=package.root
-    )
-    variables = (
-        *(("CLAUDE_PLUGIN_ROOT", str(package.root)), ("PLUGIN_ROOT", str(package.root))),
-        ("PLUGIN_DATA", str(data)),
-    )
-    source = f"plugin {package.name}"
-    mine = [replace(h, variables=variables, source=source) for h in said.hooks]
-    return mine, [line.removeprefix(f"{package.root}/") for line in said.warnings]
+    text = json.dumps({"hooks": package.hooks})
+    said = understood(ClaudeFile(Path("hooks/hooks.json"), text), root=package.root)
+    root = str(package.root)
+    variables = (("CLAUDE_PLUGIN_ROOT", root), ("PLUGIN_ROOT", root), ("PLUGIN_DATA", str(data)))
+    mine = [
+        replace(hook, variables=variables, source=f"plugin {package.name}") for hook in said.hooks
+    ]
+    return mine, said.warnings
 
 
 def changed_sources(paths: Paths) -> tuple[str, ...]:

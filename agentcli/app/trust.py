@@ -101,13 +101,14 @@ def plugin_lines(paths: Paths) -> Sequence[str]:
     return lines or ["No plugin was added. To add one: agent plugin add SOURCE"]
 
 
-def of_plugins(paths: Paths) -> tuple[tuple[HookConfig, ...], tuple[str, ...]]:
+def of_plugins(settings: Settings) -> tuple[tuple[HookConfig, ...], tuple[str, ...]]:
     """The hooks of plugins, and lines about those whose source has changed. Blocks."""
-    if not installed_plugins(paths):
+    if not installed_plugins(settings.paths):
         return (), ()
     from agentcli.app.plugin_store import changed_sources, plugin_hooks
 
-    return plugin_hooks(paths), changed_sources(paths)
+    hooks = () if settings.hooks_off else plugin_hooks(settings.paths)
+    return hooks, changed_sources(settings.paths)
 
 
 def hook_scripts(hooks: Sequence[HookConfig], cwd: Path) -> tuple[Path, ...]:

@@ -247,6 +247,7 @@ class Settings:
     an empty ``kind``); ``env`` is the environment that all of this was read from, for keys and
     addresses of providers. ``models`` overrides what the model table says: field of
     ``ModelInfo`` -> value, by model id.
+    ``hooks_off``: others than those of ``config.toml`` are not wanted.
     ``warnings`` are lines for the user: keys that mean nothing. ``project`` is the root of the
     project whose own files take effect (SEC-1), ``project_places`` the directories that hold them,
     nearest first, ``project_mark`` the fingerprint of what is in them. ``stored`` are the keys of
@@ -282,6 +283,7 @@ class Settings:
     plugins: tuple[str, ...]
     own_checks: tuple[CheckConfig, ...]
     hooks: tuple[HookConfig, ...]
+    hooks_off: bool
     providers: Mapping[str, ProviderConfig]
     env: Mapping[str, str] = field(repr=False)
     models: Mapping[str, Mapping[str, float]]
@@ -337,6 +339,7 @@ class _Layers:
         self.tables: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in TABLES}
         self.hooks: list[HookConfig] = []
         self.own_checks: list[CheckConfig] = []
+        self.hooks_off = False
         self.warnings: list[str] = []
 
     def put(self, path: tuple[str, ...], value: object, source: str) -> None:
@@ -461,6 +464,7 @@ def _read_claude(layers: _Layers, env: Mapping[str, str], project: Project | Non
     yours = None if file is None else understood(file)
     theirs = [understood(each, root=project.root) for each in project.claude] if project else []
     is_off = yours is not None and yours.is_without_hooks
+    layers.hooks_off = is_off
     has_none = is_off or any(each.is_without_hooks for each in theirs)
     for said, hooks_off in ((yours, is_off), *((each, has_none) for each in theirs)):
         if said is None:
@@ -664,6 +668,7 @@ def _build(
         paths=paths,
         chat_keys={action: values[f"keys.{action}"] for action in ACTION_KEYS},
         hooks=tuple(layers.hooks),
+        hooks_off=layers.hooks_off,
         own_checks=() if _says_off(layers) else tuple(layers.own_checks),
         providers=providers,
         stored=_add_commands(paths, layers, providers, stored),

@@ -676,7 +676,8 @@ def matching(configs: Sequence[HookConfig], event: HookEvent, subject: str) -> l
     ]
     first: dict[object, HookConfig] = {}
     for config in found:
-        same = config.call or config.command, config.is_claude, config.condition
+        said = config.call or config.command
+        same = said, config.is_claude, config.condition, config.variables
         first.setdefault(same, config)
     return list(first.values())
 

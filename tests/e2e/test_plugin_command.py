@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -133,6 +134,31 @@ def test_its_hooks_run_in_the_sandbox_and_see_its_files(
     )
     assert done.code == 0, done.stderr
     assert (work / "hooked").exists() and not outside.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.spec("EXT-5", "EXT-9")
+def test_the_same_hook_of_two_plugins_runs_for_both_unless_hooks_are_off(
+    model_server: ModelServer, source: Path, work: Path, home: Path
+) -> None:
+    hooks = json.loads((source / "hooks/hooks.json").read_text())
+    hooks["hooks"]["PostToolUse"][0]["hooks"].append({"type": "prompt", "prompt": "x"})
+    (source / "hooks/hooks.json").write_text(json.dumps(hooks))
+    (source / "run.sh").write_text('#!/bin/sh\necho "$CLAUDE_PLUGIN_ROOT" >> hooked\n')
+    for name in ("one", "two"):
+        (source / ".claude-plugin/plugin.json").write_text(json.dumps({"name": name}))
+        copy = source.with_name(name)
+        shutil.copytree(source, copy)
+        assert "of type 'prompt' is not called" in plugin("add", str(copy)).stdout
+        assert add(str(copy)).code == 0
+    free = ("--permission-mode", "accept-edits", "--sandbox", "off")
+    for number in range(2):
+        model_server.add(call("write_file", {"path": f"{number}.txt", "content": "x\n"}), "Done.")
+        assert one_shot(model_server, *free, "go", cwd=work).code == 0
+        lines = (work / "hooked").read_text().splitlines()
+        assert sorted(Path(line).parent.name for line in lines) == ["one", "two"]
+        (home / ".claude").mkdir(exist_ok=True)
+        (home / ".claude/settings.json").write_text('{"disableAllHooks": true}')
 
 
 @pytest.mark.spec("EXT-5")
