@@ -73,13 +73,8 @@ _OF_TOOLS = (
     ToolFinished,
 )
 _COMPLETE = {Outcome.DONE, Outcome.WRAPPED_UP}
-_ANSWERED = {
-    Outcome.DONE,
-    Outcome.WRAPPED_UP,
-    Outcome.MAX_STEPS,
-    Outcome.MAX_TOKENS,
-    Outcome.TIMED_OUT,
-}
+_ANSWERED = {*_COMPLETE, Outcome.MAX_TOKENS}
+_CUT = {Outcome.MAX_STEPS, Outcome.TIMED_OUT}
 
 
 class Subtype(StrEnum):
@@ -337,6 +332,7 @@ class Progress:
 class TextOutput:
     """The final answer on stdout. On a terminal it is shown as it comes.
 
+    What a run had said when it was stopped at a limit is no answer and goes to stderr (CLI-5).
     With ``only_result`` nothing goes there but a result in the shape that was asked for (CTRL-5).
     Control sequences of the answer stay out, in a pipe too, unless ``is_raw``: a pipe may end at a
     terminal (SEC-10, CLI-4).
@@ -347,6 +343,7 @@ class TextOutput:
     ) -> None:
         self._redact = redact
         self._is_raw = is_raw
+        self._is_quiet = quiet
         self._only_result = only_result
         self._live = is_terminal(sys.stdout) and not only_result
         self._progress = Progress(redact, tools=not quiet, quiet=quiet)
@@ -402,6 +399,8 @@ class TextOutput:
 
                 text = clean(text)
             write_out(text if text.endswith("\n") else text + "\n")
+        elif end.summary.outcome in _CUT and text and not self._is_quiet:
+            write_error_line(f"it had said so far, which is no answer:\n{text}")
 
 
 class JsonOutput:

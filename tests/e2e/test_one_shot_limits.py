@@ -47,6 +47,16 @@ def test_the_time_limit_ends_with_code_3(model_server: ModelServer, tmp_path: Pa
     check_sessions()
 
 
+@pytest.mark.spec("CLI-5", "LOOP-13")
+def test_what_was_said_when_the_time_was_over_is_no_answer(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    model_server.add(say("Half of what it would have said", stall_at="text:2"))
+    done = one_shot(model_server, "--timeout", "1", "go", cwd=tmp_path)
+    assert (done.code, done.stdout) == (3, "")
+    assert "no answer:\nHalf of what it" in done.stderr and "stopped after 1 s" in done.stderr
+
+
 @pytest.mark.spec("LOOP-13", "CLI-15")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_an_answer_that_was_cut_is_no_success(
