@@ -83,6 +83,14 @@ class Brought:
                 found.append(real)
         return tuple(dict.fromkeys(found))
 
+    def names(self) -> dict[str, list[str]]:
+        """The names of commands, agents and skills, as programs that start us know the kinds."""
+        return {
+            "slash_commands": [command.name for command in self.commands],
+            "agents": list(self.agents),
+            "skills": [skill.name for skill in self.skills],
+        }
+
     def texts(self, names: Sequence[str]) -> tuple[str, tuple[str, ...]]:
         """The skills of these ``names`` as an agent begins with them, and what is wrong. Blocks."""
         if not names:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +26,7 @@ MAX_BYTES = 200_000
 MAX_DESCRIPTION = 1_536
 MAX_CATALOGUE = 8_000
 MAX_HIDDEN_SHOWN = 3
+MORE = f"warning: more than {MAX_FILES} skills: the rest is left out"
 NAME = re.compile(r"[^\W_][\w-]{0,63}")
 _FILE_NAMES = ("SKILL.md", "skill.md")
 _LEAST_SHOWN = 40
@@ -71,8 +72,7 @@ def find_skills(
                 continue
             files.add(identity)
             if len(found) >= MAX_FILES:
-                notices.append(f"warning: more than {MAX_FILES} skills: the rest is left out")
-                break
+                return _named(found, hidden, [*notices, MORE])
             try:
                 skill = _skill(path, place, heads)
             except Unusable as error:
@@ -81,6 +81,13 @@ def find_skills(
             winner = found.setdefault(skill.name, skill)
             if winner is not skill:
                 hidden.append(f"{skill.name} ({winner.directory} hides {skill.directory})")
+    return _named(found, hidden, notices)
+
+
+def _named(
+    found: Mapping[str, Skill], hidden: Sequence[str], notices: list[str]
+) -> tuple[tuple[Skill, ...], tuple[str, ...]]:
+    """All by name, and the lines for the user."""
     if hidden:
         more = len(hidden) - MAX_HIDDEN_SHOWN
         shown = [*hidden[:MAX_HIDDEN_SHOWN], *([f"and {more} more"] if more > 0 else [])]
@@ -96,7 +103,8 @@ def _skill_files(directory: Path, notices: list[str]) -> Iterator[tuple[Path, tu
                 if count >= MAX_LOOKED_AT:
                     notices.append(f"warning: {directory} holds too much: not all of it is read")
                     break
-                names.append(entry.name)
+                if entry.is_dir() or entry.is_symlink():
+                    names.append(entry.name)
     except OSError:
         return
     for name in sorted(names):

@@ -235,6 +235,7 @@ class OneShot:
         facts.cwd = session.info.cwd
         facts.tools = session.tool_names
         facts.permission_mode = str(session.mode)
+        facts.brought = session.brought.names()
         self._guarded(self._output.opened, facts)
         if not request.quiet:
             for notice in session.notices:

@@ -10,7 +10,7 @@ before the request has left.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from enum import StrEnum
@@ -104,6 +104,7 @@ class RunFacts:
     tools: tuple[str, ...] = ()
     permission_mode: str = ""
     duration_s: float = 0.0
+    brought: Mapping[str, Sequence[str]] = field(default_factory=dict)
     refused: list[ToolRefused] = field(default_factory=list)
 
 
@@ -419,7 +420,12 @@ class JsonOutput:
         if not self._stream:
             return
         self.writer.init(
-            facts.session_id, facts.model, facts.cwd, facts.tools, facts.permission_mode
+            facts.session_id,
+            facts.model,
+            facts.cwd,
+            facts.tools,
+            facts.permission_mode,
+            facts.brought,
         )
 
     def on_event(self, event: AgentEvent) -> None:

@@ -263,6 +263,9 @@ class PartialMessages:
         self._emit({"type": "content_block_stop", "index": index})
 
 
+_NOTHING: Mapping[str, Sequence[str]] = {}
+
+
 class StreamWriter:
     """Writes the lines of one run. ``write`` gets a line with its line feed and flushes it.
 
@@ -284,9 +287,15 @@ class StreamWriter:
         self.ends_with_result = False
 
     def init(
-        self, session_id: str, model: str, cwd: str, tools: Sequence[str], permission_mode: str
+        self,
+        session_id: str,
+        model: str,
+        cwd: str,
+        tools: Sequence[str],
+        permission_mode: str,
+        brought: Mapping[str, Sequence[str]] = _NOTHING,
     ) -> None:
-        """The first line."""
+        """The first line; ``brought`` are names of commands, agents and skills under their kind."""
         from agentcli import __version__
 
         self._session_id = session_id
@@ -299,6 +308,9 @@ class StreamWriter:
             mcp_servers=[],
             model=model,
             permissionMode=permission_mode,
+            **{
+                kind: list(brought.get(kind, ())) for kind in ("slash_commands", "agents", "skills")
+            },
             agentcli_version=__version__,
         )
 

@@ -331,7 +331,7 @@ class ChatActions:
             self._chat.input.send(text)
             self._chat.show(["The command waits until the agent is done."])
             return
-        if parsed is None:
+        if parsed is None or registry.is_prompt(text):
             self._chat.jobs.add(lambda: self._enqueue(text))
             return
         found = registry.find(parsed[0])
