@@ -73,6 +73,8 @@ class UserFiles:
         """AGENTS.md, read in every project (CTX-1)."""
         self.default_keys = {action: key for action, (key, _) in ACTION_KEYS.items()}
         """The keys of the chat where the settings name no others."""
+        self.key_actions = {action: what for action, (_, what) in ACTION_KEYS.items()}
+        """What each of them does."""
         self._setting_rows = setting_rows
         self._findings = findings
         self._shown_project: Project | None = None

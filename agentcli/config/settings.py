@@ -50,11 +50,18 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 THEMES = ("auto", "dark", "light", "high-contrast", "daltonized", "none")
 ACTION_KEYS: Mapping[str, tuple[str, str]] = {
     "background": ("ctrl-b", "send the running command to the background"),
+    "complete": ("tab", "next completion"),
     "editor": ("ctrl-g", "write in the editor"),
+    "help": ("?", "these keys, on an empty line"),
     "image": ("ctrl-v", "take an image from the clipboard"),
+    "leave": ("ctrl-d", "leave, on an empty line"),
     "mode": ("shift-tab", "next permission mode"),
     "newline": ("ctrl-j", "new line"),
     "output": ("ctrl-o", "the whole session, at the last tool call"),
+    "recall": ("up", "queued and earlier prompts, on an empty line"),
+    "redraw": ("ctrl-l", "draw the screen again"),
+    "rewind": ("escape escape", "go back to an earlier prompt, on an empty line"),
+    "search": ("ctrl-r", "search earlier prompts"),
     "suspend": ("ctrl-z", "suspend"),
     "todos": ("ctrl-t", "show or hide the list of things to do"),
 }

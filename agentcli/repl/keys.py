@@ -1,16 +1,18 @@
 """Keys as people write them (``ctrl-g``, ``alt-x``, ``ctrl-x ctrl-e``) for prompt-toolkit.
 
-Law: what cannot be a key is an error that names it; nobody can take Enter, Esc or Ctrl-C away.
+Law: what cannot be a key, or is one already, is an error that names it, and the default stays;
+nobody can take Enter, Esc, Ctrl-C or a letter away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from prompt_toolkit.application import get_app
-from prompt_toolkit.filters import Condition, Filter, vi_mode
+from prompt_toolkit.filters import Condition, Filter, is_searching, vi_mode
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.bindings import search
 from prompt_toolkit.key_binding.key_bindings import _parse_key
 from prompt_toolkit.keys import Keys
 
@@ -19,6 +21,7 @@ from agentcli.ui.rows import cluster_before
 from agentcli.ui.theme import DIM, Theme
 
 _PREFIXES = (("ctrl-", "c-"), ("shift-", "s-"))
+_HELP = "?"  # on an empty line alone
 _TAKEN = frozenset({Keys.ControlM, Keys.ControlC, Keys.Escape})
 
 
@@ -37,8 +40,10 @@ def parse_keys(text: str) -> tuple[Keys | str, ...]:
             keys.append(_parse_key(plain))
         except ValueError:
             raise ConfigError(f"{word} is not a key", "write ctrl-g, alt-x or shift-tab") from None
-    if not keys or (len(keys) == 1 and keys[0] in _TAKEN):
+    if not keys or (len(keys) == 1 and keys[0] in _TAKEN) or Keys.ControlC in keys:
         raise ConfigError(f"{text or 'nothing'} cannot be used for this", "choose another key")
+    if len(keys[0]) == 1 and text != _HELP:
+        raise ConfigError(f"{text} could not be typed any more", "choose a key such as alt-x")
     return tuple(keys)
 
 
@@ -55,7 +60,8 @@ def key_table(
     wanted: Mapping[str, str], defaults: Mapping[str, str]
 ) -> tuple[dict[str, tuple[Keys | str, ...]], list[str]]:
     """The keys by action, and a line for each one that cannot be used."""
-    table = {name: parse_keys(keys) for name, keys in defaults.items()}
+    usual = {name: parse_keys(keys) for name, keys in defaults.items()}
+    table = dict(usual)
     problems = []
     for name, keys in wanted.items():
         if name not in defaults:
@@ -65,7 +71,25 @@ def key_table(
             table[name] = parse_keys(keys)
         except ConfigError as error:
             problems.append(f"keys.{name}: {error}")
+    while clash := _clash(table, usual):
+        name, other = clash
+        what = f"{wanted[name]} is the key of {other}; {defaults[name]} stays"
+        problems.append(f"keys.{name}: {what}")
+        table[name] = usual[name]
     return table, problems
+
+
+def _clash(
+    table: Mapping[str, tuple[Keys | str, ...]], usual: Mapping[str, tuple[Keys | str, ...]]
+) -> tuple[str, str] | None:
+    """An action whose own key is another's, or begins one; and that other."""
+    for name, keys in table.items():
+        for other, others in table.items():
+            length = min(len(keys), len(others))
+            is_same = name != other and keys[:length] == others[:length]
+            if is_same and keys != usual[name]:
+                return name, other
+    return None
 
 
 # --- keys that are bound in the live input ----------------------------------------------------
@@ -134,6 +158,21 @@ def bind_idle_escape(bindings: KeyBindings, idle: Filter, alone: Filter, taker: 
         taker.idle_escape()
 
 
+def bind_moves(
+    bindings: KeyBindings,
+    keys: Mapping[str, tuple[Keys | str, ...]],
+    focused: Filter,
+    rewind: Callable[[], None],
+) -> None:
+    """The search of earlier prompts, a new drawing, and the way back where Esc Esc is not it."""
+    searching = search.start_reverse_incremental_search
+    bindings.add(*keys["search"], filter=focused & ~is_searching)(searching)
+    bindings.add(*keys["redraw"])(lambda event: event.app.renderer.clear())
+    if keys["rewind"] != (Keys.Escape, Keys.Escape):
+        empty = Condition(lambda: not get_app().current_buffer.text)
+        bindings.add(*keys["rewind"], filter=focused & empty)(lambda _: rewind())
+
+
 def text_follows(event: KeyPressEvent) -> bool:
     """Whether text came together with this key: a paste that is not marked as one."""
     waiting = event.key_processor.input_queue
@@ -158,18 +197,18 @@ _KEYS: Sequence[tuple[str, str]] = (
     ("Enter", "send; while it works: queue"),
     ("Alt-Enter, {newline}", "new line; also \\ Enter"),
     ("Esc, Ctrl-C", "stop the agent; again: at once"),
-    ("Esc Esc", "when empty: go back to an earlier prompt"),
-    ("Ctrl-C, Ctrl-D", "when empty: leave"),
-    ("Up, Down, Ctrl-R", "queued and earlier prompts"),
+    ("{rewind}", "when empty: go back to an earlier prompt"),
+    ("Ctrl-C, {leave}", "when empty: leave"),
+    ("{recall}, Down, {search}", "queued and earlier prompts"),
     ("{mode}", "next permission mode"),
     ("{output}", "the whole session, at the last tool call"),
     ("{background}", "the running command: to the background"),
     ("{todos}", "the agent's list of things to do"),
     ("{editor}", "write in your editor"),
-    ("Ctrl-L, {suspend}", "redraw, suspend"),
+    ("{redraw}, {suspend}", "redraw, suspend"),
     ("@file, {image}", "a file; the clipboard's image"),
     ("!command", "run it and show it to the model; !! only run"),
-    ("?", "on an empty line: these keys"),
+    ("{help}", "on an empty line: these keys"),
 )
 
 
@@ -185,6 +224,7 @@ def shown_keys(wanted: Mapping[str, str], defaults: Mapping[str, str]) -> Sequen
 
 def _capital(key: str) -> str:
     """``ctrl-o`` as ``Ctrl-O``."""
+    key = "esc" if key == "escape" else key
     return "-".join(part.capitalize() for part in key.split("-"))
 
 

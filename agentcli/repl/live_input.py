@@ -47,6 +47,7 @@ from agentcli.repl.completion import (
 from agentcli.repl.keys import (
     bind_compound_backspace,
     bind_idle_escape,
+    bind_moves,
     bind_panel,
     key_table,
     shown_keys,
@@ -470,6 +471,11 @@ class LiveInput:
         else:
             self._esc_at = now
 
+    def go_back(self) -> None:
+        """To an earlier prompt, while nothing runs."""
+        if not self.is_working and self.label is None:
+            self.actions.rewind()
+
     def escape(self) -> None:
         """Esc: one step back, from a line that is asked for to its choices; else as Ctrl-C."""
         if self._line is not None:
@@ -613,7 +619,7 @@ def _bind_editing(bindings: KeyBindings, typing: LiveInput) -> None:
 
     empty = Condition(lambda: not typing.buffer.text)
 
-    @bindings.add("up", filter=focused & empty & ~has_completions)
+    @bindings.add(*typing.keys["recall"], filter=focused & empty & ~has_completions)
     def _recall(event: KeyPressEvent) -> None:
         typing.recalled = typing.actions.recall()
         if not typing.recalled:
@@ -623,11 +629,11 @@ def _bind_editing(bindings: KeyBindings, typing: LiveInput) -> None:
     def _down(_event: KeyPressEvent) -> None:
         typing.down()
 
-    @bindings.add("tab", filter=focused & ~vi_navigation_mode)
+    @bindings.add(*typing.keys["complete"], filter=focused & ~vi_navigation_mode)
     def _tab(_event: KeyPressEvent) -> None:
         typing.tab()
 
-    @bindings.add("?", filter=focused & empty & ~vi_navigation_mode)
+    @bindings.add(*typing.keys["help"], filter=focused & empty & ~vi_navigation_mode)
     def _keys(_event: KeyPressEvent) -> None:
         typing.region.toggle_keys()
 
@@ -660,7 +666,7 @@ def _bind_interrupts(bindings: KeyBindings, typing: LiveInput) -> None:
     def _ctrl_c(_event: KeyPressEvent) -> None:
         typing.ctrl_c()
 
-    @bindings.add("c-d", filter=empty & ~is_searching)
+    @bindings.add(*typing.keys["leave"], filter=empty & ~is_searching)
     def _ctrl_d(_event: KeyPressEvent) -> None:
         if typing.label is not None:
             typing.answer_line(None)
@@ -671,28 +677,17 @@ def _bind_interrupts(bindings: KeyBindings, typing: LiveInput) -> None:
 
 
 def _bind_actions(bindings: KeyBindings, typing: LiveInput) -> None:
-    @bindings.add(*typing.keys["suspend"])
-    def _suspend(event: KeyPressEvent) -> None:
-        event.app.suspend_to_background()
-
-    @bindings.add(*typing.keys["mode"], filter=~has_completions & ~completion_is_selected)
-    def _mode(_event: KeyPressEvent) -> None:
-        typing.actions.cycle_mode()
-
-    @bindings.add(*typing.keys["todos"], eager=True)
-    def _todos(_event: KeyPressEvent) -> None:
-        typing.actions.toggle_todos()
-
+    actions, keys = typing.actions, typing.keys
+    no_menu = ~has_completions & ~completion_is_selected
     commands = Condition(lambda: typing.is_working and typing.label is None)
+    bindings.add(*keys["suspend"])(lambda event: event.app.suspend_to_background())
+    bindings.add(*keys["mode"], filter=no_menu)(lambda _: actions.cycle_mode())
+    bindings.add(*keys["todos"], eager=True)(lambda _: actions.toggle_todos())
+    bindings.add(*keys["output"], eager=True)(lambda _: actions.open_transcript())
+    to_background = bindings.add(*keys["background"], filter=commands & ~is_searching, eager=True)
+    to_background(lambda _: actions.move_to_background())
+    bind_moves(bindings, keys, has_focus(DEFAULT_BUFFER), typing.go_back)
 
-    @bindings.add(*typing.keys["background"], filter=commands & ~is_searching, eager=True)
-    def _background(_event: KeyPressEvent) -> None:
-        typing.actions.move_to_background()
-
-    @bindings.add(*typing.keys["output"], eager=True)
-    def _output(_event: KeyPressEvent) -> None:
-        typing.actions.open_transcript()
-
-    @bindings.add(*typing.keys["editor"], filter=~is_searching, eager=True)
+    @bindings.add(*keys["editor"], filter=~is_searching, eager=True)
     def _editor(event: KeyPressEvent) -> None:
         event.app.create_background_task(typing.edit_outside())

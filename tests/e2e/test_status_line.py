@@ -75,3 +75,32 @@ def test_one_that_fails_or_hangs_leaves_our_own_line_and_nothing_behind(
     leave(terminal)
     pid = int((work / "pid").read_text())
     wait_until(lambda: not alive(pid), "the command outlived the chat")
+
+
+@pytest.mark.spec("EXT-10", "UI-3")
+def test_every_action_can_have_another_key_and_ctrl_c_stays(
+    model_server: ModelServer, chat: Chat
+) -> None:
+    config = Path(os.environ["AGENTCLI_HOME"], "config.toml")
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text(
+        '[keys]\nhelp = "f1"\nmode = "alt-m"\nsearch = "f3"\nleave = "alt-q"\nrewind = "alt-r"\n'
+        'todos = "ctrl-c"\noutput = "ctrl-g"\nnosuch = "f9"\n'
+    )
+    model_server.add("Hello.")
+    terminal = chat(rows=40, cols=160)
+    for part in ("unknown key keys.nosuch", "keys.todos: ctrl-c cannot", "the key of editor"):
+        assert part in terminal.text()
+    terminal.send("\x1bOP")
+    terminal.wait_for("Alt-M")
+    terminal.send("\x1bm")
+    terminal.wait_for("accept-edits")
+    terminal.line("first words")
+    terminal.wait_for("Hello.")
+    terminal.wait_for(IDLE)
+    terminal.send("\x1bOR")
+    terminal.wait_for("search:")
+    terminal.key("ctrl-c")
+    terminal.wait_gone("search:")
+    terminal.send("\x1bq")
+    assert terminal.wait_exit() == 0

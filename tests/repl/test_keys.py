@@ -27,7 +27,10 @@ def test_keys_are_read_as_they_are_written(text: str, keys: tuple[object, ...]) 
     assert parse_keys(text) == keys
 
 
-@pytest.mark.parametrize("text", ["", "ctrl-nothing", "enter", "ctrl-c", "escape"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "ctrl-nothing", "enter", "ctrl-c", "escape", "x", "alt-x ctrl-c", "ctrl-x ctrl-c y"],
+)
 def test_what_is_no_key_or_taken_is_an_error(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_keys(text)
@@ -52,3 +55,24 @@ def test_the_keys_that_are_shown_are_those_of_the_user() -> None:
     assert shown["the agent's list of things to do"] == "Alt-L"
     assert shown["write in your editor"] == "Ctrl-G"
     assert shown["next permission mode"] == "Shift-Tab"
+
+
+@pytest.mark.spec("EXT-10")
+@pytest.mark.parametrize(
+    ("wanted", "problems"),
+    [
+        ({"todos": "ctrl-o"}, ["keys.todos: ctrl-o is the key of output; ctrl-t stays"]),
+        ({"todos": "ctrl-o", "output": "ctrl-t"}, []),
+        (
+            {"search": "f3 x", "redraw": "f3"},
+            ["keys.redraw: f3 is the key of search; ctrl-l stays"],
+        ),
+        ({"editor": "ctrl-b", "background": "ctrl-g"}, []),
+        ({"help": "f1", "rewind": "alt-r", "leave": "ctrl-q"}, []),
+    ],
+)
+def test_two_actions_have_no_key_in_common(wanted: dict[str, str], problems: list[str]) -> None:
+    table, found = key_table({**DEFAULTS, **wanted}, DEFAULTS)
+    assert found == problems
+    assert len(set(table.values())) == len(table)
+    assert key_table(DEFAULTS, DEFAULTS)[1] == []

@@ -9,7 +9,7 @@ from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.repl.keys import shown_keys
 from agentcli.ui.rows import wrap
 from agentcli.ui.screen import size_of
-from agentcli.ui.theme import BOLD
+from agentcli.ui.theme import BOLD, DIM
 
 GROUPS = {
     "Sessions": "new resume sessions search rename fork export exit",
@@ -25,7 +25,10 @@ _WIDEST_NAME = 28
 _LEAST_HELP = 24
 
 
-async def _run(chat: Chat, _arguments: str) -> None:
+async def _run(chat: Chat, arguments: str) -> None:
+    if arguments.strip() == "keys":
+        chat.show(_key_names(chat))
+        return
     columns = max(20, size_of(sys.stdout).columns - 1)
     commands = {command.name: command for command in chat.commands()}
     paint = chat.theme.paint
@@ -36,6 +39,18 @@ async def _run(chat: Chat, _arguments: str) -> None:
     for title, listed in rows:
         lines += [*([""] if lines else []), paint(title, BOLD), *help_lines(listed, columns)]
     chat.show(lines)
+
+
+def _key_names(chat: Chat) -> list[str]:
+    """Each key that can be changed, by the name of its setting."""
+    user = chat.user
+    names = [f"keys.{name}" for name in user.key_actions]
+    keys = [user.settings.chat_keys.get(name, "") for name in user.key_actions]
+    width, wide = max(map(len, names)), max(map(len, keys))
+    rows = zip(names, keys, user.key_actions.values(), strict=True)
+    how = "Change one: /config set keys.NAME KEY, for example alt-x; Ctrl-C and Esc always stop."
+    lines = [f"  {name:<{width}}  {key:<{wide}}  {what}" for name, key, what in rows]
+    return [*lines, chat.theme.paint(how, DIM)]
 
 
 def _grouped(commands: dict[str, SlashCommand]) -> list[tuple[str, list[SlashCommand]]]:
@@ -68,4 +83,4 @@ def help_lines(rows: Sequence[tuple[str, str]], columns: int) -> list[str]:
     return lines
 
 
-COMMAND = SlashCommand("help", "the commands and the keys", _run, while_working=True)
+COMMAND = SlashCommand("help", "the commands and the keys", _run, "[keys]", while_working=True)
