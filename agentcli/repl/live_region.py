@@ -25,8 +25,8 @@ from agentcli.repl.keys import key_lines
 from agentcli.repl.open_session import OpenSession
 from agentcli.repl.panel import Panel, PanelMode, PanelRows
 from agentcli.repl.turn_view import TurnView
-from agentcli.ui.live_screen import Below, Compose, LiveScreen, Place
-from agentcli.ui.rows import Row, Rows, char_columns, fit_row
+from agentcli.ui.live_screen import Below, Compose, LiveScreen
+from agentcli.ui.rows import Place, Row, Rows, char_columns, fit_row
 from agentcli.ui.sanitize import clean_line, reveal
 from agentcli.ui.screen import Size
 from agentcli.ui.status_line import StatusLine, status_row

@@ -11,10 +11,25 @@ comes.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TextIO
 
-from agentcli.ui.rows import TO_END, Row, Rows, Shared, char_columns, plain, shared_start, text_of
+from agentcli.ui.rows import (
+    TO_END,
+    Place,
+    Row,
+    Rows,
+    Shared,
+    char_columns,
+    differing,
+    last_character,
+    plain,
+    reflowed,
+    shared_start,
+    text_of,
+    wrap_line,
+)
 from agentcli.ui.screen import FLUSHES_PER_S, Screen, Size, TerminalWriter
 from agentcli.ui.theme import RESET, Theme
 
@@ -41,13 +56,6 @@ _TO_END = "\x1b[J"
 _ALL_ROWS = "\x1b[C\x1b[J\r\x1b[X"
 
 
-class Place(NamedTuple):
-    """A row and a column of the region, both from 0."""
-
-    row: int
-    column: int
-
-
 class Frame:
     """What is drawn. ``reflows``: whether the terminal wraps lines again when it is resized."""
 
@@ -71,10 +79,10 @@ class Frame:
         ``start`` is where the first row has come to begin, when it goes on with a finished line.
         """
         if self._shown and self.reflows:
-            self._cursor = _reflowed(self._shown, self._cursor, columns, start)
-            first = self._shown[0]
-            layout = Rows(columns, start, soft=first.soft)
-            layout.feed(text_of(self._shown) + "\n")
+            rows = self.rows
+            self._cursor = reflowed(rows, self._cursor, columns, start)
+            layout = Rows(columns, start, soft=rows[0].soft)
+            layout.feed(text_of(rows) + "\n")
             self._shown = layout.rows
         elif self._shown:
             self._cursor = Place(self._cursor.row, min(self._cursor.column, columns - 1))
@@ -93,7 +101,7 @@ class Frame:
         if self._is_moved or not self._shown:
             return self._fresh("", rows, cursor, columns, anchor)
         old, new = self._shown, list(rows)
-        start, end = _differing(old, new)
+        start, end = differing(old, new)
         changed_old = len(old) - end - start
         changed_new = len(new) - end - start
         self._at = self._cursor
@@ -119,10 +127,25 @@ class Frame:
         """
         return self._fresh(text, rows, cursor, columns, anchor)
 
+    @property
+    def rows(self) -> list[Row]:
+        """What is drawn; soft is what the terminal knows to be one line with the row above."""
+        rows = self._shown
+        below = (
+            row._replace(soft=_flows(above, row, self._columns))
+            for above, row in itertools.pairwise(rows)
+        )
+        return [*rows[:1], *below]
+
     def release(self, number: int) -> None:
         """The first ``number`` rows belong to the scrollback from now on."""
         del self._shown[:number]
         self._cursor = Place(self._cursor.row - number, self._cursor.column)
+
+    def take_back(self, rows: Sequence[Row]) -> None:
+        """``rows`` above the region belong to it again: they are to be drawn over."""
+        self._shown[:0] = rows
+        self._cursor = Place(self._cursor.row + len(rows), self._cursor.column)
 
     def erase(self, columns: int) -> str:
         """Take the region away; the cursor stands where it began."""
@@ -241,54 +264,9 @@ class Frame:
         return out
 
 
-def last_character(row: Row) -> tuple[str, int]:
-    """The last character of a certain row, painted, and its width."""
-    text = row.text.removesuffix(RESET)
-    style = _style_at_end(text) if text != row.text else ""
-    return f"{style}{text[-1]}{RESET if style else ''}", char_columns(text[-1])
-
-
-def _style_at_end(text: str) -> str:
-    found = text.rpartition("\x1b[")
-    return f"\x1b[{found[2].partition('m')[0]}m" if found[1] else ""
-
-
-def _differing(old: Sequence[Row], new: Sequence[Row]) -> tuple[int, int]:
-    """How many rows are the same at the start, and how many of the rest at the end."""
-    most = min(len(old), len(new))
-    start = 0
-    while start < most and old[start] == new[start]:
-        start += 1
-    end = 0
-    while end < most - start and old[-1 - end] == new[-1 - end]:
-        end += 1
-    while end and new[-end].soft:  # drawn through the margin of the row above, not moved below it
-        end -= 1
-    return start, end
-
-
 def _flows(above: Row, row: Row, columns: int) -> bool:
     """Whether writing on after ``above`` comes to the start of ``row``."""
     return row.soft and above.certain and above.width == columns and bool(above.text)
-
-
-def _reflowed(rows: Sequence[Row], cursor: Place, columns: int, start: int) -> Place:
-    """Where the cursor comes to stand when the lines of ``rows`` are wrapped again."""
-    at = rows[cursor.row]
-    head = Rows(columns, start, soft=rows[0].soft)
-    if cursor.row:
-        head.feed(text_of(rows[: cursor.row]) + ("" if at.soft else "\n"))
-    body = plain(at.text)
-    before = Rows(max(1, cursor.column - at.start))
-    before.feed(body)
-    begun = before.rows[0].text if before.rows and cursor.column > at.start else ""
-    head.feed(begun + " " * (cursor.column - max(at.start, at.width)))
-    found = head.rows
-    if head.at_line_start:
-        return Place(len(found), start if not cursor.row else 0)
-    if found[-1].width >= columns and cursor.column < at.width:
-        return Place(len(found), 0)
-    return Place(len(found) - 1, found[-1].width)
 
 
 # --- the screen -------------------------------------------------------------------------------
@@ -309,6 +287,13 @@ class Below(NamedTuple):
 
 
 Compose = Callable[[Size, bool], Below]
+
+
+class Drawn(NamedTuple):
+    """How many rows of text are at the top of the last frame: finished ones and the others."""
+
+    finished: int
+    unfinished: int
 
 
 class LiveScreen(Screen):
@@ -332,6 +317,10 @@ class LiveScreen(Screen):
         self._settling: asyncio.TimerHandle | None = None
         self._is_asking = False  # the terminal was asked where the cursor is
         self._settled_size = Size(0, 0)
+        self._drawn_size = Size(0, 0)  # of the window, when a frame was drawn
+        self._drawn = Drawn(0, 0)
+        self._waiting: list[Callable[[], None]] = []  # what is to be shown, while it is resized
+        self._left: list[Row] = []  # rows of the region that the terminal has scrolled away
         self._begun: list[str] = []  # what is finished of the line that the tail goes on with
         self._anchor = ""  # its last character, where that stands at the end of a row
 
@@ -346,6 +335,8 @@ class LiveScreen(Screen):
             self._print("\n")
         self._compose = compose
         self._tail = Rows(self.columns)
+        self._drawn, self._drawn_size = Drawn(0, 0), self.size
+        self._left.clear()
         self._begin_line()
         self.paint()
 
@@ -353,14 +344,10 @@ class LiveScreen(Screen):
         """Take the region away; what it held of the text is printed."""
         if self._compose is None:
             return
+        self._end_settling()
         self._take_pending()
-        if self.columns != self._tail.columns:
-            self._relayout(self.columns)
         self._compose = None
         self._cancel_timer()
-        if self._settling is not None:
-            self._settling.cancel()
-            self._settling = None
         rest = self._tail.rows
         out = self._frame.erase(self.columns) + (text_of(rest) + "\n" if rest else "")
         if rest and not self._tail.at_line_start:
@@ -380,12 +367,18 @@ class LiveScreen(Screen):
         if self._settling is not None:
             self._settling.cancel()
         self._is_asking = False
-        self._settling = asyncio.get_running_loop().call_later(SETTLE_S, self._settle_size)
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._end_settling()
+            self.paint()
+        else:
+            self._settling = loop.call_later(SETTLE_S, self._settle_size)
 
     def _settle_size(self) -> None:
         """Where lines are wrapped again, ask where that has put the cursor."""
         self._settled_size = self.size
-        if self._frame.reflows:
+        if self._frame.reflows or self._left:
             self._is_asking = True
             loop = asyncio.get_running_loop()
             self._settling = loop.call_later(ANSWER_S, self._place, None)
@@ -400,30 +393,95 @@ class LiveScreen(Screen):
             self._place(row)
 
     def _place(self, row: int | None) -> None:
-        """Draw the region where it has come to stand; what was scrolled away of it stays there."""
-        self._settling, self._is_asking = None, False
-        size = self.size
-        if size != self._settled_size:
+        """Draw the region where it has come to stand."""
+        if self.size != self._settled_size:
             self.resized()
-            return
-        if self._compose is None:
-            return
-        self._relayout(size.columns)
+        else:
+            self._end_settling(row)
+            self.paint()
+
+    def _end_settling(self, row: int | None = None) -> None:
+        """Go on at the size that the window has now, the cursor being in ``row`` if that is known.
+
+        What waits is shown.
+        """
+        if self._settling is not None:
+            self._settling.cancel()
+        self._settling, self._is_asking = None, False
+        if self.size != self._drawn_size:
+            self._take_place(self.size, row)
+        waiting, self._waiting = self._waiting, []
+        for show in waiting:
+            show()
+
+    def _take_place(self, size: Size, row: int | None) -> None:
+        """Know again what stands where: what was scrolled away of the region stays there.
+
+        Text of it is finished then. Other rows of it are drawn over when a window that grows
+        brings them back.
+        """
+        text_rows, start = self._frame.rows[: sum(self._drawn)], self._line_goes_on_at(size.columns)
+        self._frame.reflow(size.columns, start)
         above = self._frame.rows_above_cursor - (size.lines - 1 if row is None else row)
-        if above > 0:
-            self._frame.release(above)
+        gone = self._frame.rows[: max(0, above)]
+        self._frame.release(len(gone))
+        scrolled = self._heights(text_rows, size.columns, start)
+        number = sum(before < len(gone) for before in [0, *scrolled[:-1]]) if scrolled else 0
+        if number > self._drawn.finished:
+            self._settle_text(number - self._drawn.finished)
+        old = self._tail.rows
+        old[: len(text_rows)] = text_rows[: len(old)]
+        whole = min(sum(height <= len(gone) for height in scrolled), len(old))
+        self._finish_rows(old, whole)
+        self._tail.drop(whole)
+        start = self._line_goes_on_at(size.columns)
+        is_cut = whole < min(number, len(old))
+        self._lay_out(size.columns, start, is_cut=is_cut)
+        if is_cut:
+            part = len(gone) - (scrolled[whole - 1] if whole else 0) + bool(whole and start)
             rows = self._tail.rows
-            self._tail.drop(min(above, len(rows)))
-            self._finish_rows(rows, min(above, len(rows)))
+            self._finish_rows(rows, min(part, len(rows)))
+            self._tail.drop(part)
+        if gone:
             self._anchor = ""
-        self.paint()
+            self._left += gone[scrolled[-1] if scrolled else 0 :]
+        elif above < 0 and row is not None and self._left:
+            layout = Rows(size.columns)
+            layout.feed(text_of(self._left))
+            self._left = layout.rows
+            self._frame.take_back(self._left[above:])
+            del self._left[above:]
+        self._drawn, self._drawn_size = Drawn(0, 0), size
+
+    def _heights(self, rows: Sequence[Row], columns: int, start: int) -> list[int]:
+        """For each row how many there are up to its end, when the terminal has wrapped them."""
+        if not self._frame.reflows:
+            return list(range(1, len(rows) + 1))
+        layout = Rows(columns, start, soft=bool(rows) and rows[0].soft)
+        found = []
+        for at, row in enumerate(rows):
+            layout.feed(row.text if row.soft or not at else f"\n{row.text}")
+            found.append(len(layout.rows) + layout.at_line_start)
+        return found
+
+    def _settle_text(self, number: int) -> None:
+        """The first ``number`` unfinished rows are finished."""
+        text = self._text
+        if text is None:
+            return
+        before = 0 if text.begun else (not self._gap) + text.head.count("\n")
+        self._painting = True
+        self._show(text.settle(max(1, number - before)))
+        self._painting = False
 
     def clear(self) -> None:
         """Scroll the screen away, into the scrollback, and draw the region again at its top."""
         if self._compose is None:
             return
+        self._end_settling()
         self._write(self._frame.erase(self.columns) + "\n" * self.size.lines + HOME)
         self._begin_line()
+        self._left.clear()
         self._lay_out(self.columns)
         self.paint()
 
@@ -465,22 +523,25 @@ class LiveScreen(Screen):
         if self._writer is not None and self._writer.is_behind:
             self._cancel_timer()
             return
+        size = self.size
+        if size != self._drawn_size:
+            self.resized()
+            return
         self._painting = True
         self._take_pending()
         self._painting = False
         self._cancel_timer()
-        size = self.size
-        if size.columns != self._tail.columns:
-            self._relayout(size.columns)
-        rows = self._tail.rows
-        third = size.lines // 3
         unfinished = self._unfinished(size.columns)
-        del unfinished[: max(0, len(unfinished) - third)]
-        kept = min(len(rows), MAX_TAIL, max(1, third)) + len(unfinished)
+        if len(unfinished) > (most := size.lines // 2):
+            self._settle_text(len(unfinished) - most)
+            unfinished = self._unfinished(size.columns)[:most]
+        rows = self._tail.rows
+        kept = min(len(rows), MAX_TAIL, max(1, size.lines // 3)) + len(unfinished)
         needs_gap = bool(unfinished) or not self._gap
         below = self._compose(Size(size.columns, max(1, size.lines - kept)), needs_gap)
         cursor = _lower(below.cursor, len(unfinished))
         self._write(self._frame_of(rows, Below([*unfinished, *below.rows], cursor), size))
+        self._drawn = self._drawn._replace(unfinished=len(unfinished))
 
     def _unfinished(self, columns: int) -> list[Row]:
         """The end of the streamed text as far as it may still change."""
@@ -516,6 +577,7 @@ class LiveScreen(Screen):
             out = self._frame.print_above(text, [*drawn, *below.rows], cursor, size.columns, anchor)
         self._tail.drop(finished)
         self._finish_rows(rows, finished)
+        self._drawn = Drawn(len(drawn), 0)
         self._settled = False
         return out
 
@@ -528,6 +590,8 @@ class LiveScreen(Screen):
 
     def _finish_rows(self, rows: list[Row], finished: int) -> None:
         """The first ``finished`` rows are: remember the line that the next one goes on with."""
+        if finished:
+            self._left.clear()
         for at, row in enumerate(rows[:finished]):
             if at and not row.soft:
                 self._begun.clear()
@@ -541,8 +605,8 @@ class LiveScreen(Screen):
         self._begun.clear()
         self._anchor = ""
 
-    def _relayout(self, columns: int) -> None:
-        """The window has another size: the tail goes on where its line ends now."""
+    def _line_goes_on_at(self, columns: int) -> int:
+        """The column in which a finished line that the tail goes on with ends in such a window."""
         start, self._anchor = 0, ""
         rows = self._tail.rows
         if self._begun and rows and self._frame.reflows:
@@ -552,15 +616,48 @@ class LiveScreen(Screen):
             above.feed(plain(rows[0].text)[:1])
             start = ended[-1].width if len(above.rows) == len(ended) else 0
             self._anchor = "" if start else _anchor(ended[-1], columns)
-        self._frame.reflow(columns, start)
-        self._lay_out(columns, start)
+        return start
 
-    def _lay_out(self, columns: int, start: int = 0) -> None:
+    def _lay_out(self, columns: int, start: int = 0, *, is_cut: bool = False) -> None:
+        """Break the tail's lines again between words; of one that ``is_cut`` a part is above."""
         tail, rows = self._tail, self._tail.rows
+        is_cut = is_cut or bool(self._begun)
+        lines: list[str] = []
+        for at, line in enumerate(text_of(rows).split("\n") if rows else ()):
+            as_is = TO_END in line or (is_cut and not at)
+            lines += [line] if as_is else wrap_line(line, columns)
         self._tail = Rows(columns, start, soft=bool(self._begun))
-        self._tail.feed(text_of(rows) + ("\n" if rows and tail.at_line_start else ""))
+        self._tail.feed("\n".join(lines) + ("\n" if rows and tail.at_line_start else ""))
 
-    # --- printing --------------------------------------------------------------------------
+    # --- printing: while the window is resized it waits ------------------------------------
+
+    @property
+    def _laid_out(self) -> int:
+        return self.columns if self._compose is None else self._tail.columns
+
+    def _feed(self, text: str, *, thinking: bool) -> None:
+        if not self._waits(lambda: self._feed(text, thinking=thinking)):
+            super()._feed(text, thinking=thinking)
+
+    def print_block(self, lines: Sequence[str], *, gap: bool = True) -> None:
+        """Print whole lines above the region."""
+        if not self._waits(lambda: self.print_block(lines, gap=gap)):
+            super().print_block(lines, gap=gap)
+
+    def print_aside(self, lines: Sequence[str]) -> None:
+        """Print a block that is no part of the answer."""
+        if not self._waits(lambda: self.print_aside(lines)):
+            super().print_aside(lines)
+
+    def gap(self) -> None:
+        """An empty line, unless there is one."""
+        if not self._waits(self.gap):
+            super().gap()
+
+    def _waits(self, show: Callable[[], None]) -> bool:
+        if self._settling is not None:
+            self._waiting.append(show)
+        return self._settling is not None
 
     def _print(self, text: str) -> None:
         if self._compose is None:
@@ -577,6 +674,8 @@ class LiveScreen(Screen):
 
     def end_text(self) -> None:
         """The answer so far is complete: all of it is finished."""
+        if self._waits(self.end_text):
+            return
         shown = self._text is not None
         super().end_text()
         if shown and self._compose is not None:

@@ -29,7 +29,7 @@ from agentcli.ui.markdown_syntax import (
     spans,
     split_row,
 )
-from agentcli.ui.rows import Wrap, columns_of, plain, unbreakable_columns
+from agentcli.ui.rows import Wrap, columns_of, most_columns, plain, unbreakable_columns
 from agentcli.ui.theme import BOLD, DIM, HEADING, ITALIC, Theme
 
 # --- blocks -----------------------------------------------------------------------------------
@@ -56,6 +56,9 @@ class MarkdownBlock:
         """Whether the line goes on with the block, which has it then."""
         del opened
         return False
+
+    def settle(self) -> None:
+        """What has come stands on the screen for good: nothing that comes changes it any more."""
 
     def finish(self) -> None:
         """The block is over."""
@@ -146,6 +149,19 @@ class Paragraph(MarkdownBlock):
                 return found.span()
             self._candidate = found.start() + _CUT_STEP
 
+    def settle(self) -> None:
+        """Lay out what has come, but a line that may be the head of a table."""
+        end = len(self.source)
+        if self._has_head():
+            end = max(0, self.source.rfind("\n"))
+        if not end:
+            return
+        self._write(spans(self.source[:end], self.style))
+        self._begins_line = end < len(self.source)
+        if self._begins_line:
+            self.wrap.end_line()
+        self.source, self.is_whole, self._candidate = self.source[end + 1 :], False, _CUT_FROM
+
     def finish(self) -> None:
         """Lay out the rest."""
         if self.source or self.is_whole or not self._begins_line:
@@ -221,6 +237,15 @@ class Code(MarkdownBlock):
         self.show(line[min(margin, self._margin) :])
         return True
 
+    def begin_line(self, line: str) -> str:
+        """Show the line under way up to its last word; what is left of it, as a line of its own."""
+        marks = self._marks.match(line) if self._marks is not None else None
+        end = line.rfind(" ") + 1
+        if end > (marks.end() if marks else 0) and _WORD.search(line, 0, end):
+            self.line(line[:end])
+            return (marks[0] if marks else "") + line[end:]
+        return line
+
     def takes(self, opened: OpenedLine) -> bool:
         """A block of indented lines has another one."""
         if opened.start.kind is LineKind.INDENTED:
@@ -275,10 +300,12 @@ class Table(MarkdownBlock):
             self._lay_out()
         return True
 
-    def finish(self) -> None:
-        """Lay out the rest."""
+    def settle(self) -> None:
+        """The widths are those that the rows so far want."""
         if self.lines:
             self._lay_out()
+
+    finish = settle
 
     def _lay_out(self) -> None:
         lines, self.lines = self.lines, []
@@ -377,7 +404,7 @@ def _alignment(cell: str) -> str:
 
 def _width(cell: list[Span]) -> int:
     lines = "".join(text for text, _ in cell).split(LINE_BREAK)
-    return max(columns_of(line) for line in lines)
+    return max(map(most_columns, lines))
 
 
 def _widest_word(cell: list[Span]) -> int:
@@ -411,6 +438,8 @@ _LONG = 2_000
 _NEEDS_WHOLE = re.compile(r"\||```|~~~")
 _LONGEST_TAIL = 4_000  # of an incomplete line, shown before it is complete
 _RULE_COLUMNS = 40
+_WORD = re.compile(r"[^\W\d_]")
+_FENCE = re.compile(r"(?:[ \t>]|[-*+] |\d+[.)] )*(?:```|~~~)")
 _SET_APART = frozenset({LineKind.HEADING, LineKind.FENCE, LineKind.TABLE, LineKind.RULE})
 
 
@@ -432,7 +461,7 @@ class MarkdownStream:
 
     def feed(self, text: str) -> list[str]:
         """The rows that are certain now and were not before."""
-        self._width = max(1, self._columns())
+        self._measure()
         first, *others = text.split("\n")
         self._add(first)
         for piece in others:
@@ -443,22 +472,64 @@ class MarkdownStream:
     def tail(self) -> list[str]:
         """The rows that would follow if the text ended here."""
         kept = dict(vars(self))
-        self._width = max(1, self._columns())
-        line = "".join(self._parts)[:_LONGEST_TAIL]
+        # a table's row comes whole
+        line = "" if isinstance(self._block, Table) else "".join(self._parts)[:_LONGEST_TAIL]
         self._rows, self._parts, self._size = [], [line], len(line)
         if self._block is not None:
             self._block = self._block.copy()
-            self._block.wrap.columns = self._width
         rows = self.finish()
         vars(self).update(kept)
         return rows
 
+    def settle(self, number: int) -> list[str]:
+        """The first ``number`` rows of ``tail`` stand on the screen for good.
+
+        Returns them and all that is as certain as they are; later text goes on after them.
+        """
+        self._measure()
+        if self._goes_on:
+            self._begin_line()
+        rows = self._settled()
+        if len(rows) < number:
+            self._begin_line()
+            rows += self._settled()
+        if len(rows) < number and isinstance(self._block, Paragraph):
+            self._block.wrap.break_row()
+            rows += self._taken()
+        return rows
+
+    def _settled(self) -> list[str]:
+        if self._block is not None:
+            self._block.settle()
+        return self._taken()
+
+    def _begin_line(self) -> None:
+        """Work on the line so far as far as it is plain what it is."""
+        line = "".join(self._parts)
+        block = self._block
+        if isinstance(block, Code):
+            line = block.begin_line(line) if block.is_fenced else line
+        elif not isinstance(block, Table) and _WORD.search(line) and not _FENCE.match(line):
+            self._piece(line)
+            self._goes_on, line = True, ""
+        elif self._goes_on and isinstance(block, Paragraph):
+            block.add(line)
+            line = ""
+        self._parts, self._size = [line], len(line)
+
     def finish(self) -> list[str]:
         """The rest; nothing may be fed afterwards."""
+        self._measure()
         if self._size or self._goes_on:
             self._end_line()
         self._close()
         return self._taken()
+
+    def _measure(self) -> None:
+        """What follows is laid out at the width that there is now."""
+        self._width = max(1, self._columns())
+        if self._block is not None:
+            self._block.wrap.columns = self._width
 
     def _taken(self) -> list[str]:
         if self._block is not None:

@@ -11,6 +11,7 @@ combining signs, scripts that shape) may be narrower or wider than counted here.
 from __future__ import annotations
 
 import copy
+import os
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -86,7 +87,7 @@ class Wrap:
     ``rows`` are those that cannot change any more; anyone who takes them empties the list.
     """
 
-    __slots__ = ("_goes_on", "_lead", "_pieces", "_plain", "columns", "hang", "rows")
+    __slots__ = ("_goes_on", "_is_shown", "_lead", "_pieces", "_plain", "columns", "hang", "rows")
 
     def __init__(self, columns: int, lead: str = "", hang: str = "") -> None:
         self.columns = columns
@@ -96,6 +97,7 @@ class Wrap:
         self._pieces: list[tuple[str, str]] = []
         self._plain = ""
         self._goes_on = False
+        self._is_shown = False  # what was fed stands in a row above, and may be half a word
 
     def copy(self) -> Wrap:
         """The same without its rows, to go on with in another way."""
@@ -107,6 +109,8 @@ class Wrap:
         """More of the line, in the style that the sequence ``start`` begins; no line feed in it."""
         for at in range(0, len(text), _STEP):
             piece = text[at : at + _STEP] if len(text) > _STEP else text
+            if self._is_shown:
+                self._forget_shown(is_whole=piece[:1] == " ")
             if self._goes_on and not self._plain:
                 piece = piece.lstrip(" ")
             if piece:
@@ -121,12 +125,32 @@ class Wrap:
 
     def end_line(self, lead: str | None = None) -> None:
         """The line is complete; what is fed next begins another, after ``lead`` (or ``hang``)."""
+        self._forget_shown(is_whole=self._is_shown)
         self._fill()
         if self._plain or not self._goes_on:
             self._emit(len(self._plain))
         self._goes_on = False
         if lead is not None:
             self._lead = lead
+
+    def break_row(self) -> None:
+        """The row under way ends here; a word that grows all the same is shown again as a whole."""
+        self._fill()
+        if not self._plain:
+            return
+        pieces, words = self._pieces, self._plain
+        self._emit(len(words.rstrip(" ")) or len(words))
+        self._goes_on = True
+        at = words.rfind(" ") + 1
+        if words[at:]:
+            self._plain, self._is_shown = words[at:], True
+            self._pieces = [(words[at:], pieces[-1][1])]
+
+    def _forget_shown(self, *, is_whole: bool) -> None:
+        """The word that stands above already was ``is_whole``, or is shown again."""
+        if is_whole:
+            self._pieces, self._plain = [], ""
+        self._is_shown = False
 
     def put(self, row: str) -> None:
         """A row that is painted and laid out already."""
@@ -188,7 +212,7 @@ _HEAD = re.compile(r"\s*(?:\d+ [-+ ] |(?:(?:[●✗■└!>◆◇•·│▎☐�
 def wrap_line(line: str, columns: int, mark: str = "") -> list[str]:
     """The same for a line of the chat: further rows stand below its words, code behind ``mark``."""
     words = plain(line)
-    if columns_of(words) <= columns:
+    if most_columns(words) <= columns:
         return [line]
     head = _HEAD.match(words)
     indent = columns_of(head[0]) if head else 0
@@ -228,7 +252,7 @@ def _row_end_wide(text: str, room: int) -> int | None:
                 best = start
         elif before == " " or _may_break(before, first):
             best = best if before == " " else start
-        width = sum(map(char_columns, text[start:end]))
+        width = most_columns(text[start:end])
         if used + width > room:
             return best or (0 if text[0] == " " else start or end)
         used += width
@@ -251,7 +275,7 @@ def unbreakable_columns(word: str) -> int:
     for start, end in _clusters(word):
         if before and _may_break(before, word[start]):
             used = 0
-        used += sum(map(char_columns, word[start:end]))
+        used += most_columns(word[start:end])
         widest, before = max(widest, used), word[start]
     return widest
 
@@ -364,7 +388,7 @@ class Rows:
             return
         for char in text:
             width = min(char_columns(char), self.columns)
-            if self._room() < width:
+            if width and self._room() < width:
                 self._end(soft=True)
             self._put(char, width)
 
@@ -397,12 +421,31 @@ def char_columns(char: str) -> int:
     """The columns that a character takes: 0, 1 or 2."""
     if char.isascii():
         return 1
+    if _SKIN.match(char):
+        return _TONE_COLUMNS
     from rich.cells import get_character_cell_size
 
     return get_character_cell_size(char)
 
 
-_JOINER = "\u200d"
+# tmux draws a skin tone beside its emoji, other terminals on it
+_TONE_COLUMNS = 2 if os.environ.get("TMUX") else 0
+
+
+def most_columns(text: str) -> int:
+    """The columns that ``text`` takes where a terminal joins nothing."""
+    if text.isascii():
+        return len(text)
+    return sum(map(_most_columns, text))
+
+
+def _most_columns(char: str) -> int:
+    if char >= "\ufe0f":
+        if _SKIN.match(char):
+            return 2
+        if char == "\ufe0f":
+            return 1
+    return char_columns(char)
 
 
 def cluster_before(text: str) -> int:
@@ -505,3 +548,58 @@ def shared_start(old: Row, new: Row) -> Shared:
             columns += len(piece) if piece.isascii() else sum(map(char_columns, piece))
             safe = found.start() + len(piece)
     return Shared(safe, columns, style)
+
+
+# --- what a terminal makes of rows -------------------------------------------------------------
+
+
+class Place(NamedTuple):
+    """A row and a column of the region, both from 0."""
+
+    row: int
+    column: int
+
+
+def last_character(row: Row) -> tuple[str, int]:
+    """The last character of a certain row, painted, and its width."""
+    text = row.text.removesuffix(RESET)
+    style = _style_at_end(text) if text != row.text else ""
+    return f"{style}{text[-1]}{RESET if style else ''}", char_columns(text[-1])
+
+
+def _style_at_end(text: str) -> str:
+    found = text.rpartition("\x1b[")
+    return f"\x1b[{found[2].partition('m')[0]}m" if found[1] else ""
+
+
+def reflowed(rows: Sequence[Row], cursor: Place, columns: int, start: int) -> Place:
+    """Where the cursor comes to stand when the lines of ``rows`` are wrapped again."""
+    at = rows[cursor.row]
+    head = Rows(columns, start, soft=rows[0].soft)
+    if cursor.row:
+        head.feed(text_of(rows[: cursor.row]) + ("" if at.soft else "\n"))
+    body = plain(at.text)
+    before = Rows(max(1, cursor.column - at.start))
+    before.feed(body)
+    begun = before.rows[0].text if before.rows and cursor.column > at.start else ""
+    head.feed(begun + " " * (cursor.column - max(at.start, at.width)))
+    found = head.rows
+    if head.at_line_start:
+        return Place(len(found), start if not cursor.row else 0)
+    if found[-1].width >= columns and cursor.column < at.width:
+        return Place(len(found), 0)
+    return Place(len(found) - 1, found[-1].width)
+
+
+def differing(old: Sequence[Row], new: Sequence[Row]) -> tuple[int, int]:
+    """How many rows are the same at the start, and how many of the rest at the end."""
+    most = min(len(old), len(new))
+    start = 0
+    while start < most and old[start] == new[start]:
+        start += 1
+    end = 0
+    while end < most - start and old[-1 - end] == new[-1 - end]:
+        end += 1
+    while end and new[-end].soft:  # drawn through the margin of the row above, not moved below it
+        end -= 1
+    return start, end

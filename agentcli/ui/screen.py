@@ -185,6 +185,15 @@ class _Dimmed:
             wrap.end_line()
         return wrap.rows
 
+    def settle(self, number: int) -> list[str]:
+        """The first ``number`` rows of ``tail``, as far as they hold whole words."""
+        self._wrap.columns = self._columns()
+        rows = self._taken()
+        if len(rows) < number:
+            self._wrap.break_row()
+            rows += self._taken()
+        return rows
+
     def finish(self) -> list[str]:
         """The rest."""
         if not self._is_empty:
@@ -253,6 +262,18 @@ class TextStream:
                 log.exception("the end of the answer could not be rendered")
                 self._tail = (columns, [])
         return self._tail[1]
+
+    def settle(self, number: int) -> str:
+        """The first ``number`` rows of ``tail``, and what is as certain as they are."""
+        self._tail = None
+        try:
+            rows = self._rows.settle(number) if self._rows is not None else []
+        except Exception:
+            log.exception("the end of the answer could not be rendered")
+            return ""
+        shown = self._set_off(rows)
+        self._is_first = self._is_first and not rows
+        return "".join(f"{row}\n" for row in shown)
 
     def _in_rows(self, text: str | None) -> str:
         """More text, ``None`` for its end; after a fault of ours all of it is shown plain."""
@@ -342,6 +363,11 @@ class Screen:
         """The terminal's width now."""
         return max(1, self._size().columns)
 
+    @property
+    def _laid_out(self) -> int:
+        """The width that rows are made for."""
+        return self.columns
+
     # --- streamed text ---------------------------------------------------------------------
 
     def feed_text(self, text: str) -> None:
@@ -355,7 +381,7 @@ class Screen:
     def _feed(self, text: str, *, thinking: bool) -> None:
         if self._text is None or self._text.thinking is not thinking:
             self.end_text()
-            self._text = TextStream(self.theme, lambda: self.columns, thinking=thinking)
+            self._text = TextStream(self.theme, lambda: self._laid_out, thinking=thinking)
         self._pending.append(text)
         self.request()
 
@@ -402,7 +428,9 @@ class Screen:
             self._print("\n")
         self._show_asides()
 
-    finish = end_text
+    def finish(self) -> None:
+        """The same."""
+        self.end_text()
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -437,7 +465,7 @@ class Screen:
     def _wrapped(self, lines: Sequence[str]) -> str:
         """At a live terminal lines are rows, broken between words."""
         if self.theme.live:
-            mark, columns = self.theme.paint(self.theme.symbols.wrap, DIM), self.columns
+            mark, columns = self.theme.paint(self.theme.symbols.wrap, DIM), self._laid_out
             lines = [row for line in lines for row in wrap_line(line, columns, mark)]
         return "\n".join(lines)
 

@@ -63,6 +63,7 @@ from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus, S
 from agentcli.domain.tools import ToolOutput
 from agentcli.engine.race import cancel_future
 from agentcli.repl.loop import run_chat
+from tests.support.documents import document
 
 
 def stored(session_id: str, title: str, status: SessionStatus) -> SessionInfo:
@@ -259,6 +260,19 @@ class PlaySession(Session):
                 self._say("\n\n" if number % 90 == 89 else f"word{number % 7} ")
             sent = due
             await asyncio.sleep(0.001)
+        self._say("\n\nThe end.\n")
+
+    async def do_document(self, rest: str, token: CancelToken) -> None:
+        """The document of a seed in pieces, each as soon as the file of its number is there."""
+        seed, pieces = map(int, rest.split())
+        text = document(seed)
+        size = len(text) // pieces + 1
+        for number in range(pieces):
+            while not Path(str(number)).exists():
+                await asyncio.sleep(0.01)
+            for at in range(number * size, (number + 1) * size, 50):
+                self._say(text[at : min(at + 50, (number + 1) * size)])
+                await asyncio.sleep(0.002)
         self._say("\n\nThe end.\n")
 
     async def do_hang(self, rest: str, token: CancelToken) -> None:

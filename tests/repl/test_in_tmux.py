@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -12,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.support.documents import document, numbers_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TMUX = shutil.which("tmux")
@@ -89,6 +92,28 @@ def test_resizing_in_mid_stream_loses_and_doubles_no_word_and_leaves_nothing_beh
     pane.wait_for("Ask or tell")
     assert words(pane.text()) == numbers(3000)
     assert pane.text().count("Ask or tell") == 1
+    assert "Working" not in pane.text()
+
+
+@pytest.mark.spec("UI-1", "OPS-1")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_document_that_is_resized_between_its_pieces_stands_there_once(
+    pane: Pane, tmp_path: Path, seed: int
+) -> None:
+    """Quotes, lists, tables, code, wide and right-to-left text; rows may stand split by tmux."""
+    chance, pieces, wanted = random.Random(seed), 8, numbers_of(document(seed))
+    pane.run("send-keys", f"document {seed} {pieces}", "Enter")
+    seen = ""
+    for number in range(pieces):
+        (tmp_path / str(number)).touch()
+        while (now := pane.text()) != seen or numbers_of(now) == []:
+            seen = now
+            time.sleep(0.15)  # until nothing is drawn any more
+        columns, lines = chance.randint(40, 110), chance.randint(10, 40)
+        pane.run("resize-window", "-x", str(columns), "-y", str(lines))
+    pane.wait_for("The end.")
+    pane.wait_for("Ask or tell")
+    assert numbers_of(pane.text()) == wanted
     assert "Working" not in pane.text()
 
 

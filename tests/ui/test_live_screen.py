@@ -17,10 +17,8 @@ from agentcli.ui.live_screen import (
     Below,
     Frame,
     LiveScreen,
-    Place,
-    _reflowed,
 )
-from agentcli.ui.rows import Row, Rows, fit_row, plain, text_of
+from agentcli.ui.rows import Place, Row, Rows, fit_row, plain, reflowed, text_of
 from agentcli.ui.screen import Screen, Size
 from agentcli.ui.theme import RESET, Theme
 
@@ -463,7 +461,7 @@ def test_the_cursor_is_where_a_terminal_puts_it_that_breaks_lines_anew(
 ) -> None:
     laid_out = rows(*lines, columns=80)
     laid_out[0] = laid_out[0]._replace(soft=start > 0)
-    assert _reflowed(laid_out, cursor, columns, start) == place
+    assert reflowed(laid_out, cursor, columns, start) == place
 
 
 def test_text_printed_after_a_released_row_of_the_same_line_goes_on_with_it() -> None:

@@ -1,0 +1,136 @@
+"""The window is resized while an answer comes: every word stands there once, in its place."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import random
+
+import pytest
+
+from agentcli.ui.live_screen import Below, LiveScreen
+from agentcli.ui.rows import Place, Row, Rows, fit_row
+from agentcli.ui.screen import Size
+from agentcli.ui.theme import Theme
+from tests.support.documents import document, numbers_of
+from tests.support.reflowing import ReflowingTerminal
+
+LIVE = Theme(color=True, attributes=True, live=True)
+REGION = (
+    "* Working",
+    "> Enter queues what you type, and more of it than fits",
+    "a status line with the model, the mode, the tokens, the cost, and the name of it all",
+)
+
+
+class Window(io.StringIO):
+    def __init__(self, *, reflows: bool) -> None:
+        super().__init__()
+        self.terminal = ReflowingTerminal(reflows=reflows)
+        self.screen = LiveScreen(self, LIVE, self.size, reflows=reflows)
+        self.screen.show(compose)
+
+    def size(self) -> Size:
+        return Size(self.terminal.columns, self.terminal.lines)
+
+    def write(self, text: str, /) -> int:
+        self.terminal.feed(text)
+        return len(text)
+
+    def resize(self, columns: int, lines: int) -> None:
+        """And what the program does when it has learnt of it."""
+        self.terminal.resize(columns, lines)
+        row = self.terminal.row if self.terminal.reflows else None
+        self.screen._end_settling(row)
+        self.screen.paint()
+
+
+def compose(size: Size, needs_gap: bool) -> Below:
+    rows = [fit_row(line, size.columns) for line in REGION]
+    rows = [*([Row("")] if needs_gap else []), *rows][-size.lines :]
+    return Below(rows, Place(max(0, len(rows) - 2), min(2, size.columns - 1)))
+
+
+def stream(text: str, window: Window, chance: random.Random, least: Size, most: Size) -> None:
+    at = 0
+    while at < len(text):
+        piece = chance.choice([1, 5, 20, 60, 200])
+        window.screen.feed_text(text[at : at + piece])
+        at += piece
+        if chance.random() < 0.1:
+            columns = chance.randint(least.columns, most.columns)
+            if not window.terminal.reflows:  # one that cuts what does not fit
+                columns = window.terminal.columns + columns % 4
+            window.resize(columns, chance.randint(least.lines, most.lines))
+
+
+def check(seed: int, blocks: int, *, reflows: bool, least: Size, most: Size) -> None:
+    text = document(seed, blocks)
+    window = Window(reflows=reflows)
+    stream(text, window, random.Random(seed), least, most)
+    window.screen.end_text()
+    window.screen.hide()
+    shown = window.terminal.text()
+    assert numbers_of(shown) == numbers_of(text)
+
+
+@pytest.mark.spec("UI-1", "OPS-1")
+@pytest.mark.parametrize("reflows", [True, False])
+@pytest.mark.parametrize("seed", range(8))
+def test_every_word_stands_there_once_and_in_order(seed: int, *, reflows: bool) -> None:
+    check(seed, 12, reflows=reflows, least=Size(25, 5), most=Size(120, 40))
+
+
+@pytest.mark.slow
+@pytest.mark.spec("UI-1", "OPS-1")
+@pytest.mark.parametrize("seed", range(100, 160))
+def test_at_any_size_every_word_stands_there_once(seed: int) -> None:
+    check(seed, 25, reflows=True, least=Size(25, 12), most=Size(120, 40))
+    check(seed, 25, reflows=True, least=Size(20, 6), most=Size(60, 12))
+    check(seed, 25, reflows=False, least=Size(25, 5), most=Size(120, 40))
+
+
+@pytest.mark.spec("UI-1")
+def test_a_region_that_was_scrolled_away_is_drawn_over_when_the_window_grows() -> None:
+    window = Window(reflows=True)
+    window.screen.print_block(["said before"])
+    tall = [f"a row of a panel, number {number:02}" for number in range(12)]
+
+    def panel(size: Size, needs_gap: bool) -> Below:
+        rows = [fit_row(line, size.columns) for line in tall][: size.lines]
+        return Below([*([Row("")] if needs_gap else []), *rows][: size.lines], Place(0, 0))
+
+    window.screen._compose = lambda size, gap: panel(size, gap)._replace(
+        cursor=Place(min(11, size.lines - 1), 0)
+    )
+    window.screen.paint()
+    window.resize(20, 6)
+    window.resize(80, 24)
+    text = window.terminal.text()
+    assert [text.count(line) for line in tall] == [1] * 12
+    assert text.startswith("said before\n")
+
+
+@pytest.mark.spec("UI-1")
+def test_what_comes_while_the_window_is_dragged_is_shown_afterwards() -> None:
+    async def main() -> str:
+        window = Window(reflows=False)
+        window.screen.feed_text("one two ")
+        window.screen.paint()
+        window.terminal.resize(40, 12)
+        window.screen.paint()  # a frame that comes before the signal draws nothing
+        window.screen.feed_text("three")
+        window.screen.end_text()
+        window.screen.print_block(["a block"])
+        assert "three" not in window.terminal.text()
+        window.screen.hide()
+        return window.terminal.text()
+
+    assert asyncio.run(main()).split() == ["◆", "one", "two", "three", "a", "block"]
+
+
+@pytest.mark.spec("UI-1")
+def test_a_mark_at_the_margin_begins_no_row() -> None:
+    layout = Rows(4)
+    layout.feed("cafe\u0301\n")
+    assert [row.text for row in layout.rows] == ["cafe\u0301"]
