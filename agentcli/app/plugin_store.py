@@ -29,10 +29,14 @@ from agentcli.domain.errors import ConfigError, UsageError
 from agentcli.domain.hooks import HookConfig
 from agentcli.domain.values import frozen
 from agentcli.extensions.packages import (
+    MANIFESTS,
     MAX_BYTES,
+    MAX_FILES,
+    MAX_JSON_BYTES,
     PluginFile,
     PluginPackage,
     content_mark,
+    file_in,
     files_below,
     is_name,
     looks_of,
@@ -52,7 +56,7 @@ _GITHUB = re.compile(r"github:(?P<repo>[\w.-]+/[\w.-]+?)(?:\.git)?(?:@(?P<ref>[^
 _URL = re.compile(
     r"(?P<url>(?:https|ssh|file)://[^\s]+?|[\w.-]+@[\w.-]+:[^\s@]+?)(?:[@#](?P<ref>[^@#/\s][^@#\s]*))?"
 )
-_LINK, _PROGRAM = "120000", "100755"
+_LINK, _PROGRAM, _SUBMODULE = "120000", "100755", "160000"
 _PROTOCOLS = ("https", "ssh", "file")
 _ENVIRONMENT = (
     *("HOME", "XDG_CONFIG_HOME", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "GIT_SSL_CAINFO", "NO_PROXY"),
@@ -193,8 +197,12 @@ def staged(paths: Paths, source: str, wanted: str = "") -> Iterator[StagedPlugin
     _sweep(whole.parent)
     notices: list[str] = []
     try:
-        commit, given = _copy(source, whole, notices)
-        place, within, name = _chosen(whole, wanted)
+        with _opened(source, whole) as opened:
+            write_files(filter(None, map(opened.manifest, MANIFESTS)), whole / "manifests")
+            within, name, skills = _chosen(whole / "manifests", wanted)
+            place, given, commit = whole / "plugin", opened.given, opened.commit
+            files = opened.files(within, notices)
+            write_files((each for each in files if _is_listed(each.path, skills)), place)
         package = read_package(place, name)
         looks = looks_of(Path(given) / within) if not commit else ""
         added = AddedPlugin(
@@ -239,8 +247,9 @@ def _sweep(directory: Path) -> None:
                 shutil.rmtree(left, ignore_errors=True)
 
 
-def _copy(source: str, target: Path, notices: list[str]) -> tuple[str, str]:
-    """Copy the files of ``source``; the commit that they are of, and the source made absolute."""
+@contextlib.contextmanager
+def _opened(source: str, beside: Path) -> Iterator[_Directory | _Commit]:
+    """Where the files of a source are read. Raises ``UsageError`` or ``ConfigError``."""
     if found := _GITHUB.fullmatch(source):
         url, ref = f"https://github.com/{found['repo']}.git", found["ref"] or ""
     elif found := _URL.fullmatch(source):
@@ -252,40 +261,69 @@ def _copy(source: str, target: Path, notices: list[str]) -> tuple[str, str]:
                 f"{source} is no directory and no git address",
                 "give a directory, github:OWNER/REPO, or an https, ssh or file address",
             )
-        real = Path(os.path.realpath(directory))
-        write_files(files_below(real, notices), target)
-        return "", str(real)
+        yield _Directory(Path(os.path.realpath(directory)))
+        return
     if url.startswith("-") or ref.startswith("-"):
         raise UsageError(f"{source} is no git address")
-    return _copy_commit(url, ref, target, notices), source
+    repository = beside.with_name(f"{beside.name}.git")
+    try:
+        yield _Commit(source, url, ref, repository)
+    finally:
+        shutil.rmtree(repository, ignore_errors=True)
 
 
-def _chosen(whole: Path, wanted: str) -> tuple[Path, str, str]:
-    """The plugin itself where ``whole`` is a marketplace: its place, where in it, its name."""
-    listed = marketplace(whole)
-    is_plugin = any(
-        (whole / name).is_file() for name in ("plugin.json", ".claude-plugin/plugin.json")
-    )
+class _Directory:
+    """A directory of the user's."""
+
+    commit = ""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.given = str(root)
+
+    def manifest(self, path: str) -> PluginFile | None:
+        """One file, if it is there and in the directory."""
+        return file_in(self._root, path)
+
+    def files(self, within: str, notices: list[str]) -> Iterator[PluginFile]:
+        """Those of the plugin in the directory ``within``."""
+        place = Path(os.path.realpath(self._root / within))
+        if not place.is_relative_to(self._root) or not place.is_dir():
+            raise ConfigError(f"the plugin is not in its marketplace: {within}")
+        return files_below(place, notices)
+
+
+def _chosen(manifests: Path, wanted: str) -> tuple[str, str, Sequence[str] | None]:
+    """Where the plugin is in its marketplace, its name there, and the skills that are listed."""
+    listed = marketplace(manifests)
+    is_plugin = any((manifests / name).is_file() for name in MANIFESTS[:-1])
     if listed is None or (is_plugin and not wanted):
         if wanted:
             raise UsageError("this is no marketplace", "leave --plugin out")
-        return whole, "", ""
+        return "", "", None
     names = ", ".join(listed) or "none"
     name = wanted or (next(iter(listed)) if len(listed) == 1 else "")
     if name not in listed:
         raise UsageError(
             f"this is a marketplace of plugins: {names}", "name one of them: --plugin NAME"
         )
-    inside = listed[name].get("source")
+    inside, skills = listed[name].get("source"), listed[name].get("skills")
     if not isinstance(inside, str):
-        raise ConfigError(
-            f"the plugin {name} is kept elsewhere: {json.dumps(inside)[:200]}",
-            "add it from there",
-        )
-    place = Path(os.path.normpath(whole / inside))
-    if not place.is_relative_to(whole) or not place.is_dir():
+        what = json.dumps(inside)[:200]
+        raise ConfigError(f"the plugin {name} is kept elsewhere: {what}", "add it from there")
+    within = os.path.normpath(inside)
+    if within.startswith(("..", "/")):
         raise ConfigError(f"the plugin {name} is not in its marketplace: {inside[:200]}")
-    return place, str(place.relative_to(whole)), name
+    is_list = isinstance(skills, list) and all(isinstance(each, str) for each in skills)
+    places = [os.path.normpath(each) for each in skills] if is_list and skills else None
+    return "" if within == "." else within, name, places
+
+
+def _is_listed(path: str, skills: Sequence[str] | None) -> bool:
+    """Whether a file is part of a plugin of which a marketplace lists these skills alone."""
+    if skills is None or not path.startswith("skills/"):
+        return True
+    return any(path.startswith(f"{each}/") for each in skills)
 
 
 def collisions(new: PluginPackage, places: Sequence[tuple[str, Path]]) -> list[str]:
@@ -440,73 +478,79 @@ def _text_of(path: Path) -> str:
 # --- git ---------------------------------------------------------------------------------------
 
 
-def _copy_commit(url: str, ref: str, target: Path, notices: list[str]) -> str:
-    """Copy the files of one commit; its name. Raises ``ConfigError``."""
-    repository = target.with_name(f"{target.name}.git")
-    try:
-        git = _Git(repository)
-        git.run("init", "--quiet", "--bare", "--template=", str(repository), within=target.parent)
+class _Commit:
+    """One commit, whose files are read as git keeps them: nothing is converted or checked out."""
+
+    def __init__(self, given: str, url: str, ref: str, repository: Path) -> None:
+        self.given = given
+        self._git = git = _Git(repository)
         git.run(
-            "fetch",
-            "--quiet",
-            "--depth=1",
-            "--no-tags",
-            "--no-recurse-submodules",
-            "--",
-            url,
-            ref or "HEAD",
+            "init", "--quiet", "--bare", "--template=", str(repository), within=repository.parent
         )
-        commit = git.run("rev-parse", "FETCH_HEAD^{commit}").decode().strip()
-        if not _SHA.fullmatch(commit):
+        only = ("--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules")
+        git.run("fetch", *only, "--", url, ref or "HEAD")
+        self.commit = git.run("rev-parse", "FETCH_HEAD^{commit}").decode().strip()
+        if not _SHA.fullmatch(self.commit):
             raise ConfigError(f"{url} has no commit {ref or 'HEAD'}")
-        write_files(_files_of(git, commit, notices), target)
-        return commit
-    finally:
-        shutil.rmtree(repository, ignore_errors=True)
+        listed = git.run("ls-tree", "-r", "-z", "-l", "--full-tree", self.commit)
+        self._rows = {}
+        for entry in filter(None, listed.split(b"\0")):
+            head, _, path = os.fsdecode(entry).partition("\t")
+            mode, kind, name, size = head.split()
+            self._rows[path] = mode if kind == "blob" else _SUBMODULE, name, size
+
+    def manifest(self, path: str) -> PluginFile | None:
+        """One file, if it is there."""
+        found = self._rows.get(path)
+        if found is None or found[0] in {_LINK, _SUBMODULE} or int(found[2]) > MAX_JSON_BYTES:
+            return None
+        return PluginFile(path, self._git.run("cat-file", "blob", found[1]))
+
+    def files(self, within: str, notices: list[str]) -> Iterator[PluginFile]:
+        """Those of the plugin in the directory ``within``; links lead nowhere but inside it."""
+        start = f"{within}/" if within else ""
+        rows = {p.removeprefix(start): row for p, row in self._rows.items() if p.startswith(start)}
+        if not rows:
+            raise ConfigError(f"the plugin is not in its marketplace: {within}")
+        if (
+            len(rows) > MAX_FILES
+            or sum(int(row[2]) for row in rows.values() if row[2] != "-") > MAX_BYTES
+        ):
+            size = f"more than {MAX_FILES} files or {MAX_BYTES // 1_000_000} MB"
+            raise ConfigError(f"the plugin has {size}", "nothing was added")
+        chosen = {}
+        for path, row in rows.items():
+            if row[0] == _SUBMODULE:
+                notices.append(f"{path} is a submodule and is left out")
+            elif row[0] != _LINK:
+                chosen[path] = row
+            elif (
+                aim := _aim_of(path, self._git.run("cat-file", "blob", row[1]), rows)
+            ) is not None:
+                chosen[path] = aim
+            else:
+                what = "is a link that leads to no file of the plugin and is left out"
+                notices.append(f"{path} {what}")
+        asked = "".join(f"{row[1]}\n" for row in chosen.values())
+        whole = self._git.run("cat-file", "--batch", stdin=asked.encode())
+        at = 0
+        for path, (mode, _, _) in chosen.items():
+            begin = whole.index(b"\n", at) + 1
+            end = begin + int(whole[at : begin - 1].split()[-1])
+            yield PluginFile(path, whole[begin:end], mode == _PROGRAM)
+            at = end + 1
 
 
-def _files_of(git: _Git, commit: str, notices: list[str]) -> Iterator[PluginFile]:
-    """The files of a commit as git keeps them: nothing is converted, filtered or checked out."""
-    listed = git.run("ls-tree", "-r", "-z", "-l", "--full-tree", commit)
-    rows: dict[str, tuple[str, str]] = {}
-    total = 0
-    for entry in filter(None, listed.split(b"\0")):
-        head, _, path = os.fsdecode(entry).partition("\t")
-        mode, kind, name, size = head.split()
-        if kind != "blob":
-            notices.append(f"{path} is a submodule and is left out")
-            continue
-        rows[path] = mode, name
-        total += int(size)
-    if total > MAX_BYTES:
-        raise ConfigError(
-            f"the plugin is larger than {MAX_BYTES // 1_000_000} MB", "nothing was added"
-        )
-    chosen = {}
-    for path, row in rows.items():
-        if row[0] != _LINK:
-            chosen[path] = row
-        elif (aim := _aim_of(path, git.run("cat-file", "blob", row[1]), rows)) is not None:
-            chosen[path] = aim
-        else:
-            notices.append(f"{path} is a link that leads to no file of the plugin and is left out")
-    asked = "".join(f"{name}\n" for _, name in chosen.values())
-    whole = git.run("cat-file", "--batch", stdin=asked.encode())
-    at = 0
-    for path, (mode, _) in chosen.items():
-        start = whole.index(b"\n", at) + 1
-        end = start + int(whole[at : start - 1].split()[-1])
-        yield PluginFile(path, whole[start:end], mode == _PROGRAM)
-        at = end + 1
+_Row = tuple[str, str, str]
 
 
-def _aim_of(path: str, link: bytes, rows: Mapping[str, tuple[str, str]]) -> tuple[str, str] | None:
+def _aim_of(path: str, link: bytes, rows: Mapping[str, _Row]) -> _Row | None:
     """The file of the commit that a link leads to."""
     aim = os.fsdecode(link)
     if aim.startswith("/"):
         return None
     row = rows.get(os.path.normpath(f"{path.rpartition('/')[0] or '.'}/{aim}"))
-    return row if row is not None and row[0] != _LINK else None
+    return row if row is not None and row[0] not in {_LINK, _SUBMODULE} else None
 
 
 class _Git:

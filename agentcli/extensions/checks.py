@@ -78,6 +78,7 @@ def problems_in(result: ProgramResult, root: Path, names: Mapping[str, Path]) ->
     text = (result.stdout + b"\n" + result.stderr).decode("utf-8", "replace")
     lines = [plain_text(_COLOURS.sub("", line)) for line in text.splitlines()[:_MAX_LINES]]
     sources: dict[str, list[str]] = {}
+    touched = {str(each) for each in names.values()}
     placed: list[Problem] = []
     heading, raised = "", None
     for line in lines:
@@ -96,7 +97,7 @@ def problems_in(result: ProgramResult, root: Path, names: Mapping[str, Path]) ->
         elif line in names or Path(line) in names.values():
             heading = line
         if path and os.path.lexists(full := os.path.normpath(root / path)):
-            source = _line_of(full, int(number[:9]), sources)
+            source = _line_of(full, int(number[:9]), sources) if full in touched else ""
             placed.append(Problem(full, shown, _kind(message), source))
     if placed or not result.code:
         return placed

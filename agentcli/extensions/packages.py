@@ -17,7 +17,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -30,6 +30,7 @@ MCP_SCHEMA = "https://agent-plugins.org/schemas/1.0.0/mcp.schema.json"
 PORTABLE = "plugin.json"
 CLAUDE = ".claude-plugin/plugin.json"
 MARKETPLACE = ".claude-plugin/marketplace.json"
+MANIFESTS = (PORTABLE, CLAUDE, MARKETPLACE)
 MAX_FILES = 2_000
 MAX_BYTES = 50_000_000
 MAX_DEPTH = 12
@@ -357,7 +358,7 @@ class PluginFile:
     is_program: bool = False
 
 
-def write_files(files: Iterator[PluginFile], target: Path) -> None:
+def write_files(files: Iterable[PluginFile], target: Path) -> None:
     """Put ``files`` into the new directory ``target``, private. Raises ``ConfigError``."""
     left, count = MAX_BYTES, 0
     target.mkdir(mode=0o700, parents=True)
@@ -410,6 +411,12 @@ def files_below(root: Path, notices: list[str]) -> Iterator[PluginFile]:
                 yield file
             else:
                 notices.append(f"{path} is no file that can be read and is left out")
+
+
+def file_in(root: Path, path: str) -> PluginFile | None:
+    """A file below ``root``, if it is there; no link leads out of it. Blocks."""
+    real = os.path.realpath(root / path)
+    return _file(real, path) if real.startswith(f"{os.path.realpath(root)}/") else None
 
 
 def _file(found: str, path: str) -> PluginFile | None:

@@ -161,6 +161,29 @@ def test_ctrl_c_ends_a_check_and_the_edit_stays(
     assert again.code == 0 and len(facts_of(model_server.requests[-1]).results) == 1
 
 
+@pytest.mark.slow
+@pytest.mark.spec("EXT-6", "REC-1")
+def test_a_kill_while_checks_run_leaves_a_session_that_goes_on(
+    model_server: ModelServer, home: Path, work: Path
+) -> None:
+    mark = home / "running"
+    slow = f"touch '{mark}'; sleep 300 #"
+    configure(home, f"[[checks]]\nglob = '*'\nformat = \"{slow}\"\ntimeout_s = 300\n")
+    model_server.add(call("write_file", {"path": "a.txt", "content": "new\n"}))
+    with Running("run", *FREE, "go on", env=agent_env(model_server), cwd=work) as running:
+        wait_until(mark.exists, "the formatter never ran")
+        running.process.kill()
+        running.process.wait(10)
+    configure(home, "")
+    model_server.add(
+        call("edit_file", {"path": "a.txt", "old_string": "new", "new_string": "x"}), "Done."
+    )
+    again = one_shot(model_server, "-c", *FREE, "go on", cwd=work)
+    assert again.code == 0 and (work / "a.txt").read_text() == "x\n", again.stderr
+    assert not facts_of(model_server.requests[-1]).errors
+    check_sessions()
+
+
 @pytest.mark.spec("EXT-6", "SEC-1")
 @pytest.mark.parametrize("trust", [False, True])
 def test_checks_of_a_project_run_only_where_it_is_trusted(

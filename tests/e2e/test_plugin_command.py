@@ -220,17 +220,56 @@ def test_what_is_no_address_is_a_usage_error(source: str, work: Path) -> None:
     assert list(work.iterdir()) == []
 
 
-@pytest.mark.spec("EXT-5")
-def test_one_of_a_marketplace(source: Path, tmp_path: Path) -> None:
+@pytest.mark.spec("EXT-5", "SEC-5")
+@pytest.mark.parametrize("is_git", [False, True])
+def test_one_of_a_marketplace(source: Path, tmp_path: Path, is_git: bool) -> None:
     market = tmp_path / "market"
     (market / ".claude-plugin").mkdir(parents=True)
     source.rename(market / "demo")
-    listed = [{"name": "demo", "source": "./demo"}, {"name": "out", "source": "../.."}]
+    (market / "others").mkdir()
+    for number in range(2_100):
+        (market / f"others/{number}").touch()
+    (market / "secret").write_text("of the market")
+    (market / "demo/up").symlink_to("../secret")
+    (market / "skills/b").mkdir(parents=True)
+    (market / "skills/b/SKILL.md").write_text(FILES["skills/greet/SKILL.md"])
+    listed = [
+        {"name": "demo", "source": "./demo"},
+        {"name": "out", "source": "../.."},
+        {"name": "gone", "source": "./gone"},
+        {"name": "else", "source": {"source": "github", "repo": "a/b"}},
+    ]
     (market / ".claude-plugin/marketplace.json").write_text(json.dumps({"plugins": listed}))
-    assert "demo, out" in plugin("add", str(market)).stderr
-    assert plugin("add", str(market), "--plugin", "demo").code == 4
-    assert plugin("add", str(market), "--plugin", "out").code == 78
-    assert "demo is valid" in plugin("validate", str(market), "--plugin", "demo").stdout
+    given = str(market)
+    if is_git:
+        git(market, "init", "-q")
+        git(market, "add", "-A")
+        git(market, "commit", "-qm", "one")
+        given = f"file://{market}"
+    assert "demo, out, gone, else" in plugin("add", given).stderr
+    looked = plugin("add", given, "--plugin", "demo")
+    assert (
+        looked.code == 4 and "of the market" not in looked.stdout and "note: up " in looked.stdout
+    )
+    for name in ("out", "gone", "else"):
+        assert plugin("add", given, "--plugin", name).code == 78
+    assert "demo is valid" in plugin("validate", given, "--plugin", "demo").stdout
+    mark = looked.stderr.split()[-1]
+    assert plugin("add", given, "--plugin", "demo", "--yes", mark).code == 0
+    assert "up to date" in plugin("update", "demo").stdout
+
+
+@pytest.mark.spec("EXT-5")
+def test_a_marketplace_may_list_the_skills_of_a_plugin(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        file = tmp_path / f"skills/{name}/SKILL.md"
+        file.parent.mkdir(parents=True)
+        file.write_text(FILES["skills/greet/SKILL.md"].replace("greet", name))
+    entry = {"name": "some", "source": "./", "strict": False, "skills": ["./skills/two"]}
+    (tmp_path / ".claude-plugin").mkdir()
+    (tmp_path / ".claude-plugin/marketplace.json").write_text(json.dumps({"plugins": [entry]}))
+    done = plugin("validate", str(tmp_path))
+    assert "some is valid (Claude Code): skills two\n" in done.stdout
 
 
 @pytest.mark.spec("EXT-5")
