@@ -31,7 +31,7 @@ from agentcli.app.opening import Opener
 from agentcli.app.options import SessionOptions
 from agentcli.app.queue import DurableQueue
 from agentcli.app.session import Listeners, Session
-from agentcli.app.toolset import TASK, make_toolbox, offer_agents
+from agentcli.app.toolset import TASK, SessionSearch, make_toolbox, offer_agents
 from agentcli.app.trust import contained_hooks, hook_scripts
 from agentcli.config.redaction import Redactor
 from agentcli.config.seal import HomeSeal
@@ -179,7 +179,7 @@ async def _build(
     fallback_ids, fallback_notices = fallbacks(settings, chosen.model)
     if info.model != chosen.model.id:
         await store.set_model(chosen.model.id)
-    toolbox, answer_check = make_toolbox(settings, options)
+    toolbox, answer_check = make_toolbox(settings, options, chosen.model)
     names = {tool.name for tool in toolbox.definitions}
     offer_agents(brought.agents, toolbox)
     runs = RunsOfSession(store, lambda: parts, listeners.emit, arrived, can_ask=options.interactive)
@@ -250,6 +250,7 @@ async def _build(
         keeper=Lazy(keeper) if seams.store is None else None,
         checks=_checks(settings, options, (workspace, sandbox), lambda: parts),
         background=runs.runs if has_runs else None,
+        search=SessionSearch(settings, lambda: conversation.model, store),
         moves=runs.moves() if has_runs and options.interactive else None,
         update_catalogue=_catalogue_update(files, store, options),
         on_close=(
@@ -525,7 +526,7 @@ def _closers(
 def _hide_keys(settings: Settings) -> None:
     """No command sees the keys of the user's own providers either (SEC-8)."""
     names = [config.key_env for config in settings.providers.values() if config.key_env]
-    names += settings.sent_variables
+    names += [*settings.sent_variables, *filter(None, [settings.search_api_key_env])]
     if names:
         from agentcli.process.environment import hide_variables
 

@@ -6,32 +6,51 @@ of the cached prefix of every request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+import asyncio
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from agentcli.app.options import SessionOptions
 from agentcli.config.settings import Settings
-from agentcli.domain.errors import UsageError
-from agentcli.domain.ports import PermissionMode, ReminderTexts
+from agentcli.domain.errors import ConfigError, UsageError
+from agentcli.domain.ports import (
+    ModelInfo,
+    PermissionMode,
+    ProviderConfig,
+    ReminderTexts,
+    SessionStore,
+    cost_usd,
+)
+from agentcli.domain.tools import SearchAnswer
+from agentcli.domain.values import mutable
 from agentcli.engine.gates import PRESENT_PLAN
+from agentcli.providers._registry import provider_config, with_stored_key
 from agentcli.tools._registry import Registry
+from agentcli.wire.http import host_of
 
 if TYPE_CHECKING:
     from agentcli.engine.finishing import AnswerCheck, ResultShape
     from agentcli.extensions.agents import AgentDefinition
 
 
+R = TypeVar("R")
 TASK = "task"
+SEARCH = "web_search"
+SEARCHING_KINDS = frozenset({"anthropic", "openai-responses", "gemini"})
 MAX_LISTED_CHARS = 4_000
 
 
 def make_toolbox(
-    settings: Settings, options: SessionOptions
+    settings: Settings, options: SessionOptions, model: ModelInfo | None = None
 ) -> tuple[Registry, Callable[[], AnswerCheck] | None]:
     """The tools, and how a turn has to end when a result was asked for (CTRL-5).
 
     ``present_plan`` is there where plan mode may be: in every chat, whose mode can change between
-    two requests, and in a run that starts in it, unless its result has another shape. Raises
+    two requests, and in a run that starts in it, unless its result has another shape. With
+    ``model``, which answers, ``web_search`` is there where anything can search. Raises
     ``UsageError`` for an unknown name and for one that is taken.
     """
     mode = options.mode or settings.permission_mode
@@ -43,6 +62,8 @@ def make_toolbox(
     toolbox = Registry.builtin(only, settings.tools_off)
     if not plans:
         toolbox.unregister(PRESENT_PLAN)
+    if model is not None and can_search(settings, model):
+        toolbox.offer(SEARCH)
     try:
         for tool in options.own_tools:
             toolbox.register(tool)
@@ -82,6 +103,115 @@ def _terminal_tools(toolbox: Registry, options: SessionOptions) -> Callable[[], 
         shapes[tool.definition.name] = options.result
     reminders = options.seams.reminders or ReminderTexts()
     return TerminalTools(shapes, fallback, reminders=reminders).begin
+
+
+# --- searching the web (EXT-8) ---------------------------------------------------------------
+
+
+@mutable
+class SessionSearch:
+    """Searches for one session; see ``domain.tools.WebSearch``.
+
+    ``model`` is the one that answers now: its provider searches where no engine is set up.
+    """
+
+    settings: Settings
+    model: Callable[[], ModelInfo]
+    store: SessionStore
+
+    @property
+    def where(self) -> str:
+        """Who gets the queries."""
+        config, _ = _way(self.settings, self.model())
+        return f"{config.name} ({host_of(config.base_url)})" if config else "nobody"
+
+    async def search(
+        self, query: str, allowed: Sequence[str], blocked: Sequence[str]
+    ) -> SearchAnswer:
+        """What is found; raises ``AgentError``."""
+        from agentcli.providers._web_search import Domains, search_engine, search_with
+
+        config, is_engine = _way(self.settings, self.model())
+        if config is None:
+            advice = "set search.url to a SearXNG server, or search.engine and its key"
+            raise ConfigError("nothing is set up that searches the web", advice)
+        domains = Domains(tuple(allowed), tuple(blocked))
+        if is_engine:
+            return await in_daemon(partial(search_engine, config.name, config, query, domains))
+        model = self.model()
+
+        def ask() -> SearchAnswer:
+            return search_with(with_stored_key(config), model.name, query, domains)
+
+        found = await in_daemon(ask)
+        cost = cost_usd(model, found.usage)
+        if cost is not None and found.cost_usd is not None:
+            cost += found.cost_usd
+        await self.store.add_usage(model.id, found.usage, cost, kind="search")
+        return found
+
+
+def can_search(settings: Settings, model: ModelInfo) -> bool:
+    """Whether anything can search when a session with ``model`` is opened (LOOP-3)."""
+    return _way(settings, model)[0] is not None
+
+
+def _way(settings: Settings, model: ModelInfo) -> tuple[ProviderConfig | None, bool]:
+    """What searches, and whether it is an engine: one that is named, the model's, a key's."""
+    named, own_url = settings.search_engine, settings.search_url or ""
+    if named == "provider" or (named == "auto" and not own_url):
+        config = _of_model(settings, model)
+        if config is not None or named == "provider":
+            return config, False
+    if named == "auto":
+        keys = ((each, f"{each.upper()}_API_KEY") for each in ("brave", "tavily", "exa"))
+        with_key = (each for each, variable in keys if settings.env.get(variable, "").strip())
+        named = "searxng" if own_url else next(with_key, "off")
+    if named == "off":
+        return None, False
+    from agentcli.providers._web_search import ENGINES
+
+    engine = ENGINES[named]
+    variable = settings.search_api_key_env or engine.key_env
+    url, key = own_url or engine.base_url, settings.env.get(variable, "").strip()
+    if not url or (engine.key_env and not key):
+        return None, False
+    return ProviderConfig(named, "openai", url, variable, key, needs_key=False), True
+
+
+def _of_model(settings: Settings, model: ModelInfo) -> ProviderConfig | None:
+    try:
+        config = provider_config(model.provider, settings.env, settings.providers)
+    except ConfigError:
+        return None
+    has_key = bool(config.api_key or config.stored)
+    return config if config.kind in SEARCHING_KINDS and has_key else None
+
+
+async def in_daemon(work: Callable[[], R]) -> R:
+    """``work`` in a thread that no exit waits for; a cancel leaves it to its own limit."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[R] = loop.create_future()
+
+    def end(result: R | None, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(cast("R", result))
+
+    def run() -> None:
+        result, failure = None, None
+        try:
+            result = work()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the work is awaited
+            failure = error
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(end, result, failure)
+
+    threading.Thread(target=run, name="search", daemon=True).start()
+    return await done
 
 
 # --- sub-agents ----------------------------------------------------------------------------

@@ -137,6 +137,16 @@ KEYS: Mapping[str, Key] = {
     "permissions.ask": _rules("Rules for calls that always ask"),
     "permissions.deny": _rules("Rules for calls that never run"),
     "tools.off": _rules("Tools or groups of tools that are switched off"),
+    "search.engine": Key(
+        KeyKind.TEXT,
+        "What searches the web: the model's own service, or an engine; auto takes what there is",
+        "auto",
+        ("auto", "provider", "searxng", "brave", "tavily", "exa", "off"),
+    ),
+    "search.url": Key(KeyKind.URL, "Where the engine is; a SearXNG server needs no more"),
+    "search.api_key_env": Key(
+        KeyKind.TEXT, "Name of the environment variable that holds the engine's key"
+    ),
     "keep_events": Key(
         KeyKind.FLAG,
         "Keep what a session says, for `agent sessions events ID`",
@@ -285,6 +295,9 @@ class Settings:
     ask: tuple[str, ...]
     deny: tuple[str, ...]
     tools_off: tuple[str, ...]
+    search_engine: str
+    search_url: str | None
+    search_api_key_env: str | None
     checks: str
     models_url: str
     plugins: tuple[str, ...]
@@ -307,6 +320,7 @@ class Settings:
         """Values that must never be shown or stored: keys, tokens, passwords (SEC-9)."""
         configs = self.providers.values()
         named = {config.key_env: config.base_url for config in configs if config.key_env}
+        named |= {name: "" for name in [self.search_api_key_env] if name}
         stored = self.stored.known.values() if self.stored is not None else ()
         kept = [key for key in stored if is_secret(key)]
         in_addresses = [text for config in configs for text in address_secrets(config.base_url)]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.messages import ImagePart, ResultPart, ResultStatus, TextPart
+from agentcli.domain.messages import ImagePart, ResultPart, ResultStatus, TextPart, Usage
 from agentcli.domain.values import frozen, mutable
 
 if TYPE_CHECKING:
@@ -193,6 +193,41 @@ class Asker(Protocol):
         """The user's answer."""
 
 
+@frozen
+class WebHit:
+    """A page that a search has found, as others describe it."""
+
+    title: str
+    url: str
+    snippet: str = ""
+
+
+@frozen
+class SearchAnswer:
+    """What a search has found; ``usage`` are tokens, ``cost_usd`` what the searching itself cost.
+
+    ``text`` is what a model made of it; an engine has none.
+    """
+
+    text: str
+    hits: tuple[WebHit, ...]
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = None
+
+
+class WebSearch(Protocol):
+    """Searches the web (EXT-8)."""
+
+    @property
+    def where(self) -> str:
+        """Who gets the queries, for the user."""
+
+    async def search(
+        self, query: str, allowed: Sequence[str], blocked: Sequence[str]
+    ) -> SearchAnswer:
+        """What is found, only from hosts of ``allowed``; raises ``AgentError``."""
+
+
 class Plans(Protocol):
     """Puts a plan before the user, who may approve it."""
 
@@ -301,6 +336,7 @@ class ToolContext:
     - ``sandbox: Sandbox | None``: what limits its commands (SEC-7)
     - ``to_background: BackgroundSwitch | None``: with it the call goes on there itself (UI-3)
     - ``session_id: str``: whose processes it starts (CAN-11)
+    - ``search: WebSearch``: what searches the web (EXT-8)
     - ``run: RunIdentity``: whose work it is (CTRL-9)
     - ``judged: tuple[Path, ...] | None``: the paths that the policy has judged, as ``paths`` told
       them; the call opens no other (SEC-5). ``None`` where nothing was judged.

@@ -39,6 +39,7 @@ _ORDER = (
     "get_current_time",
     "task",
     "web_fetch",
+    "web_search",
     "spawn_background",
     "task_output",
     "task_cancel",
@@ -52,7 +53,7 @@ _ORDER = (
 _NEAR = 3
 # seldom used: named where they are needed (a notebook that is read names its tool), and there when
 # they are called, but part of the prompt only where they were asked for by name (TOOL-14)
-_DEFERRED = frozenset({"edit_notebook"})
+_DEFERRED = frozenset({"edit_notebook", "web_search"})
 # what other programs call the same thing
 _ALIASES = {
     "read": "read_file",
@@ -173,6 +174,15 @@ class Registry:
         """Add ``more`` to a tool's description; nothing happens when it is not there."""
         if known := self._definitions.get(name):
             self._definitions[name] = replace(known, description=f"{known.description}\n{more}")
+
+    def offer(self, name: str) -> None:
+        """Make a tool that is deferred a part of the prompt, where it is there at all."""
+        if name in self._modules and name not in self._definitions:
+            found = {each.name: each for each, _ in _read_definitions()}
+            offered = {**self._definitions, name: found[name]}
+            order = {each: number for number, each in enumerate(_ORDER)}
+            names = sorted(offered, key=lambda each: order.get(each, len(order)))
+            self._definitions = {each: offered[each] for each in names}
 
     def unregister(self, name: str) -> None:
         """Take a tool out; nothing happens when it is not there."""
