@@ -21,7 +21,10 @@ from typing import TYPE_CHECKING, Any
 from agentcli.config.paths import Paths
 from agentcli.config.redaction import address_secrets, environment_secrets
 from agentcli.config.toml_file import (
+    MODEL_KEYS,
+    PROVIDER_KEYS,
     REPAIR,
+    WAIT_KEYS,
     Key,
     KeyKind,
     Mistake,
@@ -165,60 +168,6 @@ KEYS: Mapping[str, Key] = {
         "https://models.dev/api.json",
     ),
     "plugins": Key(KeyKind.LIST, "Python plugins to load, by the name of their entry point", ()),
-}
-
-WAIT_KEYS: Mapping[str, Key] = {
-    "first_token_timeout_s": Key(
-        KeyKind.NUMBER, "Longest wait for the first word of a reply, in seconds", minimum=1
-    ),
-    "idle_timeout_s": Key(KeyKind.NUMBER, "Longest silence within a reply, in seconds", minimum=1),
-    "max_attempts": Key(KeyKind.WHOLE, "How often one reply is asked for", minimum=1),
-}
-"""What a provider, or one model, may be waited for (STR-3)."""
-
-TOOL_PROTOCOL = Key(
-    KeyKind.TEXT,
-    "How models call tools: as the API has it, in their text, or either",
-    choices=("auto", "native", "text"),
-)
-
-PROVIDER_KEYS: Mapping[str, Key] = {
-    "kind": Key(KeyKind.TEXT, "The wire protocol: anthropic, openai or openai-responses"),
-    "api": Key(
-        KeyKind.TEXT,
-        "Which API of a server that speaks like OpenAI's",
-        choices=("chat", "responses"),
-    ),
-    "base_url": Key(KeyKind.URL, "Where the server is"),
-    "api_key_env": Key(KeyKind.TEXT, "Name of the environment variable that holds the key"),
-    "api_key_command": Key(
-        KeyKind.TEXT, "Command that prints the key; asked again when the key is refused"
-    ),
-    "auth": Key(
-        KeyKind.TEXT,
-        "How the key is sent; by default as the API has it",
-        choices=("bearer", "x-api-key", "none"),
-    ),
-    "headers": Key(
-        KeyKind.HEADERS, "More headers of every request; ${NAME} is a variable of the environment"
-    ),
-    "query": Key(
-        KeyKind.TEXTS, "What is added to every address, as ?NAME=VALUE; ${NAME} as in headers"
-    ),
-    "stream": Key(KeyKind.FLAG, "Take replies as they are written, or whole", default=True),
-    "tool_protocol": TOOL_PROTOCOL,
-    **WAIT_KEYS,
-}
-
-MODEL_KEYS: Mapping[str, Key] = {
-    "context_tokens": Key(KeyKind.WHOLE, "Size of the context window, in tokens", minimum=1),
-    "max_output_tokens": Key(KeyKind.WHOLE, "Longest reply, in tokens", minimum=1),
-    "input_price": Key(KeyKind.NUMBER, "USD per million input tokens"),
-    "output_price": Key(KeyKind.NUMBER, "USD per million output tokens"),
-    "cache_read_price": Key(KeyKind.NUMBER, "USD per million tokens read from the cache"),
-    "cache_write_price": Key(KeyKind.NUMBER, "USD per million tokens written to the cache"),
-    "tool_protocol": TOOL_PROTOCOL,
-    **WAIT_KEYS,
 }
 
 TABLES: Mapping[str, Mapping[str, Key]] = {"providers": PROVIDER_KEYS, "models": MODEL_KEYS}
