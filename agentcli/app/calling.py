@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 from agentcli.app.brought import CHANGED
@@ -28,6 +28,7 @@ from agentcli.policy.decision import Rule, parse_rule
 from agentcli.tools._registry import standard_name
 
 __all__ = ["CustomCommand", "find_called", "in_force", "message_of", "names_path", "parse_line"]
+MAX_TITLE = 80
 _NEARLY_ALL = 0.6
 _LINE = re.compile(r"/((?=[\w.:-]*[^\W\d_])[^\W_](?:[\w.-]*:)?[\w:-]*)(?:\s+(.*))?\Z", re.DOTALL)
 _FOOTER = re.compile(r"\n?\[exit code 0, [^\]\n]*\]\Z")
@@ -122,9 +123,12 @@ def _printed(output: ToolOutput) -> str:
 
 
 @asynccontextmanager
-async def in_force(session: Session, command: CustomCommand) -> AsyncIterator[None]:
-    """What the file permits, and its model and effort, for as long as this lasts."""
-    before, effort = session.model.id, session.effort
+async def in_force(session: Session, command: CustomCommand, arguments: str) -> AsyncIterator[None]:
+    """What the file permits, and its model and effort, for as long as this lasts.
+
+    A session that begins so is called as the user called the file.
+    """
+    before, effort, is_new = session.model.id, session.effort, not session.turns
     with _allowed(session, command):
         model = _model(session, command.head.text("model"))
         wanted = command.head.text("effort").lower()
@@ -141,6 +145,10 @@ async def in_force(session: Session, command: CustomCommand) -> AsyncIterator[No
             session.set_effort(effort)
             if session.model.id != before:
                 await session.switch_model(before)
+            if is_new and session.turns:
+                with suppress(AgentError):
+                    title = one_line(f"/{command.name} {arguments}", MAX_TITLE)
+                    await session.rename(title.strip())
 
 
 def _model(session: Session, name: str) -> str:

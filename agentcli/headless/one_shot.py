@@ -277,7 +277,7 @@ class OneShot:
             if found is None:
                 attached = await with_attachments(message, (first.text,), self._cwd)
                 return await self._turn(session, attached, token, queued)
-            async with in_force(session, found[0]):
+            async with in_force(session, *found):
                 self._is_calling = True
                 called = await message_of(session, self._cwd, *found, token)
                 self._is_calling = False

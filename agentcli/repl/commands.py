@@ -128,7 +128,7 @@ def custom_command(custom: CustomCommand) -> SlashCommand:
 
     async def run(chat: Chat, arguments: str) -> None:
         session, cwd = chat.session, chat.user.cwd
-        async with in_force(session, custom):
+        async with in_force(session, custom, arguments):
             message = await chat.work(
                 lambda token: message_of(session, cwd, custom, arguments, token), f"/{custom.name}"
             )
@@ -180,7 +180,8 @@ def _by_name() -> Mapping[str, SlashCommand]:
 
 def helps() -> dict[str, str]:
     """Name and help of each command and alias, for completion."""
-    return {name: command.help for name, command in _by_name().items()}
+    own = {name: command.help for name, command in _own_names().items()}
+    return own | {name: f"{each.usage} {each.help}".strip() for name, each in _custom.items()}
 
 
 def parse(text: str) -> tuple[str, str] | None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.e2e.one_shot import assert_one_line_error, one_shot
 from tests.extensions.places import skill, write
+from tests.support.cli import agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.replies import call
 from tests.support.wire_facts import facts_of
@@ -67,6 +68,8 @@ def test_a_command_is_resolved_in_one_shot_with_what_it_runs_and_names(
         again = one_shot(server, "plain", cwd=tmp_path)
     assert done.code == again.code == 0, done.stderr
     prompt = "\n".join(facts_of(server.requests[0]).prompts)
+    listed = run_agent("sessions", "list", "--format", "json", env=agent_env())
+    assert "/team:review x" in [each["title"] for each in json.loads(listed.stdout)]
     assert "Look at x, @a.txt.\nState: @b.txt x\ntwo\nEnd." in prompt
     assert "alpha" in prompt and "beta" not in prompt and "piped" in prompt
     assert "haiku" in server.requests[0].body["model"]

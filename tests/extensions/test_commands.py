@@ -55,6 +55,7 @@ def test_names_help_and_which_one_wins(tmp_path: Path) -> None:
     assert registry.find("help") not in commands
     assert registry.parse("/git:commit now") == ("git:commit", "now")
     assert "git:commit" in registry.helps()
+    assert registry.helps()["review"] == "[FILE] Review it (yours)"
 
 
 @pytest.mark.spec("UI-5")
