@@ -79,7 +79,10 @@ _WHERE = {
 def _where(decision: Decision, policy: Policy) -> str:
     if decision.access is None or decision.answer is Answer.DENY:
         return ""
-    return _WHERE[decision.access] if policy.contained else "without a sandbox"
+    access = decision.access
+    if access is Access.INSIDE and policy.network:
+        access = Access.NETWORK
+    return _WHERE[access] if policy.contained else "without a sandbox"
 
 
 def read_call(toolbox: ToolBox, text: str) -> tuple[str, dict[str, Any]]:

@@ -107,7 +107,11 @@ class _Judged:
     def asks_for(self) -> Access | None:
         """What the call asks for beyond the sandbox, where there is one."""
         asked = str(self.call.arguments.get("access"))
-        return Access(asked) if self.is_command and asked in _ACCESS else None
+        if not self.is_command or asked not in _ACCESS:
+            return None
+        policy = self.place.policy
+        has_it = asked == Access.NETWORK and policy.network and policy.has_boundary
+        return None if has_it else Access(asked)
 
     @property
     def access(self) -> Access | None:

@@ -43,7 +43,7 @@ def test_explain_says_what_would_become_of_a_command_and_runs_nothing(tmp_path: 
 
 
 @pytest.mark.spec("SEC-3", "SEC-4")
-def test_explain_says_where_it_would_run_in_each_mode(tmp_path: Path) -> None:
+def test_explain_says_where_it_would_run_in_each_mode(tmp_path: Path, home: Path) -> None:
     told = explained("--sandbox", "off", "make", cwd=tmp_path)
     assert (told["answer"], told["where"]) == ("ask", "without a sandbox")
     rules = [(offer["rule"], offer["session"], offer["always"]) for offer in told["offers"]]
@@ -61,6 +61,10 @@ def test_explain_says_where_it_would_run_in_each_mode(tmp_path: Path) -> None:
         "--sandbox", "auto", "make", cwd=tmp_path)["modes"]}  # fmt: skip
     assert wheres["auto"] == ("allow", "in the sandbox")
     assert wheres["yolo"] == ("allow", "outside the sandbox")
+    (home / "agentcli").mkdir(parents=True, exist_ok=True)
+    (home / "agentcli" / "config.toml").write_text("sandbox_network = true\n")
+    told = explained("--permission-mode", "auto", "make", cwd=tmp_path)
+    assert (told["answer"], told["where"]) == ("allow", "in the sandbox, with network")
 
 
 @pytest.mark.spec("SEC-3")

@@ -594,6 +594,18 @@ def test_the_choice_of_auto_is_offered_only_where_it_would_help(workspace: Works
     assert not judged(write(workspace, "src/a.py"), contained).auto_frees
 
 
+@pytest.mark.spec("SEC-3", "SEC-7")
+@pytest.mark.parametrize("mode", [Mode.DEFAULT, Mode.AUTO, Mode.YOLO])
+def test_a_network_that_all_commands_have_is_not_asked_about(
+    workspace: Workspace, mode: Mode
+) -> None:
+    open_to_all = Policy(mode, contained=True, is_bound=True, network=True)
+    plain, asking = (command(workspace, "make", **more) for more in ({}, {"access": "network"}))
+    assert judged(asking, open_to_all) == judged(plain, open_to_all)
+    leaving = judged(command(workspace, "make", access="outside"), open_to_all)
+    assert leaving.answer is (DENY if mode is Mode.YOLO else ASK)
+
+
 @pytest.mark.spec("SEC-3")
 def test_yolo_in_a_named_sandbox_refuses_what_would_leave_it(workspace: Workspace) -> None:
     bound = Policy(Mode.YOLO, contained=True, is_bound=True)

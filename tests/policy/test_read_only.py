@@ -285,6 +285,16 @@ CONTAINED_LOOKS = [
 ]  # fmt: skip
 
 
+@pytest.mark.spec("SEC-4", "SEC-5")
+@pytest.mark.parametrize("pattern", [".*", ".?", "sub/.*", "./.*", ".[.]", "{.*,a.txt}"])
+def test_a_pattern_that_finds_the_directory_above_in_some_shells_is_never_free(
+    pattern: str, workspace: Workspace
+) -> None:
+    for text in (f"cat {pattern}/x", f"grep -r x {pattern}", f"ls {pattern}"):
+        assert not is_read_only(text, workspace), text
+        assert not is_read_only(text, workspace, contained=True), text
+
+
 @pytest.mark.spec("SEC-4")
 @pytest.mark.parametrize("command", CONTAINED_LOOKS)
 def test_more_is_read_only_where_the_sandbox_makes_sure_of_it(

@@ -96,6 +96,23 @@ def test_a_row_that_was_changed_is_dropped_once(path: Path, statements: tuple[st
     assert taken_up(path) == ((), None, 0)
 
 
+def test_an_older_row_of_the_same_session_holds_as_an_older_copy_of_the_file_does(
+    path: Path,
+) -> None:
+    """A seal says who wrote a row and for which session, not when (SECURITY.md)."""
+    with closing(sqlite3.connect(path)) as db:
+        (older,) = db.execute("SELECT quote(value) || ', ' || quote(seal) FROM kv").fetchone()
+
+    async def go_on() -> None:
+        store = await SqliteStore.open(path, seal=seal)
+        await store.set("shell", {"another": 1})
+        await store.aclose()
+
+    asyncio.run(go_on())
+    change(path, f"UPDATE kv SET (value, seal) = ({older})")
+    assert taken_up(path) == ((), KEPT, 0)
+
+
 def test_a_row_holds_in_no_other_session(path: Path) -> None:
     other = path.with_name("other.db")
     other.write_bytes(path.read_bytes())
