@@ -419,7 +419,8 @@ _COMMANDS_PROGRAM = """
 import sys
 from pathlib import Path
 from agentcli.extensions.commands import find_commands
-print(len(find_commands([Path(sys.argv[1])])[0]))
+from agentcli.extensions.places import ExtensionPlace
+print(len(find_commands([ExtensionPlace(Path(sys.argv[1]), "yours")])[0]))
 """
 
 

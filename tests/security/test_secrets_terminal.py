@@ -15,7 +15,7 @@ from tests.support.model_server import OPENAI, ModelServer
 from tests.support.pty_driver import Terminal
 from tests.support.replies import Reply, call, say
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]  # many starts of the program
 
 # a title, a clipboard, a link, a colour, a cleared screen; 8-bit forms; DCS; reordering
 HOSTILE = (
