@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.extensions.packages import SCHEMA
+from tests.e2e.chat import Chat, leave
 from tests.e2e.one_shot import one_shot
 from tests.support.cli import AGENT, Finished, agent_env, run_agent
 from tests.support.model_server import ModelServer
@@ -221,7 +222,7 @@ def test_what_is_no_address_is_a_usage_error(source: str, work: Path) -> None:
 
 
 @pytest.mark.spec("EXT-5", "SEC-5")
-@pytest.mark.parametrize("is_git", [False, True])
+@pytest.mark.parametrize("is_git", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_one_of_a_marketplace(source: Path, tmp_path: Path, is_git: bool) -> None:
     market = tmp_path / "market"
     (market / ".claude-plugin").mkdir(parents=True)
@@ -297,6 +298,21 @@ def test_at_a_terminal_it_is_asked(source: Path, work: Path, answer: str, code: 
         terminal.line(answer)
         assert terminal.wait_exit() == code
     assert len(json.loads(plugin("list", "--format", "json").stdout)) == (code == 0)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("EXT-5")
+def test_the_chat_lists_them(source: Path, chat: Chat) -> None:
+    terminal = chat()
+    terminal.line("/plugins")
+    terminal.wait_for("No plugin was added")
+    leave(terminal)
+    add(str(source))
+    terminal = chat()
+    terminal.line("/plugins")
+    terminal.wait_for("demo 1.0")
+    terminal.wait_for("skills greet")
+    leave(terminal)
 
 
 @pytest.mark.spec("EXT-5")
