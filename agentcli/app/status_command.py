@@ -1,8 +1,10 @@
 """The user's command for the line at the bottom of the chat, with Claude Code's JSON (EXT-10).
 
 Laws: it runs when something has changed, ``DEBOUNCE_S`` later, one at a time, under a guard and
-without the user's keys, and is ended after ``LIMIT_S``; nothing wakes the program while nothing
-changes; what it does wrong leaves our own line. The JSON: https://code.claude.com/docs/en/statusline.
+without the user's keys, and is ended after ``LIMIT_S``; what may run something of a directory that
+is not trusted runs in the user's home directory instead, or contained where it names it; nothing
+wakes the program while nothing changes; what it does wrong leaves our own line. The JSON:
+https://code.claude.com/docs/en/statusline.
 """
 
 from __future__ import annotations
@@ -13,11 +15,14 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from agentcli import __version__
 from agentcli.app.session import Session
+from agentcli.config.hooks import may_run_from, scripts_of
 from agentcli.domain.cancel import CancelReason, CancelToken
+from agentcli.domain.hooks import HookConfig, HookEvent
 from agentcli.domain.messages import Usage
 from agentcli.domain.values import frozen
 from agentcli.engine.context.system_prompt import project_root
@@ -33,13 +38,14 @@ log = logging.getLogger(__name__)
 class StatusFacts:
     """The open session; ``usage`` is that of the newest request, ``used`` what the window holds.
 
-    ``opened_at`` is a time of ``time.monotonic``.
+    ``opened_at`` is a time of ``time.monotonic``; ``is_trusted``: what its directory holds may run.
     """
 
     session: Session
     usage: Usage | None
     used: int | None
     opened_at: float
+    is_trusted: bool = False
 
 
 class StatusCommand:
@@ -85,7 +91,7 @@ class StatusCommand:
             before = facts
             try:
                 program = _program(self._command, shown, facts)
-                result = await run_program(program, self._token)
+                result = await run_program(program, self._token, shown.session.sandbox)
             except Exception:
                 log.exception("the status line could not be asked for")
                 continue
@@ -150,8 +156,30 @@ def _program(command: str, shown: StatusFacts, facts: Mapping[str, Any]) -> Prog
     cost = {**facts["cost"], "total_duration_ms": open_ms}
     data = (json.dumps({**facts, "cost": cost}) + "\n").encode()
     root = facts["workspace"]["project_dir"]
+    cwd, is_contained = _where(command, shown, Path(root))
     variables = {"CLAUDE_PROJECT_DIR": root, "AGENTCLI_PROJECT_DIR": root}
-    return Program(command, shown.session.workspace.cwd, data, LIMIT_S, variables)
+    return Program(
+        command,
+        cwd,
+        data,
+        LIMIT_S,
+        variables,
+        contained=is_contained,
+        not_without=is_contained,
+    )
+
+
+def _where(command: str, shown: StatusFacts, root: Path) -> tuple[Path, bool]:
+    """Where it runs, and whether in the sandbox (SEC-1)."""
+    cwd, home = shown.session.workspace.cwd, Path.home()
+    if shown.is_trusted or root == home:
+        return cwd, False
+    if not may_run_from(command, root, cwd):
+        return cwd, False
+    names_it = scripts_of([HookConfig(HookEvent.NOTIFICATION, command)], root, cwd)
+    if names_it or home.is_relative_to(root):
+        return cwd, True
+    return home, False
 
 
 def _sum(*counts: int | None) -> int:

@@ -249,8 +249,7 @@ class _Chat:
             try:
                 if not pick_first:
                     await self._open_first(None)
-                command = self.user.settings.statusline_command
-                asking = self._opened.asking(command, self.theme, self.input.refresh)
+                asking = self._opened.asking(self.user, self.theme, self.input.refresh)
                 async with self.jobs.running(), self.input.running(), asking:
                     if pick_first:
                         await self._open_first(await self.pick_session())

@@ -21,6 +21,7 @@ from agentcli.ui.theme import BOLD, DIM, Theme
 
 if TYPE_CHECKING:
     from agentcli.app.status_command import StatusCommand
+    from agentcli.app.user_files import UserFiles
     from agentcli.domain.background import BackgroundTask
 
 
@@ -41,9 +42,11 @@ class OpenSession:
 
     @asynccontextmanager
     async def asking(
-        self, command: str | None, theme: Theme, refresh: Callable[[], None]
+        self, user: UserFiles, theme: Theme, refresh: Callable[[], None]
     ) -> AsyncIterator[None]:
-        """The user's ``command`` is asked for the status line until the block ends."""
+        """The user's command is asked for the status line until the block ends."""
+        settings = user.settings
+        command, is_trusted = settings.statusline_command, settings.project is not None
         if not command or not theme.live:
             yield
             return
@@ -52,7 +55,9 @@ class OpenSession:
         def shown() -> StatusFacts | None:
             if self.session is None:
                 return None
-            return StatusFacts(self.session, self._usage, self._context, self._opened_at)
+            return StatusFacts(
+                self.session, self._usage, self._context, self._opened_at, is_trusted
+            )
 
         def show(text: str) -> None:
             self.status_lines = painted_lines(text, theme)

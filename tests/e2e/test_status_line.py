@@ -28,18 +28,18 @@ def home() -> Path:
     return Path(os.environ["HOME"])
 
 
-def use(command: str, work: Path) -> None:
+def use(command: str) -> None:
     (home() / ".claude").mkdir(parents=True, exist_ok=True)
     document = {"statusLine": {"type": "command", "command": command, "padding": 0}}
     (home() / ".claude/settings.json").write_text(json.dumps(document))
-    (work / "line.py").write_text(SCRIPT)
+    (home() / "line.py").write_text(SCRIPT)
 
 
 @pytest.mark.spec("EXT-10", "SEC-10")
 def test_what_the_command_prints_stands_at_the_bottom(
     model_server: ModelServer, chat: Chat, work: Path
 ) -> None:
-    use(f"python3 {work / 'line.py'}", work)
+    use(f"python3 {home() / 'line.py'}")
     model_server.add("Hello.")
     terminal = chat()
     terminal.wait_for("<claude-sonnet-4-5> used None")
@@ -62,18 +62,18 @@ def test_what_the_command_prints_stands_at_the_bottom(
 
 @pytest.mark.spec("EXT-10")
 def test_one_that_fails_or_hangs_leaves_our_own_line_and_nothing_behind(
-    model_server: ModelServer, chat: Chat, work: Path
+    model_server: ModelServer, chat: Chat
 ) -> None:
-    use(f"echo $$ > {work / 'pid'}; sleep 600", work)
+    use(f"echo $$ > {home() / 'pid'}; sleep 600")
     terminal = chat()
-    wait_until((work / "pid").exists, "the command never ran")
+    wait_until((home() / "pid").exists, "the command never ran")
     assert "? for keys" in terminal.text()
     model_server.add("Hello.")
     terminal.line("hi")
     terminal.wait_for("Hello.")
     terminal.wait_for(IDLE)
     leave(terminal)
-    pid = int((work / "pid").read_text())
+    pid = int((home() / "pid").read_text())
     wait_until(lambda: not alive(pid), "the command outlived the chat")
 
 
@@ -104,3 +104,15 @@ def test_every_action_can_have_another_key_and_ctrl_c_stays(
     terminal.wait_gone("search:")
     terminal.send("\x1bq")
     assert terminal.wait_exit() == 0
+
+
+@pytest.mark.spec("EXT-10", "SEC-1")
+def test_it_runs_nothing_of_a_directory_that_is_not_trusted(
+    model_server: ModelServer, chat: Chat, work: Path
+) -> None:
+    (work / "Makefile").write_text("line:\n\ttouch evil\n")
+    use(f"make -s line; echo in $PWD; touch {home()}/ran")
+    terminal = chat()
+    terminal.wait_for(f"in {home()}")
+    assert (home() / "ran").exists() and not (work / "evil").exists()
+    leave(terminal)
