@@ -186,7 +186,7 @@ def users_directories(settings: Settings) -> tuple[Path, ...]:
     home = settings.env.get("HOME", "")
     if not home.startswith("/"):
         return ()
-    return tuple(Path(home, ".claude", kind) for kind in ("skills", "commands", "agents"))
+    return tuple(map(Path(home, ".claude").joinpath, ("skills", "commands", "agents")))
 
 
 def _is_directory(path: Path) -> bool:

@@ -36,11 +36,12 @@ class ExtensionPlace:
 
 def repository_directories(cwd: Path, root: Path, home: str) -> tuple[Path, ...]:
     """The directories of the repository at ``root``, from ``cwd`` up; the user's own are none."""
-    own = {_identity(Path(home) / name) for name in NAMES} if home.startswith("/") else set()
     upwards = (cwd, *cwd.parents)[:MAX_DEPTH]
     between = upwards[: upwards.index(root) + 1] if root in upwards else (cwd,)
-    candidates = (directory / name for directory in between for name in NAMES)
-    return tuple(path for path, identity in _there(candidates) if identity not in own)
+    candidates: list[Path] = []
+    for directory in between:
+        candidates += map(directory.joinpath, NAMES)
+    return tuple(_there(candidates, set(map(_identity, _homes(home)))))
 
 
 def extension_places(
@@ -54,24 +55,27 @@ def extension_places(
     ``trusted`` are the directories of a repository that the user trusts, ``plugins`` the name and
     root of each plugin that is switched on.
     """
-    homes = [Path(home) / name for name in NAMES] if home.startswith("/") else []
-    candidates = [
-        *(ExtensionPlace(path, "project", in_repository=True) for path in trusted),
-        *(ExtensionPlace(path, "user") for path in (*homes, config_dir)),
-        *(ExtensionPlace(path, f"plugin {name}", plugin=name) for name, path in plugins),
-    ]
-    by_path = {place.path: place for place in reversed(candidates)}
-    return tuple(by_path[path] for path, _ in _there(place.path for place in candidates))
+    candidates: dict[Path, ExtensionPlace] = {}
+    for path in trusted:
+        candidates.setdefault(path, ExtensionPlace(path, "project", in_repository=True))
+    for path in (*_homes(home), config_dir):
+        candidates.setdefault(path, ExtensionPlace(path, "user"))
+    for name, path in plugins:
+        candidates.setdefault(path, ExtensionPlace(path, f"plugin {name}", plugin=name))
+    return tuple(map(candidates.__getitem__, _there(candidates, set())))
 
 
-def _there(candidates: Iterable[Path]) -> Iterator[tuple[Path, Identity]]:
-    """Those that are directories, each once, by whatever name it comes first."""
-    seen: set[Identity] = set()
+def _homes(home: str) -> Iterable[Path]:
+    return map(Path(home).joinpath, NAMES) if home.startswith("/") else ()
+
+
+def _there(candidates: Iterable[Path], seen: set[Identity | None]) -> Iterator[Path]:
+    """Those that are directories and not among ``seen``, each by the name that comes first."""
     for path in candidates:
         identity = _identity(path)
         if identity is not None and identity not in seen:
             seen.add(identity)
-            yield path, identity
+            yield path
 
 
 def _identity(path: Path) -> Identity | None:
