@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.errors import UsageError
+from agentcli.domain.ports import PermissionMode
 from tests.repl.direct_chat import DirectChat, talk
 from tests.support.model_server import ModelServer
 from tests.support.sandboxes import needs
@@ -30,6 +31,10 @@ def test_the_state_is_shown_and_it_is_switched_off_and_on(
         assert "from now on" in (await chat.do("/sandbox off"))[0]
         assert "none" in (await chat.do("/sandbox"))[0]
         assert "bubblewrap" in (await chat.do("/sandbox on"))[0]
+        chat.session.policy.mode = PermissionMode.YOLO
+        assert "Not in use: mode yolo has no boundary" in (await chat.do("/sandbox"))[1]
+        chat.session.policy.is_bound = True  # the sandbox was named
+        assert "Not in use" not in "".join(await chat.do("/sandbox"))
         with pytest.raises(UsageError, match="not valid"):
             await chat.do("/sandbox maybe")
 

@@ -35,6 +35,10 @@ async def _run(chat: Chat, arguments: str) -> None:
         chat.show([paint(line, WARNING)])
         return
     lines = [paint(f"Sandbox of commands: {_NAMES[state.kind]}", BOLD), *_limits(state)]
+    if state.is_on and not chat.session.policy.wants_boundary:
+        # what is in force first: the rest holds once another mode is chosen
+        unbound = "Not in use: mode yolo has no boundary, commands run with all of your rights."
+        lines[1:1] = [paint(unbound, WARNING), "In the other modes:"]
     if state.problem:
         lines.append(paint(reveal(state.problem), 0 if state.is_on else WARNING))
     if state.advice:
