@@ -126,16 +126,17 @@ def _commands(place: ExtensionPlace, warnings: list[str]) -> Iterator[tuple[str,
     seen = 0
     for above, below, files in os.walk(directory):
         below.sort()
+        room = max(MAX_LOOKED_AT - seen, 0)
         seen += len(files) + len(below)
-        if seen > MAX_LOOKED_AT:
-            warnings.append(f"warning: {directory} holds too much: not all of it is read")
-            return
-        for file in sorted(files):
+        for file in sorted(files)[:room]:
             path = Path(above) / file
             parts = path.relative_to(directory).with_suffix("").parts
             name = ":".join(parts).lower()
             if file.endswith(".md") and _NAME.fullmatch(name) and str(path).isprintable():
                 yield f"{place.plugin}:{name}" if place.plugin else name, path
+        if seen > MAX_LOOKED_AT:
+            warnings.append(f"warning: {directory} holds too much: not all of it is read")
+            return
 
 
 def _command(name: str, path: Path, place: ExtensionPlace, heads: Heads | None) -> CustomCommand:

@@ -103,16 +103,48 @@ def served(
 class Only:
     """Lets some tools through."""
 
-    def __init__(self, *names: str, error: Exception | None = None) -> None:
-        self.name, self.priority = "only", 5
-        self._names, self._error = names, error
+    def __init__(
+        self, *names: str, error: Exception | None = None, name: str = "only", **rank: Any
+    ) -> None:
+        self.name, self.priority = name, rank.pop("priority", 5)
+        self._names, self._error, self._rank = names, error, rank
         self.seen: list[StepFacts] = []
 
     def allow(self, facts: StepFacts) -> GateAnswer:
         self.seen.append(facts)
         if self._error:
             raise self._error
-        return GateAnswer(self._names)
+        return GateAnswer(self._names, **self._rank)
+
+
+@pytest.mark.spec("CTRL-4", "CTRL-9")
+@pytest.mark.parametrize(
+    ("gates", "deleted"),
+    [
+        # the lists have nothing in common: the higher priority decides, ties go to the required one
+        ([{"names": "delete_file", "priority": 9}, {"names": "read_file"}], True),
+        ([{"names": "delete_file"}, {"names": "read_file", "priority": 9}], False),
+        ([{"names": "delete_file"}, {"names": "read_file", "required": True}], False),
+        ([{"names": "delete_file", "required": True}, {"names": "read_file"}], True),
+    ],
+)
+def test_gates_that_have_nothing_in_common_are_decided_and_reported(
+    given: Given, tmp_path: Path, gates: list[dict[str, Any]], *, deleted: bool
+) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    made = [
+        Only(each["names"], name=f"gate {number}", **{k: each[k] for k in each if k != "names"})
+        for number, each in enumerate(gates)
+    ]
+
+    async def body(server: ModelServer, env: dict[str, str]) -> None:
+        async with given(tmp_path, env, gates=made) as agent:
+            told = [event.type async for event in agent.run("delete it")]
+        assert "tool_gate_conflict_resolved" in told
+        assert ("tool_refused" in told) is not deleted
+
+    served([Call("delete_file", {"path": "a.txt"}), Text("ok")], body)
+    assert (tmp_path / "a.txt").exists() is not deleted
 
 
 @pytest.mark.spec("CTRL-4", "CTRL-9")
