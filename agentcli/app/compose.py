@@ -233,6 +233,7 @@ async def _build(
         attach=partial(attach, workspace=workspace),
         choose=models.choose,
         fallbacks=fallback_ids,
+        small_model=settings.small_model or "",
         repair_image=_repair_image,
         max_output_tokens=settings.max_output_tokens,
         max_steps=settings.max_steps if options.max_steps is None else options.max_steps,

@@ -402,7 +402,7 @@ class Session:
                 done = await compactor.run(CompactionTrigger.MANUAL, focus)
             finally:
                 if compactor.usage.is_known:
-                    cost = cost_usd(self.model, compactor.usage)
+                    cost = cost_usd(compactor.model, compactor.usage)
                     self._totals.spend(compactor.usage, cost)
         await self._update_catalogue()
         return done

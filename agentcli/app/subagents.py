@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 
 
 ASK = "ask_user"
+EXPLORE = "explore"
 # what belongs to the conversation with the user, and what would begin more of the same kind
 WITHHELD = frozenset(
     {
@@ -378,6 +379,14 @@ class Runner:
             except ConfigError as error:
                 text = f"the model of the agent {definition.name} cannot be used: {error}"
                 self.emit(Notice(text))
+        small = self.parent.conversation.parts.small_model
+        if small and definition is not None and definition.name.casefold() == EXPLORE:
+            try:
+                return self._choose(small)
+            except ConfigError as error:
+                if "small model" not in self.parent.told:
+                    self.parent.told.add("small model")
+                    self.emit(Notice(f"small_model cannot be used: {error}"))
         return self._choose(present.id)
 
     def _choose(self, name: str) -> tuple[Provider, ModelInfo]:

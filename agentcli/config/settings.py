@@ -77,6 +77,11 @@ def _rules(what: str) -> Key:
 
 KEYS: Mapping[str, Key] = {
     "model": Key(KeyKind.TEXT, "The model to use, as provider/model", shared=True),
+    "small_model": Key(
+        KeyKind.TEXT,
+        "Model for summaries and for agents named explore; without it the one that answers",
+        shared=True,
+    ),
     "fallback_models": Key(
         KeyKind.LIST, "Models to go on with when the first one stays overloaded", (), shared=True
     ),
@@ -222,6 +227,7 @@ class Settings:
 
     paths: Paths
     model: str | None
+    small_model: str | None
     fallback_models: tuple[str, ...]
     effort: Effort | None
     permission_mode: PermissionMode

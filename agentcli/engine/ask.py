@@ -173,7 +173,7 @@ class Requests:
         finally:
             self.api_s += compactor.api_s
             if compactor.usage.is_known:
-                self._spent.add_compaction(self._conversation.model, compactor.usage)
+                self._spent.add_compaction(compactor.model, compactor.usage)
 
     # --- remedies --------------------------------------------------------------------------
 

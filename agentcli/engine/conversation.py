@@ -42,6 +42,7 @@ class Conversation:
     model: ModelInfo
     effort: Effort | None = None
     turns: int = 0
+    small_failed: bool = False
     unbalanced: RepairReason = RepairReason.CRASHED
     limits: TurnLimits = field(default_factory=TurnLimits)
     spent: Spending = field(default_factory=Spending)

@@ -86,7 +86,8 @@ class SessionParts:
     ``outputs`` keeps what is too long for the model, ``state`` what tools remember. ``ask`` and
     ``long_wait`` ask the user; without ``long_wait`` a rate limit beyond the cap is an error.
     ``fallbacks`` are models (``provider/model``) that ``choose`` can bring in when the present
-    one stays overloaded. ``max_budget_usd`` bounds one turn (COST-2); ``outside_usd`` is what
+    one stays overloaded; ``small_model`` writes summaries and explores (EXT-7).
+    ``max_budget_usd`` bounds one turn (COST-2); ``outside_usd`` is what
     others have spent of it. ``answer_check`` makes the check of one turn's answers (CTRL-5); with
     ``max_answers_without_tools`` a turn must use tools: so many answers in a row without a call
     are met with a reminder, one more ends the turn with an error (CTRL-6). ``attach`` adds the
@@ -118,6 +119,7 @@ class SessionParts:
     attach: Attach | None = None
     choose: Choose | None = None
     fallbacks: Sequence[str] = ()
+    small_model: str = ""
     repair_image: RepairImage | None = None
     max_output_tokens: int | None = None
     max_steps: int = 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from agentcli.domain.events import AgentEvent, Failed, ModelFellBack, Notice, Ou
 from agentcli.domain.messages import user_text
 from agentcli.domain.ports import ApprovalAnswer, ApprovalRequest, Verdict
 from tests.support.cli import agent_env
-from tests.support.model_server import OPENAI, ModelServer, Recorded
+from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer, Recorded
 from tests.support.replies import Reply, fails
 
 QWEN = {"model_info": {"qwen3.context_length": 40960}, "parameters": ""}
@@ -299,3 +300,47 @@ def test_a_server_of_ones_own_is_waited_for_longer_and_settings_win(tmp_path: Pa
     assert waits("anthropic", "claude-sonnet-4-5") == (600, None, None)
     assert waits("openai", "gpt-4.1") == (None, None, None)
     assert waits("ollama", "qwen3") == (600, None, None)
+
+
+@pytest.mark.spec("EXT-7", "COST-1", "CMP-4")
+@pytest.mark.parametrize("works", [True, False])
+def test_the_small_model_writes_summaries_and_the_main_one_where_it_fails(
+    tmp_path: Path, works: bool
+) -> None:
+    heard: list[AgentEvent] = []
+    long = "word " * 2_000
+    with ModelServer([long, long, long]) as server, ModelServer() as small:
+        small.add("SMALL SUMMARY") if works else small.add(fails(403))
+        server.add("MAIN SUMMARY", "after")
+
+        async def talk(session: Session) -> str:
+            session.add_listener(heard.append)
+            for text in ("one", "two", "three"):
+                await session.run(Prompt(user_text(text)))
+            assert await session.compact() is not None
+            if not works:
+                server.add("SECOND SUMMARY")
+            await session.run(Prompt(user_text("go on")))
+            return "".join(
+                getattr(part, "text", "") for m in session.history.messages for part in m.parts
+            )
+
+        env = agent_env(server, ANTHROPIC, OPENAI_BASE_URL=small.openai_url)
+        paths = Paths.from_env(env)
+        paths.config_file.parent.mkdir(parents=True, exist_ok=True)
+        paths.config_file.write_text('small_model = "openai/gpt-4.1-mini"\n')
+        text = in_session(load_settings(paths, env), SessionOptions(tmp_path), talk)
+        assert not server.violations
+        assert not small.violations
+    notices = [event.text for event in heard if isinstance(event, Notice)]
+    (file,) = paths.sessions_dir.glob("*.db")
+    with sqlite3.connect(file) as db:
+        rows = db.execute("SELECT model, kind FROM usage WHERE kind = 'compaction'").fetchall()
+    if works:
+        assert "SMALL SUMMARY" in text
+        assert rows == [("openai/gpt-4.1-mini", "compaction")]
+        assert notices == []
+    else:
+        assert "MAIN SUMMARY" in text
+        assert [model.partition("/")[0] for model, _ in rows] == ["anthropic"]
+        assert len([line for line in notices if "small model" in line]) == 1

@@ -64,6 +64,7 @@ KEPT_SHARE = 0.25
 SKILLS_SHARE = 0.1  # of the window
 LIMIT_S = 300.0
 _MOST_OUTPUT = 16_000
+_FITTING_SHARE = 0.8  # of the small model's window, for what it reads
 _LEAST_OUTPUT = 1_000
 _SPARE_TOKENS = 500
 _SHORT_TOKENS = 2_000
@@ -131,6 +132,8 @@ class Compactor:
         self._emit = emit
         self.usage = Usage()
         self.api_s = 0.0
+        self.model = conversation.model
+        self._provider = conversation.provider
 
     async def attempt(self, trigger: CompactionTrigger, *, harder: bool = False) -> bool | None:
         """Compact; whatever fails is said, and the history stays as it is (CMP-1).
@@ -189,8 +192,9 @@ class Compactor:
         sizes = self._conversation.context.gauge.sizes
         folded = [messages[index] for index in chosen.folded]
         todos = await self._todos()
-        text = await self._summary(folded, focus)
         conversation = self._conversation
+        text = await self._small_summary(folded, focus, sum(sizes[each] for each in chosen.folded))
+        text = text or await self._summary(folded, focus)
         room = conversation.context.window(conversation.model) * CHARACTERS_PER_TOKEN * SKILLS_SHARE
         parts = conversation.parts
         skills = skills_in(folded, parts.skills, parts.workspace, int(room))
@@ -207,6 +211,38 @@ class Compactor:
 
     # --- the summary -----------------------------------------------------------------------
 
+    async def _small_summary(self, folded: Sequence[Message], focus: str, tokens: int) -> str:
+        """The summary by the small model; empty where there is none, or it does not work.
+
+        It is not asked where what it should read does not fit into its window.
+        """
+        conversation = self._conversation
+        parts = conversation.parts
+        if not parts.small_model or parts.choose is None or conversation.small_failed:
+            return ""
+        main, small = (self._provider, self.model), None
+        try:
+            small, model = parts.choose(parts.small_model)
+            window = conversation.context.window(model)
+            if model.id == main[1].id or tokens > window * _FITTING_SHARE:
+                return ""
+            self._provider, self.model = small, model
+            return await self._summary(folded, focus)
+        except TurnCancelled:
+            raise
+        except AgentError as error:
+            conversation.small_failed = True
+            why = f"the small model {parts.small_model} does not answer: {error.message}"
+            self._emit(Notice(f"{why}; {main[1].id} takes its place"))
+            await self._note_cost()
+            self.usage = Usage()
+            return ""
+        finally:
+            if small is not None:
+                await uninterruptible(small.aclose(), self._on_cancel)
+            if conversation.small_failed:
+                self._provider, self.model = main
+
     async def _summary(self, folded: Sequence[Message], focus: str) -> str:
         asked_at = time.monotonic()
         try:
@@ -219,7 +255,7 @@ class Compactor:
 
     async def _ask_with_less(self, folded: Sequence[Message], focus: str) -> str:
         conversation = self._conversation
-        window = conversation.context.window(conversation.model)
+        window = conversation.context.window(self.model)
         cap = self._output_cap(window)
         room = int((window - cap - of_text(SYSTEM)) / conversation.context.gauge.scale)
         for share in _NARROWER:
@@ -238,7 +274,7 @@ class Compactor:
 
     def _output_cap(self, window: int) -> int:
         wanted = self._conversation.parts.max_output_tokens or _MOST_OUTPUT
-        most = min(self._conversation.model.max_output_tokens, wanted, _MOST_OUTPUT)
+        most = min(self.model.max_output_tokens, wanted, _MOST_OUTPUT)
         return max(_LEAST_OUTPUT, min(most, window // 8))
 
     def _request(
@@ -246,11 +282,11 @@ class Compactor:
     ) -> ModelRequest:
         conversation = self._conversation
         asked = user_text(request_text(folded, focus, limits[0]))
-        messages = prepare([asked], conversation.model.provider, conversation.model.name)
+        messages = prepare([asked], self.model.provider, self.model.name)
         check_request(messages)
         effort = conversation.effort
         return ModelRequest(
-            model=conversation.model,
+            model=self.model,
             system=SYSTEM,
             messages=messages,
             max_output_tokens=limits[1],
@@ -259,7 +295,7 @@ class Compactor:
 
     async def _ask(self, request: ModelRequest) -> AssistantMessage:
         conversation = self._conversation
-        sampler = Sampler(conversation.provider, self._pass_on, conversation.parts.retry)
+        sampler = Sampler(self._provider, self._pass_on, conversation.parts.retry)
         try:
             return await race(
                 sampler.sample(request, frozenset(), self._token, lambda *_: None),
@@ -285,11 +321,10 @@ class Compactor:
 
     async def _note_cost(self) -> None:
         """A summary that came to nothing costs all the same (COST-1)."""
-        model = self._conversation.model
         if self.usage.is_known:
-            cost = cost_usd(model, self.usage)
+            cost = cost_usd(self.model, self.usage)
             await self._conversation.parts.store.add_usage(
-                model.id, self.usage, cost, kind="compaction"
+                self.model.id, self.usage, cost, kind="compaction"
             )
 
     async def _store(self, ready: _Ready) -> Compacted:
@@ -298,7 +333,7 @@ class Compactor:
         context, history = conversation.context, conversation.history
         before, used = len(history), context.used
         await conversation.parts.store.record_compaction(
-            ready.summary, ready.plan.folded, before, usage=self.usage, model=conversation.model.id
+            ready.summary, ready.plan.folded, before, usage=self.usage, model=self.model.id
         )
         history.fold(ready.summary, ready.plan.folded)
         context.folded(history, conversation.parts.system, conversation.parts.toolbox.definitions)
