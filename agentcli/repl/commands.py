@@ -52,6 +52,9 @@ class Chat(Protocol):
     def show(self, lines: Sequence[str]) -> None:
         """Print lines that are painted and sanitized."""
 
+    def open_transcript(self) -> None:
+        """Show the whole session in a pager, soon."""
+
     def leave(self) -> None:
         """End the chat after this command."""
 

@@ -148,6 +148,10 @@ class _Chat:
         self._screen.send(sequence)
         return self.theme.live
 
+    def open_transcript(self) -> None:
+        """Show the whole session in a pager."""
+        self._actions.open_transcript()
+
     def leave(self) -> None:
         """End the chat."""
         self._leaving = True

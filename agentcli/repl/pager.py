@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
+import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable
@@ -34,6 +36,13 @@ from agentcli.ui.sanitize import clean_line
 _SGR = re.compile(rb"\x1b\[[0-9;]*m")
 _KEYS = "t thinking · / search · n next · q closes"
 _MAX_LINE_BYTES = 100_000
+
+
+def _print_all(file: BinaryIO) -> None:
+    """For a terminal that is written line by line."""
+    file.seek(0)
+    shutil.copyfileobj(file, sys.stdout.buffer)
+    sys.stdout.flush()
 
 
 class Paging:
@@ -90,7 +99,9 @@ class Paging:
                 return False
             await asyncio.to_thread(file.flush)
             async with self._aside():
-                if chosen is None:
+                if chosen is None and not terminal.theme.live:
+                    await asyncio.to_thread(_print_all, file)
+                elif chosen is None:
                     await Pager(terminal, transcript, file).run()
                 else:
                     line = bisect_right(transcript.whole, transcript.last_call)

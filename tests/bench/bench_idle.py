@@ -34,13 +34,13 @@ def rows(seconds: int = SECONDS) -> Iterator[Row]:
         return
     with fresh_home() as home:
         env = environment(home, 0) | {"ANTHROPIC_API_KEY": ""}
-        with FastTerminal([*AGENT, "--new", "-m", "offline/assistant"], env, home) as terminal:
+        with FastTerminal(
+            [*AGENT, "--new", "-m", "offline/assistant", "--yolo"], env, home
+        ) as terminal:
             terminal.wait(PROMPT)
             yield _row("idle chat", terminal, seconds)
             terminal.send(b"run sleep 0.1\r")
-            terminal.wait(b"yes, once")
-            terminal.settle()
-            terminal.send(b"y")
+            terminal.wait(b"exit code 0")
             terminal.wait(PROMPT)
             yield _row("idle chat after a turn", terminal, seconds)
 

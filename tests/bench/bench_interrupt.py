@@ -40,6 +40,12 @@ STATES: dict[str, tuple[list[dict[str, Any]], bytes, list[str]]] = {
     "running a command that ignores signals": ([_bash(STUBBORN)], b"started", ["--yolo"]),
     "an approval is waiting": ([_bash("touch nothing")], b"yes, once", []),
 }
+STILL = (
+    "waiting for the model",
+    "streaming an answer",
+    "running a command",
+    "an approval is waiting",
+)
 
 
 def _chat(home: Path, flags: list[str], step: list[dict[str, Any]], runs: int) -> FastTerminal:
@@ -115,7 +121,7 @@ def rows(runs: int) -> Iterator[Row]:
     yield row("text in the prompt", _at_prompt(runs, b"some text", PROMPT))
     for state in STATES:
         yield row(state, _working(state, runs))
-    for state in ("waiting for the model", "streaming an answer", "an approval is waiting"):
+    for state in STILL:
         for name, key in (("Esc", ESC), ("Ctrl-C", CTRL_C)):
             value = _to_still_screen(state, key, runs)
             yield Row(f"{name} to a still screen: {state}", value, "ms", target=STILL_MS)

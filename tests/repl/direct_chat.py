@@ -62,6 +62,9 @@ class DirectChat:
     def show(self, lines: Sequence[str]) -> None:
         self.shown += lines
 
+    def open_transcript(self) -> None:
+        self.shown.append("transcript")
+
     def leave(self) -> None:
         self.shown.append("left")
 

@@ -613,3 +613,12 @@ def test_an_idle_chat_writes_nothing_and_never_wakes(start: Start) -> None:
         time.sleep(0.5)  # the measurement itself: how often the program wakes up in that time
         counts.append((context_switches(pid), len(terminal.raw)))
     assert counts[-1] == counts[2]
+
+
+@pytest.mark.spec("UI-12", "UI-10")
+@pytest.mark.parametrize("how", [{"TERM": "dumb"}, {"PLAY_SCREEN_READER": "1"}])
+def test_line_by_line_the_transcript_is_a_command(start: Start, how: dict[str, str]) -> None:
+    terminal = start("--interrupted", ready=">", **how)
+    terminal.line("/transcript")
+    terminal.wait_for("all that it printed", scrolled=True)
+    assert "It is fixed." in terminal.text()

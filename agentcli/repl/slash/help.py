@@ -13,7 +13,7 @@ from agentcli.ui.theme import BOLD, DIM
 
 GROUPS = {
     "Sessions": "new resume sessions search rename fork export exit",
-    "This conversation": "undo redo rewind compact copy queue todos",
+    "This conversation": "undo redo rewind compact copy transcript queue todos",
     "The model": "model effort plan context cost usage",
     "The project": "init memory skills reload diff",
     "What it may do": "permissions sandbox trust",
