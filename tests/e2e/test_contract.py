@@ -100,7 +100,6 @@ PATHS = {
         "error_timeout",
         "timeout",
         ("--timeout", "0.7"),
-        answer="cut here\n",
         said="--timeout",
     ),
     "schema": Way(
