@@ -19,6 +19,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -42,6 +43,7 @@ from agentcli.extensions.packages import (
     looks_of,
     marketplace,
     read_package,
+    too_large,
     write_files,
 )
 
@@ -50,6 +52,8 @@ _DAY_S = 86_400.0
 _SHOWN_COMMIT = 12
 _MAX_BOOK_BYTES = 1_000_000
 _MAX_SHOWN_CHARS = 200_000
+_MOST_SAID = 500
+_MAX_LISTED = 100_000
 _MARK = re.compile(r"[0-9a-f]{64}")
 _SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _GITHUB = re.compile(r"github:(?P<repo>[\w.-]+/[\w.-]+?)(?:\.git)?(?:@(?P<ref>[^@\s]+))?")
@@ -84,7 +88,7 @@ class AddedPlugin:
 
     def root(self, paths: Paths) -> Path:
         """Where its files are."""
-        return plugins_dir(paths) / self.name / self.mark[:16]
+        return _copies_of(paths, self.name) / self.mark[:16]
 
 
 @frozen
@@ -98,8 +102,16 @@ class StagedPlugin:
 
 
 def plugins_dir(paths: Paths) -> Path:
-    """Where the book and the copies are."""
+    """Where the book, the copies and what plugins keep are, whatever one of them is called."""
     return paths.plugins_file.parent
+
+
+def _copies_of(paths: Paths, name: str) -> Path:
+    return plugins_dir(paths) / "copies" / name
+
+
+def _data_of(paths: Paths, name: str) -> Path:
+    return plugins_dir(paths) / "data" / name
 
 
 def added_plugins(paths: Paths) -> list[AddedPlugin]:
@@ -128,7 +140,7 @@ def plugin_hooks(paths: Paths) -> tuple[HookConfig, ...]:
     found: list[HookConfig] = []
     for name, root in plugin_places(paths):
         with contextlib.suppress(ConfigError):
-            hooks, _ = hooks_of(read_package(root, name), plugins_dir(paths) / "data" / name)
+            hooks, _ = hooks_of(read_package(root, name), _data_of(paths, name))
             found += hooks
     return tuple(found)
 
@@ -356,7 +368,7 @@ def keep(paths: Paths, new: StagedPlugin) -> None:
     # sessions that are open go on with the copy that they have begun with
     kept = {target, *([known[new.added.name].root(paths)] if new.added.name in known else [])}
     _write(paths, [*({**known, new.added.name: new.added}).values()])
-    ensure_dir(plugins_dir(paths) / "data" / new.added.name)
+    ensure_dir(_data_of(paths, new.added.name))
     for old in target.parent.iterdir():
         if old not in kept:
             shutil.rmtree(old, ignore_errors=True)
@@ -366,7 +378,7 @@ def remove(paths: Paths, name: str) -> AddedPlugin:
     """Forget a plugin, its files and what it kept. Raises ``UsageError``."""
     found = named(paths, name)
     _write(paths, [each for each in added_plugins(paths) if each.name != name])
-    for place in (plugins_dir(paths) / name, plugins_dir(paths) / "data" / name):
+    for place in (_copies_of(paths, name), _data_of(paths, name)):
         shutil.rmtree(place, ignore_errors=True)
     return found
 
@@ -493,6 +505,8 @@ class _Commit:
         if not _SHA.fullmatch(self.commit):
             raise ConfigError(f"{url} has no commit {ref or 'HEAD'}")
         listed = git.run("ls-tree", "-r", "-z", "-l", "--full-tree", self.commit)
+        if listed.count(b"\0") > _MAX_LISTED:
+            raise too_large()
         self._rows = {}
         for entry in filter(None, listed.split(b"\0")):
             head, _, path = os.fsdecode(entry).partition("\t")
@@ -512,12 +526,8 @@ class _Commit:
         rows = {p.removeprefix(start): row for p, row in self._rows.items() if p.startswith(start)}
         if not rows:
             raise ConfigError(f"the plugin is not in its marketplace: {within}")
-        if (
-            len(rows) > MAX_FILES
-            or sum(int(row[2]) for row in rows.values() if row[2] != "-") > MAX_BYTES
-        ):
-            size = f"more than {MAX_FILES} files or {MAX_BYTES // 1_000_000} MB"
-            raise ConfigError(f"the plugin has {size}", "nothing was added")
+        if len(rows) > MAX_FILES:
+            raise too_large()
         chosen = {}
         for path, row in rows.items():
             if row[0] == _SUBMODULE:
@@ -531,6 +541,8 @@ class _Commit:
             else:
                 what = "is a link that leads to no file of the plugin and is left out"
                 notices.append(f"{path} {what}")
+        if sum(int(row[2]) for row in chosen.values()) > MAX_BYTES:
+            raise too_large()  # a file counts by each of its names, as it is copied
         asked = "".join(f"{row[1]}\n" for row in chosen.values())
         whole = self._git.run("cat-file", "--batch", stdin=asked.encode())
         at = 0
@@ -582,26 +594,33 @@ class _Git:
 
     def run(self, *arguments: str, within: Path | None = None, stdin: bytes = b"") -> bytes:
         """What it prints. Raises ``ConfigError`` with what it says, or when it takes too long."""
-        # no file that it writes may become larger than a plugin: blocks of 512 bytes (POSIX)
+        # no file that it writes may become larger than a plugin: blocks of 512 bytes (POSIX);
+        # what it prints and says goes into such: a tree of trees, or a remote, may have no end
         bound = f'ulimit -f {4 * MAX_BYTES // 512} 2>/dev/null; exec "$@"'
-        process = subprocess.Popen(  # noqa: S603 - git from outside of the workspace
-            ["/bin/sh", "-c", bound, "sh", self._program, *self._options, *arguments],
-            cwd=within or self._repository,
-            env=self._env,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        try:
-            out, said = process.communicate(stdin, timeout=FETCH_S)
-        except subprocess.TimeoutExpired:
-            raise ConfigError(f"git took longer than {FETCH_S:g} s", "try again later") from None
-        finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        if process.returncode:
-            text = " ".join(said.decode("utf-8", "replace").split())[-500:]
-            raise ConfigError(f"git {arguments[0]} failed: {text or process.returncode}")
-        return out
+        with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as complained:
+            process = subprocess.Popen(  # noqa: S603 - git from outside of the workspace
+                ["/bin/sh", "-c", bound, "sh", self._program, *self._options, *arguments],
+                cwd=within or self._repository,
+                env=self._env,
+                stdin=subprocess.PIPE,
+                stdout=printed,
+                stderr=complained,
+                start_new_session=True,
+            )
+            try:
+                process.communicate(stdin, timeout=FETCH_S)
+            except subprocess.TimeoutExpired:
+                why = f"git took longer than {FETCH_S:g} s"
+                raise ConfigError(why, "try again later") from None
+            finally:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            if printed.tell() > 2 * MAX_BYTES:
+                raise too_large()
+            if process.returncode:
+                complained.seek(max(0, complained.tell() - _MOST_SAID))
+                text = " ".join(complained.read(_MOST_SAID).decode("utf-8", "replace").split())
+                raise ConfigError(f"git {arguments[0]} failed: {text or process.returncode}")
+            printed.seek(0)
+            return printed.read()

@@ -358,17 +358,20 @@ class PluginFile:
     is_program: bool = False
 
 
+def too_large() -> ConfigError:
+    """What there is to say of a plugin that is no reasonable one."""
+    most = f"{MAX_FILES} files, {MAX_BYTES // 1_000_000} MB or {MAX_DEPTH} directories in a row"
+    return ConfigError(f"the plugin has more than {most}", "nothing was added")
+
+
 def write_files(files: Iterable[PluginFile], target: Path) -> None:
     """Put ``files`` into the new directory ``target``, private. Raises ``ConfigError``."""
     left, count = MAX_BYTES, 0
     target.mkdir(mode=0o700, parents=True)
     for file in files:
         left, count = left - len(file.data), count + 1
-        if left < 0 or count > MAX_FILES:
-            raise ConfigError(
-                f"the plugin has more than {MAX_FILES} files or {MAX_BYTES // 1_000_000} MB",
-                "nothing was added",
-            )
+        if left < 0 or count > MAX_FILES or file.path.count("/") > MAX_DEPTH + 1:
+            raise too_large()
         path = target / file.path
         if ".." in Path(file.path).parts or not path.is_relative_to(target):
             raise ConfigError(f"the plugin holds a path that leads out of it: {file.path!r}")
@@ -400,7 +403,7 @@ def files_below(root: Path, notices: list[str]) -> Iterator[PluginFile]:
         for name in names:
             count += 1
             if count > 2 * MAX_FILES or depth > MAX_DEPTH:
-                raise ConfigError(f"{root} holds too much for a plugin", "nothing was added")
+                raise too_large()
             path = f"{place}/{name}" if place else name
             found = os.path.realpath(os.path.join(real, path))  # noqa: PTH118 - texts
             if not found.startswith(f"{real}/"):

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from agentcli.app.plugin_store import keep, plugin_places, remove, staged
+from agentcli.config.paths import Paths
 from agentcli.extensions.packages import SCHEMA
 from tests.e2e.chat import Chat, leave
 from tests.e2e.one_shot import one_shot
@@ -328,3 +330,53 @@ def test_a_book_that_makes_no_sense_stops_nothing(
         assert plugin("list").code == 0
     model_server.add("Fine.")
     assert one_shot(model_server, "go", cwd=work).code == 0
+
+
+@pytest.mark.spec("EXT-5")
+def test_no_plugin_is_called_so_that_it_harms_another(source: Path, home: Path) -> None:
+    def kept(name: str) -> None:
+        (source / ".claude-plugin/plugin.json").write_text(json.dumps({"name": name}))
+        with staged(paths, str(source)) as new:
+            keep(paths, new)
+
+    paths = Paths(home / "config", home / "data", home / "state")
+    kept("demo")
+    state = paths.plugins_file.parent / "data" / "demo" / "state"
+    state.write_text("mine")
+    for name in ("data", "copies", "plugins.json"):
+        kept(name)
+        assert len(plugin_places(paths)) == 2
+        remove(paths, name)
+    assert [name for name, root in plugin_places(paths) if root.is_dir()] == ["demo"]
+    assert state.read_text() == "mine"
+
+
+@pytest.mark.spec("EXT-5", "SEC-13")
+@pytest.mark.parametrize("kind", ["links", "deep", pytest.param("trees", marks=pytest.mark.slow)])
+def test_a_repository_that_unfolds_without_end_is_refused(
+    source: Path, tmp_path: Path, kind: str
+) -> None:
+    def put(text: str, *args: str) -> str:
+        done = subprocess.run(
+            ["git", *args], cwd=source, input=text, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    git(source, "init", "-q")
+    if kind == "links":  # each of them is a copy of ten megabytes
+        (source / "big").write_bytes(bytes(10_000_000))
+        for number in range(300):
+            (source / f"l{number}").symlink_to("big")
+    git(source, "add", "-A")
+    blob = put("x", "hash-object", "-w", "--stdin")
+    if kind == "deep":
+        git(source, "update-index", "--add", "--cacheinfo", f"100644,{blob},{'a/' * 1500}f")
+    git(source, "commit", "-qm", "a")
+    if kind == "trees":  # ten to the tenth files in a few hundred bytes
+        tree = put("".join(f"100644 blob {blob}\tf{at}\n" for at in range(10)), "mktree")
+        for _ in range(9):
+            tree = put("".join(f"040000 tree {tree}\td{at}\n" for at in range(10)), "mktree")
+        git(source, "update-ref", "HEAD", git(source, "commit-tree", tree, "-m", "bomb"))
+    done = plugin("validate", source.as_uri(), cwd=tmp_path)
+    assert (done.code, done.stderr.count("\n")) == (1, 1), done.stderr[-500:]
+    assert "the plugin has more than" in done.stderr
