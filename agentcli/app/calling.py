@@ -101,7 +101,7 @@ async def message_of(
         if isinstance(piece, Shell):
             text += _printed(await session.run_asked(piece.command, token))
             continue
-        own = naming_only_inside(piece, arguments, workspace)
+        own = naming_only_inside(piece, arguments, workspace, command.place.is_secret)
         text += own
         named += f"{own}\n"
     parts: tuple[UserPart, ...] = ()
@@ -160,19 +160,19 @@ def _model(session: Session, name: str) -> str:
 
 @contextmanager
 def _allowed(session: Session, command: CustomCommand) -> Iterator[None]:
-    granted = session.policy.granted
+    lent = session.policy.lent
     rules = []
     for text in command.allowed_tools:
         try:
             rules.append(as_rule(text))
         except UsageError:
             session.notify(f"/{command.name}: allowed-tools: {one_line(text, 100)!r} is no rule")
-    granted += rules
+    lent += rules
     try:
         yield
     finally:
         ours = {id(rule) for rule in rules}
-        granted[:] = [rule for rule in granted if id(rule) not in ours]
+        lent[:] = [rule for rule in lent if id(rule) not in ours]
 
 
 def as_rule(text: str) -> Rule:

@@ -198,9 +198,9 @@ async def _build(
         },
     )
     plugin_notices = _add_plugins(plugins, options, toolbox, listeners)
-    configs = contained_hooks(settings.hooks, workspace.cwd, settings.project)
+    own_hooks = (*settings.hooks, *brought.hooks)
     hooks = _hooks(
-        (*configs, *brought.hooks, *seams.hooks),
+        (*contained_hooks(own_hooks, workspace.cwd, settings.project), *seams.hooks),
         store,
         (workspace, sandbox),
         policy,

@@ -7,7 +7,8 @@ a text. An ``@`` within a word (``mail@example.org``) names nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from agentcli.domain.tools import Workspace
 from agentcli.domain.values import frozen
@@ -82,23 +83,28 @@ def unescaped(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text)
 
 
-def naming_only_inside(text: str, typed: str, workspace: Workspace) -> str:
+def naming_only_inside(
+    text: str, typed: str, workspace: Workspace, is_secret: Callable[[Path], bool] = lambda _: False
+) -> str:
     """``text`` in which only what the user has ``typed`` attaches files from elsewhere (SEC-1).
 
-    Another file that it names by ``@`` stays named, without the ``@``.
+    Another file that it names by ``@`` stays named, without the ``@``; one that ``is_secret``, too.
     """
     for _ in range(_MAX_PASSES):
         before = text
         for mention in {one for readings in find_mentions(text) for one in readings}:
-            if f"@{mention.text}" not in typed and not _is_inside(mention.path, workspace):
+            if f"@{mention.text}" not in typed and not _is_inside(
+                mention.path, workspace, is_secret
+            ):
                 text = text.replace(f"@{mention.text}", mention.text)
         if text == before:
             return text
     return text.replace("@", " ")
 
 
-def _is_inside(path: str, workspace: Workspace) -> bool:
+def _is_inside(path: str, workspace: Workspace, is_secret: Callable[[Path], bool]) -> bool:
     try:
-        return workspace.contains(workspace.resolve(path))
+        found = workspace.resolve(path)
+        return workspace.contains(found) and not is_secret(found)
     except (OSError, RuntimeError, ValueError):  # names no file
         return True

@@ -440,15 +440,8 @@ def _scripts(package: PluginPackage, hooks: Sequence[HookConfig]) -> list[str]:
     """The files that hooks run."""
     from agentcli.config.hooks import scripts_of
 
-    root = str(package.root)
-    named = [
-        replace(
-            hook, command=re.sub(r"\$\{?(?:CLAUDE_)?PLUGIN_ROOT\b\}?", lambda _: root, hook.command)
-        )
-        for hook in hooks
-    ]
-    found = [path for path in scripts_of(named, package.root, package.root) if path.is_file()]
-    real = Path(os.path.realpath(root))
+    found = [path for path in scripts_of(hooks, package.root, package.root) if path.is_file()]
+    real = Path(os.path.realpath(package.root))
     return list(dict.fromkeys(os.path.relpath(path, real) for path in found))
 
 

@@ -26,6 +26,7 @@ from agentcli.extensions.places import (
     extension_places,
     repository_directories,
 )
+from agentcli.policy.places import credential_place
 
 if TYPE_CHECKING:
     from agentcli.config.settings import Settings
@@ -68,7 +69,19 @@ def user_places(settings: Settings, cwd: Path | None = None) -> tuple[ExtensionP
         trusted = ()
     home = settings.env.get("HOME", "")
     plugins = installed_plugins(settings.paths)
-    return extension_places(trusted, home, settings.paths.config_dir, plugins)
+    repository = _of_repository(settings.project)
+    return extension_places(trusted, home, settings.paths.config_dir, plugins, repository)
+
+
+def _of_repository(root: Path | None) -> ExtensionPlace:
+    """A place of the repository at ``root``, whose path is yet to be given."""
+    return ExtensionPlace(
+        Path(),
+        "project",
+        in_repository=True,
+        root=root,
+        is_secret=lambda p: bool(credential_place((p,))),
+    )
 
 
 def is_changed(settings: Settings, cwd: Path) -> bool:
@@ -127,19 +140,27 @@ def contained_hooks(
     """``hooks`` as they are to run in ``cwd``; ``project`` is the root of a trusted project.
 
     A hook of the user's that may run what a directory holds which is not trusted is contained,
-    and frees no call.
+    and frees no call. In a trusted one it is contained where no script that it names says what it
+    runs: nobody is asked about an edit of a build file that ``make`` obeys.
     """
-    if project is not None or not hooks:
-        return tuple(hooks)
-    from agentcli.config.hooks import may_run_from
+    if not hooks:
+        return ()
+    from agentcli.config.hooks import as_it_runs, may_run_from
 
     root = project_root(cwd)
-    return tuple(
-        replace(hook, contained=True, may_allow=False)
-        if hook.command and (hook_scripts([hook], cwd) or may_run_from(hook.command, root, cwd))
-        else hook
-        for hook in hooks
-    )
+    certain = frozenset({"git"} if project is not None else ())  # what it obeys is protected
+
+    def placed(hook: HookConfig) -> HookConfig:
+        if not hook.command or (project is not None and hook.contained):
+            return hook
+        names_scripts = bool(hook_scripts([hook], cwd))
+        if project is not None and names_scripts:
+            return hook
+        if names_scripts or may_run_from(as_it_runs(hook), root, cwd, certain):
+            return replace(hook, contained=True, may_allow=project is not None)
+        return hook
+
+    return tuple(map(placed, hooks))
 
 
 def contained_checks(settings: Settings, cwd: Path) -> Sequence[CheckConfig]:
@@ -229,7 +250,8 @@ def _file_lines(project: Project) -> Iterator[str]:
     from agentcli.extensions.commands import find_commands, lines_of
     from agentcli.extensions.skills import find_skills
 
-    places = [ExtensionPlace(path, "project", in_repository=True) for path in project.directories]
+    of_project = _of_repository(project.root)
+    places = [replace(of_project, path=path) for path in project.directories]
     skills, _ = find_skills(places)
     commands, notices = find_commands(places, skills)
     for command in commands:

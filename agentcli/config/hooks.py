@@ -141,7 +141,7 @@ def scripts_of(hooks: Iterable[HookConfig], root: Path, cwd: Path) -> tuple[Path
     found: dict[Path, None] = {}
     top = os.path.realpath(root)
     for hook in hooks:
-        words = list(_words(_expanded(hook.command, top, str(cwd))))
+        words = list(_words(_expanded(as_it_runs(hook), top, str(cwd))))
         bases = [top, os.path.realpath(cwd)]
         bases += [place for word, _ in words for place in _places(word, bases, top, os.path.isdir)]
         for word, is_run in words:
@@ -157,14 +157,24 @@ def scripts_of(hooks: Iterable[HookConfig], root: Path, cwd: Path) -> tuple[Path
     return tuple(found)
 
 
-def may_run_from(command: str, root: Path, cwd: Path) -> bool:
+def as_it_runs(hook: HookConfig) -> str:
+    """The command with the hook's own variables put in."""
+    command = hook.command
+    for name, value in hook.variables:
+        command = re.sub(rf"\$(?:{name}\b|\{{{name}\}})", value.replace("\\", r"\\"), command)
+    return command
+
+
+def may_run_from(
+    command: str, root: Path, cwd: Path, certain: frozenset[str] = frozenset()
+) -> bool:
     """Whether a command may run what ``root`` holds: a doubt is a yes (SEC-17).
 
     Certain are a script or program that an absolute path outside of ``root`` names, and programs
     that run nothing else and take no orders from the directory; nothing that they are given lies
-    in ``root``, and nothing is found out only when it runs.
+    in ``root``, and nothing is found out only when it runs. ``certain`` are more such programs.
     """
-    return _Doubt(os.path.realpath(root), cwd).has(command)
+    return _Doubt(os.path.realpath(root), cwd, certain).has(command)
 
 
 def doubted(hooks: Iterable[HookConfig], root: Path, cwd: Path) -> tuple[str, ...]:
@@ -172,15 +182,16 @@ def doubted(hooks: Iterable[HookConfig], root: Path, cwd: Path) -> tuple[str, ..
     return tuple(
         hook.command
         for hook in hooks
-        if not scripts_of([hook], root, cwd) and may_run_from(hook.command, root, cwd)
+        if not scripts_of([hook], root, cwd) and may_run_from(as_it_runs(hook), root, cwd)
     )
 
 
 class _Doubt:
     """Whether commands that start in ``cwd`` may run what ``top`` holds."""
 
-    def __init__(self, top: str, cwd: Path) -> None:
+    def __init__(self, top: str, cwd: Path, certain: frozenset[str]) -> None:
         self._top = top
+        self._certain = _CERTAIN | certain
         self._cwd = str(cwd)
         self._bases = [top, os.path.realpath(cwd)]
 
@@ -233,7 +244,7 @@ class _Doubt:
         elif _INTERPRETER.fullmatch(name):
             is_doubt = self._is_about_script(name, rest)
         else:
-            is_doubt = name not in _CERTAIN or any(map(_STEERS.match, rest))
+            is_doubt = name not in self._certain or any(map(_STEERS.match, rest))
         return is_doubt
 
     def _is_about_script(self, name: str, rest: Sequence[str]) -> bool:

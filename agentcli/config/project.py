@@ -222,12 +222,13 @@ def _as_hooks(text: str, checks: object, file: Path) -> list[HookConfig]:
 def _files_below(directory: Path) -> Iterator[Path | None]:
     """All files, links followed as those are that read them, in a fixed order.
 
-    ``None`` for each directory: links may lead in circles, so the caller counts them, too.
+    ``None`` for each directory, which the caller counts, too. Links may lead in circles: deep down
+    none is followed, as none is by those that read there.
     """
     for place, directories, files in os.walk(directory, followlinks=True):
         directories.sort()
         if len(Path(place).relative_to(directory).parts) > _MAX_DEPTH:
-            directories.clear()
+            directories[:] = [each for each in directories if not os.path.islink(f"{place}/{each}")]  # noqa: PTH114 - never raises
         yield None
         yield from (Path(place, name) for name in sorted(files))
 

@@ -33,7 +33,7 @@ from agentcli.extensions.front_matter import (
     Heads,
     Unusable,
     parse_document,
-    read_document,
+    read_placed,
 )
 from agentcli.extensions.places import ExtensionPlace
 
@@ -76,7 +76,7 @@ def load_agents(
                 warnings.append(f"warning: more than {MAX_FILES} agents: the rest is left out")
                 return found, tuple(warnings)
             try:
-                definition = _agent(read_document(path, MAX_BYTES, heads), path.stem)
+                definition = _agent(read_placed(place, path, MAX_BYTES, heads), path.stem)
             except Unusable as error:
                 warnings.append(f"warning: the agent file {_shown(str(path))}: {error}")
                 continue

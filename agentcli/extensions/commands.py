@@ -19,7 +19,7 @@ from pathlib import Path
 from agentcli.domain.clean import one_line
 from agentcli.domain.errors import AgentError
 from agentcli.domain.values import frozen
-from agentcli.extensions.front_matter import Document, Heads, Unusable, read_document
+from agentcli.extensions.front_matter import Document, Heads, Unusable, read_placed
 from agentcli.extensions.places import ExtensionPlace
 from agentcli.extensions.skills import (
     MAX_BYTES,
@@ -72,7 +72,7 @@ class CustomCommand:
         ``variables`` are put in for ``${NAME}``.
         """
         try:
-            body = read_document(self.path, MAX_BYTES).body
+            body = read_placed(self.place, self.path, MAX_BYTES).body
         except Unusable as error:
             raise AgentError(f"{self.path}: {error}", "look at the file") from error
         known = {"CLAUDE_SKILL_DIR": str(self.path.parent), **(variables or {})}
@@ -140,7 +140,7 @@ def _commands(place: ExtensionPlace, warnings: list[str]) -> Iterator[tuple[str,
 
 
 def _command(name: str, path: Path, place: ExtensionPlace, heads: Heads | None) -> CustomCommand:
-    document = read_document(path, MAX_BYTES, heads)
+    document = read_placed(place, path, MAX_BYTES, heads)
     if not document.body:
         raise Unusable("it has no text")
     head = Document(document.fields, "")
@@ -153,7 +153,7 @@ def lines_of(command: CustomCommand) -> Iterator[str]:
     kind = f"skill {command.name}" if command.is_skill else f"command /{command.name}"
     yield f"{kind}: {one_line(command.description, MAX_SHOWN)}"
     try:
-        body = read_document(command.path, MAX_BYTES).body
+        body = read_placed(command.place, command.path, MAX_BYTES).body
     except Unusable as error:
         yield f"  {error}"
         return

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.domain.values import frozen
+from agentcli.extensions.places import ExtensionPlace
 
 MAX_HEAD_CHARS = 20_000
 MAX_DEPTH = 10
@@ -108,6 +109,15 @@ def _remembered(text: str) -> dict[str, tuple[list[Any], dict[str, Any]]]:
         return {str(path): (list(mark), dict(fields)) for path, (mark, fields) in heads.items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return {}
+
+
+def read_placed(
+    place: ExtensionPlace, path: Path, max_bytes: int, heads: Heads | None = None
+) -> Document:
+    """What the file of ``place`` holds, if it may be read there. Raises ``Unusable``."""
+    if why := place.refusal(path):
+        raise Unusable(why)
+    return read_document(path, max_bytes, heads)
 
 
 def read_document(path: Path, max_bytes: int, heads: Heads | None = None) -> Document:

@@ -676,8 +676,8 @@ def matching(configs: Sequence[HookConfig], event: HookEvent, subject: str) -> l
     ]
     first: dict[object, HookConfig] = {}
     for config in found:
-        said = config.call or config.command
-        same = said, config.is_claude, config.condition, config.variables
+        origin = config.contained, config.may_allow, config.variables
+        same = config.call or config.command, config.is_claude, config.condition, *origin
         first.setdefault(same, config)
     return list(first.values())
 

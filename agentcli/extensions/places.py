@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from agentcli.domain.values import frozen
@@ -20,18 +21,38 @@ MAX_DEPTH = 100
 Identity = tuple[int, int]
 
 
+def _is_no_secret(_: Path) -> bool:
+    return False
+
+
 @frozen
 class ExtensionPlace:
     """A directory that is there. ``origin`` says in a word whose it is, for the user.
 
-    ``in_repository``: it holds what others may have written, and the user trusts it. ``plugin``:
-    the name of the plugin that brought it; empty for the other places.
+    ``in_repository``: it holds what others may have written, and the user trusts it; ``root`` is
+    then the repository's. ``plugin``: the name of the plugin that brought it; empty for the other
+    places. ``is_secret`` says whether a path holds credentials.
     """
 
     path: Path
     origin: str
     in_repository: bool = False
     plugin: str = ""
+    root: Path | None = None
+    is_secret: Callable[[Path], bool] = _is_no_secret
+
+    def refusal(self, path: Path) -> str:
+        """Why the file ``path`` of this place is not read; empty: it may be.
+
+        A link of a repository's makes nothing that lies elsewhere, or is secret, a part of it.
+        """
+        if not self.in_repository:
+            return ""
+        real = Path(os.path.realpath(path))
+        if self.is_secret(path) or self.is_secret(real):
+            return "it may hold keys or passwords"
+        around = os.path.realpath(self.root or self.path.parent)
+        return "" if real.is_relative_to(around) else "it is a link that leads out of the project"
 
 
 def repository_directories(cwd: Path, root: Path, home: str) -> tuple[Path, ...]:
@@ -49,15 +70,18 @@ def extension_places(
     home: str,
     config_dir: Path,
     plugins: Iterable[tuple[str, Path]] = (),
+    repository: ExtensionPlace | None = None,
 ) -> tuple[ExtensionPlace, ...]:
     """Every place in force, nearest first.
 
-    ``trusted`` are the directories of a repository that the user trusts, ``plugins`` the name and
-    root of each plugin that is switched on.
+    ``trusted`` are the directories of a repository that the user trusts, each as ``repository`` is;
+    ``plugins`` the name and root of each plugin that is switched on.
     """
     candidates: dict[Path, ExtensionPlace] = {}
-    for path in trusted:
-        candidates.setdefault(path, ExtensionPlace(path, "project", in_repository=True))
+    if trusted:
+        repository = repository or ExtensionPlace(Path(), "project", in_repository=True)
+        for path in trusted:
+            candidates.setdefault(path, replace(repository, path=path))
     for path in (*_homes(home), config_dir):
         candidates.setdefault(path, ExtensionPlace(path, "user"))
     for name, path in plugins:

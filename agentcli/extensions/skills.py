@@ -17,7 +17,7 @@ from pathlib import Path
 
 from agentcli.domain.clean import one_line
 from agentcli.domain.values import frozen
-from agentcli.extensions.front_matter import Document, Heads, Unusable, read_document
+from agentcli.extensions.front_matter import Document, Heads, Unusable, read_placed
 from agentcli.extensions.places import ExtensionPlace
 
 MAX_FILES = 500
@@ -120,7 +120,7 @@ def _skill_files(directory: Path, notices: list[str]) -> Iterator[tuple[Path, tu
 
 def _skill(path: Path, place: ExtensionPlace, heads: Heads | None) -> Skill:
     """Raises ``Unusable``."""
-    document = read_document(path, MAX_BYTES, heads)
+    document = read_placed(place, path, MAX_BYTES, heads)
     if not str(path).isprintable():
         raise Unusable("its path has characters that cannot be shown")
     name = _name(document.text("name")) or _name(path.parent.name)
@@ -146,7 +146,8 @@ def opening(name: str, directory: Path) -> str:
 
 def text_of(skill: Skill) -> str:
     """The skill as it is by now, for an agent that is to follow it. Raises ``Unusable``."""
-    return opening(skill.name, skill.directory) + read_document(skill.path, MAX_BYTES).body
+    body = read_placed(skill.place, skill.path, MAX_BYTES).body
+    return opening(skill.name, skill.directory) + body
 
 
 def _name(text: str) -> str:

@@ -273,7 +273,7 @@ def _is_free(judged: _Judged, path: Path) -> bool:
 
 
 def _by_allow_rule(judged: _Judged) -> Decision | None:
-    rules = (*judged.place.policy.allow, *judged.place.policy.granted)
+    rules = judged.place.policy.allowing
     found, _ = covering(rules, judged.subject, _free_part(judged))
     if not found:
         return None
@@ -311,7 +311,7 @@ def _asks_to_run(judged: _Judged) -> Decision:
         return replace(
             decision, reason=f"it runs a command that is not understood: {parsed.why_not}"
         )
-    rules = (*judged.place.policy.allow, *judged.place.policy.granted)
+    rules = judged.place.policy.allowing
     _, part = covering(rules, judged.subject, _free_part(judged))
     return replace(decision, part=_part_of(part, judged.subject))
 
