@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentcli.app.trust import is_changed, of_plugins, user_places
+from agentcli.app.trust import holds_credentials, is_changed, of_plugins, user_places
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.values import mutable
@@ -202,12 +202,6 @@ def instructions_for(settings: Settings, cwd: Path) -> Instructions:
             project_root(cwd),
             settings.paths.config_dir,
             Path(home) if home.startswith("/") else None,
-            _holds_credential,
+            holds_credentials,
         )
     )
-
-
-def _holds_credential(path: Path) -> bool:
-    from agentcli.policy.places import credential_place
-
-    return bool(credential_place((path,)))

@@ -26,7 +26,6 @@ from agentcli.extensions.places import (
     extension_places,
     repository_directories,
 )
-from agentcli.policy.places import credential_place
 
 if TYPE_CHECKING:
     from agentcli.config.settings import Settings
@@ -76,12 +75,15 @@ def user_places(settings: Settings, cwd: Path | None = None) -> tuple[ExtensionP
 def _of_repository(root: Path | None) -> ExtensionPlace:
     """A place of the repository at ``root``, whose path is yet to be given."""
     return ExtensionPlace(
-        Path(),
-        "project",
-        in_repository=True,
-        root=root,
-        is_secret=lambda p: bool(credential_place((p,))),
+        Path(), "project", in_repository=True, root=root, is_secret=holds_credentials
     )
+
+
+def holds_credentials(path: Path) -> bool:
+    """Whether ``path`` is one of those that hold keys or passwords."""
+    from agentcli.policy.places import credential_place  # the judge is loaded when there is a file
+
+    return bool(credential_place((path,)))
 
 
 def is_changed(settings: Settings, cwd: Path) -> bool:
