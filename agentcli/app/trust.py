@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from agentcli.config.paths import Paths
 from agentcli.config.project import SCRIPTS, Project, Standing, decide, read_project, standing
 from agentcli.domain.errors import ConfigError, UsageError
-from agentcli.domain.tools import real_path
 from agentcli.engine.context.system_prompt import project_root
 from agentcli.extensions.places import (
     ExtensionPlace,
@@ -184,7 +183,7 @@ def _may_run_from(command: str, root: Path, cwd: Path) -> bool:
 
     program = command.split(maxsplit=1)[0]
     if program in _STATIC and _SIMPLE.fullmatch(command) and (found := shutil.which(program)):
-        return real_path(Path(found)).is_relative_to(real_path(root))
+        return Path(os.path.realpath(found)).is_relative_to(os.path.realpath(root))
     return may_run_from(command, root, cwd)
 
 
