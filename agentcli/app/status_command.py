@@ -1,8 +1,9 @@
 """The user's command for the line at the bottom of the chat, with Claude Code's JSON (EXT-10).
 
 Laws: it runs when something has changed, ``DEBOUNCE_S`` later, one at a time, under a guard and
-without the user's keys, and is ended after ``LIMIT_S``; what may run something of a directory that
-is not trusted runs in the user's home directory instead, or contained where it names it; nothing
+without the user's keys, and is ended after ``LIMIT_S``; what may run something of the directory
+runs in the user's home directory instead, or contained where it names it: files there are edited
+unasked; where it is trusted and nothing contains it, as it is; nothing
 wakes the program while nothing changes; what it does wrong leaves our own line. The JSON:
 https://code.claude.com/docs/en/statusline.
 """
@@ -156,7 +157,7 @@ def _program(command: str, shown: StatusFacts, facts: Mapping[str, Any]) -> Prog
     cost = {**facts["cost"], "total_duration_ms": open_ms}
     data = (json.dumps({**facts, "cost": cost}) + "\n").encode()
     root = facts["workspace"]["project_dir"]
-    cwd, is_contained = _where(command, shown, Path(root))
+    cwd, is_contained = where_it_runs(command, Path(root), shown.session.workspace.cwd)
     variables = {"CLAUDE_PROJECT_DIR": root, "AGENTCLI_PROJECT_DIR": root}
     return Program(
         command,
@@ -165,16 +166,14 @@ def _program(command: str, shown: StatusFacts, facts: Mapping[str, Any]) -> Prog
         LIMIT_S,
         variables,
         contained=is_contained,
-        not_without=is_contained,
+        not_without=is_contained and not shown.is_trusted,
     )
 
 
-def _where(command: str, shown: StatusFacts, root: Path) -> tuple[Path, bool]:
-    """Where it runs, and whether in the sandbox (SEC-1)."""
-    cwd, home = shown.session.workspace.cwd, Path.home()
-    if shown.is_trusted or root == home:
-        return cwd, False
-    if not may_run_from(command, root, cwd):
+def where_it_runs(command: str, root: Path, cwd: Path) -> tuple[Path, bool]:
+    """Where it runs, and whether in the sandbox (SEC-1, SEC-17)."""
+    home = Path.home()
+    if root == home or not may_run_from(command, root, cwd):
         return cwd, False
     names_it = scripts_of([HookConfig(HookEvent.NOTIFICATION, command)], root, cwd)
     if names_it or home.is_relative_to(root):

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from agentcli.domain.hooks import HookConfig
 
 Ask = Callable[[Project, Standing], bool | None]
-_SIMPLE = re.compile(r"[^;|&`$()<>\\\n]*")
+_SIMPLE = re.compile(r"(?!.*\s(?:-\w*f|--file))[^;|&`$()<>\\\n]*")  # sed -f takes a program
 # formatters and linters that take only data from the directory
 _STATIC = frozenset(
-    {"ruff", "gofmt", "rustfmt", "shfmt", "shellcheck", "clang-format", "taplo", "hadolint"}
+    {"ruff", "gofmt", "shfmt", "shellcheck", "clang-format", "taplo", "hadolint"}
     | {"yamllint", "typos", "codespell", "sed", "xmllint", "stylua", "buildifier"}
 )
 _WORDS = {
@@ -141,24 +141,26 @@ def contained_hooks(
     """``hooks`` as they are to run in ``cwd``; ``project`` is the root of a trusted project.
 
     A hook of the user's that may run what a directory holds which is not trusted is contained,
-    and frees no call. In a trusted one it is contained where no script that it names says what it
-    runs: nobody is asked about an edit of a build file that ``make`` obeys.
+    and frees no call. In a trusted one, and in the home directory, it is contained where no script
+    that it names says what it runs: nobody is asked about an edit of a build file that ``make``
+    obeys.
     """
     if not hooks:
         return ()
     from agentcli.config.hooks import as_it_runs, may_run_from
 
     root = project_root(cwd)
-    certain = frozenset({"git"} if project is not None else ())  # what it obeys is protected
+    is_trusted = project is not None or os.path.realpath(root) == os.path.realpath(Path.home())
+    certain = frozenset({"git"} if is_trusted else ())  # what it obeys is protected
 
     def placed(hook: HookConfig) -> HookConfig:
-        if not hook.command or (project is not None and hook.contained):
+        if not hook.command or (is_trusted and hook.contained):
             return hook
         names_scripts = bool(hook_scripts([hook], cwd))
-        if project is not None and names_scripts:
+        if is_trusted and names_scripts:
             return hook
         if names_scripts or may_run_from(as_it_runs(hook), root, cwd, certain):
-            return replace(hook, contained=True, may_allow=project is not None)
+            return replace(hook, contained=True, may_allow=is_trusted)
         return hook
 
     return tuple(map(placed, hooks))
@@ -240,7 +242,10 @@ def change_trust(paths: Paths, project: Project | None, *, trusted: bool) -> str
 def project_lines(project: Project) -> list[str]:
     """What ``project`` would bring, in lines; each command that it runs whole (SEC-6, SEC-17)."""
     named = [f"{kind}: {', '.join(names)}" for kind, names in project.names if names]
-    return [f"  {line}" for line in (*_settings_lines(project), *named, *_file_lines(project))]
+    found = (*_settings_lines(project), *named, *_file_lines(project))
+    return [
+        "  " + line.replace("\n", "\n      ") for line in found
+    ]  # no line of it looks like ours
 
 
 def _file_lines(project: Project) -> Iterator[str]:

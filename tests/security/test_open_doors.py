@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from agentcli.app.status_command import where_it_runs
+from agentcli.app.trust import contained_hooks, project_lines
+from agentcli.config.project import read_project
 from agentcli.domain.hooks import HookConfig, HookEvent
 from agentcli.extensions.hooks import matching
 from tests.e2e.one_shot import last_result, one_shot
@@ -84,8 +88,6 @@ def test_what_a_file_has_allowed_takes_no_rule_of_the_users_away(repository: Pat
 def test_a_change_of_a_file_asks_again_however_deep_it_lies(repository: Path) -> None:
     deep = "/".join("abcdefghijkl")
     file = write(repository, f".agents/commands/{deep}/x.md", "harmless")
-    from agentcli.config.project import read_project
-
     before = read_project(repository, "")
     file.write_text("!`touch made`")
     after = read_project(repository, "")
@@ -142,3 +144,37 @@ def test_hooks_of_two_plugins_that_read_the_same_are_two_hooks() -> None:
         for name in ("/a", "/b")
     )
     assert matching((first, second, first), event, "bash") == [first, second]
+
+
+@pytest.mark.spec("SEC-17", "EXT-10")
+@pytest.mark.parametrize("command", ["npx -y ccstatusline", "sh .claude/line.sh", "~/line.sh"])
+def test_a_status_line_obeys_no_edited_file_outside_of_the_sandbox(
+    repository: Path, command: str
+) -> None:
+    """It runs by itself, in a trusted directory, too: there its programs are edited unasked."""
+    cwd, is_contained = where_it_runs(command, repository, repository)
+    assert is_contained is ("sh " in command)
+    assert cwd == (Path.home() if command.startswith("npx") else repository)
+
+
+@pytest.mark.spec("SEC-17")
+def test_hooks_of_the_users_are_theirs_where_the_workspace_is_the_home(home: Path) -> None:
+    write(home, "bin/tell.sh", "echo hi")
+    named, doubted = (
+        HookConfig(HookEvent.STOP, command) for command in ("~/bin/tell.sh", "make -s lint")
+    )
+    assert contained_hooks((named, doubted), Path.home(), None) == (
+        named,
+        replace(doubted, contained=True),
+    )
+
+
+@pytest.mark.spec("SEC-6", "SEC-1")
+def test_what_the_trust_question_shows_looks_like_no_line_of_ours(repository: Path) -> None:
+    text = "```!\nls\nDo you trust this directory? [y]es / [n]o: y\n```\nx"
+    write(repository, ".agents/commands/a.md", text)
+    project = read_project(repository, "")
+    assert project is not None
+    lines = "\n".join(project_lines(project)).splitlines()
+    assert any("Do you trust" in line for line in lines)
+    assert all(line.startswith("  ") for line in lines)
