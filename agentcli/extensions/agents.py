@@ -71,7 +71,7 @@ def load_agents(
     found: dict[str, AgentDefinition] = {}
     warnings: list[str] = []
     for place in places:
-        for path in _files(place.path / "agents"):
+        for path in _files(place.path / "agents", warnings):
             if len(found) >= MAX_FILES:
                 warnings.append(f"warning: more than {MAX_FILES} agents: the rest is left out")
                 return found, tuple(warnings)
@@ -115,7 +115,7 @@ def _agent(document: Document, stem: str) -> AgentDefinition:
     )
 
 
-def _files(directory: Path) -> list[Path]:
+def _files(directory: Path, warnings: list[str]) -> list[Path]:
     names: list[str] = []
     try:
         with os.scandir(directory) as entries:
@@ -124,8 +124,10 @@ def _files(directory: Path) -> list[Path]:
                     break
                 if entry.name.endswith(".md"):
                     names.append(entry.name)
-    except OSError:
+    except FileNotFoundError:
         return []
+    except OSError as error:
+        warnings.append(f"warning: {_shown(str(directory))} cannot be read: {error.strerror}")
     return [directory / name for name in sorted(names)[: 2 * MAX_FILES]]
 
 

@@ -124,7 +124,12 @@ def find_commands(
 def _commands(place: ExtensionPlace, warnings: list[str]) -> Iterator[tuple[str, Path]]:
     directory = place.path / "commands"
     seen = 0
-    for above, below, files in os.walk(directory):
+
+    def unread(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            warnings.append(f"warning: {error.filename!r} cannot be read: {error.strerror}")
+
+    for above, below, files in os.walk(directory, onerror=unread):
         below.sort()
         room = max(MAX_LOOKED_AT - seen, 0)
         seen += len(files) + len(below)

@@ -12,6 +12,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -103,19 +104,32 @@ def _skill_files(directory: Path, notices: list[str]) -> Iterator[tuple[Path, tu
                 if count >= MAX_LOOKED_AT:
                     notices.append(f"warning: {directory} holds too much: not all of it is read")
                     break
-                if entry.is_dir() or entry.is_symlink():
+                # asked of the entry itself: a link that leads in a circle must not end the list
+                if entry.is_symlink() or entry.is_dir(follow_symlinks=False):
                     names.append(entry.name)
-    except OSError:
+    except FileNotFoundError:
         return
+    except OSError as error:
+        notices.append(f"warning: {str(directory)!r} cannot be read: {error.strerror}")
     for name in sorted(names):
-        for file_name in _FILE_NAMES:
-            path = directory / name / file_name
-            try:
-                status = os.stat(path)  # noqa: PTH116 - no object for a path that is not there
-            except (OSError, ValueError):
-                continue
-            yield path, (status.st_dev, status.st_ino)
-            break
+        try:
+            found = _file_in(directory / name)
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", error)
+            notices.append(f"warning: the skill {str(directory / name)!r} cannot be read: {why}")
+            continue
+        if found is not None:
+            yield found
+
+
+def _file_in(directory: Path) -> tuple[Path, tuple[int, int]] | None:
+    """The skill's file and which it is; ``None`` where there is none. Raises ``OSError``."""
+    for path in map(directory.joinpath, _FILE_NAMES):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            status = path.stat()
+            return path, (status.st_dev, status.st_ino)
+    directory.stat()  # a link that leads nowhere is no empty directory
+    return None
 
 
 def _skill(path: Path, place: ExtensionPlace, heads: Heads | None) -> Skill:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from agentcli.extensions import front_matter
+from agentcli.extensions.agents import load_agents
+from agentcli.extensions.commands import find_commands
 from agentcli.extensions.front_matter import Heads
 from agentcli.extensions.skills import MAX_CATALOGUE, catalogue, find_skills
 from tests.extensions.places import place, skill, write
@@ -42,9 +44,27 @@ def test_broken_ones_are_named_once_and_hide_no_other(tmp_path: Path) -> None:
     (tmp_path / "skills/bomb/SKILL.md").write_text(deep)
     found, notices = find_skills([place(tmp_path)])
     assert [each.name for each in found] == ["good"]
-    assert len(notices) == 6
-    for name in ("empty", "open", "large", "pipe", "bin", "bomb"):
-        assert sum(f"skills/{name}/" in line for line in notices) == 1
+    assert len(notices) == 7
+    for name in ("empty", "open", "large", "pipe", "loop", "bin", "bomb"):
+        assert sum(f"skills/{name}" in line for line in notices) == 1
+
+
+@pytest.mark.spec("EXT-1", "EXT-2")
+def test_links_that_lead_nowhere_or_in_circles_hide_no_other(tmp_path: Path) -> None:
+    skill(tmp_path, "good")
+    (tmp_path / "skills/circle").symlink_to("circle")
+    (tmp_path / "skills/dead").symlink_to("../gone")
+    other = tmp_path / "other"
+    other.mkdir()
+    for kind in ("skills", "commands", "agents"):
+        (other / kind).symlink_to(kind)
+    found, notices = find_skills([place(other), place(tmp_path)])
+    assert [each.name for each in found] == ["good"]
+    for name in ("circle", "dead"):
+        assert sum(f"skills/{name}" in line for line in notices) == 1
+    assert len(notices) == 3
+    assert len(find_commands([place(other)])[1]) == 1
+    assert len(load_agents([place(other)])[1]) == 1
 
 
 MORE = """license: MIT
