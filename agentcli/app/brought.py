@@ -120,8 +120,13 @@ async def find_brought(settings: Settings, cwd: Path) -> Brought:
     kinds = ("skills", "commands", "agents")
     places = user_places(settings)
     if any(place.plugin or _is_directory(place.path / kind) for place in places for kind in kinds):
-        return await asyncio.to_thread(_find, settings, cwd)
-    return Brought()
+        found = await asyncio.to_thread(_find, settings, cwd)
+    else:
+        found = Brought()
+    servers = project_root(cwd) / ".mcp.json"
+    if servers.is_file():
+        found.notices += (f"{servers}: MCP servers are not started yet: a later version does",)
+    return found
 
 
 def _find(settings: Settings, cwd: Path) -> Brought:

@@ -253,14 +253,14 @@ def _file_lines(project: Project) -> Iterator[str]:
     if not project.directories:
         return
     from agentcli.extensions.agents import load_agents
-    from agentcli.extensions.commands import find_commands, lines_of
+    from agentcli.extensions.commands import find_commands, lines_of, of_skill
     from agentcli.extensions.skills import find_skills
 
     of_project = _of_repository(project.root)
     places = [replace(of_project, path=path) for path in project.directories]
     skills, _ = find_skills(places)
-    commands, notices = find_commands(places, skills)
-    for command in commands:
+    commands, notices = find_commands(places)
+    for command in (*commands, *map(of_skill, skills)):  # also those that only the model calls
         yield from lines_of(command)
     agents, more = load_agents(places)
     for name, agent in agents.items():

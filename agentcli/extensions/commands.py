@@ -102,7 +102,7 @@ def find_commands(
     for skill in skills:
         by_place.setdefault(skill.place.path, []).append(skill)
     for place in places:
-        of_place = [_of_skill(skill) for skill in by_place.get(place.path, ()) if skill.for_user]
+        of_place = [of_skill(skill) for skill in by_place.get(place.path, ()) if skill.for_user]
         for name, path in _commands(place, warnings):
             if name in found:
                 continue
@@ -184,7 +184,8 @@ def _files_of(path: Path) -> Iterator[str]:
                 yield str(found.relative_to(path.parent))
 
 
-def _of_skill(skill: Skill) -> CustomCommand:
+def of_skill(skill: Skill) -> CustomCommand:
+    """``skill`` as a thing that ``/NAME`` calls."""
     hint = one_line(skill.head.text("argument-hint"), MAX_HINT)
     return CustomCommand(
         skill.name, skill.path, skill.place, skill.head, skill.description, hint, is_skill=True

@@ -218,35 +218,43 @@ class _InstructionReader:
     def _read(self, path: Path, *, own: bool) -> ProjectDoc | None:
         """The text of a regular file; ``None`` for what is missing, empty, outside or no text."""
         try:
-            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except (OSError, ValueError):
+            data = self._data_of(path, own=own)
+        except (FileNotFoundError, NotADirectoryError):
             return None
-        try:
-            status = os.fstat(handle)
-            mark = status.st_dev, status.st_ino
-            if not stat.S_ISREG(status.st_mode) or mark in self._seen:
-                return None
-            if not own and not self._is_of_project(path):
-                return None
-            data = os.read(handle, MAX_BYTES + 1)
-        except OSError:
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            self._complain(f"{path} is not read: {why}")
             return None
-        finally:
-            os.close(handle)
         cut = len(data) > MAX_BYTES
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         text = decoder.decode(data[:MAX_BYTES], final=not cut).removeprefix("\ufeff").strip()
-        if not text:
-            return None
-        self._seen.add(mark)
-        return ProjectDoc(path, text, cut)
+        return ProjectDoc(path, text, cut) if text else None
 
-    def _is_of_project(self, path: Path) -> bool:
-        """Whether it leads to a file of the project that holds no credentials."""
-        if self._places.is_secret(Path(os.path.realpath(path))):
-            self._complain(f"{path} is not read: it may hold keys or passwords")
-            return False
-        return self._is_inside(path)
+    def _data_of(self, path: Path, *, own: bool) -> bytes:
+        """A bounded part of it; nothing where it was read before or is blank.
+
+        Raises ``OSError`` and ``ValueError``, which say why it is not read.
+        """
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            status = os.fstat(handle)
+            mark = status.st_dev, status.st_ino
+            if mark in self._seen:
+                return b""
+            if not own and self._places.is_secret(Path(os.path.realpath(path))):
+                raise ValueError("it may hold keys or passwords")
+            if not own and not self._is_inside(path):
+                raise ValueError("it leads out of the project")
+            if not stat.S_ISREG(status.st_mode):
+                raise ValueError("it is no regular file")
+            data = os.read(handle, MAX_BYTES + 1)
+        finally:
+            os.close(handle)
+        if b"\0" in data:
+            raise ValueError("it is no text in UTF-8")
+        if data.strip():
+            self._seen.add(mark)
+        return data
 
     def _is_inside(self, path: Path) -> bool:
         real = os.path.realpath(path)
@@ -275,9 +283,6 @@ class _InstructionReader:
                     f"{self.shown(doc)}: @{name} is not read: imports go {MAX_DEPTH} deep"
                 )
             elif found := self._read(target, own=True):
-                if "\0" in found.text:
-                    self._complain(f"{self.shown(doc)}: @{name} is not read: it is no text")
-                    continue
                 yield found
                 yield from self._imports(found, own=own, depth=depth + 1)
 

@@ -123,7 +123,13 @@ def test_what_is_no_readable_file_is_passed_over_at_once(repo: Path) -> None:
     (repo / "CLAUDE.md").write_text("instead")
     (repo / "a/AGENTS.md").mkdir()
     (repo / "a/b/AGENTS.md").symlink_to("AGENTS.md")
-    assert texts(find_docs(repo / "a/b", None)) == ["instead"]
+    (repo / ".claude/rules").mkdir(parents=True)
+    (repo / ".claude/rules/bin.md").write_bytes("UTF-16".encode("utf-16"))
+    found = read(repo / "a/b")
+    assert texts(found.docs) == ["instead"]
+    assert len(found.notices) == 4
+    for name in ("AGENTS.md", "a/AGENTS.md", "a/b/AGENTS.md", "bin.md"):
+        assert sum(f"/{name} is not read" in line for line in found.notices) >= 1
     (repo / "a/b/AGENTS.md").unlink()
     (repo / "a/b/AGENTS.md").symlink_to("/dev/zero")
     assert texts(find_docs(repo / "a/b", None)) == ["instead"]
@@ -135,7 +141,7 @@ def test_what_is_no_readable_file_is_passed_over_at_once(repo: Path) -> None:
 @pytest.mark.spec("CTX-1", "SEC-13")
 def test_a_sparse_giant_is_read_to_the_bound_only(repo: Path) -> None:
     with (repo / "AGENTS.md").open("wb") as file:
-        file.write(b"start")
+        file.write(b"start".ljust(MAX_BYTES + 1, b"."))
         file.truncate(10 * 1024**3)
     (doc,) = find_docs(repo, None)
     assert doc.cut
@@ -147,7 +153,8 @@ def test_a_link_out_of_the_project_is_not_read(repo: Path, tmp_path: Path) -> No
     secret = tmp_path / "credentials"
     secret.write_text("key=secret")
     (repo / "AGENTS.md").symlink_to(secret)
-    assert find_docs(repo, None) == ()
+    found = read(repo)
+    assert found.docs == () and "out of the project" in "".join(found.notices)
     (repo / "a/real.md").write_text("fine")
     (repo / "a/AGENTS.md").symlink_to("real.md")
     assert texts(find_docs(repo / "a", None)) == ["fine"]
