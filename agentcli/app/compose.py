@@ -251,7 +251,12 @@ async def _build(
         keeper=Lazy(keeper) if seams.store is None else None,
         checks=_checks(settings, options, (workspace, sandbox), lambda: parts),
         background=runs.runs if has_runs else None,
-        search=SessionSearch(settings, lambda: conversation.model, store),
+        search=SessionSearch(
+            settings,
+            lambda: conversation.model,
+            store,
+            lambda usage, cost: conversation.spent.add_elsewhere(usage, cost),
+        ),
         moves=runs.moves() if has_runs and options.interactive else None,
         update_catalogue=_catalogue_update(files, store, options),
         on_close=(

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from agentcli.app.options import SessionOptions
 from agentcli.config.settings import Settings
-from agentcli.domain.errors import ConfigError, UsageError
+from agentcli.domain.errors import ConfigError, ProviderError, UsageError
+from agentcli.domain.messages import Usage
 from agentcli.domain.ports import (
     ModelInfo,
     PermissionMode,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 TASK = "task"
 SEARCH = "web_search"
+_UNAUTHORIZED = 401
 SEARCHING_KINDS = frozenset({"anthropic", "openai-responses", "gemini"})
 MAX_LISTED_CHARS = 4_000
 
@@ -112,12 +114,14 @@ def _terminal_tools(toolbox: Registry, options: SessionOptions) -> Callable[[], 
 class SessionSearch:
     """Searches for one session; see ``domain.tools.WebSearch``.
 
-    ``model`` is the one that answers now: its provider searches where no engine is set up.
+    ``model`` is the one that answers now: its provider searches where no engine is set up, and
+    ``spent`` adds what that costs to the turn, whose budget it is of (COST-2).
     """
 
     settings: Settings
     model: Callable[[], ModelInfo]
     store: SessionStore
+    spent: Callable[[Usage, float | None], None]
 
     @property
     def where(self) -> str:
@@ -141,12 +145,22 @@ class SessionSearch:
         model = self.model()
 
         def ask() -> SearchAnswer:
+            for_now = with_stored_key(config)
+            try:
+                return search_with(for_now, model.name, query, domains)
+            except ProviderError as error:  # a key that has changed is asked for again (EXT-7)
+                stored = config.stored
+                if error.status != _UNAUTHORIZED or stored is None:
+                    raise
+                if not stored.renew(for_now.api_key):
+                    raise
             return search_with(with_stored_key(config), model.name, query, domains)
 
         found = await in_daemon(ask)
-        cost = cost_usd(model, found.usage)
+        cost = cost_usd(model, found.usage) if found.usage.is_known else 0.0
         if cost is not None and found.cost_usd is not None:
             cost += found.cost_usd
+        self.spent(found.usage, cost)
         await self.store.add_usage(model.id, found.usage, cost, kind="search")
         return found
 

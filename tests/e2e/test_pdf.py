@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,7 @@ def test_a_pdf_that_a_prompt_names_goes_along_and_it_says_how(
     ("content", "pages", "says"),
     [
         (b"%PDF-1.4\nthis is none", None, "cannot be read"),
+        (pdf_of(), None, "has no pages"),
         (pdf_of("one"), "4", "there is no page 4"),
         (pdf_of("one"), "2-1", "write it as"),
         (pdf_of("one"), "all", "write it as"),
@@ -146,3 +148,25 @@ def test_a_pdf_that_cannot_be_read_is_one_line(
         (result,) = server.requests[1].messages[-1]["content"]
     assert says in json.dumps(result)
     assert result["is_error"]
+
+
+def encrypted(content: bytes, password: str) -> bytes:
+    """``content`` for readers who know ``password``; only its owner may change it."""
+    writer = pytest.importorskip("pypdf").PdfWriter(BytesIO(content))
+    writer.encrypt(password, "the owner's", algorithm="RC4-128")
+    out = BytesIO()
+    writer.write(out)
+    return out.getvalue()
+
+
+@pytest.mark.spec("TOOL-16")
+def test_a_provider_gets_no_encrypted_pdf(tmp_path: Path) -> None:
+    from agentcli.tools.files.paths import FileProblem
+    from agentcli.tools.files.pdf import read_pdf
+
+    everybody = read_pdf(encrypted(pdf_of("open"), ""), "a.pdf", None, workspace=tmp_path)
+    assert "open" in everybody.part.text
+    assert everybody.part.data.startswith(b"%PDF-")
+    assert b"/Encrypt" not in everybody.part.data
+    with pytest.raises(FileProblem, match="it is encrypted"):
+        read_pdf(encrypted(pdf_of("shut"), "pass"), "a.pdf", None, workspace=tmp_path)

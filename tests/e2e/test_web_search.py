@@ -181,3 +181,33 @@ def test_the_tool_is_there_where_something_can_search(tmp_path: Path) -> None:
     run_agent("config", "set", "search.engine", "brave")
     assert not offered()
     assert offered(BRAVE_API_KEY="BSA-0123456789")
+
+
+def _spends(asked: Asked) -> tuple[int, Any]:
+    """A service whose requests are cheap and whose searches are not."""
+    usage: dict[str, Any] = {"input_tokens": 10, "output_tokens": 5}
+    content: list[dict[str, Any]] = [{"type": "text", "text": "It is so."}]
+    stop = "end_turn"
+    if len(asked.body["tools"]) == 1:
+        usage |= {"server_tool_use": {"web_search_requests": 5}}
+    elif len(asked.body["messages"]) == 1:
+        tool = {"type": "tool_use", "id": "toolu_1", "name": "web_search", "input": {"query": "x"}}
+        content, stop = [tool], "tool_use"
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m"}
+    return 200, message | {"content": content, "usage": usage, "stop_reason": stop}
+
+
+@pytest.mark.spec("EXT-8", "COST-2")
+def test_what_a_search_costs_counts_against_the_budget_of_the_turn(tmp_path: Path) -> None:
+    run_agent("config", "set", "providers.anthropic.stream", "false")
+    with JsonServer({"POST /v1/messages": _spends}) as service:
+        env = {"ANTHROPIC_BASE_URL": service.url, "ANTHROPIC_API_KEY": "sk-ant-0123456789abcdef"}
+        more = ("--model", "anthropic/claude-sonnet-4-5", "--max-budget-usd", "0.04")
+        known = agent_env(**env)
+        run = ("run", "look it up", "-o", "json", "--allow-tool", "web_search", *more)
+        done = run_agent(*run, env=known, cwd=tmp_path)
+        assert len(service.asked) == 2, done.stderr
+    result = result_of(done)
+    assert result["total_cost_usd"] > 0.05
+    assert "budget" in json.dumps(result)
+    check_sessions()

@@ -29,6 +29,7 @@ MAX_PAGES = 100
 MAX_DOCUMENT_BYTES = 8_000_000
 MAX_READ_BYTES = 32_000_000
 WITHIN_S = 30.0
+_ENCRYPTED = b"/Encrypt"  # the trailer of every such file, which providers refuse
 _WORKER = Path(__file__).with_name("pdf_worker.py")
 _PAGES = re.compile(r"\s*(\d{1,6})\s*(?:-\s*(\d{1,6})?)?\s*")
 _INSTALL = "install one: pip install 'agentcli[pdf]', or pdftotext (poppler-utils)"
@@ -76,7 +77,7 @@ def read_pdf(
     answer, pdf = _asked(data, (first, last, max_chars, int(is_part)), workspace, stopped)
     error = str(answer.get("error", ""))
     if error == "no reader":
-        if is_part or len(data) > MAX_DOCUMENT_BYTES:
+        if is_part or _ENCRYPTED in data or len(data) > MAX_DOCUMENT_BYTES:
             raise FileProblem(f"{what}, and there is no program here to read its text: {_INSTALL}.")
         note = f"[{what}; there is no program here to read its text: {_INSTALL}]"
         head = f"{name}: PDF, {human_size(len(data))}"
@@ -84,7 +85,9 @@ def read_pdf(
     if error:
         raise FileProblem(f"{what} that cannot be read: {_plain(error).rstrip('.')}.")
     total = int(answer["pages"])
-    if first > max(total, 1):
+    if not total:
+        raise FileProblem(f"{what} that has no pages.")
+    if first > total:
         raise FileProblem(f"{name} has {_pages(total)}: there is no page {first}.")
     texts = [_plain(text, lines=True) for text in answer["texts"]]
     text = "\n\n".join(
@@ -97,9 +100,9 @@ def read_pdf(
         text = f'{text[:max_chars]}\n[cut: up to page {end} of {total}; ask for less, pages="1-5"]'
     shown = f"pages {first}-{min(last or total, total)} of {total}" if is_part else _pages(total)
     head = f"{name}: PDF, {shown}, {human_size(len(data))}"
-    data = pdf if is_part else data
+    data = pdf if is_part or pdf else data
     count = (min(last, total) if last else total) - first + 1
-    if not data or len(data) > MAX_DOCUMENT_BYTES or count > MAX_PAGES:
+    if _ENCRYPTED in data or len(data) > MAX_DOCUMENT_BYTES or count > MAX_PAGES:
         data = b""  # as text only
     return Pdf(head, DocumentPart("application/pdf", data, name, text, count), is_cut)
 

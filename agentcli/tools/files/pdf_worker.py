@@ -2,7 +2,8 @@
 
 It runs with ``python -I``, pypdf where that is installed, or becomes ``pdftotext``; a hostile file
 can use up this process and nothing else. The PDF is standard input. Standard output is one line of
-JSON (``pages``, ``texts``, ``cut``, ``error``) and, where that was asked for, a PDF of the pages.
+JSON (``pages``, ``texts``, ``cut``, ``error``) and a PDF of the pages, where that was asked for or
+the file is encrypted for no reader.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def main(arguments: list[str]) -> None:
         logging.disable(logging.CRITICAL)
         try:
             reader = PdfReader(BytesIO(sys.stdin.buffer.read()))
-            answer = _texts(reader, first, last or len(reader.pages), max_chars)
-            if with_pdf:
+            answer = _texts(reader, first, last, max_chars)
+            if "error" not in answer and (with_pdf or reader.is_encrypted):  # providers take none
                 pdf = _part(reader, first, last)
         except Exception as error:  # noqa: BLE001 - whatever a broken file makes the library raise
             answer = {"error": f"{type(error).__name__}: {error}"[:200]}
@@ -46,7 +47,7 @@ def _texts(reader: Any, first: int, last: int, max_chars: int) -> dict[str, Any]
         return {"error": "it is encrypted"}
     texts: list[str] = []
     used = 0
-    last = min(last, len(reader.pages))
+    last = min(last or len(reader.pages), len(reader.pages))
     for number in range(first, last + 1):
         if used > max_chars:
             return {"pages": len(reader.pages), "texts": texts, "cut": True}
