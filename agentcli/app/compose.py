@@ -252,10 +252,7 @@ async def _build(
         checks=_checks(settings, options, (workspace, sandbox), lambda: parts),
         background=runs.runs if has_runs else None,
         search=SessionSearch(
-            settings,
-            lambda: conversation.model,
-            store,
-            lambda usage, cost: conversation.spent.add_elsewhere(usage, cost),
+            settings, lambda: conversation.model, store, lambda: conversation.spent
         ),
         moves=runs.moves() if has_runs and options.interactive else None,
         update_catalogue=_catalogue_update(files, store, options),

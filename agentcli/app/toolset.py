@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from agentcli.app.options import SessionOptions
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import ConfigError, ProviderError, UsageError
-from agentcli.domain.messages import Usage
 from agentcli.domain.ports import (
     ModelInfo,
     PermissionMode,
@@ -34,6 +33,7 @@ from agentcli.wire.http import host_of
 
 if TYPE_CHECKING:
     from agentcli.engine.finishing import AnswerCheck, ResultShape
+    from agentcli.engine.limits import Spending
     from agentcli.extensions.agents import AgentDefinition
 
 
@@ -115,13 +115,13 @@ class SessionSearch:
     """Searches for one session; see ``domain.tools.WebSearch``.
 
     ``model`` is the one that answers now: its provider searches where no engine is set up, and
-    ``spent`` adds what that costs to the turn, whose budget it is of (COST-2).
+    what that costs is added to what the turn has ``spent`` (COST-2).
     """
 
     settings: Settings
     model: Callable[[], ModelInfo]
     store: SessionStore
-    spent: Callable[[Usage, float | None], None]
+    spent: Callable[[], Spending]
 
     @property
     def where(self) -> str:
@@ -160,7 +160,7 @@ class SessionSearch:
         cost = cost_usd(model, found.usage) if found.usage.is_known else 0.0
         if cost is not None and found.cost_usd is not None:
             cost += found.cost_usd
-        self.spent(found.usage, cost)
+        self.spent().add_elsewhere(found.usage, cost)
         await self.store.add_usage(model.id, found.usage, cost, kind="search")
         return found
 
