@@ -11,13 +11,21 @@ from agentcli.app.compose import list_sessions, open_session, session_files
 from agentcli.app.options import SessionOptions
 from agentcli.app.session import Session
 from agentcli.config.settings import Settings
+from agentcli.domain.clean import one_line
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.ports import Approver, LongWait, ModelInfo
-from agentcli.domain.session import LoadedSession, SessionInfo
+from agentcli.domain.session import LoadedSession, NewestUnreadable, SessionInfo
 from agentcli.domain.tools import Asker
 from agentcli.store.catalogue.catalogue import SearchHit
 
-__all__ = ["AsksUser", "SearchHit", "SessionLibrary", "is_ready", "listed_models"]
+__all__ = [
+    "AsksUser",
+    "NewestUnreadable",
+    "SearchHit",
+    "SessionLibrary",
+    "is_ready",
+    "listed_models",
+]
 
 
 class AsksUser(Approver, Asker, LongWait, Protocol):
@@ -34,9 +42,25 @@ class SessionLibrary:
         self._files = session_files(settings)
 
     async def open_first(self, user: AsksUser) -> Session:
-        """The session that the options ask for, else the newest interrupted one (REC-4)."""
+        """The session that the options ask for, else the newest interrupted one (REC-4).
+
+        Raises ``NewestUnreadable`` where the user has a choice to make.
+        """
+        session = await self._open(self._options, user)
         self._may_fork = False
-        return await self._open(self._options, user)
+        return session
+
+    async def open_fresh(self, user: AsksUser) -> Session:
+        """A new session, whatever the options ask for."""
+        options = replace(self._options, new=True, continue_latest=False, fork=False)
+        return await self._open(options, user)
+
+    async def repair(self, session_id: str) -> Sequence[str]:
+        """Repair a damaged session; lines for the user."""
+        from agentcli.store.repair.repair import repair
+
+        path = self._files.path_of(session_id)
+        return [one_line(line) for line in (await asyncio.to_thread(repair, path)).lines()]
 
     async def open_new(self, user: AsksUser, model: str) -> Session:
         """A new session that ``model`` (``provider/model``) answers."""

@@ -13,10 +13,10 @@ from agentcli.app.options import SessionOptions
 from agentcli.config.redaction import Redactor
 from agentcli.config.settings import Settings
 from agentcli.domain.clean import one_line
-from agentcli.domain.errors import SessionNotFound, StoreError
+from agentcli.domain.errors import SessionDamaged, SessionNotFound, SessionTooNew, StoreError
 from agentcli.domain.messages import AssistantMessage, ToolResult
 from agentcli.domain.ports import cost_usd
-from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
+from agentcli.domain.session import LoadedSession, NewestUnreadable, SessionInfo, SessionStatus
 from agentcli.domain.values import mutable
 from agentcli.store.files import SessionFiles
 from agentcli.store.sqlite import SqliteStore, recover
@@ -33,12 +33,19 @@ class Opener:
     foreign: str | None = None
 
     async def open(self) -> tuple[SqliteStore, LoadedSession, tuple[str, ...]]:
-        """The file, what is in it, and lines for the user. Raises ``StoreError``."""
+        """The file, what is in it, and lines for the user.
+
+        Raises ``StoreError``, ``NewestUnreadable`` where the user has a choice to make.
+        """
         found = await self._wanted()
         if found is None:
             return await self._new()
         try:
             return await self._existing(found)
+        except (SessionDamaged, SessionTooNew) as error:
+            if self.options.resume:
+                raise
+            raise await self.files.unreadable(found, str(self.options.cwd), error) from error
         except StoreError as error:
             if self.options.resume or self.options.continue_latest:
                 raise
@@ -80,12 +87,21 @@ class Opener:
                 )
             return latest.id
         if options.interactive:
-            latest = await self.files.latest(str(options.cwd))
+            latest = await self._latest_for_chat()
             if latest is not None and latest.status.interrupted:
                 if await asyncio.to_thread(self.files.is_own, latest.id):
                     return latest.id
                 self.foreign = one_line(latest.title)
         return None
+
+    async def _latest_for_chat(self) -> SessionInfo | None:
+        try:
+            return await self.files.latest(str(self.options.cwd))
+        except NewestUnreadable as error:
+            older = error.older
+            if error.is_known_here or (older is not None and older.status.interrupted):
+                raise
+            return None  # of whatever directory it is: nothing older would be taken up
 
     async def _new(self) -> tuple[SqliteStore, LoadedSession, tuple[str, ...]]:
         now = time.time()

@@ -328,13 +328,8 @@ def repair(options: SessionArgument) -> int:
 
     files = session_files()
     path = files.path_of(_resolve_damaged(files, options.id))
-    report = repair_file(path)
-    if report.copy is None:
-        write_error_line("nothing was wrong with it")
-        return 0
-    write_error_line(f"repaired: {report.messages} message(s); the damaged file is {report.copy}")
-    for line in report.lost:
-        write_error_line(f"lost: {line}")
+    for line in repair_file(path).lines():
+        write_error_line(line)
     return 0
 
 

@@ -7,6 +7,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
+from agentcli.domain.errors import SessionTooNew, StoreError
 from agentcli.domain.history import History
 from agentcli.domain.messages import Message, Usage, UserMessage
 from agentcli.domain.ports import ToolRun
@@ -92,6 +93,32 @@ class SessionPage:
     messages: tuple[StoredMessage, ...] = ()
     notes: tuple[Note, ...] = ()
     runs: Mapping[str, ToolRun] = field(default_factory=dict)
+
+
+class NewestUnreadable(StoreError):
+    """The session last used in a directory cannot be read (REC-7); ``cause`` says why.
+
+    ``older`` is the newest one that can be: nothing goes on in it unless the user says so.
+    ``is_known_here`` is false where the file does not even give its directory.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        cause: StoreError,
+        older: SessionInfo | None,
+        *,
+        is_known_here: bool = True,
+    ) -> None:
+        self.session_id = session_id
+        self.is_known_here = is_known_here
+        self.older = older
+        self.can_repair = not isinstance(cause, SessionTooNew)
+        ways = [f"repair it: agent sessions repair {session_id}"] if self.can_repair else []
+        if older is not None:
+            ways.append(f"go on in the older one: agent --session {older.id}")
+        what = f"the newest session here cannot be continued: {cause.message}"
+        super().__init__(what, "; ".join([*ways, "or begin another: agent --new"]))
 
 
 @frozen

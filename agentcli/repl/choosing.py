@@ -14,7 +14,7 @@ from typing import Any
 
 from agentcli.app.library import SearchHit, SessionLibrary
 from agentcli.domain.errors import AgentError
-from agentcli.domain.session import SessionInfo
+from agentcli.domain.session import NewestUnreadable, SessionInfo
 from agentcli.repl.actions import ChatInput
 from agentcli.repl.panel import (
     Given,
@@ -27,6 +27,7 @@ from agentcli.repl.panel import (
     highlighted,
 )
 from agentcli.ui.rows import fit_row
+from agentcli.ui.sanitize import clean_line
 from agentcli.ui.screen import Size
 from agentcli.ui.session_lines import (
     PickerView,
@@ -68,6 +69,21 @@ class Choosing:
         panel = SessionPicker(infos, sessions, self._input.refresh)
         await self._run(panel.chosen_by(self._input.choose))
         return panel.answer
+
+    async def instead_of(self, error: NewestUnreadable) -> str | None:
+        """Let the user choose the session to open, which is to be repaired if it is the error's.
+
+        Empty: a new one; ``None``: nothing was chosen.
+        """
+        ways = [("", PickRow("Start a new session"))]
+        if (older := error.older) is not None:
+            row = PickRow(f"Go on in the older one: {clean_line(older.title)}", older.id)
+            ways.insert(0, (older.id, row))
+        if error.can_repair:
+            row = PickRow("Repair it and go on", "the damaged file is kept beside it")
+            ways.insert(0, (error.session_id, row))
+        chosen = await self.row("What now?", [row for _, row in ways])
+        return None if chosen is None else ways[chosen][0]
 
     async def _run(self, choosing: Coroutine[Any, Any, None]) -> None:
         """Until something is chosen, or ``stop``."""

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-from agentcli.app.library import SessionLibrary
+from agentcli.app.library import NewestUnreadable, SessionLibrary
 from agentcli.app.session import Session
 from agentcli.app.user_files import UserFiles
 from agentcli.domain.cancel import CancelReason, CancelToken
@@ -250,13 +250,19 @@ class _Chat:
     async def run(self, first_prompt: str | None, *, pick_first: bool) -> int:
         """Until the user leaves."""
         with chat_signals(self._on_sigint, self._on_end_signal):
+            unreadable = None
             try:
                 if not pick_first:
-                    await self._open_first(None)
+                    try:
+                        await self._open_first(None)
+                    except NewestUnreadable as error:
+                        unreadable = error
                 asking = self._opened.asking(self.user, self.theme, self.input.refresh)
                 async with self.jobs.running(), self.input.running(), asking:
                     if pick_first:
                         await self._open_first(await self.pick_session())
+                    if unreadable is not None:
+                        await self._open_instead(unreadable)
                     await self._converse(first_prompt)
             finally:
                 self._attention.give_title_back()
@@ -270,6 +276,21 @@ class _Chat:
             self._adopt(await self.sessions.open_existing(chosen, self._questions))
         else:
             self._adopt(await self.sessions.open_first(self._questions))
+
+    async def _open_instead(self, error: NewestUnreadable) -> None:
+        """Let the user say what is opened where the newest session cannot be (REC-7)."""
+        self._view.show_error(error.message)
+        chosen = await self._choosing.instead_of(error)
+        if self._leaving:
+            return
+        if chosen is None:
+            raise error
+        if not chosen:
+            self._adopt(await self.sessions.open_fresh(self._questions))
+            return
+        if chosen == error.session_id:
+            self.show(await self.sessions.repair(chosen))
+        await self._open_first(chosen)
 
     async def _converse(self, first_prompt: str | None) -> None:
         text = (first_prompt or "").strip()

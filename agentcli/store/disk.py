@@ -104,6 +104,15 @@ def stamp_of(path: Path) -> str:
     return main + log_stamp_of(path)
 
 
+def changed_at(path: Path) -> float:
+    """When a session file or its write-ahead log was last written, in seconds since 1970, or 0."""
+    times = [0.0]
+    for part in (path, path.with_name(path.name + "-wal")):
+        with contextlib.suppress(OSError):
+            times.append(part.stat().st_mtime)
+    return max(times)
+
+
 def log_stamp_of(path: Path) -> str:
     """The part of ``stamp_of`` that is the write-ahead log; an empty log counts as none."""
     try:

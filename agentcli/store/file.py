@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from agentcli.domain.errors import SessionNotFound
 from agentcli.store import disk, schema, seals
+from agentcli.store.codec import from_column
 from agentcli.store.faults import damaged, fault, too_new
 from agentcli.store.lock import WriterLock
 from agentcli.store.schema import APPLICATION_ID, SCHEMA_VERSION
@@ -295,6 +296,18 @@ class SessionFile:
 def read_with(path: Path, body: Body[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """What ``body`` reads of the session file ``path``; raises ``StoreError``. Blocks."""
     return SessionFile(path, writable=False).look(body, *args, **kwargs)
+
+
+def read_names(path: Path) -> tuple[str, str]:
+    """The directory and the title that a file gives which cannot be opened; else both empty."""
+    if not path.is_file():
+        return "", ""
+    try:
+        with contextlib.closing(_connect(path, "mode=ro&immutable=1")) as db:
+            cwd, title = db.execute("SELECT cwd, title FROM session").fetchone()
+            return from_column(cwd), from_column(title)
+    except (sqlite3.Error, TypeError, ValueError):
+        return "", ""
 
 
 def publish(path: Path, build: Callable[[Path, int], T]) -> T:

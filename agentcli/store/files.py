@@ -29,13 +29,26 @@ from agentcli.domain.errors import (
     StoreError,
 )
 from agentcli.domain.history import History
-from agentcli.domain.session import KeptEvent, LoadedSession, SessionInfo, SessionStatus
-from agentcli.store import reads, seals
+from agentcli.domain.session import (
+    KeptEvent,
+    LoadedSession,
+    NewestUnreadable,
+    SessionInfo,
+    SessionStatus,
+)
+from agentcli.store import disk, reads, seals
 from agentcli.store.catalogue.catalogue import Catalogue, CatalogueEntry, SearchHit
 from agentcli.store.codec import MalformedBody, NewerBody, to_column
 from agentcli.store.disk import SUFFIX, recovery_path, runs_directory, stamp_of, stamps_in
 from agentcli.store.faults import damaged, fault
-from agentcli.store.file import SessionFile, connect_unseen, publish, read_with, unmark_wal
+from agentcli.store.file import (
+    SessionFile,
+    connect_unseen,
+    publish,
+    read_names,
+    read_with,
+    unmark_wal,
+)
 from agentcli.store.lock import WriterLock, live_owner, lock_path
 from agentcli.store.reads import with_true_status
 from agentcli.store.seals import Seal
@@ -100,12 +113,47 @@ class SessionFiles:
         return await asyncio.to_thread(self._in_order, {**entries, **changed})
 
     async def latest(self, cwd: str) -> SessionInfo | None:
-        """The session last used in ``cwd``; damaged ones and those of sub-agents do not count."""
+        """The session last used in ``cwd``; those of sub-agents do not count.
+
+        Raises ``NewestUnreadable`` when that cannot be read, also when its directory is unknown.
+        """
+        newest = next(iter(await self._used_in(cwd)), None)
+        if newest is not None and newest.status is SessionStatus.DAMAGED:
+            raise await self.unreadable(newest.id, cwd, is_known_here=bool(newest.cwd))
+        return newest
+
+    async def unreadable(
+        self,
+        session_id: str,
+        cwd: str,
+        cause: StoreError | None = None,
+        *,
+        is_known_here: bool = True,
+    ) -> NewestUnreadable:
+        """The error for ``cwd``'s newest session, which ``cause`` keeps from being opened."""
+        path = self.path_of(session_id)
+        if cause is None:
+            try:
+                await asyncio.to_thread(read_info, path)
+                cause = damaged(path, "it could not be read")
+            except StoreError as error:
+                cause = error
+        older = (
+            info
+            for info in await self._used_in(cwd)
+            if info.status is not SessionStatus.DAMAGED and info.id != session_id
+        )
+        return NewestUnreadable(session_id, cause, next(older, None), is_known_here=is_known_here)
+
+    async def _used_in(self, cwd: str) -> Sequence[SessionInfo]:
+        """The user's sessions of ``cwd``, newest first, and those that may be of it."""
         names = {cwd, await asyncio.to_thread(os.path.realpath, cwd)}
-        for info in await self.list():
-            if info.cwd in names and info.status is not SessionStatus.DAMAGED and not info.agent:
-                return info
-        return None
+        return [
+            info
+            for info in await self.list()
+            if not info.agent
+            and (info.cwd in names or (info.status is SessionStatus.DAMAGED and not info.cwd))
+        ]
 
     async def resolve(self, text: str) -> str:
         """The id meant by ``text``: an id, the start or end of one, or a title.
@@ -298,16 +346,15 @@ def _delete(path: Path) -> None:
 
 
 def _unreadable(path: Path, error: StoreError, known: CatalogueEntry | None) -> SessionInfo:
+    changed_at = disk.changed_at(path)
     if known is not None:
-        return replace(known.info, status=SessionStatus.DAMAGED, detail=str(error))
-    try:
-        changed_at = path.stat().st_mtime
-    except OSError:
-        changed_at = 0.0
+        last = max(known.info.updated_at, changed_at)
+        return replace(known.info, status=SessionStatus.DAMAGED, detail=str(error), updated_at=last)
+    cwd, title = read_names(path)
     return SessionInfo(
         id=path.stem,
-        title="",
-        cwd="",
+        title=title,
+        cwd=cwd,
         created_at=changed_at,
         updated_at=changed_at,
         status=SessionStatus.DAMAGED,

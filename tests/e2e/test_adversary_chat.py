@@ -145,8 +145,11 @@ def test_a_damaged_session_that_nobody_asked_for_is_named_and_does_not_stand_in_
     with contextlib.closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE message SET body = '{'")
     model_server.restart("Here.")
-    terminal = chat(cols=300)
-    terminal.wait_for(re.compile(r"is damaged: .* this is a new session"))
+    terminal = chat(cols=300, until="Start a new session")
+    assert "is damaged: " in terminal.text()
+    terminal.key("down")
+    terminal.key("enter")
+    terminal.wait_for(IDLE)
     terminal.line("hello")
     terminal.wait_for("Here.")
     leave(terminal)

@@ -37,6 +37,13 @@ class RepairReport:
     messages: int
     lost: tuple[str, ...]
 
+    def lines(self) -> tuple[str, ...]:
+        """The same in words."""
+        if self.copy is None:
+            return ("nothing was wrong with it",)
+        done = f"repaired: {self.messages} message(s); the damaged file is {self.copy}"
+        return (done, *(f"lost: {line}" for line in self.lost))
+
 
 def repair(path: Path) -> RepairReport:
     """Repair the session file at ``path``.
