@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -16,6 +17,9 @@ from agentcli.cli.session_request import prepare_settings, session_options
 from agentcli.config.project import Project, Standing
 from agentcli.config.settings import Settings
 from agentcli.ui.sanitize import reveal
+from agentcli.ui.theme import theme_for
+
+_MEANWHILE = "Without your trust they are ignored; AGENTS.md is read as text in any case."
 
 if TYPE_CHECKING:
     from agentcli.cli.options import SharedOptions
@@ -54,18 +58,25 @@ def _findings() -> Sequence[Finding]:
     return all_findings()
 
 
-def ask_for_trust(project: Project, said: Standing) -> bool | None:
+def ask_for_trust(settings: Settings, project: Project, said: Standing) -> bool | None:
     """Show what the directory would bring and ask; ``None``: not answered, ask again next time."""
-    say = sys.stdout.write
-
     changed = said is Standing.CHANGED
-    first = "has changed what it wants to do here" if changed else "brings files of its own"
-    lines = [f"This directory {first}: {project.place}", *project_lines(project)]
+    what = "What it wants to do here has changed" if changed else "It brings files of its own"
+    head = f"Do you trust this directory? {what}: {project.place}"
+    if theme_for(sys.stdout, os.environ).live and not settings.screen_reader:
+        from agentcli.repl.first_question import ask_about
+
+        lines = [*project_lines(project), _MEANWHILE]
+        return ask_about(head, lines, project.place, settings.theme)
+    return _ask_in_lines([head, *project_lines(project), _MEANWHILE])
+
+
+def _ask_in_lines(lines: Sequence[str]) -> bool | None:
+    say = sys.stdout.write
     for line in lines:
         say(f"{reveal(line)}\n")
-    say("Without your trust they are ignored; AGENTS.md is read as text in any case.\n")
     while True:
-        say("Do you trust this directory? [y]es / [n]o: ")
+        say("Your answer, [y]es / [n]o: ")
         sys.stdout.flush()
         answer = sys.stdin.readline()
         word = answer.strip().lower()

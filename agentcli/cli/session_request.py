@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli import __version__
-from agentcli.app.trust import Ask, find_project, trusted_project
+from agentcli.app.trust import find_project, trusted_project
 from agentcli.cli.logging_setup import REDACTOR, start_logging
 from agentcli.cli.options import RunOptions, SharedOptions, number
 from agentcli.config.paths import Paths
+from agentcli.config.project import Project, Standing
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import UsageError
 from agentcli.domain.ports import Effort
@@ -22,11 +25,12 @@ if TYPE_CHECKING:
     from agentcli.app.options import SessionOptions
     from agentcli.tools._final_result import ResultSchema
 
+AskWith = Callable[[Settings, Project, Standing], bool | None]
 _log = logging.getLogger(__name__)
 
 
 def prepare_settings(
-    options: SharedOptions, *, quiet: bool = False, ask: Ask | None = None
+    options: SharedOptions, *, quiet: bool = False, ask: AskWith | None = None
 ) -> Settings:
     """Settings in force for ``options``; starts the log. Raises ``ConfigError``, ``UsageError``.
 
@@ -48,7 +52,7 @@ def prepare_settings(
     project, notices = trusted_project(
         paths,
         find_project(working_directory(options.cd), os.environ, settings.hooks),
-        ask=ask,
+        ask=ask and partial(ask, settings),
         by_option=options.trust,
     )
     if project is not None:

@@ -125,6 +125,7 @@ class Choices:
     """
 
     yields_to_text = True
+    leaving = "Esc stops the agent"
 
     def __init__(
         self,
@@ -317,8 +318,8 @@ class Choices:
             return "Enter queues your text; empty it to choose (Ctrl-U)."
         if self.chosen.rules:
             other = " · ← → another rule" if len(self.chosen.rules) > 1 else ""
-            return f"Enter confirms{other} · Tab edits the rule · Esc stops the agent"
-        return "Enter confirms · Esc stops the agent · other keys are typed"
+            return f"Enter confirms{other} · Tab edits the rule · {self.leaving}"
+        return f"Enter confirms · {self.leaving} · other keys are typed"
 
     def lines(self, theme: Theme) -> list[str]:
         """Everything, for a terminal that cannot redraw; what it is about only once."""

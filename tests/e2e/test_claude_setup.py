@@ -149,11 +149,12 @@ def test_hooks_of_a_repository_are_shown_and_asked_about_once(
     assert done.code == 0 and ".claude is ignored" in done.stderr
     assert not (work / "ran").exists()
     terminal = chat(until="Do you trust this directory?", rows=40, cols=100)
+    terminal.wait_for("Enter confirms")
     shown = terminal.text()
     for part in ("hook on SessionStart: touch ran", "permissions.deny = web_fetch", "'prompt'"):
         assert part in shown
     assert "curl" not in shown
-    terminal.line("y")
+    terminal.confirm("y")
     terminal.wait_for(IDLE)
     terminal.wait_until(lambda: (work / "ran").exists(), what="the hook")
     document["hooks"]["SessionStart"][0]["hooks"][0]["command"] = "touch other"

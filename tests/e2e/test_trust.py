@@ -17,7 +17,7 @@ from tests.support.sandboxes import needs
 
 pytestmark = pytest.mark.slow
 
-QUESTION = re.compile(r"Do you trust this directory\? \[y\]es / \[n\]o:")
+QUESTION = re.compile(r"Do you trust this directory\?")
 CONFIG = """
 permission_mode = "accept-edits"
 [[hooks.SessionStart]]
@@ -42,12 +42,11 @@ def hostile(work: Path) -> Path:
 @pytest.mark.spec("SEC-1")
 def test_the_question_shows_what_it_is_about_and_a_no_is_kept(chat: Chat, hostile: Path) -> None:
     terminal = chat(until=QUESTION)
+    terminal.wait_for("Enter confirms")
     shown = terminal.text()
     for part in ("accept-edits", "hook on SessionStart: touch evil", "ship", "pdf", "helper"):
         assert part in shown
-    terminal.line("perhaps")
-    terminal.wait_for("answer y or n")
-    terminal.line("n")
+    terminal.confirm("n")
     terminal.wait_for(IDLE)
     terminal.line("/ship")
     terminal.wait_for("There is no command")
@@ -60,11 +59,46 @@ def test_the_question_shows_what_it_is_about_and_a_no_is_kept(chat: Chat, hostil
     assert not (hostile / "evil").exists()
 
 
+@pytest.mark.spec("SEC-1", "UI-7")
+def test_words_typed_into_the_question_trust_nothing_and_reach_the_chat(
+    model_server: ModelServer, chat: Chat, hostile: Path
+) -> None:
+    for number in range(30):
+        (hostile / f".agents/commands/more{number}.md").write_text("x" * 100)
+    model_server.add("Hello.")
+    terminal = chat(until=QUESTION)
+    terminal.send("yes\r")  # before it could be read, or right after
+    terminal.wait_for("Enter confirms")
+    assert "more rows; v shows all" in terminal.text()
+    terminal.line("why, say yes")
+    terminal.wait_for("Sent when the chat begins: why, say yes")
+    terminal.paste("y")
+    terminal.wait_for("> y")
+    terminal.line("")
+    terminal.wait_for(re.compile(r"begins: y$", re.MULTILINE))
+    terminal.line("")  # the choice that it has come back to decides nothing
+    terminal.wait_for("Not decided")
+    terminal.wait_for("Hello.")
+    asked = "".join(str(request.body) for request in model_server.requests)
+    assert "why, say yes" in asked
+    assert not (hostile / "evil").exists()
+    chat(until=QUESTION)
+
+
+@pytest.mark.spec("SEC-1", "UI-10")
+def test_a_terminal_that_cannot_redraw_is_asked_in_lines(chat: Chat, hostile: Path) -> None:
+    terminal = chat(until="Your answer, [y]es / [n]o:", TERM="dumb")
+    terminal.line("perhaps")
+    terminal.wait_for("answer y or n")
+    terminal.line("y")
+    wait_until((hostile / "evil").exists, "the hook never ran")
+
+
 @pytest.mark.spec("SEC-1")
 def test_with_a_yes_it_takes_effect_and_is_not_asked_again(chat: Chat, hostile: Path) -> None:
     terminal = chat(until=QUESTION)
     assert not (hostile / "evil").exists()
-    terminal.line("y")
+    terminal.confirm("y")
     terminal.wait_for(IDLE)
     wait_until((hostile / "evil").exists, "the hook never ran")
     terminal.wait_for("accept-edits")
@@ -86,7 +120,7 @@ def test_with_a_yes_it_takes_effect_and_is_not_asked_again(chat: Chat, hostile: 
 @pytest.mark.spec("SEC-1")
 def test_a_changed_hook_asks_again_before_it_runs(chat: Chat, hostile: Path) -> None:
     terminal = chat(until=QUESTION)
-    terminal.line("y")
+    terminal.confirm("y")
     terminal.wait_for(IDLE)
     wait_until((hostile / "evil").exists, "the hook never ran")
     leave(terminal)
@@ -94,7 +128,7 @@ def test_a_changed_hook_asks_again_before_it_runs(chat: Chat, hostile: Path) -> 
     again = chat(until=QUESTION)
     assert "has changed" in again.text() and "touch worse" in again.text()
     assert not (hostile / "worse").exists()
-    again.line("n")
+    again.confirm("n")
     again.wait_for(IDLE)
     leave(again)
     assert not (hostile / "worse").exists()
@@ -103,7 +137,7 @@ def test_a_changed_hook_asks_again_before_it_runs(chat: Chat, hostile: Path) -> 
 @pytest.mark.spec("SEC-1")
 def test_the_command_trusts_nothing_but_what_it_has_shown(chat: Chat, hostile: Path) -> None:
     terminal = chat(until=QUESTION)
-    terminal.line("n")
+    terminal.confirm("n")
     terminal.wait_for(IDLE)
     terminal.line("/trust yes")
     terminal.wait_for("To do so: /trust yes")
@@ -161,7 +195,7 @@ def test_without_a_terminal_what_was_trusted_holds_until_it_changes(
     assert done.code == 0 and "is not trusted" in done.stderr
     assert not (hostile / "evil").exists()
     terminal = chat(until=QUESTION)
-    terminal.line("y")
+    terminal.confirm("y")
     terminal.wait_for(IDLE)
     wait_until((hostile / "evil").exists, "the hook never ran")
     leave(terminal)

@@ -1,0 +1,275 @@
+"""The question before the chat's start: whether the directory's own files take effect (SEC-1).
+
+Law: it is answered like an approval (UI-7): by a choice that was moved to and confirmed, never by
+typing; where nothing was decided nothing takes effect. What is typed meanwhile stands in the chat's
+input afterwards, what was sent is sent there. The terminal is given back as it was found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from prompt_toolkit.application import Application, get_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
+from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import BufferControl, Layout, Window
+from prompt_toolkit.styles import DummyStyle
+
+from agentcli.repl.keys import bind_idle_escape, bind_panel, text_follows
+from agentcli.repl.live_region import InputRows, LiveRenderer, Look, input_rows
+from agentcli.repl.outside import page_text
+from agentcli.repl.panel import GUARD_S, Choice, Choices, PanelMode, PanelSubject, Press, wrapped
+from agentcli.repl.terminal import ESCAPE_S, Terminal
+from agentcli.ui.live_screen import Below, LiveScreen
+from agentcli.ui.rows import Place, Row, fit_row
+from agentcli.ui.sanitize import reveal
+from agentcli.ui.screen import Size
+from agentcli.ui.theme import DIM
+
+_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_CHOICES = (
+    ("y", "yes, they take effect"),
+    ("n", "no, and do not ask again until they change"),
+    ("l", "later: ignore them now, ask at the next start"),
+    ("v", "view all of it"),
+)
+_ANSWERS = {"y": True, "n": False, "l": None}
+_SAID = {
+    "y": "Trusted: {place}",
+    "n": "Not trusted, so its own files are ignored (/trust yes changes that): {place}",
+    "l": "Not decided, so its own files are ignored this time: {place}",
+}
+
+
+def ask_about(title: str, lines: Sequence[str], place: Path, theme: str) -> bool | None:
+    """Show ``lines`` and ask; ``None``: not decided. For a terminal that can redraw.
+
+    Raises ``KeyboardInterrupt`` for Ctrl-C; signals that end the program do so.
+    """
+    ended: list[signal.Signals] = []
+    letter = asyncio.run(_asked(title, lines, place, theme, ended))
+    for number in ended:  # the terminal is as it was by now
+        signal.raise_signal(number)
+    return _ANSWERS[letter]
+
+
+async def _asked(
+    title: str, lines: Sequence[str], place: Path, theme: str, ended: list[signal.Signals]
+) -> str:
+    terminal = Terminal(theme)
+    if not isinstance(terminal.screen, LiveScreen):
+        raise TypeError("the question needs a live screen")
+    with terminal.in_use():
+        asking = _Asking(terminal, terminal.screen, _TrustPanel(title, lines))
+        with asking.ended_by_signals(ended):
+            letter = await asking.answer()
+            while letter == "v":
+                with terminal.input.cooked_mode():
+                    text = "\n".join(map(reveal, lines)) + "\n"
+                    paged = await asyncio.to_thread(page_text, text, place, os.environ)
+                if not paged:
+                    terminal.screen.print_block(text.split("\n"))
+                letter = await asking.answer()
+        asking.keep_typed()
+        if not ended:
+            terminal.screen.print_block([_SAID[letter].format(place=reveal(str(place)))])
+            terminal.screen.gap()
+    return letter
+
+
+class _TrustPanel(Choices):
+    """What the directory brings, and the choices; to leave it is to decide later."""
+
+    leaving = "Esc decides later"
+
+    def __init__(self, title: str, lines: Sequence[str]) -> None:
+        def rows(columns: int) -> list[Row]:
+            return [row for line in lines for row in wrapped(reveal(line), columns, 4)]
+
+        choices = [Choice(letter, text) for letter, text in _CHOICES]
+        super().__init__(PanelSubject(reveal(title), rows), choices, refusal="l", views=True)
+
+    def leave(self) -> bool:
+        """Esc: not now."""
+        self.answer = "l"
+        return True
+
+
+class _Asking:
+    """The panel with its own input. Satisfies ``keys.TakesKeys``."""
+
+    def __init__(self, terminal: Terminal, screen: LiveScreen, panel: Choices) -> None:
+        self._terminal = terminal
+        self._screen = screen
+        self._panel = panel
+        self._buffer = Buffer(multiline=True)
+        self._sent: list[str] = []
+        self._later: asyncio.TimerHandle | None = None
+        self._app: Application[None] = Application(
+            layout=Layout(Window(BufferControl(self._buffer))),
+            key_bindings=self._bindings(),
+            style=DummyStyle(),
+            include_default_pygments_style=False,
+            erase_when_done=True,
+            terminal_size_polling_interval=None,
+            max_render_postpone_time=None,
+            input=terminal.input,
+            output=terminal.output,
+        )
+        self._app.renderer = LiveRenderer(
+            self._app._merged_style,  # noqa: SLF001 - the base class wants one; nothing is styled by it
+            terminal.output,
+            screen,
+            self._compose,
+        )
+        self._app.ttimeoutlen = ESCAPE_S
+
+    async def answer(self) -> str:
+        """The letter of the choice that was confirmed. Raises ``KeyboardInterrupt``."""
+        now = time.monotonic()
+        self._panel.open(now, has_text=True)  # nobody has chosen yet: the one that does no harm
+        self._wake_at(now + GUARD_S)
+        try:
+            await self._app.run_async(handle_sigint=False, set_exception_handler=False)
+        except (EOFError, OSError):  # the terminal is gone
+            self._panel.leave()
+        finally:
+            if self._later is not None:
+                self._later.cancel()
+        return self._panel.answer
+
+    def keep_typed(self) -> None:
+        """What was sent and typed is for the chat."""
+        keys: list[KeyPress] = []
+        for text in self._sent:
+            keys += [*_keys_of(text), KeyPress(Keys.ControlM, "\r")]
+        keys += _keys_of(self._buffer.text)
+        store_typeahead(self._terminal.input, keys + get_typeahead(self._terminal.input))
+
+    @contextmanager
+    def ended_by_signals(self, ended: list[signal.Signals]) -> Iterator[None]:
+        """Signals that end the program leave the question; ``ended`` gets the one that came."""
+        loop = asyncio.get_running_loop()
+
+        def end(number: signal.Signals) -> None:
+            ended.append(number)
+            self.leave_panel()
+
+        for number in _ENDING:
+            loop.add_signal_handler(number, end, number)
+        try:
+            yield
+        finally:
+            for number in _ENDING:
+                loop.remove_signal_handler(number)
+
+    # --- keys ------------------------------------------------------------------------------
+
+    def press(self, key: str, text: str = "", *, more: bool = False) -> None:
+        """A key for the panel."""
+        given = self._panel.press(Press(key, text), time.monotonic(), more=more)
+        self._buffer.insert_text(given.text)
+        if given.sends:
+            self._send()
+        self._look()
+
+    def leave_panel(self) -> bool:
+        """Not now."""
+        self._panel.leave()
+        self._look()
+        return True
+
+    def idle_escape(self) -> None:
+        """The same."""
+        self.leave_panel()
+
+    def leave_when_done(self) -> None:
+        """The same."""
+        self.leave_panel()
+
+    def _send(self) -> None:
+        if self._buffer.text.strip():
+            self._sent.append(self._buffer.text)
+            self._buffer.reset()
+            self._panel.text_sent()
+
+    def _look(self) -> None:
+        """Whether it is answered, or changes by itself later."""
+        if self._panel.is_answered:
+            if self._app.is_running and not self._app.is_done:
+                self._app.exit()
+            return
+        if self._panel.due is not None:
+            self._wake_at(self._panel.due)
+        self._screen.request()
+
+    def _wake_at(self, when: float) -> None:
+        if self._later is not None:
+            self._later.cancel()
+        loop = asyncio.get_running_loop()
+        self._later = loop.call_later(max(0.0, when - time.monotonic()), self._tick)
+
+    def _tick(self) -> None:
+        self._panel.tick(time.monotonic())
+        self._look()
+
+    def _bindings(self) -> KeyBindings:
+        bindings = KeyBindings()
+        has_text = Condition(lambda: bool(self._buffer.text))
+        alone = Condition(lambda: not get_app().key_processor.input_queue)
+
+        @bindings.add("enter", filter=has_text)
+        def _enter(event: KeyPressEvent) -> None:
+            if text_follows(event):
+                self._buffer.newline(copy_margin=False)
+            else:
+                self._send()
+
+        @bindings.add(Keys.BracketedPaste)
+        def _paste(event: KeyPressEvent) -> None:
+            text = event.data.replace("\r\n", "\n").replace("\r", "\n")
+            if not has_text():
+                self.press("paste")  # it is no choice, not even one letter
+            self._buffer.insert_text(text)
+
+        @bindings.add("c-c", eager=True)
+        @bindings.add("<sigint>", eager=True)
+        def _ctrl_c(event: KeyPressEvent) -> None:
+            event.app.exit(exception=KeyboardInterrupt())
+
+        bindings.add("c-l")(lambda event: event.app.renderer.clear())
+        bindings.add("c-z")(lambda event: event.app.suspend_to_background())
+        bind_idle_escape(bindings, Condition(lambda: True), alone, self)
+        bind_panel(bindings, ~has_text, self)
+        return bindings
+
+    # --- what is seen ----------------------------------------------------------------------
+
+    def _compose(self, size: Size, needs_gap: bool) -> Below:  # noqa: FBT001 - the screen's port
+        del needs_gap
+        theme, typed = self._screen.theme, InputRows([], Place(0, 0))
+        if self._buffer.text:
+            look = Look(size.columns, max(1, size.lines // 4))
+            typed = input_rows(self._buffer.document, look, theme)
+        waiting = [f"Sent when the chat begins: {reveal(text)}" for text in self._sent[-2:]]
+        under = [fit_row(theme.paint(line, DIM), size.columns) for line in waiting] + typed.rows
+        room = Size(size.columns, max(1, size.lines - len(under)))
+        mode = PanelMode(typing=bool(typed.rows))
+        rows, at = self._panel.rows(room, theme, time.monotonic(), mode=mode)
+        if typed.rows:
+            at = len(rows) + len(waiting) + typed.cursor.row
+        return Below([*rows, *under], Place(at, typed.cursor.column))
+
+
+def _keys_of(text: str) -> list[KeyPress]:
+    keys = {"\n": Keys.ControlJ}
+    return [KeyPress(keys.get(char, char), char) for char in text]
