@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.one_shot import check_sessions, result_of
 from tests.support.cli import MODELS, Finished, agent_env, run_agent
 from tests.support.model_server import ANTHROPIC, GEMINI, OPENAI, RESPONSES, ModelServer
-from tests.support.replies import call, say
+from tests.support.replies import Reply, call, say
 
 TAKES_DOCUMENTS = [ANTHROPIC, RESPONSES, GEMINI]
 
@@ -170,3 +170,21 @@ def test_a_provider_gets_no_encrypted_pdf(tmp_path: Path) -> None:
     assert b"/Encrypt" not in everybody.part.data
     with pytest.raises(FileProblem, match="it is encrypted"):
         read_pdf(encrypted(pdf_of("shut"), "pass"), "a.pdf", None, workspace=tmp_path)
+
+
+@pytest.mark.spec("TOOL-16", "HIS-8")
+def test_a_document_that_the_provider_refuses_goes_as_text(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(pdf_of("the only page"))
+    said = "messages.0.content.2.pdf.source.base64.data: The PDF specified was not valid."
+    error = {"type": "error", "error": {"type": "invalid_request_error", "message": said}}
+    refusal = Reply(status=400, body=json.dumps(error).encode())
+    with ModelServer([refusal, say("done")]) as server:
+        done = ask(server, ANTHROPIC, tmp_path, "what says @a.pdf ?")
+        assert result_of(done)["result"] == "done", done.stderr
+        assert not server.violations
+        first, second = (request.body for request in server.requests)
+    assert len(documents(first)) == 1
+    assert not documents(second)
+    assert "the only page" in json.dumps(second)
+    assert "refused 1 document" in done.stderr
+    check_sessions()

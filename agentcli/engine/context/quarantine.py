@@ -26,6 +26,7 @@ from agentcli.domain.clean import cut_text, digest, plain_text
 from agentcli.domain.errors import ProviderError
 from agentcli.domain.messages import (
     AssistantMessage,
+    DocumentPart,
     ImagePart,
     Message,
     TextPart,
@@ -44,6 +45,7 @@ _PLACE = re.compile(
     r"\b(messages|input|contents)[\"']?((?:[.,\s\[\]\"']{0,4}(?:\d+|[A-Za-z_]+)\]?)*)"
 )
 _STEP = re.compile(r"\d+|[A-Za-z_]+")
+_DOCUMENT = "document"
 _MIN_ID = 6
 _MIN_JOINED = 20
 _MAX_DEPTH = 40
@@ -510,7 +512,8 @@ def _has_answers(request: ModelRequest) -> bool:
 
 def _counted(blocks: Sequence[Block]) -> str:
     """For example: 2 images and 1 tool result."""
-    counts = Counter(block.kind for block in {block.key: block for block in blocks}.values())
+    unique = {block.key: block for block in blocks}.values()
+    counts = Counter(_DOCUMENT if isinstance(b.part, DocumentPart) else b.kind for b in unique)
     each = [f"{n} {kind}{'s' if n > 1 else ''}" for kind, n in counts.items()]
     return " and ".join(each)
 
@@ -559,6 +562,8 @@ class _Substitute:
 def _stub(part: TextPart | ImagePart | ToolCall, how: str) -> TextPart | ToolCall:
     if isinstance(part, ToolCall):
         return replace(part, arguments={"left_out": f"the arguments; {WHY}"})
+    if isinstance(part, DocumentPart) and part.text.strip():
+        return TextPart(f"[as text: {WHY} as a document]\n{plain_text(part.text)}")
     if isinstance(part, ImagePart):
         from agentcli.domain.images import stub
 
