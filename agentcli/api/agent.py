@@ -93,15 +93,17 @@ class AgentResult(Generic[OutputT]):
     duration_s: float
     session_id: str
     structured: OutputT | None = None
+    has_output: bool = False
 
     @property
     def output(self) -> OutputT:
-        """``structured``; raises ``NoStructuredOutput`` where there is none."""
-        if self.structured is None:
+        """``structured``; raises ``NoStructuredOutput`` unless ``has_output``."""
+        if not self.has_output:
             raise NoStructuredOutput(
                 f"the turn ended without a result ({self.outcome})", "see outcome and text"
             )
-        return self.structured
+        result: Any = self.structured  # None is one, too, where that has the shape
+        return result  # type: ignore[no-any-return]  # it is what output says
 
     @property
     def is_complete(self) -> bool:
@@ -133,7 +135,7 @@ class Agent(Generic[OutputT]):
     words count then, too (CTRL-5). ``reminders`` are the texts. ``max_steps``, ``max_budget_usd``
     and ``wrap_up`` (asked before each step for a reason to finish) bound it.
 
-    **What it is told and who looks on.** ``messages`` come before the first prompt of a new
+    **What it is told and who looks on.** ``prior_messages`` come before the first prompt of a new
     session; ``steering`` and ``follow_ups`` are asked for more to say (CTRL-1). ``gates`` narrow
     the tools of a step, ``transforms`` change what is sent, ``hooks`` have a say at each moment.
 
@@ -296,6 +298,7 @@ class Agent(Generic[OutputT]):
         if not isinstance(last, TerminalEvent):
             raise AgentError("the turn ended without saying how", "this is a bug; see the log")
         summary = last.summary
+        is_due = self.output is not None and summary.outcome in {Outcome.DONE, Outcome.WRAPPED_UP}
         return AgentResult(
             text=summary.text,
             outcome=summary.outcome,
@@ -305,6 +308,7 @@ class Agent(Generic[OutputT]):
             duration_s=summary.duration_s,
             session_id=session.id,
             structured=self._instance(summary.structured),
+            has_output=is_due or summary.structured is not None,
         )
 
     def _instance(self, value: Any) -> OutputT | None:

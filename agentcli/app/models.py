@@ -11,13 +11,19 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentcli.config.settings import Settings
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.errors import AgentError, ConfigError, ErrorKind, ProviderError
+from agentcli.domain.errors import (
+    AgentError,
+    ConfigError,
+    ErrorKind,
+    ProviderError,
+    UsageError,
+)
 from agentcli.domain.ports import (
     ModelInfo,
     ModelRequest,
@@ -267,6 +273,10 @@ class _NotClosed:
     """A provider that belongs to somebody else."""
 
     def __init__(self, provider: Provider) -> None:
+        members = ("name", "host", "encode", "stream")
+        if lacking := [each for each in members if not hasattr(provider, each)]:
+            what = f"the provider {type(provider).__name__} has no {', no '.join(lacking)}"
+            raise UsageError(what, "see: agent help library, Seams")
         self.name, self.host = provider.name, provider.host
         self.encode = provider.encode
         self._provider = provider
@@ -276,12 +286,15 @@ class _NotClosed:
     ) -> AsyncGenerator[StreamEvent, None]:
         """Its reply; what it raises that is no ``ProviderError`` is one."""
         try:
-            async with aclosing(self._provider.stream(request, cancel)) as events:  # type: ignore[type-var]  # generators have it
+            events = self._provider.stream(request, cancel)
+            async with AsyncExitStack() as stack:
+                if hasattr(events, "aclose"):  # generators have it
+                    stack.push_async_callback(events.aclose)
                 async for event in events:
                     yield event
         except AgentError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ProviderError(
                 f"the provider {self.name} failed: {type(error).__name__}: {error}",
                 "correct the provider that the program supplies",

@@ -62,7 +62,7 @@ class DurableQueue:
                     found = source()
                     texts = await found if isinstance(found, Awaitable) else found
                     texts = (texts,) if isinstance(texts, str) else tuple(texts or ())
-                except Exception as error:
+                except (Exception, SystemExit) as error:
                     raise SourceFailed(
                         f"the {kind.value} source failed: {type(error).__name__}: {error}",
                         "correct the function that was given for it",

@@ -616,7 +616,7 @@ class Contained:
                 return await method(*args, **more)
             except AgentError:
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 where = getattr(self.store, "path", type(self.store).__name__)
                 raise PersistenceError(
                     f"the session could not be kept in {where}: {type(error).__name__}: {error}",

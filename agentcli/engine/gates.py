@@ -11,7 +11,7 @@ judges. A plan is durable before anybody is asked about it.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.errors import AgentError, GateFailed, TurnCancelled
@@ -114,7 +114,9 @@ def _check(gate: ToolGate, answer: object) -> None:
         return
     if not isinstance(answer, GateAnswer):
         raise TypeError(f"it returned {type(answer).__name__}, not GateAnswer or None")
-    if isinstance(answer.allow, str) or not all(isinstance(name, str) for name in answer.allow):
+    names = answer.allow
+    is_list = isinstance(names, Collection) and not isinstance(names, str)
+    if not is_list or not all(isinstance(name, str) for name in names):
         raise TypeError("its list is no collection of tool names")
 
 

@@ -131,7 +131,7 @@ def asked(signal: WrapUpSignal) -> str | None:
         reason = signal()
     except AgentError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise SourceFailed(
             f"the wrap-up signal failed: {type(error).__name__}: {error}",
             "correct the function that was given for it",

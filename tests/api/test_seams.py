@@ -173,6 +173,16 @@ def test_a_gate_that_raises_ends_the_turn_before_the_model_is_asked(
             with pytest.raises(GateFailed, match="the gate only failed: KeyError: 'rules'"):
                 await agent.run_to_end("go")
 
+        class Once(Only):
+            """Its list can be read but once."""
+
+            def allow(self, facts: StepFacts) -> GateAnswer:
+                return GateAnswer(iter(["bash"]))  # type: ignore[arg-type]  # what is tested
+
+        async with Agent(cwd=tmp_path, env=env, gates=[Once()]) as agent:
+            with pytest.raises(GateFailed, match="no collection"):
+                await agent.run_to_end("go")
+
     assert served([Text("never asked for")], body).requests == []
 
 
@@ -222,6 +232,30 @@ class Speaks:
 
     async def aclose(self) -> None:
         self.closed = True
+
+
+class OneByOne(Speaks):
+    """Its stream is an iterator, and no generator."""
+
+    def stream(self, request: ModelRequest, cancel: CancelToken) -> AsyncIterator[StreamEvent]:
+        left = iter((TextDelta(0, self._texts.pop(0)), StreamEnd(StopReason.END_TURN)))
+
+        class Events(AsyncIterator[StreamEvent]):
+            async def __anext__(self) -> StreamEvent:
+                for event in left:
+                    return event
+                raise StopAsyncIteration
+
+        return Events()
+
+
+@pytest.mark.spec("CTRL-9")
+def test_a_provider_is_what_its_protocol_says_and_lacks_nothing(tmp_path: Path) -> None:
+    always: dict[str, Any] = {"cwd": tmp_path, "env": agent_env(None)}
+    assert Agent(provider=OneByOne("yes"), **always).run_sync("go").text == "yes"
+    lacking: Any = type("Half", (), {"name": "half", "stream": Speaks.stream})()
+    with pytest.raises(UsageError, match="the provider Half has no host, no encode"):
+        Agent(provider=lacking, **always).run_sync("go")
 
 
 @pytest.mark.spec("CTRL-9", "API-3")
@@ -394,20 +428,23 @@ def test_a_store_whose_process_died_is_balanced_when_it_is_opened(tmp_path: Path
 @pytest.mark.parametrize(
     "method", ["record_prompt", "record_assistant", "record_running", "record_result", "history"]
 )
+@pytest.mark.parametrize(
+    "wrong", [ZeroDivisionError("odd"), SystemExit("odd")], ids=["error", "exit"]
+)
 def test_whatever_a_store_raises_is_a_failed_write_and_nothing_runs_after_it(
-    tmp_path: Path, method: str
+    tmp_path: Path, method: str, wrong: BaseException
 ) -> None:
     class Broken(MemoryStore):
         pass
 
     async def breaks(*args: Any, **more: Any) -> Any:
-        raise ZeroDivisionError("odd")
+        raise wrong
 
     store = Broken()
     setattr(store, method, breaks)
 
     async def body(server: ModelServer, env: dict[str, str]) -> None:
-        with pytest.raises(PersistenceError, match="kept in Broken: ZeroDivisionError: odd"):
+        with pytest.raises(PersistenceError, match=f"kept in Broken: {type(wrong).__name__}: odd"):
             async with Agent(cwd=tmp_path, env=env, store=store, permission_mode="yolo") as agent:
                 await agent.run_to_end("go")
 
@@ -491,6 +528,7 @@ def test_each_request_is_reported_and_its_prefix_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("CTRL-9", "FAIL-4")
+@pytest.mark.parametrize("wrong", [KeyError("x"), SystemExit("'x'")], ids=["error", "exit"])
 @pytest.mark.parametrize(
     ("part", "error", "said"),
     [
@@ -502,28 +540,28 @@ def test_each_request_is_reported_and_its_prefix_stays(tmp_path: Path) -> None:
     ],
 )
 def test_what_fails_of_a_program_is_named_and_never_an_internal_error(
-    tmp_path: Path, part: str, error: type[Exception], said: str
+    tmp_path: Path, part: str, error: type[Exception], said: str, wrong: BaseException
 ) -> None:
     class Odd:
         name = "odd"
 
         def apply(self, messages: Any, facts: StepFacts) -> Any:
-            raise KeyError("x")
+            raise wrong
 
     class Broken(Speaks):
         async def stream(
             self, request: ModelRequest, cancel: CancelToken
         ) -> AsyncIterator[StreamEvent]:
-            raise KeyError("x")
+            raise wrong
             yield
 
     def raises() -> Any:
-        raise KeyError("x")
+        raise wrong
 
     parts: dict[str, Any] = {"provider": Speaks("one"), part: raises}
     parts |= {"transforms": [Odd()]} if part == "transforms" else {}
     parts |= {"provider": Broken()} if part == "provider" else {}
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=said.replace("KeyError", type(wrong).__name__)):
         Agent(cwd=tmp_path, env=agent_env(None), **parts).run_sync("go")
 
 

@@ -132,7 +132,11 @@ def test_the_result_is_an_instance_and_its_own_validators_count(tmp_path: Path) 
 @pytest.mark.spec("API-2")
 @pytest.mark.parametrize(
     ("output", "given", "expected"),
-    [(Point, {"x": 2}, Point(2)), (list[date], {"result": ["2026-01-02"]}, [date(2026, 1, 2)])],
+    [
+        (Point, {"x": 2}, Point(2)),
+        (list[date], {"result": ["2026-01-02"]}, [date(2026, 1, 2)]),
+        (int | None, {"result": None}, None),
+    ],
 )
 def test_any_type_that_pydantic_knows_may_be_the_output(
     tmp_path: Path, output: Any, given: Any, expected: Any

@@ -524,7 +524,7 @@ def _applied(
         return transform.apply(messages, facts)
     except AgentError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         name = getattr(transform, "name", type(transform).__name__)
         raise SourceFailed(
             f"the transform {name} failed: {type(error).__name__}: {error}",
