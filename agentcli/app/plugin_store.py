@@ -52,6 +52,7 @@ _DAY_S = 86_400.0
 _SHOWN_COMMIT = 12
 _MAX_BOOK_BYTES = 1_000_000
 _MAX_SHOWN_CHARS = 200_000
+_MACHINE_CODE = b"\x7fELF"
 _MOST_SAID = 500
 _MAX_LISTED = 100_000
 _MARK = re.compile(r"[0-9a-f]{64}")
@@ -411,12 +412,13 @@ def shown_lines(new: StagedPlugin, before: Path | None = None) -> list[str]:
     counted = summary(package)
     lines.append(f"It brings {counted}." if counted else "It brings nothing that takes effect.")
     lines += [f"  note: {notice}" for notice in new.notices]
-    if before is not None:
-        return [*lines, *_changes(before, package.root)]
     hooks, _ = hooks_of(package, Path())
     first = [*package.shown, *_scripts(package, hooks)]
+    if before is not None:
+        return [*lines, *_changes(before, package.root, first)]
     for path in dict.fromkeys((*first, *_all(package.root))):
-        lines += ["", f"--- {path}", *_text_of(package.root / path).splitlines()]
+        text = _text_of(package.root / path, is_text=path in first)
+        lines += ["", f"--- {path}", *text.splitlines()]
     if package.servers:
         lines += ["", f"MCP servers: {MCP_LATER}"]
     return lines
@@ -445,18 +447,24 @@ def _scripts(package: PluginPackage, hooks: Sequence[HookConfig]) -> list[str]:
     return list(dict.fromkeys(os.path.relpath(path, real) for path in found))
 
 
-def _changes(before: Path, after: Path) -> list[str]:
+def _changes(before: Path, after: Path, first: Sequence[str]) -> list[str]:
     lines: list[str] = []
     old, new = set(_all(before)), set(_all(after))
     for path in sorted(old | new):
         one, other = ((place / path) for place in (before, after))
         data = [each.read_bytes() if each.is_file() else b"" for each in (one, other)]
-        if data[0] == data[1] and (path in old) == (path in new):
+        runs = [os.access(each, os.X_OK) for each in (one, other)]
+        if data[0] == data[1] and (path in old) == (path in new) and runs[0] == runs[1]:
             continue
         word = "changed" if path in old and path in new else "new" if path in new else "gone"
+        word += ", a program by now" if runs[1] and path in old and not runs[0] else ""
         lines += ["", f"--- {path} ({word})"]
-        texts = [_text_of(each).splitlines() if each.is_file() else [] for each in (one, other)]
-        lines += list(difflib.unified_diff(texts[0], texts[1], lineterm="", n=2))[2:]
+        texts = [
+            _text_of(each, is_text=path in first).splitlines() if each.is_file() else []
+            for each in (one, other)
+        ]
+        shown = list(difflib.unified_diff(texts[0], texts[1], lineterm="", n=2))[2:]
+        lines += shown or texts[1]
     return lines or ["Nothing in it has changed."]
 
 
@@ -468,15 +476,17 @@ def _all(root: Path) -> list[str]:
     )
 
 
-def _text_of(path: Path) -> str:
+def _text_of(path: Path, *, is_text: bool) -> str:
+    """What a file holds; where it takes effect, a NUL does not make it one that is not shown."""
     try:
         data = path.read_bytes()
     except OSError:
         return ""
-    if b"\0" in data:
+    if b"\0" in data and (not is_text or data.startswith(_MACHINE_CODE)):
         return f"(binary, {len(data):,} bytes)"
     text = data[: 4 * _MAX_SHOWN_CHARS].decode("utf-8", "replace")
-    cut = "" if len(text) <= _MAX_SHOWN_CHARS else f"\n(cut: {len(data):,} bytes)"
+    is_whole = len(data) <= 4 * _MAX_SHOWN_CHARS and len(text) <= _MAX_SHOWN_CHARS
+    cut = "" if is_whole else f"\n(cut: {len(data):,} bytes)"
     return text[:_MAX_SHOWN_CHARS] + cut
 
 

@@ -380,3 +380,21 @@ def test_a_repository_that_unfolds_without_end_is_refused(
     done = plugin("validate", source.as_uri(), cwd=tmp_path)
     assert (done.code, done.stderr.count("\n")) == (1, 1), done.stderr[-500:]
     assert "the plugin has more than" in done.stderr
+
+
+@pytest.mark.spec("EXT-5", "SEC-5")
+def test_no_byte_hides_what_takes_effect(source: Path) -> None:
+    script = source / "run.sh"
+    script.write_bytes(b"#!/bin/sh\n# \0\xff\nfirst-command\n")
+    (source / "commands/ship.md").write_text("\N{GRINNING FACE}" * 200_000 + "\nrest\n")
+    (source / "data.bin").write_bytes(b"\0\1")
+    shown = plugin("add", str(source))
+    assert "first-command" in shown.stdout
+    assert "(cut: 800,006 bytes)" in shown.stdout
+    assert "(binary, 2 bytes)" in shown.stdout
+    plugin("add", str(source), "--yes", shown.stderr.split()[-1])
+    script.write_bytes(b"#!/bin/sh\n# \0\xff\nother-command\n")
+    (source / "data.bin").chmod(0o755)
+    changed = plugin("update", "demo").stdout
+    assert "+other-command" in changed
+    assert "data.bin (changed, a program by now)" in changed
