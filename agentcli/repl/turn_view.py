@@ -198,38 +198,56 @@ class ThinkingFold:
     """Of a stretch of thinking only the beginning is for the screen (UI-12).
 
     Law: what is shown is the beginning, up to a blank where one is near; a stretch of
-    ``THINKING_ROWS`` rows is shown whole.
+    ``THINKING_ROWS`` rows is shown whole, and one of a row more (``rest``).
     """
 
     def __init__(self) -> None:
-        self.hidden = 0  # lines, the one that has begun as well
-        self._is_at_begin = False  # nothing stands in the last one yet
+        self.is_folded = False
+        self._hidden = 0  # rows that hold something
+        self._rest = ""  # what is hidden, as long as that is one row
         self._row = self._column = 0
 
     @property
-    def lines(self) -> int:
-        """How many lines are hidden that hold something."""
-        return max(1, self.hidden - self._is_at_begin)
+    def hidden(self) -> int:
+        """How many rows are hidden that hold something."""
+        return self._hidden + (self._column > 0) if self.is_folded else 0
+
+    @property
+    def rest(self) -> str:
+        """What is hidden, where that is one row; else nothing."""
+        return self._rest.rstrip()
 
     def feed(self, text: str, columns: int) -> str:
         """The part of ``text`` to show."""
-        self._is_at_begin = text.endswith("\n") if text else self._is_at_begin
-        if self.hidden:
-            self.hidden += text.count("\n")
+        if self.is_folded:
+            self._hide(text, columns)
             return ""
         shown = ""
-        for at, part in enumerate(text.split("\n")):
+        parts = text.split("\n")
+        for at, part in enumerate(parts):
             if at:
                 self._row, self._column = self._row + 1, 0
             room = (THINKING_ROWS - self._row) * columns - self._column
             if room <= 0 or len(part) > room:
                 kept = part[: max(room, 0)].rpartition(" ")[0]
-                self.hidden = 1 + text.count("\n") - at
-                return f"{shown}\n{kept}" if at and kept else shown + kept
+                shown += f"\n{kept}" if at and kept else kept
+                self.is_folded, self._column = True, 0
+                self._hide(text[len(shown) :], columns)
+                return shown
             shown += f"\n{part}" if at else part
             self._column += len(part)
             self._row, self._column = self._row + self._column // columns, self._column % columns
         return shown
+
+    def _hide(self, text: str, columns: int) -> None:
+        for at, part in enumerate(text.split("\n")):
+            if at:
+                self._hidden, self._column = self._hidden + (self._column > 0), 0
+            if part.strip():
+                self._column += len(part if self._column else part.lstrip())
+                full = (self._column - 1) // columns
+                self._hidden, self._column = self._hidden + full, self._column - full * columns
+        self._rest = self._rest + text if self.hidden <= 1 else ""
 
 
 class TurnView:
@@ -419,21 +437,24 @@ class TurnView:
             self._screen.feed_thinking(text)
             return
         self._fold = self._fold or ThinkingFold()
-        was_hidden = self._fold.hidden
+        was_folded = self._fold.is_folded
         shown = self._fold.feed(text, max(1, self._screen.columns - GUTTER))
         if shown:
             self._screen.feed_thinking(shown)
-        if self._fold.hidden and not was_hidden and self._doing:
+        if self._fold.is_folded and not was_folded and self._doing:
             self._do("Thinking")
 
     def _end_thinking(self) -> None:
         fold, self._fold = self._fold, None
-        if fold is None or not fold.hidden:
+        if fold is None or not fold.is_folded:
             return
-        self._screen.end_text()
-        more = f"{wording.plural(fold.lines, 'more line')} of thinking (Ctrl-O shows all)"
-        line = f"  {self._theme.symbols.more} {more}"
-        self._screen.print_block([self._theme.paint(line, DIM)], gap=False)
+        if fold.rest:
+            self._screen.feed_thinking(fold.rest)
+        elif fold.hidden:
+            self._screen.end_text()
+            more = f"{wording.plural(fold.hidden, 'more line')} of thinking (Ctrl-O shows all)"
+            line = f"  {self._theme.symbols.more} {more}"
+            self._screen.print_block([self._theme.paint(line, DIM)], gap=False)
         if self._doing:
             self._do("Working")
 

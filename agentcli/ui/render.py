@@ -39,6 +39,7 @@ DIFF_TAIL = 12
 PROMPT_LINES = 20
 MAX_LINE = 400
 MAX_ERROR = 160
+_FELT_S = 0.1  # what takes less took no time
 
 # what these return is for the model to read; their outcome line says enough
 _NO_PREVIEW = frozenset(
@@ -95,7 +96,7 @@ def outcome_lines(event: ToolFinished, summary: str, theme: Theme) -> list[str]:
     text = wording.outcome(event, clean_line(summary))
     took = (
         f" {theme.symbols.dot} {wording.duration(event.duration_s)}"
-        if event.duration_s > 0 and not wording.has_duration(text)
+        if event.duration_s >= _FELT_S and not wording.has_duration(text)
         else ""
     )
     good = status is ResultStatus.OK
@@ -215,11 +216,12 @@ def limit_line(summary: TurnSummary, theme: Theme) -> str | None:
 
 
 def turn_line(summary: TurnSummary, theme: Theme) -> str:
-    """``12 s · 12.3k in, 400 out · $0.0021``."""
+    """``12 s · 12.3k in, 400 out · $0.0021``; the time alone where no model was asked."""
     parts = [wording.duration(summary.duration_s)]
-    if summary.usage.is_known:
-        parts.append(wording.tokens(summary.usage))
-    if summary.cost_usd is not None:
+    usage, is_free = summary.usage, summary.cost_usd == 0
+    if usage.is_known and not (is_free and not usage.input_tokens and not usage.output_tokens):
+        parts.append(wording.tokens(usage))
+    if summary.cost_usd is not None and not (is_free and len(parts) == 1):
         parts.append(wording.cost(summary.cost_usd))
     gutter = "  " if theme.live else ""
     return theme.paint(gutter + f" {theme.symbols.dot} ".join(parts), DIM)

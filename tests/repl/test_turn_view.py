@@ -93,6 +93,21 @@ def test_of_long_thinking_only_the_beginning_is_shown_and_the_rest_is_counted(
     shown = "".join(fold.feed(chunk, columns) for chunk in chunks)
     assert whole.startswith(shown)
     if fold.hidden == 0:
-        assert shown == whole
+        assert shown.rstrip() == whole.rstrip()
+    if fold.hidden == 1:
+        assert (shown + fold.rest).rstrip() == whole.rstrip()
     rows = sum(len(line) // columns + 1 for line in shown.split("\n"))
     assert rows <= THINKING_ROWS + 1
+
+
+@pytest.mark.spec("UI-12")
+@pytest.mark.parametrize(("words", "hidden"), [(24, 0), (28, 1), (80, 14)])
+def test_thinking_of_one_long_line_is_folded_and_counted_in_rows(words: int, hidden: int) -> None:
+    fold = ThinkingFold()
+    text = "word " * words
+    shown = "".join(fold.feed(text[at : at + 7], 20) for at in range(0, len(text), 7))
+    assert fold.hidden == hidden
+    if hidden < 2:
+        assert (shown + fold.rest).rstrip() == text.rstrip()
+    else:
+        assert fold.rest == ""
