@@ -27,6 +27,23 @@ _PROGRAM_KEYS = frozenset(
     {"receivepack", "uploadpack", "vcs", "proxy", "update", "mergeoptions", "signingkey"}
 )
 
+# what runs a repository's hooks -> where it is told which
+_MANAGERS = (
+    (b"pre-commit", (".pre-commit-config.yaml", ".pre-commit-config.yml")),
+    (
+        b"lefthook",
+        (
+            *(f"{dot}lefthook{local}.{end}" for dot in ("", ".") for local in ("", "-local")
+              for end in ("yml", "yaml", "toml", "json")),
+        ),
+    ),
+    (b"overcommit", (".overcommit.yml", ".local-overcommit.yml")),
+)  # fmt: skip
+_NAMED_IN_HOOK = re.compile(rb"[\w.@+/-]{1,4096}")
+_SCRIPT = re.compile(r"\.(?:sh|bash|zsh|py|[cm]?[jt]s|rb|pl|php|lua)\Z")
+_MAX_HOOK_BYTES = 100_000
+_MOST_NAMED = 500
+
 
 def programs_of(config: bytes) -> tuple[tuple[str, str, str, str], ...] | None:
     """Section, key, value and whole heading of what may run programs or read more configuration.
@@ -88,6 +105,23 @@ def named_by(config: bytes, directory: str, tree: str) -> Iterator[tuple[str, bo
             yield from ((place, False) for place in places if not os.path.isdir(place))  # noqa: PTH112 - a text
 
 
+def named_by_hook(script: bytes, tree: str) -> Iterator[str]:
+    """The real paths of scripts in ``tree`` that a hook's ``script`` names, or its manager obeys.
+
+    https://pre-commit.com, https://lefthook.dev/configuration, https://github.com/sds/overcommit
+    """
+    for manager, names in _MANAGERS:
+        if manager in script:
+            yield from (joined(tree, name) for name in names)
+    words = _NAMED_IN_HOOK.findall(script[:_MAX_HOOK_BYTES])[:_MOST_NAMED]
+    below = (word.partition(b"/")[2] for word in words)  # of "$PWD/run.sh"
+    for found in filter(None, dict.fromkeys((*words, *below))):
+        place = joined(tree, os.fsdecode(found).lstrip("/"))
+        is_file = place.startswith(f"{tree}/") and os.path.isfile(place)  # noqa: PTH113 - a text
+        if is_file and (_SCRIPT.search(place) or os.access(place, os.X_OK)):
+            yield place
+
+
 def _words(value: str) -> list[str]:
     try:
         return shlex.split(value.removeprefix("!"))
@@ -98,8 +132,8 @@ def _words(value: str) -> list[str]:
 def run_by_git(path: Path) -> str:
     """What ``path`` is to a repository around it that would run or obey it; empty: nothing.
 
-    A file that its configuration names, one of its hooks, or what a hook is a link to. Looks at the
-    disk.
+    A file that its configuration or a hook names, one of its hooks, or what a hook is a link to.
+    Looks at the disk.
     """
     real = os.path.realpath(path)
     tree = os.path.dirname(real)  # noqa: PTH120 - a text
@@ -113,9 +147,11 @@ def run_by_git(path: Path) -> str:
 def _run_in(real: str, tree: str) -> str:
     git = _git_directory(tree)
     common = joined(git, _first_line(f"{git}/commondir") or ".")
-    for hook in _links_in(f"{common}/hooks"):
+    for hook in _hooks_in(f"{common}/hooks"):
         if os.path.realpath(hook) == real:
             return "a hook of git's"
+        if real in named_by_hook(read_small(hook), tree):
+            return "run by a hook of git's"
     home = os.path.expanduser("~")  # noqa: PTH111 - never raises
     xdg = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
     users = os.environ.get("GIT_CONFIG_GLOBAL") or f"{home}/.gitconfig"
@@ -141,10 +177,10 @@ def _git_directory(tree: str) -> str:
     return joined(tree, line.removeprefix("gitdir:").strip()) if line.startswith("gitdir:") else ""
 
 
-def _links_in(directory: str) -> list[str]:
+def _hooks_in(directory: str) -> list[str]:
     try:
         with os.scandir(directory) as entries:
-            return [entry.path for entry in entries if entry.is_symlink()]
+            return [entry.path for entry in entries if not entry.name.endswith(".sample")]
     except OSError:
         return []
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from agentcli.process.git_config import joined, named_by, programs_of
+from agentcli.process.git_config import joined, named_by, named_by_hook, programs_of
 from agentcli.process.sandbox_places import (
     all_below,
     common_of_worktree,
@@ -445,7 +445,7 @@ class TreeWatch:
     def _named_by_configuration(self, found: Survey) -> dict[str, Kind]:
         """Files and directories of the workspace that git's configuration has it use.
 
-        So does a hook that is a link.
+        So does a hook that is a link, or names one.
         """
         named: dict[str, Kind] = {}
         for path, item in found.items.items():
@@ -455,6 +455,9 @@ class TreeWatch:
                 named |= _named_in(item.content.data, git, tree)
             elif item.kind in {Kind.HOOK, Kind.SCRIPT} and stat.S_ISLNK(item.content.type):
                 named |= {os.path.realpath(path): Kind.SCRIPT}
+            elif item.kind is Kind.HOOK and not path.endswith(".sample"):
+                tree = os.path.dirname(os.path.dirname(git))  # noqa: PTH120 - a text
+                named |= dict.fromkeys(named_by_hook(item.content.data, tree), Kind.SCRIPT)
         for config in self._user_configs:
             if (content := self._content(str(config))) is not None:
                 for repository in found.repositories:

@@ -18,6 +18,9 @@ git config alias.x '!./scripts/alias.sh one'
 git config include.path ../more.cfg
 printf '[diff "x"]\\n\\ttextconv = scripts/convert\\n' > more.cfg
 ln -s ../../scripts/linked.sh .git/hooks/pre-push
+touch scripts/lint.sh README.md scripts/run && chmod +x scripts/run
+echo 'sh "$PWD/scripts/lint.sh" README.md && scripts/run # x/../../../elsewhere.py' > .git/hooks/pre-commit
+echo 'exec lefthook run commit-msg' > .git/hooks/commit-msg
 git -c user.name=a -c user.email=a commit -q --allow-empty -m one
 git worktree add -q ../tree
 """
@@ -40,6 +43,11 @@ def repositories(tmp_path: Path) -> Path:
         ("main/scripts/linked.sh", "a hook of git's"),
         ("tree/.githooks/pre-commit", "run by git"),
         ("tree/scripts/monitor", "run by git"),
+        ("main/scripts/lint.sh", "run by a hook of git's"),
+        ("main/scripts/run", "run by a hook of git's"),
+        ("main/.lefthook-local.yml", "run by a hook of git's"),
+        ("main/README.md", ""),
+        ("main/.pre-commit-config.yaml", ""),
         ("main/scripts/other.sh", ""),
         ("main/one", ""),
         ("tree/x.py", ""),
