@@ -186,7 +186,7 @@ async def _build(
     has_runs = SPAWN in names or store.created  # what an earlier process has left is put right
     runs_directories = (runs_directory(store.path),) if has_runs else ()
     policy = policy_for(settings, options, (*brought.readable(), *runs_directories))
-    workspace = Workspace(options.cwd, options.cwd, options.add_dirs)
+    workspace = Workspace(options.cwd, options.cwd, options.add_dirs, settings.paths.journals_dir)
     sandbox = await make_sandbox(settings, workspace, brought.readable)
     given, history, events = await _where_kept(settings, opened, seams, listeners)
     queue = await DurableQueue.load(

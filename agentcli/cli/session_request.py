@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +38,7 @@ def prepare_settings(
     """
     paths = Paths.from_env(os.environ)
     start_logging(log_file=paths.log_file, debug_file=options.debug, verbose=options.verbose)
+    leftovers = _swept(paths.journals_dir)
     _log.debug("agentcli %s, Python %s, %s", __version__, sys.version, sys.platform)
     max_turns = options.max_turns if isinstance(options, RunOptions) else None
     flags = {
@@ -59,9 +60,21 @@ def prepare_settings(
         settings = load_settings(paths, os.environ, flags, project)
     settings.watch_secrets(REDACTOR.add)
     if not quiet:
-        for warning in (*notices, *settings.warnings):
+        for warning in (*leftovers, *notices, *settings.warnings):
             write_error_line(f"warning: {warning}")
     return settings
+
+
+def _swept(journals: Path) -> Sequence[str]:
+    """Clear away what a killed process left beside the files that it was changing."""
+    try:
+        if not any(journals.iterdir()):
+            return ()
+    except OSError:
+        return ()
+    from agentcli.tools.files.disk import sweep
+
+    return sweep(journals)
 
 
 def settings_here() -> tuple[Settings, tuple[str, ...]]:

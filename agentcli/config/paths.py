@@ -64,6 +64,8 @@ class Paths:
     """One SQLite file per session."""
     catalogue_file = _OwnFile("data_dir", "catalogue.db")
     """The index over all sessions; can be rebuilt."""
+    journals_dir = _OwnFile("data_dir", "changes")
+    """Notes of changes to files that are under way; empty when none is."""
     plugins_file = _OwnFile("data_dir", "plugins/plugins.json")
     """The plugins that were added; their files are beside it."""
     log_file = _OwnFile("state_dir", "agentcli.log")

@@ -145,11 +145,15 @@ class ToolOutput:
 
 @frozen
 class Workspace:
-    """Where a session works: ``root`` bounds what is free to read, ``cwd`` resolves paths."""
+    """Where a session works: ``root`` bounds what is free to read, ``cwd`` resolves paths.
+
+    ``journals`` is where changes under way are noted, for a start after a kill to clear away.
+    """
 
     root: Path
     cwd: Path
     extra: tuple[Path, ...] = ()
+    journals: Path | None = None
 
     def resolve(self, path: str) -> Path:
         """``path`` made absolute against ``cwd``; ``~`` expanded; links not yet followed."""

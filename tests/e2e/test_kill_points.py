@@ -278,3 +278,36 @@ def test_a_run_killed_at_a_random_moment_can_be_resumed(
         killed = running.wait()
     assert killed.code in {KILLED, 0}
     resume(model_server, protocol, work, lines_of(killed), form=seed)
+
+
+# --- in the middle of a change to a file ---------------------------------------------------------
+
+_KILL_IN_CHANGE = """
+import os, signal, sys
+def hook(event, args):
+    if event == "os.rename" and ".agentcli-" in str(args[0]):
+        os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(hook)
+"""
+
+
+@pytest.mark.spec("REC-8", "TOOL-9")
+@pytest.mark.parametrize("tool", ["write_file", "edit_file"])
+def test_a_kill_in_the_middle_of_a_change_leaves_nothing_in_the_workspace(
+    model_server: ModelServer, work: Path, tmp_path: Path, tool: str
+) -> None:
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    (hooks / "sitecustomize.py").write_text(_KILL_IN_CHANGE)
+    given = {
+        "write_file": {"content": "new\n"},
+        "edit_file": {"old_string": "first", "new_string": "new"},
+    }[tool]
+    model_server.add(calls(Call("read_file", {"path": "one.txt"}, id="r")))
+    model_server.add(calls(Call(tool, {"path": "one.txt", **given}, id="w")))
+    killed = run(model_server, ANTHROPIC, work, "go", PYTHONPATH=str(hooks))
+    assert killed.code == KILLED, killed.stderr
+    assert (work / "one.txt").read_text() == "first file\n"
+    model_server.add(say("Later."))
+    assert run(model_server, ANTHROPIC, work, "hello").code == 0
+    assert sorted(path.name for path in work.iterdir()) == ["one.txt", "two.txt"]

@@ -11,18 +11,23 @@ Law: a path is opened without following a link (``no_follow``), so that one put 
 judgement of the path and its use is refused (SEC-5). A file is known by a fingerprint of its
 content; one that was read in this session and differs now is not changed unseen (TOOL-8). What is
 replaced must be, at that moment, the very file (inode, size, time) whose content the change was
-made from. Temporary names cannot be guessed and are gone when the ``with`` ends. A replaced file
-keeps its mode, its owner and its extended attributes where the system lets it (TOOL-9).
+made from. New content has no name before it takes its place, where the system can do that; else
+its name cannot be guessed and is gone when the ``with`` ends. What a kill leaves is in a journal,
+by which the next start clears it away (``sweep``). A replaced file keeps its mode, its owner and
+its extended attributes where the system lets it (TOOL-9).
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
+import json
 import os
+import re
 import secrets
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +52,11 @@ _KINDS = (
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PRIVATE = 0o600
 _NEW_FILE = 0o666  # less the umask
+_MAX_UNNAMED = 64  # each holds a descriptor
+_DESCRIPTORS = "/proc/self/fd/"
+_COMMITTED = "committed"
+_JOURNAL_ATTEMPTS = 3
+_TEMPORARY_NAME = re.compile(r"\.agentcli-[0-9a-f]{16}\.(tmp|old)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +228,7 @@ class _Step:
     mode: int | None
     temporary: str = ""
     backup: str = ""
+    unnamed: int = -1  # a descriptor of the new content, which has no name yet
     in_place: bool = False
     done: bool = False
     info: os.stat_result | None = field(init=False, default=None)
@@ -235,6 +246,7 @@ class Transaction:
         self._steps: list[_Step] = []
         self._made: list[Path] = []
         self._committed = False
+        self._journal = _Journal(workspace.journals)
         self.notes: list[str] = []
 
     def __enter__(self) -> Self:
@@ -247,6 +259,7 @@ class Transaction:
         trace: TracebackType | None,
     ) -> None:
         for step in self._steps:
+            self._drop_unnamed(step)
             with suppress(OSError), directory_of(step.path) as directory:
                 for name in (step.temporary, step.backup):
                     if name:
@@ -256,6 +269,7 @@ class Transaction:
             for made in reversed(self._made):
                 with suppress(OSError), directory_of(made) as directory:
                     os.rmdir(made.name, dir_fd=directory)
+        self._journal.end()
 
     def write(
         self,
@@ -290,6 +304,7 @@ class Transaction:
             self._undo()
             raise
         self._committed = True
+        self._journal.note(_COMMITTED)
         for step in self._steps:
             self._record(step)
 
@@ -306,22 +321,43 @@ class Transaction:
             if step.info is not None and not _is_writable(step.path.name, directory):
                 name = shown(step.path, self._workspace)
                 raise FileProblem(f"{name} is read-only. Change its mode first if that is meant.")
-            temporary = f".agentcli-{secrets.token_hex(8)}.tmp"
             try:
-                mode = _NEW_FILE if step.info is None else _PRIVATE
-                descriptor = os.open(temporary, _CREATE, mode, dir_fd=directory)
+                if len(self._steps) <= _MAX_UNNAMED:
+                    step.unnamed = _open_unnamed(step, directory)
+                if step.unnamed >= 0:
+                    self._fill(step, step.unnamed, directory)
+                else:
+                    self._stage_named(step, directory)
             except PermissionError:
-                if step.info is None:
+                if step.info is None or step.unnamed >= 0 or step.temporary:
                     raise
                 step.in_place = True  # the file may be written although its directory may not
-                return
-            step.temporary = temporary
-            try:
-                _write_all(descriptor, step.data)
-                _keep_attributes(descriptor, step, directory)
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+
+    def _stage_named(self, step: _Step, directory: int) -> None:
+        temporary = self._name(step, ".tmp")
+        mode = _NEW_FILE if step.info is None else _PRIVATE
+        descriptor = os.open(temporary, _CREATE, mode, dir_fd=directory)
+        step.temporary = temporary
+        try:
+            self._fill(step, descriptor, directory)
+        finally:
+            os.close(descriptor)
+
+    def _fill(self, step: _Step, descriptor: int, directory: int) -> None:
+        _write_all(descriptor, step.data or b"")
+        _keep_attributes(descriptor, step, directory)
+        os.fsync(descriptor)
+
+    def _name(self, step: _Step, suffix: str) -> str:
+        """A name beside the target that nobody can guess, noted before there is such a file."""
+        name = f".agentcli-{secrets.token_hex(8)}{suffix}"
+        self._journal.note([str(step.path), name])
+        return name
+
+    def _drop_unnamed(self, step: _Step) -> None:
+        if step.unnamed >= 0:
+            os.close(step.unnamed)
+            step.unnamed = -1
 
     def _check(self, step: _Step) -> None:
         with directory_of(step.path) as directory:
@@ -350,7 +386,7 @@ class Transaction:
             if step.in_place:
                 self._overwrite(step, directory)
                 return
-            backup = f".agentcli-{secrets.token_hex(8)}.old"
+            backup = self._name(step, ".old") if keep_backup else ""
             if step.data is not None:
                 if keep_backup and step.info is not None and _link(name, backup, directory):
                     step.backup = backup
@@ -365,6 +401,14 @@ class Transaction:
 
     def _place(self, step: _Step, directory: int) -> None:
         name = step.path.name
+        if step.unnamed >= 0:
+            to = name if step.info is None else self._name(step, ".tmp")
+            if _link_unnamed(step.unnamed, to, directory):
+                if step.info is None:
+                    return
+                step.temporary = to
+            else:
+                self._stage_named(step, directory)
         if step.info is None and _link(step.temporary, name, directory):  # never clobbers
             return
         os.rename(step.temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
@@ -445,6 +489,35 @@ def _write_all(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
+def _open_unnamed(step: _Step, directory: int) -> int:
+    """A descriptor of a file without a name in ``directory``; -1 where there is no such thing."""
+    flags = getattr(os, "O_TMPFILE", 0)
+    if not flags:
+        return -1
+    mode = _NEW_FILE if step.info is None else _PRIVATE
+    try:
+        descriptor = os.open(".", flags | os.O_WRONLY | os.O_CLOEXEC, mode, dir_fd=directory)
+    except PermissionError:
+        raise
+    except OSError:
+        return -1
+    if os.path.exists(f"{_DESCRIPTORS}{descriptor}"):  # noqa: PTH110 - a link of the system
+        return descriptor
+    os.close(descriptor)
+    return -1
+
+
+def _link_unnamed(descriptor: int, name: str, directory: int) -> bool:
+    """Give the file its name (https://man7.org/linux/man-pages/man2/open.2.html, O_TMPFILE)."""
+    try:
+        os.link(f"{_DESCRIPTORS}{descriptor}", name, dst_dir_fd=directory, follow_symlinks=True)
+    except FileExistsError:
+        raise
+    except OSError:
+        return False
+    return True
+
+
 def _link(source: str, target: str, directory: int) -> bool:
     """A second name for a file; ``False`` where the file system has none."""
     try:
@@ -493,3 +566,92 @@ def _sync_directory(directory: int) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+# --- what a kill leaves ----------------------------------------------------------------------
+
+# Law: a name stands in a journal before there is such a file. A journal is locked by its process
+# for as long as that lives, and removed by it. Failing to write one stops no change.
+
+
+class _Journal:
+    """The names of one transaction, a line of JSON each, in a file of ``directory``."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self._directory = directory
+        self._path: Path | None = None
+        self._descriptor = -1
+
+    def note(self, line: object) -> None:
+        """Add a line; the first one makes the file."""
+        if self._directory is None or (line == _COMMITTED and self._descriptor < 0):
+            return
+        with suppress(OSError):
+            if self._descriptor < 0:
+                self._begin(self._directory)
+            if self._descriptor >= 0:
+                os.write(self._descriptor, json.dumps(line).encode() + b"\n")
+
+    def _begin(self, directory: Path) -> None:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for _ in range(_JOURNAL_ATTEMPTS):
+            self._path = directory / secrets.token_hex(8)
+            self._descriptor = os.open(self._path, _CREATE, _PRIVATE)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            if os.fstat(self._descriptor).st_nlink:
+                return
+            os.close(self._descriptor)  # swept before it was locked
+            self._descriptor = -1
+
+    def end(self) -> None:
+        """There is nothing left to be cleared away."""
+        if self._descriptor >= 0:
+            with suppress(OSError):
+                (self._path or Path()).unlink()
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def sweep(journals: Path) -> list[str]:
+    """Clear away what killed processes left beside files they were changing; lines about it."""
+    lines: list[str] = []
+    for path in journals.iterdir():
+        with suppress(OSError):
+            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # else its process lives
+                with os.fdopen(os.dup(descriptor), "rb") as file:
+                    lines += _swept(file.read(_CHUNK_BYTES).splitlines())
+                path.unlink()
+            finally:
+                os.close(descriptor)
+    return lines
+
+
+def _swept(notes: Sequence[bytes]) -> Iterator[str]:
+    is_committed = json.dumps(_COMMITTED).encode() in notes
+    for note in notes:
+        try:
+            target, name = map(str, json.loads(note))
+        except ValueError:
+            continue
+        path = Path(target)
+        if not path.is_absolute() or not _TEMPORARY_NAME.fullmatch(name):
+            continue
+        with suppress(OSError), directory_of(path) as directory:
+            info = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            if not stat.S_ISREG(info.st_mode):
+                continue
+            if name.endswith(".old") and not is_committed and not _is_there(path.name, directory):
+                os.rename(name, path.name, src_dir_fd=directory, dst_dir_fd=directory)
+                yield f"a change that was killed had moved {path} away: it is back"
+            else:
+                os.unlink(name, dir_fd=directory)
+
+
+def _is_there(name: str, directory: int) -> bool:
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

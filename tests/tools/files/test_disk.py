@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import stat
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agentcli.tools.files.disk import Transaction, read_state
+from agentcli.tools.files.disk import Transaction, read_state, sweep
 from agentcli.tools.files.paths import FileProblem
 from tests.tools.in_a_room import Room, room
 
@@ -137,7 +141,10 @@ def test_what_was_staged_and_not_committed_leaves_nothing_behind(room: Room) -> 
     assert room.ledger.seen == {}
 
 
-def test_temporary_files_are_private_and_not_to_be_guessed(room: Room) -> None:
+def test_temporary_files_are_private_and_not_to_be_guessed(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "O_TMPFILE", raising=False)  # as where new content needs a name
     path = room.write("a.txt", "a\n")
     path.chmod(0o640)
     names = set()
@@ -158,3 +165,77 @@ def test_extended_attributes_are_kept(room: Room) -> None:
         pytest.skip("this file system keeps no extended attributes")
     change(room, path, b"b\n")
     assert os.getxattr(path, "user.note") == b"kept"
+
+
+# --- killed in the middle ------------------------------------------------------------------------
+
+_KILLED = """
+import json, os, signal, sys
+from pathlib import Path
+from agentcli.domain.tools import FileLedger, Workspace
+from agentcli.tools.files.disk import Transaction, read_state, sweep
+
+root, journals, left, unnamed = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+if unnamed == "no" and hasattr(os, "O_TMPFILE"):
+    del os.O_TMPFILE
+
+def hook(event, args):
+    global left
+    if event in {"os.link", "os.rename", "os.remove"} or (event == "open" and ".agentcli-" in str(args[0])):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+workspace = Workspace(root, root, (), journals)
+states = {name: read_state(root / name, workspace) for name in ("a", "b", "gone")}
+sys.addaudithook(hook)
+with Transaction(workspace, FileLedger()) as change:
+    change.write(root / "a", b"A", states["a"])
+    change.delete(root / "gone", states["gone"])
+    change.write(root / "b", b"B", states["b"])
+    change.write(root / "new", b"N", None)
+    change.commit()
+"""
+
+
+@pytest.mark.spec("REC-8", "TOOL-9")
+@pytest.mark.parametrize("unnamed", ["yes", "no"])
+def test_what_a_kill_leaves_is_cleared_away_and_no_file_is_lost(
+    tmp_path: Path, unnamed: str
+) -> None:
+    """Killed before each link, rename and removal in turn, until one process comes through."""
+    old, new = {"a": b"a", "b": b"b", "gone": b"g"}, {"a": b"A", "b": b"B", "new": b"N"}
+    for number in range(1, 40):
+        root, journals = tmp_path / f"{number}", tmp_path / f"{number}.changes"
+        root.mkdir()
+        journals.mkdir()
+        for name, data in old.items():
+            (root / name).write_bytes(data)
+        command = [sys.executable, "-c", _KILLED, str(root), str(journals), str(number), unnamed]
+        code = subprocess.run(command, check=False).returncode
+        before = sorted(path.name for path in root.iterdir())
+        if any(path.name.startswith(".agentcli-") for path in root.iterdir()):
+            assert code and list(journals.iterdir())
+        sweep(journals)
+        assert list(journals.iterdir()) == []
+        found = {path.name: path.read_bytes() for path in root.iterdir()}
+        assert not [name for name in found if name.startswith(".")], before
+        assert all(data in (old.get(name), new.get(name)) for name, data in found.items())
+        assert {"a", "b"} <= found.keys()
+        if not code:
+            assert found == new
+            return
+        assert code == -signal.SIGKILL
+    pytest.fail("it never came through")
+
+
+def test_a_change_that_is_under_way_is_left_alone(room: Room, tmp_path: Path) -> None:
+    workspace = replace(room.workspace, journals=tmp_path / "changes")
+    path = room.write("a.txt", "a\n")
+    with Transaction(workspace, room.ledger) as transaction:
+        transaction.write(path, b"x", read_state(path, room.workspace))
+        transaction.delete(room.write("b.txt", "b\n"), read_state(room.root / "b.txt", workspace))
+        sweep(tmp_path / "changes") if (tmp_path / "changes").exists() else None
+        transaction.commit()
+    assert room.tree() == {"a.txt": b"x"}
+    assert list((tmp_path / "changes").iterdir()) == []
