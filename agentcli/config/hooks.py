@@ -29,7 +29,10 @@ from agentcli.domain.hooks import HookConfig, HookEvent
 
 MAX_TIMEOUT_S = 3600.0
 _PROJECT_DIRECTORY = re.compile(
-    r"\$(?:\{(?:CLAUDE|AGENTCLI)_PROJECT_DIR\}|(?:CLAUDE|AGENTCLI)_PROJECT_DIR\b)"
+    r"\$(?:\{(?:CLAUDE|AGENTCLI)_PROJECT_DIR(?::?-[^{}]*)?\}|(?:CLAUDE|AGENTCLI)_PROJECT_DIR\b)"
+)
+_TOP_BY_GIT = re.compile(
+    r"\$\(git rev-parse --show-toplevel[^()`]*\)|`git rev-parse --show-toplevel[^()`]*`"
 )
 _WORKING_DIRECTORY = re.compile(r"\$(?:\{PWD\}|PWD\b)|\$\(pwd\)|`pwd`")
 _HOME = re.compile(r"\$(?:\{HOME\}|HOME\b)")
@@ -141,7 +144,8 @@ def scripts_of(hooks: Iterable[HookConfig], root: Path, cwd: Path) -> tuple[Path
     found: dict[Path, None] = {}
     top = os.path.realpath(root)
     for hook in hooks:
-        words = list(_words(_expanded(as_it_runs(hook), top, str(cwd))))
+        command = _TOP_BY_GIT.sub(lambda _: top, as_it_runs(hook))
+        words = list(_words(_expanded(command, top, str(cwd))))
         bases = [top, os.path.realpath(cwd)]
         bases += [place for word, _ in words for place in _places(word, bases, top, os.path.isdir)]
         for word, is_run in words:
