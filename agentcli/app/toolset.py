@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -154,7 +155,8 @@ class SessionSearch:
                     raise
                 if not stored.renew(for_now.api_key):
                     raise
-            return search_with(with_stored_key(config), model.name, query, domains)
+            renewed = replace(config, api_key=stored.get())
+            return search_with(renewed, model.name, query, domains)
 
         found = await in_daemon(ask)
         cost = cost_usd(model, found.usage) if found.usage.is_known else 0.0

@@ -137,7 +137,7 @@ def _anthropic(ask: ServerClient, model: str, query: str, domains: Domains) -> _
             results = block.get("content")
             if isinstance(results, dict) and not texts:
                 what = _text(results.get("error_code")) or "no reason given"
-                raise AgentError(f"the search failed: {what}", "try again, or another query")
+                raise AgentError(f"the service says {what}", "try again, or another query")
             hits += [_hit(each, "title", "url", "page_age") for each in _objects(results)]
     usage = _object(value.get("usage"))
     used = Usage(

@@ -121,7 +121,7 @@ def _notebook(text: str, name: str) -> _Notebook:
         whole = json.loads(text)
         format_ = (int(whole["nbformat"]), int(whole.get("nbformat_minor", 0)))
         cells, opening, closing = _cells_in(text)
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
+    except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, RecursionError):
         format_ = (0, 0)
     if format_[0] != 4:  # noqa: PLR2004 - the format
         raise FileProblem(f"{name} is no notebook of format 4: use edit_file.")

@@ -211,3 +211,31 @@ def test_what_a_search_costs_counts_against_the_budget_of_the_turn(tmp_path: Pat
     assert result["total_cost_usd"] > 0.05
     assert "budget" in json.dumps(result)
     check_sessions()
+
+
+@pytest.mark.spec("EXT-8", "EXT-7")
+def test_a_search_that_is_refused_asks_for_the_key_again(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("sk-old-7Qd2mWx9Lp4Rv8Tz")
+
+    def answer(asked: Asked) -> tuple[int, Any]:
+        is_search = len(asked.body["tools"]) == 1
+        if is_search and asked.headers["x-api-key"].startswith("sk-old"):
+            keys.write_text("sk-new-3Hk6nYb1Gc5Js0Fa")
+            return 401, {"error": {"type": "authentication_error", "message": "expired"}}
+        return _spends(asked)
+
+    with JsonServer({"POST /v1/messages": answer}) as service:
+        for name, value in {
+            "kind": "anthropic",
+            "base_url": service.url,
+            "api_key_command": f"cat {keys}",
+            "stream": "false",
+        }.items():
+            run_agent("config", "set", f"providers.gw.{name}", value)
+        run = ("run", "look it up", "-o", "json", "--allow-tool", "web_search", "-m", "gw/m")
+        done = run_agent(*run, env=agent_env(), cwd=tmp_path)
+        sent = json.dumps(service.asked[-1].body)
+    assert result_of(done)["result"] == "It is so.", done.stderr
+    assert "The search failed" not in sent
+    assert "It is so." in sent

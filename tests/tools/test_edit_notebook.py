@@ -102,6 +102,7 @@ def test_cells_are_inserted_and_deleted_anywhere(room: Room, count: int) -> None
         (written(notebook("a")), {"new_source": "b"}, "cell_id is missing"),
         (written(notebook("a")), {"cell_id": "1", "new_source": "a"}, "nothing to change"),
         ("{}", {"cell_id": "1", "new_source": "a"}, "no notebook of format 4"),
+        ('{"cells": [], "nbformat": 1e999}', {"cell_id": "1"}, "no notebook of format 4"),
         ("not json", {"cell_id": "1", "new_source": "a"}, "no notebook of format 4"),
         ("[" * 50_000, {"cell_id": "1", "new_source": "a"}, "no notebook of format 4"),
     ],
