@@ -11,6 +11,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -29,6 +30,7 @@ MAX_PAGES = 100
 MAX_DOCUMENT_BYTES = 8_000_000
 MAX_READ_BYTES = 32_000_000
 WITHIN_S = 30.0
+_MAX_PRINTED_BYTES = 2 * MAX_READ_BYTES
 _ENCRYPTED = b"/Encrypt"  # the trailer of every such file, which providers refuse
 _WORKER = Path(__file__).with_name("pdf_worker.py")
 _PAGES = re.compile(r"\s*(\d{1,6})\s*(?:-\s*(\d{1,6})?)?\s*")
@@ -152,17 +154,21 @@ def _by_program(
 
 def _run(command: list[str], data: bytes, stopped: Callable[[], bool]) -> bytes:
     """What it prints; empty when it failed, took too long or nobody wants it any more."""
+    # into a file: what a page unfolds to may have no end (SEC-13); blocks of 512 bytes (POSIX)
+    bound = f'ulimit -f {_MAX_PRINTED_BYTES // 512} 2>/dev/null; exec "$@"'
+    printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed below
     try:
         process = subprocess.Popen(  # noqa: S603 - our own worker, or a program outside
-            command,
+            ["/bin/sh", "-c", bound, "sh", *command],
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdout=printed,
             stderr=subprocess.DEVNULL,
             cwd="/",
             env=base_environment(),
             start_new_session=True,
         )
     except OSError:
+        printed.close()
         return b""
     done = threading.Event()
 
@@ -177,14 +183,16 @@ def _run(command: list[str], data: bytes, stopped: Callable[[], bool]) -> bytes:
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        out, _ = process.communicate(data)
+        process.communicate(data)
+        printed.seek(0)
+        return printed.read() if process.returncode == 0 else b""
     finally:
+        printed.close()
         done.set()
         watcher.join()
         if process.poll() is None:
             process.kill()
             process.wait()
-    return out if process.returncode == 0 else b""
 
 
 def _plain(text: str, *, lines: bool = False) -> str:
