@@ -94,7 +94,7 @@ class _Cell(NamedTuple):
     @property
     def source(self) -> str:
         found = self.value.get("source", "")
-        return found if isinstance(found, str) else "".join(map(str, found))
+        return "".join(map(str, found)) if isinstance(found, list) else str(found or "")
 
 
 class _Notebook(NamedTuple):
@@ -209,7 +209,7 @@ def _new_cell(notebook: _Notebook, args: EditNotebookArguments, index: int) -> d
     if kind == "code":
         cell["execution_count"] = None
     if notebook.has_ids:  # the same in the preview and in the file
-        taken = {each.value.get("id") for each in notebook.cells}
+        taken = [each.value.get("id") for each in notebook.cells]
         seed = f"{index} {args.new_source} {notebook.text}"
         digest = hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()
         starts = range(len(digest) - 8)

@@ -141,3 +141,16 @@ def test_any_source_comes_back_as_it_was_given(room: Room, sources: list[str], n
         ok(result)
     found = ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]]
     assert found == [new, *sources[1:]]
+
+
+@pytest.mark.spec("TOOL-16", "SEC-13")
+@pytest.mark.parametrize("odd", [{"source": None}, {"source": 5}, {"id": ["x"]}])
+def test_a_cell_that_makes_no_sense_can_be_replaced(room: Room, odd: dict[str, Any]) -> None:
+    whole = notebook("a", "b")
+    whole["cells"][0] |= odd
+    path = room.write("n.ipynb", written(whole))
+    ok(room.run(TOOL, path="n.ipynb", cell_id="1", new_source="c"))
+    room.ledger.seen.clear()
+    ok(room.run(TOOL, path="n.ipynb", cell_id="1", new_source="d", mode="insert"))
+    sources = ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]]
+    assert sources == ["c", "d", "b"]
