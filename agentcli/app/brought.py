@@ -14,19 +14,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentcli.app.trust import holds_credentials, is_changed, of_plugins, user_places
+from agentcli.app.trust import is_changed, of_plugins, user_places
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.values import mutable
 from agentcli.engine.context.system_prompt import project_root
-from agentcli.extensions.instructions import (
-    InstructionPlaces,
-    Instructions,
-    find_instructions,
-)
+from agentcli.extensions.places import KINDS
 
 if TYPE_CHECKING:
     from agentcli.domain.hooks import HookConfig
@@ -42,12 +39,14 @@ CHANGED = (
     ' start "agent" there again to decide'
 )
 _MAX_HEADS_BYTES = 8_000_000
+_NAME = attrgetter("name")
 
 
 @mutable
 class Brought:
     """What the places in force hold; ``hooks`` are those of plugins, ``notices`` for the user.
 
+    ``readable`` are the directories of the skills, which the model may read and commands see.
     ``is_changed``: a repository's is not what the user trusts any more; it blocks.
     """
 
@@ -57,6 +56,7 @@ class Brought:
     hooks: tuple[HookConfig, ...] = ()
     notices: tuple[str, ...] = ()
     is_changed: Callable[[], bool] = lambda: False
+    readable: tuple[Path, ...] = ()
 
     def catalogue(self, window_tokens: int) -> str:
         """The skills as the model is told of them: 2 % of its window, 8,000 characters at most."""
@@ -70,25 +70,12 @@ class Brought:
         self.notices += (notice,) if notice else ()
         return text
 
-    def readable(self) -> tuple[Path, ...]:
-        """The directories of the skills, which the model may read and commands see.
-
-        Of a repository's only what lies in it: a link of its own opens no other directory.
-        """
-        found: list[Path] = []
-        for skill in self.skills:
-            real = Path(os.path.realpath(skill.directory))
-            around = Path(os.path.realpath(skill.place.path.parent))
-            if not skill.place.in_repository or real.is_relative_to(around):
-                found.append(real)
-        return tuple(dict.fromkeys(found))
-
     def names(self) -> dict[str, list[str]]:
         """The names of commands, agents and skills, as programs that start us know the kinds."""
         return {
-            "slash_commands": [command.name for command in self.commands],
+            "slash_commands": list(map(_NAME, self.commands)),
             "agents": list(self.agents),
-            "skills": [skill.name for skill in self.skills],
+            "skills": list(map(_NAME, self.skills)),
         }
 
     def texts(self, names: Sequence[str]) -> tuple[str, tuple[str, ...]]:
@@ -117,12 +104,11 @@ class Brought:
 
 async def find_brought(settings: Settings, cwd: Path) -> Brought:
     """What there is; imports nothing where there is nothing."""
-    kinds = ("skills", "commands", "agents")
-    places = user_places(settings)
-    if any(place.plugin or _is_directory(place.path / kind) for place in places for kind in kinds):
-        found = await asyncio.to_thread(_find, settings, cwd)
-    else:
-        found = Brought()
+    found = Brought()
+    for place in user_places(settings):
+        if place.plugin or any(_is_directory(place.path / kind) for kind in KINDS):
+            found = await asyncio.to_thread(_find, settings, cwd)
+            break
     servers = project_root(cwd) / ".mcp.json"
     if servers.is_file():
         found.notices += (f"{servers}: MCP servers are not started yet: a later version does",)
@@ -140,6 +126,7 @@ def _find(settings: Settings, cwd: Path) -> Brought:
     with _heads(settings) as heads:
         found.skills, notices = find_skills(places, heads)
         found.notices += notices
+        found.readable = _readable(found.skills)
         commands, notices = find_commands(places, found.skills, heads)
         found.commands = tuple(commands)
         found.notices += notices
@@ -151,6 +138,17 @@ def _find(settings: Settings, cwd: Path) -> Brought:
     found.hooks, notices = of_plugins(settings)
     found.notices += notices
     return found
+
+
+def _readable(skills: Sequence[Skill]) -> tuple[Path, ...]:
+    """Of a repository only what lies in it: a link of its own opens no other directory."""
+    found: list[Path] = []
+    for skill in skills:
+        real = Path(os.path.realpath(skill.directory))
+        around = Path(os.path.realpath(skill.place.path.parent))
+        if not skill.place.in_repository or real.is_relative_to(around):
+            found.append(real)
+    return tuple(dict.fromkeys(found))
 
 
 @contextmanager
@@ -172,41 +170,5 @@ def _heads(settings: Settings) -> Iterator[Heads]:
             write(file, heads.text())
 
 
-def readable_places(settings: Settings) -> Iterator[Path]:
-    """What the user's skills run, and what the settings add."""
-    for place in user_places(settings):
-        if place.plugin:
-            yield place.path  # its hooks run what is in it
-        elif not place.in_repository:
-            yield from (place.path / name for name in ("skills", "commands", "agents"))
-    for text in settings.sandbox_readable:
-        yield Path(text)
-
-
-def users_directories(settings: Settings) -> tuple[Path, ...]:
-    """What takes effect without a question in every project: no tool writes there without asking.
-
-    Also where it is not there yet. Our own directory and ``.agents`` are known elsewhere.
-    """
-    home = settings.env.get("HOME", "")
-    if not home.startswith("/"):
-        return ()
-    return tuple(map(Path(home, ".claude").joinpath, ("skills", "commands", "agents")))
-
-
 def _is_directory(path: Path) -> bool:
     return os.path.isdir(path)  # noqa: PTH112 - never raises
-
-
-def instructions_for(settings: Settings, cwd: Path) -> Instructions:
-    """What the user and the project have written down for agents (CTX-1, EXT-4)."""
-    home = settings.env.get("HOME", "")
-    return find_instructions(
-        InstructionPlaces(
-            cwd,
-            project_root(cwd),
-            settings.paths.config_dir,
-            Path(home) if home.startswith("/") else None,
-            holds_credentials,
-        )
-    )

@@ -19,25 +19,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.app.attachments import attach
-from agentcli.app.brought import (
-    Brought,
-    find_brought,
-    instructions_for,
-    readable_places,
-    users_directories,
-)
+from agentcli.app.boundary import make_sandbox, policy_for, sandbox_banner
+from agentcli.app.brought import Brought, find_brought
 from agentcli.app.models import SessionModels, fallbacks
 from agentcli.app.opening import Opener
 from agentcli.app.options import SessionOptions
 from agentcli.app.queue import DurableQueue
 from agentcli.app.session import Listeners, Session
-from agentcli.app.toolset import TASK, SessionSearch, make_toolbox, offer_agents
-from agentcli.app.trust import contained_hooks, hook_scripts
+from agentcli.app.toolset import TASK, SessionSearch, make_toolbox
+from agentcli.app.trust import contained_hooks, holds_credentials
 from agentcli.config.redaction import Redactor
 from agentcli.config.seal import HomeSeal
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import (
-    ConfigError,
     HistoryViolation,
     UsageError,
 )
@@ -65,6 +59,7 @@ from agentcli.engine.context.system_prompt import (
 from agentcli.engine.conversation import Conversation, Emit
 from agentcli.engine.gates import plan_notice
 from agentcli.engine.parts import Lazy, SessionParts
+from agentcli.extensions.places import holds_instructions
 from agentcli.policy.decision import Policy
 from agentcli.process.sandbox import SessionSandbox
 from agentcli.store.disk import runs_directory
@@ -87,11 +82,8 @@ if TYPE_CHECKING:
     from agentcli.engine.background.run import Work
     from agentcli.engine.background.runs import BackgroundRuns
     from agentcli.extensions.hooks import SessionHooks
+    from agentcli.extensions.instructions import Instructions
     from agentcli.extensions.plugins import Plugins
-    from agentcli.process.sandbox_places import OwnPlaces
-
-
-_NAMED = (SandboxKind.BWRAP, SandboxKind.LANDLOCK)
 
 
 async def open_session(
@@ -108,8 +100,9 @@ async def open_session(
 
     Raises ``ConfigError``, ``UsageError`` or a ``StoreError``.
     """
-    _hide_keys(settings)
-    plugins = _plugins(settings)
+    if settings.providers or settings.search_api_key_env:
+        _hide_keys(settings)
+    plugins = _plugins(settings.plugins) if settings.plugins else None
     if plugins is not None:
         options = replace(options, seams=options.seams.over(plugins.seams))
     if (
@@ -179,15 +172,14 @@ async def _build(
     fallback_ids, fallback_notices = fallbacks(settings, chosen.model)
     if info.model != chosen.model.id:
         await store.set_model(chosen.model.id)
-    toolbox, answer_check = make_toolbox(settings, options, chosen.model)
+    toolbox, answer_check = make_toolbox(settings, options, chosen.model, brought.agents)
     names = {tool.name for tool in toolbox.definitions}
-    offer_agents(brought.agents, toolbox)
     runs = RunsOfSession(store, lambda: parts, listeners.emit, arrived, can_ask=options.interactive)
     has_runs = SPAWN in names or store.created  # what an earlier process has left is put right
     runs_directories = (runs_directory(store.path),) if has_runs else ()
-    policy = policy_for(settings, options, (*brought.readable(), *runs_directories))
+    policy = policy_for(settings, options, (*brought.readable, *runs_directories))
     workspace = Workspace(options.cwd, options.cwd, options.add_dirs, settings.paths.journals_dir)
-    sandbox = await make_sandbox(settings, workspace, brought.readable)
+    sandbox = await make_sandbox(settings, workspace, lambda: brought.readable)
     given, history, events = await _where_kept(settings, opened, seams, listeners)
     queue = await DurableQueue.load(
         store,
@@ -197,7 +189,7 @@ async def _build(
             QueueKind.FOLLOW_UP: seams.follow_ups,
         },
     )
-    plugin_notices = _add_plugins(plugins, options, toolbox, listeners)
+    plugin_notices = _add_plugins(plugins, options, toolbox, listeners) if plugins else ()
     own_hooks = (*settings.hooks, *brought.hooks)
     hooks = _hooks(
         (*contained_hooks(own_hooks, workspace.cwd, settings.project), *seams.hooks),
@@ -207,20 +199,20 @@ async def _build(
         listeners,
         lambda: conversation.model.id,
     )
-    instructions = instructions_for(settings, options.cwd)
+    later, docs, doc_notices = _instructions(settings, options.cwd)
     parts: SessionParts = SessionParts(
         store=given.messages,
         state=given.state,
         outputs=store,
         session_id=info.id,
         system=_system_prompt(
-            instructions.docs,
+            docs,
             brought.catalogue(chosen.model.context_tokens) if READ_FILE in names else "",
             options,
             info.created_at,
         ),
-        documents=instructions.docs,
-        later=instructions,
+        documents=tuple(docs),
+        later=later,
         skills=tuple(skill.path for skill in brought.skills),
         toolbox=toolbox,
         policy=policy,
@@ -274,7 +266,7 @@ async def _build(
     )
     notices = [
         *opening_notices,
-        *instructions.notices,
+        *doc_notices,
         *chosen.notices,
         *fallback_notices,
         *brought.notices,
@@ -333,41 +325,6 @@ async def _balanced(given: Store) -> History:
     return history
 
 
-def policy_for(
-    settings: Settings, options: SessionOptions, free_to_read: tuple[Path, ...] = ()
-) -> Policy:
-    """The policy that a session begins with; raises ``UsageError`` for what is no rule."""
-    policy = Policy(options.mode or settings.permission_mode)
-    for kind in ("allow", "deny", "ask"):
-        source = settings.sources.get(f"permissions.{kind}", "")
-        policy.add_rules(kind, getattr(settings, kind), source)
-    policy.add_rules("allow", options.allow, "--allow-tool")
-    policy.add_rules("deny", options.deny, "--deny-tool")
-    policy.yolo_twice = options.yolo_twice
-    policy.is_bound = settings.sandbox in _NAMED
-    own = (*settings.paths.own_places(options.cwd), *users_directories(settings))
-    policy.own_directories = (*own, *hook_scripts(settings.hooks, options.cwd))
-    policy.free_to_read = free_to_read
-    policy.run_by_git = _run_by_git
-    return policy
-
-
-def _run_by_git(path: Path) -> str:
-    from agentcli.process.git_config import run_by_git
-
-    return run_by_git(path)
-
-
-def policy_here(settings: Settings, options: SessionOptions) -> Policy:
-    """The same, knowing what would limit commands here."""
-    from agentcli.process.sandbox import look_for_sandbox
-
-    policy = policy_for(settings, options)
-    policy.contained = look_for_sandbox(options.cwd, settings.sandbox).is_on
-    policy.network = settings.sandbox_network
-    return policy
-
-
 def _checks(
     settings: Settings,
     options: SessionOptions,
@@ -399,24 +356,20 @@ def _run_agents(
     return Runner(parent(), emit, ask, unattended=unattended)
 
 
-def _plugins(settings: Settings) -> Plugins | None:
+def _plugins(names: Sequence[str]) -> Plugins:
     """What the user's plugins bring."""
-    if not settings.plugins:
-        return None
     from agentcli.extensions.plugins import load_plugins
 
-    return load_plugins(settings.plugins)
+    return load_plugins(names)
 
 
 def _add_plugins(
-    plugins: Plugins | None, options: SessionOptions, toolbox: Registry, listeners: Listeners
+    plugins: Plugins, options: SessionOptions, toolbox: Registry, listeners: Listeners
 ) -> Sequence[str]:
     """What of plugins is no seam: tools, observers, and lines for the user.
 
     Their tools are there where no list of tools was asked for.
     """
-    if plugins is None:
-        return ()
     plugins.say = listeners.notify
     for tool in plugins.tools if options.tools is None else ():
         try:
@@ -477,6 +430,31 @@ def project_files(root: Path, stopped: Callable[[], bool]) -> Iterator[str]:
     return walk_project(str(root), stopped)
 
 
+def _instructions(
+    settings: Settings, cwd: Path
+) -> tuple[Lazy[Instructions], Sequence[ProjectDoc], Sequence[str]]:
+    """What the user and the project have written down for agents (CTX-1, EXT-4).
+
+    With it what holds from the start, and lines for the user.
+    """
+    config_dir, root = settings.paths.config_dir, project_root(cwd)
+    text = settings.env.get("HOME", "")
+    home = Path(text) if text.startswith("/") else None
+
+    def find() -> Instructions:
+        from agentcli.extensions.instructions import InstructionPlaces, find_instructions
+
+        places = InstructionPlaces(cwd, root, config_dir, home, holds_credentials)
+        return find_instructions(places)
+
+    instructions, upwards = Lazy(find), (cwd, *cwd.parents)
+    own = (config_dir, home, home / ".agents") if home else (config_dir,)
+    if not holds_instructions((*own, *upwards[: upwards.index(root) + 1])):
+        return instructions, (), ()
+    found = instructions()
+    return instructions, found.docs, found.notices
+
+
 def _system_prompt(
     docs: Sequence[ProjectDoc], skills: str, options: SessionOptions, created_at: float
 ) -> str:
@@ -528,12 +506,10 @@ def _closers(
 
 def _hide_keys(settings: Settings) -> None:
     """No command sees the keys of the user's own providers either (SEC-8)."""
-    names = [config.key_env for config in settings.providers.values() if config.key_env]
-    names += [*settings.sent_variables, *filter(None, [settings.search_api_key_env])]
-    if names:
-        from agentcli.process.environment import hide_variables
+    from agentcli.process.environment import hide_variables
 
-        hide_variables(names)
+    names = [config.key_env for config in settings.providers.values()]
+    hide_variables(filter(None, (*names, *settings.sent_variables, settings.search_api_key_env)))
 
 
 def _budget_notice(budget_usd: float | None, model: ModelInfo) -> tuple[str, ...]:
@@ -543,66 +519,6 @@ def _budget_notice(budget_usd: float | None, model: ModelInfo) -> tuple[str, ...
     what = f"warning: the price of {model.id} is unknown, so --max-budget-usd cannot be kept"
     key = f'models."{model.id}".input_price'
     return (f"{what} - set it: agent config set '{key}' USD, and output_price",)
-
-
-# --- the sandbox (SEC-7) ---------------------------------------------------------------------
-
-# Law: what was asked for by name and cannot be had is an error; what ``auto`` cannot find is told
-# once.
-
-
-def session_sandbox(
-    settings: Settings, workspace: Workspace, readable: Callable[[], Sequence[Path]] = tuple
-) -> SessionSandbox:
-    """The sandbox that the settings ask for; nothing is looked at before it is needed.
-
-    ``readable`` gives what else commands may read in the home directory.
-    """
-
-    def own_places() -> OwnPlaces:
-        from agentcli.process.sandbox_places import OwnPlaces
-
-        paths = settings.paths
-        catalogue = paths.catalogue_file
-        return OwnPlaces(
-            read_only=(*paths.own_places(workspace.root), *users_directories(settings)),
-            hidden=(
-                paths.credentials_file,
-                paths.trust_file,
-                paths.sessions_dir,
-                *(catalogue.with_name(catalogue.name + end) for end in ("", "-wal", "-shm")),
-                paths.log_file,
-                paths.history_file,
-                paths.seal_file,
-            ),
-            seen=(*readable_places(settings), *readable()),
-            scripts=hook_scripts(settings.hooks, workspace.cwd),
-        )
-
-    wanted, network = settings.sandbox, settings.sandbox_network
-    return SessionSandbox(workspace, own_places, wanted, network=network)
-
-
-async def make_sandbox(
-    settings: Settings, workspace: Workspace, readable: Callable[[], Sequence[Path]] = tuple
-) -> SessionSandbox:
-    """The same; raises ``ConfigError`` if it was named and fails."""
-    sandbox = session_sandbox(settings, workspace, readable)
-    if settings.sandbox in _NAMED:
-        state = await sandbox.begin()
-        if not state.is_on:
-            await sandbox.aclose()
-            advice = f"{state.advice or 'see: agent doctor'}; or use --sandbox auto, or off"
-            raise ConfigError(f"--sandbox {settings.sandbox}: {state.problem}", advice)
-    return sandbox
-
-
-async def sandbox_banner(sandbox: SessionSandbox, *, wanted: bool) -> tuple[str, ...]:
-    """The line for the top of the chat when there is no sandbox and nobody has said so."""
-    if not wanted:
-        return ()
-    await sandbox.begin()
-    return tuple(line for line in (sandbox.take_notice(),) if line)
 
 
 # --- background runs -----------------------------------------------------------------------------

@@ -86,11 +86,13 @@ def model_info(settings: Settings, provider: str, name: str) -> ModelInfo:
         **_ways(settings, provider),
         **settings.models.get(info.id, {}),
     }
+    if not overrides:
+        return info
     if any(key.endswith("_price") for key in overrides):
         overrides = {**overrides, "long_prompts": ()}  # theirs are the prices of all prompts
     if "tool_protocol" in overrides:
         overrides = {**overrides, "tool_protocol": ToolProtocol(overrides["tool_protocol"])}
-    return replace(info, **overrides) if overrides else info
+    return replace(info, **overrides)
 
 
 def _takes_documents(settings: Settings, provider: str) -> bool:

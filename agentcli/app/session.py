@@ -37,7 +37,6 @@ from agentcli.domain.events import (
     TurnSummary,
 )
 from agentcli.domain.history import History
-from agentcli.domain.instructions import documents_of
 from agentcli.domain.messages import TextPart, Usage, UserMessage
 from agentcli.domain.ports import (
     Effort,
@@ -208,6 +207,8 @@ class Session:
     @property
     def documents(self) -> tuple[ProjectDoc, ...]:
         """The instructions that the model has read, the nearest last (CTX-1, EXT-4)."""
+        from agentcli.domain.instructions import documents_of
+
         later = documents_of(self._conversation.history.messages)
         return (*self._parts.documents, *later)
 

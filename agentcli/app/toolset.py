@@ -25,14 +25,13 @@ from agentcli.domain.ports import (
     SessionStore,
     cost_usd,
 )
-from agentcli.domain.tools import SearchAnswer
 from agentcli.domain.values import mutable
 from agentcli.engine.gates import PRESENT_PLAN
 from agentcli.providers._registry import provider_config, with_stored_key
 from agentcli.tools._registry import Registry
-from agentcli.wire.http import host_of
 
 if TYPE_CHECKING:
+    from agentcli.domain.web import SearchAnswer
     from agentcli.engine.finishing import AnswerCheck, ResultShape
     from agentcli.engine.limits import Spending
     from agentcli.extensions.agents import AgentDefinition
@@ -43,18 +42,23 @@ TASK = "task"
 SEARCH = "web_search"
 _UNAUTHORIZED = 401
 SEARCHING_KINDS = frozenset({"anthropic", "openai-responses", "gemini"})
+_ENGINE_KEYS = (("brave", "BRAVE_API_KEY"), ("tavily", "TAVILY_API_KEY"), ("exa", "EXA_API_KEY"))
 MAX_LISTED_CHARS = 4_000
 
 
 def make_toolbox(
-    settings: Settings, options: SessionOptions, model: ModelInfo | None = None
+    settings: Settings,
+    options: SessionOptions,
+    model: ModelInfo | None = None,
+    agents: Mapping[str, AgentDefinition] | None = None,
 ) -> tuple[Registry, Callable[[], AnswerCheck] | None]:
     """The tools, and how a turn has to end when a result was asked for (CTRL-5).
 
     ``present_plan`` is there where plan mode may be: in every chat, whose mode can change between
     two requests, and in a run that starts in it, unless its result has another shape. With
-    ``model``, which answers, ``web_search`` is there where anything can search. Raises
-    ``UsageError`` for an unknown name and for one that is taken.
+    ``model``, which answers, ``web_search`` is there where anything can search. ``agents`` are
+    those that the user has defined. Raises ``UsageError`` for an unknown name and for one that is
+    taken.
     """
     mode = options.mode or settings.permission_mode
     may_plan = options.interactive or mode is PermissionMode.PLAN
@@ -65,13 +69,15 @@ def make_toolbox(
     toolbox = Registry.builtin(only, settings.tools_off)
     if not plans:
         toolbox.unregister(PRESENT_PLAN)
-    if model is not None and can_search(settings, model):
+    if model is not None and _way(settings, model)[0] is not None:
         toolbox.offer(SEARCH)
     try:
         for tool in options.own_tools:
             toolbox.register(tool)
     except ValueError as error:
         raise UsageError(str(error), "give yours another name") from None
+    if agents and TASK in toolbox.list():
+        toolbox.describe(TASK, listing(agents))
     if options.result is None and not options.terminal:
         return toolbox, None
     return toolbox, _terminal_tools(toolbox, options)
@@ -127,6 +133,8 @@ class SessionSearch:
     @property
     def where(self) -> str:
         """Who gets the queries."""
+        from agentcli.wire.http import host_of
+
         config, _ = _way(self.settings, self.model())
         return f"{config.name} ({host_of(config.base_url)})" if config else "nobody"
 
@@ -167,22 +175,23 @@ class SessionSearch:
         return found
 
 
-def can_search(settings: Settings, model: ModelInfo) -> bool:
-    """Whether anything can search when a session with ``model`` is opened (LOOP-3)."""
-    return _way(settings, model)[0] is not None
-
-
 def _way(settings: Settings, model: ModelInfo) -> tuple[ProviderConfig | None, bool]:
     """What searches, and whether it is an engine: one that is named, the model's, a key's."""
     named, own_url = settings.search_engine, settings.search_url or ""
     if named == "provider" or (named == "auto" and not own_url):
-        config = _of_model(settings, model)
-        if config is not None or named == "provider":
-            return config, False
+        try:
+            config = provider_config(model.provider, settings.env, settings.providers)
+            if config.kind in SEARCHING_KINDS and (config.api_key or config.stored):
+                return config, False
+        except ConfigError:  # it is told when the model is asked
+            pass
+        if named == "provider":
+            return None, False
     if named == "auto":
-        keys = ((each, f"{each.upper()}_API_KEY") for each in ("brave", "tavily", "exa"))
-        with_key = (each for each, variable in keys if settings.env.get(variable, "").strip())
-        named = "searxng" if own_url else next(with_key, "off")
+        named = "searxng" if own_url else "off"
+        for keyed, variable in _ENGINE_KEYS:
+            if named == "off" and settings.env.get(variable, "").strip():
+                named = keyed
     if named == "off":
         return None, False
     from agentcli.providers._web_search import ENGINES
@@ -193,15 +202,6 @@ def _way(settings: Settings, model: ModelInfo) -> tuple[ProviderConfig | None, b
     if not url or (engine.key_env and not key):
         return None, False
     return ProviderConfig(named, "openai", url, variable, key, needs_key=False), True
-
-
-def _of_model(settings: Settings, model: ModelInfo) -> ProviderConfig | None:
-    try:
-        config = provider_config(model.provider, settings.env, settings.providers)
-    except ConfigError:
-        return None
-    has_key = bool(config.api_key or config.stored)
-    return config if config.kind in SEARCHING_KINDS and has_key else None
 
 
 async def in_daemon(work: Callable[[], R]) -> R:
@@ -233,17 +233,8 @@ async def in_daemon(work: Callable[[], R]) -> R:
 # --- sub-agents ----------------------------------------------------------------------------
 
 
-def offer_agents(definitions: Mapping[str, AgentDefinition], toolbox: Registry) -> None:
-    """Tell the model of the agents that the user has defined, in the description of the tool.
-
-    Settled when the session is opened (CTX-2).
-    """
-    if definitions and TASK in {tool.name for tool in toolbox.definitions}:
-        toolbox.describe(TASK, listing(definitions))
-
-
 def listing(definitions: Mapping[str, AgentDefinition]) -> str:
-    """The agents as the model is told of them, in a bounded text."""
+    """The agents as the model is told of them, in the description of the tool, bounded."""
     lines = ["Agents:"]
     left = MAX_LISTED_CHARS
     for definition in definitions.values():

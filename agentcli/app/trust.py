@@ -51,7 +51,7 @@ def find_project(cwd: Path, env: Mapping[str, str], hooks: Sequence[HookConfig])
 
     ``hooks`` are those in force: scripts of the project that the user's own run count, too.
     """
-    own = [hook for hook in hooks if not hook.contained and hook.command]
+    own = [hook for hook in hooks if not hook.contained and hook.command] if hooks else []
     root, home = project_root(cwd), env.get("HOME", "")
     directories = repository_directories(cwd, root, home)
     return read_project(root, home, cwd=cwd, hooks=own, directories=directories)
@@ -67,7 +67,7 @@ def user_places(settings: Settings, cwd: Path | None = None) -> tuple[ExtensionP
         trusted = ()
     home = settings.env.get("HOME", "")
     plugins = installed_plugins(settings.paths)
-    repository = _of_repository(settings.project)
+    repository = _of_repository(settings.project) if trusted else None
     return extension_places(trusted, home, settings.paths.config_dir, plugins, repository)
 
 
@@ -127,12 +127,11 @@ def of_plugins(settings: Settings) -> tuple[tuple[HookConfig, ...], tuple[str, .
 
 def hook_scripts(hooks: Sequence[HookConfig], cwd: Path) -> tuple[Path, ...]:
     """The files of the project of ``cwd`` that ``hooks`` run: nobody changes one unasked."""
-    commands = [hook for hook in hooks if hook.command]
-    if not commands:
+    if not hooks:
         return ()
     from agentcli.config.hooks import scripts_of
 
-    return scripts_of(commands, project_root(cwd), cwd)
+    return scripts_of([hook for hook in hooks if hook.command], project_root(cwd), cwd)
 
 
 def contained_hooks(

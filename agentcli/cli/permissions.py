@@ -58,7 +58,7 @@ class ExplainOptions(PolicyOptions):
 
 def explain_(options: ExplainOptions) -> int:
     """Say what would happen to a call; nothing is run."""
-    from agentcli.app.compose import policy_here
+    from agentcli.app.boundary import policy_here
     from agentcli.app.permissions import explain
     from agentcli.app.toolset import make_toolbox
     from agentcli.domain.tools import Workspace
@@ -98,7 +98,7 @@ def _arguments(options: ExplainOptions) -> dict[str, Any]:
 
 def list_(options: PolicyOptions) -> int:
     """The mode and every rule, with where it is written."""
-    from agentcli.app.compose import policy_for
+    from agentcli.app.boundary import policy_for
 
     as_json = options.as_json
     policy = policy_for(*_in_force(options))

@@ -107,7 +107,8 @@ def read_project(
 
         scripts = scripts_of(hooks, root, cwd or root)
         commands = doubted(hooks, root, cwd or root)
-    claude = () if is_home else _claude_files(root)
+    beside = root / ".claude"
+    claude = _claude_files(beside) if not is_home and os.path.isdir(beside) else ()  # noqa: PTH112 - never raises
     is_there = scripts or commands or claude or any(map(os.path.isdir, directories))  # never raises
     if not is_there:
         return None
@@ -134,15 +135,12 @@ def read_project(
     return project if project.brings_anything else None
 
 
-def _claude_files(root: Path) -> tuple[ClaudeFile, ...]:
+def _claude_files(directory: Path) -> tuple[ClaudeFile, ...]:
     """Settings of Claude Code that say something that counts here, each read once."""
-    directory = root / ".claude"
-    if not os.path.isdir(directory):  # noqa: PTH112 - never raises
-        return ()
     from agentcli.config.claude import FILES, read_file, understood
 
     files = (read_file(directory / name) for name in FILES)
-    return tuple(file for file in files if file and understood(file, root=root).meaning)
+    return tuple(file for file in files if file and understood(file, root=directory.parent).meaning)
 
 
 def _listed(directory: Path, root: Path) -> Names:

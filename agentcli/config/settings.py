@@ -358,7 +358,10 @@ def load_settings(
         _read_file(layers, text, paths.config_file)
     if project is not None and project.text is not None:
         _read_file(layers, project.text, project.file, is_project=True)
-    _read_claude(layers, env, project)
+    own = Path(env.get("HOME", "")) / ".claude" / "settings.json"
+    is_there = own.is_absolute() and os.path.lexists(own)
+    if is_there or (project is not None and project.claude):
+        _read_claude(layers, own if is_there else None, project)
     given: list[tuple[str, object, str]] = []
     for variable, name in ENVIRONMENT.items():
         given.append((name, env.get(variable) or None, f"{variable} (environment)"))
@@ -428,15 +431,11 @@ def _found_mistakes(layers: _Layers, text: str, where: Path, *, is_project: bool
     return mistakes
 
 
-def _read_claude(layers: _Layers, env: Mapping[str, str], project: Project | None) -> None:
+def _read_claude(layers: _Layers, own: Path | None, project: Project | None) -> None:
     """What Claude Code's settings of the user and of the project add (EXT-9)."""
-    own = Path(env.get("HOME", "")) / ".claude" / "settings.json"
-    is_there = own.is_absolute() and os.path.lexists(own)
-    if not is_there and (project is None or not project.claude):
-        return
     from agentcli.config.claude import read_file, understood
 
-    file = read_file(own) if is_there else None
+    file = read_file(own) if own is not None else None
     yours = None if file is None else understood(file)
     theirs = [understood(each, root=project.root) for each in project.claude] if project else []
     is_off = yours is not None and yours.is_without_hooks
@@ -619,16 +618,19 @@ def _add_commands(
     return command_keys(paths, stored, providers, commands)
 
 
-def _says_off(layers: _Layers) -> bool:
-    """Whether the user wants no checks, whatever a project brings."""
-    return layers.values["checks"] == "off" and layers.sources["checks"] != "default"
-
-
 def _build(
     paths: Paths, layers: _Layers, env: Mapping[str, str], project: Project | None
 ) -> Settings:
     values = layers.values
-    providers = _providers(env, layers.tables["providers"])
+    tables, providers = layers.tables["providers"], dict[str, ProviderConfig]()
+    if tables:
+        providers = _providers(env, tables)
+        _warn_of_variables(layers, env)
+    stored = _lend_stored(paths, layers, providers)
+    if tables:
+        stored = _add_commands(paths, layers, providers, stored)
+    # the user wants no checks, whatever a project brings
+    is_off = values["checks"] == "off" and layers.sources["checks"] != "default"
     # a key's field: keys.ACTION -> chat_keys, permissions.allow -> allow, tools.off -> tools_off
     fields: dict[str, Any] = {
         name.removeprefix("permissions.").replace(".", "_"): values[name]
@@ -637,17 +639,15 @@ def _build(
     }
     fields["effort"] = Effort(values["effort"]) if values["effort"] else None
     fields["permission_mode"] = PermissionMode(values["permission_mode"])
-    _warn_of_variables(layers, env)
-    stored = _lend_stored(paths, layers, providers)
     return Settings(
         **fields,
         paths=paths,
         chat_keys={action: values[f"keys.{action}"] for action in ACTION_KEYS},
         hooks=tuple(layers.hooks),
         hooks_off=layers.hooks_off,
-        own_checks=() if _says_off(layers) else tuple(layers.own_checks),
+        own_checks=() if is_off else tuple(layers.own_checks),
         providers=providers,
-        stored=_add_commands(paths, layers, providers, stored),
+        stored=stored,
         env=env,
         models=layers.tables["models"],
         values=values,

@@ -50,3 +50,15 @@ def program_of(command: str) -> str:
         if word and word[0] != "-" and "=" not in word and word not in _RUNNERS
     )
     return next(own, words[0] if words else "")
+
+
+@frozen
+class CheckReport:
+    """What checks have said of a batch: for the model, and lines for the user (EXT-6).
+
+    ``warnings`` are of checks that could not do their work.
+    """
+
+    feedback: str = ""
+    news: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()

@@ -194,10 +194,12 @@ def cost_usd(model: ModelInfo, usage: Usage) -> float | None:
     if not usage.is_known:
         return None
     total = 0.0
-    given = (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens)
-    prompt = sum(tokens or 0 for tokens in given)
-    longer = [each for each in model.long_prompts if prompt > each.above_tokens]
-    prices: ModelInfo | LongPromptPrices = longer[-1] if longer else model
+    prices: ModelInfo | LongPromptPrices = model
+    if model.long_prompts:
+        given = (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens)
+        prompt = sum(tokens or 0 for tokens in given)
+        longer = [each for each in model.long_prompts if prompt > each.above_tokens]
+        prices = longer[-1] if longer else model
     for tokens, price in (
         (usage.input_tokens, prices.input_price),
         (usage.output_tokens, prices.output_price),

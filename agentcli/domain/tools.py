@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.messages import ImagePart, ResultPart, ResultStatus, TextPart, Usage
+from agentcli.domain.messages import ImagePart, ResultPart, ResultStatus, TextPart
 from agentcli.domain.values import frozen, mutable
 
 if TYPE_CHECKING:
     from agentcli.domain.background import BackgroundSink
+    from agentcli.domain.checks import CheckReport
+    from agentcli.domain.web import SearchAnswer
 
 
 class Asks(StrEnum):
@@ -197,28 +199,6 @@ class Asker(Protocol):
         """The user's answer."""
 
 
-@frozen
-class WebHit:
-    """A page that a search has found, as others describe it."""
-
-    title: str
-    url: str
-    snippet: str = ""
-
-
-@frozen
-class SearchAnswer:
-    """What a search has found; ``usage`` are tokens, ``cost_usd`` what the searching itself cost.
-
-    ``text`` is what a model made of it; an engine has none.
-    """
-
-    text: str
-    hits: tuple[WebHit, ...]
-    usage: Usage = field(default_factory=Usage)
-    cost_usd: float | None = None
-
-
 class WebSearch(Protocol):
     """Searches the web (EXT-8)."""
 
@@ -253,18 +233,6 @@ class FileKeeper(Protocol):
 
     async def settled(self) -> None:
         """Return when all that has ended by now is stored."""
-
-
-@frozen
-class CheckReport:
-    """What checks have said of a batch: for the model, and lines for the user (EXT-6).
-
-    ``warnings`` are of checks that could not do their work.
-    """
-
-    feedback: str = ""
-    news: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
 class EditChecks(Protocol):

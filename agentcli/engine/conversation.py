@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.events import AgentEvent
 from agentcli.domain.history import History, RepairReason
-from agentcli.domain.instructions import instructions_text
 from agentcli.domain.messages import UserMessage, user_text
 from agentcli.domain.ports import Effort, ModelInfo, Provider, QueuedInput, QueueSource
 from agentcli.domain.values import mutable
@@ -59,8 +58,11 @@ class Conversation:
         """Tell the model what holds for the files ``touched``, once (EXT-4); the names, or ""."""
         if self.parts.later is None:
             return ""
-        docs = await asyncio.to_thread(self.parts.later.for_files, touched, self.history.messages)
+        later, messages = self.parts.later, self.history.messages
+        docs = await asyncio.to_thread(lambda: later().for_files(touched, messages))
         if docs:
+            from agentcli.domain.instructions import instructions_text
+
             await uninterruptible(self.record_unsaid(instructions_text(docs)))
         return ", ".join(doc.name for doc in docs)
 

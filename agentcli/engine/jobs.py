@@ -158,6 +158,8 @@ class Job:
         command = self.facts.arguments.get("command")
         if self.place is None or self.facts.paths or not isinstance(command, str):
             return self.facts.paths
+        if "/" not in command and "." not in command:
+            return ()
         words = (word for word in _WORD.findall(command) if "/" in word.strip("/") or "." in word)
         return [self.place.workspace.resolve(word) for word in words]
 

@@ -110,7 +110,7 @@ class SessionParts:
     outputs: RawOutputs
     system: str = ""
     documents: tuple[ProjectDoc, ...] = ()
-    later: LaterInstructions | None = None
+    later: Lazy[LaterInstructions] | None = None
     skills: tuple[Path, ...] = ()
     session_id: str = ""
     queue: InputQueue | None = None

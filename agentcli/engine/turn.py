@@ -229,7 +229,6 @@ class Turn:
                 if self._batch_ends_turn(message.tool_calls):
                     return await self._finish_after_batch()
                 await self._record_feedback()
-                await self._instruct()
             elif self._terminal is not None:
                 return None
             elif not await self._goes_on():
@@ -342,11 +341,13 @@ class Turn:
             await self._hooks.record_feedback(self._calls.hooks.take_feedback())
         if self._parts.checks is not None and (found := await self._calls.checked()):
             await self._protected(self._conversation.record_unsaid(found))
+        if self._calls.touched:
+            await self._instruct()
 
     async def _instruct(self) -> None:
         """What holds for the files that were just touched is the next message, once (EXT-4)."""
         touched, self._calls.touched = self._calls.touched, []
-        if touched and (names := await self._conversation.learn_instructions(touched)):
+        if names := await self._conversation.learn_instructions(touched):
             self._emit(Notice(f"instructions for these files: {names}", is_warning=False))
 
     # --- what was queued -------------------------------------------------------------------

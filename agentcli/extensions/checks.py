@@ -21,10 +21,10 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentcli.domain.checks import program_of
+from agentcli.domain.checks import CheckReport, program_of
 from agentcli.domain.clean import one_line, plain_text
 from agentcli.domain.messages import ABOUT_CHECKS
-from agentcli.domain.tools import CheckReport, FileLedger
+from agentcli.domain.tools import FileLedger
 from agentcli.domain.values import frozen, mutable
 from agentcli.process.program import Program, ProgramResult, RunProgram
 

@@ -31,15 +31,14 @@ from agentcli.domain.instructions import MAX_BYTES, documents_of
 from agentcli.domain.messages import Message
 from agentcli.domain.ports import ProjectDoc
 from agentcli.domain.values import frozen, mutable
+from agentcli.extensions.places import INSTRUCTIONS
 
 MAX_DEPTH = 4
 """How far imports of imports are followed."""
 _MOST_RULES = 200
 _MOST_FILES = 100
 _RULES_DEPTH = 6
-_NAMES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md")
-_LOCAL = "CLAUDE.local.md"
-_RULES = ".claude/rules"
+*_NAMES, _LOCAL, _RULES = INSTRUCTIONS
 # other people's code: what it says to agents is not for this project
 _FOREIGN = frozenset(
     {".git", "node_modules", "bower_components", "site-packages", ".venv", "venv", ".tox", ".nox"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,8 +17,14 @@ from agentcli.domain.values import frozen
 
 NAMES = (".agents", ".claude")
 """Ours first: where both have a thing of the same name, it hides the other."""
+KINDS = ("skills", "commands", "agents")
+"""What may stand in each place."""
+INSTRUCTIONS = (
+    *("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md"),
+    *("CLAUDE.local.md", ".claude/rules"),
+)
+"""What a directory may hold for ``extensions.instructions``; of the first four one is read."""
 MAX_DEPTH = 100
-Identity = tuple[int, int]
 
 
 def _is_no_secret(_: Path) -> bool:
@@ -62,7 +68,7 @@ def repository_directories(cwd: Path, root: Path, home: str) -> tuple[Path, ...]
     candidates: list[Path] = []
     for directory in between:
         candidates += map(directory.joinpath, NAMES)
-    return tuple(_there(candidates, set(map(_identity, _homes(home)))))
+    return tuple(_there(candidates, _homes(home)))
 
 
 def extension_places(
@@ -86,26 +92,38 @@ def extension_places(
         candidates.setdefault(path, ExtensionPlace(path, "user"))
     for name, path in plugins:
         candidates.setdefault(path, ExtensionPlace(path, f"plugin {name}", plugin=name))
-    return tuple(map(candidates.__getitem__, _there(candidates, set())))
+    return tuple(map(candidates.__getitem__, _there(candidates)))
 
 
-def _homes(home: str) -> Iterable[Path]:
-    return map(Path(home).joinpath, NAMES) if home.startswith("/") else ()
+def holds_instructions(directories: Iterable[Path]) -> bool:
+    """Whether one of ``directories`` has anything that instructions for agents may stand in."""
+    for directory in directories:
+        for name in INSTRUCTIONS:
+            try:
+                os.lstat(directory / name)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except (OSError, ValueError):
+                return True  # it is said of what may not be read
+            return True
+    return False
 
 
-def _there(candidates: Iterable[Path], seen: set[Identity | None]) -> Iterator[Path]:
-    """Those that are directories and not among ``seen``, each by the name that comes first."""
-    for path in candidates:
-        identity = _identity(path)
-        if identity is not None and identity not in seen:
+def _homes(home: str) -> Sequence[Path]:
+    return tuple(map(Path(home).joinpath, NAMES)) if home.startswith("/") else ()
+
+
+def _there(candidates: Iterable[Path], others: Sequence[Path] = ()) -> Sequence[Path]:
+    """Those that are directories and none of ``others``, each by the name that comes first."""
+    seen: set[tuple[int, int]] = set()
+    found: list[Path] = []
+    for number, path in enumerate((*others, *candidates)):
+        try:
+            status = os.stat(path)  # noqa: PTH116 - no object for a path that is not there
+        except (OSError, ValueError):
+            continue
+        identity = status.st_dev, status.st_ino
+        if stat.S_ISDIR(status.st_mode) and identity not in seen:
             seen.add(identity)
-            yield path
-
-
-def _identity(path: Path) -> Identity | None:
-    """Which directory ``path`` is; ``None``: it is none, or nobody may look."""
-    try:
-        status = os.stat(path)  # noqa: PTH116 - no object for a path that is not there
-    except (OSError, ValueError):
-        return None
-    return (status.st_dev, status.st_ino) if stat.S_ISDIR(status.st_mode) else None
+            found += [path] if number >= len(others) else []
+    return found

@@ -96,7 +96,7 @@ _VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!_-])", re.ASCII)
 _PLAIN_VARIABLE = re.compile(r"[a-z_][a-z0-9_]{0,30}|[A-Z]", re.ASCII)
 _ARITHMETIC = re.compile(r"\$\(\([0-9 +*/%<>=-]*\)\)")
 _COMPARING_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
-_COMPARING = frozenset(operator.encode() for operator in _COMPARING_TESTS)
+_COMPARING = frozenset(map(str.encode, _COMPARING_TESTS))
 _EVALUATING_TESTS = _COMPARING_TESTS | {"-v", "-R"}
 # unquoted words that bash takes for syntax where a command starts
 _RESERVED = frozenset(
@@ -362,9 +362,9 @@ class _Walk:
         while waiting:
             node, around = waiting.pop()
             children = node.children
+            kind = node.type
             self._note_kind(node)
             self.why_not = self.why_not or doubt(node, children, self.source)
-            kind = node.type
             if kind == "redirected_statement":
                 around = self._redirected(node, children, around)
             elif kind == "heredoc_redirect":

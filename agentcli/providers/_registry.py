@@ -223,11 +223,11 @@ def provider_config(
         raise ConfigError(
             f"provider {name!r} has the unknown kind {kind!r}", f"use one of: {kinds}"
         )
-    prints_key = _prints_key(config)
+    prints_key = config.stored is not None and config.stored.place == COMMAND
     base_url = config.base_url or _base_from(row, env)
     if not base_url:
         own_url = row.login_url if prints_key and row.login_url else row.base_url
-        base_url = _with_variables(name, own_url, env)
+        base_url = _with_variables(name, own_url, env) if "{" in own_url else own_url
     if kind in _OVER_HTTP:
         _check_url(name, base_url, row.base_env)
     kind = _kind_for(kind, config, row, base_url)
@@ -285,10 +285,6 @@ def _is_own_host(base_url: str, own_url: str) -> bool:
     return f".{host}".endswith(f".{own.removeprefix('.')}")
 
 
-def _prints_key(config: ProviderConfig) -> bool:
-    return config.stored is not None and config.stored.place == COMMAND
-
-
 def _with_variables(name: str, url: str, env: Mapping[str, str]) -> str:
     """``url`` with its variables filled in; raises ``ConfigError`` for one that is not usable."""
 
@@ -319,7 +315,7 @@ def key_variables(own: ProviderConfig | None, row: ProviderSpec | None) -> tuple
     """The environment variables that may hold the key; one that a command prints has none."""
     if own is not None and own.key_env:
         return (own.key_env,)
-    if row is None or (own is not None and _prints_key(own)):
+    if row is None or (own and own.stored and own.stored.place == COMMAND):
         return ()
     return row.key_envs
 

@@ -64,6 +64,10 @@ class BaseTool(Tool, Generic[A]):
     @cached_property
     def definition(self) -> ToolDefinition:
         """The tool as the model, the policy and the screen know it."""
+        return self.define()
+
+    def define(self) -> ToolDefinition:
+        """The definition as the class has it; a built-in tool is given what was written down."""
         return ToolDefinition(
             name=self.name,
             display_name=self.display_name,

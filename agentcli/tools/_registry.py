@@ -13,10 +13,13 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.errors import UsageError
 from agentcli.domain.tools import Asks, Tool, ToolDefinition, ToolHints
+
+if TYPE_CHECKING:
+    from agentcli.tools._base import BaseTool
 
 DEFINITIONS_FILE = Path(__file__).with_name("_definitions.json")
 
@@ -112,7 +115,7 @@ class Registry:
     def __init__(self) -> None:
         self._definitions: dict[str, ToolDefinition] = {}
         self._loaded: dict[str, Tool] = {}
-        self._modules: dict[str, str] = {}  # of the built-in ones
+        self._built_in: dict[str, tuple[ToolDefinition, str]] = {}  # each with its module
 
     @classmethod
     def builtin(
@@ -137,7 +140,7 @@ class Registry:
         for definition, module in built_in:
             names = {definition.name, definition.group}
             if (wanted is None or names & wanted) and not names & set(disabled):
-                registry._modules[definition.name] = module
+                registry._built_in[definition.name] = definition, module
                 if definition.name not in _DEFERRED - (wanted or set()):
                     registry._definitions[definition.name] = definition
         return registry
@@ -165,7 +168,7 @@ class Registry:
     def register(self, tool: Tool) -> None:
         """Add ``tool``, last. Raises ``ValueError`` when its name is taken."""
         name = tool.definition.name
-        if name in self._definitions or name in self._modules:
+        if name in self._definitions or name in self._built_in:
             raise ValueError(f"there is already a tool named {name}")
         self._definitions[name] = tool.definition
         self._loaded[name] = tool
@@ -177,9 +180,8 @@ class Registry:
 
     def offer(self, name: str) -> None:
         """Make a tool that is deferred a part of the prompt, where it is there at all."""
-        if name in self._modules and name not in self._definitions:
-            found = {each.name: each for each, _ in _read_definitions()}
-            offered = {**self._definitions, name: found[name]}
+        if name in self._built_in and name not in self._definitions:
+            offered = {**self._definitions, name: self._built_in[name][0]}
             order = {each: number for number, each in enumerate(_ORDER)}
             names = sorted(offered, key=lambda each: order.get(each, len(order)))
             self._definitions = {each: offered[each] for each in names}
@@ -188,20 +190,23 @@ class Registry:
         """Take a tool out; nothing happens when it is not there."""
         self._definitions.pop(name, None)
         self._loaded.pop(name, None)
-        self._modules.pop(name, None)
+        self._built_in.pop(name, None)
 
     def get(self, name: str) -> Tool | None:
         """The tool, its module imported if need be; ``None`` for an unknown name."""
-        if name in self._modules and name not in self._loaded:
-            module = _tools_of(self._modules[name])
-            self._loaded[name] = next(each for each in module if each.definition.name == name)
+        if name in self._built_in and name not in self._loaded:
+            definition, module = self._built_in[name]
+            for tool in _tools_of(module):
+                if tool.name == name:
+                    tool.definition = definition  # the same; to make it takes as long as the import
+                    self._loaded[name] = tool
         return self._loaded.get(name)
 
     def near(self, name: str) -> tuple[str, ...]:
         """Names like ``name``, best first (TOOL-4)."""
         wanted = name.casefold().replace("-", "_")
         alias = _ALIASES.get(wanted)
-        there = dict.fromkeys((*self._definitions, *self._modules))
+        there = dict.fromkeys((*self._definitions, *self._built_in))
         found = [alias] if alias in there and alias is not None else []
         found += [
             known
@@ -226,7 +231,7 @@ def build_definitions() -> str:
         path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_")
     )
     rows = [
-        {"module": module, **asdict(tool.definition)}
+        {"module": module, **asdict(tool.define())}
         for module in modules
         for tool in _tools_of(module)
     ]
@@ -235,7 +240,7 @@ def build_definitions() -> str:
     return json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
 
 
-def _tools_of(module: str) -> tuple[Tool, ...]:
+def _tools_of(module: str) -> tuple[BaseTool[Any], ...]:
     imported = import_module(f"agentcli.tools.{module}")
     return getattr(imported, "TOOLS", None) or (imported.TOOL,)
 

@@ -254,7 +254,8 @@ class BashTool(BaseTool[BashArguments]):
             async with _leftovers.recorded(ctx.state) as record:
                 on_start = telling(output, ctx.to_background, record)
                 limits = RunLimits(ctx.cancel, timeout_s, output.moved, handover.read)
-                ended = await run(command, limits, output.feed, on_start, confine)
+                inside = confine if start.sandbox is not None else None
+                ended = await run(command, limits, output.feed, on_start, inside)
             lives = ended.still_lives
         finally:
             output.close()

@@ -9,7 +9,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentcli.domain.instructions import framed
 from agentcli.domain.ports import ProjectDoc
 from agentcli.domain.values import frozen
 
@@ -76,8 +75,14 @@ def build_system_prompt(parts: PromptParts) -> str:
     sections = [
         parts.replacement if parts.replacement is not None else _BASE,
         environment,
-        f"{_DOCS}\n{framed(parts.docs)}" if parts.docs else "",
+        _documents(parts.docs) if parts.docs else "",
         parts.skills,
         parts.appendix or "",
     ]
     return "\n\n".join(filter(None, sections))
+
+
+def _documents(docs: Sequence[ProjectDoc]) -> str:
+    from agentcli.domain.instructions import framed
+
+    return f"{_DOCS}\n{framed(docs)}"

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.app.compose import make_sandbox, open_session, sandbox_banner, session_sandbox
+from agentcli.app.boundary import make_sandbox, sandbox_banner, session_sandbox
+from agentcli.app.compose import open_session
 from agentcli.app.options import SessionOptions
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings

@@ -1,0 +1,137 @@
+"""What a session may do where it works: the policy and the sandbox (SEC-3, SEC-7).
+
+Law: what was asked for by name and cannot be had is an error; what ``auto`` cannot find is told
+once. What takes effect without a question in every project is written to by no tool unasked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentcli.app.options import SessionOptions
+from agentcli.app.trust import hook_scripts, user_places
+from agentcli.config.settings import Settings
+from agentcli.domain.errors import ConfigError
+from agentcli.domain.sandbox import SandboxKind
+from agentcli.domain.tools import Workspace
+from agentcli.extensions.places import KINDS
+from agentcli.policy.decision import Policy
+from agentcli.process.sandbox import SessionSandbox
+
+if TYPE_CHECKING:
+    from agentcli.process.sandbox_places import OwnPlaces
+
+_NAMED = (SandboxKind.BWRAP, SandboxKind.LANDLOCK)
+
+
+def policy_for(
+    settings: Settings, options: SessionOptions, free_to_read: tuple[Path, ...] = ()
+) -> Policy:
+    """The policy that a session begins with; raises ``UsageError`` for what is no rule."""
+    policy = Policy(options.mode or settings.permission_mode)
+    for kind in ("allow", "deny", "ask"):
+        source = settings.sources.get(f"permissions.{kind}", "")
+        policy.add_rules(kind, getattr(settings, kind), source)
+    policy.add_rules("allow", options.allow, "--allow-tool")
+    policy.add_rules("deny", options.deny, "--deny-tool")
+    policy.yolo_twice = options.yolo_twice
+    policy.is_bound = settings.sandbox in _NAMED
+    own = (*settings.paths.own_places(options.cwd), *_users_directories(settings))
+    policy.own_directories = (*own, *hook_scripts(settings.hooks, options.cwd))
+    policy.free_to_read = free_to_read
+    policy.run_by_git = _run_by_git
+    return policy
+
+
+def _run_by_git(path: Path) -> str:
+    from agentcli.process.git_config import run_by_git
+
+    return run_by_git(path)
+
+
+def policy_here(settings: Settings, options: SessionOptions) -> Policy:
+    """The same, knowing what would limit commands here."""
+    from agentcli.process.sandbox import look_for_sandbox
+
+    policy = policy_for(settings, options)
+    policy.contained = look_for_sandbox(options.cwd, settings.sandbox).is_on
+    policy.network = settings.sandbox_network
+    return policy
+
+
+def session_sandbox(
+    settings: Settings, workspace: Workspace, readable: Callable[[], Sequence[Path]] = tuple
+) -> SessionSandbox:
+    """The sandbox that the settings ask for; nothing is looked at before it is needed.
+
+    ``readable`` gives what else commands may read in the home directory.
+    """
+
+    def own_places() -> OwnPlaces:
+        from agentcli.process.sandbox_places import OwnPlaces
+
+        paths = settings.paths
+        catalogue = paths.catalogue_file
+        return OwnPlaces(
+            read_only=(*paths.own_places(workspace.root), *_users_directories(settings)),
+            hidden=(
+                paths.credentials_file,
+                paths.trust_file,
+                paths.sessions_dir,
+                *(catalogue.with_name(catalogue.name + end) for end in ("", "-wal", "-shm")),
+                paths.log_file,
+                paths.history_file,
+                paths.seal_file,
+            ),
+            seen=(*_readable_places(settings), *readable()),
+            scripts=hook_scripts(settings.hooks, workspace.cwd),
+        )
+
+    wanted, network = settings.sandbox, settings.sandbox_network
+    return SessionSandbox(workspace, own_places, wanted, network=network)
+
+
+async def make_sandbox(
+    settings: Settings, workspace: Workspace, readable: Callable[[], Sequence[Path]] = tuple
+) -> SessionSandbox:
+    """The same; raises ``ConfigError`` if it was named and fails."""
+    sandbox = session_sandbox(settings, workspace, readable)
+    if settings.sandbox in _NAMED:
+        state = await sandbox.begin()
+        if not state.is_on:
+            await sandbox.aclose()
+            advice = f"{state.advice or 'see: agent doctor'}; or use --sandbox auto, or off"
+            raise ConfigError(f"--sandbox {settings.sandbox}: {state.problem}", advice)
+    return sandbox
+
+
+async def sandbox_banner(sandbox: SessionSandbox, *, wanted: bool) -> tuple[str, ...]:
+    """The line for the top of the chat when there is no sandbox and nobody has said so."""
+    if not wanted:
+        return ()
+    await sandbox.begin()
+    return tuple(line for line in (sandbox.take_notice(),) if line)
+
+
+def _readable_places(settings: Settings) -> Iterator[Path]:
+    """What the user's skills run, and what the settings add."""
+    for place in user_places(settings):
+        if place.plugin:
+            yield place.path  # its hooks run what is in it
+        elif not place.in_repository:
+            yield from map(place.path.joinpath, KINDS)
+    for text in settings.sandbox_readable:
+        yield Path(text)
+
+
+def _users_directories(settings: Settings) -> tuple[Path, ...]:
+    """What takes effect without a question in every project: no tool writes there without asking.
+
+    Also where it is not there yet. Our own directory and ``.agents`` are known elsewhere.
+    """
+    home = settings.env.get("HOME", "")
+    if not home.startswith("/"):
+        return ()
+    return tuple(map(Path(home, ".claude").joinpath, KINDS))
