@@ -39,7 +39,9 @@ def policy_for(
     policy.yolo_twice = options.yolo_twice
     policy.is_bound = settings.sandbox in _NAMED
     own = (*settings.paths.own_places(options.cwd), *_users_directories(settings))
-    policy.own_directories = (*own, *hook_scripts(settings.hooks, options.cwd))
+    policy.own_directories = own
+    if settings.hooks:
+        policy.own_directories += hook_scripts(settings.hooks, options.cwd)
     policy.free_to_read = free_to_read
     policy.run_by_git = _run_by_git
     return policy

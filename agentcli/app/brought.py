@@ -60,8 +60,6 @@ class Brought:
 
     def catalogue(self, window_tokens: int) -> str:
         """The skills as the model is told of them: 2 % of its window, 8,000 characters at most."""
-        if not self.skills:
-            return ""
         from agentcli.extensions.skills import catalogue
 
         text, notice = catalogue(

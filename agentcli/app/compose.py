@@ -27,7 +27,7 @@ from agentcli.app.options import SessionOptions
 from agentcli.app.queue import DurableQueue
 from agentcli.app.session import Listeners, Session
 from agentcli.app.toolset import TASK, SessionSearch, make_toolbox
-from agentcli.app.trust import contained_hooks, holds_credentials
+from agentcli.app.trust import holds_credentials
 from agentcli.config.redaction import Redactor
 from agentcli.config.seal import HomeSeal
 from agentcli.config.settings import Settings
@@ -173,7 +173,7 @@ async def _build(
     if info.model != chosen.model.id:
         await store.set_model(chosen.model.id)
     toolbox, answer_check = make_toolbox(settings, options, chosen.model, brought.agents)
-    names = {tool.name for tool in toolbox.definitions}
+    names = toolbox.list()
     runs = RunsOfSession(store, lambda: parts, listeners.emit, arrived, can_ask=options.interactive)
     has_runs = SPAWN in names or store.created  # what an earlier process has left is put right
     runs_directories = (runs_directory(store.path),) if has_runs else ()
@@ -190,12 +190,11 @@ async def _build(
         },
     )
     plugin_notices = _add_plugins(plugins, options, toolbox, listeners) if plugins else ()
-    own_hooks = (*settings.hooks, *brought.hooks)
     hooks = _hooks(
-        (*contained_hooks(own_hooks, workspace.cwd, settings.project), *seams.hooks),
+        settings,
+        (brought.hooks, seams.hooks),
         store,
-        (workspace, sandbox),
-        policy,
+        (workspace, sandbox, policy),
         listeners,
         lambda: conversation.model.id,
     )
@@ -207,7 +206,9 @@ async def _build(
         session_id=info.id,
         system=_system_prompt(
             docs,
-            brought.catalogue(chosen.model.context_tokens) if READ_FILE in names else "",
+            brought.catalogue(chosen.model.context_tokens)
+            if brought.skills and READ_FILE in names
+            else "",
             options,
             info.created_at,
         ),
@@ -270,7 +271,7 @@ async def _build(
         *chosen.notices,
         *fallback_notices,
         *brought.notices,
-        *_budget_notice(options.max_budget_usd, chosen.model),
+        *(_budget_notice(chosen.model) if options.max_budget_usd is not None else ()),
         *await sandbox_banner(sandbox, wanted=options.interactive and "bash" in names),
         *(await plan_notice(store) if resumed and options.interactive else ()),
         *plugin_notices,
@@ -382,20 +383,26 @@ def _add_plugins(
 
 
 def _hooks(
-    configs: Sequence[HookConfig],
+    settings: Settings,
+    others: tuple[Sequence[HookConfig], Sequence[HookConfig]],
     store: SqliteStore,
-    place: tuple[Workspace, SessionSandbox],
-    policy: Policy,
+    place: tuple[Workspace, SessionSandbox, Policy],
     listeners: Listeners,
     model: Callable[[], str],
 ) -> SessionHooks | None:
-    """The user's hooks and the project's; the session's end waits for theirs."""
-    if not configs:
+    """The user's hooks and the project's, and ``others``: of plugins, of the caller.
+
+    The session's end waits for theirs.
+    """
+    of_plugins, given = others
+    if not (settings.hooks or of_plugins or given):
         return None
+    from agentcli.app.trust import contained_hooks
     from agentcli.extensions.hooks import HookFacts, SessionHooks
     from agentcli.process.program import run_program
 
-    workspace, sandbox = place
+    workspace, sandbox, policy = place
+    own = contained_hooks((*settings.hooks, *of_plugins), workspace.cwd, settings.project)
     facts = HookFacts(
         listeners.session_id,
         store.path,
@@ -404,7 +411,7 @@ def _hooks(
         project_root(workspace.cwd),
         model,
     )
-    hooks = SessionHooks(configs, facts, partial(run_program, sandbox=sandbox))
+    hooks = SessionHooks((*own, *given), facts, partial(run_program, sandbox=sandbox))
     listeners.add(hooks.on_event)
     return hooks
 
@@ -512,9 +519,9 @@ def _hide_keys(settings: Settings) -> None:
     hide_variables(filter(None, (*names, *settings.sent_variables, settings.search_api_key_env)))
 
 
-def _budget_notice(budget_usd: float | None, model: ModelInfo) -> tuple[str, ...]:
+def _budget_notice(model: ModelInfo) -> tuple[str, ...]:
     """A limit that cannot be kept is not kept in silence (COST-2)."""
-    if budget_usd is None or None not in (model.input_price, model.output_price):
+    if None not in (model.input_price, model.output_price):
         return ()
     what = f"warning: the price of {model.id} is unknown, so --max-budget-usd cannot be kept"
     key = f'models."{model.id}".input_price'

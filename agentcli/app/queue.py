@@ -78,7 +78,7 @@ class DurableQueue:
         """
         if kind is None:
             return tuple(self._items)
-        if self._turns_of_their_own:
+        if self._turns_of_their_own or not self._items:
             return ()
         return _grouped([item for item in self._items if item.kind is kind])
 

@@ -273,6 +273,8 @@ class Settings:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must never be shown or stored: keys, tokens, passwords (SEC-9)."""
+        if not (self.providers or self.stored or self.search_api_key_env):
+            return tuple(environment_secrets(self.env, {}))
         configs = self.providers.values()
         named = {config.key_env: config.base_url for config in configs if config.key_env}
         named |= {name: "" for name in [self.search_api_key_env] if name}

@@ -68,7 +68,8 @@ def repository_directories(cwd: Path, root: Path, home: str) -> tuple[Path, ...]
     candidates: list[Path] = []
     for directory in between:
         candidates += map(directory.joinpath, NAMES)
-    return tuple(_there(candidates, _homes(home)))
+    homes = tuple(map(Path(home).joinpath, NAMES)) if home.startswith("/") else ()
+    return tuple(_there(candidates, homes))
 
 
 def extension_places(
@@ -88,7 +89,8 @@ def extension_places(
         repository = repository or ExtensionPlace(Path(), "project", in_repository=True)
         for path in trusted:
             candidates.setdefault(path, replace(repository, path=path))
-    for path in (*_homes(home), config_dir):
+    homes = map(Path(home).joinpath, NAMES) if home.startswith("/") else ()
+    for path in (*homes, config_dir):
         candidates.setdefault(path, ExtensionPlace(path, "user"))
     for name, path in plugins:
         candidates.setdefault(path, ExtensionPlace(path, f"plugin {name}", plugin=name))
@@ -107,10 +109,6 @@ def holds_instructions(directories: Iterable[Path]) -> bool:
                 return True  # it is said of what may not be read
             return True
     return False
-
-
-def _homes(home: str) -> Sequence[Path]:
-    return tuple(map(Path(home).joinpath, NAMES)) if home.startswith("/") else ()
 
 
 def _there(candidates: Iterable[Path], others: Sequence[Path] = ()) -> Sequence[Path]:

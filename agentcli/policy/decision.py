@@ -161,8 +161,8 @@ class Policy:
 
     def add_rules(self, kind: str, texts: Sequence[str], source: str = "") -> None:
         """More rules of ``kind`` ("allow", "deny" or "ask"); raises ``UsageError``."""
-        more = [parse_rule(text, source) for text in texts]
-        setattr(self, kind, (*getattr(self, kind), *more))
+        for text in texts:
+            setattr(self, kind, (*getattr(self, kind), parse_rule(text, source)))
 
     def remove_rule(self, text: str) -> bool:
         """Forget every rule that reads ``text``; false when there was none."""

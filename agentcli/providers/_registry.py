@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -175,6 +176,9 @@ BUILT_IN: dict[str, ProviderSpec] = {
 }
 
 
+_KINDS = frozenset(map(attrgetter("kind"), BUILT_IN.values()))
+
+
 def module_names() -> frozenset[str]:
     """The provider modules in this package, by name, without importing any."""
     stems = (path.stem for path in _HERE.glob("*.py"))
@@ -218,7 +222,7 @@ def provider_config(
     row = spec or ProviderSpec(own.kind if own else name)
     config = own or ProviderConfig(name, row.kind, needs_key=row.needs_key)
     kind = config.kind or row.kind
-    if kind not in module_names():
+    if kind not in _KINDS and kind not in module_names():
         kinds = ", ".join(sorted(module_names()))
         raise ConfigError(
             f"provider {name!r} has the unknown kind {kind!r}", f"use one of: {kinds}"

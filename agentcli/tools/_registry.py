@@ -127,16 +127,9 @@ class Registry:
         """
         registry = cls()
         built_in = _read_definitions()
-        known = {definition.name for definition, _ in built_in}
-        groups = {definition.group for definition, _ in built_in}
         wanted = None if enabled is None else set(enabled)
-        for name in (*(wanted or ()), *disabled):
-            if name not in known and name not in groups:
-                import difflib
-
-                near = difflib.get_close_matches(name, sorted(known | groups), n=_NEAR)
-                hint = f"did you mean {', '.join(near)}?" if near else ", ".join(sorted(groups))
-                raise UsageError(f"There is no tool or tool group {name!r}", hint)
+        if named := (*(wanted or ()), *disabled):
+            _refuse_unknown(named, built_in)
         for definition, module in built_in:
             names = {definition.name, definition.group}
             if (wanted is None or names & wanted) and not names & set(disabled):
@@ -217,6 +210,20 @@ class Registry:
 
         found += difflib.get_close_matches(wanted, list(there), n=_NEAR, cutoff=0.5)
         return tuple(dict.fromkeys(found))[:_NEAR]
+
+
+def _refuse_unknown(names: Iterable[str], built_in: Iterable[tuple[ToolDefinition, str]]) -> None:
+    known, groups = set[str](), set[str]()
+    for definition, _ in built_in:
+        known.add(definition.name)
+        groups.add(definition.group)
+    for name in names:
+        if name not in known and name not in groups:
+            import difflib
+
+            near = difflib.get_close_matches(name, sorted(known | groups), n=_NEAR)
+            hint = f"did you mean {', '.join(near)}?" if near else ", ".join(sorted(groups))
+            raise UsageError(f"There is no tool or tool group {name!r}", hint)
 
 
 def standard_name(name: str) -> str:

@@ -135,7 +135,7 @@ def model_info(provider: str, name: str, newer: Rows = EMPTY) -> ModelInfo:
     if row is not None:
         return _renamed(row, provider, name, priced=True)
     vendor, bare = _maker(provider, name)
-    row = _find(_VENDORS.get(vendor, vendor), bare, newer)
+    row = _find(_VENDORS.get(vendor, vendor), bare, newer) if vendor else None
     if row is not None:
         return _renamed(row, provider, name, priced=False)
     spec = BUILT_IN.get(provider)
