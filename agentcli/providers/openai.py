@@ -278,6 +278,13 @@ class _ChatCall:
         self.name = ""
         self.arguments: list[str] = []
 
+    def is_same(self, call_id: str, name: str, arguments: str) -> bool:
+        """Whether a piece says all of this call again, which some gateways do (STR-12)."""
+        if not (call_id and name) or (call_id, name) != (self.id, self.name):
+            return False
+        again = _object(arguments)
+        return again is not None and again == _object("".join(self.arguments))
+
 
 class ChatDecoder(StreamDecoder):
     """The events of one Chat Completions stream."""
@@ -289,6 +296,7 @@ class ChatDecoder(StreamDecoder):
         self._calls: dict[object, _ChatCall] = {}
         self._latest: _ChatCall | None = None
         self._ids: set[str] = set()
+        self._has_deltas = False
         self._stop: StopReason | None = None
         self._refused = False
         self._usage: Usage | None = None
@@ -350,7 +358,10 @@ class ChatDecoder(StreamDecoder):
         self.end(StreamEnd(stop))
 
     def _choice(self, choice: Json) -> None:
-        delta = choice.get("delta") or choice.get("message")
+        delta = choice.get("delta")
+        self._has_deltas = self._has_deltas or bool(delta)
+        if not self._has_deltas:  # else some servers say all of it again at the end
+            delta = choice.get("message")
         if isinstance(delta, dict):
             for kind, text in _pieces(delta):
                 self._text(kind, text)
@@ -393,6 +404,8 @@ class ChatDecoder(StreamDecoder):
             arguments = received_json(arguments)
         elif not isinstance(arguments, str):
             arguments = ""
+        if any(call.is_same(call_id, name, arguments) for call in self._calls.values()):
+            return
         call = self._match(piece.get("index"), call_id, name, arguments)
         if call is None:
             return
@@ -450,10 +463,15 @@ def _begins_another(current: _ChatCall, call_id: str, name: str, arguments: str)
 
 
 def _is_object(text: str) -> bool:
+    return _object(text) is not None
+
+
+def _object(text: str) -> Json | None:
     try:
-        return isinstance(json.loads(text), dict)
+        value = json.loads(text)
     except (ValueError, RecursionError):
-        return False
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _pieces(delta: Json) -> Iterator[tuple[type[TextDelta | ThinkingDelta], str]]:

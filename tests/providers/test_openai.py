@@ -309,6 +309,28 @@ def test_two_like_calls_without_index_or_id_stay_two() -> None:
     assert calls_of(piece("a", '{"x": 1}'), piece("a", '{"x": 1}')) == [A, A]
 
 
+@pytest.mark.spec("STR-12")
+@pytest.mark.parametrize("where", [{"index": 0}, {"index": 1}, {}])
+def test_a_call_that_is_said_again_is_one_call(where: dict[str, int]) -> None:
+    first = [
+        piece("a", "", index=0, id="1"),
+        piece(None, '{"x": ', index=0),
+        piece(None, "1}", index=0),
+    ]
+    again = piece("a", '{"x":1}', id="1", **where)
+    assert calls_of(*first, again) == calls_of(again, again) == [A]
+
+
+@pytest.mark.spec("STR-12")
+def test_a_last_chunk_with_all_of_the_reply_adds_nothing() -> None:
+    call = piece("a", '{"x": 1}', index=0, id="1")
+    whole = {"role": "assistant", "content": "Hi", "tool_calls": [{**call, "id": "2"}]}
+    last = {"choices": [{"index": 0, "delta": {}, "message": whole, "finish_reason": "tool_calls"}]}
+    message = reply(chunk(content="Hi"), chunk(tool_calls=[call]), last)
+    assert message.text == "Hi"
+    assert [(c.name, c.arguments) for c in message.tool_calls] == [A]
+
+
 def test_a_call_without_arguments_is_empty() -> None:
     assert calls_of(piece("a", index=0, id="1"), piece("b", "", index=1)) == [("a", {}), ("b", {})]
 
