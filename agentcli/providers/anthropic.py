@@ -320,6 +320,8 @@ class MessagesDecoder(StreamDecoder):
         self._call_ids: dict[int, object] = {}
         self._begun: object = None
         self._whole_inputs: dict[int, Json] = {}
+        self._inputs: dict[int, list[str]] = {}
+        self._held: dict[int, ToolCallStart] = {}  # calls whose id is known already
         self._stop: StopReason | None = None
 
     def handle(self, value: Mapping[str, Any]) -> None:
@@ -341,7 +343,7 @@ class MessagesDecoder(StreamDecoder):
                 self._stop = _STOP_REASONS.get(reason, StopReason.OTHER)
             self._usage(value.get("usage"), final=True)
         elif kind == "message_stop":
-            for unfinished in list(self._whole_inputs):
+            for unfinished in [*self._whole_inputs, *self._held]:
                 self._flush_input(unfinished)
             has_calls = "tool_use" in self._kinds.values()
             guess = StopReason.TOOL_USE if has_calls else StopReason.END_TURN
@@ -386,9 +388,17 @@ class MessagesDecoder(StreamDecoder):
         elif kind == "redacted_thinking":
             self.out.add(ThinkingSeal(index, redacted=_text(block.get("data"))))
         elif kind == "tool_use":
-            self.out.add(ToolCallStart(index, _text(block.get("id")), _text(block.get("name"))))
-            if isinstance(whole := block.get("input"), dict) and whole:
-                self._whole_inputs[index] = whole
+            self._start_call(index, block)
+
+    def _start_call(self, index: int, block: Json) -> None:
+        start = ToolCallStart(index, _text(block.get("id")), _text(block.get("name")))
+        self._inputs[index] = []
+        if start.id and list(self._call_ids.values()).count(start.id) > 1:
+            self._held[index] = start
+        else:
+            self.out.add(start)
+        if isinstance(whole := block.get("input"), dict) and whole:
+            self._whole_inputs[index] = whole
 
     def _delta(self, index: int, delta: Json) -> None:
         kind = delta.get("type")
@@ -399,7 +409,7 @@ class MessagesDecoder(StreamDecoder):
             text = _text(delta.get("partial_json"))
             if text and index in self._kinds and self._is_for(index, "tool_use"):
                 self._whole_inputs.pop(index, None)
-                self.out.delta(ToolCallDelta, index, text)
+                self._input(index, text)
         elif kind == "thinking_delta":
             if self._kinds.setdefault(index, "thinking") == "thinking":
                 self.out.delta(ThinkingDelta, index, _text(delta.get("thinking")))
@@ -416,7 +426,19 @@ class MessagesDecoder(StreamDecoder):
     def _flush_input(self, index: int) -> None:
         """Some servers put a call's whole input into its start."""
         if index in self._whole_inputs:
-            self.out.delta(ToolCallDelta, index, received_json(self._whole_inputs.pop(index)))
+            self._input(index, received_json(self._whole_inputs.pop(index)))
+        if held := self._held.pop(index, None):
+            inputs = {place: "".join(pieces) for place, pieces in self._inputs.items()}
+            known = (place for place, call_id in self._call_ids.items() if call_id == held.id)
+            if not any(inputs[place] == inputs[index] for place in known if place != index):
+                self.out.add(held)
+                self.out.delta(ToolCallDelta, index, inputs[index])
+
+    def _input(self, index: int, text: str) -> None:
+        """A piece of a call's input; of one that may be known already it waits for its end."""
+        self._inputs.setdefault(index, []).append(text)
+        if index not in self._held:
+            self.out.delta(ToolCallDelta, index, text)
 
     def _usage(self, usage: object, *, final: bool = False) -> None:
         if not isinstance(usage, dict):

@@ -305,8 +305,7 @@ async def _pieces(response: httpx.Response, endpoint: Endpoint) -> AsyncGenerato
         aclosing(_sliced(batches, unpacker)) as slices,
         aclosing(_checked(slices, endpoint)) as documents,
     ):
-        is_stream = "event-stream" in response.headers.get("content-type", "")
-        async for piece in slices if is_stream else documents:
+        async for piece in documents:
             yield piece
 
 

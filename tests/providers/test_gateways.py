@@ -214,6 +214,26 @@ def test_a_call_that_is_repeated_is_one_call() -> None:
     assert [dict(each.arguments) for each in message.tool_calls] == [{"command": "rm a"}]
 
 
+@pytest.mark.parametrize(("second", "count"), [("rm a", 1), ("rm b", 2)])
+def test_a_block_with_a_known_id_is_another_call_only_if_it_says_something_else(
+    second: str, count: int
+) -> None:
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": {"id": "m"}}]
+    for index, command in enumerate(("rm a", second)):
+        block = {"type": "tool_use", "id": "t", "name": "bash", "input": {}}
+        events.append({"type": "content_block_start", "index": index, "content_block": block})
+        for text in ('{"command":', f' "{command}"}}'):
+            delta = {"type": "input_json_delta", "partial_json": text}
+            events.append({"type": "content_block_delta", "index": index, "delta": delta})
+        events.append({"type": "content_block_stop", "index": index})
+    data = b"".join(f"data: {json.dumps(event)}\n\n".encode() for event in events)
+    stop = b'data: {"type": "message_stop"}\n\n'
+    message = fold(decode(MessagesDecoder(Endpoint("p", "http://host")), [data, stop]))
+    assert message is not None
+    said = [dict(each.arguments) for each in message.tool_calls]
+    assert said == [{"command": "rm a"}, {"command": second}][:count]
+
+
 def test_an_id_for_each_chunk_says_nothing_about_the_reply() -> None:
     events = [chunk(str(number), content="x") for number in range(4)]
     data = b"".join(f"data: {json.dumps(event)}\n\n".encode() for event in events)

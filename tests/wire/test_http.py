@@ -465,6 +465,8 @@ def test_a_json_document_becomes_one_event_and_an_untyped_stream_passes() -> Non
     async def run() -> None:
         async with serving(replying(answer(b'{\n "a": 1\n}', "application/json"))) as port:
             assert await post(f"http://127.0.0.1:{port}/") == b'data: {  "a": 1 }\n\n'
+        async with serving(replying(answer(b'{"a": 1}'))) as port:  # and is called a stream
+            assert await post(f"http://127.0.0.1:{port}/") == b'data: {"a": 1}\n\n'
         async with serving(replying(answer(b"\ndata: 1\n\n", "text/plain"))) as port:
             assert await post(f"http://127.0.0.1:{port}/") == b"\ndata: 1\n\n"
 
