@@ -38,7 +38,7 @@ from agentcli.ui.theme import DIM
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _CHOICES = (
     ("y", "yes, they take effect"),
-    ("n", "no, and do not ask again until they change"),
+    ("n", "no, and do not ask again; /trust changes that"),
     ("l", "later: ignore them now, ask at the next start"),
     ("v", "view all of it"),
 )
