@@ -294,7 +294,8 @@ class ChatPrompt:
     def say(self, text: str) -> None:
         """Print a line above the prompt; on a dumb terminal, and the prompt again."""
         if self._terminal.is_dumb:
-            self._terminal.output.write(f"\n{text}\n> " if text else "\n> ")
+            said = f"\n{self._terminal.screen.wrapped([text])}" if text else ""
+            self._terminal.output.write(f"{said}\n> ")
             self._terminal.output.flush()
             return
         screen = self._terminal.screen

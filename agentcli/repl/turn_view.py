@@ -262,6 +262,7 @@ class TurnView:
         self._summaries: dict[str, str] = {}
         self._refused: dict[str, str] = {}  # calls, and why
         self._begun: set[str] = set()  # calls whose first line is printed (not live)
+        self._answers: dict[str, list[str]] = {}  # of the user, to be printed below it
         self._doing = ""
         self._since = 0.0
         self._retry: tuple[RetryWait, float] | None = None
@@ -299,10 +300,16 @@ class TurnView:
 
     def answered(self, call_id: str, summary: str, said: str) -> None:
         """The user answered what a call asked: one line of it stays, in the call's own place."""
-        if not self._calls.answered(call_id, said):
-            line = answer_line(said, self._theme)
-            head = [render.call_line(summary, self._theme)] if self._theme.live else []
-            self._screen.print_block([*head, line], gap=False)
+        line = answer_line(said, self._theme)
+        if self._calls.answered(call_id, said):
+            return
+        if call_id in self._begun:
+            self._screen.print_block([line], gap=False)
+        elif call_id in self._summaries and not self._theme.live:  # its own line is to come
+            self._answers.setdefault(call_id, []).append(line)
+        else:
+            head = render.call_line(summary, self._theme)
+            self._screen.print_block([head, line], gap=False)
 
     def on_event(self, event: AgentEvent) -> None:  # noqa: C901, PLR0912 - one arm per event
         """Show ``event``."""
@@ -479,7 +486,8 @@ class TurnView:
         else:
             self._summaries[event.call.id] = event.summary
             self._begun.add(event.call.id)
-            self._screen.print_block([render.call_line(event.summary, self._theme)])
+            head = render.call_line(event.summary, self._theme)
+            self._screen.print_block([head, *self._answers.pop(event.call.id, ())])
 
     def _finished(self, event: ToolFinished) -> None:
         if event.result.status is ResultStatus.REFUSED:
@@ -494,7 +502,8 @@ class TurnView:
         summary = self._summaries.pop(event.call.id, event.call.name)
         begun = event.call.id in self._begun
         if event.result.status is ResultStatus.REFUSED or not begun:
-            self._screen.print_block(render.tool_lines(event, summary, self._theme))
+            head, *below = render.tool_lines(event, summary, self._theme)
+            self._screen.print_block([head, *self._answers.pop(event.call.id, ()), *below])
         else:
             lines = render.outcome_lines(event, summary, self._theme)
             self._screen.print_block(lines, gap=False)
@@ -520,6 +529,7 @@ class TurnView:
         self._since = time.monotonic()
         self._summaries.clear()
         self._begun.clear()
+        self._answers.clear()
         self._calls.clear()
         self._do("Working")
 
@@ -554,7 +564,8 @@ class TurnView:
             return [limit]
         if summary.duration_s < LONG_TURN_S and summary.steps <= 1:
             return []
-        return [render.turn_line(summary, self._theme)]
+        line = render.turn_line(summary, self._theme)
+        return [line] if line else []
 
     # --- time ------------------------------------------------------------------------------
 

@@ -194,7 +194,7 @@ class Code(MarkdownBlock):
         self._margin = opened.margin
         quotes = opened.quotes
         self._marks = re.compile(rf"(?: {{0,3}}> ?){{1,{quotes}}}") if quotes else None
-        bar = theme.paint(f"{theme.symbols.code} ", DIM)
+        bar = theme.paint(f"{theme.symbols.code} ", DIM) if theme.symbols.code else ""
         self._bar = _painted(opened.hang, theme) + bar
         rest = self._bar + theme.paint(f"{theme.symbols.wrap} ", DIM)
         self.wrap = Wrap(columns, _painted(opened.lead, theme) + bar, rest)
@@ -353,7 +353,7 @@ class Table(MarkdownBlock):
             for at in range(size)
         ]
         room = self.wrap.room - 3 * (size - 1)
-        self._widths = _share(natural, least, room)
+        self._widths = _share(natural, least, room) if self._theme.symbols.cross else None
         self._fixed_for = self.wrap.columns
 
     def _row(self, row: _Cells, widths: list[int]) -> None:

@@ -216,13 +216,17 @@ def limit_line(summary: TurnSummary, theme: Theme) -> str | None:
 
 
 def turn_line(summary: TurnSummary, theme: Theme) -> str:
-    """``12 s · 12.3k in, 400 out · $0.0021``; the time alone where no model was asked."""
-    parts = [wording.duration(summary.duration_s)]
-    usage, is_free = summary.usage, summary.cost_usd == 0
-    if usage.is_known and not (is_free and not usage.input_tokens and not usage.output_tokens):
-        parts.append(wording.tokens(usage))
-    if summary.cost_usd is not None and not (is_free and len(parts) == 1):
-        parts.append(wording.cost(summary.cost_usd))
+    """``12 s · 12.3k in, 400 out · $0.0021``.
+
+    The time alone where no model was asked, nothing when that was short.
+    """
+    usage, cost = summary.usage, summary.cost_usd
+    parts = [wording.duration(summary.duration_s)] if summary.duration_s >= _FELT_S else []
+    if cost != 0 or usage.input_tokens or usage.output_tokens:
+        parts += [wording.tokens(usage)] if usage.is_known else []
+        parts += [wording.cost(cost)] if cost is not None else []
+    if not parts:
+        return ""
     gutter = "  " if theme.live else ""
     return theme.paint(gutter + f" {theme.symbols.dot} ".join(parts), DIM)
 

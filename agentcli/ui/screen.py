@@ -11,6 +11,7 @@ This one only ever appends, which any terminal and any reader of its output unde
 from __future__ import annotations
 
 import asyncio
+import copy
 import io
 import logging
 import os
@@ -22,7 +23,7 @@ from typing import NamedTuple, TextIO
 from agentcli.ui.markdown_stream import MarkdownStream
 from agentcli.ui.rows import Wrap, wrap_line
 from agentcli.ui.sanitize import Sanitizer
-from agentcli.ui.theme import DIM, Theme
+from agentcli.ui.theme import DIM, SPOKEN, Theme
 
 # --- a writer in a thread: a terminal that takes nothing holds up nothing ---------------------
 
@@ -213,22 +214,23 @@ class _Dimmed:
 
 
 class TextStream:
-    """Text in, painted text out. Without a live terminal it comes as it is, in no rows."""
+    """Text in, painted rows out; what is not live gets words in place of signs (UI-10)."""
 
     def __init__(self, theme: Theme, columns: Callable[[], int], *, thinking: bool) -> None:
+        if not theme.live:
+            theme = copy.copy(theme)
+            theme.symbols = SPOKEN
         self.thinking = thinking
         self.begun = False
         self._theme = theme
         self._columns = columns
         self._sanitizer = Sanitizer()
-        self._rows: MarkdownStream | _Dimmed | None = None
         self._source: list[str] = []  # what was fed, for a fault
         self._is_first = True  # no row was handed out
-        self._blanks = ""
         self._tail: tuple[int, list[str]] | None = None
         self.head = ""
-        if theme.live:
-            self._rows = (_Dimmed if thinking else MarkdownStream)(theme, self._room)
+        self._rows: MarkdownStream | _Dimmed | None = None
+        self._rows = (_Dimmed if thinking else MarkdownStream)(theme, self._room)
         if thinking:
             sign = f"{theme.symbols.thinking} " if self._gutter else ""
             self.head = theme.paint(f"{sign}Thinking", DIM) + "\n"
@@ -243,12 +245,13 @@ class TextStream:
 
     def feed(self, text: str) -> str:
         """What is certain of the text so far and was not shown before."""
-        return self._shown(self._sanitizer.feed(text))
+        clean = self._sanitizer.feed(text)
+        return self._in_rows(clean) if clean else ""
 
     def finish(self) -> str:
         """The rest."""
-        rest = self._shown(self._sanitizer.finish())
-        return rest + self._in_rows(None) if self._rows else rest
+        rest = self._sanitizer.finish()
+        return (self._in_rows(rest) if rest else "") + self._in_rows(None)
 
     def tail(self) -> list[str]:
         """Painted rows of what is not certain yet."""
@@ -298,16 +301,6 @@ class TextStream:
         sign = self._theme.paint(f"{self._theme.symbols.answer} ", DIM)
         first = sign if self._is_first else "  "
         return [f"{first}{rows[0]}", *(f"  {row}" if row else "" for row in rows[1:])]
-
-    def _shown(self, text: str) -> str:
-        if self._rows:
-            return self._in_rows(text) if text else ""
-        text = self._blanks + text
-        kept = text.rstrip("\n")
-        self._blanks = text[len(kept) :]
-        if not self.thinking:
-            return kept
-        return "\n".join(self._theme.paint(line, DIM) for line in kept.split("\n")) if kept else ""
 
 
 # --- the screen -------------------------------------------------------------------------------
@@ -460,14 +453,13 @@ class Screen:
         if not lines:
             return
         lead = "\n" if gap and not self._gap else ""
-        self._print(lead + self._wrapped(lines) + "\n")
+        self._print(lead + self.wrapped(lines) + "\n")
 
-    def _wrapped(self, lines: Sequence[str]) -> str:
-        """At a live terminal lines are rows, broken between words."""
-        if self.theme.live:
-            mark, columns = self.theme.paint(self.theme.symbols.wrap, DIM), self._laid_out
-            lines = [row for line in lines for row in wrap_line(line, columns, mark)]
-        return "\n".join(lines)
+    def wrapped(self, lines: Sequence[str]) -> str:
+        """Painted lines as rows that are broken between words."""
+        sign = self.theme.symbols.wrap if self.theme.live else ""
+        mark, columns = self.theme.paint(sign, DIM), self._laid_out
+        return "\n".join(row for line in lines for row in wrap_line(line, columns, mark))
 
     def print_aside(self, lines: Sequence[str]) -> None:
         """Print a block that is no part of the answer: between two lines while one comes."""
@@ -479,7 +471,7 @@ class Screen:
         asides, self._asides = self._asides, []
         for lines in asides:
             if lines:
-                self._print(("" if self._gap else "\n") + self._wrapped(lines) + "\n\n")
+                self._print(("" if self._gap else "\n") + self.wrapped(lines) + "\n\n")
 
     def gap(self) -> None:
         """An empty line, unless there is one."""

@@ -119,11 +119,11 @@ SPOKEN = Symbols(
     stopped="Stopped:",
     branch="Result:",
     bullet="-",
-    bar="|",
-    rule="-",
+    bar=">",
+    rule="",
     dot="-",
     more="...",
-    cross="+",
+    cross="",
     todo="to do:",
     done="done:",
     code="",
@@ -131,7 +131,10 @@ SPOKEN = Symbols(
     answer="",
     thinking="",
 )
-"""Words in place of signs, for what is read aloud (UI-10)."""
+"""Words in place of signs, no lines and no boxes: for what is read aloud (UI-10).
+
+A table without a ``cross`` is not drawn: each cell is a line of its own.
+"""
 
 ASCII = Symbols(
     "*", "x", "#", "`", "*", "|", "-", "-", "...", "+", "[ ]", "[x]", "|", ">", "*", "~"

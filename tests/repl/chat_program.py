@@ -308,6 +308,15 @@ class PlaySession(Session):
         if answer.verdict is Verdict.NO and token.cancelled:
             self._say("cancelled too\n")
 
+    async def do_callapprove(self, rest: str, token: CancelToken) -> None:
+        """A call that asks before it runs."""
+        call = ToolCall("ca", "bash", {"command": rest})
+        self._emit(ToolAnnounced(call, f"Run {rest}"))
+        await self._user.approve(ApprovalRequest(call, f"Run {rest}", rest, ""))
+        self._emit(ToolStarted(call, f"Run {rest}"))
+        result = ToolResult(call.id, "bash", (TextPart("done"),), ResultStatus.OK)
+        self._emit(ToolFinished(call, result, "exit 0", 0.05))
+
     async def do_agents(self, rest: str, token: CancelToken) -> None:
         """Two sub-agents at once; the second asks, the first goes on."""
         calls = [ToolCall(f"t{n}", "task", {}) for n in (1, 2)]

@@ -206,5 +206,16 @@ def test_the_other_lines() -> None:
     assert render.notice_line(Notice("n", is_warning=False), PLAIN) == "n"
     summary = TurnSummary(Outcome.DONE, 2, Usage(1200, 5), 65, 1, "", 0.004)
     assert render.turn_line(summary, PLAIN) == "1 min 5 s · 1.2k in, 5 out · $0.0040"
+    unasked = TurnSummary(Outcome.DONE, 2, Usage(0, 0), 0.04, 1, "", 0.0)
+    assert render.turn_line(unasked, PLAIN) == ""
     assert render.limit_line(summary, PLAIN) is None
     assert "continue" in (render.limit_line(TurnSummary(Outcome.MAX_STEPS), PLAIN) or "")
+
+
+@pytest.mark.spec("UI-2")
+@pytest.mark.parametrize(("seconds", "shown"), [(0.04, ""), (0.1, " · 0.1 s")])
+def test_what_took_no_time_has_no_duration(seconds: float, shown: str) -> None:
+    event = ToolFinished(
+        ToolCall("c", "read_file", {}), ToolResult("c", "read_file", ()), "9 lines", seconds
+    )
+    assert render.outcome_lines(event, "Read a", PLAIN) == [f"  └ 9 lines{shown}"]

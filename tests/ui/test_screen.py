@@ -201,13 +201,13 @@ UNCOLORED = Theme(color=False, attributes=True, live=True)
 
 
 @pytest.mark.spec("UI-1", "SEC-10")
-def test_the_answer_is_rendered_and_sanitized_where_the_terminal_is_live() -> None:
+def test_the_answer_is_rendered_and_sanitized() -> None:
     live, plain = (TextStream(theme, lambda: 80, thinking=False) for theme in (UNCOLORED, PLAIN))
     pieces = ("a **b", "** c\x1b[3", "1md\n")
     assert "".join(map(live.feed, pieces)) + live.finish() == (
         "\x1b[2m◆ \x1b[0ma \x1b[1mb\x1b[0m cd\n"
     )
-    assert "".join(map(plain.feed, pieces)) + plain.finish() == "a **b** cd"
+    assert "".join(map(plain.feed, pieces)) + plain.finish() == "a b cd\n"
 
 
 @pytest.mark.spec("UI-1")
@@ -223,3 +223,20 @@ def test_a_fault_in_the_rendering_leaves_the_text_plain(
     shown = stream.feed("one\n") + stream.feed("two\n") + stream.finish()
     assert "one" in shown
     assert "two" in shown
+
+
+@pytest.mark.spec("UI-1", "UI-10")
+def test_where_nothing_is_redrawn_text_has_words_in_place_of_signs_and_breaks_between_words() -> (
+    None
+):
+    screen, terminal = make(PLAIN, columns=24)
+    screen.feed_text(
+        "# Plan\n\n> see [the page](https://x.y)\n\n- [x] one\n- two **or** more words\n\n"
+    )
+    screen.feed_text("| a | b |\n|---|---|\n| 1 | `2` |\n\n---\n\n```py\nx = 1\n```\n")
+    screen.print_block(["  a notice that is longer than the window"])
+    assert [line for line in terminal.getvalue().split("\n") if line] == [
+        "Plan", "> see the page", "> (https://x.y)", "done: one",
+        "- two or more words", "a: 1", "b: 2", "py", "x = 1",
+        "  a notice that is", "  longer than the window",
+    ]  # fmt: skip
