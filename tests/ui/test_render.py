@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agentcli.domain.errors import AgentError, ErrorKind, ProviderError
@@ -215,7 +217,5 @@ def test_the_other_lines() -> None:
 @pytest.mark.spec("UI-2")
 @pytest.mark.parametrize(("seconds", "shown"), [(0.04, ""), (0.1, " · 0.1 s")])
 def test_what_took_no_time_has_no_duration(seconds: float, shown: str) -> None:
-    event = ToolFinished(
-        ToolCall("c", "read_file", {}), ToolResult("c", "read_file", ()), "9 lines", seconds
-    )
-    assert render.outcome_lines(event, "Read a", PLAIN) == [f"  └ 9 lines{shown}"]
+    event = replace(finished("text", summary="9 lines", name="read_file"), duration_s=seconds)
+    assert render.outcome_lines(event, "Read a", PLAIN)[0] == f"  └ 9 lines{shown}"
