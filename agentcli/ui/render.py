@@ -40,6 +40,7 @@ PROMPT_LINES = 20
 MAX_LINE = 400
 MAX_ERROR = 160
 _FELT_S = 0.1  # what takes less took no time
+_NO_TIME = " · 0.0 s"
 
 # what these return is for the model to read; their outcome line says enough
 _NO_PREVIEW = frozenset(
@@ -99,6 +100,7 @@ def outcome_lines(event: ToolFinished, summary: str, theme: Theme) -> list[str]:
         if event.duration_s >= _FELT_S and not wording.has_duration(text)
         else ""
     )
+    text = text.removesuffix(_NO_TIME)
     good = status is ResultStatus.OK
     style = DIM if good else WARNING if status is not ResultStatus.ERROR else ERROR
     branch = theme.paint(f"  {theme.symbols.branch} ", DIM)

@@ -219,3 +219,5 @@ def test_the_other_lines() -> None:
 def test_what_took_no_time_has_no_duration(seconds: float, shown: str) -> None:
     event = replace(finished("text", summary="9 lines", name="read_file"), duration_s=seconds)
     assert render.outcome_lines(event, "Read a", PLAIN)[0] == f"  └ 9 lines{shown}"
+    event = replace(finished("text", summary="exit 0 · 0.0 s"), duration_s=seconds)
+    assert render.outcome_lines(event, "Run a", PLAIN)[0] == "  └ exit 0"
