@@ -330,6 +330,7 @@ class Runner:
             gates=given.gates,
             transforms=given.transforms,
             hooks=given.hooks.of_agent(mark["agent"], info.id, store.path) if given.hooks else None,
+            search=given.search,
             keeper=given.keeper,
             checks=given.checks,
             update_catalogue=self._catalogue_update(store),

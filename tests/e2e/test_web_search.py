@@ -239,3 +239,16 @@ def test_a_search_that_is_refused_asks_for_the_key_again(tmp_path: Path) -> None
     assert result_of(done)["result"] == "It is so.", done.stderr
     assert "The search failed" not in sent
     assert "It is so." in sent
+
+
+@pytest.mark.spec("EXT-8")
+def test_a_sub_agent_searches_too(tmp_path: Path) -> None:
+    task = call("task", {"description": "Look", "prompt": "find x"})
+    replies = [task, call("web_search", {"query": "x"}), say("found it"), say("done")]
+    with JsonServer({"GET /search": SEARXNG}) as engine, ModelServer(replies) as server:
+        run_agent("config", "set", "search.url", engine.url)
+        done = ask(server, tmp_path, "--allow-tool", "web_search")
+        assert result_of(done)["result"] == "done", done.stderr
+        assert len(engine.asked) == 1
+        assert "docs.example.org/a" in json.dumps(server.requests[2].body)
+    check_sessions()
