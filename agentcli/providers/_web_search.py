@@ -80,7 +80,8 @@ def _is_of(host: str, domain: str) -> bool:
 def search_engine(name: str, config: ProviderConfig, query: str, domains: Domains) -> SearchAnswer:
     """What the engine ``name`` at ``config`` finds. Blocks; raises ``AgentError``."""
     ask = ServerClient(config, WITHIN_S)
-    hits = [hit for hit in _ENGINE_CALLS[name](ask, query, domains) if domains.let(hit.url)]
+    found = _ENGINE_CALLS[name](ask, query, domains)
+    hits = [hit for hit in found if hit.url and domains.let(hit.url)]
     return SearchAnswer("", tuple(hits[:MAX_HITS]))
 
 
