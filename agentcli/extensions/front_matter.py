@@ -151,7 +151,7 @@ def parse_document(text: str) -> Document:
 
 def _split(text: str) -> tuple[list[str] | None, str]:
     """The lines of the head, ``None`` where there is none, and the rest."""
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").lstrip("\n")
     lines = text.split("\n")
     if lines[0].rstrip() != _MARK:
         return None, text.strip()

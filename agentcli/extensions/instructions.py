@@ -178,7 +178,7 @@ class _InstructionReader:
     def _rules_in(self, place: Path, base: Path, *, own: bool = False) -> Iterator[ProjectDoc]:
         if not os.path.isdir(place):  # noqa: PTH112 - never raises
             return
-        for path in _markdown_below(place):
+        for path in _markdown_below(place, self._cannot_list):
             doc = self._read(path, own=own)
             if doc is None:
                 continue
@@ -254,6 +254,9 @@ class _InstructionReader:
         if data.strip():
             self._seen.add(mark)
         return data
+
+    def _cannot_list(self, error: OSError) -> None:
+        self._complain(f"{error.filename} is not read: {error.strerror}")
 
     def _is_inside(self, path: Path) -> bool:
         real = os.path.realpath(path)
@@ -369,9 +372,9 @@ def _within(
     return tuple(reversed(kept)), less[::-1]
 
 
-def _markdown_below(place: Path) -> list[Path]:
+def _markdown_below(place: Path, onerror: Callable[[OSError], None]) -> list[Path]:
     found: list[Path] = []
-    for directory, directories, files in os.walk(place):
+    for directory, directories, files in os.walk(place, onerror=onerror):
         directories.sort()
         if len(Path(directory).relative_to(place).parts) >= _RULES_DEPTH:
             directories.clear()

@@ -106,3 +106,9 @@ def test_no_text_makes_the_reader_fail_in_another_way(text: str) -> None:
             continue
         document.text("d")
         document.names("d")
+
+
+@pytest.mark.spec("EXT-2")
+def test_empty_lines_before_a_head_are_no_text() -> None:
+    document = parse_document("\n\r\n---\ndescription: d\n---\nx\n")
+    assert (document.text("description"), document.body) == ("d", "x")
