@@ -104,6 +104,7 @@ OVERFLOWS: tuple[tuple[str, str], ...] = (
     ("Gemini (size of the request)", r"payload size exceeds the limit"),
     ("Bedrock", r"input is too long|too many input tokens"),
     ("vLLM (vllm/v1/engine/processor.py)", r"prompt.{0,40}longer than the maximum model length"),
+    ("vLLM (older)", r"too long to fit into the model"),
     ("SGLang (tokenizer_manager.py)", r"longer than the model's context length"),
     (
         "TGI and Together (router/src/validation.rs)",

@@ -26,6 +26,8 @@ WORDINGS = {
     "bedrock-tokens": "Too many input tokens. Max input tokens: 128000, request input token count: 9",
     "vllm": "The decoder prompt (length 5951) is longer than the maximum model length of 4096. Make"
     " sure that `max_model_len` is no smaller than the number of text tokens.",
+    "vllm-older": "The prompt (total length 5951) is too long to fit into the model (context length"
+    " 4096).",
     "sglang": "The input (9000 tokens) is longer than the model's context length (4096 tokens).",
     "tgi": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8193. Given: 8200"
     " `inputs` tokens and 512 `max_new_tokens`",

@@ -396,6 +396,12 @@ def _tool_call(text: str, at: int, offer: Offer) -> Block | None:
     return _GLM.read(text, at, offer)
 
 
+_HARMONY_OPENER = "<|channel|>commentary to=functions."
+_HARMONY = _headed(
+    r"([\w-]+)\s*(?:<\|constrain\|>\s*json\s*)?<\|message\|>\s*(?=\{)", tail=r"<\|call\|>"
+)
+
+
 _MISTRAL_LIST = _json()
 _MISTRAL_NAMED = _headed(r"\s*([\w.-]+)(?:\[CALL_ID\][\w-]+)?(?:\[ARGS\])?\s*(?=\{)")
 
@@ -502,6 +508,9 @@ FORMS = (
     # MiniMax M1 (lines of JSON), M2 (elements)
     Form("<tool_calls>", _json("</tool_calls>")),
     Form("<minimax:tool_call>", _wrapped(_INVOKE.start, _INVOKE.read, "</minimax:tool_call>")),
+    # Granite 3, Phi-4-mini (with a closer); gpt-oss (https://cookbook.openai.com/articles/openai-harmony)
+    Form("<|tool_call|>", _json("<|/tool_call|>")),
+    Form(_HARMONY_OPENER, _HARMONY),
     Form("<function_calls>", _wrapped(_INVOKE.start, _INVOKE.read, "</function_calls>")),
     # what models do that were only told how
     Form("```", _fenced, at_start=True, asked=True),

@@ -84,6 +84,11 @@ MARKED: dict[str, Writer] = {
         "<minimax:tool_call>\n{}</minimax:tool_call>",
         '<invoke name="{}">\n', "</invoke>\n", '<parameter name="{}">', "</parameter>\n",
     ),
+    "granite": _each(_OBJECT, ", ", "<|tool_call|>[%s]"),
+    "phi": _each(_OBJECT, ", ", "<|tool_call|>[%s]<|/tool_call|>"),
+    "harmony": _each(
+        "<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>ARGS<|call|>", ""
+    ),
 }  # fmt: skip
 
 BARE: dict[str, Writer] = {"llama-bare": _each(_LLAMA, "; ")}
