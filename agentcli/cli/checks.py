@@ -335,11 +335,11 @@ def check_sessions(paths: Paths) -> list[Finding]:
 
     Files whose outline is wrong are proved first, then the newest.
     """
-    from agentcli.store.repair.check import check
+    from agentcli.store.repair.check import check, newest_files
 
     until = time.monotonic() + SESSIONS_S
     try:
-        files = _session_files(paths.sessions_dir)
+        files = newest_files(paths.sessions_dir)
     except OSError as error:
         detail = f"{paths.sessions_dir} cannot be read: {error.strerror}"
         advice = f"chmod 700 {paths.sessions_dir}, or set AGENTCLI_HOME to another directory"
@@ -368,22 +368,6 @@ def check_sessions(paths: Paths) -> list[Finding]:
         more = ", and: agent sessions check" if len(findings) == _MAX_TOLD else ""
         return [Finding("sessions", Status.FAIL, detail, f"see below{more}"), *findings]
     return [Finding("sessions", Status.OK, detail)]
-
-
-def _session_files(directory: Path) -> Mapping[Path, int]:
-    """The newest files with their sizes, the newest first."""
-    found = []
-    try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                if entry.name.endswith(".db") and not entry.name.startswith("."):
-                    with contextlib.suppress(OSError):
-                        status = entry.stat()
-                        found.append((status.st_mtime, Path(entry.path), status.st_size))
-    except FileNotFoundError:
-        return {}
-    found.sort(key=lambda row: row[0], reverse=True)
-    return {path: size for _, path, size in found}
 
 
 def _looks_whole(file: Path, size: int) -> bool:

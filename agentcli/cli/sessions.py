@@ -64,6 +64,7 @@ class SessionShowOptions(FormatOption, SessionArgument):
     """Options of ``show``."""
 
 
+_WORTH_SAYING = 200  # sessions to be indexed: some seconds
 _MAX_EVENT = 200
 
 
@@ -354,13 +355,27 @@ def search(options: SearchOptions) -> int:
     """Find text in all sessions."""
     as_json = options.as_json
     limit = number("--limit", options.limit, int)
-    hits = wait(session_files().search(" ".join(options.text), 50 if limit is None else limit))
+    files = session_files()
+    text = " ".join(options.text)
+    hits = wait(files.search(text, 50 if limit is None else limit, _say_progress))
+    if files.catalogue.losses:
+        write_error_line("the index over all sessions was damaged: it has been built again")
     if as_json:
         print_json([{"id": hit.session_id, "seq": hit.seq, "excerpt": hit.excerpt} for hit in hits])
     else:
         rows = [(hit.session_id, str(hit.seq), hit.excerpt) for hit in hits]
         print_table(("ID", "MESSAGE", "TEXT"), rows)
     return 0 if hits else 1
+
+
+def _say_progress(done: int, total: int) -> None:
+    """The first search may take a while."""
+    if total < _WORTH_SAYING:
+        return
+    if done == 0:
+        write_error_line(f"indexing {total} sessions; later searches need not")
+    elif done % 1000 == 0:
+        write_error_line(f"indexed {done} of {total}")
 
 
 class SessionsGroup(PlainGroup):

@@ -44,6 +44,7 @@ class StatsOptions(FormatOption):
 def collect(options: StatsOptions) -> Statistics:
     """The sums that ``options`` ask for; what cannot be read is warned about."""
     from agentcli.store.catalogue.statistics import statistics_of
+    from agentcli.store.disk import stamps_in
 
     files = session_files()
     days = number("--days", options.days, int)
@@ -51,7 +52,8 @@ def collect(options: StatsOptions) -> Statistics:
     if options.ids:
         wanted = [files.path_of(wait(files.resolve(text))) for text in options.ids]
     else:
-        wanted = [path for path in files.directory.glob("[!.]*.db") if _changed(path) >= since]
+        paths = map(files.path_of, stamps_in(files.directory))
+        wanted = [path for path in paths if _changed(path) >= since]
     found = statistics_of(wanted, since=since)
     if found.unreadable:
         sessions = wording.plural(len(found.unreadable), "session")

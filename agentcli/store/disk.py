@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +18,7 @@ FILE_MODE = 0o600
 _OPEN_FLAGS = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 SUFFIX = ".db"
 WAL_SUFFIX = ".db-wal"
+SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def ensure_directory(path: Path) -> None:
@@ -122,6 +124,11 @@ def log_stamp_of(path: Path) -> str:
     return _part(status) if status.st_size else ""
 
 
+def is_session_name(name: str) -> bool:
+    """Whether a file of the sessions' directory can be a session: nothing else there is ours."""
+    return name.endswith(SUFFIX) and SESSION_ID.fullmatch(name[: -len(SUFFIX)]) is not None
+
+
 def stamps_in(directory: Path) -> Mapping[str, str]:
     """The stamp of every session file in ``directory``, by session id."""
     main: dict[str, str] = {}
@@ -130,9 +137,7 @@ def stamps_in(directory: Path) -> Mapping[str, str]:
         with os.scandir(directory) as entries:
             for entry in entries:
                 name = entry.name
-                if name.startswith("."):
-                    continue
-                if name.endswith(SUFFIX):
+                if is_session_name(name):
                     main[name[: -len(SUFFIX)]] = _stat(entry)
                 elif name.endswith(WAL_SUFFIX):
                     logs[name[: -len(WAL_SUFFIX)]] = _log_stat(entry)

@@ -15,7 +15,7 @@ import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,7 +39,14 @@ from agentcli.domain.session import (
 from agentcli.store import disk, reads, seals
 from agentcli.store.catalogue.catalogue import Catalogue, CatalogueEntry, SearchHit
 from agentcli.store.codec import MalformedBody, NewerBody, to_column
-from agentcli.store.disk import SUFFIX, recovery_path, runs_directory, stamp_of, stamps_in
+from agentcli.store.disk import (
+    SESSION_ID,
+    SUFFIX,
+    recovery_path,
+    runs_directory,
+    stamp_of,
+    stamps_in,
+)
 from agentcli.store.faults import damaged, fault
 from agentcli.store.file import (
     SessionFile,
@@ -62,7 +69,7 @@ TOUCH_TIMEOUT_S = 5.0
 FILES_PER_JOB = 100  # between two of which a cancelled list stops
 LEFTOVER_AGE_S = 24 * 3600.0
 CUT_DETAIL = "it was copied in the middle of a turn, which went on in the original"
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_OWN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def new_session_id() -> str:
@@ -93,7 +100,7 @@ class SessionFiles:
 
     def path_of(self, session_id: str) -> Path:
         """The file of a session, whether it exists or not; raises ``SessionNotFound``."""
-        if not _ID.fullmatch(session_id):
+        if not SESSION_ID.fullmatch(session_id):
             raise SessionNotFound(f"{session_id!r} is not a session id", "see: agent sessions list")
         return self.directory / f"{session_id}{SUFFIX}"
 
@@ -151,8 +158,7 @@ class SessionFiles:
         return [
             info
             for info in await self.list()
-            if not info.agent
-            and (info.cwd in names or (info.status is SessionStatus.DAMAGED and not info.cwd))
+            if not info.agent and (info.cwd in names or _is_of_unknown_place(info))
         ]
 
     async def resolve(self, text: str) -> str:
@@ -161,7 +167,7 @@ class SessionFiles:
         Raises ``SessionNotFound`` when that is none, or several, which the error then lists.
         """
         wanted = text.strip()
-        if _ID.fullmatch(wanted) and (self.directory / f"{wanted}{SUFFIX}").exists():
+        if SESSION_ID.fullmatch(wanted) and (self.directory / f"{wanted}{SUFFIX}").exists():
             return wanted
         infos = await self.list()
         folded = wanted.casefold()
@@ -204,10 +210,22 @@ class SessionFiles:
         await asyncio.to_thread(_delete, self.path_of(session_id))
         await self.catalogue.update({}, [session_id])
 
-    async def search(self, text: str, limit: int = 50) -> Sequence[SearchHit]:
-        """Where ``text`` was said or printed, best first; indexes what is new before."""
-        await self._index()
-        return await self.catalogue.search(text, limit)
+    async def search(
+        self, text: str, limit: int = 50, on_progress: Callable[[int, int], None] | None = None
+    ) -> Sequence[SearchHit]:
+        """Where ``text`` was said or printed, best first; indexes what is new before.
+
+        A damaged index is built again. ``on_progress`` is told, of so many sessions that are to be
+        indexed, how many have been.
+        """
+        await self.catalogue.verify()
+        for _ in range(2):
+            await self._index(on_progress)
+            losses = self.catalogue.losses
+            hits = await self.catalogue.search(text, limit)
+            if self.catalogue.losses == losses:
+                break
+        return hits
 
     async def search_sessions(self, text: str, limit: int = 50) -> Sequence[SearchHit]:
         """The sessions that hold ``text``, each once; of what ``refresh_index`` has seen."""
@@ -273,15 +291,19 @@ class SessionFiles:
                 else:
                     path.unlink()
 
-    async def _index(self) -> None:
+    async def _index(self, on_progress: Callable[[int, int], None] | None = None) -> None:
         indexed = await self.catalogue.indexed()
         stamps = await asyncio.to_thread(stamps_in, self.directory)
         if gone := indexed.keys() - stamps.keys():
             await self.catalogue.update({}, gone)
-        for session_id, stamp in stamps.items():
-            last, known_stamp = indexed.get(session_id, (0, ""))
-            if stamp == known_stamp:
-                continue
+        never = (0, "")
+        news_of = {
+            key: stamp for key, stamp in stamps.items() if indexed.get(key, never)[1] != stamp
+        }
+        for done, (session_id, stamp) in enumerate(news_of.items()):
+            if on_progress is not None:
+                on_progress(done, len(news_of))
+            last = indexed.get(session_id, never)[0]
             path = self.directory / f"{session_id}{SUFFIX}"
             try:
                 loaded = await asyncio.to_thread(read_session, path, hidden=True)
@@ -312,6 +334,12 @@ class SessionFiles:
             return CatalogueEntry(stamp, _unreadable(path, error, known))
         except StoreError as error:  # it may pass: not remembered
             return CatalogueEntry("", _unreadable(path, error, known))
+
+
+def _is_of_unknown_place(info: SessionInfo) -> bool:
+    """Whether a damaged file is a session by its name, of nobody knows which directory."""
+    is_damaged = info.status is SessionStatus.DAMAGED and not info.cwd
+    return is_damaged and _OWN_ID.fullmatch(info.id) is not None
 
 
 def read_info(path: Path) -> SessionInfo:

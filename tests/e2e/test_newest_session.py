@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import sqlite3
@@ -13,6 +14,7 @@ import pytest
 
 from tests.e2e.chat import IDLE, Chat, leave
 from tests.e2e.one_shot import assert_one_line_error, one_shot, result_of
+from tests.support.cli import agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.wire_facts import facts_of
 
@@ -129,3 +131,17 @@ def test_a_file_that_nobody_knows_does_not_stand_in_the_way_of_a_new_chat(
     terminal.line("hello")
     terminal.wait_for("Here.")
     leave(terminal)
+
+
+@pytest.mark.spec("CLI-8", "REC-7")
+def test_a_stray_file_misleads_no_command(
+    model_server: ModelServer, work: Path, home: Path
+) -> None:
+    older, newer, path = two_sessions(model_server, work, home)
+    path.with_name("backup of monday.db").write_bytes(path.read_bytes())
+    for command in ("check", "list", "stats"):
+        done = run_agent("sessions", command, env=agent_env())
+        assert done.code == 0, done.stderr
+        assert "monday" not in done.stdout + done.stderr
+    listed = run_agent("sessions", "list", "--format", "json", env=agent_env())
+    assert [each["id"] for each in json.loads(listed.stdout)] == [newer, older]

@@ -2,7 +2,8 @@
 
 Laws: the session files are the truth; losing or breaking the catalogue loses nothing; it is
 written after a turn, never on the way to a request. An operation is one transaction on a
-connection of its own; a broken file is made again without a word; any other failure is a warning
+connection of its own; a broken file is made again, which ``losses`` counts; before a search it is
+proved unless it is as this program has left it (``verify``); any other failure is a warning
 and a value given for that case (FAIL-2). An operation can be cancelled at any moment: it is rolled
 back, which costs a cache nothing, and neither connection nor thread is left.
 
@@ -47,6 +48,13 @@ VERSION = 2
 MAX_INDEXED_CHARACTERS = 100_000
 MESSAGES_PER_INSERT = 200
 MAX_RANKED = 2_000
+_WORDS_OF_DAMAGE = (
+    "no such",
+    "has no column",
+    "Could not decode",
+    "vtable constructor",
+    "malformed",
+)
 
 _TABLES = (
     """
@@ -101,6 +109,8 @@ class Catalogue:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.warning: str | None = None
+        self.losses = 0
+        self._stamp_path = path.with_name(path.name + ".stamp")
 
     async def entries(self) -> Mapping[str, CatalogueEntry]:
         """All that is known, by session id; empty when the cache cannot be read."""
@@ -219,12 +229,43 @@ class Catalogue:
             return found
         return _one_each(await self.search(text, limit * 4))[:limit]
 
+    async def verify(self) -> None:
+        """Prove the file, unless it is as it was left; what is damaged is thrown away."""
+        if self._is_as_left():
+            return
+
+        async def prove(db: Connection) -> bool:
+            line = await value(db, "PRAGMA quick_check(1)")
+            if line != "ok":
+                raise Broken(line)
+            if await _has_index(db):  # https://sqlite.org/fts5.html#the_integrity_check_command
+                await db.execute("INSERT INTO words (words) VALUES ('integrity-check')")
+            return True
+
+        if await self._read(prove, otherwise=False):
+            self._leave()
+
+    def _is_as_left(self) -> bool:
+        stamp = disk.stamp_of(self.path)
+        try:
+            return not stamp or self._stamp_path.read_text(encoding="ascii") == stamp
+        except (OSError, ValueError):
+            return False
+
+    def _leave(self) -> None:
+        with contextlib.suppress(OSError):
+            descriptor = disk.open_or_create(self._stamp_path, os.O_TRUNC)
+            try:
+                os.write(descriptor, disk.stamp_of(self.path).encode())
+            finally:
+                os.close(descriptor)
+
     async def clear(self) -> None:
         """Throw everything away."""
         await asyncio.to_thread(self._remove)
 
     def _remove(self) -> None:
-        for suffix in ("", "-wal", "-shm"):
+        for suffix in ("", "-wal", "-shm", ".stamp"):
             with contextlib.suppress(OSError):
                 self.path.with_name(self.path.name + suffix).unlink()
 
@@ -236,7 +277,10 @@ class Catalogue:
 
     async def _write(self, body: Body[None]) -> None:
         """Commit what ``body`` does; it may be called again while others hold the lock."""
+        was_left = self._is_as_left()
         await self._use(body, None, writing=True)
+        if was_left:
+            self._leave()
 
     async def _use(self, body: Body[T], otherwise: T, *, writing: bool) -> T:
         try:
@@ -244,9 +288,10 @@ class Catalogue:
                 return otherwise
             try:
                 return await self._run_patiently(body, writing=writing)
-            except sqlite3.DatabaseError as error:
+            except (sqlite3.DatabaseError, ValueError, TypeError, LookupError) as error:
                 if not _is_broken(error):
                     raise
+                self.losses += 1
                 await self.clear()
                 return await self._run_patiently(body, writing=writing)
         except (sqlite3.Error, OSError, ValueError, RuntimeError) as error:
@@ -408,8 +453,10 @@ def _entry(row: Sequence[Any]) -> CatalogueEntry:
 
 
 async def value(db: Connection, query: str) -> Any:
-    """The first column of the first row."""
-    return next(iter(await db.execute_fetchall(query)))[0]
+    """The first column of the first row; raises ``Broken`` without one."""
+    for row in await db.execute_fetchall(query):
+        return row[0]
+    raise Broken(f"no answer to {query}")
 
 
 @contextlib.asynccontextmanager
@@ -452,10 +499,12 @@ async def _opened(path: Path) -> AsyncIterator[Connection]:
                 db.close()
 
 
-def _is_broken(error: sqlite3.DatabaseError) -> bool:
-    if isinstance(error, Broken):
+def _is_broken(error: Exception) -> bool:
+    if isinstance(error, Broken) or not isinstance(error, sqlite3.Error):
+        return True  # a value that is none of ours
+    if _name(error).startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return True
-    return _name(error).startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or "no such" in str(error)
+    return any(words in str(error) for words in _WORDS_OF_DAMAGE)
 
 
 def _name(error: sqlite3.Error) -> str:

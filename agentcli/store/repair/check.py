@@ -6,8 +6,10 @@ proof. What it finds, ``repair`` repairs.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from agentcli.domain.errors import HistoryViolation, SessionTooNew
@@ -18,6 +20,7 @@ from agentcli.domain.session import SessionStatus
 from agentcli.store import reads as _rows
 from agentcli.store import tasks as _tasks
 from agentcli.store.codec import MalformedBody, NewerBody, decode, from_column
+from agentcli.store.disk import is_session_name
 from agentcli.store.faults import fault
 from agentcli.store.file import SessionFile
 
@@ -36,6 +39,22 @@ def check(path: Path) -> list[str]:
         return [str(known) if isinstance(known, SessionTooNew) else known.message]
     finally:
         file.close()
+
+
+def newest_files(directory: Path) -> Mapping[Path, int]:
+    """The session files in ``directory`` with their sizes, the newest first; raises ``OSError``."""
+    found = []
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if is_session_name(entry.name):
+                    with contextlib.suppress(OSError):
+                        status = entry.stat()
+                        found.append((status.st_mtime, Path(entry.path), status.st_size))
+    except FileNotFoundError:
+        return {}
+    found.sort(key=lambda row: row[0], reverse=True)
+    return {path: size for _, path, size in found}
 
 
 def _limited(problems: Iterator[str]) -> list[str]:

@@ -18,6 +18,7 @@ from agentcli.domain.session import SessionStatus
 from agentcli.store.catalogue import catalogue
 from agentcli.store.catalogue import catalogue as _cache
 from agentcli.store.catalogue.catalogue import CatalogueEntry
+from agentcli.store.disk import stamp_of
 from agentcli.store.files import SessionFiles, read_session
 from agentcli.store.sqlite import SqliteStore
 from tests.store.sessions import change, fresh, fresh_info, make, now, one_turn, run_child, text
@@ -283,7 +284,11 @@ def test_no_thread_and_no_log_is_left(files: SessionFiles, tmp_path: Path) -> No
             assert threads_of_sqlite() == []
 
     asyncio.run(scenario())
-    assert {path.name for path in tmp_path.iterdir()} == {"sessions", "catalogue.db"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "sessions",
+        "catalogue.db",
+        "catalogue.db.stamp",
+    }
 
 
 def test_an_operation_under_way_does_not_keep_the_process_alive(files: SessionFiles) -> None:
@@ -343,3 +348,60 @@ def test_each_session_is_found_once_by_its_best_text(files: SessionFiles) -> Non
     assert now(files.search_sessions("")) == ()
     for odd in ('"', "*", "NEAR(", "a AND", "\0", "col:x"):
         now(files.search_sessions(odd))
+
+
+@pytest.mark.spec("REC-7", "FAIL-2")
+@pytest.mark.parametrize("page", [1, 2, 3, 5, 8, 11, 14, 17])
+def test_a_search_finds_the_same_whatever_page_of_the_catalogue_is_damaged(
+    files: SessionFiles, page: int
+) -> None:
+    for number in range(3):
+        make(files, f"the heron number {number} " + " ".join(f"w{n}" for n in range(600)))
+    expected = {(hit.session_id, hit.seq) for hit in now(files.search("heron"))}
+    assert len(expected) == 3
+    assert files.catalogue.losses == 0
+    data = bytearray(files.catalogue.path.read_bytes())
+    start = page * 4096 % len(data)
+    for offset in (*range(8), *range(100, 200), *range(3000, 4096)):
+        data[start + offset] ^= 0x55
+    files.catalogue.path.write_bytes(data)
+    again = SessionFiles(files.directory, files.catalogue.path)
+    assert {(hit.session_id, hit.seq) for hit in now(again.search("heron"))} == expected
+    assert len(now(again.list())) == 3
+    assert again.catalogue.warning is None
+    third = SessionFiles(files.directory, files.catalogue.path)
+    now(third.search("heron"))
+    assert third.catalogue.losses == 0
+
+
+@pytest.mark.spec("CLI-8")
+def test_what_is_as_it_was_left_is_not_proved_again(files: SessionFiles) -> None:
+    for said in ("heron", "another heron"):
+        make(files, said)
+        now(files.search("heron"))
+        known = files.catalogue.path.with_name("catalogue.db.stamp").read_text()
+        assert known == stamp_of(files.catalogue.path)
+
+
+@pytest.mark.spec("CLI-8", "REC-7")
+def test_progress_is_told_of_what_is_to_be_indexed(files: SessionFiles) -> None:
+    for number in range(3):
+        make(files, f"heron {number}")
+    told: list[tuple[int, int]] = []
+    for _ in range(2):
+        now(files.search("heron", on_progress=lambda done, total: told.append((done, total))))
+        assert told == [(0, 3), (1, 3), (2, 3)]
+
+
+@pytest.mark.spec("CLI-8", "REC-7")
+@pytest.mark.parametrize(
+    "name", ["backup of monday.db", "Copy (2).db", ".hidden.db", "x" * 70 + ".db"]
+)
+def test_a_stray_file_is_no_session(files: SessionFiles, name: str) -> None:
+    session_id = make(files, "first", cwd="/work")
+    (files.directory / name).write_bytes(files.path_of(session_id).read_bytes())
+    assert [info.id for info in now(files.list())] == [session_id]
+    (files.directory / "notes.db").write_bytes(b"")
+    latest = now(files.latest("/work"))
+    assert latest is not None
+    assert latest.id == session_id
