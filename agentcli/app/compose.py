@@ -169,7 +169,8 @@ async def _build(
 
     models = SessionModels(settings, learned, seams.provider, options.model_info)
     chosen = await models.first(options.model, info.model if resumed else "")
-    fallback_ids, fallback_notices = fallbacks(settings, chosen.model)
+    backed = fallbacks(settings, chosen.model) if settings.fallback_models else ((), ())
+    fallback_ids, fallback_notices = backed
     if info.model != chosen.model.id:
         await store.set_model(chosen.model.id)
     toolbox, answer_check = make_toolbox(settings, options, chosen.model, brought.agents)

@@ -124,7 +124,7 @@ def _ways(settings: Settings, provider: str) -> Mapping[str, Any]:
 
 
 _ALIASES = ("haiku", "sonnet", "opus", "fable")
-_NUMBER = re.compile(r"\d+")
+_NUMBER = r"\d+"
 
 
 def model_named(name: str, present: ModelInfo) -> tuple[str, str]:
@@ -146,7 +146,7 @@ def model_named(name: str, present: ModelInfo) -> tuple[str, str]:
     if not found:
         problem = f"{present.provider} has no model that is called {wanted}: {present.id} answers"
         return "", problem
-    newest = max(found, key=lambda info: [int(each) for each in _NUMBER.findall(info.name)])
+    newest = max(found, key=lambda info: [int(each) for each in re.findall(_NUMBER, info.name)])
     return newest.id, ""
 
 

@@ -12,6 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import field, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from agentcli.app.brought import Brought
@@ -177,7 +178,7 @@ class Session:
     @property
     def tool_names(self) -> tuple[str, ...]:
         """The tools that the model has."""
-        return tuple(tool.name for tool in self._parts.toolbox.definitions)
+        return tuple(map(attrgetter("name"), self._parts.toolbox.definitions))
 
     @property
     def usage(self) -> Usage:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from agentcli.domain.hooks import HookConfig
 
 Ask = Callable[[Project, Standing], bool | None]
-_SIMPLE = re.compile(r"(?!.*\s(?:-\w*f|--file))[^;|&`$()<>\\\n]*")  # sed -f takes a program
+_SIMPLE = r"(?!.*\s(?:-\w*f|--file))[^;|&`$()<>\\\n]*"  # sed -f takes a program
 # formatters and linters that take only data from the directory
 _STATIC = frozenset(
     {"ruff", "gofmt", "shfmt", "shellcheck", "clang-format", "taplo", "hadolint"}
@@ -183,7 +183,7 @@ def _may_run_from(command: str, root: Path, cwd: Path) -> bool:
     from agentcli.config.hooks import may_run_from
 
     program = command.split(maxsplit=1)[0]
-    if program in _STATIC and _SIMPLE.fullmatch(command) and (found := shutil.which(program)):
+    if program in _STATIC and re.fullmatch(_SIMPLE, command) and (found := shutil.which(program)):
         return Path(os.path.realpath(found)).is_relative_to(os.path.realpath(root))
     return may_run_from(command, root, cwd)
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from agentcli.domain.hooks import HookConfig
 
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_VARIABLE = r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}"
 
 
 THEMES = ("auto", "dark", "light", "high-contrast", "daltonized", "none")
@@ -298,7 +298,7 @@ class Settings:
             for key, table in self.values.items()
             if key.endswith((".headers", ".query")) and isinstance(table, dict)
             for text in table.values()
-            for name in _VARIABLE.findall(text)
+            for name in re.findall(_VARIABLE, text)
         ]
 
     def watch_secrets(self, watcher: Callable[[Iterable[str]], None]) -> None:
@@ -568,7 +568,7 @@ def _providers(
 
 
 def _filled(text: str, env: Mapping[str, str]) -> str:
-    return _VARIABLE.sub(lambda found: env.get(found[1], "").strip(), text)
+    return re.sub(_VARIABLE, lambda found: env.get(found[1], "").strip(), text)
 
 
 def _warn_of_variables(layers: _Layers, env: Mapping[str, str]) -> None:
@@ -579,7 +579,7 @@ def _warn_of_variables(layers: _Layers, env: Mapping[str, str]) -> None:
                 where = dotted(("providers", name, key, entry))
                 layers.warnings += [
                     f"{where}: {variable} is not set: nothing is put in its place"
-                    for variable in _VARIABLE.findall(text)
+                    for variable in re.findall(_VARIABLE, text)
                     if not env.get(variable, "").strip()
                 ]
 

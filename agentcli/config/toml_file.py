@@ -319,7 +319,7 @@ def dotted(path: tuple[str, ...]) -> str:
 # Law: a value that is wrong is refused in words that hold nothing of a key.
 
 # a comma that does not stand between brackets: rules hold commas of their own
-_OUTER_COMMA = re.compile(r",(?![^(]*\))")
+_OUTER_COMMA = r",(?![^(]*\))"
 
 
 class KeyKind(StrEnum):
@@ -337,13 +337,13 @@ class KeyKind(StrEnum):
 
 
 _TABLES = frozenset({KeyKind.TEXTS, KeyKind.HEADERS})
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADER_NAME = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
 # what the program itself has to say of a request
 _OWN_HEADERS = frozenset(
     {"host", "content-length", "content-type", "connection", "transfer-encoding", "accept-encoding"}
 )
 _LISTS = frozenset({KeyKind.LIST, KeyKind.PLACES})
-_PLACE = re.compile(r"~?/+[^/]")
+_PLACE = r"~?/+[^/]"
 
 
 class Key(NamedTuple):
@@ -391,7 +391,7 @@ class Key(NamedTuple):
             case list() if self.kind in _LISTS:
                 is_places = self.kind is KeyKind.PLACES
                 return all(
-                    isinstance(item, str) and (_PLACE.match(item) or not is_places)
+                    isinstance(item, str) and (re.match(_PLACE, item) or not is_places)
                     for item in value
                 )
             case str() if self.kind is KeyKind.URL:
@@ -422,7 +422,7 @@ class Key(NamedTuple):
                 case _ if self.kind in _TABLES or (self.kind in _LISTS and text.startswith("[")):
                     return json.loads(text)
                 case KeyKind.LIST | KeyKind.PLACES:
-                    return [item.strip() for item in _OUTER_COMMA.split(text) if item.strip()]
+                    return [item.strip() for item in re.split(_OUTER_COMMA, text) if item.strip()]
         except ValueError:
             pass
         return text
@@ -431,7 +431,9 @@ class Key(NamedTuple):
 def _is_entry(name: str, value: object, *, is_header: bool) -> bool:
     if not isinstance(value, str) or not value.isprintable():
         return False
-    usable = _HEADER_NAME.fullmatch(name) and name.lower() not in _OWN_HEADERS and value.isascii()
+    usable = (
+        re.fullmatch(_HEADER_NAME, name) and name.lower() not in _OWN_HEADERS and value.isascii()
+    )
     return bool(name) and bool(usable or not is_header)
 
 

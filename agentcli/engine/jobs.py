@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from agentcli.policy.decision import Decision, Policy, Rule
 
 
-_WORD = re.compile(r"[^\s;|&<>()'\"=`$*?{}\[\]]+")
+_WORD = r"[^\s;|&<>()'\"=`$*?{}\[\]]+"
 SHELL = "shell"
 """The key under which the session keeps what its shells have left."""
 
@@ -160,8 +160,9 @@ class Job:
             return self.facts.paths
         if "/" not in command and "." not in command:
             return ()
-        words = (word for word in _WORD.findall(command) if "/" in word.strip("/") or "." in word)
-        return [self.place.workspace.resolve(word) for word in words]
+        words = re.findall(_WORD, command)
+        named = (word for word in words if "/" in word.strip("/") or "." in word)
+        return [self.place.workspace.resolve(word) for word in named]
 
     @property
     def runs_at(self) -> Access | None:

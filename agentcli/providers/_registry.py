@@ -32,8 +32,8 @@ _API_KINDS = {"chat": "openai", "responses": "openai-responses"}
 _OVER_HTTP = frozenset({"anthropic", "gemini", "bedrock", *_API_KINDS.values()})
 COMMAND = "api_key_command"
 # a part of an address that the environment says: the first of the variables that is set
-_BLANK = re.compile(r"\{([A-Z_|]+)(?:=([a-z0-9-]*))?\}")
-_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_BLANK = r"\{([A-Z_|]+)(?:=([a-z0-9-]*))?\}"
+_LABEL = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 # headers by which a request shows who sends it
 _AUTH_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
 
@@ -285,7 +285,7 @@ def _kind_for(kind: str, config: ProviderConfig, row: ProviderSpec, base_url: st
 def _is_own_host(base_url: str, own_url: str) -> bool:
     """Also a region of it: ``eu.api.openai.com``, and anyone's resource."""
     host = urlsplit(base_url).hostname or ""
-    own = urlsplit(_BLANK.sub("", own_url)).hostname or ""
+    own = urlsplit(re.sub(_BLANK, "", own_url)).hostname or ""
     return f".{host}".endswith(f".{own.removeprefix('.')}")
 
 
@@ -298,11 +298,11 @@ def _with_variables(name: str, url: str, env: Mapping[str, str]) -> str:
         how = f"set {names[0]}, or base_url of [providers.{name}]"
         if not given:
             raise ConfigError(f"provider {name!r} has no address: {names[0]} is not set", how)
-        if not _LABEL.fullmatch(given):
+        if not re.fullmatch(_LABEL, given):
             raise ConfigError(f"{names[0]} cannot be a part of the address of {name!r}", how)
         return given
 
-    return _BLANK.sub(value, url)
+    return re.sub(_BLANK, value, url)
 
 
 def _key_from(config: ProviderConfig, row: ProviderSpec, env: Mapping[str, str]) -> tuple[str, str]:
@@ -328,7 +328,7 @@ def _asks_for_key(row: ProviderSpec, base_url: str) -> bool:
     """A server at another address than the provider's own may need no key."""
     if row.kind not in _OVER_HTTP - {"anthropic"} or not row.base_url:
         return row.needs_key
-    if _BLANK.search(row.base_url):
+    if re.search(_BLANK, row.base_url):
         return row.needs_key and _is_own_host(base_url, row.base_url)
     return row.needs_key and urlsplit(base_url).hostname == urlsplit(row.base_url).hostname
 

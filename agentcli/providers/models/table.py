@@ -38,7 +38,7 @@ _O_SERIES = re.compile(r"o\d(-|$)")
 _SNAPSHOT = re.compile(r"(?:[-@](?:\d{8}|\d{4}-\d{2}-\d{2}|latest))?(?:-v\d+)?(?::[\w.-]+)?$")
 # Rows of the registry that lead to another row's models.
 _SAME_MODELS = {"openai-responses": "openai", "vertex": "gemini"}
-_REGION = re.compile(r"(?:us|us-gov|eu|apac|jp|au|ca|global)\.")
+_REGION = r"(?:us|us-gov|eu|apac|jp|au|ca|global)\."
 _VENDORS = {"google": "gemini", "mistralai": "mistral", "x-ai": "xai"}
 _DOT_VERSION = re.compile(r"(?<=\d)\.(?=\d)")
 
@@ -149,7 +149,7 @@ def model_info(provider: str, name: str, newer: Rows = EMPTY) -> ModelInfo:
 def _maker(provider: str, name: str) -> tuple[str, str]:
     """Who made a model that another offers, and its own name; empty where nothing says so."""
     if provider == "bedrock":  # eu.anthropic.claude-...
-        vendor, _, bare = _REGION.sub("", name).partition(".")
+        vendor, _, bare = re.sub(_REGION, "", name).partition(".")
         return vendor, bare
     if provider == "azure":  # a deployment may be called like its model
         return "openai", name
