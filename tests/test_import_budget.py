@@ -83,7 +83,6 @@ def test_one_shot_sends_its_request_before_it_imports_what_only_the_answer_needs
     brought = {name for name in found if name.startswith("agentcli.extensions.")}
     assert "yaml" not in found and brought <= {
         "agentcli.extensions.places",
-        "agentcli.extensions.instructions",
     }
     tools = {name for name in found if name.startswith("agentcli.tools.")}
     assert tools <= {"agentcli.tools._registry"}

@@ -331,3 +331,23 @@ def test_a_workspace_in_our_home_is_workable_and_our_files_are_not(home: Path, n
         wanted = options(work, mode=PermissionMode.YOLO)
         in_session(settings_for(s), wanted, say("write"))
     assert (base / name).exists() is (name == "work/new.txt")
+
+
+@pytest.mark.spec("CTX-1", "EXT-4")
+@pytest.mark.parametrize("name", [
+    "home/.claude/CLAUDE.md", "home/.claude/rules/a.md", "home/.agents/AGENTS.md",
+    "config/agentcli/AGENTS.md", "config/agentcli/CLAUDE.md", "repo/AGENTS.override.md",
+    "repo/.claude/CLAUDE.md", "repo/.claude/rules/deep/a.md", "repo/sub/CLAUDE.local.md",
+])  # fmt: skip
+def test_a_start_reads_instructions_wherever_they_may_stand(tmp_path: Path, name: str) -> None:
+    home, cwd, file = tmp_path / "home", tmp_path / "repo" / "sub", tmp_path / name
+    for directory in (file.parent, cwd, tmp_path / "repo" / ".git"):
+        directory.mkdir(parents=True, exist_ok=True)
+    file.write_text("say please")
+    env = {"HOME": str(home), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    settings = load_settings(Paths.from_env(env), env)
+
+    async def body(session: Session) -> None:
+        assert [(doc.path, doc.text) for doc in session.documents] == [(file, "say please")]
+
+    in_session(settings, options(cwd, model="offline", new=True), body)
