@@ -62,6 +62,7 @@ from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus, StoredMessage
 from agentcli.domain.tools import ToolOutput
 from agentcli.engine.race import cancel_future
+from agentcli.repl import panel
 from agentcli.repl.loop import run_chat
 from tests.support.documents import document
 
@@ -435,6 +436,7 @@ async def play() -> int:
     for key, variable in VARIABLES.items():
         if variable in env:
             flags[key] = env[variable]
+    panel.GUARD_S = float(env.get("PLAY_GUARD_S", panel.GUARD_S))
     if "PLAY_SCREEN_READER" in env:
         flags["screen_reader"] = True
     settings = load_settings(Paths.from_env(env), env, flags)

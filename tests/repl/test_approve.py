@@ -286,3 +286,34 @@ def test_sentences_typed_into_an_open_approval_grant_nothing(start: Start, numbe
     terminal.key("esc")
     terminal.wait_for("Cancelled.")
     assert "verdict" not in terminal.text()
+
+
+@pytest.mark.spec("UI-7")
+def test_what_is_pasted_into_an_open_approval_grants_nothing(start: Start) -> None:
+    terminal = start()
+    terminal.line("approve rm -rf build")
+    terminal.wait_for("Enter confirms")
+    for text in ("y", "yes\nyes\n", "1"):
+        terminal.paste(text)
+        terminal.wait_for("Enter queues your text")
+        terminal.line("")
+        terminal.wait_for("Enter confirms")
+    assert "> 1 y" not in terminal.text(), "the selection is back at the one that does no harm"
+    terminal.line("")
+    terminal.wait_for("verdict no")
+
+
+@pytest.mark.spec("UI-7")
+def test_keys_pressed_as_an_approval_appears_grant_nothing(start: Start) -> None:
+    terminal = start(PLAY_GUARD_S="3600")
+    terminal.line("approve rm -rf build")
+    terminal.wait_for("Allow this?")
+    terminal.key("enter")
+    terminal.send("y")
+    terminal.wait_for("\n> y")
+    terminal.line("")
+    terminal.wait_for("└ y")
+    terminal.key("enter")
+    terminal.key("esc")
+    terminal.wait_for("Cancelled.")
+    assert "verdict" not in terminal.text()

@@ -590,9 +590,16 @@ def test_what_is_typed_right_after_esc_stands_as_it_is(start: Start) -> None:
 @pytest.mark.spec("UI-3")
 def test_backspace_removes_what_is_seen_as_one_character(start: Start) -> None:
     terminal = start()
-    terminal.send("say \U0001f468\u200d\U0001f469\u200d\U0001f467")
-    terminal.wait_for("> say \U0001f468")
-    terminal.key("backspace")
+    terminal.send("say ")
+    for compound in (
+        "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+        "\U0001f44d\U0001f3fd",
+        "e\u0301",
+    ):
+        terminal.send(compound)
+        terminal.wait_for(f"> say {compound[0]}")
+        terminal.key("backspace")
+        terminal.wait_gone(f"> say {compound[0]}")
     terminal.send("ok")
     terminal.wait_for("> say ok")
 
@@ -610,3 +617,16 @@ def test_a_command_that_needs_a_terminal_says_so(start: Start) -> None:
     terminal = start()
     terminal.line("!vim x")
     terminal.wait_for("vim needs a terminal of its own")
+
+
+@pytest.mark.spec("UI-4")
+def test_a_command_that_was_begun_while_the_agent_worked_is_one_when_it_is_done(
+    start: Start, tmp_path: Path
+) -> None:
+    terminal = busy(start, tmp_path)
+    terminal.send("!ls")
+    terminal.wait_for("> !ls")
+    (tmp_path / "go").touch()
+    terminal.wait_gone("Working")
+    terminal.line("")
+    terminal.wait_for("(the agent sees it with your next message)")
