@@ -67,6 +67,7 @@ _ENVIRONMENT = (
     *("HOME", "XDG_CONFIG_HOME", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "GIT_SSL_CAINFO", "NO_PROXY"),
     *("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "no_proxy"),
 )
+_GONE = "has lost its files"
 MCP_LATER = "its MCP servers are kept and take effect with a later version"
 
 
@@ -90,6 +91,10 @@ class AddedPlugin:
     def root(self, paths: Paths) -> Path:
         """Where its files are."""
         return _copies_of(paths, self.name) / self.mark[:16]
+
+    def is_kept_as(self, new: AddedPlugin, paths: Paths) -> bool:
+        """Whether its copy is there and has the content of ``new``."""
+        return self.mark == new.mark and self.root(paths).is_dir()
 
 
 @frozen
@@ -163,13 +168,16 @@ def hooks_of(package: PluginPackage, data: Path) -> tuple[list[HookConfig], list
 
 
 def changed_sources(paths: Paths) -> tuple[str, ...]:
-    """A line for each plugin whose directory was edited since it was added."""
+    """A line for each plugin whose directory was edited meanwhile, or whose copy is gone."""
     if not plugin_places(paths):
         return ()
     lines = []
     for each in added_plugins(paths):
         directory = Path(each.source)
-        if each.looks and directory.is_dir() and looks_of(directory / each.within) != each.looks:
+        if not each.root(paths).is_dir():
+            how = f'"agent plugin update {each.name}" fetches them again'
+            lines.append(f"warning: the plugin {each.name} {_GONE}: {how}")
+        elif each.looks and directory.is_dir() and looks_of(directory / each.within) != each.looks:
             how = f'"agent plugin update {each.name}" shows what is new and asks'
             lines.append(
                 f"the plugin {each.name} is as you added it; {directory} has changed: {how}"
@@ -183,6 +191,7 @@ def plugin_rows(paths: Paths) -> list[dict[str, str]]:
     for each in added_plugins(paths):
         try:
             brings = summary(read_package(each.root(paths), each.name)) or "nothing"
+            brings = brings if each.root(paths).is_dir() else _GONE
         except ConfigError as error:
             brings = f"cannot be read: {error.message}"
         rows.append(

@@ -86,7 +86,7 @@ def add(options: AddOptions) -> int:
                 f"there is a plugin {name} already, from {there.source}",
                 f"remove it first: agent plugin remove {name}",
             )
-        if there is not None and there.mark == new.added.mark:
+        if there is not None and there.is_kept_as(new.added, paths):
             write_out(f"{name} is there already, with this content\n")
             return 0
         old = there.root(paths) if there is not None else None
@@ -108,7 +108,7 @@ def update(options: UpdateOptions) -> int:
                     f"{each.source} is now the plugin {new.added.name}, not {each.name}",
                     "remove the one and add the other",
                 )
-            if new.added.mark == each.mark:
+            if each.is_kept_as(new.added, paths):
                 write_out(f"{each.name} is up to date\n")
                 continue
             how = f"agent plugin update {each.name}"

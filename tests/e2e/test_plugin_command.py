@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -398,3 +399,17 @@ def test_no_byte_hides_what_takes_effect(source: Path) -> None:
     changed = plugin("update", "demo").stdout
     assert "+other-command" in changed
     assert "data.bin (changed, a program by now)" in changed
+
+
+@pytest.mark.spec("EXT-5")
+def test_a_plugin_that_has_lost_its_files_says_so_and_is_fetched_again(source: Path) -> None:
+    add(str(source))
+    (name, root), *_ = plugin_places(Paths.from_env(os.environ))
+    shutil.rmtree(root)
+    assert "has lost its files" in plugin("list").stdout
+    started = run_agent("run", "hi", "-m", "offline/demo", env=agent_env())
+    assert started.code == 0
+    assert f"the plugin {name} has lost its files" in started.stderr
+    mark = plugin("update", name).stderr.split()[-1]
+    assert plugin("update", name, "--yes", mark).code == 0
+    assert (root / "commands/ship.md").is_file()
