@@ -10,6 +10,7 @@ imports no parser.
 """
 
 import inspect
+from itertools import compress
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from agentcli.domain.errors import UsageError
@@ -165,7 +166,7 @@ class SharedOptions(OptionSet):
             "--session": self.session is not None,
             "--new": self.new,
         }
-        given = [name for name, is_given in ways.items() if is_given]
+        given = list(compress(ways, ways.values()))
         if len(given) > 1:
             raise UsageError(f"{' and '.join(given)} exclude each other", "give one of them")
         if self.session is not None and not self.session.strip():
@@ -189,11 +190,8 @@ class SharedOptions(OptionSet):
         """The permission mode asked for, or ``None``."""
         from agentcli.domain.ports import PermissionMode
 
-        asked = {
-            mode
-            for mode in (self.permission_mode, self.plan and "plan", self.yolo and "yolo")
-            if mode
-        }
+        ways = (self.permission_mode, "plan" if self.plan else None, "yolo" if self.yolo else None)
+        asked = set(filter(None, ways))
         if len(asked) > 1:
             raise UsageError(
                 f"permission modes {' and '.join(sorted(map(str, asked)))} exclude each other",
