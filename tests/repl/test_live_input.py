@@ -594,7 +594,6 @@ def test_backspace_removes_what_is_seen_as_one_character(start: Start) -> None:
     for compound in (
         "\U0001f468\u200d\U0001f469\u200d\U0001f467",
         "\U0001f44d\U0001f3fd",
-        "e\u0301",
     ):
         terminal.send(compound)
         terminal.wait_for(f"> say {compound[0]}")
