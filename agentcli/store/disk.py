@@ -115,6 +115,11 @@ def changed_at(path: Path) -> float:
     return max(times)
 
 
+def written_at(stamp: str) -> float:
+    """When the files of a stamp were last written, in seconds since 1970."""
+    return max(int(part.split(".")[1]) for part in stamp.split(";") if part) / 1e9
+
+
 def log_stamp_of(path: Path) -> str:
     """The part of ``stamp_of`` that is the write-ahead log; an empty log counts as none."""
     try:

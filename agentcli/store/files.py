@@ -155,11 +155,30 @@ class SessionFiles:
     async def _used_in(self, cwd: str) -> Sequence[SessionInfo]:
         """The user's sessions of ``cwd``, newest first, and those that may be of it."""
         names = {cwd, await asyncio.to_thread(os.path.realpath, cwd)}
-        return [
-            info
-            for info in await self.list()
-            if not info.agent and (info.cwd in names or _is_of_unknown_place(info))
-        ]
+        known = await self.catalogue.entries()
+        stamps, entries = await asyncio.to_thread(self._match, known)
+        rest = sorted(
+            (name for name in stamps if name not in entries),
+            key=lambda name: disk.written_at(stamps[name]),
+            reverse=True,
+        )
+        for start in range(0, len(rest) + 1, FILES_PER_JOB):
+            batch = {name: stamps[name] for name in rest[start : start + FILES_PER_JOB]}
+            if batch:
+                changed = await asyncio.to_thread(self._read_entries, batch, known)
+                lasting = {name: entry for name, entry in changed.items() if entry.stamp}
+                await self.catalogue.update(lasting)
+                entries = {**entries, **changed}
+            found = [
+                info
+                for info in await asyncio.to_thread(self._in_order, entries)
+                if not info.agent and (info.cwd in names or _is_of_unknown_place(info))
+            ]
+            left = rest[start + FILES_PER_JOB :]
+            sound = [info for info in found if info.status is not SessionStatus.DAMAGED]
+            if not left or (sound and sound[0].updated_at > disk.written_at(stamps[left[0]])):
+                break  # what was not read is older than what was found
+        return found
 
     async def resolve(self, text: str) -> str:
         """The id meant by ``text``: an id, the start or end of one, or a title.

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.domain.errors import SessionNotFound
+from agentcli.store import files as module
 from agentcli.store.catalogue.catalogue import CatalogueEntry
 from agentcli.store.files import SessionFiles, new_session_id, read_session
 from agentcli.store.sqlite import SqliteStore
@@ -204,3 +205,20 @@ def test_a_cancelled_list_of_many_files_stops_between_two_of_them(
     assert len(read) < 20
     monkeypatch.undo()
     assert len(now(files.list())) == 21
+
+
+@pytest.mark.spec("REC-4")
+def test_the_latest_is_found_without_reading_what_is_older(
+    files: SessionFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FILES_PER_JOB", 1)
+    for number in range(4):
+        make(files, f"older {number}", cwd="/work")
+    mine, elsewhere = make(files, "mine", cwd="/work"), make(files, "x", cwd="/elsewhere")
+    now(files.catalogue.clear())
+    latest = now(files.latest("/work"))
+    assert latest is not None
+    assert latest.id == mine
+    assert set(now(files.catalogue.entries())) == {mine, elsewhere}
+    assert now(files.latest("/nowhere")) is None
+    assert len(now(files.catalogue.entries())) == 6
