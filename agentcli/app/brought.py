@@ -18,7 +18,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentcli.app.trust import is_changed, of_plugins, user_places
+from agentcli.app.trust import installed_plugins, is_changed, of_plugins, user_places
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.values import mutable
@@ -107,6 +107,9 @@ async def find_brought(settings: Settings, cwd: Path) -> Brought:
         if place.plugin or any(_is_directory(place.path / kind) for kind in KINDS):
             found = await asyncio.to_thread(_find, settings, cwd)
             break
+    else:  # plugins that have lost their files are no places
+        if installed_plugins(settings.paths):
+            found = await asyncio.to_thread(_find, settings, cwd)
     servers = project_root(cwd) / ".mcp.json"
     if servers.is_file():
         found.notices += (f"{servers}: MCP servers are not started yet: a later version does",)
