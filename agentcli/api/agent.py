@@ -196,6 +196,9 @@ class Agent(Generic[OutputT]):
             env["AGENTCLI_HOME"] = str(self.home)
         if self.store is not None and self.session is not None:
             raise UsageError("session names a file, store is another place", "give one of them")
+        ports = ("messages", "state", "events")
+        if self.store is not None and not all(hasattr(self.store, port) for port in ports):
+            raise UsageError(f"a store has {', '.join(ports)}", "see: agent help library, Seams")
         given = {
             "sandbox": self.sandbox,
             "max_answers_without_tools": self.max_answers_without_tools,

@@ -53,9 +53,10 @@ class FunctionTool(BaseTool[FunctionArguments]):
     """
 
     def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
-        name = options.get("name") or function.__name__
+        name = options.get("name") or getattr(function, "__name__", "")
         if not name.isidentifier():
-            raise UsageError(f"{name!r} is no name for a tool", 'give one: @tool(name="…")')
+            what = repr(name or type(function).__name__)
+            raise UsageError(f"{what} is no name for a tool", 'give one: @tool(name="…")')
         self.name = name
         self.display_name = name.replace("_", " ").capitalize()
         self.description = options.get("description") or _first_paragraph(function)
@@ -91,12 +92,19 @@ class FunctionTool(BaseTool[FunctionArguments]):
             if inspect.iscoroutinefunction(self._function):
                 value = await self._function(**values)
             else:
-                value = await asyncio.to_thread(self._function, **values)
+                value = await asyncio.to_thread(_called, self._function, values)
                 if isinstance(value, Awaitable):
                     value = await value
         except (ValueError, OSError) as error:
             return ToolOutput.error(f"{type(error).__name__}: {error}")
         return _output(value, ctx.call_id)
+
+
+def _called(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+    try:
+        return function(**values)
+    except StopIteration as error:  # no future can carry it: the turn would wait for ever
+        raise RuntimeError("the function raised StopIteration") from error
 
 
 def _output(value: Any, call_id: str) -> ToolOutput:
@@ -153,11 +161,12 @@ def _params_of(
     """The model of the arguments; the parameter that wants the ``ToolContext``, and which."""
     try:
         hints = get_type_hints(function, include_extras=True)
-    except (NameError, TypeError) as error:
+        parameters = inspect.signature(function).parameters.values()
+    except (NameError, TypeError, ValueError) as error:
         raise UsageError(f"the types of tool {name} cannot be read: {error}") from None
     fields: dict[str, Any] = {}
     context: tuple[str, type[ToolContext]] = ("", ToolContext)
-    for parameter in inspect.signature(function).parameters.values():
+    for parameter in parameters:
         if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
             raise UsageError(f"tool {name} takes *{parameter.name}", "name each argument")
         if parameter.kind is parameter.POSITIONAL_ONLY:

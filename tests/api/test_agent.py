@@ -7,6 +7,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -341,6 +342,9 @@ def test_what_a_function_raises_is_for_the_model_and_bad_arguments_never_reach_i
         {"permission_mode": "sometimes"},
         {"effort": "huge"},
         {"tools": [lambda x: x]},
+        {"tools": [partial(read_file)]},
+        {"tools": [int]},
+        {"store": object()},
         {"output": 7},
         {"model": "nobody/nothing"},
         {"tools": [read_file]},
@@ -360,12 +364,13 @@ def test_bad_input_is_one_clear_error(tmp_path: Path, wrong: dict[str, Any]) -> 
 
 
 @pytest.mark.spec("LOOP-5")
+@pytest.mark.parametrize("bug", [KeyError, StopIteration])
 def test_a_bug_in_a_function_goes_to_the_log_and_not_to_the_terminal(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], bug: type[Exception]
 ) -> None:
     def boom() -> None:
         """Fail."""
-        raise KeyError("of no concern to the model")
+        raise bug("of no concern to the model")
 
     async def body(server: ModelServer, env: dict[str, str]) -> None:
         async with Agent(cwd=tmp_path, env=env, tools=[boom]) as agent:
