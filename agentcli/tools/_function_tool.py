@@ -53,7 +53,7 @@ class FunctionTool(BaseTool[FunctionArguments]):
     """
 
     def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
-        name = options.get("name") or getattr(function, "__name__", "")
+        name: str = options.get("name") or getattr(function, "__name__", "") or ""
         if not name.isidentifier():
             what = repr(name or type(function).__name__)
             raise UsageError(f"{what} is no name for a tool", 'give one: @tool(name="…")')
