@@ -63,7 +63,7 @@ def test_fork_and_own_commands(
     assert "answer = 42" in json.dumps(model_server.requests[0].body)
     terminal.wait_for(IDLE)
     terminal.line("/fork")
-    terminal.wait_for(re.compile(r"This is the copy: Explain .*\(copy\)"))
+    terminal.wait_for(re.compile(r"This is the copy: /explain a\.py \(copy\)"))
     terminal.wait_for(IDLE)
     terminal.line("go on")
     terminal.wait_for("Forked.")
