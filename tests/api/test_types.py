@@ -29,6 +29,8 @@ from tests.support.docs import README, topic
 from tests.support.model_server import ANTHROPIC, GEMINI, OPENAI, RESPONSES, ModelServer
 from tests.support.replies import Call, Reply, Text
 
+pytestmark = pytest.mark.sampled
+
 
 class Colour(Enum):
     RED = "red"

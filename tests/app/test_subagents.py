@@ -28,6 +28,8 @@ from tests.support.cli import agent_env, run_agent, spawn_agent
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer, Recorded
 from tests.support.replies import Call, Reply, Tokens, fails, say
 
+pytestmark = pytest.mark.sampled
+
 PROTOCOLS = [ANTHROPIC, OPENAI]
 
 

@@ -18,6 +18,8 @@ from tests.support.replies import Call, call, calls
 from tests.support.sandboxes import needs
 from tests.support.wire_facts import facts_of
 
+pytestmark = pytest.mark.sampled
+
 FREE = ("--permission-mode", "accept-edits", "--sandbox", "off")
 # finds BAD, and notes that it ran and on what
 LINT = """#!/bin/sh

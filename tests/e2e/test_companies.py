@@ -14,6 +14,8 @@ from tests.support.cli import Finished, agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.replies import call, say
 
+pytestmark = pytest.mark.sampled
+
 FIRST, SECOND = "sk-first-7Qd2mWx9Lp4Rv8Tz", "sk-second-3Hk6nYb1Gc5Js0Fa"
 
 

@@ -13,6 +13,8 @@ from tests.support.cli import MODELS, agent_env, run_agent
 from tests.support.model_server import ANTHROPIC, OPENAI, ModelServer, Recorded
 from tests.support.replies import Call, Tokens, calls, say
 
+pytestmark = pytest.mark.sampled
+
 READ = Call("read_file", {"path": "sub/x.py"})
 
 

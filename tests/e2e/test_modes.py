@@ -12,6 +12,8 @@ from tests.support.replies import call
 from tests.support.sandboxes import BOTH, needs
 from tests.support.wire_facts import facts_of
 
+pytestmark = pytest.mark.sampled
+
 
 @pytest.mark.spec("SEC-3")
 @pytest.mark.parametrize("kind", BOTH)

@@ -18,6 +18,8 @@ from tests.support.cli import agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.wire_facts import facts_of
 
+pytestmark = pytest.mark.sampled
+
 
 def emptied(path: Path) -> None:
     os.truncate(path, 0)

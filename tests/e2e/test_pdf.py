@@ -15,6 +15,8 @@ from tests.support.cli import MODELS, Finished, agent_env, run_agent
 from tests.support.model_server import ANTHROPIC, GEMINI, OPENAI, RESPONSES, ModelServer
 from tests.support.replies import Reply, call, say
 
+pytestmark = pytest.mark.sampled
+
 TAKES_DOCUMENTS = [ANTHROPIC, RESPONSES, GEMINI]
 
 

@@ -23,6 +23,8 @@ from tests.support.replies import call
 from tests.support.sandboxes import BOTH, needs
 from tests.support.wire_facts import facts_of
 
+pytestmark = pytest.mark.sampled
+
 FILES = {
     ".claude-plugin/plugin.json": json.dumps({"name": "demo", "version": "1.0"}),
     "skills/greet/SKILL.md": "---\nname: greet\ndescription: Greets people\n---\nSay hello.\n",

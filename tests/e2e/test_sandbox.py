@@ -13,6 +13,8 @@ from tests.support.model_server import ModelServer
 from tests.support.replies import call
 from tests.support.sandboxes import BOTH, needs
 
+pytestmark = pytest.mark.sampled
+
 
 @pytest.mark.spec("SEC-7")
 @pytest.mark.parametrize("kind", BOTH)

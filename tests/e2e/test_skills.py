@@ -15,6 +15,8 @@ from tests.support.model_server import ModelServer
 from tests.support.replies import call
 from tests.support.wire_facts import facts_of
 
+pytestmark = pytest.mark.sampled
+
 
 def system_of(server: ModelServer, number: int = 0) -> str:
     body = server.requests[number].body

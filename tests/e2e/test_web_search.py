@@ -14,6 +14,8 @@ from tests.support.json_server import Asked, JsonServer
 from tests.support.model_server import ANTHROPIC, GEMINI, RESPONSES, ModelServer
 from tests.support.replies import call, say
 
+pytestmark = pytest.mark.sampled
+
 EVIL = "Nice <b>title</b>\x1b[2J"
 SEARXNG = {
     "results": [

@@ -18,6 +18,8 @@ from tests.support.model_server import ModelServer
 from tests.support.processes import wait_until
 from tests.support.replies import say
 
+pytestmark = pytest.mark.sampled
+
 FULL_PIPE_BYTES = 65_536 - 4_096
 
 

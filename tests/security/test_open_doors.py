@@ -20,6 +20,8 @@ from tests.support.model_server import ModelServer
 from tests.support.replies import call
 from tests.support.sandboxes import BOTH, needs
 
+pytestmark = pytest.mark.sampled
+
 CANARY = "canary-5f1c9"
 
 

@@ -12,6 +12,8 @@ from tests.support.cli import agent_env, run_agent
 from tests.support.model_server import OPENAI, ModelServer
 from tests.support.replies import call, say
 
+pytestmark = pytest.mark.sampled
+
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
 

@@ -44,6 +44,8 @@ from agentcli.engine.context.outgoing import (
 from tests.support.histories import HOME, PNG, balanced, calls_of, makers, png, thinking_of
 from tests.support.turns import MemoryStore, PlayedProvider
 
+pytestmark = pytest.mark.sampled
+
 MODEL = ModelInfo(*HOME)
 SOUND = ImagePart("image/png", PNG)
 WIDES = [ImagePart("image/png", png(3_000 + number, 2)) for number in range(3)]

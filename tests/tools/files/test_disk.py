@@ -19,6 +19,8 @@ from agentcli.tools.files.disk import Transaction, read_state, sweep
 from agentcli.tools.files.paths import FileProblem
 from tests.tools.in_a_room import Room, room
 
+pytestmark = pytest.mark.sampled
+
 __all__ = ["room"]
 
 NOBODY = 65_534
