@@ -62,6 +62,8 @@ class ApprovalRequest:
     then its like; empty where it asks every time. ``offers_auto``: the sandbox would contain it,
     and the user may choose not to be asked about such calls (``Verdict.AUTO``).
 
+    ``per_session``: a yes holds for the session, by the first of ``offers``.
+
     ``is_plan``: ``detail`` is a plan in Markdown; a yes ends plan mode, and one "for this
     session" lets edits in the workspace run without asking.
 
@@ -74,6 +76,7 @@ class ApprovalRequest:
     reason: str
     offers: tuple[GrantOffer, ...] = ()
     offers_auto: bool = False
+    per_session: bool = False
     is_plan: bool = False
     within: str = ""
 

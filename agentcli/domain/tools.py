@@ -26,12 +26,14 @@ class Asks(StrEnum):
     """What the user is asked about before a call runs in mode ``default``: what the judge goes by.
 
     ``NOTHING``: it changes nothing outside of its session. ``HOST``: nor does this, but it reads
-    what a host elsewhere says. ``EDIT``: it changes the files that it names, which mode
-    ``accept-edits`` lets it. ``ANYTHING``: what it may change cannot be told.
+    what a host elsewhere says. ``SESSION``: as ``HOST``, and a yes holds for the session. ``EDIT``:
+    it changes the files that it names, which mode ``accept-edits`` lets it. ``ANYTHING``: what it
+    may change cannot be told.
     """
 
     NOTHING = "nothing"
     HOST = "host"
+    SESSION = "session"
     EDIT = "edit"
     ANYTHING = "anything"
 
@@ -69,7 +71,7 @@ class ToolDefinition:
     @property
     def only_reads(self) -> bool:
         """Whether it changes nothing outside of its session."""
-        return self.asks in {Asks.NOTHING, Asks.HOST}
+        return self.asks in {Asks.NOTHING, Asks.HOST, Asks.SESSION}
 
 
 class OutputKind(StrEnum):

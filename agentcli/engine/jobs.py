@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from agentcli.domain.messages import ResultStatus, TextPart, ToolCall
 from agentcli.domain.ports import ApprovalRequest, GrantOffer
 from agentcli.domain.sandbox import Access
-from agentcli.domain.tools import OutputKind, Tool, ToolOutput, Workspace
+from agentcli.domain.tools import Asks, OutputKind, Tool, ToolOutput, Workspace
 from agentcli.domain.values import frozen, mutable
 from agentcli.policy.decision import Answer, CallFacts, CallPlace, Effect
 
@@ -143,6 +143,7 @@ class Job:
             decision.why,
             tuple(offer for offer, _ in self.offers),
             offers_auto=decision.auto_frees and not place.policy.auto_offered,
+            per_session=bool(self.offers) and facts.definition.asks is Asks.SESSION,
         )
 
     def granted(self, chosen: str) -> Rule | None:

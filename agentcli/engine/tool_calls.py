@@ -328,7 +328,9 @@ class ToolCalls:
             answer = ApprovalAnswer(Verdict.UNATTENDED, why)
         if self._token.cancelled:
             raise TurnCancelled
-        if answer.verdict is Verdict.SESSION:
+        if answer.verdict is Verdict.SESSION or (
+            request.per_session and answer.verdict is Verdict.ONCE
+        ):
             self._grant(job, answer.rule)
         elif answer.verdict is Verdict.AUTO:
             self._parts.policy.mode = PermissionMode.AUTO

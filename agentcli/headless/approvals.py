@@ -103,8 +103,10 @@ def _question(request: ApprovalRequest, *, is_cut: bool) -> str:
     """The answers that there are, in a line."""
     from agentcli.ui.exact import rule_text
 
-    head = "Carry it out? y = yes" if request.is_plan else "Allow? y = once"
-    for key, offer in zip("sp", request.offers, strict=False):
+    once = "for this session" if request.per_session else "once"
+    head = "Carry it out? y = yes" if request.is_plan else f"Allow? y = {once}"
+    offers = () if request.per_session else request.offers
+    for key, offer in zip("sp", offers, strict=False):
         rule = rule_text(offer.rule)
         head += (
             f", {key} = yes, and {rule}" if request.is_plan else f", {key} = this session ({rule})"

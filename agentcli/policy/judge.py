@@ -261,7 +261,8 @@ def _crossing(judged: _Judged) -> str:
 
 def _reaches_out(judged: _Judged) -> bool:
     definition = judged.call.definition
-    return definition.asks is Asks.HOST or (definition.only_reads and definition.hints.open_world)
+    elsewhere = {Asks.HOST, Asks.SESSION}
+    return definition.asks in elsewhere or (definition.only_reads and definition.hints.open_world)
 
 
 def _is_free(judged: _Judged, path: Path) -> bool:

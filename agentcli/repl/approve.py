@@ -128,8 +128,8 @@ def _choices(request: ApprovalRequest) -> list[Choice]:
         ]
     session = tuple(offer.rule for offer in request.offers if offer.session)
     always = tuple(offer.rule for offer in request.offers if offer.always)
-    found = [Choice("y", "yes, once")]
-    if session:
+    found = [Choice("y", "yes, for this session" if request.per_session else "yes, once")]
+    if session and not request.per_session:
         found.append(Choice("s", "yes, for this session", session))
     if always:
         found.append(Choice("a", "yes, always, in every session (saved in config.toml)", always))
@@ -236,7 +236,7 @@ class Questions:
             said = choice.text if request.is_plan else f"{choice.text}: {rule_text(rule)}"
             self._note(request, said)
             return ApprovalAnswer(Verdict.SESSION, rule=rule)
-        self._note(request, "yes" if request.is_plan else "yes, once")
+        self._note(request, "yes" if request.is_plan else choice.text)
         return ApprovalAnswer(Verdict.ONCE)
 
     def _note(self, request: ApprovalRequest, said: str) -> None:

@@ -45,7 +45,7 @@ class WebSearchTool(BaseTool[WebSearchArguments]):
     display_name = "Search"
     description = "Search the web: results with their addresses, which web_fetch can read."
     params = WebSearchArguments
-    asks = Asks.HOST
+    asks = Asks.SESSION
     concurrent = True
     group = "web"
     context = SearchContext

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.chat import Chat, leave
 from tests.e2e.one_shot import check_sessions, result_of
 from tests.support.cli import MODELS, Finished, agent_env, run_agent
 from tests.support.json_server import Asked, JsonServer
@@ -69,6 +70,22 @@ def test_without_a_yes_nothing_leaves_and_a_rule_denies(tmp_path: Path) -> None:
             assert not engine.asked
         denied = result_of(done)["permission_denials"]
         assert [each["tool_name"] for each in denied] == ["web_search"]
+
+
+@pytest.mark.spec("EXT-8")
+def test_a_yes_to_a_search_holds_for_the_session(model_server: ModelServer, chat: Chat) -> None:
+    with JsonServer({"GET /search": SEARXNG}) as engine:
+        run_agent("config", "set", "search.url", engine.url)
+        model_server.add(call("web_search", {"query": "one"}))
+        model_server.add(call("web_search", {"query": "two"}), "Found both.")
+        terminal = chat()
+        terminal.line("look it up")
+        terminal.wait_for("yes, for this session")
+        terminal.wait_for("Queries go to")
+        terminal.confirm("y")
+        terminal.wait_for("Found both.")
+        assert [each.target.partition("q=")[2][:3] for each in engine.asked] == ["one", "two"]
+        leave(terminal)
 
 
 ENGINES: dict[str, tuple[str, Any]] = {
