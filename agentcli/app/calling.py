@@ -160,19 +160,19 @@ def _model(session: Session, name: str) -> str:
 
 @contextmanager
 def _allowed(session: Session, command: CustomCommand) -> Iterator[None]:
-    lent = session.policy.lent
+    command_rules = session.policy.command_rules
     rules = []
     for text in command.allowed_tools:
         try:
             rules.append(as_rule(text))
         except UsageError:
             session.notify(f"/{command.name}: allowed-tools: {one_line(text, 100)!r} is no rule")
-    lent += rules
+    command_rules += rules
     try:
         yield
     finally:
         ours = {id(rule) for rule in rules}
-        lent[:] = [rule for rule in lent if id(rule) not in ours]
+        command_rules[:] = [rule for rule in command_rules if id(rule) not in ours]
 
 
 def as_rule(text: str) -> Rule:

@@ -73,7 +73,7 @@ class ToolCalls:
     """Runs the batches of one turn. ``ended_turn``: a result asked for the turn's end (CTRL-2).
 
     ``answer`` is what the turn then answers with, if the result said so. ``touched`` are the files
-    that calls have named and got; whoever looks at them takes them. ``passage`` says which
+    that calls have named and got; who looks at them takes them. ``passage`` says which
     tools the step may call (CTRL-4), ``run`` whose work it is.
     """
 

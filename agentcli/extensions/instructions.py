@@ -143,7 +143,7 @@ def find_instructions(places: InstructionPlaces) -> Instructions:
 
 
 class _InstructionReader:
-    """Reads each file once, whoever names it."""
+    """Reads each file once, however often it is named."""
 
     def __init__(self, places: InstructionPlaces) -> None:
         self._places = places

@@ -101,8 +101,8 @@ class Decision:
 class Policy:
     """The mode and rules in force. ``granted`` grows with each "for this session".
 
-    ``lent`` is what a command or skill has allowed while it is followed: as ``allow``, it takes no
-    rule of the user's away.
+    ``command_rules`` are what a command or skill allows while it is followed: as ``allow``, they
+    take no rule of the user's away.
     ``free_to_read`` are places beside the workspace, such as what background runs have made.
     ``contained``: a sandbox keeps commands from all but the workspace; ``is_bound``: the user has
     named that sandbox, so that it stays in mode ``yolo`` (SEC-3); ``network``: commands have it
@@ -120,7 +120,7 @@ class Policy:
     own_directories: tuple[Path, ...] = ()
     free_to_read: tuple[Path, ...] = ()
     granted: list[Rule] = field(default_factory=list)
-    lent: list[Rule] = field(default_factory=list)
+    command_rules: list[Rule] = field(default_factory=list)
     contained: bool = False
     is_bound: bool = False
     network: bool = False
@@ -132,7 +132,7 @@ class Policy:
     @property
     def allowing(self) -> tuple[Rule, ...]:
         """Every rule by which a call runs unasked."""
-        return (*self.allow, *self.lent, *self.granted)
+        return (*self.allow, *self.command_rules, *self.granted)
 
     @property
     def wants_boundary(self) -> bool:

@@ -1,7 +1,7 @@
 """Edit one cell of a Jupyter notebook (TOOL-16; https://nbformat.readthedocs.io).
 
 Law: every byte outside of the cell stays as it is: the cell's place in the text is found, and
-nothing else is written anew. Outputs of a cell whose source changes are cleared: they are of
+nothing else is rewritten. Outputs of a cell whose source changes are cleared: they are of
 another source.
 """
 

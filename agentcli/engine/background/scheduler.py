@@ -284,7 +284,7 @@ class SessionScheduler:
 
     async def _needs(self, schedule: Schedule) -> str:
         """What its call has been approved for, grants of this session not counted."""
-        policy = replace(self._services.parts.policy, granted=[], lent=[])
+        policy = replace(self._services.parts.policy, granted=[], command_rules=[])
         return _beyond(await self._judged(schedule, policy))
 
     async def _judged(self, schedule: Schedule, policy: Policy) -> Decision:
