@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from agentcli.app.attachments import attach
 from agentcli.app.boundary import make_sandbox, policy_for, sandbox_banner
-from agentcli.app.brought import Brought, find_brought
+from agentcli.app.extensions.found import SessionExtensions, find_extensions
 from agentcli.app.models import SessionModels, fallbacks
 from agentcli.app.opening import Opener
 from agentcli.app.options import SessionOptions
@@ -116,15 +116,15 @@ async def open_session(
     store, loaded, _ = opened
     try:
         user = (approver, asker, long_wait)
-        brought = await find_brought(settings, options.cwd)
-        session = await _build(settings, options, files, opened, user, (plugins, brought))
+        extensions = await find_extensions(settings, options.cwd)
+        session = await _build(settings, options, files, opened, user, (plugins, extensions))
     except BaseException:
         for close in (*_closers(options, store, loaded.info.id), store.aclose):
             await close()
         if options.fork and store.created:  # a copy that nobody will find a use for
             await files.delete(loaded.info.id)
         raise
-    session.brought = brought
+    session.extensions = extensions
     return session
 
 
@@ -134,11 +134,11 @@ async def _build(
     files: SessionFiles,
     opened: tuple[SqliteStore, LoadedSession, tuple[str, ...]],
     user: tuple[Approver, Asker | None, LongWait | None],
-    extras: tuple[Plugins | None, Brought],
+    extras: tuple[Plugins | None, SessionExtensions],
 ) -> Session:
     """All that a session consists of. What is ``Lazy`` is made of the parts when it is needed."""
     store, loaded, opening_notices = opened
-    (approver, asker, long_wait), (plugins, brought) = user, extras
+    (approver, asker, long_wait), (plugins, extensions) = user, extras
     info, seams = loaded.info, options.seams
     resumed = store.created and bool(loaded.messages)
     listeners = Listeners(info.id)
@@ -160,7 +160,7 @@ async def _build(
 
         closers = partial(_closers, replace(options, no_session=False))
         kept_in = None if options.no_session else files
-        return ParentSession(conversation, store, brought, closers, kept_in)
+        return ParentSession(conversation, store, extensions, closers, kept_in)
 
     def arrived(item: QueuedInput) -> None:
         """A message of a background run waits in the file (BG-5)."""
@@ -173,14 +173,14 @@ async def _build(
     fallback_ids, fallback_notices = backed
     if info.model != chosen.model.id:
         await store.set_model(chosen.model.id)
-    toolbox, answer_check = make_toolbox(settings, options, chosen.model, brought.agents)
+    toolbox, answer_check = make_toolbox(settings, options, chosen.model, extensions.agents)
     names = toolbox.list()
     runs = RunsOfSession(store, lambda: parts, listeners.emit, arrived, can_ask=options.interactive)
     has_runs = SPAWN in names or store.created  # what an earlier process has left is put right
     runs_directories = (runs_directory(store.path),) if has_runs else ()
-    policy = policy_for(settings, options, (*brought.readable, *runs_directories))
+    policy = policy_for(settings, options, (*extensions.readable, *runs_directories))
     workspace = Workspace(options.cwd, options.cwd, options.add_dirs, settings.paths.journals_dir)
-    sandbox = await make_sandbox(settings, workspace, lambda: brought.readable)
+    sandbox = await make_sandbox(settings, workspace, lambda: extensions.readable)
     given, history, events = await _where_kept(settings, opened, seams, listeners)
     queue = await DurableQueue.load(
         store,
@@ -193,7 +193,7 @@ async def _build(
     plugin_notices = _add_plugins(plugins, options, toolbox, listeners) if plugins else ()
     hooks = _hooks(
         settings,
-        (brought.hooks, seams.hooks),
+        (extensions.hooks, seams.hooks),
         store,
         (workspace, sandbox, policy),
         listeners,
@@ -207,15 +207,15 @@ async def _build(
         session_id=info.id,
         system=_system_prompt(
             docs,
-            brought.catalogue(chosen.model.context_tokens)
-            if brought.skills and READ_FILE in names
+            extensions.catalogue(chosen.model.context_tokens)
+            if extensions.skills and READ_FILE in names
             else "",
             options,
             info.created_at,
         ),
         documents=tuple(docs),
         later=later,
-        skills=tuple(skill.path for skill in brought.skills),
+        skills=tuple(skill.path for skill in extensions.skills),
         toolbox=toolbox,
         policy=policy,
         workspace=workspace,
@@ -271,7 +271,7 @@ async def _build(
         *doc_notices,
         *chosen.notices,
         *fallback_notices,
-        *brought.notices,
+        *extensions.notices,
         *(_budget_notice(chosen.model) if options.max_budget_usd is not None else ()),
         *await sandbox_banner(sandbox, wanted=options.interactive and "bash" in names),
         *(await plan_notice(store) if resumed and options.interactive else ()),
@@ -338,7 +338,7 @@ def _checks(
         return None
 
     def make() -> EditChecks:
-        from agentcli.app.edit_checks import session_checks
+        from agentcli.app.extensions.edit_checks import session_checks
 
         return session_checks(settings, options, place, parts().session_id, parts().keeper)
 

@@ -15,7 +15,7 @@ from dataclasses import field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from agentcli.app.brought import Brought
+from agentcli.app.extensions.found import SessionExtensions
 from agentcli.app.queue import DurableQueue
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import AgentError, ConfigError, UsageError
@@ -105,7 +105,7 @@ class Listeners:
 class Session:
     """A conversation in a file. End it with ``aclose``.
 
-    ``notices`` are lines for the user from its opening, ``info`` what it was then, ``brought`` the
+    ``notices`` are lines for the user from its opening, ``info`` what it was then, ``extensions``
     skills, commands and agents of the user's that it has; ``notify`` says a line to them. With
     ``add_listener`` every event goes to a function, synchronously; it returns what removes it.
     """
@@ -123,7 +123,7 @@ class Session:
         self.info = loaded.info
         self.resumed = loaded if loaded.messages else None
         self.notices = notices
-        self.brought = Brought()
+        self.extensions = SessionExtensions()
         self.add_listener = listeners.add
         self._emit = listeners.emit
         self.notify = listeners.notify

@@ -61,7 +61,7 @@ from agentcli.store.sqlite import SqliteStore
 from agentcli.tools._registry import standard_name
 
 if TYPE_CHECKING:
-    from agentcli.app.brought import Brought
+    from agentcli.app.extensions.found import SessionExtensions
     from agentcli.extensions.agents import AgentDefinition
 
 # --- what a sub-agent gets of its parent's --------------------------------------------------------
@@ -229,7 +229,7 @@ class ParentSession:
 
     conversation: Conversation
     store: SqliteStore
-    brought: Brought
+    extensions: SessionExtensions
     closers: Callable[[SqliteStore, str], Sequence[Close]]
     files: SessionFiles | None
     told: set[str] = field(default_factory=set)
@@ -343,7 +343,7 @@ class Runner:
     def _definition(self, name: str) -> AgentDefinition | None:
         if not name.strip():
             return None
-        known = self.parent.brought.agents
+        known = self.parent.extensions.agents
         if found := known.get(name.strip().lower()):
             return found
         there = f"there are: {', '.join(sorted(known))}" if known else "leave the field out"
@@ -351,7 +351,7 @@ class Runner:
 
     async def _texts(self, definition: AgentDefinition) -> tuple[str, ...]:
         """What the agent is told beside its task: its own text, and that of its skills."""
-        text, problems = await asyncio.to_thread(self.parent.brought.texts, definition.skills)
+        text, problems = await asyncio.to_thread(self.parent.extensions.texts, definition.skills)
         if definition.isolation:
             what = "wants a worktree of its own, which does not exist yet"
             problems += (f"{what}: it works in the session's directory",)

@@ -99,14 +99,14 @@ def installed_plugins(paths: Paths) -> Sequence[tuple[str, Path]]:
     """The name and root of each plugin that takes effect; one ``stat`` where there is none."""
     if not os.path.exists(paths.plugins_file):  # noqa: PTH110 - never raises
         return ()
-    from agentcli.app.plugin_store import plugin_places
+    from agentcli.app.extensions.plugin_store import plugin_places
 
     return plugin_places(paths)
 
 
 def plugin_lines(paths: Paths) -> Sequence[str]:
     """The plugins that take effect, a line each. Blocks."""
-    from agentcli.app.plugin_store import plugin_rows
+    from agentcli.app.extensions.plugin_store import plugin_rows
 
     lines = []
     for row in plugin_rows(paths):
@@ -119,7 +119,7 @@ def of_plugins(settings: Settings) -> tuple[tuple[HookConfig, ...], tuple[str, .
     """The hooks of plugins, and lines about those whose source has changed. Blocks."""
     if not installed_plugins(settings.paths):
         return (), ()
-    from agentcli.app.plugin_store import changed_sources, plugin_hooks
+    from agentcli.app.extensions.plugin_store import changed_sources, plugin_hooks
 
     hooks = () if settings.hooks_off else plugin_hooks(settings.paths)
     return hooks, changed_sources(settings.paths)

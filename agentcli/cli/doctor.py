@@ -105,7 +105,7 @@ def all_findings() -> list[Finding]:
 
 def check_edit_checks(settings: Settings) -> list[Finding]:
     """What formats and checks files after edits here (EXT-6); nothing where there is nothing."""
-    from agentcli.app.edit_checks import checks_found_in, offer_line
+    from agentcli.app.extensions.edit_checks import checks_found_in, offer_line
 
     own = settings.own_checks
     found = () if own or not Path.cwd().is_dir() else checks_found_in(Path.cwd())

@@ -22,7 +22,7 @@ from agentcli.headless.streams import is_terminal, write_error_line, write_out
 from agentcli.ui.sanitize import clean_line, reveal
 
 if TYPE_CHECKING:
-    from agentcli.app.plugin_store import StagedPlugin
+    from agentcli.app.extensions.plugin_store import StagedPlugin
 
 _SHOWN_MARK = 16
 _YES = "The mark of the content that you say yes to, where nobody can be asked."
@@ -72,7 +72,7 @@ class ValidateOptions(OptionSet):
 
 def add(options: AddOptions) -> int:
     """Fetch a plugin, show all of it, and keep it after a yes."""
-    from agentcli.app.plugin_store import added_plugins, staged
+    from agentcli.app.extensions.plugin_store import added_plugins, staged
 
     paths = Paths.from_env(os.environ)
     with staged(paths, options.source, options.plugin or "") as new:
@@ -95,7 +95,7 @@ def add(options: AddOptions) -> int:
 
 def update(options: UpdateOptions) -> int:
     """Fetch plugins again, show what has changed, and keep it after a yes."""
-    from agentcli.app.plugin_store import added_plugins, named, staged
+    from agentcli.app.extensions.plugin_store import added_plugins, named, staged
 
     paths = Paths.from_env(os.environ)
     chosen = [named(paths, options.name)] if options.name else added_plugins(paths)
@@ -122,7 +122,7 @@ def _decide(
     paths: Paths, new: StagedPlugin, before: Path | None, yes: str | None, command: str
 ) -> int:
     """Show it, and keep it after a yes; the exit code."""
-    from agentcli.app.plugin_store import collisions, keep, shown_lines
+    from agentcli.app.extensions.plugin_store import collisions, keep, shown_lines
     from agentcli.app.trust import user_places
     from agentcli.config.settings import load_settings
 
@@ -164,7 +164,7 @@ def _asked(name: str) -> bool:
 
 def list_(options: FormatOption) -> int:
     """The plugins that take effect."""
-    from agentcli.app.plugin_store import plugin_rows
+    from agentcli.app.extensions.plugin_store import plugin_rows
 
     rows = plugin_rows(Paths.from_env(os.environ))
     if options.as_json:
@@ -180,7 +180,7 @@ def list_(options: FormatOption) -> int:
 
 def remove(options: NameOptions) -> int:
     """Forget a plugin and its files."""
-    from agentcli.app.plugin_store import remove as forget
+    from agentcli.app.extensions.plugin_store import remove as forget
 
     found = forget(Paths.from_env(os.environ), options.name)
     write_error_line(f"removed {found.name}")
@@ -189,7 +189,7 @@ def remove(options: NameOptions) -> int:
 
 def validate(options: ValidateOptions) -> int:
     """Say what a plugin brings and what of it is left out; nothing is kept."""
-    from agentcli.app.plugin_store import staged, summary
+    from agentcli.app.extensions.plugin_store import staged, summary
 
     paths = Paths.from_env(os.environ)
     try:

@@ -235,7 +235,7 @@ class OneShot:
         facts.cwd = session.info.cwd
         facts.tools = session.tool_names
         facts.permission_mode = str(session.mode)
-        facts.brought = session.brought.names()
+        facts.extensions = session.extensions.names()
         self._guarded(self._output.opened, facts)
         if not request.quiet:
             for notice in session.notices:
@@ -270,7 +270,7 @@ class OneShot:
         first, *more = message.parts
         if not isinstance(first, TextPart) or not first.text.lstrip().startswith("/"):
             return await self._turn(session, message, token, queued)
-        from agentcli.app.calling import find_called, in_force, message_of
+        from agentcli.app.extensions.calling import find_called, in_force, message_of
 
         try:
             found = find_called(session, first.text)

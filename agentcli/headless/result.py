@@ -104,7 +104,7 @@ class RunFacts:
     tools: tuple[str, ...] = ()
     permission_mode: str = ""
     duration_s: float = 0.0
-    brought: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    extensions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     refused: list[ToolRefused] = field(default_factory=list)
 
 
@@ -425,7 +425,7 @@ class JsonOutput:
             facts.cwd,
             facts.tools,
             facts.permission_mode,
-            facts.brought,
+            facts.extensions,
         )
 
     def on_event(self, event: AgentEvent) -> None:

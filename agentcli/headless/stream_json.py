@@ -293,9 +293,9 @@ class StreamWriter:
         cwd: str,
         tools: Sequence[str],
         permission_mode: str,
-        brought: Mapping[str, Sequence[str]] = _NOTHING,
+        extensions: Mapping[str, Sequence[str]] = _NOTHING,
     ) -> None:
-        """The first line; ``brought`` are names of commands, agents and skills under their kind."""
+        """The first line; ``extensions``: names of commands, agents and skills under their kind."""
         from agentcli import __version__
 
         self._session_id = session_id
@@ -309,7 +309,8 @@ class StreamWriter:
             model=model,
             permissionMode=permission_mode,
             **{
-                kind: list(brought.get(kind, ())) for kind in ("slash_commands", "agents", "skills")
+                kind: list(extensions.get(kind, ()))
+                for kind in ("slash_commands", "agents", "skills")
             },
             agentcli_version=__version__,
         )

@@ -408,11 +408,11 @@ class StreamRun:
             {
                 "commands": [
                     {"name": each.name, "description": each.description, "argumentHint": each.hint}
-                    for each in self._session.brought.commands
+                    for each in self._session.extensions.commands
                 ],
                 "agents": [
                     {"name": each.name, "description": each.description}
-                    for each in self._session.brought.agents.values()
+                    for each in self._session.extensions.agents.values()
                 ],
                 "models": [{"value": model.id, "displayName": model.name, "description": ""}],
                 "output_style": "default",

@@ -14,7 +14,13 @@ from functools import cache
 from importlib import import_module
 from typing import Protocol, TypeVar
 
-from agentcli.app.calling import CustomCommand, in_force, message_of, names_path, parse_line
+from agentcli.app.extensions.calling import (
+    CustomCommand,
+    in_force,
+    message_of,
+    names_path,
+    parse_line,
+)
 from agentcli.app.library import SessionLibrary
 from agentcli.app.session import Session
 from agentcli.app.user_files import UserFiles

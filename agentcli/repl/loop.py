@@ -351,7 +351,7 @@ class _Chat:
     def _adopt(self, session: Session, *, replays: bool = True) -> None:
         """Make ``session`` the open one and say what it is."""
         self._opened.adopt(session)
-        registry.use_custom(map(registry.custom_command, session.brought.commands))
+        registry.use_custom(map(registry.custom_command, session.extensions.commands))
         self._view.adopt(session.resumed)
         for listener in (self._view.on_event, self._opened.on_event, self._news.on_event):
             session.add_listener(listener)

@@ -20,7 +20,7 @@ from agentcli.ui.status_line import StatusLine, context_of, painted_lines, title
 from agentcli.ui.theme import BOLD, DIM, Theme
 
 if TYPE_CHECKING:
-    from agentcli.app.status_command import StatusCommand
+    from agentcli.app.extensions.status_command import StatusCommand
     from agentcli.app.user_files import UserFiles
     from agentcli.domain.background import BackgroundTask
 
@@ -50,7 +50,7 @@ class OpenSession:
         if not command or not theme.live:
             yield
             return
-        from agentcli.app.status_command import StatusCommand, StatusFacts
+        from agentcli.app.extensions.status_command import StatusCommand, StatusFacts
 
         def shown() -> StatusFacts | None:
             if self.session is None:

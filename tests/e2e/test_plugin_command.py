@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.app.plugin_store import keep, plugin_places, remove, staged
+from agentcli.app.extensions.plugin_store import keep, plugin_places, remove, staged
 from agentcli.config.paths import Paths
 from agentcli.extensions.packages import SCHEMA
 from tests.e2e.chat import Chat, leave

@@ -57,7 +57,7 @@ class DirectChat:
 
     async def open(self) -> None:
         self.session = await self.sessions.open_first(self.user_of_questions)
-        registry.use_custom(map(registry.custom_command, self.session.brought.commands))
+        registry.use_custom(map(registry.custom_command, self.session.extensions.commands))
 
     def show(self, lines: Sequence[str]) -> None:
         self.shown += lines
@@ -84,7 +84,7 @@ class DirectChat:
             if old.turns
             else self.sessions.open_new(self.user_of_questions, old.model.id)
         )
-        registry.use_custom(map(registry.custom_command, self.session.brought.commands))
+        registry.use_custom(map(registry.custom_command, self.session.extensions.commands))
 
     async def pick_session(self) -> str | None:
         return None

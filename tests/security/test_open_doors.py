@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.app.status_command import where_it_runs
+from agentcli.app.extensions.status_command import where_it_runs
 from agentcli.app.trust import contained_hooks, project_lines
 from agentcli.config.project import read_project
 from agentcli.domain.hooks import HookConfig, HookEvent

@@ -12,11 +12,11 @@ async def _run(chat: Chat, _arguments: str) -> None:
     if chat.user.history_file is None and chat.session.turns:
         raise UsageError("this session is not kept", "begin another one, which reads them: /new")
     await chat.reload()
-    brought = chat.session.brought
+    extensions = chat.session.extensions
     counts = (
-        (len(brought.skills), "skill"),
-        (sum(not each.is_skill for each in brought.commands), "command"),
-        (len(brought.agents), "agent"),
+        (len(extensions.skills), "skill"),
+        (sum(not each.is_skill for each in extensions.commands), "command"),
+        (len(extensions.agents), "agent"),
     )
     named = ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, name in counts)
     chat.show([f"Read again: {named}, and the instructions (/memory)."])

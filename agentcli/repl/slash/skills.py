@@ -13,7 +13,7 @@ _SHOWN_COLUMNS = 100
 
 
 async def _run(chat: Chat, arguments: str) -> None:
-    skills = [each for each in chat.session.brought.skills if arguments.lower() in each.name]
+    skills = [each for each in chat.session.extensions.skills if arguments.lower() in each.name]
     paint = chat.theme.paint
     if not skills:
         chat.show(["There is no such skill." if arguments else "There are no skills.", _WHERE])

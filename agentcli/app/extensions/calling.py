@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
-from agentcli.app.brought import CHANGED
+from agentcli.app.extensions.found import CHANGED
 from agentcli.app.mentions import naming_only_inside
 from agentcli.app.models import model_named
 from agentcli.app.session import Session
@@ -52,7 +52,7 @@ def find_called(session: Session, text: str) -> tuple[CustomCommand, str] | None
     if parsed is None:
         return None
     name, arguments = parsed
-    known = {command.name: command for command in session.brought.commands}
+    known = {command.name: command for command in session.extensions.commands}
     if found := known.get(name):
         return found, arguments
     if names_path(text):
@@ -87,7 +87,7 @@ async def message_of(
 
     Raises ``AgentError``, also when a command of its own was refused, and ``TurnCancelled``.
     """
-    if command.place.in_repository and await asyncio.to_thread(session.brought.is_changed):
+    if command.place.in_repository and await asyncio.to_thread(session.extensions.is_changed):
         raise AgentError(f"/{command.name} is not sent: {CHANGED}")
     workspace, effort = Workspace(cwd, cwd), str(session.effort or "")
     variables = {

@@ -43,7 +43,7 @@ _NAME = attrgetter("name")
 
 
 @mutable
-class Brought:
+class SessionExtensions:
     """What the places in force hold; ``hooks`` are those of plugins, ``notices`` for the user.
 
     ``readable`` are the directories of the skills, which the model may read and commands see.
@@ -100,9 +100,9 @@ class Brought:
         return "\n\n".join(texts), tuple(problems)
 
 
-async def find_brought(settings: Settings, cwd: Path) -> Brought:
+async def find_extensions(settings: Settings, cwd: Path) -> SessionExtensions:
     """What there is; imports nothing where there is nothing."""
-    found = Brought()
+    found = SessionExtensions()
     for place in user_places(settings):
         if place.plugin or any(_is_directory(place.path / kind) for kind in KINDS):
             found = await asyncio.to_thread(_find, settings, cwd)
@@ -116,9 +116,9 @@ async def find_brought(settings: Settings, cwd: Path) -> Brought:
     return found
 
 
-def _find(settings: Settings, cwd: Path) -> Brought:
+def _find(settings: Settings, cwd: Path) -> SessionExtensions:
     places = user_places(settings, cwd)
-    found = Brought(is_changed=partial(is_changed, settings, cwd))
+    found = SessionExtensions(is_changed=partial(is_changed, settings, cwd))
     if settings.project_places and not any(place.in_repository for place in places):
         found.notices += (CHANGED,)
     from agentcli.extensions.commands import find_commands
