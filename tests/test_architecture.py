@@ -9,13 +9,14 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent / "agentcli"
 
-FLOOR_3 = {"engine", "tools", "providers", "store", "config", "extensions"}
+FLOOR_3 = {"engine", "tools", "providers", "store", "config", "extensions", "mcp"}
 # room -> (rooms of ours, outside packages)
 ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "domain": (set(), set()),
     "policy": ({"domain"}, {"tree_sitter", "tree_sitter_bash"}),
     "process": ({"domain"}, set()),
     "wire": ({"domain"}, {"httpcore", "httpx"}),
+    "rpc": ({"domain"}, set()),
     "engine": ({"domain", "policy"}, {"cronsim", "json_repair"}),
     "tools": (
         {"domain", "policy", "process", "wire"},
@@ -35,16 +36,18 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "store": ({"domain"}, {"aiosqlite"}),
     "config": ({"domain"}, {"keyring", "tomlkit"}),
     "extensions": ({"domain", "process"}, {"yaml"}),
+    "mcp": ({"domain", "process", "wire", "rpc"}, set()),
     "ui": ({"domain"}, {"rich", "markdown_it"}),  # Rich and the parser that it brings along
     # the composition root: it names concrete classes
     "app": ({"domain", "policy", "process", "wire", *FLOOR_3}, set()),
     "api": ({"domain", "app"}, {"pydantic", "typing_extensions"}),
     "repl": ({"domain", "app", "ui"}, {"prompt_toolkit"}),
     "headless": ({"domain", "app", "ui"}, set()),
+    "acp": ({"domain", "app", "rpc"}, set()),
     "cli": (
         {
             *{"domain", "policy", "process", "wire", *FLOOR_3},
-            *{"ui", "app", "api", "repl", "headless"},
+            *{"ui", "app", "api", "repl", "headless", "acp"},
         },
         {"typer"},
     ),

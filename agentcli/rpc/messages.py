@@ -1,0 +1,153 @@
+"""Messages as bytes and back, within bounds (SEC-13).
+
+Law: bytes from outside become a value or a ``MalformedMessage``, never more memory than a small
+multiple of ``MAX_MESSAGE_BYTES``; a line that is too long is thrown away as it comes, and only
+its head is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+from agentcli.domain.values import frozen
+
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+MAX_VALUES = 1_000_000
+"""Values in one message, about: each costs some 100 bytes of memory however short it is."""
+MAX_DEPTH = 200
+READ_BYTES = 64 * 1024
+_HEAD_BYTES = 4096
+_TEXT_OF_ERROR = 2000
+
+# https://www.jsonrpc.org/specification#error_object, and of the Language Server Protocol
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+REQUEST_CANCELLED = -32800
+
+RequestId = int | str
+_ID = re.compile(rb'"id"\s*:\s*(-?\d{1,18})(?=\s*[,}])')
+
+
+class RpcError(Exception):
+    """The other side's answer is an error, or ours is to be; ``data`` is any JSON."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class MalformedMessage(Exception):
+    """What came is not a message; ``code`` is that of JSON-RPC."""
+
+    def __init__(self, problem: str, code: int = PARSE_ERROR) -> None:
+        super().__init__(problem)
+        self.code = code
+
+
+@frozen
+class OverlongLine:
+    """Stands for a line of more than ``MAX_MESSAGE_BYTES``; ``head`` is how it began."""
+
+    head: bytes
+
+    @property
+    def answers(self) -> int | None:
+        """The id of the request that it seems to answer."""
+        found = _ID.search(self.head)
+        return int(found[1]) if found else None
+
+
+def encode(message: dict[str, Any]) -> bytes:
+    """One line, without its end."""
+    return json.dumps(
+        {"jsonrpc": "2.0", **message}, ensure_ascii=False, separators=(",", ":")
+    ).encode("utf-8", "replace")
+
+
+def decode(line: bytes) -> Any:
+    """The JSON value of ``line``; raises ``MalformedMessage``."""
+    if len(line) > MAX_MESSAGE_BYTES:
+        raise MalformedMessage(f"more than {MAX_MESSAGE_BYTES:,} bytes")
+    opened = line.count(b"[") + line.count(b"{")
+    if opened + line.count(b",") > MAX_VALUES:
+        raise MalformedMessage(f"more than {MAX_VALUES:,} values")
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        raise MalformedMessage("not JSON") from None
+    if opened > MAX_DEPTH and _is_deep(value):
+        raise MalformedMessage(f"nested more than {MAX_DEPTH} deep")
+    return value
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        inner = [item.values() if isinstance(item, dict) else item for item in level]
+        level = [each for items in inner for each in items if isinstance(each, dict | list)]
+        if not level:
+            return False
+    return True
+
+
+def error_of(value: Any) -> RpcError:
+    """The error object of an answer, whatever is wrong with it; its text is bounded."""
+    given = value if isinstance(value, dict) else {}
+    code, message = given.get("code"), given.get("message")
+    text = message if isinstance(message, str) and message.strip() else "an error without a message"
+    return RpcError(
+        code if type(code) is int else INTERNAL_ERROR, text[:_TEXT_OF_ERROR], given.get("data")
+    )
+
+
+class LineCutter:
+    """Cuts what comes into lines; see the module."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._overlong: OverlongLine | None = None
+
+    def feed(self, data: bytes) -> Iterator[bytes | OverlongLine]:
+        """The lines that ``data`` ends, without their ends; empty ones are left out."""
+        *ended, rest = data.split(b"\n")
+        for piece in ended:
+            self._add(piece)
+            yield from self.end()
+        self._add(rest)
+
+    def end(self) -> Iterator[bytes | OverlongLine]:
+        """The line that was begun, if any."""
+        line: bytes | OverlongLine = self._overlong or b"".join(self._parts).strip()
+        self._parts, self._size, self._overlong = [], 0, None
+        if line:
+            yield line
+
+    def _add(self, piece: bytes) -> None:
+        if self._overlong is not None or not piece:
+            return
+        self._parts.append(piece)
+        self._size += len(piece)
+        if self._size > MAX_MESSAGE_BYTES:
+            head = b"".join(self._parts)[:_HEAD_BYTES]
+            self._parts, self._overlong = [], OverlongLine(head)
+
+
+async def read_lines(
+    read: Callable[[int], Awaitable[bytes]],
+) -> AsyncIterator[bytes | OverlongLine]:
+    """The lines of what ``read(size)`` gives until it gives nothing."""
+    splitter = LineCutter()
+    while data := await read(READ_BYTES):
+        for line in splitter.feed(data):
+            yield line
+    for line in splitter.end():
+        yield line

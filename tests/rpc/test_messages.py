@@ -1,0 +1,85 @@
+"""Bytes of a hostile peer: cut into lines and read within bounds (SEC-13)."""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentcli.rpc.messages import (
+    MAX_DEPTH,
+    MAX_MESSAGE_BYTES,
+    LineCutter,
+    MalformedMessage,
+    OverlongLine,
+    decode,
+    encode,
+    read_lines,
+)
+
+pytestmark = [pytest.mark.spec("ACP-3"), pytest.mark.spec("SEC-13")]
+
+
+@given(
+    st.lists(st.binary(min_size=1).filter(lambda b: b"\n" not in b and b.strip() == b)),
+    st.integers(1, 9),
+    st.booleans(),
+)
+def test_lines_are_the_same_however_they_arrive(lines: list[bytes], size: int, crlf: bool) -> None:
+    lines = [line for line in lines if line]
+    data = (b"\r\n" if crlf else b"\n").join(lines)
+    cutter = LineCutter()
+    found = [
+        line for start in range(0, len(data), size) for line in cutter.feed(data[start:][:size])
+    ]
+    assert [*found, *cutter.end()] == lines
+
+
+def test_a_line_of_100_mb_costs_no_memory_and_the_next_one_is_read() -> None:
+    chunk = b"x" * 65536
+    pieces = [b'{"id":7,"result":"', *[chunk] * 1600, b'"}\n{"id":8}\n']
+
+    async def read(size: int) -> bytes:
+        del size
+        return pieces.pop(0) if pieces else b""
+
+    async def take() -> list[bytes | OverlongLine]:
+        return [line async for line in read_lines(read)]
+
+    tracemalloc.start()
+    try:
+        found = asyncio.run(take())
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * MAX_MESSAGE_BYTES
+    assert isinstance(found[0], OverlongLine)
+    assert found[0].answers == 7
+    assert found[1:] == [b'{"id":8}']
+
+
+DEEP: list[Callable[[], bytes]] = [
+    lambda: b"[" * 100_000 + b"]" * 100_000,
+    lambda: b'{"a":' * (MAX_DEPTH + 1) + b"1" + b"}" * (MAX_DEPTH + 1),
+    lambda: b"[" + b"{}," * 4_000_000 + b"{}]",
+    lambda: b"1" * 100_000,
+    lambda: b"\xff\xfe{}",
+    lambda: b"",
+    lambda: b" " * (MAX_MESSAGE_BYTES + 1),
+]
+
+
+@pytest.mark.parametrize("make", DEEP, ids=["deep", "deeper", "many", "digits", "bytes", "", "big"])
+def test_what_is_too_much_is_malformed(make: Callable[[], bytes]) -> None:
+    with pytest.raises(MalformedMessage):
+        decode(make())
+
+
+def test_what_is_within_bounds_is_read() -> None:
+    assert decode(b'{"a":' * 150 + b"1" + b"}" * 150)
+    assert decode('{"é": "\\ud800"}'.encode()) == {"é": "\ud800"}
+    assert encode({"text": "\ud800\n"}) == b'{"jsonrpc":"2.0","text":"?\\n"}'
