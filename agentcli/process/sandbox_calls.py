@@ -201,7 +201,7 @@ _IN_ROOT = 0x10
 _CONTINUE = 1
 _MOST_UNHEARD = 1000
 _MOST_ADDRESS_BYTES = 128  # struct sockaddr_storage
-_SOL_SOCKET, _SO_TYPE = 1, 3
+_SOL_SOCKET, _SO_TYPE, _SO_NETNS_COOKIE = 1, 3, 71
 
 
 def can_hand_over() -> bool:
@@ -336,7 +336,7 @@ class SocketKeeper:
         if _family(address) != _UNIX:
             return _connected(handle, address)
         if not (path := _path(address)):
-            is_known = self._knows(_abstract_name(address))
+            is_known = self._knows(_abstract_name(handle, address))
             return _connected(handle, address) if is_known else errno.EACCES
         found = _open_of(process, path)
         try:
@@ -354,7 +354,7 @@ class SocketKeeper:
             if _family(address) != _UNIX or len(address) == 2:  # noqa: PLR2004 - the family alone
                 return
             if not (path := _path(address)):
-                self._note(_abstract_name(address), -1)
+                self._note(_abstract_name(handle, address), -1)
                 return
             found = _open_of(process, path)
             if _answers(found, handle):  # another program's, which was moved there
@@ -451,8 +451,17 @@ def _name_of(handle: int) -> bytes:
     return room.raw[: size.value]
 
 
-def _abstract_name(address: bytes) -> str:
-    return "abstract-" + address[3:].hex()
+def _abstract_name(handle: int, address: bytes) -> str:
+    """The name and the network it is a name of (Linux 5.14); raises ``OSError``.
+
+    The same name in another network, such as the machine's, is another program's socket.
+    """
+    network, size = ctypes.c_uint64(), ctypes.c_uint32(8)
+    libc = ctypes.CDLL(None, use_errno=True)
+    at = ctypes.byref(network)
+    if libc.getsockopt(handle, _SOL_SOCKET, _SO_NETNS_COOKIE, at, ctypes.byref(size)):
+        raise _failure()
+    return f"abstract-{network.value:x}-{address[3:].hex()}"
 
 
 def _inode_name(handle: int) -> str:

@@ -235,7 +235,7 @@ def test_a_setuid_program_gives_no_rights(work: Path) -> None:
     assert "end" in text
 
 
-@pytest.mark.spec("SEC-7")
+@pytest.mark.spec("SEC-7", "SEC-18")
 def test_sockets_of_other_programs_are_not_reached(work: Path, tmp_path: Path) -> None:
     abstract = f"agentcli-test-{os.getpid()}"
     script = (
@@ -246,6 +246,13 @@ def test_sockets_of_other_programs_are_not_reached(work: Path, tmp_path: Path) -
         "    except OSError as e:\n        print('refused', e)\n"
     )
     (work / "c.py").write_text(script)
+    listen = (
+        "import socket, subprocess, sys\n"
+        "s = socket.socket(socket.AF_UNIX)\ns.bind(chr(0) + sys.argv[1])\ns.listen()\n"
+        "subprocess.Popen(['sleep', '60'], pass_fds=[s.fileno()], stdout=subprocess.DEVNULL)\n"
+        "c = socket.socket(socket.AF_UNIX)\nc.connect(s.getsockname())\nprint('namesake')\n"
+    )
+    (work / "l.py").write_text(listen)
     with socket.socket(socket.AF_UNIX) as hidden, socket.socket(socket.AF_UNIX) as named_socket:
         hidden.bind("\0" + abstract)
         hidden.listen()
@@ -258,12 +265,14 @@ def test_sockets_of_other_programs_are_not_reached(work: Path, tmp_path: Path) -
             async with Sandboxed(work) as inside:
                 return [
                     await inside.say(command),
+                    await inside.say(f"{PYTHON} l.py {abstract}"),
                     await inside.say(command, access="network"),
                     await inside.say(command, access="outside"),
                 ]
 
-        inside, network, outside = asyncio.run(run())
+        inside, namesake, network, outside = asyncio.run(run())
     assert "connected" not in inside
+    assert "namesake" in namesake  # of another network: no key to the machine's
     assert "connected" not in network
     assert f"connected @{abstract}" in outside
 
