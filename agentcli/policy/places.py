@@ -32,6 +32,9 @@ _FILES = frozenset(
         # what git reads, and editors
         ".gitconfig", ".gitmodules", ".exrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".dir-locals.el",
         ".dir-locals-2.el", ".vimrc", "_vimrc", ".gvimrc", ".devcontainer.json",
+        # what a shell runs on entering a project, and what other agents do (SEC-17)
+        "mise.toml", ".mise.toml", "mise.local.toml", ".mise.local.toml", ".mcp.json",
+        "opencode.json", "opencode.jsonc", ".aider.conf.yml",
         # credentials
         ".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass", ".my.cnf",
         ".vault-token", ".dockercfg", ".htpasswd", ".terraformrc", ".env", "authorized_keys",
@@ -58,6 +61,7 @@ _PAIRS = frozenset(
         (".fleet", "settings.json"), (".helix", "languages.toml"), (".helix", "config.toml"),
         (".cursor", "mcp.json"), (".cursor", "hooks.json"), (".gemini", "settings.json"),
         (".codex", "config.toml"), (".hg", "hgrc"),
+        (".jj", "repo"), (".idea", "watchertasks.xml"), (".idea", "startup.xml"),
         (".idea", "runconfigurations"), (".idea", "workspace.xml"), (".zed", "tasks.json"),
         (".zed", "settings.json"), (".zed", "debug.json"), (".claude", "settings.json"),
         (".claude", "settings.local.json"), (".devcontainer", "devcontainer.json"),

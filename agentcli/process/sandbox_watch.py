@@ -55,13 +55,18 @@ _RUNS = re.compile(rb"[ \t]*(?:exec|x)(?:\s|$)")
 _FILES = frozenset(
     {
         ".envrc", ".exrc", ".vimrc", "_vimrc", ".gvimrc", ".nvimrc", ".nvim.lua", ".lvimrc",
-        ".dir-locals.el", ".dir-locals-2.el", ".devcontainer.json",
+        ".dir-locals.el", ".dir-locals-2.el", ".devcontainer.json", "mise.toml", ".mise.toml",
+        "mise.local.toml", ".mise.local.toml", ".mcp.json", "opencode.json", "opencode.jsonc",
+        ".aider.conf.yml",
     }
 )  # fmt: skip
 _IN_DIRECTORIES = {
     ".husky": ("",),
     ".vscode": ("tasks.json", "settings.json", "launch.json", "mcp.json"),
-    ".idea": ("runConfigurations", "workspace.xml", "externalDependencies.xml"),
+    ".idea": (
+        "runConfigurations", "workspace.xml", "externalDependencies.xml", "watcherTasks.xml",
+        "startup.xml",
+    ),
     ".run": ("",),
     ".zed": ("tasks.json", "settings.json", "debug.json"),
     ".fleet": ("run.json", "settings.json"),
@@ -72,7 +77,8 @@ _IN_DIRECTORIES = {
     ".gemini": ("settings.json",),
     ".codex": ("config.toml",),
     ".hg": ("hgrc",),
-}
+    ".jj": ("repo/config.toml",),
+}  # fmt: skip
 # others' packages: nobody opens one of them as a project; their repositories are looked at
 _PACKAGES = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", "vendor"})
 _BARE = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
@@ -266,7 +272,6 @@ class TreeWatch:
             if listing.is_repository:
                 found.repositories.append(Path(path))
                 self._git_directory(path, found)
-                continue
             waiting += [prefix + name for name in listing.directories]
             waiting += listing.links
             for name in listing.marks:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from agentcli.policy.places import protected_place
 from agentcli.process import sandbox_watch
 from agentcli.process.sandbox_places import OwnPlaces, find_places
 from agentcli.process.sandbox_watch import TreeWatch
@@ -74,6 +75,20 @@ EVIL = "git config core.fsmonitor 'touch pwned; :'"
 def test_what_names_no_program_goes_on(root: Path, command: str) -> None:
     assert born(root, command) == []
     assert not list(root.rglob("*.set-aside*"))
+
+
+@pytest.mark.parametrize("before", ["", "mkdir p", "git init -q ."])
+@pytest.mark.parametrize("place", [".", "p"])
+def test_what_looks_like_a_bare_repository_hides_nothing_in_it(
+    root: Path, before: str, place: str
+) -> None:
+    shade = f"mkdir -p {place}/refs {place}/objects && cd {place} && echo 'ref: refs/heads/x' >HEAD"
+    evil = f"mkdir -p a/b .vscode && git init -q a/b && (cd a/b && {EVIL}) && echo x > .envrc"
+    told = "".join(
+        born(root, f"{shade} && {evil} && echo {{}} > .vscode/tasks.json", before=before)
+    )
+    for name in ("a/b/.git/config", ".envrc", ".vscode"):
+        assert f"{(root / place).resolve()}/{name} would take effect" in told
 
 
 @pytest.mark.parametrize("depth", ["sub", "a/b/c/d/e/f/sub", "node_modules/x/sub"])
@@ -456,8 +471,13 @@ def test_where_mercurial_has_cloned_from_may_be_kept(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "file", [".hg/hgrc", ".devcontainer.json", "sub/.helix/languages.toml", ".dir-locals-2.el"]
-)
-def test_what_other_programs_obey_is_set_aside(root: Path, file: str) -> None:
+    "file",
+    [".hg/hgrc", ".devcontainer.json", "sub/.helix/languages.toml", ".dir-locals-2.el",
+     "sub/mise.toml", ".mcp.json", ".idea/watcherTasks.xml", ".jj/repo/config.toml"],
+)  # fmt: skip
+def test_what_other_programs_obey_is_set_aside_and_edited_unasked_by_nobody(
+    root: Path, file: str
+) -> None:
+    assert protected_place((root / file,), ())
     (told,) = born(root, f"mkdir -p $(dirname {file}) && echo evil > {file}", before="mkdir sub")
     assert "set-aside" in told and not (root / file).exists()
