@@ -7,6 +7,7 @@ a paragraph is parsed by markdown-it, the parser that Rich's Markdown uses.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cache
@@ -290,11 +291,46 @@ _STYLES = {"strong": BOLD, "em": ITALIC, "s": STRIKE, "link": LINK}
 
 
 def spans(text: str, style: int = 0) -> list[Span]:
-    """The styled pieces of ``text``, all of it in ``style``."""
+    """The styled pieces of ``text``, all of it in ``style``; addresses in it are links."""
     if len(text) > MAX_PARSED or not _SPECIAL.search(text):
-        return _literal(text, style)
-    simple = _simple(text, style)
-    return _styled(_inline(text), style) if simple is None else simple
+        found = _literal(text, style)
+    elif (simple := _simple(text, style)) is not None:
+        found = simple
+    else:
+        found = _styled(_inline(text), style)
+    return _linked(found) if "://" in text else found
+
+
+# https://github.github.com/gfm/#autolinks-extension-: without the punctuation at its end, and
+# without a parenthesis that it does not open
+_ADDRESS = re.compile(r"(?<![\w/])https?://[^\s<>\"'`]+")
+
+
+def _linked(line: Sequence[Span]) -> list[Span]:
+    """``line`` with the addresses that stand in plain text as links."""
+    out: list[Span] = []
+    for text, style in _joined(line):
+        at = 0
+        for found in _ADDRESS.finditer(text) if not style & (CODE | LINK | DIM) else ():
+            address = found[0].rstrip("?!.,:;*_~")
+            while address.endswith(")") and address.count(")") > address.count("("):
+                address = address[:-1].rstrip("?!.,:;*_~")
+            end = found.start() + len(address)
+            out += [(text[at : found.start()], style), (address, style | LINK)]
+            at = end
+        out.append((text[at:], style))
+    return [span for span in out if span[0]]
+
+
+def _joined(line: Sequence[Span]) -> list[Span]:
+    """``line`` with neighbours of one style as one; a break stays by itself."""
+    out: list[Span] = []
+    for text, style in line:
+        if out and out[-1][1] == style and LINE_BREAK not in (text, out[-1][0]):
+            out[-1] = (out[-1][0] + text, style)
+        else:
+            out.append((text, style))
+    return out
 
 
 def is_open(text: str) -> bool:

@@ -186,7 +186,7 @@ def notice_line(event: Notice, theme: Theme) -> str:
 def _said(text: str, theme: Theme, *, warns: bool) -> str:
     """What the program says, with its sign in the gutter."""
     if warns:
-        return theme.paint(f"! {text}", WARNING)
+        return theme.paint(f"! {text.removeprefix('warning: ')}", WARNING)
     return theme.paint(f"{theme.symbols.dot} {text}" if theme.live else text, DIM)
 
 
@@ -226,7 +226,7 @@ def turn_line(summary: TurnSummary, theme: Theme) -> str:
     parts = [wording.duration(summary.duration_s)] if summary.duration_s >= _FELT_S else []
     if cost != 0 or usage.input_tokens or usage.output_tokens:
         parts += [wording.tokens(usage)] if usage.is_known else []
-        parts += [wording.cost(cost)] if cost is not None else []
+        parts += [wording.cost(cost)] if cost else []
     if not parts:
         return ""
     gutter = "  " if theme.live else ""

@@ -205,8 +205,10 @@ def wrap(line: str, columns: int, hang: str = "") -> list[str]:
 
 _TAB = 4
 # what a line begins with that its further rows stand to the right of: white space, the signs of
-# this program, a number and a sign of a diff
-_HEAD = re.compile(r"\s*(?:\d+ [-+ ] |(?:(?:[●✗■└!>◆◇•·│▎☐☑*x#`|~$-]|\d+[.)]) +)*\s*)")
+# this program, a number and a sign of a diff, the number and the letter of a choice
+_HEAD = re.compile(
+    r"\s*(?:(?P<code>\d+ [-+ ] )|\d+ [a-z]  |(?:(?:[●✗■└!>◆◇•·│▎☐☑*x#`|~$-]|\d+[.)]) +)*\s*)"
+)
 
 
 def wrap_line(line: str, columns: int, mark: str = "") -> list[str]:
@@ -216,7 +218,7 @@ def wrap_line(line: str, columns: int, mark: str = "") -> list[str]:
         return [line]
     head = _HEAD.match(words)
     indent = columns_of(head[0]) if head else 0
-    is_code = head is not None and head[0].strip()[:1].isdigit() and "." not in head[0]
+    is_code = head is not None and head["code"] is not None
     lead = " " * max(0, indent - 2) + f"{mark} " if is_code and mark else " " * indent
     return wrap(line, columns, lead if indent <= columns // 2 else "")
 

@@ -132,7 +132,7 @@ def _figures(info: SessionInfo, now: float) -> list[str]:
     return [
         wording.age(now - info.updated_at),
         wording.plural(info.turns, "turn"),
-        *([wording.cost(info.cost_usd)] if info.cost_usd is not None else []),
+        *([wording.cost(info.cost_usd)] if info.cost_usd else []),
         str(info.status),
     ]
 
@@ -167,7 +167,7 @@ def farewell_lines(end: Farewell, theme: Theme) -> list[str]:
         (
             wording.plural(end.turns, "turn"),
             wording.tokens(end.usage),
-            f"cost {wording.cost(end.cost_usd)}",
+            wording.cost_said(end.cost_usd),
             wording.duration(end.duration_s),
         )
     )
@@ -243,7 +243,7 @@ def _facts(info: SessionInfo, now: float, columns: int) -> list[str]:
         clean_line(info.cwd),
         wording.age(now - info.updated_at),
         wording.plural(info.turns, "turn"),
-        f"cost {wording.cost(info.cost_usd)}",
+        wording.cost_said(info.cost_usd),
         str(info.status),
         clean_line(info.model),
     ]

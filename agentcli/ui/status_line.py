@@ -149,10 +149,10 @@ def _short_model(parts: list[tuple[Rank, str]]) -> list[tuple[Rank, str]]:
 
 
 def _cost(status: StatusLine) -> str:
-    """Nothing before the first turn; ``cost unknown`` is never ``$0.00`` (COST-1, UI-13)."""
+    """Nothing before the first turn (COST-1, UI-13)."""
     if not status.turns:
         return ""
-    return "cost unknown" if status.cost_usd is None else wording.cost(status.cost_usd)
+    return wording.cost(status.cost_usd) if status.cost_usd else wording.cost_said(status.cost_usd)
 
 
 def _context(status: StatusLine) -> str:

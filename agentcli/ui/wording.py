@@ -38,6 +38,7 @@ _DAY = 86400
 _THOUSAND = 1000
 _MILLION = 1_000_000
 _CENT = 0.01
+_LEAST = 0.0001
 LONG_WAIT_S = 60.0
 
 
@@ -90,15 +91,24 @@ def tokens_of(number: int | None) -> str:
 
 
 def cost(usd: float | None) -> str:
-    """``$0.0042``, ``$1.27``, ``unknown``."""
+    """``$0.0042``, ``$1.27``, ``unknown``, ``free``: never ``$0.00`` (UI-13)."""
     if usd is None:
         return "unknown"
+    if not usd:
+        return "free"
+    if usd < _LEAST:
+        return f"<${_LEAST}"
     return f"${usd:.4f}" if 0 < usd < _CENT else f"${usd:.2f}"
 
 
+def cost_said(usd: float | None) -> str:
+    """The same within a line: ``cost $1.27``, ``cost unknown``, ``free``."""
+    return cost(usd) if usd == 0 else f"cost {cost(usd)}"
+
+
 def exact_cost(usd: float | None) -> str:
-    """To the hundredth of a cent, for a bill: ``$0.1250``; nothing reads ``$0.00``."""
-    return f"${usd:.4f}" if usd else cost(usd)
+    """To the hundredth of a cent, for a bill: ``$0.1250``."""
+    return f"${usd:.4f}" if usd and usd >= _LEAST else cost(usd)
 
 
 def plural(number: int, noun: str) -> str:

@@ -123,7 +123,10 @@ class SseDecoder:
         events: list[SseEvent] = []
         for line in self._lines.feed(chunk):
             if line.startswith(b"data: "):
-                self._add_data(line[6:])
+                self._data.append(line[6:])
+                self._size += len(line) - 6 + _LINE_COST
+            elif line.startswith(b"event: "):
+                self._event = line[7:].decode("utf-8", "replace")
             elif line:
                 self._field(line)
             elif self._dispatchable():
@@ -176,15 +179,12 @@ class SseDecoder:
         self._retry = None
         return event
 
-    def _add_data(self, value: bytes) -> None:
-        self._data.append(value)
-        self._size += len(value) + _LINE_COST
-
     def _field(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
-            self._add_data(value)
+            self._data.append(value)
+            self._size += len(value) + _LINE_COST
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")
         elif name == b"id":

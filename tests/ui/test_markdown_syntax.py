@@ -63,8 +63,18 @@ def test_a_very_long_line_of_marks_is_classified_in_little_memory(mark: str) -> 
         ("<http://x>", [("http://x", LINK)]),
         ("__init__ a__b__c", [("init", BOLD), (" a__b__c", 0)]),
         ("* a * ** b **", [("* a * ** b **", 0)]),
+        (
+            "see https://e.org/a_b?x=1&y=2, or (http://e.org/c_(d)).",
+            [
+                ("see ", 0), ("https://e.org/a_b?x=1&y=2", LINK), (", or (", 0),
+                ("http://e.org/c_(d)", LINK), (").", 0),
+            ],
+        ),
+        ("**at https://e.org/**", [("at ", BOLD), ("https://e.org/", BOLD | LINK)]),
+        ("`http://x` xhttp://y", [("http://x", CODE), (" xhttp://y", 0)]),
+        ("[a](http://x)", [("a", LINK), (" (http://x)", DIM)]),
     ],
-)
+)  # fmt: skip
 def test_what_each_construct_amounts_to(text: str, expected: list[tuple[str, int]]) -> None:
     assert spans(text) == expected
 

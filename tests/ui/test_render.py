@@ -206,10 +206,13 @@ def test_the_other_lines() -> None:
         Cancelled(TurnSummary(Outcome.CANCELLED), "user"), PLAIN
     ).startswith("■ Cancelled.")
     assert render.notice_line(Notice("n", is_warning=False), PLAIN) == "n"
+    assert render.notice_line(Notice("warning: look"), PLAIN) == "! look"
     summary = TurnSummary(Outcome.DONE, 2, Usage(1200, 5), 65, 1, "", 0.004)
     assert render.turn_line(summary, PLAIN) == "1 min 5 s · 1.2k in, 5 out · $0.0040"
     unasked = TurnSummary(Outcome.DONE, 2, Usage(0, 0), 0.04, 1, "", 0.0)
     assert render.turn_line(unasked, PLAIN) == ""
+    free = replace(summary, cost_usd=0.0)
+    assert render.turn_line(free, PLAIN) == "1 min 5 s · 1.2k in, 5 out"
     assert render.limit_line(summary, PLAIN) is None
     assert "continue" in (render.limit_line(TurnSummary(Outcome.MAX_STEPS), PLAIN) or "")
 

@@ -43,6 +43,8 @@ def test_rows_depend_on_the_text_and_not_on_its_pieces(
         ("  └ failed: no such file", ["  └ failed: no", "    such file"]),
         ("   12 + code of a line", ["   12 + code of", "      ↪ a line"]),
         ("1. first of all things", ["1. first of all", "   things"]),
+        ("1) first of all things", ["1) first of all", "   things"]),
+        ("  1 y  yes, run it", ["  1 y  yes, run", "       it"]),
         ("short", ["short"]),
     ],
 )

@@ -43,6 +43,18 @@ def test_it_tells_all_there_is_and_leaves_out_the_least_first() -> None:
     assert plain(status_row(FULL, 32, PLAIN).text) == "claude-sonnet-4-5 · plan mode"
 
 
+@pytest.mark.spec("UI-13", "COST-1")
+@pytest.mark.parametrize(
+    ("usd", "turns", "said"),
+    [(0.0, 1, "free"), (None, 1, "cost unknown"), (0.00001, 1, "<$0.0001"), (0.0, 0, "")],
+)
+def test_what_costs_nothing_or_nobody_knows_what_is_said_so(
+    usd: float | None, turns: int, said: str
+) -> None:
+    shown = plain(status_row(StatusLine("m", cost_usd=usd, turns=turns), 80, PLAIN).text)
+    assert said in shown and "$0.00 " not in shown and ("cost" in shown) is (usd is None)
+
+
 @pytest.mark.spec("UI-6", "UI-10")
 def test_a_mode_that_asks_less_is_told_before_all_else() -> None:
     assert plain(status_row(FULL, 20, PLAIN).text) == "plan mode"

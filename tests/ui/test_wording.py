@@ -49,10 +49,11 @@ def test_ages(seconds: float, text: str) -> None:
     assert wording.age(seconds) == text
 
 
-@pytest.mark.spec("LOOP-6", "COST-1")
+@pytest.mark.spec("LOOP-6", "COST-1", "UI-13")
 def test_unknown_is_not_nought() -> None:
     assert wording.cost(None) == "unknown"
-    assert wording.cost(0.0) == "$0.00"
+    assert [wording.cost(0.0), wording.cost_said(0.0)] == ["free", "free"]
+    assert [wording.cost(0.00003), wording.cost_said(0.5)] == ["<$0.0001", "cost $0.50"]
     assert wording.count(None) == "unknown"
     assert wording.tokens(Usage()) == "tokens unknown"
     assert wording.tokens(Usage(None, 5)) == "unknown in, 5 out"

@@ -47,7 +47,7 @@ def usage_lines(infos: Sequence[SessionInfo], now: float) -> list[str]:
             wording.plural(len(within), "session"),
             wording.plural(turns, "turn"),
             wording.tokens(usage) if usage.is_known else "no tokens",
-            f"cost {wording.cost(cost)}",
+            *([wording.cost_said(cost)] if usage.is_known else []),
         )
         lines.append(f"{name:<10} {', '.join(figures)}")
     return lines
@@ -59,7 +59,7 @@ async def _run(chat: Chat, _arguments: str) -> None:
     paint = chat.theme.paint
     here = (wording.plural(session.turns, "turn"), wording.tokens(session.usage))
     lines = [
-        f"{'this one':<10} {', '.join(here)}, cost {wording.cost(session.cost_usd)}",
+        f"{'this one':<10} {', '.join(here)}, {wording.cost_said(session.cost_usd)}",
         *usage_lines(infos, time.time()),
         paint("A session counts on the day when it was last used.", DIM),
     ]
