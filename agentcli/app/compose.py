@@ -116,7 +116,9 @@ async def open_session(
     store, loaded, _ = opened
     try:
         user = (approver, asker, long_wait)
-        extensions = await find_extensions(settings, options.cwd)
+        extensions = await find_extensions(
+            settings, options.cwd, options.mcp_config, is_strict=options.strict_mcp_config
+        )
         session = await _build(settings, options, files, opened, user, (plugins, extensions))
     except BaseException:
         for close in (*_closers(options, store, loaded.info.id), store.aclose):

@@ -49,6 +49,8 @@ class SessionOptions:
     fallback: str = "narrowed"
     seams: Seams = field(default_factory=Seams)
     model_info: ModelInfo | None = None
+    mcp_config: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    strict_mcp_config: bool = False
 
 
 def settings_of(env: Mapping[str, str], given: Mapping[str, object] | None = None) -> Settings:

@@ -8,6 +8,7 @@ word, for one run.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -241,10 +242,16 @@ def change_trust(paths: Paths, project: Project | None, *, trusted: bool) -> str
 def project_lines(project: Project) -> list[str]:
     """What ``project`` would bring, in lines; each command that it runs whole (SEC-6, SEC-17)."""
     named = [f"{kind}: {', '.join(names)}" for kind, names in project.names if names]
-    found = (*_settings_lines(project), *named, *_file_lines(project))
+    found = (*_settings_lines(project), *named, *_server_lines(project), *_file_lines(project))
     return [
         "  " + line.replace("\n", "\n      ") for line in found
     ]  # no line of it looks like ours
+
+
+def _server_lines(project: Project) -> Iterator[str]:
+    """Each MCP server as it is written: what would be started, and who called (MCP-3)."""
+    for name, entry in project.servers.items():
+        yield f"MCP server {name}: {json.dumps(entry, ensure_ascii=False, sort_keys=True)}"
 
 
 def _file_lines(project: Project) -> Iterator[str]:
@@ -324,7 +331,7 @@ def _short(line: str, mark: str) -> str:
 def _ignored(project: Project, said: Standing) -> str:
     why = "has changed since you trusted it" if said is Standing.CHANGED else "is not trusted"
     how = 'start "agent" there to decide, or give --trust'
-    has_settings = project.text is not None or project.claude
+    has_settings = project.text is not None or project.claude or project.servers
     if not has_settings and not any(names for kind, names in project.names if kind != SCRIPTS):
         shown = ", ".join(name for _, names in project.names for name in names)
         return f"{shown} of your hooks runs in the sandbox: {project.root} {why} ({how})"
@@ -333,4 +340,5 @@ def _ignored(project: Project, said: Standing) -> str:
     names = dict.fromkeys(
         str(each if each in project.directories else each.parent) for each in holders
     )
+    names |= {str(project.servers_file): None} if project.servers else {}
     return f"{', '.join(names)} is ignored: the directory {why} ({how})"

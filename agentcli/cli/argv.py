@@ -45,7 +45,6 @@ _WITH_RESULT = frozenset({"json", "stream-json"})
 _OPTIONAL_VALUE = frozenset({"-r", "--resume"})
 # flags of Claude Code; repository settings, which the first names, are never read (SEC-1)
 _DROPPED_WITH_VALUE = frozenset({"--setting-sources"})
-_DROPPED = frozenset({"--strict-mcp-config"})
 _RENAMED = {"--fork-session": "--fork"}
 _RULES = {
     "--allowedTools": "--allow-tool",
@@ -234,7 +233,7 @@ def translated(arguments: list[str]) -> Iterator[str]:
 
             mode = value if given else next(rest, "")
             yield f"{name}={permission_mode(mode)}"
-        elif item not in _DROPPED:
+        else:
             yield _RENAMED.get(item, item)
 
 

@@ -138,8 +138,12 @@ class SharedOptions(OptionSet):
         str | None, Option("--append-system-prompt", "Add to the system prompt.", "TEXT")
     ] = None
     mcp_config: Annotated[
-        str | None, Option("--mcp-config", "MCP servers (not in this version).", "FILE")
+        list[str] | None,
+        Option("--mcp-config", "MCP servers for this start, as in .mcp.json; repeatable.", "FILE"),
     ] = None
+    strict_mcp_config: Annotated[
+        bool, Option("--strict-mcp-config", "Use only the MCP servers of --mcp-config.")
+    ] = False
     sandbox: Annotated[
         str | None,
         Option(
@@ -175,8 +179,6 @@ class SharedOptions(OptionSet):
             raise UsageError("--fork needs a session", "add --continue, --resume or --session ID")
         if self.no_session and self.fork:
             raise UsageError("--no-session and --fork exclude each other", "give one of them")
-        if self.mcp_config is not None:
-            raise not_supported("--mcp-config")
         choice("--sandbox", self.sandbox, SANDBOXES)
 
     def fallback_models(self) -> list[str] | None:
@@ -309,11 +311,6 @@ def print_version() -> int:
 
     write_out(f"agentcli {__version__}\n")
     return 0
-
-
-def not_supported(option: str) -> UsageError:
-    """The error for an option that a later version will know."""
-    return UsageError(f"{option} is not supported in this version", "leave it out")
 
 
 def choice(option: str, value: str | None, valid: tuple[str, ...]) -> None:

@@ -22,6 +22,7 @@ from agentcli.domain.ports import Effort
 from agentcli.headless.streams import write_error_line
 
 if TYPE_CHECKING:
+    from agentcli.app.extensions.servers import GivenServers
     from agentcli.app.options import SessionOptions
     from agentcli.tools._final_result import ResultSchema
 
@@ -121,7 +122,17 @@ def session_options(
         interactive=interactive,
         result=result,
         one_turn_each=limits.speaks_json,
+        mcp_config=_given_servers(options.mcp_config),
+        strict_mcp_config=options.strict_mcp_config,
     )
+
+
+def _given_servers(texts: Sequence[str] | None) -> tuple[GivenServers, ...]:
+    if not texts:
+        return ()
+    from agentcli.app.extensions.servers import given_servers
+
+    return given_servers(texts)
 
 
 def working_directory(name: str | None) -> Path:

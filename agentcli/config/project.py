@@ -17,7 +17,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 DIRECTORY = ".agents"
 CONFIG_FILE = "config.toml"
+SERVERS_FILE = ".mcp.json"
 # what is read of each directory: shown, part of the fingerprint (SEC-17)
 _LISTED = (("commands", ".md"), ("skills", "/SKILL.md"), ("agents", ".md"))
 SCRIPTS = "run by your hooks"
@@ -57,7 +58,8 @@ class Project:
     skills, agents and scripts, each list under its kind. ``directories`` are those that hold them,
     nearest first; ``place`` is what the user trusts: the root, or the directory below it that
     brings more. Then ``outer`` is the same without what lies below the root. ``claude`` are the
-    settings of Claude Code in it that say something that counts here.
+    settings of Claude Code in it that say something that counts here, ``servers`` the MCP servers
+    of ``.mcp.json`` by name, as they are written (MCP-3).
     """
 
     root: Path
@@ -69,11 +71,17 @@ class Project:
     directories: tuple[Path, ...] = ()
     outer: Project | None = None
     claude: tuple[ClaudeFile, ...] = ()
+    servers: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def servers_file(self) -> Path:
+        """Where its MCP servers stand."""
+        return self.root / SERVERS_FILE
 
     @property
     def brings_anything(self) -> bool:
         """Whether trust would change anything."""
-        holds = self.text is not None or bool(self.problem or self.claude)
+        holds = self.text is not None or bool(self.problem or self.claude or self.servers)
         return holds or any(found for _, found in self.names)
 
     @property
@@ -109,7 +117,10 @@ def read_project(
         commands = doubted(hooks, root, cwd or root)
     beside = root / ".claude"
     claude = _claude_files(beside) if not is_home and os.path.isdir(beside) else ()  # noqa: PTH112 - never raises
-    is_there = scripts or commands or claude or any(map(os.path.isdir, directories))  # never raises
+    has_servers = not is_home and os.path.isfile(root / SERVERS_FILE)  # noqa: PTH113 - never raises
+    is_there = (
+        scripts or commands or claude or has_servers or any(map(os.path.isdir, directories))
+    )  # never raises
     if not is_there:
         return None
     listed = {each: found for each in directories if (found := _listed(each, root))}
@@ -128,6 +139,8 @@ def read_project(
     )
     try:
         text = None if is_home else _text_of(file)
+        if has_servers:
+            project = replace(project, servers=read_servers(project.servers_file)[0])
         fingerprint = _fingerprint(project, cwd or root, text, scripts)
     except ConfigError as error:
         return replace(project, problem=str(error))
@@ -184,6 +197,11 @@ def _fingerprint(project: Project, cwd: Path, text: str | None, scripts: Sequenc
         meaning = {**meaning, ".claude": [[each.path.name, each.meaning] for each in found]}
         hooks = [hook for each in found for hook in each.hooks]
         scripts = (*scripts, *scripts_of(hooks, root, cwd))
+    if project.servers:
+        from agentcli.config.hooks import scripts_of
+
+        meaning = {**meaning, SERVERS_FILE: project.servers}
+        scripts = (*scripts, *scripts_of(_started_by(project.servers), root, root))
     if "checks" in meaning and text is not None:
         from agentcli.config.hooks import scripts_of
 
@@ -215,6 +233,44 @@ def _as_hooks(text: str, checks: object, file: Path) -> list[HookConfig]:
     found = read_checks(text, checks, file, lambda *_: None)
     commands = [command for check in found for command in check.commands]
     return [HookConfig(HookEvent.POST_TOOL_USE, command) for command in commands]
+
+
+def read_servers(file: Path) -> tuple[Mapping[str, Any], str]:
+    """The MCP servers that a file names, as they are written, and why there are none."""
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(_MAX_BYTES + 1)
+    except OSError as error:
+        return {}, f"{file} cannot be read: {error.strerror or error}"
+    if len(data) > _MAX_BYTES:
+        return {}, f"{file} has more than {_MAX_BYTES} bytes: its MCP servers are not used"
+    try:
+        document = json.loads(data.decode("utf-8-sig")) if data.strip() else {}
+    except (ValueError, RecursionError) as error:
+        where = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
+        return {}, f"{file} is no JSON{where}: its MCP servers are not used"
+    servers = document.get("mcpServers", document) if isinstance(document, dict) else None
+    if not isinstance(servers, dict):
+        return {}, f'{file} names no MCP servers: write {{"mcpServers": {{…}}}}'
+    return servers, ""
+
+
+def _started_by(servers: Mapping[str, Any]) -> Iterator[HookConfig]:
+    """The programs of the servers: scripts of the project that they run count, too (SEC-17)."""
+    import shlex
+
+    from agentcli.domain.hooks import HookConfig, HookEvent
+
+    for entry in servers.values():
+        given = entry if isinstance(entry, dict) else {}
+        words = (given.get("command"), *_list(given.get("args")), given.get("headersHelper"))
+        command = shlex.join(word for word in words if isinstance(word, str))
+        if command:
+            yield HookConfig(HookEvent.SESSION_START, command)
+
+
+def _list(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else ()
 
 
 def _files_below(directory: Path) -> Iterator[Path | None]:

@@ -221,8 +221,9 @@ class Settings:
     ``hooks_off``: others than those of ``config.toml`` are not wanted.
     ``warnings`` are lines for the user: keys that mean nothing. ``project`` is the root of the
     project whose own files take effect (SEC-1), ``project_places`` the directories that hold them,
-    nearest first, ``project_mark`` the fingerprint of what is in them. ``stored`` are the keys of
-    ``agent auth login``.
+    nearest first, ``project_mark`` the fingerprint of what is in them. ``mcp_servers`` are the MCP
+    servers of the user's file and ``project_servers`` those of that project, by name, as they are
+    written (MCP-3). ``stored`` are the keys of ``agent auth login``.
     """
 
     paths: Paths
@@ -268,6 +269,8 @@ class Settings:
     project: Path | None
     project_places: tuple[Path, ...]
     project_mark: str
+    mcp_servers: Mapping[str, Any] = field(repr=False)
+    project_servers: Mapping[str, Any] = field(repr=False)
     stored: Credentials | None = field(repr=False, compare=False)
 
     @property
@@ -318,6 +321,7 @@ class _Layers:
         self.hooks: list[HookConfig] = []
         self.own_checks: list[CheckConfig] = []
         self.hooks_off = False
+        self.servers: dict[str, Any] = {}
         self.warnings: list[str] = []
 
     def put(self, path: tuple[str, ...], value: object, source: str) -> None:
@@ -484,6 +488,27 @@ def _put_tables(
         _put_hooks(layers, text, document.pop("hooks"), file, is_project=is_project)
     if isinstance(document.get("checks", ""), list | dict):
         _put_checks(layers, text, document.pop("checks"), file)
+    if "mcp" in document:
+        _put_servers(layers, document.pop("mcp"), file, is_project=is_project)
+
+
+def _put_servers(
+    layers: _Layers, value: object, file: tuple[Path, Refuse], *, is_project: bool
+) -> None:
+    """The tables of MCP servers as they are; what each means is read where they are started."""
+    where, refuse = file
+    servers = value.get("servers") if isinstance(value, dict) and len(value) == 1 else None
+    if not isinstance(servers, dict):
+        refuse(("mcp",), "mcp: expected tables [mcp.servers.NAME]")
+    elif is_project:
+        layers.warnings.append(f"{where}: mcp is left out: a project's servers stand in .mcp.json")
+    else:
+        layers.servers = servers
+        layers.sources |= {dotted(("mcp", "servers", name)): str(where) for name in servers}
+        for name, entry in servers.items():
+            says = [entry.get(key) for key in ("command", "url")] if isinstance(entry, dict) else []
+            shown = next((each for each in says if isinstance(each, str)), "")
+            layers.values[dotted(("mcp", "servers", name))] = shown
 
 
 def _put_hooks(
@@ -658,4 +683,6 @@ def _build(
         project=None if project is None else project.root,
         project_places=() if project is None else project.directories,
         project_mark="" if project is None else project.fingerprint,
+        mcp_servers=layers.servers,
+        project_servers={} if project is None else project.servers,
     )

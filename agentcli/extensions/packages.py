@@ -18,6 +18,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -49,7 +50,7 @@ class PluginPackage:
     """What a plugin brings. ``notices`` are lines about what of it is left out.
 
     ``shown`` are the files that take effect, relative to ``root``, in the order in which the user
-    is shown them; ``servers`` the MCP servers that are sound, a line each; ``hooks`` what
+    is shown them; ``servers`` the MCP servers that are sound, as they are written; ``hooks`` what
     ``hooks/hooks.json`` holds.
     """
 
@@ -61,7 +62,7 @@ class PluginPackage:
     skills: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
-    servers: tuple[str, ...] = ()
+    servers: Mapping[str, Any] = field(default_factory=dict)
     hooks: Mapping[str, Any] | None = None
     shown: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
@@ -103,7 +104,7 @@ def read_package(root: Path, name: str = "") -> PluginPackage:
         tuple(path.split("/")[-2] for path in skills),
         tuple(_called(path) for path in commands),
         tuple(Path(path).stem for path in agents),
-        tuple(servers),
+        servers,
         hooks,
         tuple(path for path in shown if (root / path).is_file()),
         tuple(notices),
@@ -138,14 +139,14 @@ def _portable(manifest: object, notices: list[str]) -> Mapping[str, Any]:
         )
         raise _rejected(PORTABLE, f"it {what}", f"supported is {SCHEMA}")
     known = dict(manifest)
-    for field in sorted(set(manifest) - _FIELDS):
-        notices.append(f"{PORTABLE}: the field {field} is unknown and ignored")
-        del known[field]
+    for extra in sorted(set(manifest) - _FIELDS):
+        notices.append(f"{PORTABLE}: the field {extra} is unknown and ignored")
+        del known[extra]
     if not is_name(known.get("name")):
         raise _rejected(PORTABLE, "its name is not 1-64 small letters, digits, - and .")
-    for field in _TEXTS:
-        if not isinstance(known.get(field, ""), str):
-            raise _rejected(PORTABLE, f"its {field} is no text")
+    for name in _TEXTS:
+        if not isinstance(known.get(name, ""), str):
+            raise _rejected(PORTABLE, f"its {name} is no text")
     author, keywords = known.get("author", {}), known.get("keywords", [])
     if not _is_texts(author) or set(author) - _AUTHOR:
         raise _rejected(PORTABLE, "its author has only the texts name, email and url")
@@ -236,15 +237,15 @@ def _hooks(root: Path, name: str, notices: list[str]) -> Mapping[str, Any] | Non
     return hooks
 
 
-def _servers(root: Path, name: str, notices: list[str], *, is_portable: bool) -> list[str]:
-    """The MCP servers that are sound, a line each (Agent Plugins 1.0, 7.2)."""
+def _servers(root: Path, name: str, notices: list[str], *, is_portable: bool) -> dict[str, Any]:
+    """The MCP servers that are sound, as they are written (Agent Plugins 1.0, 7.2)."""
     try:
         found = _read_json(root, name)
     except ConfigError as error:
         notices.append(error.message)
-        return []
+        return {}
     if found is None:
-        return []
+        return {}
     servers = (
         found.get("mcpServers", {} if is_portable else found) if isinstance(found, dict) else 0
     )
@@ -255,15 +256,15 @@ def _servers(root: Path, name: str, notices: list[str], *, is_portable: bool) ->
     )
     if not isinstance(servers, dict) or strict:
         notices.append(f"{name} is left out: it is not of the schema {MCP_SCHEMA}")
-        return []
-    lines = []
+        return {}
+    sound: dict[str, Any] = {}
     for server, entry in servers.items():
         problem = _server_problem(root, entry) if is_portable else _loose_problem(entry)
         if problem:
             notices.append(f"{name}: the server {server} is left out: {problem}")
         else:
-            lines.append(f"{server}: {json.dumps(entry, ensure_ascii=False, sort_keys=True)}")
-    return lines
+            sound[server] = entry
+    return sound
 
 
 def _loose_problem(entry: object) -> str:

@@ -87,7 +87,7 @@ def test_every_command_has_a_module() -> None:
         (["--permission-mode", "plan"], ["--permission-mode=plan"]),
         (["--setting-sources=", "x"], ["x"]),
         (["--setting-sources", "user,project", "x"], ["x"]),
-        (["--fork-session", "--strict-mcp-config"], ["--fork"]),
+        (["--fork-session", "--strict-mcp-config"], ["--fork", "--strict-mcp-config"]),
         (["--", "--fork-session", "--allowedTools", "x"], ["--", "--fork-session", "--allowedTools", "x"]),
         (["--resume=x", "--model", "m", "prompt"], ["--resume=x", "--model", "m", "prompt"]),
     ],

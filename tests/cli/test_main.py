@@ -85,16 +85,9 @@ def test_a_wrong_command_line_is_one_line_with_advice_and_exit_code_2(
     one_line_error(run_agent(*args, env=agent_env(**OFFLINE), cwd=tmp_path), told)
 
 
-@pytest.mark.spec("CLI-3", "CLI-4")
-@pytest.mark.parametrize(
-    "args",
-    [
-        ("--mcp-config", "x.json"),
-    ],
-    ids=" ".join,
-)
-def test_what_this_version_cannot_do_is_said_and_never_ignored(args: tuple[str, ...]) -> None:
-    one_line_error(run_agent("run", *args, "hi"), "not supported in this version")
+@pytest.mark.spec("CLI-3", "MCP-1")
+def test_a_file_of_servers_that_is_not_there_is_said_and_never_ignored() -> None:
+    one_line_error(run_agent("run", "--mcp-config", "/nowhere.json", "hi"), "--mcp-config")
 
 
 @pytest.mark.spec("CLI-3", "CLI-4", "CLI-11")

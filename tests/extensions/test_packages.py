@@ -130,7 +130,7 @@ def test_each_server_is_taken_or_left_out_by_itself(
     good = {"type": "stdio", "command": "npx"}
     file = {"$schema": MCP_SCHEMA, "mcpServers": {"good": good, "tried": entry}}
     found = read_package(plugin(tmp_path, **{"mcp.json": file}))
-    names = [line.partition(":")[0] for line in found.servers]
+    names = list(found.servers)
     assert names == (["good"] if said else ["good", "tried"])
     assert said in " ".join(found.notices)
 
@@ -140,7 +140,7 @@ def test_each_server_is_taken_or_left_out_by_itself(
 def test_a_bad_file_of_servers_leaves_the_skills(tmp_path: Path, extra: Mapping[str, Any]) -> None:
     file = {"$schema": MCP_SCHEMA, "mcpServers": {}, **extra}
     found = read_package(plugin(tmp_path, **{"mcp.json": file, "skills__one__SKILL.md": SKILL}))
-    assert found.skills == ("one",) and found.servers == ()
+    assert found.skills == ("one",) and found.servers == {}
     assert any(each.startswith("mcp.json is left out") for each in found.notices)
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.app.trust import installed_plugins, is_changed, of_plugins, user_places
+from agentcli.config.project import SERVERS_FILE
 from agentcli.config.settings import Settings
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.values import mutable
@@ -26,11 +27,13 @@ from agentcli.engine.context.system_prompt import project_root
 from agentcli.extensions.places import KINDS
 
 if TYPE_CHECKING:
+    from agentcli.app.extensions.servers import GivenServers
     from agentcli.domain.hooks import HookConfig
     from agentcli.extensions.agents import AgentDefinition
     from agentcli.extensions.commands import CustomCommand
     from agentcli.extensions.front_matter import Heads
     from agentcli.extensions.skills import Skill
+    from agentcli.mcp.servers import McpServer
 
 WINDOW_SHARE = 0.02
 CHARACTERS_PER_TOKEN = 4
@@ -47,6 +50,7 @@ class SessionExtensions:
     """What the places in force hold; ``hooks`` are those of plugins, ``notices`` for the user.
 
     ``readable`` are the directories of the skills, which the model may read and commands see.
+    ``servers`` are the MCP servers, those that are switched off too.
     ``is_changed``: a repository's is not what the user trusts any more; it blocks.
     """
 
@@ -57,6 +61,7 @@ class SessionExtensions:
     notices: tuple[str, ...] = ()
     is_changed: Callable[[], bool] = lambda: False
     readable: tuple[Path, ...] = ()
+    servers: tuple[McpServer, ...] = ()
 
     def catalogue(self, window_tokens: int) -> str:
         """The skills as the model is told of them: 2 % of its window, 8,000 characters at most."""
@@ -100,8 +105,13 @@ class SessionExtensions:
         return "\n\n".join(texts), tuple(problems)
 
 
-async def find_extensions(settings: Settings, cwd: Path) -> SessionExtensions:
-    """What there is; imports nothing where there is nothing."""
+async def find_extensions(
+    settings: Settings, cwd: Path, given: Sequence[GivenServers] = (), *, is_strict: bool = False
+) -> SessionExtensions:
+    """What there is; imports nothing where there is nothing.
+
+    ``given`` are MCP servers of the start; with ``is_strict`` no others count.
+    """
     found = SessionExtensions()
     for place in user_places(settings):
         if place.plugin or any(_is_directory(place.path / kind) for kind in KINDS):
@@ -110,10 +120,30 @@ async def find_extensions(settings: Settings, cwd: Path) -> SessionExtensions:
     else:  # plugins that have lost their files are no places
         if installed_plugins(settings.paths):
             found = await asyncio.to_thread(_find, settings, cwd)
-    servers = project_root(cwd) / ".mcp.json"
-    if servers.is_file():
-        found.notices += (f"{servers}: MCP servers are not started yet: a later version does",)
+    if given or (not is_strict and has_servers(settings, cwd)):
+        from agentcli.app.extensions.servers import find_servers
+
+        configured = await asyncio.to_thread(
+            find_servers, settings, cwd, given, is_strict=is_strict
+        )
+        found.servers = configured.servers
+        found.notices += configured.notices
     return found
+
+
+def has_servers(settings: Settings, cwd: Path) -> bool:
+    """Whether MCP servers may be configured: a few ``stat`` where there are none (MCP-2)."""
+    return bool(
+        settings.mcp_servers
+        or settings.project_servers
+        or installed_plugins(settings.paths)
+        or _exists(settings.paths.servers_file)
+        or _exists(project_root(cwd) / SERVERS_FILE)
+    )
+
+
+def _exists(path: Path) -> bool:
+    return os.path.lexists(path)
 
 
 def _find(settings: Settings, cwd: Path) -> SessionExtensions:

@@ -24,6 +24,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from agentcli.config.paths import Paths, ensure_dir, write
 from agentcli.domain.errors import ConfigError, UsageError
@@ -68,7 +69,6 @@ _ENVIRONMENT = (
     *("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "no_proxy"),
 )
 _GONE = "has lost its files"
-MCP_LATER = "its MCP servers are kept and take effect with a later version"
 
 
 @frozen
@@ -149,6 +149,15 @@ def plugin_hooks(paths: Paths) -> tuple[HookConfig, ...]:
             hooks, _ = hooks_of(read_package(root, name), _data_of(paths, name))
             found += hooks
     return tuple(found)
+
+
+def plugin_servers(paths: Paths) -> Iterator[tuple[str, Path, Path, Mapping[str, Any]]]:
+    """The MCP servers of each plugin that has some: its name, root and data directory, and them."""
+    for name, root in plugin_places(paths):
+        with contextlib.suppress(ConfigError):
+            servers = read_package(root, name).servers
+            if servers:
+                yield name, root, _data_of(paths, name), servers
 
 
 def hooks_of(package: PluginPackage, data: Path) -> tuple[list[HookConfig], list[str]]:
@@ -428,15 +437,13 @@ def shown_lines(new: StagedPlugin, before: Path | None = None) -> list[str]:
     for path in dict.fromkeys((*first, *_all(package.root))):
         text = _text_of(package.root / path, is_text=path in first)
         lines += ["", f"--- {path}", *text.splitlines()]
-    if package.servers:
-        lines += ["", f"MCP servers: {MCP_LATER}"]
     return lines
 
 
 def summary(package: PluginPackage) -> str:
     """What a plugin brings, in one line."""
     hooks, _ = hooks_of(package, Path())
-    servers = [line.partition(":")[0] for line in package.servers]
+    servers = list(package.servers)
     kinds: Mapping[str, Sequence[str]] = {
         "skills": package.skills,
         "commands": [f"/{package.name}:{name}" for name in package.commands],

@@ -1,0 +1,264 @@
+"""The MCP servers of a session: the user's, the project's, those of plugins and of the start.
+
+Law (MCP-3): of a repository only what the user trusts, as it was then: its servers are a part of
+what the trust question shows, word for word, and of the fingerprint that a yes is given for. Of
+one name the nearest holds: the command line, this project in the user's home, ``.mcp.json``, the
+user's settings, plugins. Servers of projects and what is switched off stand in ``mcp.json`` of the
+configuration directory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentcli.app.trust import installed_plugins, is_changed
+from agentcli.config.paths import Paths, write
+from agentcli.config.project import SERVERS_FILE, read_servers
+from agentcli.domain.errors import ConfigError, UsageError
+from agentcli.domain.values import frozen
+from agentcli.engine.context.system_prompt import project_root
+from agentcli.mcp.servers import McpServer, ServerPlace, ServerScope, servers_in
+
+if TYPE_CHECKING:
+    from agentcli.config.settings import Settings
+
+GivenServers = tuple[str, Mapping[str, Any]]
+"""Where servers of the start come from, and the parsed file."""
+
+
+@frozen
+class ConfiguredServers:
+    """``servers`` in force, switched off ones too (``enabled``); ``notices`` for the user."""
+
+    servers: tuple[McpServer, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+def find_servers(
+    settings: Settings, cwd: Path, given: Sequence[GivenServers] = (), *, is_strict: bool = False
+) -> ConfiguredServers:
+    """All servers of a session in ``cwd``; ``is_strict``: only ``given`` ones. Blocks."""
+    root = project_root(cwd)
+    notices: list[str] = []
+    found: dict[str, McpServer] = {}
+    book = _read_book(settings.paths, notices)
+    places = list(_of_start(settings, cwd, given))
+    if not is_strict:
+        places += _configured(settings, root, book, notices)
+    for place, document in places:
+        servers, lines = servers_in({"mcpServers": document}, place)
+        notices += lines
+        for server in servers:
+            if server.name not in found:
+                found[server.name] = server
+            elif server.mark != found[server.name].mark:
+                notices.append(
+                    f"the MCP server {server.name} of {place.source} is hidden by that of"
+                    f" {found[server.name].source}"
+                )
+    off = _texts(_of_project(book, root).get("off"))
+    in_force = tuple(_off(each) if each.name in off else each for each in found.values())
+    return ConfiguredServers(in_force, tuple(notices))
+
+
+def _of_start(
+    settings: Settings, cwd: Path, given: Sequence[GivenServers]
+) -> Iterator[tuple[ServerPlace, Mapping[str, Any]]]:
+    for source, table in given:
+        yield _place(settings, ServerScope.OPTION, source, str(cwd)), table
+
+
+def _configured(
+    settings: Settings, root: Path, book: Mapping[str, Any], notices: list[str]
+) -> Iterator[tuple[ServerPlace, Mapping[str, Any]]]:
+    local = _table(_of_project(book, root).get("mcpServers"))
+    source = f"{settings.paths.servers_file} ({root})"
+    yield _place(settings, ServerScope.LOCAL, source, str(root)), local
+    yield from _of_repository(settings, root, notices)
+    # not the workspace: what a directory holds that nobody trusts must not decide what runs (SEC-2)
+    home = settings.env.get("HOME", "") or str(settings.paths.config_dir)
+    file = str(settings.paths.config_file)
+    yield _place(settings, ServerScope.USER, file, home), settings.mcp_servers
+    if installed_plugins(settings.paths):
+        yield from _of_plugins(settings, root)
+
+
+def _of_repository(
+    settings: Settings, root: Path, notices: list[str]
+) -> Iterator[tuple[ServerPlace, Mapping[str, Any]]]:
+    file = root / SERVERS_FILE
+    if settings.project_servers:
+        if is_changed(settings, root):
+            notices.append(f"{file} has changed since you trusted it: its servers are not used")
+            return
+        place = _place(settings, ServerScope.PROJECT, str(file), str(root))
+        yield place, settings.project_servers
+    elif os.path.isfile(file):  # noqa: PTH113 - never raises
+        _, problem = read_servers(file)
+        notices += [problem] if problem else []
+
+
+def _of_plugins(settings: Settings, root: Path) -> Iterator[tuple[ServerPlace, Mapping[str, Any]]]:
+    from agentcli.app.extensions.plugin_store import plugin_servers
+
+    for name, place, data, servers in plugin_servers(settings.paths):
+        variables = {
+            **_variables(root),
+            **dict.fromkeys(("CLAUDE_PLUGIN_ROOT", "PLUGIN_ROOT"), str(place)),
+            **dict.fromkeys(("CLAUDE_PLUGIN_DATA", "PLUGIN_DATA"), str(data)),
+        }
+        yield (
+            ServerPlace(
+                ServerScope.PLUGIN,
+                f"the plugin {name}",
+                settings.env,
+                str(place),
+                variables,
+                _provider_keys(settings),
+            ),
+            servers,
+        )
+
+
+def _place(settings: Settings, scope: ServerScope, source: str, cwd: str) -> ServerPlace:
+    is_foreign = scope is ServerScope.PROJECT
+    withheld = _provider_keys(settings) if is_foreign else frozenset[str]()
+    return ServerPlace(scope, source, settings.env, cwd, _variables(Path(cwd)), withheld)
+
+
+def _variables(root: Path) -> dict[str, str]:
+    named = ("CLAUDE_PROJECT_DIR", "AGENTCLI_PROJECT_DIR", "workspaceFolder")
+    return dict.fromkeys(named, str(root))
+
+
+def _provider_keys(settings: Settings) -> frozenset[str]:
+    """The variables that hold the keys of the user's providers (SEC-1)."""
+    from agentcli.providers._registry import key_variables, provider_names, spec_of
+
+    own = settings.providers
+    names = provider_names(own)
+    return frozenset(key for each in names for key in key_variables(own.get(each), spec_of(each)))
+
+
+def _off(server: McpServer) -> McpServer:
+    from dataclasses import replace
+
+    return replace(server, enabled=False)
+
+
+# --- given at the start ---------------------------------------------------------------------
+
+
+def given_servers(texts: Iterable[str]) -> tuple[GivenServers, ...]:
+    """What ``--mcp-config`` names: files, or JSON itself. Raises ``UsageError``."""
+    return tuple(map(_given, texts))
+
+
+def _given(text: str) -> GivenServers:
+    option = "--mcp-config"
+    if text.lstrip().startswith("{"):
+        try:
+            document: Any = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{option} is no JSON", "give a file, or JSON") from error
+        table = document.get("mcpServers", document) if isinstance(document, dict) else {}
+        if not isinstance(table, dict):
+            raise UsageError(f"{option} names no servers", 'write {"mcpServers": {…}}')
+        return option, table
+    path = Path(text).expanduser()
+    table, problem = read_servers(path)
+    if problem:
+        raise UsageError(f"{option} {problem}", "give a file like .mcp.json")
+    return str(path), table
+
+
+def editor_servers(listed: object, env: Mapping[str, str], cwd: Path) -> ConfiguredServers:
+    """The servers that an editor passes in ``session/new`` of ACP.
+
+    They are a list, ``env`` and ``headers`` lists of names and values
+    (https://agentclientprotocol.com/protocol/session-setup).
+    """
+    place = ServerPlace(ServerScope.CLIENT, "the editor", env, str(cwd))
+    table: dict[str, Any] = {}
+    lines: list[str] = []
+    for entry in listed if isinstance(listed, list) else ():
+        name = entry.get("name") if isinstance(entry, dict) else None
+        if not isinstance(name, str) or not name:
+            lines.append("the editor: an MCP server without a name is left out")
+            continue
+        said = {key: each for key, each in entry.items() if key != "name"}
+        for key in ("env", "headers"):
+            if isinstance(said.get(key), list):
+                said[key] = {
+                    each.get("name"): each.get("value")
+                    for each in said[key]
+                    if isinstance(each, dict)
+                }
+        table[_usable_name(name)] = said
+    servers, problems = servers_in({"mcpServers": table}, place)
+    return ConfiguredServers(tuple(servers), (*lines, *problems))
+
+
+def _usable_name(name: str) -> str:
+    """``name`` in the characters that a server's name may have."""
+    import re
+
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-._")[:64]
+
+
+# --- the book of single projects -------------------------------------------------------------
+
+
+def _read_book(paths: Paths, notices: list[str]) -> Mapping[str, Any]:
+    file = paths.servers_file
+    if not os.path.lexists(file):
+        return {}
+    try:
+        document = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        notices.append(f"{file} is damaged: its servers are not used; repair or remove it")
+        return {}
+    return _table(document)
+
+
+def _of_project(book: Mapping[str, Any], root: Path) -> Mapping[str, Any]:
+    return _table(_table(book.get("projects")).get(os.path.realpath(root)))
+
+
+def change_project(paths: Paths, root: Path, key: str, value: object) -> None:
+    """Keep ``value`` under ``key`` (``mcpServers`` or ``off``) for the project at ``root``.
+
+    Raises ``ConfigError``; a damaged book is not written over.
+    """
+    problems: list[str] = []
+    book = dict(_read_book(paths, problems))
+    if problems:
+        raise ConfigError(f"{paths.servers_file} is damaged", "repair or remove it, then try again")
+    projects = dict(_table(book.get("projects")))
+    mine = {**_of_project(book, root), key: value}
+    projects[os.path.realpath(root)] = {name: each for name, each in mine.items() if each}
+    book["projects"] = {name: each for name, each in projects.items() if each}
+    write(paths.servers_file, json.dumps(book, indent=2, ensure_ascii=False) + "\n")
+
+
+def project_entries(paths: Paths, root: Path) -> dict[str, Any]:
+    """The servers that the user has for the project at ``root`` alone, as they are written."""
+    return dict(_table(_of_project(_read_book(paths, []), root).get("mcpServers")))
+
+
+def switch(paths: Paths, root: Path, name: str, *, on: bool) -> None:
+    """Switch the server ``name`` on or off for the project at ``root``. Raises ``ConfigError``."""
+    off = set(_texts(_of_project(_read_book(paths, []), root).get("off")))
+    change_project(paths, root, "off", sorted(off - {name} if on else off | {name}))
+
+
+def _table(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _texts(value: object) -> list[str]:
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []

@@ -1,0 +1,182 @@
+"""Which MCP servers a session has: whose they are, which of a name holds, what is asked first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcli.app.extensions.found import has_servers
+from agentcli.app.extensions.servers import (
+    ConfiguredServers,
+    change_project,
+    editor_servers,
+    find_servers,
+    given_servers,
+    switch,
+)
+from agentcli.app.trust import change_trust, find_project, project_lines, trusted_project
+from agentcli.config.paths import Paths
+from agentcli.config.settings import Settings, load_settings
+from agentcli.domain.errors import ConfigError, UsageError
+from agentcli.mcp.servers import ServerScope
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    home = tmp_path / "home"
+    home.mkdir()
+    return Paths(home, home, home)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    root = tmp_path / "repo"
+    (root / ".git").mkdir(parents=True)
+    return root
+
+
+def put(path: Path, servers: Any) -> None:
+    document = {"mcpServers": servers} if isinstance(servers, dict) else servers
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+
+
+def settings_in(paths: Paths, repo: Path) -> Settings:
+    env = {"HOME": str(paths.config_dir)}
+    project, _ = trusted_project(paths, find_project(repo, env, ()))
+    return load_settings(paths, env, project=project)
+
+
+def found(paths: Paths, repo: Path, **options: Any) -> ConfiguredServers:
+    return find_servers(settings_in(paths, repo), repo, **options)
+
+
+def trust(paths: Paths, repo: Path) -> None:
+    change_trust(paths, find_project(repo, {"HOME": str(paths.config_dir)}, ()), trusted=True)
+
+
+@pytest.mark.spec("MCP-3", "SEC-1")
+def test_a_repositorys_servers_wait_for_trust_and_a_change_asks_again(
+    paths: Paths, repo: Path
+) -> None:
+    put(repo / ".mcp.json", {"db": {"command": "node", "args": ["./db.js"], "env": {"A": "1"}}})
+    assert found(paths, repo).servers == ()
+    env = {"HOME": str(paths.config_dir)}
+    _, notices = trusted_project(paths, find_project(repo, env, ()))
+    assert str(repo / ".mcp.json") in notices[0] and "not trusted" in notices[0]
+    project = find_project(repo, env, ())
+    assert project is not None
+    shown = "\n".join(project_lines(project))
+    assert 'MCP server db: {"args": ["./db.js"], "command": "node", "env": {"A": "1"}}' in shown
+    trust(paths, repo)
+    (server,) = found(paths, repo).servers
+    assert (server.scope, server.cwd) == (ServerScope.PROJECT, str(repo))
+    for changed in (
+        {"command": "node", "args": ["./db.js"], "env": {"A": "2"}},
+        {"command": "node", "args": ["./other.js"], "env": {"A": "1"}},
+        {"command": "sh", "args": ["./db.js"], "env": {"A": "1"}},
+        {"url": "https://evil"},
+    ):
+        put(repo / ".mcp.json", {"db": changed})
+        assert found(paths, repo).servers == ()
+
+
+@pytest.mark.spec("SEC-17", "MCP-3")
+def test_a_changed_script_of_a_server_asks_again(paths: Paths, repo: Path) -> None:
+    (repo / "db.js").write_text("one")
+    put(repo / ".mcp.json", {"db": {"command": "node", "args": ["./db.js"]}})
+    trust(paths, repo)
+    settings = settings_in(paths, repo)
+    assert find_servers(settings, repo).servers
+    (repo / "db.js").write_text("two")
+    late = find_servers(settings, repo)
+    assert not late.servers and "has changed" in late.notices[0]
+    assert not found(paths, repo).servers
+
+
+@pytest.mark.spec("MCP-1")
+def test_the_nearest_of_a_name_holds_and_what_it_hides_is_said(paths: Paths, repo: Path) -> None:
+    paths.config_file.write_text(
+        '[mcp.servers.a]\ncommand = "user"\n[mcp.servers.b]\nurl = "https://b"\ntimeout_s = 3\n'
+    )
+    put(repo / ".mcp.json", {"a": {"command": "project"}})
+    assert [each.command for each in found(paths, repo).servers] == ["user", ""]
+    trust(paths, repo)
+    here = found(paths, repo)
+    assert {each.name: each.command for each in here.servers} == {"a": "project", "b": ""}
+    assert "hidden" in here.notices[0]
+    change_project(paths, repo, "mcpServers", {"a": {"command": "local"}})
+    assert found(paths, repo).servers[0].command == "local"
+    given = given_servers(['{"mcpServers": {"a": {"command": "given"}}}'])
+    assert found(paths, repo, given=given).servers[0].command == "given"
+    (only,) = found(paths, repo, given=given, is_strict=True).servers
+    assert (only.command, only.cwd) == ("given", str(repo))
+    (elsewhere,) = (each for each in found(paths, paths.data_dir).servers if each.name == "a")
+    assert (elsewhere.command, elsewhere.cwd) == ("user", str(paths.config_dir))
+
+
+@pytest.mark.spec("MCP-1")
+def test_a_server_is_switched_off_in_one_project_and_on_again(paths: Paths, repo: Path) -> None:
+    paths.config_file.write_text('[mcp.servers.a]\ncommand = "user"\n')
+    switch(paths, repo, "a", on=False)
+    assert not found(paths, repo).servers[0].enabled
+    assert found(paths, paths.data_dir).servers[0].enabled
+    assert paths.servers_file.stat().st_mode & 0o777 == 0o600
+    switch(paths, repo, "a", on=True)
+    assert found(paths, repo).servers[0].enabled
+
+
+@pytest.mark.spec("MCP-1")
+def test_broken_files_are_a_line_each_and_nothing_is_written_over(paths: Paths, repo: Path) -> None:
+    put(repo / ".mcp.json", '{"mcpServers": {')
+    paths.servers_file.write_text("{")
+    paths.config_file.write_text(
+        '[mcp.servers.bad]\ncommand = 3\n[mcp.servers.ok]\ncommand = "a"\n'
+    )
+    here = found(paths, repo)
+    assert [each.name for each in here.servers] == ["ok"]
+    assert len(here.notices) == 3 and not any("\n" in line for line in here.notices)
+    with pytest.raises(ConfigError, match="damaged"):
+        switch(paths, repo, "ok", on=False)
+    assert paths.servers_file.read_text() == "{"
+
+
+@pytest.mark.spec("MCP-1", "OPS-1")
+@pytest.mark.parametrize("text", ["/nowhere/x.json", "{", '{"mcpServers": 3}'])
+def test_a_given_file_that_cannot_be_used_is_a_usage_error(text: str) -> None:
+    with pytest.raises(UsageError, match="--mcp-config"):
+        given_servers([text])
+
+
+@pytest.mark.spec("MCP-1")
+def test_without_servers_nothing_is_looked_for(paths: Paths, repo: Path) -> None:
+    assert not has_servers(settings_in(paths, repo), repo)
+    put(repo / ".mcp.json", {"a": {"command": "b"}})
+    assert has_servers(settings_in(paths, repo), repo)
+
+
+@pytest.mark.spec("MCP-1")
+def test_the_servers_that_an_editor_passes(repo: Path) -> None:
+    listed = [
+        {
+            "name": "files here",
+            "command": "/bin/files",
+            "args": ["--stdio"],
+            "env": [{"name": "A", "value": "${NOT_SET_ANYWHERE:-b}"}],
+        },
+        {
+            "type": "http",
+            "name": "api",
+            "url": "https://h",
+            "headers": [{"name": "X", "value": "y"}],
+        },
+        {"command": "nameless"},
+        3,
+    ]
+    given = editor_servers(listed, {}, repo)
+    files, api = given.servers
+    assert (files.name, files.env, files.cwd) == ("files-here", (("A", "b"),), str(repo))
+    assert (api.url, api.headers) == ("https://h", (("X", "y"),))
+    assert len(given.notices) == 2
