@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
-from agentcli.cli.argv import COMMANDS
-from agentcli.cli.commands import CommandSpec, PlainCommand, add_command, new_app
-from agentcli.cli.options import PromptArgument, RunOptions, SharedOptions, print_version
+from agentcli.cli.options import (
+    CommandSpec,
+    PromptArgument,
+    PromptCommand,
+    RunOptions,
+    SharedOptions,
+    print_version,
+)
 from agentcli.headless.errors import epilog
 from agentcli.headless.streams import is_terminal
 
 
 class ChatOptions(SharedOptions, PromptArgument):
     """The prompt and all shared options."""
-
-
-class ChatCommand(PlainCommand):
-    """The program's own help: the chat's options and then every command."""
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Options, one-shot mode, commands."""
-        super().format_options(ctx, formatter)
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
 
 
 def chat(options: ChatOptions) -> int:
@@ -40,16 +34,14 @@ def chat(options: ChatOptions) -> int:
     return talk(options, " ".join(options.prompt or ()))
 
 
-APP = new_app("")
-add_command(
-    APP,
+COMMAND = PromptCommand(
     CommandSpec(
         "chat",
         "A coding agent for the terminal that can be interrupted at any moment.\n\n"
         "Without a command it is a chat; PROMPT is its first message. agent run PROMPT (or"
         " agent -p PROMPT) answers once and exits. Words after -- are always the prompt.",
         epilog(),
-        ChatCommand,
+        is_program=True,
     ),
     ChatOptions,
     chat,

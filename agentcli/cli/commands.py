@@ -11,12 +11,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from difflib import get_close_matches
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from agentcli.cli.options import Option, OptionSet, option_names
+from agentcli.cli.argv import COMMANDS
+from agentcli.cli.options import CommandSpec, Option, OptionSet, PromptCommand, option_names
 from agentcli.domain.errors import UsageError
 
 __all__ = ["CommandSpec", "OptionSet", "PlainCommand", "PlainGroup", "add_command", "new_app"]
@@ -66,6 +67,16 @@ class PlainCommand(TyperCommand):
         return params
 
 
+class _ProgramCommand(PlainCommand):
+    """The program's own help: the chat's options and then every command."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Options, one-shot mode, commands."""
+        super().format_options(ctx, formatter)
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
 class PlainGroup(TyperGroup):
     """A group of plain commands; without a command it runs ``default_command``."""
 
@@ -108,15 +119,6 @@ def new_app(help_text: str, group: type[PlainGroup] = PlainGroup) -> typer.Typer
     )
 
 
-class CommandSpec(NamedTuple):
-    """What a command says of itself. ``epilog`` comes after the options."""
-
-    name: str
-    help: str
-    epilog: str | None = None
-    cls: type[PlainCommand] = PlainCommand
-
-
 def add_command(
     app: typer.Typer, spec: CommandSpec, options: type[T], handler: Callable[[T], int]
 ) -> None:
@@ -137,9 +139,17 @@ def add_command(
     ]
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # what typer reads
     call.__annotations__ = annotations
-    app.command(
-        spec.name, cls=spec.cls, help=spec.help, epilog=spec.epilog, context_settings=CONTEXT
-    )(call)
+    cls = _ProgramCommand if spec.is_program else PlainCommand
+    app.command(spec.name, cls=cls, help=spec.help, epilog=spec.epilog, context_settings=CONTEXT)(
+        call
+    )
+
+
+def app_of(command: PromptCommand) -> typer.Typer:
+    """``command`` as typer knows it: for help, errors and completion."""
+    app = new_app("")
+    add_command(app, *command)
+    return app
 
 
 def _for_typer(annotation: Any) -> Any:

@@ -7,10 +7,12 @@ a traceback goes nowhere but the debug file. Importing this module imports no ot
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
+import threading
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from agentcli.cli.argv import (
     COMMANDS,
@@ -31,10 +33,11 @@ from agentcli.headless.streams import (
 if TYPE_CHECKING:
     import typer
 
+    from agentcli.cli.options import PromptCommand
     from agentcli.domain.errors import UsageError
 
 PROGRAM = "agent"
-# command -> the module whose ``APP`` is its typer app
+# command -> the module whose ``APP`` is its typer app, or whose ``COMMAND`` makes one
 MODULES = {"chat": "agentcli.cli.chat"} | {name: f"agentcli.cli.{name}" for name in COMMANDS}
 _NEAR = 0.8
 _FEW_WORDS = 3
@@ -43,13 +46,29 @@ _FEW_WORDS = 3
 def run_app() -> NoReturn:
     """Run the program with ``sys.argv`` and exit with its code."""
     prepare_standard_streams()
-    code = main([argument_text(argument) for argument in sys.argv[1:]])
+    _leave(main([argument_text(argument) for argument in sys.argv[1:]]))
+
+
+def _leave(code: int) -> NoReturn:
+    """Exit once all is written, without taking the interpreter apart: that takes 20 to 40 ms.
+
+    What is registered for the exit still runs; a thread that is still at work is waited for.
+    """
+    _flush(sys.stdout)
+    if any(not thread.daemon for thread in threading.enumerate()[1:]):
+        sys.exit(code)
+    atexit._run_exitfuncs()  # noqa: SLF001 - the handlers that os._exit leaves out
+    _flush(sys.stdout)
+    _flush(sys.stderr)
+    os._exit(code)
+
+
+def _flush(stream: TextIO | None) -> None:
     try:
-        if sys.stdout is not None and not sys.stdout.closed:
-            sys.stdout.flush()
+        if stream is not None and not stream.closed:
+            stream.flush()
     except OSError:
-        silence(sys.stdout)
-    sys.exit(code)
+        silence(stream)
 
 
 def main(argv: list[str]) -> int:
@@ -141,7 +160,18 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def invoke(name: str, args: list[str]) -> int:
-    """Parse ``args`` and run the command ``name``."""
+    """Parse ``args`` and run the command ``name``; typer is loaded where it has a say."""
+    if name in PROMPT_COMMANDS:
+        from agentcli.cli.options import read_values
+
+        command: PromptCommand = import_module(MODULES[name]).COMMAND
+        values = read_values(command.options, args)
+        if values is not None:
+            return command.handler(command.options(**values))
+    return _invoke_by_typer(name, args)
+
+
+def _invoke_by_typer(name: str, args: list[str]) -> int:
     import typer
 
     command = load(name)
@@ -158,8 +188,10 @@ def load(name: str) -> typer.core.TyperCommand | typer.core.TyperGroup:
     """The command ``name``, imported now."""
     from typer.main import get_command
 
-    app: typer.Typer = import_module(MODULES[name]).APP
-    command = get_command(app)
+    from agentcli.cli.commands import app_of
+
+    module = import_module(MODULES[name])
+    command = get_command(app_of(module.COMMAND) if name in PROMPT_COMMANDS else module.APP)
     command.name = name
     return command  # type: ignore[return-value] # typer's own type for both is not public
 

@@ -6,10 +6,12 @@ A line of ``SharedOptions`` or ``RunOptions`` declares an option for the parser,
 completion, and for ``argv``, which sorts the line before there is a parser; what it means for a
 session is said in ``session_request.session_options``, for the output in ``run``. Values come as
 text; the methods turn them into their types. A wrong one is a ``UsageError``. Importing this module
-imports no parser.
+imports no parser: a line that is plainly right is read here (``read_values``), any other is left to
+typer, whose help, errors and completion are made from the same declarations.
 """
 
 import inspect
+from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from agentcli.domain.ports import PermissionMode
 
 N = TypeVar("N", int, float)
+_MANY = list[str] | None
 
 FORMATS = ("text", "json", "stream-json")
 INPUT_FORMATS = ("text", "stream-json")
@@ -50,12 +53,93 @@ class OptionSet:
             setattr(self, name, values[name] if name in values else getattr(type(self), name, None))
 
 
+class CommandSpec(NamedTuple):
+    """What a command says of itself. ``epilog`` comes after the options.
+
+    ``is_program`` marks the one whose help is the program's own.
+    """
+
+    name: str
+    help: str
+    epilog: str | None = None
+    is_program: bool = False
+
+
+class PromptCommand(NamedTuple):
+    """A command that takes a prompt: how it is called, and what then runs; typer need not load."""
+
+    spec: CommandSpec
+    options: type[OptionSet]
+    handler: Callable[[Any], int]
+
+
 def option_names(options: type[OptionSet]) -> dict[str, Any]:
     """Names and annotations of all options, those of base classes first."""
     found: dict[str, Any] = {}
     for base in reversed(options.__mro__):
         found.update(inspect.get_annotations(base, eval_str=True))
     return found
+
+
+def read_values(options: type[OptionSet], arguments: Sequence[str]) -> dict[str, Any] | None:
+    """The values in ``arguments`` as typer would give them; ``None`` at the least doubt.
+
+    Doubtful is what may be an error, a request for help, or several short options in one word.
+    """
+    reader = _PlainLine(options)
+    return reader.values if reader.reads(arguments) else None
+
+
+class _PlainLine:
+    """Reads one line. ``values`` are at first what each option is by default."""
+
+    def __init__(self, options: type[OptionSet]) -> None:
+        self.values: dict[str, Any] = {}
+        self._by_spelling: dict[str, tuple[str, Option]] = {}
+        self._arguments: list[str] = []
+        for name, annotation in option_names(options).items():
+            declared: Option = annotation.__metadata__[0]
+            is_list = annotation.__origin__ == _MANY
+            self.values[name] = () if is_list else getattr(options, name)
+            if declared.spellings:
+                self._by_spelling |= dict.fromkeys(declared.spellings.split(), (name, declared))
+            else:
+                self._arguments.append(name)
+
+    def reads(self, line: Sequence[str]) -> bool:
+        """Take the values from ``line``; whether all of it is plain."""
+        words: list[str] = []
+        rest = iter(line)
+        for item in rest:
+            if item == "--":
+                words.extend(rest)
+            elif item == "-" or not item.startswith("-"):
+                words.append(item)
+            elif not self._takes(item, rest):
+                return False
+        for name in self._arguments:
+            if self.values[name] == ():
+                self.values[name], words = tuple(words), []
+            elif words:
+                self.values[name] = words.pop(0)
+        return not words
+
+    def _takes(self, item: str, rest: Iterator[str]) -> bool:
+        """Take the option ``item``, and its value from ``rest``; whether it is plain."""
+        spelling, given, value = item.partition("=")
+        name, declared = self._by_spelling.get(spelling, ("", None))
+        if declared is None or (given and not (declared.metavar and spelling.startswith("--"))):
+            return False
+        before = self.values[name]
+        if not declared.metavar:
+            self.values[name] = before + 1 if declared.counts else True
+            return True
+        if not given:
+            value = next(rest, "-")
+            if value.startswith("-"):
+                return False
+        self.values[name] = (*before, value) if isinstance(before, tuple) else value
+        return True
 
 
 class PromptArgument(OptionSet):

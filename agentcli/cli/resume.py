@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from agentcli.cli.chat import ChatOptions, chat
-from agentcli.cli.commands import CommandSpec, OptionSet, add_command, new_app
-from agentcli.cli.options import PromptArgument, SharedOptions
+from agentcli.cli.options import (
+    CommandSpec,
+    Option,
+    OptionSet,
+    PromptArgument,
+    PromptCommand,
+    SharedOptions,
+)
 from agentcli.headless.errors import epilog
 
 
@@ -17,7 +21,7 @@ class ResumeArgument(OptionSet):
 
     id: Annotated[
         str | None,
-        typer.Argument(metavar="ID", help="Id, its beginning, or name; without it, choose."),
+        Option("", "Id, its beginning, or name; without it, choose.", "ID"),
     ] = None
 
 
@@ -32,9 +36,7 @@ def resume(options: ResumeOptions) -> int:
     return chat(ChatOptions(**values))
 
 
-APP = new_app("")
-add_command(
-    APP,
+COMMAND = PromptCommand(
     CommandSpec("resume", "Resume an earlier session where it ended.", epilog()),
     ResumeOptions,
     resume,

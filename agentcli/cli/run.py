@@ -9,8 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentcli.cli.commands import CommandSpec, add_command, new_app
-from agentcli.cli.options import PromptArgument, RunOptions, print_version
+from agentcli.cli.options import (
+    CommandSpec,
+    PromptArgument,
+    PromptCommand,
+    RunOptions,
+    print_version,
+)
 from agentcli.domain.errors import UsageError
 from agentcli.headless.errors import epilog
 
@@ -124,9 +129,7 @@ def _content(name: str) -> str:
         raise UsageError(f"{_SCHEMA} {shown}: not UTF-8", _ADVICE) from None
 
 
-APP = new_app("")
-add_command(
-    APP,
+COMMAND = PromptCommand(
     CommandSpec(
         "run",
         "Answer one prompt and exit.\n\nPiped stdin is the prompt, or is added to it. Only the"

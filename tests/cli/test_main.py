@@ -374,3 +374,44 @@ def test_a_command_that_is_still_to_come_is_no_prompt(
     model_server.default = say("Fine.")
     for words in (("run", command), ("-p", command), ("run", "--", command, "this")):
         assert run_agent(*words, env=env).stdout == "Fine.\n"
+
+
+def test_leaving_runs_exit_handlers_and_takes_nothing_apart() -> None:
+    code = """
+import atexit, logging, sys
+from agentcli.cli.main import run_app
+class Torn:
+    def __del__(self): print("torn down", flush=True)
+torn = Torn()
+atexit.register(print, "handler")
+buffered = logging.handlers.MemoryHandler(9, target=logging.StreamHandler(sys.stdout))
+logging.basicConfig(handlers=[buffered])
+logging.warning("kept")
+sys.argv = ["agent", "--version", "--verbose"]
+run_app()
+"""
+    done = run_python("import logging.handlers\n" + code)
+
+    assert "handler" in done.stdout
+    assert "kept" in done.stdout
+    assert "torn down" not in done.stdout
+
+
+def test_a_thread_still_at_work_is_waited_for() -> None:
+    done = run_python("""
+import sys, threading
+from agentcli.cli.main import run_app
+may_end = threading.Event()
+threading.Thread(target=lambda: (may_end.wait(), print("worked", flush=True))).start()
+threading.Timer(0.01, may_end.set).start()
+sys.argv = ["agent", "--version", "--verbose"]
+run_app()
+""")
+
+    assert "worked" in done.stdout
+
+
+def run_python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
