@@ -95,6 +95,16 @@ def model_info(settings: Settings, provider: str, name: str) -> ModelInfo:
     return replace(info, **overrides)
 
 
+def models_by_name(settings: Settings) -> Callable[[str], ModelInfo | None]:
+    """What is known of a model of the past, by ``provider/model``."""
+
+    def find(name: str) -> ModelInfo | None:
+        provider, slash, model = name.partition("/")
+        return model_info(settings, provider, model) if slash else None
+
+    return find
+
+
 def _takes_documents(settings: Settings, provider: str) -> bool:
     """Whether the protocol has a place for PDFs (TOOL-16)."""
     try:

@@ -60,6 +60,7 @@ from agentcli.store.sqlite import SqliteStore
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agentcli.domain.accounts import Ledger
     from agentcli.domain.background import Background, BackgroundTask
     from agentcli.domain.reports import ContextReport, Explanation
     from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
@@ -523,6 +524,14 @@ class Session:
     async def load(self) -> LoadedSession:
         """The session as its file has it, for showing and exporting."""
         return await self._store.load(hidden=True)
+
+    async def ledger(self) -> Ledger:
+        """What was sent and what it has cost, for ``domain.accounts`` (COST-3)."""
+        from agentcli.domain.accounts import Ledger
+        from agentcli.store.files import ledger_of
+
+        path = self._store.path
+        return await asyncio.to_thread(ledger_of, path) if path.exists() else Ledger()
 
     async def pages(self) -> AsyncIterator[SessionPage]:
         """The whole session from its file, some messages at a time, however long it is (UI-12)."""

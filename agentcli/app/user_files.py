@@ -6,10 +6,10 @@ All errors are ``AgentError``; disks are waited for in threads, never on the eve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentcli.app.attachments import attach
 from agentcli.app.options import SessionOptions
@@ -19,6 +19,9 @@ from agentcli.config.redaction import Redactor
 from agentcli.config.settings import ACTION_KEYS, Settings
 from agentcli.domain.messages import UserMessage
 from agentcli.domain.tools import Workspace
+
+if TYPE_CHECKING:
+    from agentcli.domain.accounts import CallCost, Ledger
 
 
 class SettingRow(NamedTuple):
@@ -110,6 +113,13 @@ class UserFiles:
         from agentcli.config.edit import remove_rule
 
         return await asyncio.to_thread(remove_rule, self.settings.paths, rule)
+
+    async def call_costs(self, ledger: Ledger) -> Mapping[str, CallCost]:
+        """What the result of each tool call has cost, by call id (COST-1)."""
+        from agentcli.app.models import models_by_name
+        from agentcli.domain.accounts import call_costs
+
+        return await asyncio.to_thread(call_costs, ledger, models_by_name(self.settings))
 
     async def findings(self) -> Sequence[Finding]:
         """What the doctor finds."""

@@ -22,14 +22,13 @@ from agentcli.cli.listing import (
     wait,
 )
 from agentcli.cli.options import choice, number
-from agentcli.cli.stats import StatsOptions, stats_tables
+from agentcli.cli.stats import StatsOptions, prices, stats_tables
 from agentcli.config.paths import Paths, ensure_dir
 from agentcli.domain.errors import AgentError, SessionTooNew, StoreError, UsageError
 from agentcli.headless.streams import is_terminal, use_utf8, write_error_line, write_out
 from agentcli.ui.sanitize import clean_line
 
 if TYPE_CHECKING:
-    from agentcli.domain.session import LoadedSession
     from agentcli.store.files import SessionFiles
 
 EXPORT_FORMATS = ("json", "md", "html")
@@ -147,12 +146,10 @@ def list_(options: SessionListOptions) -> int:
 
 def show(options: SessionShowOptions) -> int:
     """One session to read."""
-    from agentcli.store.files import read_session
-
     export_format = "json" if options.as_json else "md"
     files = session_files()
-    loaded = read_session(files.path_of(wait(files.resolve(options.id))), hidden=True)
-    _print_exported(_exported(loaded, export_format), export_format)
+    text = _exported(files.path_of(wait(files.resolve(options.id))), export_format)
+    _print_exported(text, export_format)
     return 0
 
 
@@ -180,12 +177,10 @@ def events(options: SessionEventsOptions) -> int:
 def export_(options: ExportOptions) -> int:
     """One session as a file for others."""
     from agentcli.cli.redacting import write_private
-    from agentcli.store.files import read_session
 
     choice("--format", options.format, EXPORT_FORMATS)
     files = session_files()
-    loaded = read_session(files.path_of(wait(files.resolve(options.id))), hidden=True)
-    text = _exported(loaded, options.format)
+    text = _exported(files.path_of(wait(files.resolve(options.id))), options.format)
     if options.output is None or options.output == "-":
         _print_exported(text, options.format)
         return 0
@@ -204,13 +199,17 @@ def export_(options: ExportOptions) -> int:
     return 0
 
 
-def _exported(loaded: LoadedSession, export_format: str) -> str:
+def _exported(path: Path, export_format: str) -> str:
     from agentcli.cli.redacting import exported, know_secrets
+    from agentcli.domain.accounts import call_costs
+    from agentcli.store.files import ledger_of, read_session
     from agentcli.ui import export
 
+    loaded = read_session(path, hidden=True)
     know_secrets()
     if export_format == "json":
-        return export.export_json_text(loaded, exported)
+        costs = call_costs(ledger_of(path), prices())
+        return export.export_json_text(loaded, exported, costs)
     write = export.export_markdown if export_format == "md" else export.export_html
     text: str = exported(write(loaded))
     return text if text.endswith("\n") else text + "\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
@@ -14,11 +15,14 @@ import typer
 from agentcli.cli.commands import CommandSpec, add_command, new_app
 from agentcli.cli.listing import FormatOption, print_json, print_table, session_files, wait
 from agentcli.cli.options import choice, number
+from agentcli.domain.errors import ConfigError
 from agentcli.headless.streams import write_error_line, write_out
 from agentcli.ui import wording
+from agentcli.ui.export import cost_object
 from agentcli.ui.sanitize import clean_line
 
 if TYPE_CHECKING:
+    from agentcli.domain.accounts import ModelOf, ResultCost
     from agentcli.store.catalogue.statistics import SessionTotal, Spent, Statistics, ToolUse
 
 DAY_S = 86_400.0
@@ -54,11 +58,24 @@ def collect(options: StatsOptions) -> Statistics:
     else:
         paths = map(files.path_of, stamps_in(files.directory))
         wanted = [path for path in paths if _changed(path) >= since]
-    found = statistics_of(wanted, since=since)
+    found = statistics_of(wanted, since=since, model_of=prices())
     if found.unreadable:
         sessions = wording.plural(len(found.unreadable), "session")
         write_error_line(f"warning: {sessions} cannot be read - see: agent sessions check")
     return found
+
+
+def prices() -> ModelOf:
+    """The models with their prices; none where the settings cannot be read."""
+    from agentcli.app.models import models_by_name
+    from agentcli.config.paths import Paths
+    from agentcli.config.settings import load_settings
+
+    try:
+        return models_by_name(load_settings(Paths.from_env(os.environ), os.environ))
+    except ConfigError as error:
+        write_error_line(f"warning: prices of tool calls are unknown: {error.message}")
+        return lambda _: None
 
 
 def _changed(path: Path) -> float:
@@ -142,6 +159,16 @@ def as_object(found: Statistics) -> Mapping[str, Any]:
             {"day": key, **_spent_object(value)} for key, value in sorted(found.by_day.items())
         ],
         "by_tool": [_tool_object(key, value) for key, value in sorted(found.by_tool.items())],
+        "by_call": [
+            {
+                "session_id": call.session_id,
+                "id": call.cost.call_id,
+                "tool": call.cost.name,
+                "line": call.cost.line,
+                **cost_object(call.cost.result),
+            }
+            for call in found.calls
+        ],
         "unreadable": found.unreadable,
     }
 
@@ -167,7 +194,7 @@ def _tool_object(name: str, use: ToolUse) -> Mapping[str, Any]:
         "tool": name,
         "calls": use.calls,
         "seconds": round(use.seconds, 3),
-        "result_tokens": use.result_tokens,
+        **cost_object(use.result),
     }
 
 
@@ -189,6 +216,23 @@ def stats_tables(options: StatsOptions) -> int:
     write_out("\n")
     print_table(("SESSION", "TITLE", "TURNS", *_HEAD), rows)
     _more(len(found.sessions) - len(shown))
+    if found.by_tool:
+        write_out("\n")
+        uses = _by_cost(found)[:MAX_SHOWN]
+        print_table(
+            ("TOOL", "CALLS", "SECONDS", *_RESULT_HEAD),
+            [
+                (name, f"{use.calls:,}", f"{use.seconds:,.1f}", *_result_cells(use.result))
+                for name, use in uses
+            ],
+        )
+        _more(len(found.by_tool) - len(uses))
+    if found.calls:
+        write_out("\nthe most expensive results\n")
+        print_table(
+            (*_RESULT_HEAD, "CALL"),
+            [(*_result_cells(c.cost.result), c.cost.line or c.cost.name) for c in found.calls],
+        )
     for name, sums in (("MODEL", found.by_model), ("DAY", found.by_day)):
         order = sorted(sums, reverse=name == "DAY")[:MAX_SHOWN]
         write_out("\n")
@@ -202,6 +246,18 @@ def _cells(spent: Spent) -> tuple[str, ...]:
     cached = (usage.cache_read_tokens or 0) + (usage.cache_write_tokens or 0)
     counts = (spent.requests, usage.input_tokens or 0, cached, usage.output_tokens or 0)
     return (*(f"{count:,}" for count in counts), cost_text(spent))
+
+
+_RESULT_HEAD = ("ADDED", "AGAIN", "CACHED", "COST")
+
+
+def _by_cost(found: Statistics) -> Sequence[tuple[str, ToolUse]]:
+    return sorted(found.by_tool.items(), key=lambda item: (item[1].result.rank, item[0]))
+
+
+def _result_cells(result: ResultCost) -> tuple[str, ...]:
+    counts = (result.added_tokens, result.again_tokens, result.again_cached_tokens)
+    return (*(f"{count:,}" for count in counts), wording.result_cost(result))
 
 
 def _session_cells(session: SessionTotal) -> tuple[str, str, str]:
@@ -268,9 +324,10 @@ def _bars(found: Statistics, kind: str) -> Sequence[Bar]:
         lines = [
             Bar(
                 name,
-                use.result_tokens,
+                use.result.tokens,
                 f"{wording.plural(use.calls, 'call')}, {use.seconds:,.1f} s,"
-                f" about {use.result_tokens:,} tokens",
+                f" {use.result.added_tokens:,} tokens added, {use.result.again_tokens:,} again,"
+                f" {wording.result_cost(use.result)}",
             )
             for name, use in found.by_tool.items()
         ]

@@ -189,6 +189,14 @@ class ModelInfo:
         return f"{self.provider}/{self.name}"
 
 
+def prices_of(model: ModelInfo, usage: Usage) -> ModelInfo | LongPromptPrices:
+    """The prices that hold for one request of ``usage``."""
+    given = (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens)
+    prompt = sum(tokens or 0 for tokens in given)
+    longer = [each for each in model.long_prompts if prompt > each.above_tokens]
+    return longer[-1] if longer else model
+
+
 def cost_usd(model: ModelInfo, usage: Usage) -> float | None:
     """What ``usage`` of one request costs at list price, in USD; ``None`` if a figure is unknown.
 
@@ -197,12 +205,7 @@ def cost_usd(model: ModelInfo, usage: Usage) -> float | None:
     if not usage.is_known:
         return None
     total = 0.0
-    prices: ModelInfo | LongPromptPrices = model
-    if model.long_prompts:
-        given = (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens)
-        prompt = sum(tokens or 0 for tokens in given)
-        longer = [each for each in model.long_prompts if prompt > each.above_tokens]
-        prices = longer[-1] if longer else model
+    prices = prices_of(model, usage) if model.long_prompts else model
     for tokens, price in (
         (usage.input_tokens, prices.input_price),
         (usage.output_tokens, prices.output_price),

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from agentcli.domain.errors import (
     HistoryViolation,
@@ -60,6 +60,9 @@ from agentcli.store.lock import WriterLock, live_owner, lock_path
 from agentcli.store.reads import with_true_status
 from agentcli.store.seals import Seal
 from agentcli.store.worker import Worker
+
+if TYPE_CHECKING:
+    from agentcli.domain.accounts import Ledger
 
 T = TypeVar("T")
 
@@ -375,6 +378,13 @@ def read_session(path: Path, *, hidden: bool = False) -> LoadedSession:
 def read_events(path: Path) -> Sequence[KeptEvent]:
     """What was kept of a session's events, in order, read without locking it."""
     return read_with(path, reads.read_events)
+
+
+def ledger_of(path: Path) -> Ledger:
+    """What a session's requests have sent and cost; raises ``StoreError``."""
+    from agentcli.store.ledger import read_ledger
+
+    return read_with(path, read_ledger)
 
 
 def _delete(path: Path) -> None:

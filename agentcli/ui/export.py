@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
+from agentcli.domain.accounts import CallCost, ResultCost
 from agentcli.domain.messages import (
     AssistantMessage,
     DocumentPart,
@@ -33,6 +34,7 @@ from agentcli.ui.sanitize import clean, safe_json
 
 __all__ = [
     "FORMAT",
+    "cost_object",
     "export_html",
     "export_json",
     "export_json_text",
@@ -46,25 +48,32 @@ FORMAT = "agentcli-session/1"
 Part = TextPart | ThinkingPart | ImagePart | ToolCall
 
 
-def export_json(session: LoadedSession) -> dict[str, Any]:
+Costs = Mapping[str, CallCost]
+"""What each result has cost, by call id (COST-1)."""
+
+
+def export_json(session: LoadedSession, costs: Costs | None = None) -> dict[str, Any]:
     """The session as JSON values. Texts may hold lone surrogates; see ``export_json_text``."""
+    known = costs or {}
     return {
         "format": FORMAT,
         "session": session_object(session.info),
         "messages": [_message_object(stored) for stored in session.messages],
-        "tool_runs": [_run_object(run) for run in session.runs.values()],
+        "tool_runs": [_run_object(run, known.get(run.call_id)) for run in session.runs.values()],
         "usage": _usage_object(session.info),
     }
 
 
 def export_json_text(
-    session: LoadedSession, redact: Callable[[Any], Any] = lambda value: value
+    session: LoadedSession,
+    redact: Callable[[Any], Any] = lambda value: value,
+    costs: Costs | None = None,
 ) -> str:
     """The same as text that can be written and shown anywhere (SEC-10), ending in a line end.
 
     ``redact`` takes secrets out of JSON values (SEC-9).
     """
-    value = redact(export_json(session))
+    value = redact(export_json(session, costs))
     return safe_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n"
 
 
@@ -141,13 +150,28 @@ def _block(part: Part) -> dict[str, Any]:
     return call if part.malformed is None else {**call, "malformed": part.malformed}
 
 
-def _run_object(run: ToolRun) -> Mapping[str, Any]:
-    return {
+def _run_object(run: ToolRun, cost: CallCost | None) -> Mapping[str, Any]:
+    value = {
         "call_id": run.call_id,
         "name": run.name,
         "status": run.status.value,
         "started_at": None if run.started_at is None else iso_time(run.started_at),
         "finished_at": None if run.finished_at is None else iso_time(run.finished_at),
+    }
+    return value if cost is None else value | {"result_cost": cost_object(cost.result)}
+
+
+def cost_object(cost: ResultCost) -> Mapping[str, Any]:
+    """What results have cost; ``cost_usd`` is null where a part of it is unknown."""
+    return {
+        "added_tokens": cost.added_tokens,
+        "again_requests": cost.again_requests,
+        "again_cached_tokens": cost.again_cached_tokens,
+        "again_uncached_tokens": cost.again_uncached_tokens,
+        "added_usd": cost.added_usd,
+        "again_usd": cost.again_usd,
+        "known_cost_usd": cost.known_usd,
+        "cost_usd": cost.cost_usd,
     }
 
 

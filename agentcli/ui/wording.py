@@ -27,6 +27,7 @@ from agentcli.domain.messages import ResultStatus, Usage
 from agentcli.ui.sanitize import clean, clean_line
 
 if TYPE_CHECKING:
+    from agentcli.domain.accounts import ResultCost
     from agentcli.domain.background import BackgroundTask
 
 _LONGEST_WHY = 200
@@ -109,6 +110,13 @@ def cost_said(usd: float | None) -> str:
 def exact_cost(usd: float | None) -> str:
     """To the hundredth of a cent, for a bill: ``$0.1250``."""
     return f"${usd:.4f}" if usd and usd >= _LEAST else cost(usd)
+
+
+def result_cost(cost: ResultCost) -> str:
+    """What tool results have cost; a part whose price is not known is said (COST-1)."""
+    if cost.cost_usd is None:
+        return f"{exact_cost(cost.known_usd)} + unknown" if cost.known_usd else "unknown"
+    return exact_cost(cost.cost_usd)
 
 
 def plural(number: int, noun: str) -> str:

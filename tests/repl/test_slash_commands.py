@@ -24,7 +24,7 @@ from agentcli.repl.slash.usage import midnight, usage_lines
 from agentcli.ui.theme import theme_for
 from tests.repl.direct_chat import DirectChat, talk
 from tests.support.model_server import ModelServer
-from tests.support.replies import Call, Reply, call
+from tests.support.replies import Call, Reply, Tokens, call
 from tests.support.wire_facts import facts_of
 
 
@@ -387,7 +387,26 @@ def test_cost_tells_in_a_users_words_what_was_used(model_server: ModelServer, wo
         await chat.say("hello")
         told = "\n".join(await chat.do("/cost"))
         assert "Sent to the model" in told and "Written by the model" in told
-        assert "cache" not in told
+        assert "cache" not in told and "tool result" not in told
+
+    talk(DirectChat(work, model_server), scenario)
+
+
+@pytest.mark.spec("COST-1", "COST-3", "UI-13")
+def test_cost_names_the_most_expensive_tool_results(model_server: ModelServer, work: Path) -> None:
+    for number in range(10):
+        (work / f"n{number}.txt").write_text("words " * 10 * (number + 1))
+        prompt = Tokens(0, 20, 3000 + 100 * number, 100)
+        model_server.add(call("read_file", {"path": f"n{number}.txt"}, tokens=prompt))
+    model_server.add("Done.")
+
+    async def scenario(chat: DirectChat) -> None:
+        await chat.say("read them")
+        told = await chat.do("/cost")
+        assert "10 tool results: $" in "\n".join(told)
+        rows = [line for line in told if ".txt" in line]
+        assert len(rows) == 8 and "again in 9 requests (" in rows[0] and "n0.txt" in rows[0]
+        assert "and 2 more, which cost less" in told[-1]
 
     talk(DirectChat(work, model_server), scenario)
 

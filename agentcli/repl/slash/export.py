@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from agentcli.domain.accounts import CallCost
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.session import LoadedSession
 from agentcli.repl.commands import Chat, SlashCommand
@@ -29,12 +30,17 @@ def parse(arguments: str) -> tuple[str, str]:
     return (ending or "md"), arguments
 
 
-def text_of(loaded: LoadedSession, wanted: str, redact: Callable[[Any], Any]) -> str:
+def text_of(
+    loaded: LoadedSession,
+    wanted: str,
+    redact: Callable[[Any], Any],
+    costs: Mapping[str, CallCost] | None = None,
+) -> str:
     """The session in that format, without keys."""
     if wanted == "json":
         from agentcli.ui.export import export_json_text
 
-        return export_json_text(loaded, redact)
+        return export_json_text(loaded, redact, costs)
     if wanted == "html":
         from agentcli.ui.export import export_html
 
@@ -87,12 +93,13 @@ def named(cwd: Path, name: str) -> Path:
 async def _run(chat: Chat, arguments: str) -> None:
     wanted, name = parse(arguments)
     loaded = await chat.session.load()
+    costs = await chat.user.call_costs(await chat.session.ledger())
 
     def work() -> Path:
         cwd = chat.user.cwd
         stem = stem_of(chat.session.title) or f"agentcli-{chat.session.id[-12:]}"
         path = named(cwd, name) if name else free_name(cwd, stem, wanted)
-        write(path, text_of(loaded, wanted, chat.user.redact_data))
+        write(path, text_of(loaded, wanted, chat.user.redact_data, costs))
         return path
 
     path = await asyncio.to_thread(work)

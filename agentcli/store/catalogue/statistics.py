@@ -3,18 +3,28 @@
 Laws: nothing is counted twice: a fork carries the rows of its original, which count where they
 were made, and what a sub-agent spent counts in its own session, not again in the one that asked.
 A cost with an unknown part is unknown. Files are read one after the other; a damaged one is
-counted and hides no other.
+counted and hides no other; of single calls only the most expensive are kept.
 """
 
 from __future__ import annotations
 
+import heapq
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from agentcli.domain.accounts import (
+    SUBAGENT,
+    CallCost,
+    Ledger,
+    ModelOf,
+    ResultCost,
+    UsageRow,
+    call_costs,
+)
 from agentcli.domain.errors import StoreError
 from agentcli.domain.messages import Usage
 from agentcli.domain.session import SessionInfo
@@ -22,9 +32,9 @@ from agentcli.domain.values import frozen, mutable
 from agentcli.store import reads as _rows
 from agentcli.store.codec import from_column
 from agentcli.store.file import read_with
+from agentcli.store.ledger import read_ledger
 
-SUBAGENT_KIND = "subagent"
-_CHARACTERS_PER_TOKEN = 4
+MOST_CALLS = 20
 
 
 @mutable
@@ -53,11 +63,11 @@ class Spent:
 
 @mutable
 class ToolUse:
-    """How often a tool ran, for how long, and about how many tokens its results had."""
+    """How often a tool ran, for how long, and what its results have cost."""
 
     calls: int = 0
     seconds: float = 0.0
-    result_tokens: int = 0
+    result: ResultCost = field(default_factory=ResultCost)
 
 
 @frozen
@@ -69,15 +79,27 @@ class SessionTotal:
     spent: Spent
 
 
+@frozen
+class CallTotal:
+    """What the result of one call has cost in the session it belongs to."""
+
+    session_id: str
+    cost: CallCost
+
+
 @mutable
 class Statistics:
-    """The sums over some sessions; ``sessions`` are those of users and of sub-agents."""
+    """The sums over some sessions; ``sessions`` are those of users and of sub-agents.
+
+    ``calls`` are the ``MOST_CALLS`` most expensive, those first.
+    """
 
     sessions: list[SessionTotal] = field(default_factory=list)
     total: Spent = field(default_factory=Spent)
     by_model: dict[str, Spent] = field(default_factory=dict)
     by_day: dict[str, Spent] = field(default_factory=dict)
     by_tool: dict[str, ToolUse] = field(default_factory=dict)
+    calls: list[CallTotal] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
 
     @property
@@ -90,14 +112,19 @@ class Statistics:
 class _Read:
     info: SessionInfo
     turns: int
-    usage: list[tuple[Any, ...]]
+    ledger: Ledger
     tools: list[tuple[Any, ...]]
 
 
-def statistics_of(files: Iterable[Path], *, since: float = 0.0) -> Statistics:
-    """The sums over the session ``files``, of what was spent since then (seconds since 1970)."""
+def statistics_of(
+    files: Iterable[Path], *, since: float = 0.0, model_of: ModelOf = lambda _: None
+) -> Statistics:
+    """The sums over the session ``files``, of what was spent since then (seconds since 1970).
+
+    ``model_of`` gives the prices by which a request's cost is shared out among what it sent.
+    """
     found = Statistics()
-    seen: set[tuple[Any, ...]] = set()
+    seen: set[Any] = set()
     # the oldest first: what a fork has in common with its original belongs to the original
     for path in sorted(files, key=lambda path: path.stem):
         try:
@@ -105,7 +132,7 @@ def statistics_of(files: Iterable[Path], *, since: float = 0.0) -> Statistics:
         except StoreError:
             found.unreadable.append(path.stem)
             continue
-        _add(found, read, seen)
+        _add(found, read, seen, since, model_of)
     return found
 
 
@@ -116,57 +143,50 @@ def _read(db: sqlite3.Connection, since: float) -> _Read:
         begun = max(since, info.created_at if info.parent_id is not None else 0.0)
         query = "SELECT count(*) FROM message WHERE role = 'user' AND created_at >= ?"
         turns = min(turns, db.execute(query, (begun,)).fetchone()[0])
-    usage = db.execute(
-        "SELECT created_at, model, input_tokens, output_tokens, cache_read_tokens,"
-        " cache_write_tokens, reasoning_tokens, cost_usd FROM usage"
-        " WHERE kind <> ? AND created_at >= ?",
-        (SUBAGENT_KIND, since),
-    ).fetchall()
     tools = db.execute(
-        "SELECT call_id, name, started_at, finished_at, length(body) FROM tool_run"
-        " LEFT JOIN message ON message.seq = tool_run.result_seq WHERE started_at >= ?",
+        "SELECT call_id, name, started_at, finished_at FROM tool_run WHERE started_at >= ?",
         (since,),
     ).fetchall()
-    return _Read(info, turns, usage, tools)
+    return _Read(info, turns, read_ledger(db), tools)
 
 
-def _add(found: Statistics, read: _Read, seen: set[tuple[Any, ...]]) -> None:
+def _add(found: Statistics, read: _Read, seen: set[Any], since: float, model_of: ModelOf) -> None:
     spent = Spent()
-    for row in _new(read.usage, seen):
-        created_at, model, *tokens, cost_usd = row
-        usage, cost = Usage(*map(_count, tokens)), _amount(cost_usd)
-        day = _day(created_at)
-        name = from_column(model)
-        by_model = found.by_model.setdefault(name, Spent())
-        for sums in (spent, found.total, by_model, found.by_day.setdefault(day, Spent())):
-            sums.add(usage, cost)
-    for _, name, started_at, finished_at, size in _new(read.tools, seen):
+    rows = [
+        row
+        for row in read.ledger.rows
+        if row.kind != SUBAGENT and row.created_at >= since and _key(row) not in seen
+    ]
+    seen.update(map(_key, rows))
+    for row in rows:
+        by_model = found.by_model.setdefault(row.model, Spent())
+        by_day = found.by_day.setdefault(_day(row.created_at), Spent())
+        for sums in (spent, found.total, by_model, by_day):
+            sums.add(row.usage, row.cost_usd)
+    tools = [row for row in read.tools if row not in seen]
+    seen.update(tools)
+    for _, name, started_at, finished_at in tools:
         use = found.by_tool.setdefault(from_column(name), ToolUse())
         use.calls += 1
-        use.result_tokens += (_count(size) or 0) // _CHARACTERS_PER_TOKEN
         if isinstance(started_at, int | float) and isinstance(finished_at, int | float):
             use.seconds += max(0.0, finished_at - started_at)
+    ours = set(map(id, rows))
+    for cost in call_costs(read.ledger, model_of, lambda row: id(row) in ours).values():
+        if cost.result.tokens:
+            found.by_tool.setdefault(cost.name, ToolUse()).result.add(cost.result)
+            found.calls.append(CallTotal(read.info.id, cost))
+    found.calls = heapq.nsmallest(MOST_CALLS, found.calls, key=lambda call: call.cost.result.rank)
     found.sessions.append(SessionTotal(read.info, read.turns, spent))
 
 
-def _new(rows: list[tuple[Any, ...]], seen: set[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Those that no earlier file had; within one file nothing is a copy."""
-    fresh = [row for row in rows if row not in seen]
-    seen.update(fresh)
-    return iter(fresh)
+def _key(row: UsageRow) -> tuple[Any, ...]:
+    """By what a row is known in another file; within one file nothing is a copy."""
+    return row.kind, row.created_at, row.model, row.usage, row.cost_usd
 
 
-def _day(seconds: Any) -> str:
+def _day(seconds: float) -> str:
     """The day on the clock here, as ``2026-01-31``."""
     try:
         return datetime.fromtimestamp(seconds).astimezone().date().isoformat()
-    except (TypeError, ValueError, OverflowError, OSError):
+    except (ValueError, OverflowError, OSError):
         return "unknown"
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and value >= 0 else None
-
-
-def _amount(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None

@@ -1,0 +1,86 @@
+"""Reading what a session's requests have sent and cost: ``domain.accounts`` shares it out.
+
+Law: no body is decoded. A message's size is that of its stored body, four bytes to a token, and a
+flat number for an image, whose bytes stand elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from bisect import bisect_right
+from typing import Any
+
+from agentcli.domain.accounts import Ledger, SentMessage, UsageRow
+from agentcli.domain.messages import Usage
+from agentcli.store.codec import from_column
+from agentcli.store.reads import SENT_ORDER
+
+_BYTES_PER_TOKEN = 4
+_IMAGE_TOKENS = 1_500
+_IMAGE = '"blob":"'  # in a text the quotes would be escaped
+_NEVER = 2**62
+
+_MESSAGES = f"""
+SELECT message.seq, length(CAST(body AS BLOB)), length(body) - length(replace(body, ?, '')),
+  hidden_by, role, created_at, tool_run.call_id, name, line
+FROM message LEFT JOIN tool_run ON result_seq = message.seq ORDER BY {SENT_ORDER}
+"""  # noqa: S608 - constants
+_USAGE = """
+SELECT kind, created_at, model, input_tokens, output_tokens, cache_read_tokens,
+  cache_write_tokens, reasoning_tokens, cost_usd, message_seq
+FROM usage ORDER BY id
+"""
+
+
+def read_ledger(db: sqlite3.Connection) -> Ledger:
+    """All messages and all requests; what a sub-agent has spent is one row."""
+    taken_back = _taken_back(db)
+    found = db.execute(_MESSAGES, (_IMAGE,)).fetchall()
+    messages = []
+    for seq, size, images, hidden_by, role, _, *call in found:
+        tokens = size // _BYTES_PER_TOKEN + images // len(_IMAGE) * _IMAGE_TOKENS
+        is_folded = hidden_by is not None and hidden_by != seq
+        until = taken_back.get(seq, seq) if hidden_by == seq else hidden_by
+        named = [from_column(text or "") for text in call] if role == "tool" else ()
+        messages.append(SentMessage(seq, tokens, until, hidden_by if is_folded else None, *named))
+    times = sorted((_time(row[5]), row[0]) for row in found)
+    return Ledger(tuple(messages), _rows(db, times))
+
+
+def _rows(db: sqlite3.Connection, times: list[tuple[float, int]]) -> tuple[UsageRow, ...]:
+    """A request without a reply of its own had what was there by then."""
+    found, before = [], _NEVER
+    for kind, at, model, *tokens, cost, seq in reversed(db.execute(_USAGE).fetchall()):
+        if isinstance(seq, int):
+            before = place = seq
+        else:
+            there = times[: bisect_right(times, (_time(at), _NEVER))]
+            place = min(before, max((each for _, each in there), default=0) + 1)
+        usage, name = Usage(*map(_count, tokens)), from_column(model)
+        found.append(UsageRow(str(kind), _time(at), name, usage, _amount(cost), place))
+    return tuple(reversed(found))
+
+
+def _taken_back(db: sqlite3.Connection) -> dict[int, int]:
+    """From which seq on requests did without a message that the user took back."""
+    query = "SELECT newest_seq, messages FROM rewind WHERE undone_at IS NULL ORDER BY id"
+    found: dict[int, int] = {}
+    for newest, moves in db.execute(query):
+        try:
+            found.update((at, newest + 1) for at, _, after in json.loads(moves) if after == at)
+        except (ValueError, TypeError):
+            continue  # the account is a little less exact
+    return found
+
+
+def _time(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and value >= 0 else None
+
+
+def _amount(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
