@@ -19,6 +19,16 @@ from agentcli.config.settings import Settings
 from agentcli.ui.sanitize import reveal
 from agentcli.ui.theme import theme_for
 
+_CHOICES = {
+    "y": "yes, they take effect",
+    "n": "no, and do not ask again; /trust changes that",
+    "l": "later: ignore them now, ask at the next start",
+}
+_SAID = {
+    "y": "Trusted",
+    "n": "Not trusted, so its own files are ignored (/trust yes changes that)",
+    "l": "Not decided, so its own files are ignored this time",
+}
 _MEANWHILE = "Without your trust they are ignored; AGENTS.md is read as text in any case."
 
 if TYPE_CHECKING:
@@ -64,10 +74,18 @@ def ask_for_trust(settings: Settings, project: Project, said: Standing) -> bool 
     what = "What it wants to do here has changed" if changed else "It brings files of its own"
     head = f"Do you trust this directory? {what}: {project.place}"
     if theme_for(sys.stdout, os.environ).live and not settings.screen_reader:
-        from agentcli.repl.first_question import ask_about
+        from agentcli.repl.question import Question, ask
 
-        lines = [*project_lines(project), _MEANWHILE]
-        return ask_about(head, lines, project.place, settings.theme)
+        question = Question(
+            head,
+            _CHOICES,
+            "l",
+            "Esc decides later",
+            [*project_lines(project), _MEANWHILE],
+            {letter: f"{said}: {project.place}" for letter, said in _SAID.items()},
+            is_before_chat=True,
+        )
+        return {"y": True, "n": False}.get(ask(question, project.place, settings.theme))
     return _ask_in_lines([head, *project_lines(project), _MEANWHILE])
 
 

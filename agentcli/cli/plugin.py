@@ -20,9 +20,11 @@ from agentcli.domain.errors import ConfigError, UsageError
 from agentcli.headless.errors import ExitCode
 from agentcli.headless.streams import is_terminal, write_error_line, write_out
 from agentcli.ui.sanitize import clean_line, reveal
+from agentcli.ui.theme import theme_for
 
 if TYPE_CHECKING:
     from agentcli.app.extensions.plugin_store import StagedPlugin
+    from agentcli.config.settings import Settings
 
 _SHOWN_MARK = 16
 _YES = "The mark of the content that you say yes to, where nobody can be asked."
@@ -126,9 +128,10 @@ def _decide(
     from agentcli.app.trust import user_places
     from agentcli.config.settings import load_settings
 
+    settings = load_settings(paths, os.environ)
     places = [
         ("your own" if not place.plugin else f"the plugin {place.plugin}", place.path)
-        for place in user_places(load_settings(paths, os.environ))
+        for place in user_places(settings)
         if place.plugin != new.added.name
     ]
     notes = [f"  note: {line}" for line in collisions(new.package, places)]
@@ -136,7 +139,7 @@ def _decide(
         write_out(f"{reveal(line)}\n")
     mark = new.added.mark[:_SHOWN_MARK]
     if yes is None and is_terminal(sys.stdin) and is_terminal(sys.stderr):
-        if not _asked(new.added.name):
+        if not _asked(new.added.name, settings):
             write_error_line("nothing was added")
             return int(ExitCode.FAILED)
     elif yes is None or len(yes) < _SHOWN_MARK or not new.added.mark.startswith(yes):
@@ -150,10 +153,16 @@ def _decide(
     return 0
 
 
-def _asked(name: str) -> bool:
+def _asked(name: str, settings: Settings) -> bool:
     """Whether the user says yes; the end of the input is a no."""
+    title = f"Add {name}? All of the above takes effect."
+    if theme_for(sys.stdout, os.environ).live and not settings.screen_reader:
+        from agentcli.repl.question import Question, ask
+
+        choices = {"y": "yes, add it", "n": "no"}
+        return ask(Question(title, choices, "n", "Esc: no"), Path.cwd(), settings.theme) == "y"
     while True:
-        sys.stderr.write(f"Add {name}? All of the above takes effect. [y]es / [n]o: ")
+        sys.stderr.write(f"{title} [y]es / [n]o: ")
         sys.stderr.flush()
         answer = sys.stdin.readline()
         if not answer or answer.strip().lower() in {"n", "no"}:

@@ -298,12 +298,25 @@ def test_validate_says_what_is_wrong(tmp_path: Path) -> None:
 def test_at_a_terminal_it_is_asked(source: Path, work: Path, answer: str, code: int) -> None:
     arguments = [*AGENT, "plugin", "add", str(source)]
     with Terminal(arguments, agent_env(), work, 60, 100) as terminal:
-        terminal.wait_for("Add demo?")
-        terminal.line("perhaps")
-        terminal.wait_until(lambda: terminal.text().count("Add demo?") == 2)
-        terminal.line(answer)
+        terminal.wait_for("Enter confirms")
+        assert "Add demo? All of the above takes effect." in terminal.text()
+        terminal.line("yes please")  # a sentence is no choice
+        terminal.wait_for("> 2 n  no")
+        terminal.confirm(answer)
         assert terminal.wait_exit() == code
     assert len(json.loads(plugin("list", "--format", "json").stdout)) == (code == 0)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("EXT-5", "UI-10")
+def test_where_nothing_is_redrawn_a_line_answers(source: Path, work: Path) -> None:
+    env = agent_env(TERM="dumb")
+    with Terminal([*AGENT, "plugin", "add", str(source)], env, work, 60, 100) as terminal:
+        terminal.wait_for("[y]es / [n]o:")
+        terminal.line("perhaps")
+        terminal.wait_until(lambda: terminal.text().count("Add demo?") == 2)
+        terminal.line("y")
+        assert terminal.wait_exit() == 0
 
 
 @pytest.mark.slow

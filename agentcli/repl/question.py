@@ -1,8 +1,8 @@
-"""The question before the chat's start: whether the directory's own files take effect (SEC-1).
+"""A question outside of a chat: whether a directory is trusted (SEC-1), a plugin is added (EXT-5).
 
 Law: it is answered like an approval (UI-7): by a choice that was moved to and confirmed, never by
-typing; where nothing was decided nothing takes effect. What is typed meanwhile stands in the chat's
-input afterwards, what was sent is sent there. The terminal is given back as it was found.
+typing; where nothing was decided nothing takes effect. What is typed meanwhile stands in the input
+of the chat that follows, what was sent is sent there. The terminal is given back as it was found.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import BufferControl, Layout, Window
 from prompt_toolkit.styles import DummyStyle
 
+from agentcli.domain.values import frozen
 from agentcli.repl.keys import bind_idle_escape, bind_panel, text_follows
 from agentcli.repl.live_region import InputRows, LiveRenderer, Look, input_rows
 from agentcli.repl.outside import page_text
@@ -36,81 +37,93 @@ from agentcli.ui.screen import Size
 from agentcli.ui.theme import DIM
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-_CHOICES = (
-    ("y", "yes, they take effect"),
-    ("n", "no, and do not ask again; /trust changes that"),
-    ("l", "later: ignore them now, ask at the next start"),
-    ("v", "view all of it"),
-)
-_ANSWERS = {"y": True, "n": False, "l": None}
-_SAID = {
-    "y": "Trusted: {place}",
-    "n": "Not trusted, so its own files are ignored (/trust yes changes that): {place}",
-    "l": "Not decided, so its own files are ignored this time: {place}",
-}
+_VIEW = "v"
 
 
-def ask_about(title: str, lines: Sequence[str], place: Path, theme: str) -> bool | None:
-    """Show ``lines`` and ask; ``None``: not decided. For a terminal that can redraw.
+@frozen
+class Question:
+    """``lines`` about ``title`` and the choices by letter; ``refusal``: Esc, and what comes first.
+
+    ``said`` is printed after an answer. ``is_before_chat``: what is typed is for the chat, else it
+    is for nobody.
+    """
+
+    title: str
+    choices: Mapping[str, str]
+    refusal: str
+    leaving: str
+    lines: Sequence[str] = ()
+    said: Mapping[str, str] = {}
+    is_before_chat: bool = False
+
+
+def ask(question: Question, place: Path, theme: str) -> str:
+    """Show it and return the letter that was chosen. For a terminal that can redraw.
 
     Raises ``KeyboardInterrupt`` for Ctrl-C; signals that end the program do so.
     """
     ended: list[signal.Signals] = []
-    letter = asyncio.run(_asked(title, lines, place, theme, ended))
+    letter = asyncio.run(_asked(question, place, theme, ended))
     for number in ended:  # the terminal is as it was by now
         signal.raise_signal(number)
-    return _ANSWERS[letter]
+    return letter
 
 
-async def _asked(
-    title: str, lines: Sequence[str], place: Path, theme: str, ended: list[signal.Signals]
-) -> str:
+async def _asked(question: Question, place: Path, theme: str, ended: list[signal.Signals]) -> str:
     terminal = Terminal(theme)
     if not isinstance(terminal.screen, LiveScreen):
         raise TypeError("the question needs a live screen")
     with terminal.in_use():
-        asking = _Asking(terminal, terminal.screen, _TrustPanel(title, lines))
+        asking = _Asking(terminal, terminal.screen, question)
         with asking.ended_by_signals(ended):
             letter = await asking.answer()
-            while letter == "v":
+            while letter == _VIEW:
                 with terminal.input.cooked_mode():
-                    text = "\n".join(map(reveal, lines)) + "\n"
+                    text = "\n".join(map(reveal, question.lines)) + "\n"
                     paged = await asyncio.to_thread(page_text, text, place, os.environ)
                 if not paged:
                     terminal.screen.print_block(text.split("\n"))
                 letter = await asking.answer()
         asking.keep_typed()
-        if not ended:
-            terminal.screen.print_block([_SAID[letter].format(place=reveal(str(place)))])
+        if not ended and letter in question.said:
+            terminal.screen.print_block([reveal(question.said[letter])])
             terminal.screen.gap()
     return letter
 
 
-class _TrustPanel(Choices):
-    """What the directory brings, and the choices; to leave it is to decide later."""
+class _QuestionPanel(Choices):
+    """The lines and the choices; to leave it is to refuse."""
 
-    leaving = "Esc decides later"
-
-    def __init__(self, title: str, lines: Sequence[str]) -> None:
+    def __init__(self, question: Question) -> None:
         def rows(columns: int) -> list[Row]:
-            return [row for line in lines for row in wrapped(reveal(line), columns, 4)]
+            return [row for line in question.lines for row in wrapped(reveal(line), columns, 4)]
 
-        choices = [Choice(letter, text) for letter, text in _CHOICES]
-        super().__init__(PanelSubject(reveal(title), rows), choices, refusal="l", views=True)
+        choices = [Choice(letter, text) for letter, text in question.choices.items()]
+        if question.lines:
+            choices.append(Choice(_VIEW, "view all of it"))
+        self.leaving = question.leaving
+        self._left_as = question.refusal
+        super().__init__(
+            PanelSubject(reveal(question.title), rows),
+            choices,
+            refusal=question.refusal,
+            views=bool(question.lines),
+        )
 
     def leave(self) -> bool:
-        """Esc: not now."""
-        self.answer = "l"
+        """Esc."""
+        self.answer = self._left_as
         return True
 
 
 class _Asking:
     """The panel with its own input. Satisfies ``keys.TakesKeys``."""
 
-    def __init__(self, terminal: Terminal, screen: LiveScreen, panel: Choices) -> None:
+    def __init__(self, terminal: Terminal, screen: LiveScreen, question: Question) -> None:
         self._terminal = terminal
         self._screen = screen
-        self._panel = panel
+        self._is_before_chat = question.is_before_chat
+        self._panel = _QuestionPanel(question)
         self._buffer = Buffer(multiline=True)
         self._sent: list[str] = []
         self._later: asyncio.TimerHandle | None = None
@@ -177,13 +190,17 @@ class _Asking:
     def press(self, key: str, text: str = "", *, more: bool = False) -> None:
         """A key for the panel."""
         given = self._panel.press(Press(key, text), time.monotonic(), more=more)
-        self._buffer.insert_text(given.text)
+        self._keep(given.text)
         if given.sends:
             self._send()
         self._look()
 
+    def _keep(self, text: str) -> None:
+        if self._is_before_chat:
+            self._buffer.insert_text(text)
+
     def leave_panel(self) -> bool:
-        """Not now."""
+        """No decision."""
         self._panel.leave()
         self._look()
         return True
@@ -239,7 +256,7 @@ class _Asking:
             text = event.data.replace("\r\n", "\n").replace("\r", "\n")
             if not has_text():
                 self.press("paste")  # it is no choice, not even one letter
-            self._buffer.insert_text(text)
+            self._keep(text)
 
         @bindings.add("c-c", eager=True)
         @bindings.add("<sigint>", eager=True)
