@@ -126,6 +126,7 @@ class Choices:
 
     yields_to_text = True
     leaving = "Esc stops the agent"
+    with_text = "Enter queues your text; empty it to choose (Ctrl-U)."
 
     def __init__(
         self,
@@ -315,7 +316,7 @@ class Choices:
         if now - self._opened_at < GUARD_S:
             return ""
         if mode.typing:
-            return "Enter queues your text; empty it to choose (Ctrl-U)."
+            return self.with_text
         if self.chosen.rules:
             other = " · ← → another rule" if len(self.chosen.rules) > 1 else ""
             return f"Enter confirms{other} · Tab edits the rule · {self.leaving}"

@@ -103,6 +103,8 @@ class _QuestionPanel(Choices):
             choices.append(Choice(_VIEW, "view all of it"))
         self.leaving = question.leaving
         self._left_as = question.refusal
+        if not question.is_before_chat:
+            self.with_text = "This is none of the choices: Enter or Ctrl-U takes it away."
         super().__init__(
             PanelSubject(reveal(question.title), rows),
             choices,
@@ -190,14 +192,10 @@ class _Asking:
     def press(self, key: str, text: str = "", *, more: bool = False) -> None:
         """A key for the panel."""
         given = self._panel.press(Press(key, text), time.monotonic(), more=more)
-        self._keep(given.text)
+        self._buffer.insert_text(given.text)
         if given.sends:
             self._send()
         self._look()
-
-    def _keep(self, text: str) -> None:
-        if self._is_before_chat:
-            self._buffer.insert_text(text)
 
     def leave_panel(self) -> bool:
         """No decision."""
@@ -215,7 +213,7 @@ class _Asking:
 
     def _send(self) -> None:
         if self._buffer.text.strip():
-            self._sent.append(self._buffer.text)
+            self._sent += [self._buffer.text] if self._is_before_chat else []
             self._buffer.reset()
             self._panel.text_sent()
 
@@ -256,7 +254,7 @@ class _Asking:
             text = event.data.replace("\r\n", "\n").replace("\r", "\n")
             if not has_text():
                 self.press("paste")  # it is no choice, not even one letter
-            self._keep(text)
+            self._buffer.insert_text(text)
 
         @bindings.add("c-c", eager=True)
         @bindings.add("<sigint>", eager=True)

@@ -300,8 +300,9 @@ def test_at_a_terminal_it_is_asked(source: Path, work: Path, answer: str, code: 
     with Terminal(arguments, agent_env(), work, 60, 100) as terminal:
         terminal.wait_for("Enter confirms")
         assert "Add demo? All of the above takes effect." in terminal.text()
-        terminal.line("yes please")  # a sentence is no choice
-        terminal.wait_for("> 2 n  no")
+        terminal.send("yes please")  # a sentence is no choice
+        terminal.wait_for("This is none of the choices")
+        terminal.key("enter")
         terminal.confirm(answer)
         assert terminal.wait_exit() == code
     assert len(json.loads(plugin("list", "--format", "json").stdout)) == (code == 0)
