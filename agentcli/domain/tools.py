@@ -330,6 +330,10 @@ class RunContext(ToolContext):
     run: RunIdentity
 
 
+class WouldFail(Exception):
+    """A call would change nothing and fail now; the text is the result that the model gets."""
+
+
 class PortMissing(Exception):
     """A tool declares a port that its session does not have; the text is for the model."""
 
@@ -402,7 +406,10 @@ class Tool(Protocol):
         return None
 
     async def preview(self, args: Any, ctx: Any) -> str:
-        """What the user should see before saying yes: a diff, the command. May be empty."""
+        """What the user should see before saying yes: a diff, the command. May be empty.
+
+        Raises ``WouldFail`` where there is nothing to say yes to.
+        """
         del args, ctx
         return ""
 

@@ -129,6 +129,17 @@ class Job:
             return decision
         return replace(decision, answer=Answer.ASK, reason=f"a hook asks: {said.reason}")
 
+    def may_be_read(self, reader: Tool | None) -> bool:
+        """Whether ``reader`` could read unasked what the call names: its failure tells no more."""
+        from agentcli.policy.judge import judge
+
+        if reader is None or self.facts is None or self.place is None or not self.facts.paths:
+            return False
+        reads = (
+            CallFacts(reader.definition, {"path": str(path)}, (path,)) for path in self.facts.paths
+        )
+        return all(judge(each, self.place).answer is Answer.ALLOW for each in reads)
+
     def question(
         self, facts: CallFacts, place: CallPlace, decision: Decision, detail: str
     ) -> ApprovalRequest:

@@ -47,6 +47,7 @@ from agentcli.domain.tools import (
     Tool,
     ToolContext,
     ToolOutput,
+    WouldFail,
     context_for,
     status_of,
 )
@@ -61,11 +62,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agentcli.engine.hooked import CallHooks
+    from agentcli.policy.decision import CallFacts, CallPlace
 
 GRACE_S = 0.15
 END_PATIENCE_S = 0.1
 KILL_PATIENCE_S = 3.0
 TAIL_CHARS = 4_000
+_READER = "read_file"
 log = logging.getLogger(__name__)
 
 
@@ -306,18 +309,14 @@ class ToolCalls:
         """Ask the user; somebody who cannot be asked has not said yes."""
         if job.facts is None or job.place is None or job.tool is None:
             return False
-        if self.hooks is not None and (said := await self.hooks.answers(job)) is not None:
-            judged = job.decision(job.facts, job.place)
-            if not said and job.hook is not None:
-                self._refuse(job, f"by a hook: {job.hook.blocked or job.hook.stopped}")
-                return False
-            if judged.answer is Answer.ALLOW:
-                job.access = judged.access
-                return True
+        detail = await self._preview(job, *job.acting(job.tool)[:2])
+        if job.output is not None:
+            return False
+        if (said := await self._hooks_say(job, job.facts, job.place)) is not None:
+            return said
         reason = decision.why
         self._emit(ApprovalWaiting(job.call, job.summary, reason))
         job.access = decision.access
-        detail = await self._preview(job, *job.acting(job.tool)[:2])
         request = job.question(job.facts, job.place, decision, detail)
         self._parts.policy.auto_offered |= request.offers_auto
         try:
@@ -339,6 +338,19 @@ class ToolCalls:
         unattended = answer.verdict is Verdict.UNATTENDED
         self._refuse(job, answer.reason or reason, unattended=unattended)
         return False
+
+    async def _hooks_say(self, job: Job, facts: CallFacts, place: CallPlace) -> bool | None:
+        """The answer of the user's hooks in the user's place; ``None``: the user is asked."""
+        if self.hooks is None or (said := await self.hooks.answers(job)) is None:
+            return None
+        judged = job.decision(facts, place)
+        if not said and job.hook is not None:
+            self._refuse(job, f"by a hook: {job.hook.blocked or job.hook.stopped}")
+            return False
+        if judged.answer is Answer.ALLOW:
+            job.access = judged.access
+            return True
+        return None
 
     def _grant(self, job: Job, chosen: str) -> None:
         """What the user has granted beyond this call; what is no rule grants this call alone."""
@@ -410,9 +422,16 @@ class ToolCalls:
         return context_for(tool, call, port)
 
     async def _preview(self, job: Job, tool: Tool, args: Any) -> str:
-        """What the user sees before saying yes; without it the question is asked all the same."""
+        """What the user sees before saying yes; without it the question is asked all the same.
+
+        A call that would fail has its output then, if that tells no more than reading would.
+        """
         try:
             return await tool.preview(args, self._context(job, tool, self._token))
+        except WouldFail as fault:
+            if job.may_be_read(self._parts.toolbox.get(_READER)):
+                job.output = ToolOutput.error(str(fault))
+            return "As things are this would fail and change nothing."
         except Exception as error:
             log.warning("no preview of %s", tool.definition.name, exc_info=error)
             return f"(no preview: {error})"

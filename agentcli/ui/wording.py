@@ -268,11 +268,15 @@ def outcome(event: ToolFinished, call_line: str = "") -> str:
 
 
 _ADVICE = re.compile(r"(?<=[^.\s][.!?]) +[A-Z].*|; (?:use|try|call|read|pass|give|ask) .*")
+_FIELDS = {"old_string": "the text to replace", "new_string": "the new text"}
 
 
 def _what_failed(text: str) -> str:
-    """The first sentence of an error; what follows is advice for the model."""
-    return _ADVICE.sub("", first_line(text).removeprefix("Error: "))
+    """The first sentence of an error; what follows is advice for the model, names of fields too."""
+    said = _ADVICE.sub("", first_line(text).removeprefix("Error: "))
+    for field, meant in _FIELDS.items():
+        said = said.replace(field, meant)
+    return said
 
 
 def has_duration(text: str) -> bool:

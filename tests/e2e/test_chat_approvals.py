@@ -146,6 +146,22 @@ def test_not_to_be_asked_about_the_sandbox_holds_from_the_same_answer_on(
     leave(terminal)
 
 
+@pytest.mark.spec("UI-7", "UI-13")
+def test_an_edit_that_cannot_be_made_is_not_asked_about(
+    model_server: ModelServer, chat: Chat, work: Path
+) -> None:
+    (work / "a.txt").write_text("one\n")
+    edit = call("edit_file", {"path": "a.txt", "old_string": "two", "new_string": "x"})
+    model_server.add(edit, "It is not there.")
+    terminal = chat()
+    terminal.line("change two")
+    terminal.wait_for("It is not there.")
+    assert "the text to replace is not in the file" in terminal.text()
+    (told,) = facts_of(model_server.requests[-1]).results.values()
+    assert "old_string is not in the file" in told
+    leave(terminal)
+
+
 @pytest.mark.spec("SEC-3")
 def test_the_status_line_says_whether_yolo_has_a_boundary(chat: Chat) -> None:
     terminal = chat("--yolo", cols=120)

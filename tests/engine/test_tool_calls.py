@@ -30,9 +30,10 @@ from agentcli.domain.tools import (
     ToolDefinition,
     ToolOutput,
     Workspace,
+    WouldFail,
 )
 from tests.support.ticks import run_ticks
-from tests.support.turns import Answers, FakeTool, PlayedProvider, Run, World, calls, says
+from tests.support.turns import Answers, Box, FakeTool, PlayedProvider, Run, World, calls, says
 
 CANCELLED = TextPart("Cancelled by user")
 
@@ -521,6 +522,26 @@ def test_a_fault_in_the_preview_is_shown_to_the_person_who_is_asked() -> None:
     assert play(world).outcome is Outcome.DONE
     assert "no preview" in world.approver.requests[0].detail
     assert world.results[0].text == "ran a"
+
+
+@pytest.mark.spec("UI-7", "UI-13")
+@pytest.mark.parametrize(("place", "asked"), [("f.txt", 0), ("/etc/f.txt", 2)])
+def test_nobody_is_asked_about_what_would_fail_unless_that_tells_more_than_reading(
+    place: str, asked: int
+) -> None:
+    async def preview(args: Any, ctx: Any) -> str:
+        raise WouldFail("there is no such text in it")
+
+    tool = FakeTool("change", ok, Asks.EDIT)
+    setattr(tool, "paths", lambda args, workspace: (workspace.root / place,))
+    setattr(tool, "preview", preview)
+    world = asking(Verdict.NO, Verdict.NO, tool=tool)
+    world.set(toolbox=Box(tool, FakeTool("read_file", ok)))
+    assert play(world).outcome is Outcome.DONE
+    assert len(world.approver.requests) == asked
+    assert all("such text" not in request.detail for request in world.approver.requests)
+    told = {result.text: result.status for result in world.results}
+    assert asked or told == {"there is no such text in it": ResultStatus.ERROR}
 
 
 @pytest.mark.spec("LOOP-5")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from agentcli.domain.tools import Asks
+from agentcli.domain.tools import Asks, WouldFail
 from agentcli.tools.edit_file import TOOL
 from agentcli.tools.read_file import TOOL as READ
 from tests.tools.in_a_room import Room, failed, needs_suites, ok, room, suite
@@ -360,7 +360,8 @@ def test_the_preview_is_the_diff_and_writes_nothing(room: Room) -> None:
     shown = room.preview(TOOL, path="f.txt", old_string="a", new_string="b")
     assert shown == "--- a/f.txt\n+++ b/f.txt\n@@ -1 +1 @@\n-a\n+b\n"
     assert room.tree() == {"f.txt": b"a\n"}
-    assert "fail" in room.preview(TOOL, path="f.txt", old_string="z", new_string="b")
+    with pytest.raises(WouldFail, match="not in the file"):
+        room.preview(TOOL, path="f.txt", old_string="z", new_string="b")
 
 
 def test_a_missing_file_is_answered_with_near_names(room: Room) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agentcli.domain.cancel import uninterruptible
-from agentcli.domain.tools import Asks, FileLedger, ToolContext, ToolOutput, Workspace
+from agentcli.domain.tools import Asks, FileLedger, ToolContext, ToolOutput, Workspace, WouldFail
 from agentcli.domain.values import frozen
 from agentcli.tools._base import Arguments, BaseTool
 from agentcli.tools.files.disk import MAX_WHOLE_BYTES, FoundFile, Transaction, human_size, note_seen
@@ -99,18 +99,21 @@ class ChangeTool(FileTool[A]):
         """What the call amounts to now, nothing written; may raise ``FileProblem``. Blocking."""
 
     async def preview(self, args: A, ctx: FileContext) -> str:
-        """The diff that the call would make, or why it would fail.
+        """The diff that the call would make. Raises ``WouldFail``.
 
         What it was made from counts as seen: a file that changes before the answer comes is
         not changed unseen (TOOL-8).
         """
-        return await asyncio.to_thread(self._lightly, self._previewed, args, ctx)
+        found = await asyncio.to_thread(self._lightly, self._previewed, args, ctx)
+        if isinstance(found, WouldFail):
+            raise found
+        return found
 
-    def _previewed(self, args: A, ctx: FileContext) -> str:
+    def _previewed(self, args: A, ctx: FileContext) -> str | WouldFail:
         try:
             plan = self._judged_plan(args, ctx)
         except FileProblem as problem:  # here, since what it holds on to may be large
-            return f"This would fail: {problem}"
+            return WouldFail(str(problem))
         for change in plan.changes:
             note_seen(change.path, change.before, ctx.files)
         return plan.diff
