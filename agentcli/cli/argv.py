@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "tasks": "List, follow and stop background runs",
     "models": "List the models, their limits and prices",
     "config": "Show and change settings",
+    "mcp": "List, add, test and log in to MCP servers",
     "plugin": "Add, list, update and remove plugins",
     "permissions": "Explain what runs without asking, and why",
     "auth": "Store or remove the API keys of providers",
@@ -38,7 +39,7 @@ COMMANDS: dict[str, str] = {
     "completions": "Print or install shell completion",
 }
 # commands of the contract that are still to come: no prompt either (CLI-13)
-PLANNED = frozenset({"acp", "batch", "map", "mcp", "pipeline", "replay", "review", "worktrees"})
+PLANNED = frozenset({"acp", "batch", "map", "pipeline", "replay", "review", "worktrees"})
 _ONE_SHOT = frozenset({"-p", "--print"})
 _INPUT_FORMAT = "--input-format"
 _WITH_RESULT = frozenset({"json", "stream-json"})

@@ -140,6 +140,29 @@ def remove_rule(paths: Paths, rule: str) -> bool:
     return bool(found)
 
 
+def put_server(paths: Paths, name: str, entry: Mapping[str, Any] | None) -> None:
+    """Write the MCP server ``name`` into the user's file; ``None`` takes it out.
+
+    Raises ``ConfigError``; the file is then untouched.
+    """
+    text = read_text(paths.config_file) or ""
+    validate(text, paths)
+    if entry is not None:
+        after = text
+        for key, value in entry.items():
+            after = _with_value(after, ("mcp", "servers", name, key), value)
+    else:
+        import tomlkit
+
+        document: Any = tomlkit.parse(text)
+        document["mcp"]["servers"].pop(name, None)
+        if not document["mcp"]["servers"]:
+            del document["mcp"]
+        after = tomlkit.dumps(document)
+    validate(after, paths)
+    write(paths.config_file, after)
+
+
 def _rules(paths: Paths, kind: str) -> list[str]:
     text = read_text(paths.config_file) or ""
     validate(text, paths)
@@ -162,6 +185,8 @@ def unknown_key(name: str) -> UsageError:
     """The error for a key that does not exist: near names, else all of them."""
     if split_key(name)[:1] == ("hooks",):
         return UsageError("hooks are not set one by one", 'write them with "agent config edit"')
+    if split_key(name)[:1] == ("mcp",):
+        return UsageError("MCP servers are not set one by one", "agent mcp add --help says how")
     if split_key(name)[:1] == ("checks",):
         return UsageError("checks are not set one by one", 'write them with "agent config edit"')
     near = near_names(split_key(name))

@@ -145,6 +145,14 @@ class ServerPlace:
     withheld: frozenset[str] = frozenset()
 
 
+class AnyEnvironment(dict[str, str]):
+    """One in which every variable has a value: what it is counts when a server starts."""
+
+    def get(self, name: str, default: str | None = None) -> str:  # type: ignore[override] # always a text
+        """A text that names the variable."""
+        return super().get(name) or default or f"${name}"
+
+
 class UnusableEntry(ValueError):
     """An entry that is no server; the text says why and holds no value of it."""
 
@@ -179,6 +187,11 @@ def table_of(document: object) -> Mapping[str, Any] | None:
     return document if is_bare else None
 
 
+def usable_name(name: str) -> str:
+    """``name`` in the characters that a server's name may have."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-._")[:64]
+
+
 def read_server(name: str, entry: object, place: ServerPlace) -> McpServer:
     """The server that ``entry`` stands for. Raises ``UnusableEntry``."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -199,7 +212,8 @@ def _hidden(value: Any) -> Any:
     if isinstance(value, list):
         return [_hidden(each) for each in value]
     if isinstance(value, str):
-        return " ".join(_HIDDEN if is_secret(part) else part for part in value.split(" "))
+        parts = re.split(r"([\s/?&=:,'\"]+)", value)
+        return "".join(_HIDDEN if is_secret(part) else part for part in parts)
     return value
 
 

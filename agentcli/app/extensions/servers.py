@@ -21,7 +21,7 @@ from agentcli.config.project import SERVERS_FILE, read_servers
 from agentcli.domain.errors import ConfigError, UsageError
 from agentcli.domain.values import frozen
 from agentcli.engine.context.system_prompt import project_root
-from agentcli.mcp.servers import McpServer, ServerPlace, ServerScope, servers_in
+from agentcli.mcp.servers import McpServer, ServerPlace, ServerScope, servers_in, usable_name
 
 if TYPE_CHECKING:
     from agentcli.config.settings import Settings
@@ -153,6 +153,17 @@ def _off(server: McpServer) -> McpServer:
 # --- given at the start ---------------------------------------------------------------------
 
 
+def waiting_servers(settings: Settings, cwd: Path) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
+    """The servers of a repository that is not trusted, to be shown and never started. Blocks."""
+    root = project_root(cwd)
+    if settings.project_servers:
+        return (), ()
+    table, _ = read_servers(root / SERVERS_FILE)
+    place = _place(settings, ServerScope.PROJECT, str(root / SERVERS_FILE), str(root))
+    servers, lines = servers_in({"mcpServers": table}, place)
+    return tuple(servers), tuple(lines)
+
+
 def given_servers(texts: Iterable[str]) -> tuple[GivenServers, ...]:
     """What ``--mcp-config`` names: files, or JSON itself. Raises ``UsageError``."""
     return tuple(map(_given, texts))
@@ -198,16 +209,35 @@ def editor_servers(listed: object, env: Mapping[str, str], cwd: Path) -> Configu
                     for each in said[key]
                     if isinstance(each, dict)
                 }
-        table[_usable_name(name)] = said
+        table[usable_name(name)] = said
     servers, problems = servers_in({"mcpServers": table}, place)
     return ConfiguredServers(tuple(servers), (*lines, *problems))
 
 
-def _usable_name(name: str) -> str:
-    """``name`` in the characters that a server's name may have."""
-    import re
+def write_project_servers(settings: Settings, root: Path, servers: Mapping[str, Any]) -> None:
+    """Replace the servers of the project's own ``.mcp.json``; the rest of the file stays.
 
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-._")[:64]
+    What the user writes there needs no new yes where all else was trusted. Raises ``ConfigError``.
+    """
+    from agentcli.app.trust import find_project
+    from agentcli.config.project import Standing, decide, standing
+
+    file = root / SERVERS_FILE
+    before = find_project(root, settings.env, settings.hooks)
+    was_trusted = before is None or (
+        standing(settings.paths, before.place, before.fingerprint) is Standing.TRUSTED
+    )
+    document: Any = {}
+    if os.path.lexists(file):
+        document = json.loads(file.read_text("utf-8-sig") or "{}")
+    is_bare = bool(document) and "mcpServers" not in document
+    after = dict(servers) if is_bare else {**document, "mcpServers": dict(servers)}
+    mode = file.stat().st_mode & 0o777 if file.exists() else 0o644
+    write(file, json.dumps(after, indent=2, ensure_ascii=False) + "\n")
+    file.chmod(mode)  # it is the project's, not ours alone
+    now = find_project(root, settings.env, settings.hooks)
+    if was_trusted and now is not None:
+        decide(settings.paths, now.place, now.fingerprint, trusted=True)
 
 
 # --- the book of single projects -------------------------------------------------------------

@@ -1,0 +1,75 @@
+"""Servers as the files of other agents name them: Claude Code, Cursor, Codex, Gemini, opencode.
+
+Law: reading is bounded and starts nothing; what cannot be used is one line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agentcli.domain.errors import UsageError
+from agentcli.domain.values import frozen
+from agentcli.mcp.servers import (
+    AnyEnvironment,
+    ServerPlace,
+    ServerScope,
+    servers_in,
+    table_of,
+    usable_name,
+)
+
+_MAX_FILE_BYTES = 50_000_000
+
+
+@frozen
+class ImportedServers:
+    """What another agent's file names: scope, name, entry, and the line that shows it."""
+
+    entries: tuple[tuple[str, str, Mapping[str, Any], str], ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+def servers_of_file(path: Path, root: Path) -> ImportedServers:
+    """The servers that ``path`` names, in whichever agent's form.
+
+    Of ``~/.claude.json`` those for the project at ``root``, too. Raises ``UsageError``.
+    """
+    document = _document(path)
+    tables = [("user", table_of(document))]
+    projects = document.get("projects") if isinstance(document, dict) else None
+    mine = _table(_table(projects).get(str(root))).get("mcpServers")
+    if isinstance(mine, dict):
+        tables = [("user", _table(document.get("mcpServers"))), ("local", mine)]
+    if not any(table for _, table in tables):
+        raise UsageError(f"{path} names no MCP servers", 'it should have {"mcpServers": {…}}')
+    entries: list[tuple[str, str, Mapping[str, Any], str]] = []
+    lines: list[str] = []
+    for scope, table in tables:
+        place = ServerPlace(ServerScope(scope), str(path), AnyEnvironment())
+        for name, entry in (table or {}).items():
+            called = usable_name(str(name))
+            servers, problems = servers_in({"mcpServers": {called: entry}}, place)
+            entries += [(scope, called, entry, each.shown) for each in servers]
+            lines += problems
+    return ImportedServers(tuple(entries), tuple(lines))
+
+
+def _document(path: Path) -> Any:
+    try:
+        data = path.read_bytes()[:_MAX_FILE_BYTES]
+        if path.suffix == ".toml":
+            import tomllib
+
+            return tomllib.loads(data.decode())
+        return json.loads(data.decode("utf-8-sig"))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", "give another file") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is neither JSON nor TOML", "give another file") from error
+
+
+def _table(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
