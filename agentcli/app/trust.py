@@ -182,10 +182,12 @@ def contained_checks(settings: Settings, cwd: Path) -> Sequence[CheckConfig]:
 
 def _may_run_from(command: str, root: Path, cwd: Path) -> bool:
     from agentcli.config.hooks import may_run_from
+    from agentcli.domain.checks import is_chosen_there
 
     program = command.split(maxsplit=1)[0]
     if program in _STATIC and re.fullmatch(_SIMPLE, command) and (found := shutil.which(program)):
-        return Path(os.path.realpath(found)).is_relative_to(os.path.realpath(root))
+        is_inside = Path(os.path.realpath(found)).is_relative_to(os.path.realpath(root))
+        return is_inside or is_chosen_there(found)
     return may_run_from(command, root, cwd)
 
 

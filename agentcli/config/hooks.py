@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.config.toml_file import locate
+from agentcli.domain.checks import is_chosen_there
 from agentcli.domain.hooks import HookConfig, HookEvent
 
 MAX_TIMEOUT_S = 3600.0
@@ -239,7 +240,8 @@ class _Doubt:
         elif is_path and (word[0] not in "/~" or _PATTERN.search(word)):
             is_doubt = True
         elif is_path and not word.startswith(_SYSTEM) and not _INTERPRETER.fullmatch(name):
-            is_doubt = bool(_RUN_THE_DIRECTORY.fullmatch(name))
+            named = os.path.expanduser(word)  # noqa: PTH111 - never raises
+            is_doubt = bool(_RUN_THE_DIRECTORY.fullmatch(name)) or is_chosen_there(named)
         elif not is_path and name not in _BUILT_IN and self._finds_there(name):
             is_doubt = True
         elif name in _PREFIXES:
@@ -268,13 +270,14 @@ class _Doubt:
         return True
 
     def _finds_there(self, name: str) -> bool:
-        """Whether PATH may lead to a program of the directory's before any other."""
+        """Whether PATH may lead to a program of the directory's, or one that it chooses."""
         for entry in os.environ.get("PATH", os.defpath).split(os.pathsep):
             real = os.path.realpath(entry)
             if not entry.startswith("/") or real == self._top or _is_below(real, self._top):
                 return True
             if os.access(f"{entry}/{name}", os.X_OK):
-                return _is_below(os.path.realpath(f"{entry}/{name}"), self._top)
+                found = f"{entry}/{name}"
+                return _is_below(os.path.realpath(found), self._top) or is_chosen_there(found)
         return False
 
 

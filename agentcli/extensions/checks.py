@@ -21,7 +21,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentcli.domain.checks import CheckReport, program_of
+from agentcli.domain.checks import CheckReport, is_chosen_there, program_of
 from agentcli.domain.clean import one_line, plain_text
 from agentcli.domain.messages import ABOUT_CHECKS
 from agentcli.domain.tools import FileLedger
@@ -584,7 +584,7 @@ def _located(
         for kind, text in (("format", config.format), ("check", config.check))
         if text
     }
-    runs_project = config.runs_project or outside is None
+    runs_project = config.runs_project or outside is None or is_chosen_there(outside)
     return replace(config, **commands, runs_project=runs_project)  # type: ignore[arg-type]  # the first are texts
 
 

@@ -256,3 +256,21 @@ def test_a_program_that_path_may_find_in_the_directory(
         monkeypatch.setenv("PATH", path)
         assert may_run_from("cat /dev/null", tmp_path, tmp_path)
         assert not may_run_from("echo x", tmp_path, tmp_path)
+
+
+@pytest.mark.spec("SEC-2", "SEC-17")
+def test_a_program_that_a_version_manager_chooses_by_the_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``rust-toolchain.toml``, ``.tool-versions`` and ``mise.toml`` may name any directory."""
+    shims, root = tmp_path / ".asdf/shims", tmp_path / "root"
+    for directory in (shims, root):
+        directory.mkdir(parents=True)
+    (shims / "jq").write_text("#!/bin/sh\n")
+    (shims / "jq").chmod(0o755)
+    (tmp_path / "mise").touch(0o755)
+    (tmp_path / "grep").symlink_to("mise")
+    monkeypatch.setenv("PATH", f"{shims}:{tmp_path}:/usr/bin:/bin")
+    for command in ("jq .x", "grep -q x", f"{tmp_path}/grep -q x"):
+        assert may_run_from(command, root, root)
+    assert not may_run_from("sort -u", root, root)

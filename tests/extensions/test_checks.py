@@ -104,3 +104,14 @@ def test_ruff_formats_only_where_the_project_says_so(tmp_path: Path) -> None:
     (tmp_path / "ruff.toml").write_text("[format]\n")
     (found,) = found_checks(tmp_path, str)
     assert found.format.startswith("ruff format")
+
+
+@pytest.mark.spec("EXT-6", "SEC-2")
+def test_a_formatter_that_the_directory_chooses_runs_code_of_it(tmp_path: Path) -> None:
+    (tmp_path / "Cargo.toml").touch()
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "rustup").touch()
+    (home / "rustfmt").symlink_to("rustup")
+    (found,) = found_checks(tmp_path, lambda name: str(home / name) if name == "rustfmt" else None)
+    assert found.runs_project
