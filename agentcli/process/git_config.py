@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from agentcli.process.sandbox_home import read_small
@@ -105,9 +105,34 @@ def named_by(config: bytes, directory: str, tree: str) -> Iterator[tuple[str, bo
             yield from ((place, False) for place in places if not os.path.isdir(place))  # noqa: PTH112 - a text
 
 
-def named_by_hook(script: bytes, tree: str) -> Iterator[str]:
+def run_by(scripts: Iterable[str], tree: str) -> Iterator[str]:
+    """The real paths in ``tree`` that ``scripts``, as they are on the disk, lead to step by step.
+
+    What a script of a shell names is run by it, too; what programs of other languages load is the
+    project itself, and protected by nobody.
+    """
+    waiting, seen = list(scripts), set[str]()
+    while waiting and len(seen) < _MOST_NAMED:
+        script = waiting.pop()
+        text = read_small(script)
+        for place in named_by_hook(text, tree, os.path.dirname(script)):  # noqa: PTH120 - a text
+            if place not in seen:
+                seen.add(place)
+                waiting += [place] if _is_of_a_shell(place) else []
+                yield place
+
+
+def _is_of_a_shell(script: str) -> bool:
+    if end := _SCRIPT.search(script):
+        return end[0] in {".sh", ".bash", ".zsh"}
+    first, _, rest = read_small(script).partition(b"\n")
+    return b"\0" not in rest and (b"sh" in first if first.startswith(b"#!") else bool(rest))
+
+
+def named_by_hook(script: bytes, tree: str, own: str = "") -> Iterator[str]:
     """The real paths of scripts in ``tree`` that a hook's ``script`` names, or its manager obeys.
 
+    ``own`` is the directory that the script lies in, if a name may start there.
     https://pre-commit.com, https://lefthook.dev/configuration, https://github.com/sds/overcommit
     """
     for manager, names in _MANAGERS:
@@ -116,10 +141,11 @@ def named_by_hook(script: bytes, tree: str) -> Iterator[str]:
     words = _NAMED_IN_HOOK.findall(script[:_MAX_HOOK_BYTES])[:_MOST_NAMED]
     below = (word.partition(b"/")[2] for word in words)  # of "$PWD/run.sh"
     for found in filter(None, dict.fromkeys((*words, *below))):
-        place = joined(tree, os.fsdecode(found).lstrip("/"))
-        is_file = place.startswith(f"{tree}/") and os.path.isfile(place)  # noqa: PTH113 - a text
-        if is_file and (_SCRIPT.search(place) or os.access(place, os.X_OK)):
-            yield place
+        for base in filter(None, (tree, own)):
+            place = joined(base, os.fsdecode(found).lstrip("/"))
+            is_file = place.startswith(f"{tree}/") and os.path.isfile(place)  # noqa: PTH113 - a text
+            if is_file and (_SCRIPT.search(place) or os.access(place, os.X_OK)):
+                yield place
 
 
 def _words(value: str) -> list[str]:
@@ -147,11 +173,10 @@ def run_by_git(path: Path) -> str:
 def _run_in(real: str, tree: str) -> str:
     git = _git_directory(tree)
     common = joined(git, _first_line(f"{git}/commondir") or ".")
-    for hook in _hooks_in(f"{common}/hooks"):
-        if os.path.realpath(hook) == real:
-            return "a hook of git's"
-        if real in named_by_hook(read_small(hook), tree):
-            return "run by a hook of git's"
+    hooks = _hooks_in(f"{common}/hooks")
+    if any(os.path.realpath(hook) == real for hook in hooks):
+        return "a hook of git's"
+    hooks += _hooks_in(f"{tree}/.husky")
     home = os.path.expanduser("~")  # noqa: PTH111 - never raises
     xdg = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
     users = os.environ.get("GIT_CONFIG_GLOBAL") or f"{home}/.gitconfig"
@@ -166,7 +191,9 @@ def _run_in(real: str, tree: str) -> str:
                 return "run by git"
             if is_config and place and len(waiting) < _MOST_INCLUDED:
                 waiting.append(place)
-    return ""
+            elif not is_config and place.startswith(f"{tree}/"):
+                hooks += _hooks_in(place) or [place]
+    return "run by a hook of git's" if real in run_by(hooks, tree) else ""
 
 
 def _git_directory(tree: str) -> str:

@@ -20,11 +20,11 @@ import secrets
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
-from agentcli.process.git_config import joined, named_by, named_by_hook, programs_of
+from agentcli.process.git_config import joined, named_by, programs_of, run_by
 from agentcli.process.sandbox_places import (
     all_below,
     common_of_worktree,
@@ -175,7 +175,6 @@ class TreeWatch:
         self._untrusted = [str(place) for place in untrusted]
         self._user_configs = tuple(user_configs)
         self._listings: dict[str, _Listing] = {}
-        self._contents: dict[str, tuple[tuple[int, ...], bool, _Held]] = {}
         self._named: dict[str, Kind] = {}
         self._is_cut_told = False
         self._crowded_told: set[str] = set()
@@ -208,11 +207,13 @@ class TreeWatch:
     def compare(self) -> list[str]:
         """Set aside what has come up or changed since; one line about each."""
         now, crowded = self._look(), self.known.crowded
-        changed = [
-            path
-            for path, item in now.items.items()
-            if not self._may_stay(path, item, self.known.items.get(path), now)
-        ]
+        changed = self._changed(now)
+        kept = replace(now, items={p: i for p, i in now.items.items() if p not in changed})
+        born = self._named_by_configuration(kept).keys() - self._named.keys()
+        if born:  # a repository or a script that has come up is run as the others are
+            self._named |= dict.fromkeys(born, Kind.HOOK)
+            now = self._look()
+            changed = self._changed(now)
         lines = list(self._put_right(changed, now)) if changed else []
         if changed:  # nothing counts as known that was not looked at: others may still be writing
             again = self._look()
@@ -281,7 +282,6 @@ class TreeWatch:
             self._add_tree(str(script), Kind.SCRIPT, found)
         for path, kind in self._named.items():
             self._add_tree(path, kind, found)
-        self._contents = {p: c for p, c in self._contents.items() if p in found.items}
         return found
 
     def _listing(self, path: str) -> _Listing | None:
@@ -351,7 +351,7 @@ class TreeWatch:
             self._git_directory(str(common), found)
 
     def _target(self, path: str) -> str:
-        content = self._content(path)
+        content = _read(path)
         if content is None:
             return ""
         if stat.S_ISLNK(content.type):
@@ -407,7 +407,7 @@ class TreeWatch:
 
     def _add_file(self, path: str, kind: Kind, found: Survey, top: str = "") -> None:
         """One file, if it is there."""
-        content = self._content(path)
+        content = _read(path)
         if content is not None and path not in found.items:
             found.items[path] = _Watched(kind, content, top or path)
 
@@ -424,26 +424,9 @@ class TreeWatch:
                 found.crowded.add(path)
                 break
             left[is_file] -= 1
-            content = self._content(each) if is_file else None
+            content = _read(each) if is_file else None
             if content is not None and each not in found.items:
                 found.items[each] = _Watched(kind, content, top or path)
-
-    def _content(self, path: str) -> _Held | None:
-        """What ``path`` holds, from memory while it has not changed; ``None`` for nothing."""
-        try:
-            status = os.lstat(path)
-        except (OSError, ValueError):
-            return None
-        stamp = (
-            status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns, status.st_mode
-        )  # fmt: skip
-        known = self._contents.get(path)
-        if known is not None and known[1] and known[0] == stamp:
-            return known[2]
-        content = _read(path, status)
-        is_settled = time.time_ns() - status.st_ctime_ns > _TICK_NS
-        self._contents[path] = (stamp, is_settled, content)
-        return content
 
     # --- what configuration names ----------------------------------------------------------
 
@@ -453,21 +436,25 @@ class TreeWatch:
         So does a hook that is a link, or names one.
         """
         named: dict[str, Kind] = {}
+        trees = {str(repository.parent) for repository in found.repositories}
         for path, item in found.items.items():
-            git = os.path.dirname(path)  # noqa: PTH120 - a text
             if item.kind is Kind.CONFIG:
-                tree = os.path.dirname(git)  # noqa: PTH120 - a text
-                named |= _named_in(item.content.data, git, tree)
-            elif item.kind in {Kind.HOOK, Kind.SCRIPT} and stat.S_ISLNK(item.content.type):
-                named |= {os.path.realpath(path): Kind.SCRIPT}
-            elif item.kind is Kind.HOOK and not path.endswith(".sample"):
-                tree = os.path.dirname(os.path.dirname(git))  # noqa: PTH120 - a text
-                named |= dict.fromkeys(named_by_hook(item.content.data, tree), Kind.SCRIPT)
+                git = os.path.dirname(path)  # noqa: PTH120 - a text
+                named |= _named_in(item.content.data, git, os.path.dirname(git))  # noqa: PTH120 - a text
         for config in self._user_configs:
-            if (content := self._content(str(config))) is not None:
-                for repository in found.repositories:
-                    tree = str(repository.parent)
+            if (content := _read(str(config))) is not None:
+                for tree in trees:
                     named |= _named_in(content.data, str(config.parent), tree)
+        by_git = frozenset(named)
+        for path, item in found.items.items():
+            if item.kind not in {Kind.HOOK, Kind.SCRIPT}:
+                continue
+            above = (path, *_parents(path))
+            if stat.S_ISLNK(item.content.type):
+                named |= {os.path.realpath(path): Kind.SCRIPT}
+            elif item.kind is Kind.HOOK or "/.husky/" in path or not by_git.isdisjoint(above):
+                tree = next((each for each in above if each in trees), "")
+                named |= dict.fromkeys(run_by([path], tree) if tree else (), Kind.SCRIPT)
         return {
             place: kind
             for place, kind in named.items()
@@ -475,6 +462,13 @@ class TreeWatch:
         }
 
     # --- comparing -------------------------------------------------------------------------
+
+    def _changed(self, now: Survey) -> list[str]:
+        known = self.known.items
+        items = now.items.items()
+        return [
+            path for path, item in items if not self._may_stay(path, item, known.get(path), now)
+        ]
 
     def _may_stay(self, path: str, now: _Watched, before: _Watched | None, found: Survey) -> bool:
         is_file = stat.S_ISREG(now.content.type)
@@ -571,6 +565,12 @@ def _is_below(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
+def _parents(path: str) -> Iterator[str]:
+    """The directories that it lies in, the nearest first."""
+    while path != (path := os.path.dirname(path)):  # noqa: PTH120 - a text
+        yield path
+
+
 def _identity(path: str) -> tuple[int, int]:
     try:
         status = os.lstat(path)
@@ -579,7 +579,12 @@ def _identity(path: str) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _read(path: str, status: os.stat_result) -> _Held:
+def _read(path: str) -> _Held | None:
+    # never from memory: what is written through a mapping leaves all times as they are (mmap(2))
+    try:
+        status = os.lstat(path)
+    except (OSError, ValueError):
+        return None
     kind = stat.S_IFMT(status.st_mode)
     mode = stat.S_IMODE(status.st_mode)
     data = b""

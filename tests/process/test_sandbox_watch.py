@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import shlex
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import pytest
 
 from agentcli.policy.places import protected_place
 from agentcli.process import sandbox_watch
+from agentcli.process.git_config import run_by_git
 from agentcli.process.sandbox_places import OwnPlaces, find_places
 from agentcli.process.sandbox_watch import TreeWatch
 
@@ -229,6 +233,73 @@ def test_in_the_commands_own_temporary_directory_nothing_is_known_from_before(
 def test_a_change_that_keeps_size_and_times_is_seen(root: Path) -> None:
     command = "touch -r .envrc stamp; printf b > .envrc; touch -r stamp .envrc"
     assert len(born(root, command, before="printf a > .envrc; touch -d 2020-01-01 .envrc")) == 1
+
+
+def test_what_is_written_through_a_mapping_is_seen(root: Path) -> None:
+    """It leaves the times as they are until the page was written to the disk."""
+    sh(REPOSITORY, root)
+    config = root / ".git/config"
+    watch = TreeWatch([root])
+    watch.learn()
+    old = config.stat().st_ctime_ns
+    with config.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.write(b"#" * 60 + b"\n")
+        file.flush()
+        with mmap.mmap(file.fileno(), 0) as memory:
+            memory[size + 1 : size + 2] = b"x"  # harmless, and the page is dirty from now on
+            settled = time.monotonic() + 10.0
+            while time.time_ns() - config.stat().st_ctime_ns < 200_000_000:
+                assert time.monotonic() < settled
+            assert watch.compare() == []
+            evil = b"\n[core]fsmonitor=x\n"
+            memory[size : size + len(evil)] = evil
+            (told,) = watch.compare()
+    assert "config.set-aside" in told and config.stat().st_ctime_ns > old
+    assert b"fsmonitor" not in config.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["sh tools/a.sh", "node tools/a.js", '. "$(git rev-parse --show-toplevel)/tools/a.sh"'],
+)
+@pytest.mark.parametrize("hooks", [".git/hooks", ".githooks", ".husky"])
+def test_what_a_hooks_script_runs_in_its_turn_is_protected(
+    root: Path, hooks: str, script: str
+) -> None:
+    where = f"git config core.hooksPath {hooks}" if hooks == ".githooks" else ":"
+    lines = (
+        f"{REPOSITORY}; {where}; mkdir -p tools {hooks}; echo x > tools/b.sh; echo x > tools/c.js",
+        """echo '. "$(dirname "$0")/b.sh"' > tools/a.sh; echo "import './c.js'" > tools/a.js""",
+        f"echo {shlex.quote(script)} > {hooks}/pre-commit; chmod +x tools/*.sh",
+    )
+    told = "".join(
+        born(root, "for f in tools/*; do echo evil >> $f; done", before="; ".join(lines))
+    )
+    of_a_shell = ".sh" in script
+    assert ("tools/a.sh" in told, "tools/b.sh" in told) == (of_a_shell, of_a_shell)
+    assert ("tools/a.js" in told) is not of_a_shell
+    assert "tools/c.js" not in told  # what other languages load is the project itself
+    for name in ("a.sh", "b.sh", "a.js", "c.js"):
+        assert bool(run_by_git(root / "tools" / name)) is (f"tools/{name}" in told)
+
+
+def test_hooks_of_the_users_configuration_are_looked_for_in_a_repository_that_comes_up(
+    root: Path, tmp_path: Path
+) -> None:
+    mine = tmp_path / "gitconfig"
+    mine.write_text("[core]\n\thooksPath = .githooks\n")
+    watch = TreeWatch([root], user_configs=[mine])
+    evil = "git init -q p; mkdir p/.githooks; echo evil > p/.githooks/pre-commit"
+    (told,) = born(root, evil, watch=watch)
+    assert "p/.githooks" in told and "renamed" in told
+    assert not (root / "p/.githooks").exists()
+
+
+def test_a_script_that_a_hook_waits_for_is_not_made(root: Path) -> None:
+    hook = f"{REPOSITORY}; echo 'test -x t/x.sh && t/x.sh' > .git/hooks/pre-commit; mkdir t"
+    (told,) = born(root, "echo evil > t/x.sh", before=hook)
+    assert "t/x.sh" in told and not (root / "t/x.sh").exists()
 
 
 def test_a_file_of_another_kind_harms_nothing(root: Path) -> None:
