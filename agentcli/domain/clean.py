@@ -26,6 +26,12 @@ _UNUSUAL = re.compile(
     r"\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]|<\|[^|<>\n]{1,40}\|>"
 )
 
+_INVISIBLE = (  # compiled when it is needed
+    "[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f"
+    "\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0e\ufeff\uffa0"
+    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff\U0001d173-\U0001d17a]"
+)
+
 
 def clean_text(text: str) -> str:
     """``text`` without what no provider takes: lone surrogates and NUL become U+FFFD."""
@@ -50,6 +56,14 @@ def plain_text(text: str) -> str:
     Most providers take them; this is for the one that does not.
     """
     return _UNUSUAL.sub("\ufffd", text)
+
+
+def reveal(text: str) -> str:
+    """``text`` with each character that cannot be seen spelt out as ``<U+202E>`` (SEC-6).
+
+    Line feeds and tabs stay.
+    """
+    return re.sub(_INVISIBLE, lambda found: f"<U+{ord(found[0]):04X}>", text)
 
 
 def clean_name(name: str) -> str:

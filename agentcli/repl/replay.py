@@ -13,16 +13,13 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Iterable,
-    Iterator,
-    Mapping,
     Sequence,
 )
 from typing import BinaryIO
 
+from agentcli.app.past import Past
 from agentcli.domain.events import (
     AgentEvent,
-    AssistantRecorded,
     Notice,
     PromptRecorded,
     TextChunk,
@@ -30,19 +27,13 @@ from agentcli.domain.events import (
     ToolAnnounced,
     ToolFinished,
 )
-from agentcli.domain.instructions import documents_of
 from agentcli.domain.messages import (
-    ABOUT_CHECKS,
-    AssistantMessage,
     ResultStatus,
     TextPart,
     ThinkingPart,
-    ToolCall,
-    ToolResult,
     UserMessage,
 )
-from agentcli.domain.ports import ToolRun
-from agentcli.domain.session import LoadedSession, Note, SessionPage, StoredMessage
+from agentcli.domain.session import LoadedSession, SessionPage, StoredMessage
 from agentcli.repl.outside import overwritten
 from agentcli.repl.turn_view import TurnView
 from agentcli.ui import render
@@ -55,83 +46,6 @@ from agentcli.ui.theme import DIM, Theme
 REPLAY_LINES = 120
 _REPLAY_MESSAGES = 60
 _REPLAY_CHARS = 60_000
-
-# --- stored messages as the events that they once were ------------------------------------------
-
-
-class _Past:
-    """Turns messages into events; knows the calls whose results are still to come."""
-
-    def __init__(self) -> None:
-        self._calls: dict[str, ToolCall] = {}
-        self._runs: dict[str, ToolRun] = {}
-
-    def events(
-        self,
-        messages: Iterable[StoredMessage],
-        notes: Sequence[Note],
-        runs: Mapping[str, ToolRun],
-    ) -> Iterator[AgentEvent]:
-        """What happened, in its order, with what was seen and is no part of the history."""
-        waiting = list(notes)
-        for stored in messages:
-            message = stored.message
-            if isinstance(message, UserMessage):
-                yield from _said(message, stored.seq)
-            elif isinstance(message, AssistantMessage):
-                yield from self._answered(message, stored.seq, runs)
-            else:
-                yield from self._finished(message)
-            while waiting and waiting[0].after_seq <= stored.seq:
-                yield from _noted(waiting.pop(0))
-        for note in waiting:
-            yield from _noted(note)
-
-    def _answered(
-        self, message: AssistantMessage, seq: int, runs: Mapping[str, ToolRun]
-    ) -> Iterator[AgentEvent]:
-        for part in message.parts:
-            if isinstance(part, ThinkingPart) and part.text.strip():
-                yield ThinkingChunk(part.text)
-            elif isinstance(part, TextPart) and part.text.strip():
-                yield TextChunk(part.text)
-        yield AssistantRecorded(message, seq)
-        for call in message.tool_calls:
-            self._calls[call.id] = call
-            run = runs.get(call.id)
-            if run is not None:
-                self._runs[call.id] = run
-            yield ToolAnnounced(call, (run.line if run else "") or call_words(call))
-
-    def _finished(self, result: ToolResult) -> Iterator[AgentEvent]:
-        call = self._calls.pop(result.call_id, None) or ToolCall(result.call_id, result.name, {})
-        run = self._runs.pop(result.call_id, None)
-        if run is None:
-            yield ToolFinished(call, result, "", 0.0)
-            return
-        began, ended = run.started_at, run.finished_at
-        took = max(0.0, ended - began) if began is not None and ended is not None else 0.0
-        yield ToolFinished(call, result, run.outcome, took, run.display)
-
-
-def _said(message: UserMessage, seq: int) -> Iterator[AgentEvent]:
-    if message.is_summary:
-        yield Notice("What was said before was summarised for the model.", is_warning=False)
-    elif message.typed.startswith(ABOUT_CHECKS):
-        yield Notice(message.typed.splitlines()[1].rstrip(":"), is_warning=False)
-    elif message.is_instructions:
-        names = ", ".join(doc.name for doc in documents_of([message]))
-        yield Notice(f"Instructions came with the files: {names}", is_warning=False)
-    else:
-        yield PromptRecorded(message, seq)
-
-
-def _noted(note: Note) -> Iterator[AgentEvent]:
-    if note.kind == "partial" and note.text.strip():
-        yield TextChunk(note.text)
-        text = "The reply had begun; it was cut off here and is not sent to the model again."
-        yield Notice(text, is_warning=False)
-
 
 # --- the end of a session, for the screen -------------------------------------------------------
 
@@ -147,7 +61,7 @@ def replay_lines(
     notes = [note for note in loaded.notes if note.after_seq >= first]
     buffer = io.StringIO()
     view = TurnView(Screen(buffer, theme, lambda: size), folds=folds)
-    for event in _Past().events(messages, notes, loaded.runs):
+    for event in Past(call_words).events(messages, notes, loaded.runs):
         view.on_event(event)
     view.finish_replay()
     lines = buffer.getvalue().strip("\n").split("\n")
@@ -199,7 +113,7 @@ class Transcript:
         self._place = 0
         self._in_thinking = False
         self._screen = Screen(self, self._theme, lambda: size)  # type: ignore[arg-type]  # all of a stream that it uses
-        self._past = _Past()
+        self._past = Past(call_words)
         self._lines: dict[str, str] = {}
 
     async def write_all(

@@ -225,6 +225,16 @@ class Connection:
             message["params"] = params
         await self._put(encode(message))
 
+    def post(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification without waiting: a peer that never reads ends the connection."""
+        if self._closed is None:
+            self._put_now(encode({"method": method, "params": params}))
+
+    def after(self, request: RequestId, then: Callable[[], None]) -> None:
+        """Call ``then`` when the peer's request has its answer on the way."""
+        if (task := self._answering.get(request)) is not None:
+            task.add_done_callback(lambda _: then())
+
     def fail(self, number: int, error: Exception) -> None:
         """Request ``number`` ends with ``error`` unless it has been answered."""
         answer = self._pending.get(number)

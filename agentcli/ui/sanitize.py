@@ -15,6 +15,9 @@ from __future__ import annotations
 import json
 import re
 
+from agentcli.domain.clean import reveal
+
+__all__ = ["Sanitizer", "clean", "clean_line", "reveal", "safe_json"]
 MAX_STRING = 4096
 
 _BIDI = "\u202a-\u202e\u2066-\u2069"
@@ -45,12 +48,6 @@ _REST = f"\x1b[0-~]?|{_SUSPECT.pattern}"
 _WHOLE = re.compile(f"{_COMPLETE}|{_REST}")
 _STREAM = re.compile(f"{_COMPLETE}|(?P<partial>{_PARTIAL})|{_REST}")
 
-_INVISIBLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f"
-    "\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0e\ufeff\uffa0"
-    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff\U0001d173-\U0001d17a]"
-)
-
 
 def clean(text: str) -> str:
     """``text`` safe to print."""
@@ -62,14 +59,6 @@ def clean(text: str) -> str:
 def clean_line(text: str) -> str:
     """``text`` safe to print in one line: runs of white space become one space."""
     return " ".join(clean(text).split())
-
-
-def reveal(text: str) -> str:
-    """``text`` with each character that cannot be seen spelt out as ``<U+202E>`` (SEC-6).
-
-    Line feeds and tabs stay.
-    """
-    return _INVISIBLE.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
 
 
 def safe_json(text: str) -> str:
