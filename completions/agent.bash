@@ -9,12 +9,13 @@ _agentcli_complete() {
     if ((skip)); then skip=0; continue; fi
     case "$word" in
       --) COMPREPLY=($(compgen -f -- "$current")); return ;;
-      --add-dir|--allow-tool|--append-system-prompt|--arg|--by|--callback-port|--cd|--client-id|--days|--debug|--deny-tool|--effort|--env|--fallback-model|--format|--header|--headers-helper|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--plugin|--sandbox|--scope|--session|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-m|-o|-s|-t) skip=1 ;;
+      --add-dir|--allow-tool|--append-system-prompt|--arg|--by|--cd|--days|--debug|--deny-tool|--effort|--fallback-model|--format|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--plugin|--sandbox|--session|--system-prompt|--timeout|--tool|--tools|--yes|-C|-m|-o) skip=1 ;;
       -*) ;;
       *)
         case "${where:+$where/}$word" in
           'run') where='run' ;;
           'resume') where='resume' ;;
+          'acp') where='acp' ;;
           'sessions') where='sessions' ;;
           'sessions/list') where='sessions/list' ;;
           'sessions/show') where='sessions/show' ;;
@@ -42,13 +43,6 @@ _agentcli_complete() {
           'config/set') where='config/set' ;;
           'config/edit') where='config/edit' ;;
           'config/path') where='config/path' ;;
-          'mcp') where='mcp' ;;
-          'mcp/list') where='mcp/list' ;;
-          'mcp/get') where='mcp/get' ;;
-          'mcp/add') where='mcp/add' ;;
-          'mcp/remove') where='mcp/remove' ;;
-          'mcp/import') where='mcp/import' ;;
-          'mcp/serve') where='mcp/serve' ;;
           'plugin') where='plugin' ;;
           'plugin/add') where='plugin/add' ;;
           'plugin/list') where='plugin/list' ;;
@@ -122,6 +116,21 @@ _agentcli_complete() {
     'resume --mcp-config') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'resume --sandbox') COMPREPLY=($(compgen -W "auto bwrap landlock off" -- "$current")); return ;;
     'resume --debug') COMPREPLY=($(compgen -f -- "$current")); return ;;
+    'acp -m'|'acp --model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
+    'acp --fallback-model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
+    'acp --session') COMPREPLY=(); return ;;
+    'acp -C'|'acp --cd') COMPREPLY=($(compgen -d -- "$current")); return ;;
+    'acp --add-dir') COMPREPLY=($(compgen -d -- "$current")); return ;;
+    'acp --permission-mode') COMPREPLY=($(compgen -W "default accept-edits auto plan yolo" -- "$current")); return ;;
+    'acp --allow-tool') COMPREPLY=(); return ;;
+    'acp --deny-tool') COMPREPLY=(); return ;;
+    'acp --tools') COMPREPLY=(); return ;;
+    'acp --effort') COMPREPLY=($(compgen -W "none minimal low medium high xhigh max" -- "$current")); return ;;
+    'acp --system-prompt') COMPREPLY=(); return ;;
+    'acp --append-system-prompt') COMPREPLY=(); return ;;
+    'acp --mcp-config') COMPREPLY=($(compgen -f -- "$current")); return ;;
+    'acp --sandbox') COMPREPLY=($(compgen -W "auto bwrap landlock off" -- "$current")); return ;;
+    'acp --debug') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'sessions/list --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'sessions/list --limit') COMPREPLY=(); return ;;
     'sessions/show --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
@@ -146,18 +155,6 @@ _agentcli_complete() {
     'config/show --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'config/get --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'config/set --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
-    'mcp/list --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
-    'mcp/get --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
-    'mcp/add --url') COMPREPLY=(); return ;;
-    'mcp/add -t'|'mcp/add --transport') COMPREPLY=($(compgen -W "stdio http sse" -- "$current")); return ;;
-    'mcp/add -s'|'mcp/add --scope') COMPREPLY=($(compgen -W "user local project" -- "$current")); return ;;
-    'mcp/add -e'|'mcp/add --env') COMPREPLY=(); return ;;
-    'mcp/add -H'|'mcp/add --header') COMPREPLY=(); return ;;
-    'mcp/add --headers-helper') COMPREPLY=(); return ;;
-    'mcp/add --client-id') COMPREPLY=(); return ;;
-    'mcp/add --callback-port') COMPREPLY=(); return ;;
-    'mcp/add --timeout') COMPREPLY=(); return ;;
-    'mcp/remove -s'|'mcp/remove --scope') COMPREPLY=($(compgen -W "user local project" -- "$current")); return ;;
     'plugin/add --plugin') COMPREPLY=(); return ;;
     'plugin/add --yes') COMPREPLY=(); return ;;
     'plugin/list --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
@@ -183,13 +180,16 @@ _agentcli_complete() {
   esac
   case "$where" in
     '')
-      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
-      commands='run resume sessions tasks models config mcp plugin permissions auth stats doctor help completions' ;;
+      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
+      commands='run resume acp sessions tasks models config plugin permissions auth stats doctor help completions' ;;
     'run')
-      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --json-schema --output-schema --max-turns --max-budget-usd --timeout --quiet --raw --help -h'
+      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --json-schema --output-schema --max-turns --max-budget-usd --timeout --quiet --raw --help -h'
       commands='' ;;
     'resume')
-      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
+      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
+      commands='' ;;
+    'acp')
+      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version --login --help -h'
       commands='' ;;
     'sessions')
       options='--help -h'
@@ -272,27 +272,6 @@ _agentcli_complete() {
     'config/path')
       options='--help -h'
       commands='' ;;
-    'mcp')
-      options='--help -h'
-      commands='list get add remove import serve' ;;
-    'mcp/list')
-      options='--format --help -h'
-      commands='' ;;
-    'mcp/get')
-      options='--format --help -h'
-      commands='' ;;
-    'mcp/add')
-      options='--url -t --transport -s --scope -e --env -H --header --headers-helper --client-id --callback-port --timeout --sandbox --pin --help -h'
-      commands='' ;;
-    'mcp/remove')
-      options='-s --scope --help -h'
-      commands='' ;;
-    'mcp/import')
-      options='--yes --help -h'
-      commands='' ;;
-    'mcp/serve')
-      options='--help -h'
-      commands='' ;;
     'plugin')
       options='--help -h'
       commands='add list update remove validate' ;;
@@ -340,7 +319,7 @@ _agentcli_complete() {
       commands='' ;;
     'help')
       options='--help -h'
-      commands='background chat commands configuration exit-codes extensions library one-shot providers safety sessions architecture contract figures' ;;
+      commands='background chat commands configuration editors exit-codes extensions library one-shot providers safety sessions architecture contract figures' ;;
     'completions')
       options='--install --help -h'
       commands='bash zsh fish' ;;

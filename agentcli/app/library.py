@@ -75,6 +75,23 @@ class SessionLibrary:
         )
         return await self._open(options, user)
 
+    async def open_for(
+        self,
+        session_id: str | None,
+        approver: Approver,
+        asker: Asker | None,
+        long_wait: LongWait | None,
+    ) -> Session:
+        """The session ``session_id``, or a new one, for a user who may not be able to answer."""
+        options = replace(
+            self._options,
+            new=session_id is None,
+            resume=session_id,
+            continue_latest=False,
+            fork=False,
+        )
+        return await open_session(self._settings, options, approver, asker, long_wait)
+
     async def open_existing(self, session_id: str, user: AsksUser) -> Session:
         """An earlier session, by id, its beginning, or name."""
         options = replace(
@@ -94,6 +111,16 @@ class SessionLibrary:
     async def list(self) -> Sequence[SessionInfo]:
         """All sessions, the most recently used first."""
         return await list_sessions(self._settings)
+
+    async def delete(self, session_id: str) -> None:
+        """Remove a session; raises ``SessionLocked`` while it is open."""
+        await self._files.delete(session_id)
+
+    async def allow_always(self, rule: str) -> None:
+        """Write ``rule`` to those that hold in every session."""
+        from agentcli.config.edit import add_rule
+
+        await asyncio.to_thread(add_rule, self._settings.paths, "allow", rule)
 
     async def refresh_search(self) -> None:
         """Let ``search`` know of what is new; may take long and be cancelled."""

@@ -20,11 +20,12 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
-PROMPT_COMMANDS = frozenset({"chat", "run", "resume"})
+PROMPT_COMMANDS = frozenset({"acp", "chat", "run", "resume"})
 # name -> one line of help; cli.main knows where each one lives
 COMMANDS: dict[str, str] = {
     "run": "Answer one prompt and exit",
     "resume": "Resume an earlier session",
+    "acp": "Serve an editor over the Agent Client Protocol",
     "sessions": "List, show, search, export and repair sessions",
     "tasks": "List, follow and stop background runs",
     "models": "List the models, their limits and prices",
@@ -39,7 +40,7 @@ COMMANDS: dict[str, str] = {
     "completions": "Print or install shell completion",
 }
 # commands of the contract that are still to come: no prompt either (CLI-13)
-PLANNED = frozenset({"acp", "batch", "map", "pipeline", "replay", "review", "worktrees"})
+PLANNED = frozenset({"batch", "map", "pipeline", "replay", "review", "worktrees"})
 _ONE_SHOT = frozenset({"-p", "--print"})
 _INPUT_FORMAT = "--input-format"
 _WITH_RESULT = frozenset({"json", "stream-json"})

@@ -1,0 +1,96 @@
+"""``agent acp``: an editor speaks the Agent Client Protocol on stdin and stdout (ACP-1, CLI-13)."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from agentcli.cli.commands import CommandSpec, add_command, new_app
+from agentcli.cli.options import Option, SharedOptions, print_version
+from agentcli.domain.errors import UsageError
+from agentcli.headless.errors import epilog
+from agentcli.headless.streams import is_terminal, write_error_line
+
+if TYPE_CHECKING:
+    from agentcli.app.library import SessionLibrary
+
+_BY_THE_EDITOR = {"--continue": "continue_", "--resume": "resume", "--session": "session"}
+
+
+class AcpOptions(SharedOptions):
+    """All shared options, and the login that an editor may start in a terminal."""
+
+    login: Annotated[
+        bool, Option("--login", "Ask for an API key, keep it, and exit: for an editor's login.")
+    ] = False
+
+    def check(self) -> None:
+        """Raise ``UsageError`` for what the editor decides, and for wrong values."""
+        for name, field in _BY_THE_EDITOR.items():
+            if getattr(self, field) not in {None, False}:
+                raise UsageError(f"{name} is not for agent acp", "the editor opens the sessions")
+        super().check()
+
+
+def acp(options: AcpOptions) -> int:
+    """Serve the editor until it leaves; the exit code."""
+    if options.version:
+        return print_version()
+    options.check()
+    if options.login:
+        from agentcli.cli.main import invoke
+
+        return invoke("auth", ["login"])
+    from agentcli.acp.agent import EditorHost
+    from agentcli.acp.stdio import serve
+    from agentcli.cli.logging_setup import REDACTOR
+    from agentcli.cli.session_request import prepare_settings
+
+    prepare_settings(options)
+    if is_terminal(sys.stdin):
+        write_error_line("agent acp is for editors: it waits for JSON-RPC on stdin; Ctrl-C ends it")
+    shared = copy.copy(options)
+    return serve(
+        EditorHost(
+            library=lambda cwd, more: _library(shared, cwd, more),
+            is_ready=_is_ready,
+            redact=REDACTOR.redact_known,
+        )
+    )
+
+
+def _library(options: AcpOptions, cwd: Path, more: tuple[Path, ...]) -> SessionLibrary:
+    """Sessions in ``cwd``, by the settings in force there; the user is not asked to trust it."""
+    from agentcli.app.library import SessionLibrary
+    from agentcli.cli.session_request import prepare_settings, session_options
+
+    here = copy.copy(options)
+    here.cd = str(cwd)
+    here.add_dir = [*(options.add_dir or ()), *map(str, more)]
+    settings = prepare_settings(here, quiet=True)
+    return SessionLibrary(settings, session_options(here, interactive=True))
+
+
+def _is_ready() -> bool:
+    from agentcli.app.library import is_ready, listed_models
+    from agentcli.cli.session_request import settings_here
+
+    settings, _ = settings_here()
+    return any(is_ready(settings, name) for name in {i.provider for i in listed_models(settings)})
+
+
+APP = new_app("")
+add_command(
+    APP,
+    CommandSpec(
+        "acp",
+        "Serve an editor over the Agent Client Protocol.\n\nThe editor starts this command and"
+        " speaks JSON-RPC on its stdin and stdout; logs and warnings go to stderr. See: agent"
+        " help editors.",
+        epilog(),
+    ),
+    AcpOptions,
+    acp,
+)

@@ -1,0 +1,536 @@
+"""Editors: ``agent acp`` over real pipes against the loopback model server (ACP-1, ACP-2)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.acp_client import Editor
+from tests.support.cli import run_agent
+from tests.support.model_server import ModelServer
+from tests.support.replies import Call, call, calls, fails, say
+from tests.support.wire_facts import facts_of
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+UNKNOWN = "00000000-0000-7000-8000-000000000000"
+
+
+def prompts(server: ModelServer) -> list[str]:
+    return facts_of(server.requests[-1]).prompts
+
+
+@pytest.mark.spec("ACP-1", "ACP-2")
+def test_a_prompt_streams_edits_asks_and_ends(model_server: ModelServer, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    edit = {"path": "a.txt", "old_string": "two", "new_string": "2"}
+    todos = {"todos": [{"content": "edit", "status": "in_progress"}]}
+    model_server.add(
+        calls(Call("write_todos", todos), Call("read_file", {"path": "a.txt"}), thinking="Hm."),
+        call("edit_file", edit),
+        call("bash", {"command": "printf 'a\\nb\\n'; touch made"}),
+        say("It is done."),
+    )
+    with Editor(model_server, tmp_path) as editor:
+        session_id = editor.new()
+        asked = editor.ask(session_id, "Edit it.")
+        permission = editor.choose("once")["params"]
+        editor.choose("once")
+        assert editor.response(asked)["result"] == {"stopReason": "end_turn"}
+        assert editor.leave() == 0
+    assert (tmp_path / "a.txt").read_text() == "one\n2\n"
+    assert permission["sessionId"] == session_id
+    diff = {
+        "type": "diff",
+        "path": f"{tmp_path}/a.txt",
+        "oldText": "one\ntwo\n",
+        "newText": "one\n2\n",
+    }
+    assert permission["toolCall"]["content"][0] == diff
+    kinds = {each["optionId"]: each["kind"] for each in permission["options"]}
+    assert kinds["once"] == "allow_once" and kinds["reject"] == "reject_once"
+    assert "allow_always" in kinds.values()
+    assert editor.said() == "It is done." and "Hm." in editor.said("agent_thought_chunk")
+    (plan,) = editor.updates("plan")
+    assert plan["entries"] == [{"content": "edit", "priority": "medium", "status": "in_progress"}]
+    started = {each["kind"]: each for each in editor.updates("tool_call")}
+    assert set(started) == {"read", "edit", "execute"}
+    assert started["edit"]["locations"] == [{"path": f"{tmp_path}/a.txt"}]
+    assert started["edit"]["rawInput"] == edit
+    edited = _statuses(editor, started["edit"]["toolCallId"])
+    assert [each.get("status") for each in edited] == ["in_progress", "completed"]
+    assert edited[-1]["content"] == [diff]
+    ran = _statuses(editor, started["execute"]["toolCallId"])[-1]
+    assert ran["status"] == "completed" and "a\nb" in ran["content"][0]["content"]["text"]
+    assert editor.updates("usage_update")[-1]["size"] == 200_000
+    assert editor.updates("session_info_update")[-1]["title"] == "Edit it."
+    last = editor.events()[-1]
+    assert last["id"] == asked, "everything was told before the prompt was answered"
+
+
+def _statuses(editor: Editor, call_id: str) -> list[dict[str, Any]]:
+    told = editor.updates("tool_call_update")
+    return [each for each in told if each["toolCallId"] == call_id]
+
+
+@pytest.mark.spec("ACP-1", "ACP-2")
+def test_initialize_offers_what_works_and_stdout_has_the_protocol_only(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("Be kind.")
+    with Editor(None, tmp_path, capabilities=None) as editor:
+        refused = editor.error("session/new", cwd=str(tmp_path), mcpServers=[])
+        assert refused["code"] == -32600
+        first = editor.call("initialize", protocolVersion=65535, clientCapabilities={})
+        assert editor.error("_some/thing")["code"] == -32601
+        assert editor.error("session/prompt", sessionId=UNKNOWN, prompt=[])["code"] == -32002
+        session_id = editor.new()
+        assert editor.prompt(session_id, "hello é中文 \U0001f600") == "end_turn"
+        editor.notify("session/cancel", sessionId=session_id)
+        editor.notify("session/cancel", sessionId="no such")
+        assert editor.new() != session_id
+        assert editor.leave() == 0
+    assert first["protocolVersion"] == 1
+    assert first["agentInfo"]["name"] == "agentcli" and first["agentInfo"]["version"]
+    able = first["agentCapabilities"]
+    assert able["loadSession"] and able["promptCapabilities"]["image"]
+    assert set(able["sessionCapabilities"]) >= {"list", "resume", "close", "delete"}
+    assert all(each.get("type") != "terminal" for each in first["authMethods"])
+    assert all(line["jsonrpc"] == "2.0" for line in editor.events())
+
+
+@pytest.mark.spec("ACP-1", "CAN-4")
+def test_a_cancel_ends_the_turn_and_what_waits_behind_it(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    model_server.add(say("cut here", stall_at="text"), "Two.")
+    with Editor(model_server, tmp_path) as editor:
+        session_id = editor.new()
+        first = editor.ask(session_id, "first")
+        model_server.wait_until_waiting()
+        second = editor.ask(session_id, "second")
+        third = editor.ask(session_id, {"type": "text", "text": "third"}, _image())
+        editor.notify("session/cancel", sessionId=session_id)
+        answers = [editor.response(number) for number in (first, second, third)]
+        assert [each["result"]["stopReason"] for each in answers] == ["cancelled"] * 3
+        assert editor.prompt(session_id, "fourth") == "end_turn"
+        assert editor.leave() == 0
+    assert prompts(model_server) == ["first", "fourth"]
+    assert "cut here" not in json.dumps(model_server.requests[-1].body)
+
+
+def _image() -> dict[str, Any]:
+    return {"type": "image", "mimeType": "image/png", "data": PIXEL}
+
+
+@pytest.mark.spec("ACP-1", "CAN-9")
+def test_a_cancel_right_behind_its_prompt_and_one_at_a_permission_meet_it(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    model_server.add(call("bash", {"command": "touch made"}), "Two.")
+    with Editor(model_server, tmp_path) as editor:
+        session_id = editor.new()
+        text = {"type": "text", "text": "never sent"}
+        prompt = {"sessionId": session_id, "prompt": [text]}
+        editor.send(
+            {"id": "p", "method": "session/prompt", "params": prompt},
+            {"method": "session/cancel", "params": {"sessionId": session_id}},
+        )
+        assert editor.response("p")["result"] == {"stopReason": "cancelled"}
+        asked = editor.ask(session_id, "first")
+        request = editor.asked("session/request_permission")
+        editor.notify("session/cancel", sessionId=session_id)
+        assert editor.response(asked)["result"] == {"stopReason": "cancelled"}
+        given_up = editor.wait_for(lambda line: line.get("method") == "$/cancel_request")
+        assert given_up["params"] == {"requestId": request["id"]}
+        editor.reply(request, {"outcome": {"outcome": "cancelled"}})
+        assert editor.prompt(session_id, "second") == "end_turn"
+        assert editor.leave() == 0
+    assert not (tmp_path / "made").exists()
+    (started,) = editor.updates("tool_call")
+    assert _statuses(editor, started["toolCallId"])[-1]["status"] == "failed"
+
+
+@pytest.mark.spec("ACP-1", "CTRL-1")
+def test_a_prompt_that_comes_while_a_turn_runs_steers_it_and_is_answered_with_it(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    model_server.add(call("bash", {"command": "cat fifo"}), "Both.")
+    with Editor(model_server, tmp_path, "--yolo") as editor:
+        session_id = editor.new()
+        first = editor.ask(session_id, "first")
+        editor.wait_for(lambda line: '"in_progress"' in json.dumps(line))
+        second = editor.ask(session_id, "second")
+        _wait_until_queued(session_id, "second")
+        (tmp_path / "fifo").write_text("go\n")
+        assert editor.response(first)["result"] == {"stopReason": "end_turn"}
+        assert editor.response(second)["result"] == {"stopReason": "end_turn"}
+        assert editor.leave() == 0
+    assert len(model_server.requests) == 2
+    assert prompts(model_server) == ["first", "second"]
+
+
+def _wait_until_queued(session_id: str, text: str) -> None:
+    path = Path(os.environ["AGENTCLI_HOME"]) / "sessions" / f"{session_id}.db"
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        with sqlite3.connect(path) as db:
+            rows = db.execute("SELECT body FROM input_queue WHERE state = 'queued'").fetchall()
+        db.close()
+        if (text,) in rows:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"{text!r} never waited")
+
+
+@pytest.mark.spec("ACP-1")
+def test_sessions_are_listed_loaded_resumed_closed_and_deleted(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    model_server.add(call("read_file", {"path": "a.txt"}, text="Look."), "One.", "Two.")
+    (tmp_path / "a.txt").write_text("x\n")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    at = {"cwd": str(tmp_path), "mcpServers": []}
+    with Editor(model_server, tmp_path) as editor:
+        session_id = editor.new()
+        editor.call("session/load", sessionId=session_id, **at)  # nothing was said yet
+        assert editor.prompt(session_id, "first") == "end_turn"
+        (row,) = editor.call("session/list")["sessions"]
+        assert row["sessionId"] == session_id and row["cwd"] == str(tmp_path)
+        assert row["title"] == "first" and row["updatedAt"].endswith("Z")
+        assert editor.call("session/list", cwd=str(elsewhere))["sessions"] == []
+        assert editor.error("session/list", cursor="nonsense")["code"] == -32602
+        assert editor.leave() == 0
+    with Editor(model_server, tmp_path) as editor:
+        for wrong in (UNKNOWN, "first", session_id[:8], f"../sessions/{session_id}", "", "*"):
+            error = editor.error("session/load", sessionId=wrong, **at)
+            assert error["code"] == -32002, wrong
+        assert editor.error("session/load", sessionId=session_id, cwd="elsewhere")["code"] == -32602
+        loaded = editor.call("session/load", sessionId=session_id, **at)
+        assert loaded["modes"]["currentModeId"] == "default"
+        seen = [each["sessionUpdate"] for each in editor.updates()]
+        assert seen[:5] == [
+            "user_message_chunk",
+            "agent_message_chunk",
+            "tool_call",
+            "tool_call_update",
+            "agent_message_chunk",
+        ]
+        assert editor.said("user_message_chunk") == "first" and editor.said() == "Look.One."
+        before = len(editor.updates("user_message_chunk"))
+        editor.call("session/resume", sessionId=session_id, cwd=str(tmp_path))
+        assert len(editor.updates("user_message_chunk")) == before
+        assert editor.prompt(session_id, "second") == "end_turn"
+        assert editor.call("session/close", sessionId=session_id) == {}
+        assert editor.error("session/close", sessionId=session_id)["code"] == -32002
+        assert editor.call("session/delete", sessionId=session_id) == {}
+        for gone in (session_id, UNKNOWN, f"../sessions/{session_id}", ".."):
+            assert editor.call("session/delete", sessionId=gone) == {}
+        assert editor.call("session/list")["sessions"] == []
+        assert editor.leave() == 0
+    assert prompts(model_server) == ["first", "second"]
+
+
+@pytest.mark.spec("ACP-1")
+def test_modes_and_options_are_told_set_and_kept_in_step(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    model_server.add(call("write_file", {"path": "made", "content": "x"}), "Done.")
+    with Editor(model_server, tmp_path, "--permission-mode", "plan") as editor:
+        opened = editor.call("session/new", cwd=str(tmp_path), mcpServers=[])
+        session_id = opened["sessionId"]
+        assert opened["modes"]["currentModeId"] == "plan"
+        options = {each["id"]: each for each in opened["configOptions"]}
+        assert list(options) == ["mode", "model", "effort"]
+        for option in options.values():
+            assert option["type"] == "select"
+            assert option["currentValue"] in [each["value"] for each in option["options"]]
+        assert options["model"]["currentValue"] == "anthropic/claude-sonnet-4-5"
+        editor.call("session/set_mode", sessionId=session_id, modeId="yolo")
+        assert editor.updates("current_mode_update")[-1]["currentModeId"] == "yolo"
+        told = editor.updates("config_option_update")[-1]["configOptions"]
+        assert told[0]["currentValue"] == "yolo"
+        for name, value in (("effort", "high"), ("model", "openai/gpt-4.1")):
+            changed = editor.call(
+                "session/set_config_option", sessionId=session_id, configId=name, value=value
+            )["configOptions"]
+            assert {each["id"]: each["currentValue"] for each in changed}[name] == value
+        wrong = {"sessionId": session_id, "configId": "model", "value": "no/such"}
+        assert editor.error("session/set_config_option", **wrong)["code"] == -32602
+        assert editor.error("session/set_mode", sessionId=session_id, modeId="x")["code"] == -32602
+        assert editor.prompt(session_id, "write it") == "end_turn"
+        assert editor.leave() == 0
+    assert (tmp_path / "made").read_text() == "x"
+    assert model_server.requests[-1].body["model"] == "gpt-4.1"
+
+
+@pytest.mark.spec("ACP-1", "UI-4")
+def test_a_prompt_may_hold_links_resources_and_images(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    model_server.add("Seen.")
+    (tmp_path / "on disk.txt").write_text("from the disk\n")
+    blocks: list[dict[str, Any]] = [
+        {"type": "text", "text": "Look at "},
+        {"type": "resource_link", "uri": f"file://{tmp_path}/on%20disk.txt", "name": "on disk"},
+        {"type": "text", "text": " and "},
+        {
+            "type": "resource",
+            "resource": {"uri": f"file://{tmp_path}/open.py", "text": "unsaved = 1"},
+        },
+        {"type": "resource_link", "uri": "https://example.org/x", "name": "a page"},
+        _image(),
+    ]
+    with Editor(model_server, tmp_path) as editor:
+        session_id = editor.new()
+        audio = {"type": "audio", "mimeType": "audio/wav", "data": "AAAA"}
+        for wrong in ([], [audio], [{"type": "text"}], [{"type": "x"}], ["text"], "text"):
+            error = editor.error("session/prompt", sessionId=session_id, prompt=wrong)
+            assert error["code"] == -32602, wrong
+        reason = editor.prompt(session_id, *blocks)
+        assert reason == "end_turn"
+        assert editor.leave() == 0
+    sent = json.dumps(model_server.requests[-1].body, ensure_ascii=False)
+    assert "from the disk" in sent and "unsaved = 1" in sent and "(https://example.org/x)" in sent
+    assert PIXEL in sent
+
+
+@pytest.mark.spec("ACP-1", "CLI-14", "EXT-3")
+def test_commands_are_told_and_called_and_one_that_is_unknown_is_an_error(
+    model_server: ModelServer, tmp_path: Path, home: Path
+) -> None:
+    commands = home / ".agents" / "commands"
+    commands.mkdir(parents=True)
+    (commands / "greet.md").write_text(
+        "---\ndescription: Greets\nargument-hint: NAME\n---\nGreet $1!"
+    )
+    model_server.add("Hello.")
+    with Editor(model_server, tmp_path) as editor:
+        session_id = editor.new()
+        editor.wait_for(lambda line: "available_commands_update" in json.dumps(line))
+        (told,) = editor.updates("available_commands_update")
+        assert {"name": "greet", "description": "Greets", "input": {"hint": "NAME"}} in told[
+            "availableCommands"
+        ]
+        wrong = [{"type": "text", "text": "/great Ada"}]
+        error = editor.error("session/prompt", sessionId=session_id, prompt=wrong)
+        assert "/greet" in error["message"]
+        assert editor.prompt(session_id, "/greet Ada") == "end_turn"
+        assert editor.leave() == 0
+    assert prompts(model_server) == ["Greet Ada!"]
+
+
+@pytest.mark.spec("ACP-1", "STR-9")
+def test_a_failed_turn_is_an_error_with_advice_and_a_key_that_is_wrong_asks_for_a_login(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    model_server.add(fails(400), fails(401))
+    with Editor(model_server, tmp_path) as editor:
+        session_id = editor.new()
+        text = [{"type": "text", "text": "hi"}]
+        assert editor.error("session/prompt", sessionId=session_id, prompt=text)["code"] == -32603
+        refused = editor.error("session/prompt", sessionId=session_id, prompt=text)
+        assert refused["code"] == -32000 and "ANTHROPIC_API_KEY" in refused["message"]
+        assert editor.leave() == 0
+
+
+@pytest.mark.spec("ACP-1")
+def test_questions_go_to_clients_that_offer_forms_and_to_no_other(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    question = {"question": "Which one?", "options": ["red", "blue"]}
+    model_server.add(call("ask_user", question), "Blue it is.", call("ask_user", question), "Mine.")
+    with Editor(model_server, tmp_path, capabilities={"elicitation": {"form": {}}}) as editor:
+        asked = editor.ask(editor.new(), "ask me")
+        request = editor.asked("elicitation/create")
+        params = request["params"]
+        assert params["mode"] == "form" and params["message"] == "Which one?"
+        choices = params["requestedSchema"]["properties"]["answer"]["oneOf"]
+        assert [each["const"] for each in choices] == ["red", "blue"]
+        editor.reply(request, {"action": "accept", "content": {"answer": "blue"}})
+        assert editor.response(asked)["result"] == {"stopReason": "end_turn"}
+        assert editor.leave() == 0
+    assert "blue" in str(facts_of(model_server.requests[1]).results)
+    with Editor(model_server, tmp_path, capabilities={"elicitation": {"form": None}}) as editor:
+        assert editor.prompt(editor.new(), "ask me") == "end_turn"
+        assert not [line for line in editor.events() if line.get("method") == "elicitation/create"]
+        assert editor.leave() == 0
+
+
+@pytest.mark.spec("ACP-2", "REC-1")
+@pytest.mark.parametrize("how", ["eof", pytest.param("kill", marks=pytest.mark.slow)])
+def test_a_client_that_vanishes_at_a_permission_leaves_a_session_to_take_up(
+    model_server: ModelServer, tmp_path: Path, how: str
+) -> None:
+    """``kill``: the editor is another process, killed with SIGKILL, that owns the pipes."""
+    model_server.add(call("bash", {"command": "touch made"}), "Two.")
+    if how == "eof":
+        with Editor(model_server, tmp_path) as editor:
+            session_id = editor.new()
+            editor.ask(session_id, "first")
+            editor.asked("session/request_permission")
+            assert editor.leave() == 0
+    else:
+        session_id = _killed_editor(model_server, tmp_path)
+    shown = run_agent("sessions", "show", session_id, "--format", "json")
+    assert shown.code == 0, shown
+    with Editor(model_server, tmp_path) as editor:
+        loaded = {"sessionId": session_id, "cwd": str(tmp_path), "mcpServers": []}
+        editor.call("session/load", **loaded)
+        assert editor.prompt(session_id, "second") == "end_turn"
+        assert editor.leave() == 0
+    assert not (tmp_path / "made").exists()
+    assert prompts(model_server) == ["first", "second"]
+
+
+_EDITOR = """
+import json, pathlib, subprocess, sys
+agent = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+print(agent.pid, flush=True)
+def send(number, method, **params):
+    line = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+    agent.stdin.write(json.dumps(line).encode() + b"\\n")
+    agent.stdin.flush()
+send(1, "initialize", protocolVersion=1)
+send(2, "session/new", cwd=str(pathlib.Path.cwd()), mcpServers=[])
+for line in agent.stdout:
+    message = json.loads(line)
+    if message.get("id") == 2 and "result" in message:
+        session_id = message["result"]["sessionId"]
+        print(session_id, flush=True)
+        text = {"type": "text", "text": "first"}
+        send(3, "session/prompt", sessionId=session_id, prompt=[text])
+    if message.get("method") == "session/request_permission":
+        print("asked", flush=True)
+"""
+
+
+def _killed_editor(server: ModelServer, work: Path) -> str:
+    from tests.support.cli import AGENT, agent_env
+
+    with subprocess.Popen(
+        [sys.executable, "-c", _EDITOR, *AGENT, "acp"],
+        env=agent_env(server),
+        cwd=work,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as editor:
+        assert editor.stdout is not None
+        agent, session_id, asked = (editor.stdout.readline().strip() for _ in range(3))
+        assert asked == "asked"
+        editor.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{agent}/stat").exists() and time.monotonic() < deadline:
+        if Path(f"/proc/{agent}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+            break
+        time.sleep(0.02)
+    else:
+        assert not Path(f"/proc/{agent}/stat").exists(), "the agent outlived its editor"
+    return session_id
+
+
+@pytest.mark.spec("ACP-2", "SEC-13")
+def test_garbage_long_lines_and_used_ids_are_errors_and_the_connection_goes_on(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    model_server.add(say("slow", stall_at="start"), "Fine.")
+    with Editor(model_server, tmp_path) as editor:
+        session_id = editor.new()
+        for line in (b"garbage", b"[]", b"42", b'{"jsonrpc":"2.0"}', b"\xff\xfe", b"[" * 100_000):
+            editor.line(line)
+        editor.line(b'{"jsonrpc":"2.0","id":99,"method":"x","params":"' + b"y" * 20_000_000 + b'"}')
+        text = {"sessionId": session_id, "prompt": [{"type": "text", "text": "hi"}]}
+        one = {"id": "same", "method": "session/prompt", "params": text}
+        editor.send(one)
+        model_server.wait_until_waiting()
+        editor.send(one)
+        refused = editor.response("same")
+        assert refused["error"]["code"] == -32600
+        for _ in range(50):
+            editor.notify("session/cancel", sessionId=session_id)
+        editor.wait_for(lambda line: line.get("result") == {"stopReason": "cancelled"})
+        assert editor.prompt(session_id, "again") == "end_turn"
+        assert editor.leave() == 0
+    errors = [line for line in editor.events() if line.get("id", 0) is None]
+    assert len(errors) == 7 and all(line["error"]["message"] for line in errors)
+
+
+@pytest.mark.spec("ACP-1", "CAN-11")
+def test_sessions_work_side_by_side(model_server: ModelServer, tmp_path: Path) -> None:
+    model_server.add(say("never", stall_at="start"), "Two.")
+    other = tmp_path / "other"
+    other.mkdir()
+    with Editor(model_server, tmp_path) as editor:
+        one, two = editor.new(), editor.new(cwd=str(other))
+        first = editor.ask(one, "first")
+        model_server.wait_until_waiting()
+        assert editor.prompt(two, "second") == "end_turn"
+        closed = editor.request("session/close", sessionId=one)
+        assert editor.response(first)["result"] == {"stopReason": "cancelled"}
+        assert editor.response(closed)["result"] == {}
+        assert editor.leave() == 0
+    assert editor.updates("agent_message_chunk", one) == []
+    assert editor.updates("agent_message_chunk", two)
+
+
+@pytest.mark.spec("ACP-2", "OPS-1")
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
+def test_a_signal_cancels_and_ends(
+    model_server: ModelServer, tmp_path: Path, number: signal.Signals
+) -> None:
+    model_server.default = say("never", stall_at="start")
+    with Editor(model_server, tmp_path) as editor:
+        asked = editor.ask(editor.new(), "first")
+        model_server.wait_until_waiting()
+        editor.process.send_signal(number)
+        assert editor.response(asked)["result"] == {"stopReason": "cancelled"}
+        done = editor.wait()
+    assert done.code == 128 + number and "Traceback" not in done.stderr
+
+
+@pytest.mark.spec("ACP-1", "CLI-13")
+def test_options_that_are_the_editors_are_refused(tmp_path: Path) -> None:
+    for given in ("--continue", "--session=x", "--resume"):
+        done = run_agent("acp", given, cwd=tmp_path)
+        assert done.code == 2 and "the editor opens the sessions" in done.stderr
+    assert run_agent("acp", "--version", cwd=tmp_path).stdout.startswith("agentcli ")
+
+
+@pytest.mark.spec("ACP-1", "SEC-6")
+def test_a_permission_shows_what_cannot_be_seen_and_a_terminal_gets_output(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    command = "echo a\u202eb; printf 'one\\n'"
+    model_server.add(call("bash", {"command": command}), "Done.")
+    able = {"_meta": {"terminal_output": True}}
+    with Editor(model_server, tmp_path, capabilities=able) as editor:
+        asked = editor.ask(editor.new(), "run it")
+        shown = editor.choose("once")["params"]["toolCall"]
+        assert editor.response(asked)["result"] == {"stopReason": "end_turn"}
+        assert editor.leave() == 0
+    assert "a<U+202E>b" in shown["content"][0]["content"]["text"]
+    assert "\u202e" not in shown["title"]
+    (started,) = editor.updates("tool_call")
+    number = started["toolCallId"]
+    assert started["content"] == [{"type": "terminal", "terminalId": number}]
+    metas = [each.get("_meta", {}) for each in _statuses(editor, number)]
+    printed = "".join(
+        each["terminal_output"]["data"] for each in metas if "terminal_output" in each
+    )
+    assert "one" in printed
+    assert {"terminal_exit": {"terminal_id": number, "exit_code": 0, "signal": None}} in metas
+
+
+def test_the_pixel_is_an_image() -> None:
+    assert base64.b64decode(PIXEL).startswith(b"\x89PNG")
