@@ -4,8 +4,8 @@
 
 A start defines some sixty values before the first request leaves, and ``dataclass`` compiles six
 functions for each (0.5 ms a class on CPython 3.11: a tenth of the whole start). Here only
-``__init__`` is compiled; the rest is shared. The result is a dataclass to ``replace``,
-``fields``, ``asdict``, ``match`` and type checkers.
+``__init__`` is compiled, with the first value that is made; the rest is shared. The result is a
+dataclass to ``replace``, ``fields``, ``asdict``, ``match`` and type checkers.
 
 Law: a value is frozen, equal only to the same kind with equal fields, and can be copied.
 Annotations must be text (``from __future__ import annotations``); there is no ``super()`` without
@@ -95,7 +95,12 @@ def _made(cls: type[T], shared_methods: dict[str, Any]) -> type[T]:
     body["__dataclass_fields__"] = fields
     compared = [name for name, each in fields.items() if each.compare]
     body["__compared__"] = attrgetter(*compared) if compared else type
-    body["__init__"] = _make_init(fields, calls_post_init="__post_init__" in body)
+
+    def __init__(self: Any, *values: Any, **named: Any) -> None:  # noqa: N807 - it stands for it
+        made.__init__ = _make_init(fields, calls_post_init=hasattr(made, "__post_init__"))
+        made.__init__(self, *values, **named)
+
+    body["__init__"] = __init__
     made: Any = type(cls).__new__(type(cls), cls.__name__, cls.__bases__, body)
     made.__qualname__ = cls.__qualname__
     return cast("type[T]", made)
