@@ -15,10 +15,11 @@ two options whose value may be missing. So the line is sorted first:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
+
+from agentcli.domain.patterns import LazyPattern
 
 PROMPT_COMMANDS = frozenset({"acp", "chat", "run", "resume"})
 # name -> one line of help; cli.main knows where each one lives
@@ -68,7 +69,7 @@ _TOOLS = {
     "Write": "write_file",
 }
 # a rule ends at a comma or a space that stands outside of its parentheses
-_RULE = re.compile(r"[^\s,()]+(?:\([^()]*(?:\([^()]*\)[^()]*)*\))?")
+_RULE = LazyPattern(r"[^\s,()]+(?:\([^()]*(?:\([^()]*\)[^()]*)*\))?")
 
 
 class Invocation(NamedTuple):

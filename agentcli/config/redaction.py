@@ -15,6 +15,7 @@ from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.secrecy import is_private_server, is_secret
 
 _SHORTEST_BASE64 = 8
@@ -23,7 +24,7 @@ _HIDDEN = "[redacted]"
 _SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_CREDENTIALS")
 _LOCAL_SERVICES = frozenset({"OLLAMA", "LMSTUDIO", "VLLM", "LLAMACPP"})
 _ENTITIES = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#x27;"))
-_ADDRESS = re.compile(r"(?<=://)([^/\s@]*)@")
+_ADDRESS = LazyPattern(r"(?<=://)([^/\s@]*)@")
 # what keys look like, for those that were never told to us
 _KEYS = r"""(?ix)
     \b(?:sk|pk|rk)-[A-Za-z0-9_\-]{8,}            # OpenAI, Anthropic and many more

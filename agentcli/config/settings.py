@@ -35,6 +35,7 @@ from agentcli.config.toml_file import (
     refusal,
 )
 from agentcli.domain.errors import ConfigError
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.ports import Effort, PermissionMode, ProviderConfig
 from agentcli.domain.secrecy import is_secret
 from agentcli.domain.values import frozen
@@ -207,7 +208,7 @@ def near_names(path: tuple[str, ...]) -> list[str]:
 
 ENVIRONMENT: Mapping[str, str] = {"AGENTCLI_MODEL": "model"}
 _YOURS = "only your own settings can say that"
-_PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+_PROVIDER_NAME = LazyPattern(r"[a-z0-9][a-z0-9_.-]*")
 
 
 @frozen

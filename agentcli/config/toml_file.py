@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentcli.domain.errors import ConfigError
+from agentcli.domain.patterns import LazyPattern
 
-_POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
-_HEADER = re.compile(r"^\s*\[\[?\s*(?P<path>[^\[\]]+?)\s*\]\]?\s*(#.*)?$")
-_ENTRY = re.compile(r"^\s*(?P<path>(?:\"[^\"]*\"|'[^']*'|[\w-]+|\s*\.\s*)+?)\s*=")
-_OPEN_HEADER = re.compile(r"^\s*\[\[?\s*(?P<path>[^\[\]#]*)")
-_BEGUN_HEADER = re.compile(r"\[\[?[A-Za-z]")
-_SEGMENT = re.compile(r"\"([^\"]*)\"|'([^']*)'|([\w-]+)")
+_POSITION = LazyPattern(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+_HEADER = LazyPattern(r"^\s*\[\[?\s*(?P<path>[^\[\]]+?)\s*\]\]?\s*(#.*)?$")
+_ENTRY = LazyPattern(r"^\s*(?P<path>(?:\"[^\"]*\"|'[^']*'|[\w-]+|\s*\.\s*)+?)\s*=")
+_OPEN_HEADER = LazyPattern(r"^\s*\[\[?\s*(?P<path>[^\[\]#]*)")
+_BEGUN_HEADER = LazyPattern(r"\[\[?[A-Za-z]")
+_SEGMENT = LazyPattern(r"\"([^\"]*)\"|'([^']*)'|([\w-]+)")
 MAX_DEPTH = 32  # dotted keys nest without brackets
 MAX_BYTES = 4_000_000
 MOST_MISTAKES = 20
@@ -33,8 +34,8 @@ _NO_STATEMENT = "this line is no `key = value` and no [table]"
 _CURLY = (
     "\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}\N{DOUBLE LOW-9 QUOTATION MARK}"
 )
-_BARE = re.compile(r"\s*([a-z_.]{1,40})(?=\s|$)")
-_OPENED = re.compile(r"=\s*(?:\[[^\]]*$|\{[^}]*$|\"\"\"|''')")
+_BARE = LazyPattern(r"\s*([a-z_.]{1,40})(?=\s|$)")
+_OPENED = LazyPattern(r"=\s*(?:\[[^\]]*$|\{[^}]*$|\"\"\"|''')")
 
 
 def read_text(path: Path) -> str | None:

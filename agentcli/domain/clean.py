@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import operator
-import re
 from typing import Any
+
+from agentcli.domain.patterns import LazyPattern
 
 # Gemini reads arguments into nested protocol messages, three to a level, of which it takes 100.
 MAX_DEPTH = 30
@@ -17,16 +18,16 @@ MAX_DEPTH = 30
 MAX_TEXT_BYTES = 1_000_000
 MAX_ARGUMENT_BYTES = 500_000
 _MAX_INTEGER = 2**63
-_ID = re.compile(r"[A-Za-z0-9_-]+")
-_BAD_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
+_ID = LazyPattern(r"[A-Za-z0-9_-]+")
+_BAD_IN_NAME = LazyPattern(r"[^A-Za-z0-9_-]")
 _NAME_LENGTH = 64
 _CUT_NOTE = 100
-_UNUSUAL = re.compile(
+_UNUSUAL = LazyPattern(
     r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufdd0-\ufdef\ufeff"
     r"\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]|<\|[^|<>\n]{1,40}\|>"
 )
 
-_INVISIBLE = (  # compiled when it is needed
+_INVISIBLE = LazyPattern(
     "[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f"
     "\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0e\ufeff\uffa0"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff\U0001d173-\U0001d17a]"
@@ -63,7 +64,7 @@ def reveal(text: str) -> str:
 
     Line feeds and tabs stay.
     """
-    return re.sub(_INVISIBLE, lambda found: f"<U+{ord(found[0]):04X}>", text)
+    return _INVISIBLE.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
 
 
 def clean_name(name: str) -> str:

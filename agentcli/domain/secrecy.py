@@ -12,10 +12,12 @@ import re
 from collections import Counter
 from urllib.parse import urlsplit
 
+from agentcli.domain.patterns import LazyPattern
+
 _SHORTEST = 12
 _LEAST_BITS = 40.0
 # how keys of services begin, whatever follows
-_PREFIXES = re.compile(
+_PREFIXES = LazyPattern(
     r"[srp]k-(?:ant-|proj-|or-|svcacct-)?|[sr]k_(?:live|test)_|AIza|ya29\.|gh[pousr]_|github_pat_"
     r"|glpat-|xox[abeprs]-|gsk_|hf_|npm_|xai-|csk-|pplx-|A(?:KI|SI)A|eyJ"
 )
@@ -31,7 +33,7 @@ def is_secret(value: str, *, is_local: bool = False) -> bool:
     it has the form of a service's.
     """
     text = value.strip()
-    prefix = re.match(_PREFIXES, text)
+    prefix = _PREFIXES.match(text)
     if is_local and prefix is None:
         return False
     body = text[prefix.end() :] if prefix else text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from dataclasses import fields as fields_of
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from agentcli.domain.cancel import CancelToken
 from agentcli.domain.messages import ImagePart, ResultPart, ResultStatus, TextPart
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import frozen, mutable
 
 if TYPE_CHECKING:
@@ -341,7 +341,7 @@ class PortMissing(Exception):
         super().__init__(_WITHOUT.get(name, f"This session has no {name}, which the tool needs."))
 
 
-_MAY_LACK = re.compile(r"\bNone\b|\bOptional\b")
+_MAY_LACK = LazyPattern(r"\bNone\b|\bOptional\b")
 _WITHOUT = {
     "agents": "There are no sub-agents in this run. Do it yourself.",
     "ask": "Nobody can be asked in this run. Decide yourself, and say in your answer what you "

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +22,7 @@ from types import MappingProxyType
 
 from agentcli.domain.errors import AgentError, SourceFailed
 from agentcli.domain.messages import TextPart, ToolCall, ToolResult, Usage
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.ports import ModelInfo, WrapUpSignal, cost_usd
 from agentcli.domain.values import frozen, mutable
 
@@ -187,7 +187,7 @@ POLLING_S = 1.0
 _WEIGHT, _POLLING_WEIGHT = 10, 1
 _NAME_CHARS = 64
 # How long a command took, at the end of what ``bash`` says of it.
-_DURATION = re.compile(r"(?:\d+ min )?\d+(?:\.\d+)? s(?=\]\Z)")
+_DURATION = LazyPattern(r"(?:\d+ min )?\d+(?:\.\d+)? s(?=\]\Z)")
 
 
 @frozen

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.domain.errors import UsageError
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.ports import PermissionMode
 from agentcli.domain.sandbox import Access
 from agentcli.domain.tools import ToolDefinition, Workspace
@@ -21,7 +22,7 @@ from agentcli.domain.values import frozen, mutable
 
 EDIT_TOOLS = "edit"
 """The tool of a rule that means every tool that edits the files it names."""
-_RULE = re.compile(r"(?P<tool>[A-Za-z0-9_*?-]+)(?:\((?P<pattern>.+)\))?", re.DOTALL)
+_RULE = LazyPattern(r"(?P<tool>[A-Za-z0-9_*?-]+)(?:\((?P<pattern>.+)\))?", re.DOTALL)
 
 
 @frozen

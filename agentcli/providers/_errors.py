@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from agentcli.domain.errors import ErrorKind, ProviderError
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.ports import ProviderConfig
 from agentcli.domain.secrecy import is_secret
 from agentcli.providers._registry import BUILT_IN, COMMAND
@@ -42,7 +43,7 @@ _DAILY_ADVICE = (
     "the quota of the day is used up; it is renewed at midnight Pacific time: use another model"
     " or raise the plan"
 )
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)s")
+_DURATION = LazyPattern(r"(\d+(?:\.\d+)?)s")
 _MAX_TEXT = 400
 # Status codes of RFC 9110, and 529, which Anthropic sends when overloaded.
 _REDIRECTS = range(300, 400)

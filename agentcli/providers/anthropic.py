@@ -7,7 +7,6 @@ a batch come first in the one user message after it (HIS-1, HIS-3).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +24,7 @@ from agentcli.domain.messages import (
     Usage,
     UserMessage,
 )
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.ports import Effort, ModelRequest
 from agentcli.domain.stream import (
     StreamEnd,
@@ -220,7 +220,7 @@ _EFFORT_NAMES = {
     Effort.XHIGH: "xhigh",
     Effort.MAX: "max",
 }
-_CLAUDE = re.compile(
+_CLAUDE = LazyPattern(
     r"claude-(?:(?P<family>[a-z]+)-)?(?:(?P<major>\d{1,2})(?!\d)(?:[-.](?P<minor>\d{1,2})(?!\d))?)?"
 )
 # First versions with: thinking at all, adaptive thinking, text left out unless asked for,

@@ -8,7 +8,6 @@ signature goes back on the part it came on (HIS-4); the key travels in a header,
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -28,6 +27,7 @@ from agentcli.domain.messages import (
     Usage,
     UserMessage,
 )
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.ports import Effort, ModelRequest
 from agentcli.domain.stream import (
     StreamEnd,
@@ -59,9 +59,9 @@ _IMAGE_NOTE = "The images of the tool results above:"
 _NO_IMAGES = "[image left out: this model takes no images]"
 _BETWEEN = "Understood."
 _GO_ON = "Continue."
-_FIRST_IN_NAME = re.compile(r"[A-Za-z_]")
+_FIRST_IN_NAME = LazyPattern(r"[A-Za-z_]")
 _MAX_NAME = 64
-_API_VERSION = re.compile(r"/v\d\w*(?:/|$)")
+_API_VERSION = LazyPattern(r"/v\d\w*(?:/|$)")
 
 
 # --- request -----------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def _image(part: ImagePart) -> Json:
 # /thought-signatures, /function-calling. Law: a combination that the API refuses is never sent;
 # a name that is not known is taken for a model of today.
 
-_NAME = re.compile(r"gemini-(?:(?P<major>\d+)(?:\.(?P<minor>\d+))?(?![\d.]))?")
+_NAME = LazyPattern(r"gemini-(?:(?P<major>\d+)(?:\.(?P<minor>\d+))?(?![\d.]))?")
 _UNNUMBERED = (99, 0)
 _FIRST_THINKING = (2, 5)
 _FIRST_LEVELS = (3, 0)

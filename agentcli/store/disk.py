@@ -9,16 +9,17 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
+
+from agentcli.domain.patterns import LazyPattern
 
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 _OPEN_FLAGS = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 SUFFIX = ".db"
 WAL_SUFFIX = ".db-wal"
-SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+SESSION_ID = LazyPattern(r"[A-Za-z0-9_-]{1,64}")
 
 
 def ensure_directory(path: Path) -> None:

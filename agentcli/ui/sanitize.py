@@ -16,13 +16,14 @@ import json
 import re
 
 from agentcli.domain.clean import reveal
+from agentcli.domain.patterns import LazyPattern
 
 __all__ = ["Sanitizer", "clean", "clean_line", "reveal", "safe_json"]
 MAX_STRING = 4096
 
 _BIDI = "\u202a-\u202e\u2066-\u2069"
 _TAGS = "\U000e0000-\U000e007f"
-_SUSPECT = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff{_BIDI}{_TAGS}]")
+_SUSPECT = LazyPattern(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff{_BIDI}{_TAGS}]")
 
 _STRING_START = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])"
 _STRING_BODY = rf"[^\x07\x1b\x90\x98\x9b-\x9f]{{0,{MAX_STRING}}}"
@@ -45,8 +46,8 @@ _PARTIAL = "|".join(
     )
 )
 _REST = f"\x1b[0-~]?|{_SUSPECT.pattern}"
-_WHOLE = re.compile(f"{_COMPLETE}|{_REST}")
-_STREAM = re.compile(f"{_COMPLETE}|(?P<partial>{_PARTIAL})|{_REST}")
+_WHOLE = LazyPattern(f"{_COMPLETE}|{_REST}")
+_STREAM = LazyPattern(f"{_COMPLETE}|(?P<partial>{_PARTIAL})|{_REST}")
 
 
 def clean(text: str) -> str:

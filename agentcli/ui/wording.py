@@ -5,7 +5,6 @@ Law: an unknown value is called unknown, never 0 (LOOP-6, COST-1).
 
 from __future__ import annotations
 
-import re
 import time
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from agentcli.domain.events import (
     WrappingUp,
 )
 from agentcli.domain.messages import ResultStatus, Usage
+from agentcli.domain.patterns import LazyPattern
 from agentcli.ui.sanitize import clean, clean_line
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _LONGEST_WHY = 200
 _LONGEST_QUESTION = 1_000
-_DURATION = re.compile(r"\d (?:s|min|h)\)?$")
+_DURATION = LazyPattern(r"\d (?:s|min|h)\)?$")
 _MINUTE = 60
 _HOUR = 3600
 _DAY = 86400
@@ -267,7 +267,7 @@ def outcome(event: ToolFinished, call_line: str = "") -> str:
     return word if own.lower().startswith(word) else f"{word}: {own}" if own else word
 
 
-_ADVICE = re.compile(r"(?<=[^.\s][.!?]) +[A-Z].*|; (?:use|try|call|read|pass|give|ask) .*")
+_ADVICE = LazyPattern(r"(?<=[^.\s][.!?]) +[A-Z].*|; (?:use|try|call|read|pass|give|ask) .*")
 _FIELDS = {"old_string": "the text to replace", "new_string": "the new text"}
 
 

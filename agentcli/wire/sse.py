@@ -7,17 +7,17 @@ cost is linear in the bytes; memory is bounded by ``max_event_bytes``.
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from agentcli.domain.errors import ErrorKind, ProviderError
+from agentcli.domain.patterns import LazyPattern
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 # What one more line of an event costs in memory beside its text.
 _LINE_COST = 8
 _BOM = b"\xef\xbb\xbf"
 _LF = 10
-_KNOWN_FIELD = re.compile(rb"(?:\xef\xbb\xbf)?(?:data|event|id|retry)(?::|\Z)")
+_KNOWN_FIELD = LazyPattern(rb"(?:\xef\xbb\xbf)?(?:data|event|id|retry)(?::|\Z)")
 
 
 class SseEvent(NamedTuple):
@@ -44,7 +44,7 @@ class LineSplitter:
         """Size of the line that has not ended yet."""
         return len(self._tail)
 
-    def drop_pending_unless(self, wanted: re.Pattern[bytes]) -> None:
+    def drop_pending_unless(self, wanted: LazyPattern[bytes]) -> None:
         """Turn the unfinished line into an empty comment if it does not begin like ``wanted``."""
         if not wanted.match(self._tail):
             self._tail = bytearray(b":")

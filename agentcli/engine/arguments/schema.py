@@ -24,6 +24,7 @@ from operator import is_
 from typing import Any
 
 from agentcli.domain.messages import AssistantMessage, StopReason, ToolCall
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.tools import ToolBox
 from agentcli.engine.arguments.text import loads
 
@@ -36,7 +37,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "object": dict,
     "null": type(None),
 }
-_NUMBER = re.compile(r"\s*\+?(-?[0-9][0-9.eE+-]{0,40})\s*")
+_NUMBER = LazyPattern(r"\s*\+?(-?[0-9][0-9.eE+-]{0,40})\s*")
 _WORDS: dict[str, dict[str, Any]] = {
     "boolean": {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False},
     "null": {"null": None, "none": None},

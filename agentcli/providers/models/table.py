@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from agentcli.domain.errors import ConfigError
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.ports import LongPromptPrices, ModelInfo, ToolProtocol
 from agentcli.providers._registry import BUILT_IN, is_provider, spec_of, unknown_provider
 
@@ -33,14 +34,14 @@ _FAMILIES = (
     ("deepseek", "deepseek"),
     ("grok", "xai"),
 )
-_O_SERIES = re.compile(r"o\d(-|$)")
+_O_SERIES = LazyPattern(r"o\d(-|$)")
 # What may follow a model's name without making it another model.
-_SNAPSHOT = re.compile(r"(?:[-@](?:\d{8}|\d{4}-\d{2}-\d{2}|latest))?(?:-v\d+)?(?::[\w.-]+)?$")
+_SNAPSHOT = LazyPattern(r"(?:[-@](?:\d{8}|\d{4}-\d{2}-\d{2}|latest))?(?:-v\d+)?(?::[\w.-]+)?$")
 # Rows of the registry that lead to another row's models.
 _SAME_MODELS = {"openai-responses": "openai", "vertex": "gemini"}
 _REGION = r"(?:us|us-gov|eu|apac|jp|au|ca|global)\."
 _VENDORS = {"google": "gemini", "mistralai": "mistral", "x-ai": "xai"}
-_DOT_VERSION = re.compile(r"(?<=\d)\.(?=\d)")
+_DOT_VERSION = LazyPattern(r"(?<=\d)\.(?=\d)")
 
 
 Rows = Mapping[str, Mapping[str, str]]

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.values import frozen
 
 # a start that says nothing yet of what it is
@@ -27,12 +28,12 @@ _DECODER = json.JSONDecoder(strict=False)
 _NAME_KEYS = ("name", "tool_name", "tool", "action", "function")
 _ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "action_input")
 _FIRST_KEYS = frozenset({*_NAME_KEYS, *_ARGUMENT_KEYS, "id", "type", "tool_call_id"})
-_FIRST_KEY = re.compile(r'[\[\s]*\{\s*"(\w*)"')
-_LOOSE_NAME = re.compile(r'"(?:name|tool_name|tool|action)"\s*:\s*"([^"\\]+)"')
-_LOOSE_ARGUMENTS = re.compile(rf'"(?:{"|".join(_ARGUMENT_KEYS)})"\s*:\s*')
-_SPACE = re.compile(r"\s*")
-_NAME_START = re.compile(r"""\s*([\w.:/-]*)(?:"?|\s*)\Z""")
-_BETWEEN = re.compile(r"[\s;,]*")
+_FIRST_KEY = LazyPattern(r'[\[\s]*\{\s*"(\w*)"')
+_LOOSE_NAME = LazyPattern(r'"(?:name|tool_name|tool|action)"\s*:\s*"([^"\\]+)"')
+_LOOSE_ARGUMENTS = LazyPattern(rf'"(?:{"|".join(_ARGUMENT_KEYS)})"\s*:\s*')
+_SPACE = LazyPattern(r"\s*")
+_NAME_START = LazyPattern(r"""\s*([\w.:/-]*)(?:"?|\s*)\Z""")
+_BETWEEN = LazyPattern(r"[\s;,]*")
 
 
 class NoCall(Exception):
@@ -80,7 +81,7 @@ Block = tuple[int, list[WrittenCall]]
 Reader = Callable[[str, int, Offer], Block | None]
 
 
-def _skip(text: str, at: int, pattern: re.Pattern[str] = _SPACE) -> int:
+def _skip(text: str, at: int, pattern: LazyPattern[str] = _SPACE) -> int:
     found = pattern.match(text, at)
     return found.end() if found else at
 
@@ -198,7 +199,7 @@ def _is_open(text: str) -> bool:
 
 def _headed(header: str, tail: str = "") -> Reader:
     """The tool's name as group 1 of ``header``, its arguments in JSON, and a ``tail``."""
-    begins, ends = re.compile(header), re.compile(rf"\s*{tail}")
+    begins, ends = LazyPattern(header), LazyPattern(rf"\s*{tail}")
 
     def read(text: str, at: int, offer: Offer) -> Block | None:
         head = begins.match(text, at)
@@ -226,7 +227,7 @@ def _headed(header: str, tail: str = "") -> Reader:
 
 
 def _unread_arguments(
-    text: str, at: int, name: str, ends: re.Pattern[str] | None, offer: Offer
+    text: str, at: int, name: str, ends: LazyPattern[str] | None, offer: Offer
 ) -> Block | None:
     """A call whose arguments are not complete, or not JSON."""
     if not offer.last:
@@ -246,9 +247,9 @@ class _Element:
     """``opener``: the name is group 1; ``parameter``: name and value are groups 1 and 2."""
 
     start: str
-    opener: re.Pattern[str]
+    opener: LazyPattern[str]
     closer: str
-    parameter: re.Pattern[str]
+    parameter: LazyPattern[str]
 
     def read(self, text: str, at: int, offer: Offer) -> Block | None:
         """The element whose ``start`` ends at ``at``."""
@@ -323,15 +324,15 @@ def _kinds(schema: Mapping[str, Any]) -> set[str]:
 
 _FUNCTION = _Element(
     "<function=",
-    re.compile(r"([^>\n]*)>"),
+    LazyPattern(r"([^>\n]*)>"),
     "</function>",
-    re.compile(r"\s*<parameter=([^>\n]+)>(.*?)</parameter>\s*(?=<parameter=|\Z)", re.DOTALL),
+    LazyPattern(r"\s*<parameter=([^>\n]+)>(.*?)</parameter>\s*(?=<parameter=|\Z)", re.DOTALL),
 )
 _INVOKE = _Element(
     '<invoke name="',
-    re.compile(r'([^"\n]*)">'),
+    LazyPattern(r'([^"\n]*)">'),
     "</invoke>",
-    re.compile(
+    LazyPattern(
         r'\s*<parameter name="([^"\n]+)"[^>\n]*>(.*?)</parameter>\s*(?=<parameter name=|\Z)',
         re.DOTALL,
     ),
@@ -340,7 +341,7 @@ _DSML_INVOKE = _Element(
     '<｜DSML｜invoke name="',
     _INVOKE.opener,
     "</｜DSML｜invoke>",
-    re.compile(
+    LazyPattern(
         r'\s*<｜DSML｜parameter name="([^"\n]+)"[^>\n]*>(.*?)</｜DSML｜parameter>'
         r"\s*(?=<｜DSML｜parameter name=|\Z)",
         re.DOTALL,
@@ -348,9 +349,9 @@ _DSML_INVOKE = _Element(
 )
 _GLM = _Element(
     "",
-    re.compile(r"\s*([\w.:/-]+)\s*(?=<)"),
+    LazyPattern(r"\s*([\w.:/-]+)\s*(?=<)"),
     "</tool_call>",
-    re.compile(
+    LazyPattern(
         r"\s*<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>\s*(?=<arg_key>|\Z)", re.DOTALL
     ),
 )
@@ -413,7 +414,7 @@ def _mistral(text: str, at: int, offer: Offer) -> Block | None:
 
 
 _PYTHON_JSON = _json(explicit=True)
-_BUILT_IN = re.compile(r"([\w-]+)\.call\(")
+_BUILT_IN = LazyPattern(r"([\w-]+)\.call\(")
 
 
 def _python_tag(text: str, at: int, offer: Offer) -> Block | None:
@@ -448,7 +449,7 @@ _KIMI = _headed(
     r"\s*(?:functions\.)?([\w.-]+?)(?::\d+)?\s*<\|tool_call_argument_begin\|>\s*",
     r"<\|tool_call_end\|>",
 )
-_FENCE_HEAD = re.compile(r"(?:json|tool_call|tool_code|tool)?[ \t]*\n\s*")
+_FENCE_HEAD = LazyPattern(r"(?:json|tool_call|tool_code|tool)?[ \t]*\n\s*")
 _FENCED_JSON = _json("```", explicit=True)
 
 

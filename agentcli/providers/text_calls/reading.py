@@ -26,6 +26,7 @@ from agentcli.domain.messages import (
     ToolResult,
     UserMessage,
 )
+from agentcli.domain.patterns import LazyPattern
 from agentcli.domain.ports import ModelRequest, ToolProtocol
 from agentcli.domain.stream import (
     ProviderNote,
@@ -42,7 +43,7 @@ from agentcli.providers.text_calls.forms import FORMS, Form, NoCall, Offer, Writ
 
 # Ollama says "does not support tools", vLLM "requires --enable-auto-tool-choice", llama.cpp "tools
 # param requires --jinja flag", OpenRouter "No endpoints found that support tool use"
-_NO_TOOLS = re.compile(
+_NO_TOOLS = LazyPattern(
     r"(?:tool|function)(?:s|_choice|[ _-]?(?:use|call(?:s|ing)?|choice|list))?\b[^.]{0,60}?"
     r"\b(?:not (?:be )?(?:supported|allowed|permitted|enabled|available)|unsupported|requires? --"
     r"|unrecognized|unexpected)"
@@ -270,7 +271,7 @@ class ReplyReading:
 # A longer text is looked at again when it has grown by a quarter: the work stays linear.
 _SMALL = 2_048
 _MAX_HELD = 4_000_000
-_FENCE = re.compile(r"\s*(`{3,}|~{3,})")
+_FENCE = LazyPattern(r"\s*(`{3,}|~{3,})")
 _CODE_INDENT = 4
 
 # (opening, closing): Qwen, DeepSeek, GLM, Kimi and many others; Magistral; Command A; Seed; Kimi-VL
@@ -394,7 +395,7 @@ class CallScan:
         self._forms = forms
         openers = sorted({form.opener for form in forms}, key=len, reverse=True)
         self._openers = tuple(openers)
-        self._pattern = re.compile("|".join(map(re.escape, openers)))
+        self._pattern = LazyPattern("|".join(map(re.escape, openers)))
 
     def _scan(self, *, last: bool, cut: bool) -> tuple[str, list[WrittenCall], str]:
         out: list[str] = []
