@@ -11,11 +11,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+)
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, Protocol
 
+from agentcli.domain.cancel import uninterruptible
 from agentcli.domain.values import frozen
 from agentcli.rpc.messages import (
     INTERNAL_ERROR,
@@ -107,10 +116,37 @@ class Patience:
         if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(self._when())
 
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Within the block only ``total_s`` counts: the peer waits for somebody else."""
+        if self._limit is not None and not self._limit.expired():
+            self._limit.reschedule(self._end)
+        try:
+            yield
+        finally:
+            self.renew()
+
     def _when(self) -> float | None:
         now = asyncio.get_running_loop().time()
         ends = [self._end, None if self._idle_s is None else now + self._idle_s]
         return min((end for end in ends if end is not None), default=None)
+
+
+@asynccontextmanager
+async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
+    """``work`` as a task for as long as the block runs; it is cancelled and joined at its end."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await uninterruptible(_joined(task))
+
+
+async def _joined(task: asyncio.Task[None]) -> None:
+    await asyncio.wait({task})
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("a connection failed", exc_info=error)
 
 
 class Connection:

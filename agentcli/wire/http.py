@@ -15,7 +15,7 @@ import ssl
 import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -123,6 +123,38 @@ def load_httpx() -> None:
             sys.modules.pop("httpx._main", None)
 
 
+class OpenAnswer:
+    """An answer of which the head has come."""
+
+    def __init__(self, endpoint: Endpoint, response: httpx.Response) -> None:
+        self._endpoint = endpoint
+        self._response = response
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = response.headers
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """The body as it comes, unpacked, in pieces of a bound. Raises ``ProviderError``."""
+        with _told_as_ours(self._endpoint, streaming=True):
+            unpacker = unpacker_for(self._response.headers.get_list("content-encoding"))
+            async with (
+                aclosing(_batched(self._response.aiter_raw())) as batches,
+                aclosing(_sliced(batches, unpacker)) as slices,
+            ):
+                async for piece in slices:
+                    yield piece
+
+    async def whole(self, most_bytes: int = MAX_JSON_BODY_BYTES) -> bytes:
+        """The body; raises ``ProviderError``, also when it is larger than that."""
+        body = bytearray()
+        async with aclosing(self.pieces()) as pieces:
+            async for piece in pieces:
+                body += piece
+                if len(body) > most_bytes:
+                    what = f"sent an answer of more than {most_bytes:,} bytes"
+                    raise network_error(self._endpoint, what, "it was given up", retryable=False)
+        return bytes(body)
+
+
 class HttpClient:
     """The connections of one owner. Belongs to one event loop."""
 
@@ -160,12 +192,36 @@ class HttpClient:
             if response is not None:
                 await uninterruptible(response.aclose())
 
+    @asynccontextmanager
+    async def exchange(
+        self, method: str, endpoint: Endpoint, headers: Mapping[str, str], body: bytes | None = None
+    ) -> AsyncIterator[OpenAnswer]:
+        """One request and its answer, whatever its status, for as long as the block runs.
+
+        Raises ``ProviderError`` and ``ConfigError``, also while the answer is read.
+        """
+        load_httpx()
+        client = self._clients.get(endpoint.is_secure)
+        if client is None:
+            client = self._clients[endpoint.is_secure] = _new_client(endpoint)
+        response: httpx.Response | None = None
+        self._requests += 1
+        try:
+            with _told_as_ours(endpoint):
+                response = await self._send(client, endpoint, headers, body, method)
+            yield OpenAnswer(endpoint, response)
+        finally:
+            self._requests -= 1
+            if response is not None:
+                await uninterruptible(response.aclose())
+
     async def _send(
         self,
         client: httpx.AsyncClient,
         endpoint: Endpoint,
         headers: Mapping[str, str],
-        body: bytes,
+        body: bytes | None,
+        method: str = "POST",
     ) -> httpx.Response:
         """The head of the answer. A cancel leaves no connection open.
 
@@ -173,7 +229,7 @@ class HttpClient:
         ``http11.py``: ``_state_lock``, outside of its ``try``): only its pool can close it.
         """
         try:
-            request = client.build_request("POST", endpoint.url, headers=headers, content=body)
+            request = client.build_request(method, endpoint.url, headers=headers, content=body)
         except ValueError:
             raise _bad_address(endpoint) from None
         try:

@@ -1,0 +1,160 @@
+"""What the rest of the house sees of MCP servers (MCP-2, MCP-4): facts, and the port to them.
+
+Law: every text in these values was cleaned and cut where it came in: it holds no control
+characters and has a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from agentcli.domain.errors import AgentError
+from agentcli.domain.values import frozen
+
+if TYPE_CHECKING:
+    from agentcli.domain.cancel import CancelToken
+    from agentcli.domain.messages import ResultPart, UserPart
+    from agentcli.domain.tools import ToolOutput
+
+PREFIX = "mcp__"
+"""What the names of servers' tools begin with: ``mcp__SERVER__TOOL``."""
+
+
+class McpError(AgentError):
+    """A server cannot be used, or has not done what it was asked."""
+
+
+class LoginRequired(McpError):
+    """The server wants a login first (MCP-5); ``server`` is its name."""
+
+    def __init__(self, server: str, why: str = "") -> None:
+        said = f" ({why})" if why else ""
+        super().__init__(
+            f"the MCP server {server} needs a login{said}", f"run: agent mcp login {server}"
+        )
+        self.server = server
+
+
+class ServerStatus(StrEnum):
+    """How a server stands."""
+
+    IDLE = "not started"
+    STARTING = "starting"
+    READY = "ready"
+    FAILED = "failed"
+    LOGIN = "needs a login"
+    OFF = "switched off"
+
+
+@frozen
+class ServerTool:
+    """A tool as its server tells of it; ``full_name`` is what it is called here.
+
+    ``reads`` and ``destroys`` are the server's own word, and no more than that.
+    """
+
+    server: str
+    name: str
+    full_name: str
+    description: str
+    parameters: Mapping[str, Any]
+    title: str = ""
+    reads: bool = False
+    destroys: bool = False
+    idempotent: bool = False
+    open_world: bool = True
+
+
+@frozen
+class ServerResource:
+    """Something that can be read, by its URI; a ``template`` has ``{variables}`` in it."""
+
+    server: str
+    uri: str
+    name: str
+    description: str = ""
+    media_type: str = ""
+    is_template: bool = False
+
+
+@frozen
+class ServerPrompt:
+    """A prompt that a server has ready. ``arguments``: name, description, whether it must be."""
+
+    server: str
+    name: str
+    full_name: str
+    description: str = ""
+    arguments: tuple[tuple[str, str, bool], ...] = ()
+
+
+@frozen
+class ServerFacts:
+    """A server and what is known of it by now. ``problem`` is why it cannot be used.
+
+    ``said`` are the last lines that it wrote to its standard error. Before it is ready the rest is
+    what it was the last time.
+    """
+
+    name: str
+    status: ServerStatus
+    where: str = ""
+    problem: str = ""
+    said: str = ""
+    version: str = ""
+    protocol: str = ""
+    instructions: str = ""
+    tools: tuple[ServerTool, ...] = ()
+    resources: tuple[ServerResource, ...] = ()
+    prompts: tuple[ServerPrompt, ...] = ()
+
+
+class McpServers(Protocol):
+    """The servers of one session, made when they are first needed."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """In the order in which they are configured."""
+
+    def begin(self) -> None:
+        """Start them in the background; only the first call does anything."""
+
+    def facts(self) -> Sequence[ServerFacts]:
+        """All of them, as they stand."""
+
+    def tool(self, full_name: str) -> ServerTool | None:
+        """The tool of that name; before its server is ready it may turn out not to exist."""
+
+    def full_name(self, server: str, tool: str) -> str:
+        """What ``tool`` of ``server`` is called here; empty for a server that is not there."""
+
+    async def tools(self, cancel: CancelToken, progress: Callable[[str], None]) -> Sequence[str]:
+        """Wait for the tools of all servers; a line for each server that cannot be used."""
+
+    async def call(
+        self,
+        tool: ServerTool,
+        arguments: Mapping[str, Any],
+        cancel: CancelToken,
+        progress: Callable[[str], None],
+    ) -> ToolOutput:
+        """What the tool returned, not yet bounded.
+
+        Raises ``McpError``. Once ``cancel`` is set it returns soon, with a ``CANCELLED`` output.
+        """
+
+    async def read(self, server: str, uri: str, cancel: CancelToken) -> Sequence[UserPart]:
+        """A resource as parts of a message. Raises ``McpError``."""
+
+    async def prompt(
+        self, prompt: ServerPrompt, arguments: Mapping[str, str], cancel: CancelToken
+    ) -> Sequence[ResultPart]:
+        """The text (and images) of a prompt. Raises ``McpError``."""
+
+    async def restart(self, server: str) -> None:
+        """Stop it and start it again; raises ``McpError`` when it does not come up."""
+
+    async def aclose(self) -> None:
+        """End all of them. May be called again."""

@@ -1,0 +1,406 @@
+"""The servers of one session: started in the background, waited for by who needs them (MCP-2).
+
+Laws: nothing waits for a server but a call of its own tool and a search; one that has ended or
+hangs is an error of that call and is started again by the next; every task and process is joined
+by ``aclose``. What a server said the last time is remembered (``Remembered``), so that the prompt
+can name its tools before it is up (MCP-4); a name that is not known by then is still callable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from agentcli.domain.cancel import CancelToken, uninterruptible
+from agentcli.domain.clean import digest
+from agentcli.domain.mcp import (
+    PREFIX,
+    LoginRequired,
+    McpError,
+    ServerFacts,
+    ServerPrompt,
+    ServerResource,
+    ServerStatus,
+    ServerTool,
+)
+from agentcli.domain.messages import ResultPart, UserPart
+from agentcli.domain.tools import ToolOutput
+from agentcli.domain.values import frozen, mutable
+from agentcli.mcp.client import ClientSetup, McpClient, connected
+from agentcli.mcp.http import SessionLost
+from agentcli.mcp.protocol import MODERN, full_name
+from agentcli.mcp.servers import McpServer
+
+T = TypeVar("T")
+PING_S = 3.0
+STARTS_AT_ONCE = 8
+MAX_REMEMBERED_CHARS = 2_000_000
+_REMEMBERED_DESCRIPTION = 200
+log = logging.getLogger(__name__)
+
+
+@frozen
+class Remembered:
+    """What is kept of servers between sessions: texts by key, in a place of ours."""
+
+    load: Callable[[str], str | None] = lambda _: None
+    save: Callable[[str, str], None] = lambda *_: None
+
+
+@mutable
+class _Link:
+    """One server as it stands."""
+
+    server: McpServer
+    status: ServerStatus = ServerStatus.IDLE
+    problem: str = ""
+    said: str = ""
+    version: str = ""
+    protocol: str = ""
+    instructions: str = ""
+    tools: tuple[ServerTool, ...] = ()
+    resources: tuple[ServerResource, ...] = ()
+    prompts: tuple[ServerPrompt, ...] = ()
+    is_stale: bool = False
+    client: McpClient | None = None
+    error: McpError | None = None
+    task: asyncio.Task[None] | None = None
+    ready: asyncio.Event | None = None
+
+
+class ServerHub:
+    """``domain.mcp.McpServers`` over real servers."""
+
+    def __init__(
+        self,
+        servers: Sequence[McpServer],
+        setup: ClientSetup,
+        remembered: Remembered | None = None,
+    ) -> None:
+        self._setup = ClientSetup(
+            setup.place, setup.roots, setup.ask, setup.authorizer, self._changed
+        )
+        self._remembered = remembered or Remembered()
+        self._links = {each.name: _Link(each) for each in servers}
+        self._gate = asyncio.Semaphore(STARTS_AT_ONCE)
+        self._closed = False
+        for link in self._links.values():
+            if not link.server.enabled:
+                link.status = ServerStatus.OFF
+            self._recall(link)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """See ``McpServers``; without those that are switched off."""
+        return tuple(name for name, link in self._links.items() if link.server.enabled)
+
+    def begin(self) -> None:
+        """See ``McpServers``."""
+        for link in self._links.values():
+            if link.status is ServerStatus.IDLE:
+                self._start(link)
+
+    def facts(self) -> Sequence[ServerFacts]:
+        """See ``McpServers``."""
+        return [self._facts(link) for link in self._links.values()]
+
+    def _facts(self, link: _Link) -> ServerFacts:
+        client = link.client
+        return ServerFacts(
+            name=link.server.name,
+            status=link.status,
+            where=link.server.shown or link.server.url or link.server.command,
+            problem=link.problem,
+            said=client.said if client is not None else link.said,
+            version=link.version,
+            protocol=link.protocol,
+            instructions=link.instructions,
+            tools=link.tools,
+            resources=link.resources,
+            prompts=link.prompts,
+        )
+
+    # --- names -----------------------------------------------------------------------------------
+
+    def tool(self, full_name: str) -> ServerTool | None:
+        """See ``McpServers``."""
+        for link in self._links.values():
+            for tool in link.tools:
+                if tool.full_name == full_name:
+                    return tool
+        return self._guessed(full_name)
+
+    def _guessed(self, wanted: str) -> ServerTool | None:
+        """A tool that nobody has heard of yet: its server will know whether it is there."""
+        for name, link in self._links.items():
+            start = full_name(name, "")
+            is_open = link.server.enabled and link.status is not ServerStatus.READY
+            if is_open and wanted.startswith(start) and (tool := wanted.removeprefix(start)):
+                return ServerTool(name, tool, wanted, "", {"type": "object"})
+        return None
+
+    def full_name(self, server: str, tool: str) -> str:
+        """See ``McpServers``; also for a ``tool`` that is given by its whole name."""
+        link = self._links.get(server)
+        if link is None or not link.server.enabled:
+            return ""
+        for known in link.tools:
+            if tool in {known.name, known.full_name}:
+                return known.full_name
+        return tool if tool.startswith(PREFIX) else full_name(server, tool)
+
+    # --- asking ----------------------------------------------------------------------------------
+
+    async def tools(self, cancel: CancelToken, progress: Callable[[str], None]) -> Sequence[str]:
+        """See ``McpServers``."""
+
+        async def of(link: _Link) -> str:
+            try:
+                client = await self._live(link, cancel, progress)
+                if link.is_stale:
+                    link.is_stale = False
+                    link.tools = await client.tools()
+            except McpError as error:
+                return str(error)
+            return ""
+
+        links = [link for link in self._links.values() if link.server.enabled]
+        return [line for line in await asyncio.gather(*map(of, links)) if line]
+
+    async def call(
+        self,
+        tool: ServerTool,
+        arguments: Mapping[str, Any],
+        cancel: CancelToken,
+        progress: Callable[[str], None],
+    ) -> ToolOutput:
+        """See ``McpServers``."""
+        heard: list[str] = []
+
+        def hear(text: str) -> None:
+            heard[:] = [*heard[-20:], text]
+            progress(text)
+
+        async def ask(client: McpClient) -> ToolOutput:
+            known = {each.name for each in client_link.tools}
+            if tool.name not in known:
+                raise McpError(
+                    f"the MCP server {tool.server} has no tool {tool.name!r}",
+                    f"it has: {', '.join(sorted(known)[:50]) or 'none'}",
+                )
+            return await client.call(tool.name, arguments, hear)
+
+        client_link = self._link(tool.server)
+        found = await self._asked(client_link, ask, cancel, hear)
+        return found if found is not None else ToolOutput.cancelled("".join(heard))
+
+    async def read(self, server: str, uri: str, cancel: CancelToken) -> Sequence[UserPart]:
+        """See ``McpServers``."""
+        link = self._link(server)
+        return await self._asked(link, lambda client: client.read(uri), cancel) or ()
+
+    async def prompt(
+        self, prompt: ServerPrompt, arguments: Mapping[str, str], cancel: CancelToken
+    ) -> Sequence[ResultPart]:
+        """See ``McpServers``."""
+        link = self._link(prompt.server)
+        asking = self._asked(link, lambda client: client.prompt(prompt.name, arguments), cancel)
+        return await asking or ()
+
+    def _link(self, server: str) -> _Link:
+        link = self._links.get(server)
+        if link is None:
+            there = ", ".join(self._links) or "none"
+            raise McpError(f"there is no MCP server {server!r}", f"there are: {there}")
+        if not link.server.enabled:
+            raise McpError(f"the MCP server {server} is switched off", "see agent mcp list")
+        return link
+
+    async def _asked(
+        self,
+        link: _Link,
+        ask: Callable[[McpClient], Awaitable[T]],
+        cancel: CancelToken,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> T | None:
+        """What ``ask`` gets from a live server; ``None`` once ``cancel`` is set."""
+        for attempt in range(2):
+            client = await self._live(link, cancel, progress)
+            if cancel.cancelled:
+                return None
+            try:
+                return await _until(ask(client), cancel)
+            except SessionLost:
+                await self._stop(link)
+                if attempt:
+                    raise
+            except McpError as error:
+                if "did not answer in time" in error.message and not await client.answers(PING_S):
+                    await self._stop(link)
+                    link.status, link.problem = ServerStatus.FAILED, "it did not answer any more"
+                raise
+        return None
+
+    async def _live(
+        self, link: _Link, cancel: CancelToken, progress: Callable[[str], None]
+    ) -> McpClient:
+        """The connection, started if need be. Raises ``McpError``; returns early on a cancel."""
+        client = link.client
+        if client is not None and client.is_alive:
+            return client
+        if link.task is not None and link.ready is not None and link.ready.is_set():
+            await asyncio.wait({link.task})  # it has ended, or is about to
+        if link.task is None or link.task.done():
+            self._start(link)
+        if link.ready is None:
+            raise McpError(f"the MCP server {link.server.name} has been ended")
+        if not link.ready.is_set():
+            progress(f"Waiting for the MCP server {link.server.name} to start…\n")
+            await _until(link.ready.wait(), cancel)
+        if link.client is not None:
+            return link.client
+        if cancel.cancelled:
+            raise McpError(f"the MCP server {link.server.name} was still starting")
+        raise link.error or McpError(f"the MCP server {link.server.name} has ended")
+
+    # --- the life of a server --------------------------------------------------------------------
+
+    def _start(self, link: _Link) -> None:
+        if self._closed:
+            link.ready = None
+            return
+        link.status, link.problem, link.error = ServerStatus.STARTING, "", None
+        link.ready = asyncio.Event()
+        link.task = asyncio.create_task(self._serve(link, link.ready))
+
+    async def _serve(self, link: _Link, ready: asyncio.Event) -> None:
+        """One life of a server: until it ends or is stopped."""
+        server = link.server
+        try:
+            async with self._gate:
+                opening = connected(server, self._setup, link.protocol)
+                client = await opening.__aenter__()
+            try:
+                await self._learn(link, client)
+                link.client, link.status = client, ServerStatus.READY
+                ready.set()
+                link.problem = await client.ended()
+                link.status = ServerStatus.FAILED
+            finally:
+                link.client, link.said = None, client.said
+                await opening.__aexit__(None, None, None)
+        except LoginRequired as error:
+            link.error, link.status, link.problem = error, ServerStatus.LOGIN, error.message
+        except McpError as error:
+            link.error, link.status, link.problem = error, ServerStatus.FAILED, error.message
+        except Exception as error:
+            log.exception("the MCP server %s failed", server.name)
+            link.status, link.problem = ServerStatus.FAILED, f"{type(error).__name__}: {error}"
+            link.error = McpError(f"the MCP server {server.name} cannot be used: {link.problem}")
+        finally:
+            ready.set()
+
+    async def _learn(self, link: _Link, client: McpClient) -> None:
+        """What it is and what it has."""
+        agreement = client.agreement
+        link.version, link.protocol = agreement.server, agreement.version
+        link.instructions = agreement.instructions
+        link.tools = await client.tools()
+        link.is_stale = False
+        for kind in ("resources", "prompts"):
+            try:
+                setattr(link, kind, await getattr(client, kind)())
+            except McpError as error:  # its tools are there all the same
+                log.info("%s", error)
+        await asyncio.to_thread(self._remember, link)
+
+    def _changed(self, server: str, kind: str) -> None:
+        if (link := self._links.get(server)) is not None and kind == "tools":
+            link.is_stale = True
+
+    async def restart(self, server: str) -> None:
+        """See ``McpServers``."""
+        link = self._link(server)
+        await self._stop(link)
+        await self._live(link, CancelToken(), lambda _: None)
+
+    async def _stop(self, link: _Link) -> None:
+        task = link.task
+        if task is not None:
+            task.cancel()
+            await uninterruptible(_joined((task,)))
+        link.client, link.status = None, ServerStatus.IDLE
+
+    async def aclose(self) -> None:
+        """See ``McpServers``."""
+        self._closed = True
+        tasks = tuple(link.task for link in self._links.values() if link.task is not None)
+        for task in tasks:
+            task.cancel()
+        await uninterruptible(_joined(tasks))
+
+    # --- memory ----------------------------------------------------------------------------------
+
+    def _remember(self, link: _Link) -> None:
+        def row(tool: ServerTool) -> dict[str, Any]:
+            kept = {each.name: getattr(tool, each.name) for each in fields(tool)}
+            if not link.server.pinned:
+                short = tool.description[:_REMEMBERED_DESCRIPTION]
+                kept |= {"parameters": {"type": "object"}, "description": short}
+            return kept
+
+        kept = {
+            "protocol": link.protocol,
+            "version": link.version,
+            "instructions": link.instructions,
+            "tools": [row(tool) for tool in link.tools],
+        }
+        text = json.dumps(kept, ensure_ascii=False)
+        key = _key(link.server)
+        if len(text) <= MAX_REMEMBERED_CHARS and text != self._remembered.load(key):
+            self._remembered.save(key, text)
+
+    def _recall(self, link: _Link) -> None:
+        text = self._remembered.load(_key(link.server))
+        if text is None or not link.server.enabled:
+            return
+        try:
+            kept = json.loads(text)
+            link.tools = tuple(
+                tool
+                for row in kept["tools"]
+                if link.server.offers((tool := ServerTool(**row)).name)
+            )
+            link.protocol, link.version = str(kept["protocol"]), str(kept["version"])
+            link.instructions = str(kept["instructions"])
+        except (ValueError, TypeError, KeyError, RecursionError):
+            log.warning("what is remembered of the MCP server %s is damaged", link.server.name)
+
+
+def _key(server: McpServer) -> str:
+    return digest(f"{server.name}\0{server.mark}\0{server.pinned}\0{MODERN}")
+
+
+async def _joined(tasks: Sequence[asyncio.Task[None]]) -> None:
+    if tasks:
+        await asyncio.wait(tasks)
+
+
+async def _until(work: Awaitable[T], cancel: CancelToken) -> T | None:
+    """What ``work`` returns; ``None``, and it is cancelled, once ``cancel`` is set before that."""
+    task = asyncio.ensure_future(work)
+    stopped = asyncio.ensure_future(cancel.wait())
+    try:
+        await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        stopped.cancel()
+        if not task.done():
+            task.cancel()
+        await uninterruptible(_joined((task, stopped)))  # type: ignore[arg-type]  # of any result
+        if not task.cancelled():
+            task.exception()

@@ -1,0 +1,187 @@
+"""The client against servers of the official SDK, in both eras and over both transports."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agentcli.domain.mcp import McpError
+from agentcli.domain.messages import ImagePart, TextPart
+from agentcli.domain.tools import OutputKind, ToolOutput
+from agentcli.mcp.client import McpClient, connected
+from agentcli.mcp.protocol import LEGACY, MODERN
+from agentcli.mcp.servers import McpServer
+from tests.mcp.servers import SUPPORT, Answers, hostile, sdk_server, server, setup
+
+pytestmark = pytest.mark.spec("MCP-1")
+ERAS = [pytest.param("", MODERN, id="2026"), pytest.param("2025", LEGACY, id="2025")]
+
+
+def text_of(output: ToolOutput) -> str:
+    return "\n".join(part.text for part in output.parts if isinstance(part, TextPart))
+
+
+@pytest.fixture(scope="module")
+def http_url() -> Iterator[str]:
+    pytest.importorskip("mcp_types")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, str(SUPPORT / "mcp_sdk_server.py"), "http", str(port)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        for _ in range(400):
+            with socket.socket() as there:
+                if there.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def _use(configured: McpServer, cwd: Path, era: str, version: str) -> None:
+    user = Answers("Answer", "Joe", "(leave it out)")
+    progress: list[str] = []
+    async with connected(configured, setup(cwd, user), era) as client:
+        assert (client.agreement.version, client.agreement.server) == (version, "Example 1.2")
+        assert client.agreement.instructions == "Adds numbers. And more."
+        tools = {tool.name: tool for tool in await client.tools()}
+        assert tools["add"].full_name == "mcp__ex__add"
+        assert tools["add"].reads and not tools["fail"].reads
+        assert tools["add"].parameters["required"] == ["a", "b"]
+        assert text_of(await client.call("add", {"a": 1, "b": 2}, progress.append)) == "3"
+        failed = await client.call("fail", {}, progress.append)
+        assert failed.kind is OutputKind.TOOL_ERROR
+        picture = await client.call("picture", {}, progress.append)
+        assert [type(part) for part in picture.parts] == [TextPart, ImagePart]
+        assert progress == []
+        await client.call("slow", {"steps": 2}, progress.append)
+        assert progress == ["1/2 step 1\n", "2/2 step 2\n"]
+        assert {each.uri for each in await client.resources()} == {"text://readme", "note://{name}"}
+        (prompt,) = await client.prompts()
+        assert prompt.arguments == (("code", "", True),)
+        assert await client.read("note://mine") == [TextPart("the note mine")]
+        assert await client.prompt("review", {"code": "x"}) == [TextPart("Please review: x")]
+        with pytest.raises(McpError, match="answered"):
+            await client.read("no://such")
+        if version == LEGACY:  # the SDK's helper for the other era has another shape
+            assert text_of(await client.call("ask", {}, progress.append)).startswith("accept name=")
+            assert text_of(await client.call("roots", {}, progress.append)) == cwd.as_uri()
+            assert "The MCP server ex asks: Who are you?" in user.asked[0][0]
+
+
+@pytest.mark.parametrize(("era", "version"), ERAS)
+def test_a_server_of_the_sdk_is_used_over_stdio(tmp_path: Path, era: str, version: str) -> None:
+    pytest.importorskip("mcp_types")
+    asyncio.run(_use(sdk_server(), tmp_path, era, version))
+
+
+@pytest.mark.parametrize(("era", "version"), ERAS)
+def test_a_server_of_the_sdk_is_used_over_http(
+    tmp_path: Path, http_url: str, era: str, version: str
+) -> None:
+    asyncio.run(_use(server("ex", {"url": http_url}), tmp_path, era, version))
+
+
+def with_client(
+    configured: McpServer, cwd: Path, era: str = ""
+) -> Callable[[Callable[[McpClient], object]], None]:
+    def run(scene: Callable[[McpClient], object]) -> None:
+        async def play() -> None:
+            async with connected(configured, setup(cwd), era) as client:
+                await scene(client)  # type: ignore[misc]  # a coroutine function
+
+        asyncio.run(play())
+
+    return run
+
+
+@pytest.mark.parametrize("mode", ["echo", "strict"])
+def test_an_old_server_is_asked_in_the_old_way_even_if_the_probe_ends_it(
+    tmp_path: Path, mode: str
+) -> None:
+    async def scene(client: McpClient) -> None:
+        assert client.agreement.version == "2025-06-18"
+        assert client.agreement.server == f"{mode} 1"
+        output = await client.call("echo", {"a": 1}, lambda _: None)
+        assert text_of(output) == '{"a": 1}'
+
+    with_client(hostile(mode), tmp_path)(scene)
+
+
+@pytest.mark.spec("MCP-6")
+def test_hostile_names_texts_and_schemas_come_in_clean(tmp_path: Path) -> None:
+    async def scene(client: McpClient) -> None:
+        tools = await client.tools()
+        assert [tool.name for tool in tools] == [
+            *("bash", "loop", "list", "huge", "with.dots/and slash", "n" * 80)
+        ]
+        assert tools[0].full_name == "mcp__odd__bash"
+        assert tools[0].description == "red evil"
+        assert tools[0].parameters["properties"] == {"x": {"type": "string"}}
+        assert all(tool.parameters["type"] == "object" for tool in tools)
+        assert all(len(str(tool.parameters)) < 40_000 for tool in tools)
+        assert tools[4].full_name == "mcp__odd__with_dots_and_slash"
+        assert len(tools[5].full_name) == 64
+
+    with_client(hostile("odd"), tmp_path)(scene)
+
+
+@pytest.mark.spec("MCP-6")
+def test_of_ten_thousand_tools_a_bounded_number_is_used(tmp_path: Path) -> None:
+    async def scene(client: McpClient) -> None:
+        assert len(await client.tools()) == 2_000
+
+    with_client(hostile("many"), tmp_path)(scene)
+
+
+@pytest.mark.spec("MCP-6")
+def test_lies_about_ids_change_no_answer(tmp_path: Path) -> None:
+    async def scene(client: McpClient) -> None:
+        for number in range(3):
+            output = await client.call("echo", {"n": number}, lambda _: None)
+            assert text_of(output) == f'{{"n": {number}}}'
+
+    with_client(hostile("lies"), tmp_path)(scene)
+
+
+@pytest.mark.spec("MCP-6")
+def test_an_answer_of_100_mb_is_an_error_and_the_server_is_used_on(tmp_path: Path) -> None:
+    async def scene(client: McpClient) -> None:
+        with pytest.raises(McpError, match="more than 16,777,216 bytes"):
+            await client.call("echo", {}, lambda _: None)
+        assert len(await client.tools()) == 1
+
+    with_client(hostile("floods"), tmp_path)(scene)
+
+
+@pytest.mark.spec("MCP-2")
+def test_a_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
+    configured = hostile("silent", startupTimeout=300)
+
+    async def play() -> None:
+        with pytest.raises(McpError, match=r"did not answer within 0\.3 s"):
+            async with connected(configured, setup(tmp_path), "2025"):
+                pass
+
+    asyncio.run(play())
+
+
+@pytest.mark.spec("MCP-2")
+@pytest.mark.parametrize("command", ["no-such-program-at-all", "./not-here"])
+def test_a_program_that_cannot_be_started_is_named(tmp_path: Path, command: str) -> None:
+    async def play() -> None:
+        with pytest.raises(McpError, match="cannot be started"):
+            async with connected(server("x", {"command": command}), setup(tmp_path)):
+                pass
+
+    asyncio.run(play())
