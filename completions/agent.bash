@@ -9,7 +9,7 @@ _agentcli_complete() {
     if ((skip)); then skip=0; continue; fi
     case "$word" in
       --) COMPREPLY=($(compgen -f -- "$current")); return ;;
-      --add-dir|--allow-tool|--append-system-prompt|--arg|--by|--cd|--days|--debug|--deny-tool|--effort|--fallback-model|--format|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--plugin|--sandbox|--session|--system-prompt|--timeout|--tool|--tools|--yes|-C|-m|-o) skip=1 ;;
+      --add-dir|--allow-tool|--append-system-prompt|--arg|--by|--callback-port|--cd|--client-id|--days|--debug|--deny-tool|--effort|--env|--fallback-model|--format|--header|--headers-helper|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--plugin|--sandbox|--scope|--session|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-m|-o|-s|-t) skip=1 ;;
       -*) ;;
       *)
         case "${where:+$where/}$word" in
@@ -43,6 +43,13 @@ _agentcli_complete() {
           'config/set') where='config/set' ;;
           'config/edit') where='config/edit' ;;
           'config/path') where='config/path' ;;
+          'mcp') where='mcp' ;;
+          'mcp/list') where='mcp/list' ;;
+          'mcp/get') where='mcp/get' ;;
+          'mcp/add') where='mcp/add' ;;
+          'mcp/remove') where='mcp/remove' ;;
+          'mcp/import') where='mcp/import' ;;
+          'mcp/serve') where='mcp/serve' ;;
           'plugin') where='plugin' ;;
           'plugin/add') where='plugin/add' ;;
           'plugin/list') where='plugin/list' ;;
@@ -155,6 +162,18 @@ _agentcli_complete() {
     'config/show --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'config/get --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'config/set --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'mcp/list --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'mcp/get --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'mcp/add --url') COMPREPLY=(); return ;;
+    'mcp/add -t'|'mcp/add --transport') COMPREPLY=($(compgen -W "stdio http sse" -- "$current")); return ;;
+    'mcp/add -s'|'mcp/add --scope') COMPREPLY=($(compgen -W "user local project" -- "$current")); return ;;
+    'mcp/add -e'|'mcp/add --env') COMPREPLY=(); return ;;
+    'mcp/add -H'|'mcp/add --header') COMPREPLY=(); return ;;
+    'mcp/add --headers-helper') COMPREPLY=(); return ;;
+    'mcp/add --client-id') COMPREPLY=(); return ;;
+    'mcp/add --callback-port') COMPREPLY=(); return ;;
+    'mcp/add --timeout') COMPREPLY=(); return ;;
+    'mcp/remove -s'|'mcp/remove --scope') COMPREPLY=($(compgen -W "user local project" -- "$current")); return ;;
     'plugin/add --plugin') COMPREPLY=(); return ;;
     'plugin/add --yes') COMPREPLY=(); return ;;
     'plugin/list --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
@@ -180,16 +199,16 @@ _agentcli_complete() {
   esac
   case "$where" in
     '')
-      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
-      commands='run resume acp sessions tasks models config plugin permissions auth stats doctor help completions' ;;
+      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
+      commands='run resume acp sessions tasks models config mcp plugin permissions auth stats doctor help completions' ;;
     'run')
-      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --json-schema --output-schema --max-turns --max-budget-usd --timeout --quiet --raw --help -h'
+      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --json-schema --output-schema --max-turns --max-budget-usd --timeout --quiet --raw --help -h'
       commands='' ;;
     'resume')
-      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
+      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
       commands='' ;;
     'acp')
-      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --sandbox --no-session --verbose --debug -v --version --login --help -h'
+      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --login --help -h'
       commands='' ;;
     'sessions')
       options='--help -h'
@@ -270,6 +289,27 @@ _agentcli_complete() {
       options='--help -h'
       commands='' ;;
     'config/path')
+      options='--help -h'
+      commands='' ;;
+    'mcp')
+      options='--help -h'
+      commands='list get add remove import serve' ;;
+    'mcp/list')
+      options='--format --help -h'
+      commands='' ;;
+    'mcp/get')
+      options='--format --help -h'
+      commands='' ;;
+    'mcp/add')
+      options='--url -t --transport -s --scope -e --env -H --header --headers-helper --client-id --callback-port --timeout --sandbox --pin --help -h'
+      commands='' ;;
+    'mcp/remove')
+      options='-s --scope --help -h'
+      commands='' ;;
+    'mcp/import')
+      options='--yes --help -h'
+      commands='' ;;
+    'mcp/serve')
       options='--help -h'
       commands='' ;;
     'plugin')

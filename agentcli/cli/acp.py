@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from agentcli.cli.commands import CommandSpec, add_command, new_app
-from agentcli.cli.options import Option, SharedOptions, print_version
+from agentcli.cli.options import CommandSpec, Option, PromptCommand, SharedOptions, print_version
 from agentcli.domain.errors import UsageError
 from agentcli.headless.errors import epilog
 from agentcli.headless.streams import is_terminal, write_error_line
@@ -81,9 +80,7 @@ def _is_ready() -> bool:
     return any(is_ready(settings, name) for name in {i.provider for i in listed_models(settings)})
 
 
-APP = new_app("")
-add_command(
-    APP,
+COMMAND = PromptCommand(
     CommandSpec(
         "acp",
         "Serve an editor over the Agent Client Protocol.\n\nThe editor starts this command and"
