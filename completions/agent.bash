@@ -9,7 +9,7 @@ _agentcli_complete() {
     if ((skip)); then skip=0; continue; fi
     case "$word" in
       --) COMPREPLY=($(compgen -f -- "$current")); return ;;
-      --add-dir|--allow-tool|--append-system-prompt|--arg|--by|--callback-port|--cd|--client-id|--days|--debug|--deny-tool|--effort|--env|--fallback-model|--format|--header|--headers-helper|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--plugin|--sandbox|--scope|--session|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-m|-o|-s|-t) skip=1 ;;
+      --add-dir|--allow-tool|--append-system-prompt|--arg|--by|--callback-port|--cd|--client-id|--days|--debug|--deny-tool|--effort|--env|--fallback-model|--format|--from|--header|--headers-helper|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--plugin|--sandbox|--scope|--session|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-m|-o|-s|-t) skip=1 ;;
       -*) ;;
       *)
         case "${where:+$where/}$word" in
@@ -22,6 +22,7 @@ _agentcli_complete() {
           'sessions/events') where='sessions/events' ;;
           'sessions/search') where='sessions/search' ;;
           'sessions/export') where='sessions/export' ;;
+          'sessions/import') where='sessions/import' ;;
           'sessions/fork') where='sessions/fork' ;;
           'sessions/rename') where='sessions/rename' ;;
           'sessions/delete') where='sessions/delete' ;;
@@ -146,6 +147,9 @@ _agentcli_complete() {
     'sessions/search --limit') COMPREPLY=(); return ;;
     'sessions/export --format') COMPREPLY=($(compgen -W "json md html" -- "$current")); return ;;
     'sessions/export -o'|'sessions/export --output') COMPREPLY=($(compgen -f -- "$current")); return ;;
+    'sessions/import --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'sessions/import --from') COMPREPLY=($(compgen -W "claude codex" -- "$current")); return ;;
+    'sessions/import --limit') COMPREPLY=(); return ;;
     'sessions/fork --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'sessions/check --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'sessions/stats --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
@@ -212,7 +216,7 @@ _agentcli_complete() {
       commands='' ;;
     'sessions')
       options='--help -h'
-      commands='list show events search export fork rename delete check stats repair reindex' ;;
+      commands='list show events search export import fork rename delete check stats repair reindex' ;;
     'sessions/list')
       options='--format --limit --here --all --help -h'
       commands='' ;;
@@ -227,6 +231,9 @@ _agentcli_complete() {
       commands='' ;;
     'sessions/export')
       options='--format -o --output --force --help -h'
+      commands='' ;;
+    'sessions/import')
+      options='--format --from --list --limit --help -h'
       commands='' ;;
     'sessions/fork')
       options='--format --help -h'

@@ -27,7 +27,7 @@ COMMANDS: dict[str, str] = {
     "run": "Answer one prompt and exit",
     "resume": "Resume an earlier session",
     "acp": "Serve an editor over the Agent Client Protocol",
-    "sessions": "List, show, search, export and repair sessions",
+    "sessions": "List, show, search, import, export and repair sessions",
     "tasks": "List, follow and stop background runs",
     "models": "List the models, their limits and prices",
     "config": "Show and change settings",

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -111,7 +112,7 @@ class SearchOptions(FormatOption):
 
 def list_(options: SessionListOptions) -> int:
     """All sessions, newest first."""
-    from agentcli.ui.export import iso_time, session_object
+    from agentcli.ui.export import iso_time, mark_of, session_object
 
     as_json = options.as_json
     limit = number("--limit", options.limit, int)
@@ -136,7 +137,7 @@ def list_(options: SessionListOptions) -> int:
             str(info.turns),
             info.model or "-",
             info.cwd or "-",
-            f"{f'[{info.agent}] ' if info.agent else ''}{info.title or info.detail or '-'}",
+            f"{mark_of(info)}{info.title or info.detail or '-'}",
         )
         for info in infos
     ]
@@ -384,7 +385,8 @@ class SessionsGroup(PlainGroup):
 
 
 APP = new_app(
-    "List, show, search, export and repair sessions. Without a command: list.", SessionsGroup
+    "List, show, search, import, export and repair sessions. Without a command: list.",
+    SessionsGroup,
 )
 add_command(APP, CommandSpec("list", "All sessions, newest first."), SessionListOptions, list_)
 add_command(APP, CommandSpec("show", "Print a session."), SessionShowOptions, show)
@@ -398,6 +400,7 @@ add_command(APP, CommandSpec("search", "Find text in all sessions."), SearchOpti
 add_command(
     APP, CommandSpec("export", "Write a session as JSON, Markdown or HTML."), ExportOptions, export_
 )
+import_module("agentcli.cli.switching.imports").add_to(APP)
 add_command(
     APP,
     CommandSpec("fork", "Copy a session, also one in use; prints the id of the copy."),

@@ -36,11 +36,43 @@ class SessionStatus(StrEnum):
 
 
 @frozen
+class Origin:
+    """Where an imported session comes from, as its file said (CLI-8).
+
+    ``format`` is ``claude``, ``codex``, ``opencode`` or ``agentcli``; ``id``, ``cwd`` and ``model``
+    are what it was called, where it was held and who answered there. ``imported_at`` is in seconds
+    since 1970.
+    """
+
+    format: str
+    id: str
+    cwd: str = ""
+    model: str = ""
+    imported_at: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is kept; ``from_json`` reads it again."""
+        return {name: getattr(self, name) for name in Origin.__dataclass_fields__}
+
+    @classmethod
+    def from_json(cls, value: object) -> Origin | None:
+        """What ``as_json`` gave; ``None`` where somebody else has written it."""
+        if not isinstance(value, dict):
+            return None
+        texts = [value.get(name) for name in ("format", "id", "cwd", "model")]
+        at = value.get("imported_at")
+        if not (all(isinstance(text, str) for text in texts) and isinstance(at, int | float)):
+            return None
+        name, session_id, cwd, model = map(str, texts)
+        return cls(name, session_id, cwd, model, float(at))
+
+
+@frozen
 class SessionInfo:
     """One line of a list of sessions. Times are seconds since 1970, UTC.
 
     ``agent`` is empty but for a sub-agent's session: the name of the agent, which works for the
-    session ``parent_id``.
+    session ``parent_id``. ``origin`` says where an imported one comes from.
     """
 
     id: str
@@ -56,6 +88,7 @@ class SessionInfo:
     cost_usd: float | None = None
     parent_id: str | None = None
     agent: str = ""
+    origin: Origin | None = None
 
 
 @frozen

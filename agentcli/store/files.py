@@ -76,10 +76,13 @@ _OWN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def new_session_id() -> str:
-    """A UUID of version 7: sorts by time of creation (RFC 9562, 5.7)."""
-    milliseconds = time.time_ns() // 1_000_000
-    noise = int.from_bytes(os.urandom(10))
-    value = (milliseconds & (1 << 48) - 1) << 80 | noise
+    """An id of this moment that no other session has."""
+    return session_id_at(time.time_ns() // 1_000_000, os.urandom(10))
+
+
+def session_id_at(milliseconds: int, noise: bytes) -> str:
+    """A UUID of version 7: sorts by time of creation (RFC 9562, 5.7). ``noise``: 10 bytes."""
+    value = (milliseconds & (1 << 48) - 1) << 80 | int.from_bytes(noise[:10])
     value = value & ~(0xF << 76) | 0x7 << 76
     value = value & ~(0x3 << 62) | 0x2 << 62
     text = f"{value:032x}"

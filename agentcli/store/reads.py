@@ -18,6 +18,7 @@ from agentcli.domain.session import (
     KeptEvent,
     LoadedSession,
     Note,
+    Origin,
     SessionInfo,
     SessionPage,
     SessionStatus,
@@ -31,6 +32,7 @@ SESSION_COLUMNS = "id, title, cwd, created_at, updated_at, status, detail, turns
 SENT_ORDER = "coalesce(place, seq), place IS NULL, seq"
 CRASH_DETAIL = "it stopped without warning: a crash, a kill or a power loss"
 SUBAGENT_KEY = "subagent"
+IMPORTED_KEY = "imported"
 _LAST_MOMENT = 253_370_764_800.0  # the year 9999, in every time zone
 _RUN_COLUMNS = "call_id, name, status, started_at, finished_at, result, display, line, outcome"
 
@@ -71,6 +73,7 @@ def read_info(db: sqlite3.Connection) -> SessionInfo:
         usage=Usage(*totals[:5]),
         cost_usd=totals[5] if totals[6] == 0 else None,  # unknown in part is unknown (COST-1)
         agent=_agent(db),
+        origin=_origin(db),
     )
 
 
@@ -84,6 +87,15 @@ def _agent(db: sqlite3.Connection) -> str:
     except ValueError as error:
         raise MalformedBody(f"{SUBAGENT_KEY}: {error}") from error
     return str(mark.get("agent") or "task") if isinstance(mark, dict) else "task"
+
+
+def _origin(db: sqlite3.Connection) -> Origin | None:
+    """Where an imported session comes from."""
+    row = db.execute("SELECT value FROM kv WHERE key = ?", (IMPORTED_KEY,)).fetchone()
+    try:
+        return None if row is None else Origin.from_json(json.loads(row[0]))
+    except (ValueError, TypeError, RecursionError):
+        return None  # it is told, and acted on by nothing
 
 
 def number(value: Any) -> float:

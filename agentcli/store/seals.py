@@ -39,7 +39,7 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "file_change": ("id", _FILE_CHANGE),
 }
 # what the model or the screen remembers, and nothing acts on
-_HARMLESS_KEYS = "'memory', 'plan', 'quarantine', 'subagent', 'todos'"
+_HARMLESS_KEYS = "'imported', 'memory', 'plan', 'quarantine', 'subagent', 'todos'"
 _ENDED = "'succeeded', 'failed', 'cancelled', 'interrupted'"  # all of ``TaskState`` but running
 # the rows that something acts on
 _ACTING = {

@@ -182,7 +182,7 @@ class SqliteStore:
                 self._writes.session(db, draft)
             for key, value in state.items():
                 self._writes.state(db, key, value)
-            self._writes.earlier(db, self._draft_messages)
+            self._writes.earlier(db, [(message, None) for message in self._draft_messages])
             return body(db, *args, **kwargs)
 
         def create() -> T:

@@ -33,6 +33,7 @@ from agentcli.store.codec import encode, from_column, to_column, to_json
 from agentcli.store.reads import SENT_ORDER
 
 TITLE_LENGTH = 80
+IMPORTED_KIND = "imported"  # usage of another program's requests
 
 STATUS_OF_OUTCOME = {
     Outcome.DONE: SessionStatus.DONE,
@@ -141,14 +142,30 @@ class SessionWrites:
             return _last_seq(db)
         return self._append(db, message, now)
 
-    def earlier(self, db: sqlite3.Connection, messages: Sequence[Message]) -> None:
-        """What a history begins with that another program has kept (CTRL-9)."""
+    def earlier(
+        self, db: sqlite3.Connection, messages: Sequence[tuple[Message, float | None]]
+    ) -> None:
+        """What a history begins with that another program has kept (CTRL-9), each with its time."""
         now = time.time()
-        for message in messages:
+        for message, at in messages:
             if isinstance(message, ToolResult):
-                self._append_result(db, message, now)
+                self._append_result(db, message, now if at is None else at)
             else:
-                self._append(db, message, now)
+                self._append(db, message, now if at is None else at)
+
+    def places(
+        self,
+        db: sqlite3.Connection,
+        hidden: Sequence[tuple[int, int]],
+        summaries: Sequence[tuple[int, int]],
+    ) -> None:
+        """Which messages are not sent, and what stands for them; where each summary is sent."""
+        db.executemany(
+            "UPDATE message SET hidden_by = ? WHERE seq = ?", [(by, seq) for seq, by in hidden]
+        )
+        db.executemany(
+            "UPDATE message SET place = ? WHERE seq = ?", [(place, seq) for seq, place in summaries]
+        )
 
     def assistant(
         self,

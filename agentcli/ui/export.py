@@ -40,6 +40,7 @@ __all__ = [
     "export_json_text",
     "export_markdown",
     "iso_time",
+    "mark_of",
     "session_object",
 ]
 
@@ -79,7 +80,7 @@ def export_json_text(
 
 def session_object(info: SessionInfo) -> dict[str, Any]:
     """A session as ``sessions list --format json`` shows it; times are ISO 8601, UTC."""
-    value = {
+    value: dict[str, Any] = {
         "id": info.id,
         "title": info.title,
         "cwd": info.cwd,
@@ -89,7 +90,18 @@ def session_object(info: SessionInfo) -> dict[str, Any]:
         "turns": info.turns,
         "model": info.model,
     }
+    if info.origin is not None:
+        value["imported_from"] = info.origin.as_json() | {
+            "imported_at": iso_time(info.origin.imported_at)
+        }
     return value | {"agent": info.agent, "parent_id": info.parent_id} if info.agent else value
+
+
+def mark_of(info: SessionInfo) -> str:
+    """Whose session it is, where it is not the user's own work here; for lists."""
+    if info.agent:
+        return f"[{info.agent}] "
+    return f"[from {wording.program(info.origin.format)}] " if info.origin is not None else ""
 
 
 def iso_time(seconds: float) -> str:
@@ -332,6 +344,7 @@ def facts(session: LoadedSession) -> tuple[tuple[str, str], ...]:
     state = info.status.value + (f" ({info.detail})" if info.detail else "")
     listed = (
         ("Session", info.id),
+        *_origin_facts(info),
         ("Directory", info.cwd),
         ("Model", info.model),
         ("Started", moment(info.created_at)),
@@ -342,6 +355,15 @@ def facts(session: LoadedSession) -> tuple[tuple[str, str], ...]:
         ("Cost", wording.exact_cost(info.cost_usd)),
     )
     return tuple((name, clean(value)) for name, value in listed)
+
+
+def _origin_facts(info: SessionInfo) -> tuple[tuple[str, str], ...]:
+    origin = info.origin
+    if origin is None:
+        return ()
+    about = (wording.program(origin.format), origin.id, origin.cwd, origin.model)
+    said = " · ".join(" ".join(part.split()) for part in about if part)
+    return (("Imported", f"{moment(origin.imported_at)} from {said}"),)
 
 
 def note_title(note: Note) -> str:

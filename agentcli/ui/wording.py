@@ -287,3 +287,15 @@ def has_duration(text: str) -> bool:
 def first_line(text: str) -> str:
     """The first line of ``text`` that is not blank, safe to print."""
     return next((line.strip() for line in clean(text).splitlines() if line.strip()), "")
+
+
+_PROGRAMS = {
+    "agentcli": "an agentcli export",
+    "claude": "Claude Code",
+    "codex": "Codex",
+}
+
+
+def program(name: str) -> str:
+    """The program that sessions of a format come from."""
+    return _PROGRAMS.get(name, name)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import sqlite3
@@ -25,10 +26,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentcli.domain.messages import AssistantMessage, Message, Usage
-from agentcli.domain.session import SessionInfo, SessionStatus, StoredMessage
+from agentcli.domain.session import Origin, SessionInfo, SessionStatus, StoredMessage
 from agentcli.domain.values import frozen
 from agentcli.store import disk
-from agentcli.store.codec import from_column, to_column
+from agentcli.store.codec import from_column, to_column, to_json
 
 if TYPE_CHECKING:
     from aiosqlite import Connection
@@ -44,7 +45,7 @@ JOIN_TIMEOUT_S = 1.0
 _ROWS_PER_FETCH = 64
 LOG = logging.getLogger(__name__)
 
-VERSION = 2
+VERSION = 3
 MAX_INDEXED_CHARACTERS = 100_000
 MESSAGES_PER_INSERT = 200
 MAX_RANKED = 2_000
@@ -63,7 +64,8 @@ CREATE TABLE session (
   created_at REAL NOT NULL, updated_at REAL NOT NULL, status TEXT NOT NULL,
   detail TEXT NOT NULL, turns INTEGER NOT NULL, model TEXT NOT NULL, parent_id TEXT,
   input_tokens INTEGER, output_tokens INTEGER, cache_read_tokens INTEGER,
-  cache_write_tokens INTEGER, reasoning_tokens INTEGER, cost_usd REAL, agent TEXT NOT NULL
+  cache_write_tokens INTEGER, reasoning_tokens INTEGER, cost_usd REAL, agent TEXT NOT NULL,
+  origin TEXT NOT NULL
 )""",
     "CREATE TABLE indexed (id TEXT PRIMARY KEY, seq INTEGER NOT NULL, stamp TEXT NOT NULL)",
     "CREATE TABLE place (id INTEGER PRIMARY KEY, session_id TEXT NOT NULL, seq INTEGER NOT NULL)",
@@ -72,7 +74,7 @@ CREATE TABLE session (
 _COLUMNS = (
     "id, stamp, title, cwd, created_at, updated_at, status, detail, turns, model, parent_id,"
     " input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens,"
-    " cost_usd, agent"
+    " cost_usd, agent, origin"
 )
 _FORGET = (
     "DELETE FROM session WHERE id = ?",
@@ -414,6 +416,7 @@ def _row(entry: CatalogueEntry) -> tuple[object, ...]:
         usage.reasoning_tokens,
         info.cost_usd,
         to_column(info.agent),
+        "" if info.origin is None else to_json(info.origin.as_json()),
     )
 
 
@@ -427,7 +430,7 @@ def _entries(rows: Iterable[Any]) -> dict[str, CatalogueEntry]:
 def _entry(row: Sequence[Any]) -> CatalogueEntry:
     (
         session_id, stamp, title, cwd, created_at, updated_at, status, detail, turns, model,
-        parent_id, *usage, cost_usd, agent,
+        parent_id, *usage, cost_usd, agent, origin,
     ) = row  # fmt: skip
     return CatalogueEntry(
         str(stamp),
@@ -445,6 +448,7 @@ def _entry(row: Sequence[Any]) -> CatalogueEntry:
             cost_usd=cost_usd,
             parent_id=None if parent_id is None else str(parent_id),
             agent=from_column(agent),
+            origin=Origin.from_json(json.loads(origin)) if origin else None,
         ),
     )
 

@@ -2,6 +2,7 @@
 
 Laws: nothing is counted twice: a fork carries the rows of its original, which count where they
 were made, and what a sub-agent spent counts in its own session, not again in the one that asked.
+What an imported session has cost elsewhere does not count here.
 A cost with an unknown part is unknown. Files are read one after the other; a damaged one is
 counted and hides no other; of single calls only the most expensive are kept.
 """
@@ -33,6 +34,7 @@ from agentcli.store import reads as _rows
 from agentcli.store.codec import from_column
 from agentcli.store.file import read_with
 from agentcli.store.ledger import read_ledger
+from agentcli.store.writes import IMPORTED_KIND
 
 MOST_CALLS = 20
 
@@ -155,7 +157,9 @@ def _add(found: Statistics, read: _Read, seen: set[Any], since: float, model_of:
     rows = [
         row
         for row in read.ledger.rows
-        if row.kind != SUBAGENT and row.created_at >= since and _key(row) not in seen
+        if row.kind not in {SUBAGENT, IMPORTED_KIND}
+        and row.created_at >= since
+        and _key(row) not in seen
     ]
     seen.update(map(_key, rows))
     for row in rows:

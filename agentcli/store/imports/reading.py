@@ -1,0 +1,239 @@
+"""Files of unknown origin, read within bounds: what they hold as JSON, and values of JSON as ours.
+
+Law: no line, file, depth, number or name in a file can cost more than the bounds here; a value of
+an unexpected type counts as missing. What is left out is counted by kind (``LeftOut``).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from agentcli.domain.errors import UsageError
+from agentcli.domain.messages import DocumentPart, ImagePart, TextPart
+
+MAX_LINE_BYTES = 32 * 1024 * 1024
+MAX_DOCUMENT_BYTES = 256 * 1024 * 1024
+MAX_FILE_BYTES = 1024 * 1024 * 1024
+MAX_RECORDS = 500_000
+MAX_DEPTH = 200
+MAX_BLOB_BYTES = 24 * 1024 * 1024
+_CHUNK = 1 << 20
+_LAST_MOMENT = 253_370_764_800.0  # the year 9999
+_MOST_MONEY = 1e9
+_MILLISECONDS_FROM = 1e11  # a number of seconds this large is one of milliseconds
+
+Record = dict[str, Any]
+LeftOut = Counter[str]
+"""What could not be taken, in words for one of it, and how often."""
+
+
+class Source:
+    """A file that is read once, from its beginning; ``digest`` covers what was read of it."""
+
+    def __init__(self, stream: BinaryIO, name: str, left_out: LeftOut) -> None:
+        self.name = name
+        self.left_out = left_out
+        self._stream = stream
+        self._hash = sha256()
+        self._size = 0
+        self._first: list[bytes] = []
+
+    @property
+    def digest(self) -> str:
+        """Stands for the content."""
+        return self._hash.hexdigest()
+
+    def document(self) -> bytes:
+        """All of it; raises ``UsageError`` where that is too large for one JSON document."""
+        parts = [*self._first]
+        self._first = []
+        while data := self._read(_CHUNK):
+            parts.append(data)
+            if self._size > MAX_DOCUMENT_BYTES:
+                limit = MAX_DOCUMENT_BYTES >> 20
+                raise UsageError(f"{self.name} is larger than {limit} MB", "split the export")
+        return b"".join(parts)
+
+    def peek(self, most: int) -> Iterator[Any]:
+        """The first lines as JSON values, ``None`` where one is none; they will be read again."""
+        for _ in range(most):
+            if not (line := self._line()):
+                return
+            self._first.append(line)
+            yield parsed(line)
+
+    def records(self) -> Iterator[Record]:
+        """The lines that are JSON objects, in order."""
+        for count in range(MAX_RECORDS):
+            line = self._first.pop(0) if self._first else self._line()
+            if not line:
+                return
+            value = parsed(line)
+            if isinstance(value, dict):
+                yield value
+            elif line.strip():
+                self.left_out["unreadable line"] += 1
+            if count == MAX_RECORDS - 1:
+                self.left_out[f"rest of the file, beyond {MAX_RECORDS:,} lines"] += 1
+
+    def _line(self) -> bytes:
+        """A line with its end; one that is too long is passed over as blank."""
+        if self._size > MAX_FILE_BYTES:
+            self.left_out[f"rest of the file, beyond {MAX_FILE_BYTES >> 20:,} MB"] += 1
+            return b""
+        line = self._stream.readline(MAX_LINE_BYTES)
+        self._count(line)
+        if len(line) < MAX_LINE_BYTES or line.endswith(b"\n"):
+            return line
+        self.left_out[f"line longer than {MAX_LINE_BYTES >> 20} MB"] += 1
+        while (rest := self._stream.readline(_CHUNK)) and self._size <= MAX_FILE_BYTES:
+            self._count(rest)
+            if rest.endswith(b"\n"):
+                break
+        return b"\n"
+
+    def _read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        self._count(data)
+        return data
+
+    def _count(self, data: bytes) -> None:
+        self._hash.update(data)
+        self._size += len(data)
+
+
+def opened(path: Path) -> BinaryIO:
+    """The file or pipe at ``path``; raises ``UsageError``."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(f"cannot read {path}: {reason}", "name a file that exists") from error
+    mode = os.fstat(descriptor).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+        os.close(descriptor)
+        raise UsageError(f"{path} is neither a file nor a directory", "name a session's file")
+    return os.fdopen(descriptor, "rb")
+
+
+def parsed(data: bytes | str) -> Any:
+    """``data`` as a JSON value; ``None`` where it is none, or too deep."""
+    text = data if isinstance(data, str) else data.decode("utf-8", "replace").lstrip("\ufeff")
+    try:
+        value = json.loads(text, parse_constant=lambda name: name)
+    except (ValueError, RecursionError):
+        return None
+    return value if _is_shallow(value) else None
+
+
+def _is_shallow(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            item
+            for each in level
+            if isinstance(each, dict | list)
+            for item in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return True
+    return False
+
+
+# --- values of JSON ------------------------------------------------------------------------
+
+
+def text_in(record: Mapping[str, Any], *keys: str) -> str:
+    """The first of ``keys`` that holds a text; else empty."""
+    return next((value for key in keys if isinstance(value := record.get(key), str)), "")
+
+
+def dict_in(record: Mapping[str, Any], key: str) -> Record:
+    """The object at ``key``; else an empty one."""
+    value = record.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def list_in(record: Mapping[str, Any], key: str) -> list[Any]:
+    """The list at ``key``; else an empty one."""
+    value = record.get(key)
+    return value if isinstance(value, list) else []
+
+
+def records_in(record: Mapping[str, Any], key: str) -> Sequence[Record]:
+    """The objects in the list at ``key``."""
+    return [each for each in list_in(record, key) if isinstance(each, dict)]
+
+
+def count_in(record: Mapping[str, Any], key: str) -> int | None:
+    """A number of tokens or messages."""
+    value = record.get(key)
+    return value if type(value) is int and 0 <= value < 1 << 53 else None
+
+
+def amount_in(record: Mapping[str, Any], key: str) -> float | None:
+    """A sum of money."""
+    value = record.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value < _MOST_MONEY else None
+
+
+def moment_of(value: Any) -> float:
+    """A time, ISO 8601 or a number, in seconds since 1970; 0 where there is none."""
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value[:40])
+            known = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            seconds = known.timestamp()
+        except (ValueError, OverflowError):
+            return 0.0
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            seconds = float(value)
+        except OverflowError:
+            return 0.0
+        if seconds > _MILLISECONDS_FROM:
+            seconds /= 1000
+    else:
+        return 0.0
+    return seconds if 0 <= seconds <= _LAST_MOMENT else 0.0
+
+
+def media_part(data: str, media_type: str, left_out: LeftOut, name: str = "") -> Any:
+    """An image or a PDF out of base64; a text that says what is missing where it is none."""
+    kind = media_type[:100] or "of unknown type"
+    what = "document" if kind == "application/pdf" else "image"
+    if len(data) * 3 // 4 > MAX_BLOB_BYTES:
+        left_out[f"{what} larger than {MAX_BLOB_BYTES >> 20} MB"] += 1
+        return TextPart(f"[{what} left out: it is too large]")
+    try:
+        content = base64.b64decode(data, validate=False)
+    except (binascii.Error, ValueError):
+        content = b""
+    if not content or not (kind.startswith("image/") or what == "document"):
+        left_out["attachment that could not be read"] += 1
+        return TextPart(f"[attachment left out: {kind}]")
+    if what == "document":
+        return DocumentPart(kind, content, name[:200])
+    return ImagePart(kind, content)
+
+
+def part_of_url(url: str, media_type: str, left_out: LeftOut, name: str = "") -> Any:
+    """The same for a ``data:`` URL; no other is followed."""
+    head, comma, data = url.partition(",")
+    if not (comma and head.startswith("data:") and head.endswith(";base64")):
+        left_out["attachment that is only named"] += 1
+        return TextPart(f"[attachment left out: {(name or url)[:200]}]")
+    given = head.removeprefix("data:").removesuffix(";base64").partition(";")[0]
+    return media_part(data, given or media_type, left_out, name)
