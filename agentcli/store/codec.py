@@ -10,6 +10,7 @@ purpose: this runs before the first request of a session, where nothing heavy is
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -70,6 +71,23 @@ def encode(message: Message, put_blob: PutBlob) -> tuple[str, str]:
         "usage": _encode_usage(message.usage),
     }
     return "assistant", to_json(body)
+
+
+def checksum(role: str, body: str) -> int:
+    """The CRC-32 of a row of ``message``: it finds what has changed since it was written.
+
+    It is no proof against anyone who means to deceive: they would write another checksum, too.
+    """
+    return zlib.crc32(f"{role}\n{body}".encode())
+
+
+def prove(role: str, body: str, proof: int | None) -> None:
+    """Raises ``MalformedBody`` for a row that has changed since it was written.
+
+    ``proof`` is its checksum, ``None`` where none was written.
+    """
+    if proof is not None and proof != checksum(role, body):
+        raise MalformedBody("it has changed since it was written (its checksum differs)")
 
 
 def to_json(value: Any) -> str:

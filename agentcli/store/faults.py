@@ -72,8 +72,10 @@ def fault(error: BaseException, path: Path, *, writing: bool) -> StoreError:
         no_such = name == "SQLITE_ERROR" and "no such" in text
         if name == "SQLITE_TOOBIG" and not writing:
             return damaged(path, "a value in it is larger than any that is written")
-        if name.startswith(_DAMAGE) or no_such or "Could not decode" in text:
-            return damaged(path, str(error))
+        if "Could not decode" in text:
+            text, no_such = "a text in it is not UTF-8 any more", True  # it has the whole text
+        if name.startswith(_DAMAGE) or no_such:
+            return damaged(path, text)
     cause, advice = _cause(error, path)
     verb = "write" if writing else "read"
     return PersistenceError(f"cannot {verb} session file {path}: {cause}", advice)

@@ -38,7 +38,6 @@ MAX_VALUE_BYTES = 64 * 1024 * 1024  # of a row: a file of others must not fill t
 _WAL_MARK = b"\x02\x02"  # https://sqlite.org/fileformat2.html#file_format_version_numbers
 _ROLLBACK_MARK = b"\x01\x01"
 _WAL_MARK_OFFSET = 18
-_COUNT_CODE = "SELECT count(*) FROM sqlite_schema WHERE type NOT IN ('table', 'index')"
 
 
 if TYPE_CHECKING:
@@ -112,6 +111,8 @@ class SessionFile:
                 self._lock = WriterLock.acquire(self.path)
                 if status.st_mode & 0o077:
                     self.path.chmod(disk.FILE_MODE)
+                if disk.log_stamp_of(self.path):
+                    _prove_log(self.path)
             elif not disk.log_stamp_of(self.path):
                 self._quiet_stamp = disk.stamp_of(self.path)
             self._db = self._connect()
@@ -253,10 +254,12 @@ class SessionFile:
         application = db.execute("PRAGMA application_id").fetchone()[0]
         if application != APPLICATION_ID or version < 1:
             raise damaged(self.path, "it is not a session of agentcli")
+        if version != SCHEMA_VERSION and schema.is_wrong_number(db, version):
+            raise damaged(self.path, f"its version number {version} is not that of its tables")
         if version > SCHEMA_VERSION:
             raise too_new(self.path, f"version {version}, this one knows {SCHEMA_VERSION}")
-        if db.execute(_COUNT_CODE).fetchone()[0]:
-            raise damaged(self.path, "it holds triggers or views, which no session has")
+        if problem := schema.fault_of_tables(db, version):
+            raise damaged(self.path, problem)
         if db.execute("SELECT count(*) FROM session").fetchone()[0] != 1:
             raise damaged(self.path, "it holds no session")
         return version
@@ -291,6 +294,14 @@ class SessionFile:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+def _prove_log(path: Path) -> None:
+    """Raises ``SessionDamaged`` where not all is there that a killed process has committed."""
+    from agentcli.store.wal import fault_of_log
+
+    if problem := fault_of_log(path):
+        raise damaged(path, problem)
 
 
 def read_with(path: Path, body: Body[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -24,7 +24,7 @@ from agentcli.domain.session import (
     SessionStatus,
     StoredMessage,
 )
-from agentcli.store.codec import GetBlob, MalformedBody, decode, from_column, to_column
+from agentcli.store.codec import GetBlob, MalformedBody, decode, from_column, prove, to_column
 from agentcli.store.lock import live_owner
 
 SESSION_COLUMNS = "id, title, cwd, created_at, updated_at, status, detail, turns, model, parent_id"
@@ -143,7 +143,7 @@ def read_page(db: sqlite3.Connection, after: int, most: int) -> SessionPage:
     return SessionPage(messages, notes, runs)
 
 
-_SELECT_MESSAGES = "SELECT seq, created_at, role, body, hidden_by FROM message"
+_SELECT_MESSAGES = "SELECT seq, created_at, role, body, hidden_by, checksum FROM message"
 
 
 def _messages(
@@ -156,8 +156,9 @@ def _messages(
 
 def _decoded(rows: Sequence[tuple[Any, ...]], get_blob: GetBlob) -> tuple[StoredMessage, ...]:
     found = []
-    for seq, created_at, role, body, hidden_by in rows:
+    for seq, created_at, role, body, hidden_by, proof in rows:
         try:
+            prove(role, body, proof)
             message = decode(role, body, get_blob)
             found.append(StoredMessage(seq, moment(created_at), message, hidden_by))
         except MalformedBody as error:

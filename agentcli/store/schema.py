@@ -1,4 +1,4 @@
-"""The tables of a session file, version 8: a public API that anybody may query.
+"""The tables of a session file, version 9: a public API that anybody may query.
 
 =========== =========================================================================
 table      holds
@@ -6,7 +6,8 @@ table      holds
 session    one row: what lists and resume show
 message    the history; ``body`` is JSON (see ``_codec``); ``hidden_by`` is the seq of
            the summary that stands for the row (of itself: it was taken back), ``place``
-           the seq before which a summary is sent: nothing is ever deleted
+           the seq before which a summary is sent: nothing is ever deleted; ``checksum``
+           is that of role and body (``codec.checksum``), NULL where none was written
 tool_run   one row per tool call, written with the message that asked for it; ``result``
            is a result that waits for its turn, ``result_seq`` the message it became
 blob       bytes by SHA-256: images, whole outputs, file snapshots
@@ -33,15 +34,19 @@ so a call can have one result only.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from agentcli.domain.values import frozen
 from agentcli.store import disk as _private
+from agentcli.store.codec import checksum
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 APPLICATION_ID = 0x41474E54  # "AGNT", https://sqlite.org/pragma.html#pragma_application_id
 
 NOTE_TABLE = """
@@ -112,7 +117,8 @@ CREATE TABLE message (
   body TEXT NOT NULL,
   created_at REAL NOT NULL,
   hidden_by INTEGER REFERENCES message (seq),
-  place INTEGER
+  place INTEGER,
+  checksum INTEGER
 )""",
     """
 CREATE TABLE blob (
@@ -230,22 +236,157 @@ def table_names() -> tuple[str, ...]:
     return tuple(found[2] for found in words if found[:2] == ["CREATE", "TABLE"])
 
 
+# --- what the tables of a file must be ----------------------------------------------------------
+
+# Law: a version adds tables, and columns at the end of a table; so the columns of a file are known
+# by their places, and an older file's tables are beginnings of these. Number *n* here is what leads
+# from version *n* to *n* + 1: columns by table, none for a table that is new.
+_ADDED: Mapping[int, Mapping[str, tuple[str, ...]]] = {
+    1: {"note": (), "tool_run": ("display", "result", "result_seq")},
+    2: {"message": ("place",)},
+    3: {
+        "task": (
+            "task_id",
+            "finished_at",
+            "signals",
+            "announced_at",
+            "schedule_id",
+            "pid",
+            "pid_started",
+            "is_repeatable",
+        ),
+        "input_queue": ("source",),
+    },
+    4: {"rewind": (), "file_change": ()},
+    5: dict.fromkeys(
+        ("session", "kv", "input_queue", "task", "schedule", "file_change"), ("seal",)
+    ),
+    6: {"tool_run": ("line", "outcome")},
+    7: {"task": ("question", "answer", "wake"), "event": ()},
+    8: {"message": ("checksum",)},
+}
+# how earlier versions wrote a definition, and how it is written now
+_EARLIER_WORDS = {"source TEXT NOT NULL DEFAULT 'person'": "source TEXT NOT NULL DEFAULT 'user'"}
+_SPACE = re.compile(r"\s+")
+_DEFINITION = re.compile(r"(?:[^,()']|'[^']*'|\((?:[^()']|'[^']*'|\([^()]*\))*\))+")
+_TABLE = re.compile(r"CREATE TABLE (\w+) ?\((.*)\)((?: WITHOUT ROWID)?)", re.DOTALL)
+
+
+@frozen
+class TableShape:
+    """A table as its statement says: columns by name, in order, and what holds for all of them."""
+
+    name: str
+    columns: Mapping[str, str]
+    rules: tuple[str, ...]
+
+
+def read_table(sql: str) -> TableShape | None:
+    """The table that a statement makes; ``None`` for a statement that none of ours looks like."""
+    words = _TABLE.fullmatch(_SPACE.sub(" ", sql).strip())
+    if words is None:
+        return None
+    parts = [part.strip() for part in _DEFINITION.findall(words[2])]
+    rules = tuple(part for part in parts if part.startswith("CHECK"))
+    columns = [_EARLIER_WORDS.get(part, part) for part in parts if part not in rules]
+    by_name = {column.partition(" ")[0]: column for column in columns}
+    return (
+        TableShape(words[1], by_name, (*rules, words[3])) if len(by_name) == len(columns) else None
+    )
+
+
+@functools.cache
+def _known(statements: tuple[str, ...]) -> Mapping[str, tuple[str, str]]:
+    """What stands in the schema of a file that ``statements`` have made: table and SQL by name."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        for statement in statements:
+            db.execute(statement)
+        return _stored(db)
+
+
+def _stored(db: sqlite3.Connection) -> Mapping[str, tuple[str, str]]:
+    rows = db.execute("SELECT type || ' ' || name, tbl_name, sql FROM sqlite_schema").fetchall()
+    return {name: (table, sql or "") for name, table, sql in rows}
+
+
+def known_tables() -> Mapping[str, TableShape]:
+    """The tables of this version by name."""
+    found = (read_table(sql) for _, sql in _known(STATEMENTS).values() if sql)
+    return {table.name: table for table in found if table is not None}
+
+
+def _columns_of(version: int) -> dict[str, set[str]]:
+    """The columns that each table of ``version`` has at least."""
+    columns = {name: set(table.columns) for name, table in known_tables().items()}
+    for number in range(version, SCHEMA_VERSION):
+        for table, added in _ADDED[number].items():
+            columns[table] = columns.get(table, set()) - set(added) if added else set()
+    return {name: names for name, names in columns.items() if names}
+
+
+def least_columns(table: str) -> int:
+    """How many columns ``table`` had in the first version that had it."""
+    versions = range(1, SCHEMA_VERSION + 1)
+    return next(len(found) for v in versions if (found := _columns_of(v).get(table)))
+
+
+def fault_of_tables(db: sqlite3.Connection, version: int) -> str:
+    """What in the schema of a file of ``version`` is not as it was made; empty if nothing is.
+
+    SQLite believes what the file says of its tables; one wrong bit there makes columns that
+    nothing finds or rules that refuse every row, and https://sqlite.org/pragma.html#pragma_integrity_check
+    sees nothing.
+    """
+    stored, known = _stored(db), _known(STATEMENTS)
+    if stored == known:
+        return ""
+    least, tables = _columns_of(min(version, SCHEMA_VERSION)), known_tables()
+    for key, (name, sql) in known.items():
+        if name not in least and key not in stored:
+            continue
+        if key not in stored or stored[key][0] != name:
+            return f"its {key} is missing"
+        if sql and (problem := _difference(stored[key][1], tables[name], least.get(name, set()))):
+            return f"its table {name} is not as it was made: {problem}"
+    if code := [key for key in stored if key.partition(" ")[0] not in {"table", "index"}]:
+        return f"it holds triggers or views, which no session has: {code[0]}"
+    return ""
+
+
+def is_wrong_number(db: sqlite3.Connection, version: int) -> bool:
+    """Whether a file that says ``version`` is of this one, and the number is what has changed.
+
+    A later version has other tables; without them a number counts that two bits or more set apart.
+    """
+    if version > SCHEMA_VERSION and (version ^ SCHEMA_VERSION).bit_count() > 1:
+        return False
+    return not fault_of_tables(db, SCHEMA_VERSION)
+
+
+def _difference(sql: str, known: TableShape, least: set[str]) -> str:
+    found = read_table(sql)
+    if found is None or found.name != known.name:
+        return "its statement cannot be read"
+    if found.rules != known.rules:
+        return "its rules differ"
+    if odd := [text for text in found.columns.values() if text not in known.columns.values()]:
+        return f"no version has {odd[0]!r}"
+    missing = least - found.columns.keys()
+    return f"it has no {min(missing)}" if missing else ""
+
+
 # --- session files of older versions ---------------------------------------------------------
 
 # Laws: the file is copied first; all steps happen in one transaction; a step says how many rows
-# each table gains or loses and the counts are checked before the commit. Number *n* below leads
-# from version *n* to *n* + 1.
-
-Step = Callable[[sqlite3.Connection], Mapping[str, int]]
+# each table gains or loses and the counts are checked before the commit.
 
 
 class MigrationFailed(Exception):
     """The rows do not add up; the transaction is rolled back."""
 
 
-def _give_notes_their_table(db: sqlite3.Connection) -> Mapping[str, int]:
+def _move_partial_answers(db: sqlite3.Connection) -> Mapping[str, int]:
     """1 to 2: partial answers leave the history for ``note``; results know their call's row."""
-    db.execute(NOTE_TABLE)
     moved = db.execute("SELECT seq, body, created_at FROM message WHERE role = 'partial'")
     partials = moved.fetchall()
     db.execute("DELETE FROM message WHERE role = 'partial'")
@@ -255,91 +396,43 @@ def _give_notes_their_table(db: sqlite3.Connection) -> Mapping[str, int]:
             " VALUES ((SELECT coalesce(max(seq), 0) FROM message WHERE seq < ?), ?, ?, ?)",
             (seq, created_at, "partial", json.loads(body)["text"]),
         )
-    db.execute("ALTER TABLE tool_run ADD COLUMN display TEXT NOT NULL DEFAULT ''")
-    db.execute("ALTER TABLE tool_run ADD COLUMN result TEXT")
-    db.execute("ALTER TABLE tool_run ADD COLUMN result_seq INTEGER REFERENCES message (seq)")
     for seq, body in db.execute("SELECT seq, body FROM message WHERE role = 'tool'").fetchall():
         call_id = json.loads(body)["call_id"]
         db.execute("UPDATE tool_run SET result_seq = ? WHERE call_id = ?", (seq, call_id))
     return {"message": -len(partials), "note": len(partials)}
 
 
-def _give_summaries_a_place(db: sqlite3.Connection) -> Mapping[str, int]:
-    """2 to 3: a summary is sent before messages that are older than it."""
-    db.execute("ALTER TABLE message ADD COLUMN place INTEGER")
+def _give_messages_a_checksum(db: sqlite3.Connection) -> Mapping[str, int]:
+    """8 to 9: what changes a message without a word is seen from now on."""
+    for seq, role, body in db.execute("SELECT seq, role, body FROM message").fetchall():
+        db.execute("UPDATE message SET checksum = ? WHERE seq = ?", (checksum(role, body), seq))
     return {}
 
 
-def _give_background_runs_their_columns(db: sqlite3.Connection) -> Mapping[str, int]:
-    """3 to 4: what was reserved for background runs is used; what waits says who said it."""
-    for column in (
-        "task_id TEXT NOT NULL DEFAULT ''",
-        "finished_at REAL",
-        "signals INTEGER NOT NULL DEFAULT 1",
-        "announced_at REAL",
-        "schedule_id TEXT NOT NULL DEFAULT ''",
-        "pid INTEGER",
-        "pid_started TEXT NOT NULL DEFAULT ''",
-        "is_repeatable INTEGER NOT NULL DEFAULT 0",
-    ):
-        db.execute(f"ALTER TABLE task ADD COLUMN {column}")
-    db.execute("ALTER TABLE input_queue ADD COLUMN source TEXT NOT NULL DEFAULT 'user'")
-    return {}
+Step = Callable[[sqlite3.Connection], Mapping[str, int]]
+# what changes rows, after the new tables and columns are there
+STEPS: Mapping[int, Step] = {1: _move_partial_answers, 8: _give_messages_a_checksum}
 
 
-def _give_rewinds_their_tables(db: sqlite3.Connection) -> Mapping[str, int]:
-    """4 to 5: files are kept before they are changed, and what was said can be taken back."""
-    for table in REWIND_TABLES:
-        db.execute(table)
-    return {"rewind": 0, "file_change": 0}
-
-
-def _give_rows_a_seal(db: sqlite3.Connection) -> Mapping[str, int]:
-    """5 to 6: what could act is marked; what an older version wrote has no mark."""
-    for table in ("session", "kv", "input_queue", "task", "schedule", "file_change"):
-        columns = {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
-        if "seal" not in columns:  # else a step before has just made the table as it is today
-            db.execute(f"ALTER TABLE {table} ADD COLUMN seal TEXT NOT NULL DEFAULT ''")
-    return {}
-
-
-def _give_calls_their_words(db: sqlite3.Connection) -> Mapping[str, int]:
-    """6 to 7: what the user read of a call is read again when the session is resumed."""
-    present = {row[1] for row in db.execute("PRAGMA table_info(tool_run)")}
-    for column in [name for name in ("line", "outcome") if name not in present]:
-        db.execute(f"ALTER TABLE tool_run ADD COLUMN {column} TEXT NOT NULL DEFAULT ''")
-    return {}
-
-
-def _let_runs_ask(db: sqlite3.Connection) -> Mapping[str, int]:
-    """7 to 8: a background run can ask; events, which came as they were kept, have their table."""
-    present = {row[1] for row in db.execute("PRAGMA table_info(task)")}
-    for column in ("question TEXT", "answer TEXT", "wake TEXT NOT NULL DEFAULT 'completion'"):
-        if column.split()[0] not in present:
-            db.execute(f"ALTER TABLE task ADD COLUMN {column}")
-    if db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'event'").fetchone():
-        return {}
-    db.execute(EVENT_TABLE)
-    return {"event": 0}
-
-
-STEPS: Mapping[int, Step] = {
-    1: _give_notes_their_table,
-    2: _give_summaries_a_place,
-    3: _give_background_runs_their_columns,
-    4: _give_rewinds_their_tables,
-    5: _give_rows_a_seal,
-    6: _give_calls_their_words,
-    7: _let_runs_ask,
-}
+def _add(db: sqlite3.Connection, number: int) -> list[str]:
+    """Make what version ``number`` + 1 has and this file has not; the tables that are new."""
+    tables, new = known_tables(), []
+    for name, columns in _ADDED[number].items():
+        present = {row[1] for row in db.execute(f"PRAGMA table_info({name})")}
+        if not present:
+            db.execute(_known(STATEMENTS)[f"table {name}"][1])
+            new.append(name)
+        for column in [column for column in columns if present and column not in present]:
+            db.execute(f"ALTER TABLE {name} ADD COLUMN {tables[name].columns[column]}")
+    return new
 
 
 def migrate(db: sqlite3.Connection) -> None:
     """Bring ``db`` up to date inside the caller's transaction; raises ``MigrationFailed``."""
     version = db.execute("PRAGMA user_version").fetchone()[0]
     for number in range(version, SCHEMA_VERSION):
-        expected = _count_rows(db)
-        for table, change in STEPS[number](db).items():
+        expected = _count_rows(db) | dict.fromkeys(_add(db, number), 0)
+        for table, change in (STEPS[number](db) if number in STEPS else {}).items():
             expected[table] = expected.get(table, 0) + change
         if _count_rows(db) != expected:
             raise MigrationFailed(f"row counts differ after migration {number}")

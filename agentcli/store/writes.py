@@ -29,7 +29,7 @@ from agentcli.domain.messages import (
 from agentcli.domain.ports import QueuedInput, QueueKind, QueueSource, RecordedResult, RunStatus
 from agentcli.domain.session import KeptEvent, SessionInfo, SessionStatus
 from agentcli.store import seals
-from agentcli.store.codec import encode, from_column, to_column, to_json
+from agentcli.store.codec import checksum, encode, from_column, to_column, to_json
 from agentcli.store.reads import SENT_ORDER
 
 TITLE_LENGTH = 80
@@ -375,10 +375,11 @@ class SessionWrites:
 
     def _append(self, db: sqlite3.Connection, message: Message, now: float) -> int:
         role, body = encode(message, lambda data: put_blob(db, data))
+        body = self.redact(body)
         cursor = db.execute(
-            "INSERT INTO message (seq, role, body, created_at)"
-            " VALUES ((SELECT coalesce(max(seq), 0) + 1 FROM message), ?, ?, ?)",
-            (role, self.redact(body), now),
+            "INSERT INTO message (seq, role, body, created_at, checksum)"
+            " VALUES ((SELECT coalesce(max(seq), 0) + 1 FROM message), ?, ?, ?, ?)",
+            (role, body, now, checksum(role, body)),
         )
         return int(cursor.lastrowid or 0)
 

@@ -231,3 +231,24 @@ def test_a_file_of_a_newer_version_is_not_said_to_be_mendable(tmp_path: Path, ho
     assert done.code == 1
     assert "upgrade agentcli" in done.stdout
     assert "repair" not in done.stdout
+
+
+@pytest.mark.spec("REC-7", "FAIL-3")
+def test_a_bit_of_the_schema_is_seen_by_check_doctor_and_resume_and_repaired(
+    tmp_path: Path, home: Path
+) -> None:
+    session_id = ask("remember the name Alba", tmp_path)
+    path = database(home, session_id)
+    path.write_bytes(path.read_bytes().replace(b"body TEXT NOT NULL,", b"bodx TEXT NOT NULL,", 1))
+    checked = run_agent("sessions", "check")
+    assert checked.code == 1
+    assert f"agent sessions repair {session_id}" in checked.stdout
+    assert "bodx TEXT" in run_agent("doctor").stdout
+    env = agent_env(**OFFLINE)
+    resumed = run_agent("run", "--session", session_id, "hello", env=env, cwd=tmp_path)
+    assert resumed.code == 74 and f"agent sessions repair {session_id}" in resumed.stderr
+    assert run_agent("sessions", "repair", session_id).code == 0
+    assert run_agent("sessions", "check").code == 0
+    again = run_agent("run", "--session", session_id, "hello", env=env, cwd=tmp_path)
+    assert again.code == 0
+    assert "remember the name Alba" in run_agent("sessions", "show", session_id).stdout

@@ -16,6 +16,7 @@ from agentcli.domain.errors import SessionDamaged, StoreError
 from agentcli.domain.messages import user_text
 from agentcli.domain.session import SessionInfo, SessionStatus
 from agentcli.store import seals
+from agentcli.store.repair.repair import repair
 from agentcli.store.sqlite import SqliteStore
 
 pytestmark = pytest.mark.spec("SEC-16")
@@ -85,8 +86,6 @@ SWAP = ("INSERT INTO other SELECT key, value, seal FROM kv", "DROP TABLE kv",
         ("UPDATE kv SET seal = '-'",),
         ("UPDATE kv SET seal = x'00'",),
         ("UPDATE kv SET seal = (SELECT seal FROM session)",),
-        (OTHER_KV.format("PRIMARY KEY"), *SWAP, "UPDATE kv SET seal = NULL"),
-        (OTHER_KV.format("COLLATE NOCASE PRIMARY KEY"), *SWAP, "UPDATE kv SET key = 'SHELL'"),
     ],
 )
 def test_a_row_that_was_changed_is_dropped_once(path: Path, statements: tuple[str, ...]) -> None:
@@ -152,6 +151,23 @@ def test_every_row_that_could_act_is_dropped(path: Path, statement: str) -> None
 def test_what_only_remembers_stays(path: Path) -> None:
     change(path, "INSERT INTO kv (key, value) VALUES ('todos', '[]'), ('memory', '{}')")
     assert taken_up(path) == ((), KEPT, 0)
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        (OTHER_KV.format("PRIMARY KEY"), *SWAP, "UPDATE kv SET seal = NULL"),
+        (OTHER_KV.format("COLLATE NOCASE PRIMARY KEY"), *SWAP, "UPDATE kv SET key = 'SHELL'"),
+    ],
+)
+def test_tables_that_are_not_ours_are_damage_and_what_repair_makes_of_them_acts_no_more(
+    path: Path, statements: tuple[str, ...]
+) -> None:
+    change(path, *statements)
+    with pytest.raises(SessionDamaged, match="its table kv is not as it was made"):
+        taken_up(path)
+    repair(path)
+    assert taken_up(path)[1] is None
 
 
 def test_what_cannot_be_dropped_is_a_damaged_file(path: Path) -> None:

@@ -7,31 +7,47 @@ proof. What it finds, ``repair`` repairs.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from agentcli.domain.errors import HistoryViolation, SessionTooNew
 from agentcli.domain.history import History
 from agentcli.domain.messages import AssistantMessage, Message, ToolResult
-from agentcli.domain.ports import RunStatus
+from agentcli.domain.ports import QueueKind, RunStatus
 from agentcli.domain.session import SessionStatus
 from agentcli.store import reads as _rows
 from agentcli.store import tasks as _tasks
-from agentcli.store.codec import MalformedBody, NewerBody, decode, from_column
+from agentcli.store.codec import (
+    USAGE_FIELDS,
+    MalformedBody,
+    NewerBody,
+    decode,
+    from_column,
+    prove,
+)
 from agentcli.store.disk import is_session_name
 from agentcli.store.faults import fault
 from agentcli.store.file import SessionFile
+from agentcli.store.lock import live_owner
+from agentcli.store.wal import fault_of_log
 
 MAX_PROBLEMS = 50
 _MAY_HAVE_PENDING = {SessionStatus.RUNNING, SessionStatus.CRASHED}
 
 
-def check(path: Path) -> list[str]:
-    """The problems of a session file, at most 50; empty when it is sound."""
+def check(path: Path, *, own: bool = False) -> list[str]:
+    """The problems of a session file, at most 50; empty when it is sound.
+
+    ``own``: the caller holds the writer's lock. While others do, the log is theirs.
+    """
     file = SessionFile(path, writable=False)
     try:
+        if (own or live_owner(path) is None) and (problem := fault_of_log(path)):
+            return [problem]
         file.open()
         return file.read(lambda db: _limited(_problems(db)))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a problem of this file
@@ -82,12 +98,13 @@ def _problems(db: sqlite3.Connection) -> Iterator[str]:
     visible: list[Message] = []
     get_blob = _rows.blob_reader(db)
     rows = db.execute(
-        "SELECT seq, role, body, created_at, hidden_by FROM message"  # noqa: S608 - constant
+        "SELECT seq, role, body, created_at, hidden_by, checksum FROM message"  # noqa: S608 - constant
         f" ORDER BY {_rows.SENT_ORDER}"
     ).fetchall()
     summaries = {seq for seq, role, *_ in rows if role == "summary"}
-    for seq, role, body, created_at, hidden_by in rows:
+    for seq, role, body, created_at, hidden_by, proof in rows:
         try:
+            prove(role, body, proof)
             messages[seq] = decode(role, body, get_blob)
             _rows.number(created_at)
         except (MalformedBody, NewerBody) as error:
@@ -99,7 +116,92 @@ def _problems(db: sqlite3.Connection) -> Iterator[str]:
             yield f"message {seq}: it is hidden by {hidden_by}, which is no summary"
     yield from _law_problems(db, visible)
     yield from _run_problems(db, messages)
-    yield from (problem for _, _, problem in _tasks.unreadable(db))
+    yield from (problem for *_, problem in odd_rows(db))
+
+
+def odd_rows(db: sqlite3.Connection) -> Iterator[tuple[str, str, Any, str]]:
+    """Table, key column, key and what is wrong, of each row beside the history that is none."""
+    for table, name, problem in _tasks.unreadable(db):
+        yield table, "run_id" if table == "task" else "id", name, problem
+    for table, key, columns, read in _BESIDE:
+        for name, *values in db.execute(f"SELECT {key}, {columns} FROM {table}").fetchall():  # noqa: S608 - own names
+            try:
+                read(*values)
+            except (ValueError, TypeError, RecursionError) as error:
+                yield table, key, name, f"{table} {from_column(name)}: {error}"
+
+
+def _read_note(after: Any, at: Any, *texts: Any) -> None:
+    _rows.moment(at)
+    _whole(after)
+    _texts(*texts)
+
+
+def _read_queued(kind: Any, state: Any, *times: Any) -> None:
+    if state == "queued":
+        QueueKind(kind)
+    for at in times:
+        _rows.number(at)
+
+
+def _read_event(at: Any, data: Any) -> None:
+    _rows.moment(at)
+    json.loads(from_column(data))
+
+
+def _read_rewind(at: Any, newest: Any, messages: Any) -> None:
+    _rows.moment(at)
+    _whole(newest)
+    for move in json.loads(messages):
+        for seq in (move[0], *(seq for seq in move[1:] if seq is not None)):
+            _whole(seq)
+        if len(move) != 3:  # noqa: PLR2004 - a seq, what hid it before and after
+            raise ValueError(f"{move} is no move")
+
+
+def _read_change(seq: Any, path: Any, rewind: Any) -> None:
+    _whole(seq)
+    _texts(path)
+    if rewind is not None:
+        _whole(rewind)
+
+
+def _read_usage(at: Any, kind: Any, model: Any, cost: Any, *tokens: Any) -> None:
+    _rows.moment(at)
+    _texts(kind, model)
+    for value in tokens:
+        if value is not None:
+            _whole(value)
+    if cost is not None:
+        _rows.number(cost)
+
+
+def _whole(value: Any) -> None:
+    if not isinstance(value, int):
+        raise MalformedBody(f"{value!r:.40} is not a whole number")
+
+
+def _texts(*values: Any) -> None:
+    for value in values:
+        if not isinstance(value, str | bytes):
+            raise MalformedBody(f"{value!r:.40} is no text")
+        from_column(value)
+
+
+_BESIDE: tuple[tuple[str, str, str, Callable[..., object]], ...] = (
+    ("kv", "key", "value", json.loads),
+    ("note", "id", "after_seq, created_at, kind, text", _read_note),
+    ("input_queue", "id", "kind, state, created_at, updated_at", _read_queued),
+    ("event", "id", "created_at, data", _read_event),
+    ("rewind", "id", "created_at, newest_seq, messages", _read_rewind),
+    ("file_change", "id", "seq, path, rewind", _read_change),
+    (
+        "usage",
+        "id",
+        f"created_at, kind, model, cost_usd, {', '.join(USAGE_FIELDS)}",
+        _read_usage,
+    ),
+)
 
 
 def _session_problems(db: sqlite3.Connection) -> Iterator[str]:

@@ -1,24 +1,20 @@
 """Out of a damaged database into a lawful session: rows are read, then values, then a new file.
 
-Laws. A damaged page costs the rows on it and no others: rows are fetched upwards from the first,
-downwards from the last, and one by one in between; a damaged first page is replaced by that of a
-fresh session file, whose tables start on the same pages. The history law is restored as after a
-crash (``domain.history.repair_results``): a call whose result is lost gets one that says so, a
+Laws. A text of which something can be read is kept, with a mark where it is not as it was written:
+one byte of a message that has changed is put right by its checksum, a message that is no JSON any
+more is kept as the text it is. The history law is restored as after a crash
+(``domain.history.repair_results``): a call whose result is lost gets one that says so, a
 result whose call is lost becomes a note. Which tables and columns there are is for ``schema``
 alone to say: what is not looked at here is taken over as it is.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import json
-import os
 import sqlite3
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 from agentcli.domain.history import RepairReason, repair_results
@@ -34,138 +30,34 @@ from agentcli.domain.messages import (
 from agentcli.domain.ports import RunStatus, ToolRun
 from agentcli.domain.rewind import FileKind
 from agentcli.domain.session import SessionInfo, SessionStatus
-from agentcli.store import disk, schema
-from agentcli.store.codec import MalformedBody, NewerBody, decode, encode, from_column, to_column
-from agentcli.store.file import MAX_VALUE_BYTES
+from agentcli.store import schema
+from agentcli.store.codec import (
+    MalformedBody,
+    NewerBody,
+    checksum,
+    decode,
+    encode,
+    from_column,
+    to_column,
+)
 from agentcli.store.reads import CRASH_DETAIL
-from agentcli.store.tasks import unreadable
-from agentcli.store.writes import put_blob, run_status_of, title_of
-
-MAX_PROBES = 50_000
-MAX_PROBES_BEYOND = 2_000  # where no row above the damage can be reached
-_PAGE_COUNT = slice(28, 32)  # https://sqlite.org/fileformat2.html#the_database_header
-_FREE_LIST = slice(32, 40)
-_WAL_MARK = slice(18, 20)
-
-Row = Mapping[str, Any]
-Tables = dict[str, list[Row]]
+from agentcli.store.repair.check import odd_rows
+from agentcli.store.repair.messages import MARK, Restorer
+from agentcli.store.repair.pages import Row, Tables
+from agentcli.store.writes import blob_name, put_blob, run_status_of, title_of
 
 M = TypeVar("M", UserMessage, AssistantMessage, ToolResult, Message)
 
 LOST_IMAGE = TextPart("(an image that was lost when the session file was damaged)")
+OUTPUT_MARK = b"[this output was damaged on the disk: some of it may not be as it was]\n"
 TAKEN_BACK = -1
 # The tables that are not taken over as they are.
 _LOOKED_AT = frozenset(
     {"session", "blob", "message", "tool_run", "usage", "note", "rewind", "file_change"}
 )
+# what a row says that cannot be kept as what it was
+_TEXTS = {"input_queue": "body", "note": "text"}
 _FINAL = {RunStatus.FINISHED, RunStatus.CANCELLED, RunStatus.INTERRUPTED}
-
-
-# --- rows out of a damaged file --------------------------------------------------------------
-
-
-def salvage(path: Path, tables: tuple[str, ...]) -> tuple[Tables, list[str]]:
-    """The readable rows of ``tables`` in the copy at ``path``, and what could not be read.
-
-    ``path`` may be changed; give it a copy.
-    """
-    found, lost = _read_tables(path, tables)
-    if not found.get("message"):
-        _replace_first_page(path)
-        again, lost_again = _read_tables(path, tables)
-        if again.get("message"):
-            return again, [*lost_again, "the first page was damaged and was replaced"]
-    return found, lost
-
-
-def _read_tables(path: Path, tables: tuple[str, ...]) -> tuple[Tables, list[str]]:
-    found: Tables = {}
-    lost: list[str] = []
-    try:
-        db = sqlite3.connect(path, isolation_level=None)
-    except sqlite3.Error as error:
-        return found, [str(error)]
-    with contextlib.closing(db):
-        db.row_factory = sqlite3.Row
-        db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
-        for table in tables:
-            try:
-                db.execute("PRAGMA writable_schema = ON")  # reads truncated files, too
-                rows, problem = _read_table(db, table)
-            except (sqlite3.Error, OverflowError) as error:
-                rows, problem = [], str(error)
-            found[table] = rows
-            if problem:
-                lost.append(f"table {table}: {problem}; {len(rows)} rows could be read")
-    return found, lost
-
-
-def _read_table(db: sqlite3.Connection, table: str) -> tuple[list[Row], str]:
-    columns = [row["name"] for row in db.execute(f"PRAGMA table_info({table})")]
-    if not columns:
-        return [], "missing"
-    key = "rowid" if _has_rowid(db, table) else None
-    if key is None:
-        rows, problem = _run(db, f"SELECT * FROM {table}")  # noqa: S608 - own names
-        return rows, problem
-    query = f"SELECT rowid AS __rowid, * FROM {table}"  # noqa: S608 - own names
-    upwards, problem = _run(db, f"{query} ORDER BY rowid")
-    if not problem:
-        return upwards, ""
-    downwards, _ = _run(db, f"{query} ORDER BY rowid DESC")
-    rows_by_id = {row["__rowid"]: row for row in (*upwards, *downwards)}
-    low = max((row["__rowid"] for row in upwards), default=0) + 1
-    high = min((row["__rowid"] for row in downwards), default=low + MAX_PROBES_BEYOND)
-    for rowid in range(low, min(high, low + MAX_PROBES)):
-        for row in _run(db, f"{query} WHERE rowid = {rowid}")[0]:
-            rows_by_id[rowid] = row
-    return [rows_by_id[rowid] for rowid in sorted(rows_by_id)], problem
-
-
-def _has_rowid(db: sqlite3.Connection, table: str) -> bool:
-    try:
-        db.execute(f"SELECT rowid FROM {table} LIMIT 0")  # noqa: S608 - own names
-    except sqlite3.OperationalError:
-        return False
-    return True
-
-
-def _run(db: sqlite3.Connection, query: str) -> tuple[list[Row], str]:
-    rows: list[Row] = []
-    try:
-        rows.extend(dict(row) for row in _each(db, query))
-    except sqlite3.Error as error:
-        return rows, str(error)
-    return rows, ""
-
-
-def _each(db: sqlite3.Connection, query: str) -> Iterator[sqlite3.Row]:
-    yield from db.execute(query)
-
-
-def _replace_first_page(path: Path) -> None:
-    fresh = path.with_name(f"{path.name}.fresh")
-    os.close(disk.create(fresh))
-    try:
-        with contextlib.closing(sqlite3.connect(fresh, isolation_level=None)) as db:
-            page_size = int(db.execute("PRAGMA page_size").fetchone()[0])
-            db.execute("BEGIN")
-            for statement in schema.STATEMENTS:
-                db.execute(statement)
-            db.execute("COMMIT")
-        page = bytearray(fresh.read_bytes()[:page_size])
-    finally:
-        fresh.unlink()
-    size = path.stat().st_size
-    if size <= page_size:
-        return
-    page[_PAGE_COUNT] = (size // page_size).to_bytes(4)
-    page[_FREE_LIST] = bytes(8)
-    page[_WAL_MARK] = b"\x01\x01"
-    for suffix in ("-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
-    with path.open("r+b") as file:
-        file.write(page)
 
 
 # --- a lawful session ------------------------------------------------------------------------
@@ -196,6 +88,7 @@ class Rebuilt:
     blobs: Mapping[str, bytes]
     lost: list[str] = field(default_factory=list)
     orphans: list[tuple[int, ToolResult]] = field(default_factory=list)
+    restored: list[str] = field(default_factory=list)
 
     def insert(self, db: sqlite3.Connection) -> None:
         """Write everything into the empty tables of ``db``."""
@@ -217,8 +110,7 @@ class Rebuilt:
             parent_id=info.parent_id,
         )
         for row in self.tables.get("blob", ()):
-            if (data := self.blobs.get(row.get("hash", ""))) is not None:
-                put(db, "blob", row, size=len(data))
+            put(db, "blob", row, size=len(row["data"]))
         new_seq = {kept.old_seq: seq for seq, kept in enumerate(self.messages, 1)}
         self._insert_messages(db, new_seq)
         self._insert_runs(db)
@@ -228,8 +120,13 @@ class Rebuilt:
             if table not in _LOOKED_AT:
                 for row in self.tables.get(table, ()):
                     try_put(db, table, row, self.lost)
-        for table, name, problem in tuple(unreadable(db)):
-            key = "run_id" if table == "task" else "id"
+        for table, key, name, problem in tuple(odd_rows(db)):
+            said = _TEXTS.get(table)
+            if said is not None:
+                query = f"SELECT {said} FROM {table} WHERE {key} = ?"  # noqa: S608 - own names
+                (text,) = db.execute(query, (name,)).fetchone()
+                about = {"after_seq": len(self.messages), "created_at": self.info.updated_at}
+                put(db, "note", {**about, "kind": f"lost_{table}", "text": text})
             db.execute(f"DELETE FROM {table} WHERE {key} = ?", (name,))  # noqa: S608 - own names
             self.lost.append(problem)
 
@@ -237,6 +134,7 @@ class Rebuilt:
         for seq, kept in enumerate(self.messages, 1):
             role, body = encode(kept.message, lambda data: put_blob(db, data))
             now = {"role": role, "body": body, "created_at": kept.created_at}
+            now["checksum"] = checksum(role, body)
             put(db, "message", kept.row, seq=seq, hidden_by=None, place=None, **now)
         for seq, kept in enumerate(self.messages, 1):
             if kept.hidden_by is not None:
@@ -296,7 +194,7 @@ class Rebuilt:
             place = [
                 seq
                 for seq, kept in enumerate(self.messages, 1)
-                if kept.old_seq is not None and kept.old_seq <= row["after_seq"]
+                if kept.old_seq is not None and kept.old_seq <= _number(row.get("after_seq"))
             ]
             try_put(db, "note", row, self.lost, id=None, after_seq=max(place, default=0))
 
@@ -329,7 +227,7 @@ def rebuild(tables: Tables, session_id: str, changed_at: float) -> Rebuilt:
     """The session that the salvaged ``tables`` amount to."""
     lost: list[str] = []
     blobs = _sound_blobs(tables, lost)
-    kept, partials = _decode_messages(tables, blobs, lost)
+    kept, partials, restored = _decode_messages(tables, blobs, lost)
     tables["note"] = [*tables.get("note", ()), *partials]
     runs = _decode_runs(tables, blobs)
     orphans: list[tuple[int, ToolResult]] = []
@@ -338,42 +236,55 @@ def rebuild(tables: Tables, session_id: str, changed_at: float) -> Rebuilt:
     info = _info(tables, session_id, changed_at, [item.message for item in lawful], lost)
     if any(item.old_seq is None for item in lawful) or info.status is SessionStatus.RUNNING:
         info = replace(info, status=SessionStatus.CRASHED, detail=CRASH_DETAIL)
-    return Rebuilt(info, lawful, tables, blobs, lost, orphans)
+    return Rebuilt(info, lawful, tables, blobs, lost, orphans, restored)
 
 
 def _sound_blobs(tables: Tables, lost: list[str]) -> Mapping[str, bytes]:
-    blobs = {}
+    """What the blobs hold, by name. An output that has changed has a new name, and says so."""
+    outputs = {row.get("raw") for row in tables.get("tool_run", ())}
+    blobs: dict[str, bytes] = {}
+    new_names, rows = {}, {}
     for row in tables.get("blob", ()):
-        data = row.get("data")
-        if isinstance(data, bytes) and hashlib.sha256(data).hexdigest() == row.get("hash"):
+        data, name = row.get("data"), row.get("hash")
+        if isinstance(data, bytes) and blob_name(data) != name:
+            lost.append(f"blob {name}: its content had changed")
+            if name not in outputs:
+                continue
+            data = OUTPUT_MARK + data
+            new_names[name] = blob_name(data)
+            row = {**row, "hash": new_names[name], "data": data}  # noqa: PLW2901 - the row as it is kept
+        if isinstance(data, bytes):
             blobs[str(row["hash"])] = data
-        else:
-            lost.append(f"blob {row.get('hash')}: its content had changed")
+            rows[row["hash"]] = row
+    tables["blob"] = list(rows.values())
+    if new_names:
+        tables["tool_run"] = [
+            {**row, "raw": new_names.get(row.get("raw"), row.get("raw"))}
+            for row in tables.get("tool_run", ())
+        ]
     return blobs
 
 
 def _decode_messages(
     tables: Tables, blobs: Mapping[str, bytes], lost: list[str]
-) -> tuple[list[KeptMessage], list[Row]]:
+) -> tuple[list[KeptMessage], list[Row], list[str]]:
     kept: list[KeptMessage] = []
     partials: list[Row] = []
+    restorer = Restorer(tables.get("tool_run", ()), lambda name: blobs.get(name, b""), lost)
     for row in tables.get("message", ()):
         seq, created_at = row["seq"], _number(row.get("created_at"))
         if not created_at:
             lost.append(f"message {seq}: its time")
         if row["role"] == "partial":  # how version 1 kept partial answers
             about = {"after_seq": seq, "created_at": created_at, "kind": "partial"}
-            partials.append({**about, "text": _partial_text(row["body"])})
+            partials.append({**about, "text": _partial_text(from_column(row["body"]))})
             continue
-        try:
-            message = decode(str(row["role"]), str(row["body"]), lambda name: blobs.get(name, b""))
-        except (MalformedBody, NewerBody) as error:
-            lost.append(f"message {seq}: {error}")
-            continue
-        message = _without_lost_images(message)
-        hidden_by = TAKEN_BACK if row.get("hidden_by") == seq else row.get("hidden_by")
-        kept.append(KeptMessage(message, created_at, seq, row, hidden_by, row.get("place")))
-    return kept, partials
+        message = restorer.message(row)
+        if message is not None:
+            message = _without_lost_images(message)
+            hidden_by = TAKEN_BACK if row.get("hidden_by") == seq else row.get("hidden_by")
+            kept.append(KeptMessage(message, created_at, seq, row, hidden_by, row.get("place")))
+    return kept, partials, restorer.restored
 
 
 def _partial_text(body: str) -> str:
@@ -403,10 +314,12 @@ def _decode_runs(tables: Tables, blobs: Mapping[str, bytes]) -> Mapping[str, Too
             status = RunStatus.RUNNING  # unknown: it may have taken effect
         result = None
         if row.get("result"):
+            text = from_column(row["result"])
             try:
-                decoded = decode("tool", str(row["result"]), lambda name: blobs.get(name, b""))
+                decoded = decode("tool", text, lambda name: blobs.get(name, b""))
             except (MalformedBody, NewerBody):
-                decoded = None
+                name = from_column(row.get("name"))
+                decoded = ToolResult(call_id, name, (TextPart(text), MARK))
             if isinstance(decoded, ToolResult):
                 result = _without_lost_images(decoded)
         runs[call_id] = ToolRun(call_id, from_column(row.get("name")), status, result=result)

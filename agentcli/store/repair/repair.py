@@ -16,12 +16,13 @@ from pathlib import Path
 
 from agentcli.domain.errors import SessionNotFound, SessionTooNew, StoreError
 from agentcli.domain.values import frozen
-from agentcli.store import disk, schema
+from agentcli.store import disk
 from agentcli.store.faults import fault
 from agentcli.store.file import SessionFile
 from agentcli.store.lock import WriterLock
 from agentcli.store.repair.check import check
-from agentcli.store.repair.rebuild import Rebuilt, rebuild, salvage
+from agentcli.store.repair.pages import read_tables
+from agentcli.store.repair.rebuild import Rebuilt, rebuild
 
 
 @frozen
@@ -29,20 +30,23 @@ class RepairReport:
     """What a repair did.
 
     ``copy`` is where the damaged file is kept, ``None`` when nothing was wrong; ``messages``
-    is how many the session now has; ``lost`` says what could not be saved.
+    is how many the session now has; ``lost`` says what could not be saved, ``restored`` what was
+    put right.
     """
 
     path: Path
     copy: Path | None
     messages: int
     lost: tuple[str, ...]
+    restored: tuple[str, ...] = ()
 
     def lines(self) -> tuple[str, ...]:
         """The same in words."""
         if self.copy is None:
             return ("nothing was wrong with it",)
         done = f"repaired: {self.messages} message(s); the damaged file is {self.copy}"
-        return (done, *(f"lost: {line}" for line in self.lost))
+        right = (f"put right: {line}" for line in self.restored)
+        return (done, *right, *(f"lost: {line}" for line in self.lost))
 
 
 def repair(path: Path) -> RepairReport:
@@ -70,7 +74,7 @@ def _count_if_sound(path: Path) -> int | None:
     file = SessionFile(path, writable=False)
     try:
         file.open()
-        if check(path):
+        if check(path, own=True):
             return None
         query = "SELECT count(*) FROM message"
         return int(file.read(lambda db: db.execute(query).fetchone()[0]))
@@ -91,7 +95,7 @@ def _repair(path: Path) -> RepairReport:
     try:
         work = workshop / "damaged"
         _copy_with_log(path, work)
-        tables, lost = salvage(work, schema.table_names())
+        tables, lost = read_tables(work)
         built = rebuild(tables, path.stem, path.stat().st_mtime)
         fresh = workshop / path.name
         _store(fresh, built)
@@ -102,7 +106,7 @@ def _repair(path: Path) -> RepairReport:
         disk.sync_directory(path.parent)
     finally:
         shutil.rmtree(workshop, ignore_errors=True)
-    return RepairReport(path, copy, len(built.messages), tuple(lost))
+    return RepairReport(path, copy, len(built.messages), tuple(lost), tuple(built.restored))
 
 
 def _store(path: Path, built: Rebuilt) -> None:

@@ -46,7 +46,7 @@ def test_a_sound_session_has_no_problems_and_needs_no_repair(path: Path) -> None
         ("UPDATE tool_run SET message_seq = 1", "has no such call"),
         ("UPDATE tool_run SET result = '{}'", "tool run"),
         (
-            "INSERT INTO message VALUES (99, 'tool', (SELECT body FROM message WHERE seq = 3), 1, NULL, NULL)",
+            "INSERT INTO message VALUES (99, 'tool', (SELECT body FROM message WHERE seq = 3), 1, NULL, NULL, NULL)",
             "history",
         ),
         ("DELETE FROM message WHERE seq > 13", "calls without a result"),
