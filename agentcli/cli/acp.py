@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from agentcli.cli.options import CommandSpec, Option, PromptCommand, SharedOptions, print_version
+from agentcli.cli.options import CommandSpec, DirectCommand, Option, SharedOptions, print_version
 from agentcli.domain.errors import UsageError
 from agentcli.headless.errors import epilog
 from agentcli.headless.streams import is_terminal, write_error_line
@@ -80,7 +80,7 @@ def _is_ready() -> bool:
     return any(is_ready(settings, name) for name in {i.provider for i in listed_models(settings)})
 
 
-COMMAND = PromptCommand(
+COMMAND = DirectCommand(
     CommandSpec(
         "acp",
         "Serve an editor over the Agent Client Protocol.\n\nThe editor starts this command and"

@@ -6,8 +6,8 @@ import sys
 
 from agentcli.cli.options import (
     CommandSpec,
+    DirectCommand,
     PromptArgument,
-    PromptCommand,
     RunOptions,
     SharedOptions,
     print_version,
@@ -34,7 +34,7 @@ def chat(options: ChatOptions) -> int:
     return talk(options, " ".join(options.prompt or ()))
 
 
-COMMAND = PromptCommand(
+COMMAND = DirectCommand(
     CommandSpec(
         "chat",
         "A coding agent for the terminal that can be interrupted at any moment.\n\n"

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from agentcli.cli.argv import COMMANDS
-from agentcli.cli.options import CommandSpec, Option, OptionSet, PromptCommand, option_names
+from agentcli.cli.options import CommandSpec, DirectCommand, Option, OptionSet, option_names
 from agentcli.domain.errors import UsageError
 
 __all__ = ["CommandSpec", "OptionSet", "PlainCommand", "PlainGroup", "add_command", "new_app"]
@@ -145,7 +145,7 @@ def add_command(
     )
 
 
-def app_of(command: PromptCommand) -> typer.Typer:
+def app_of(command: DirectCommand) -> typer.Typer:
     """``command`` as typer knows it: for help, errors and completion."""
     app = new_app("")
     add_command(app, *command)

@@ -33,7 +33,7 @@ from agentcli.headless.streams import (
 if TYPE_CHECKING:
     import typer
 
-    from agentcli.cli.options import PromptCommand
+    from agentcli.cli.options import DirectCommand
     from agentcli.domain.errors import UsageError
 
 PROGRAM = "agent"
@@ -164,7 +164,7 @@ def invoke(name: str, args: list[str]) -> int:
     if name in PROMPT_COMMANDS:
         from agentcli.cli.options import read_values
 
-        command: PromptCommand = import_module(MODULES[name]).COMMAND
+        command: DirectCommand = import_module(MODULES[name]).COMMAND
         values = read_values(command.options, args)
         if values is not None:
             return command.handler(command.options(**values))

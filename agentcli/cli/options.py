@@ -65,8 +65,8 @@ class CommandSpec(NamedTuple):
     is_program: bool = False
 
 
-class PromptCommand(NamedTuple):
-    """A command that takes a prompt: how it is called, and what then runs; typer need not load."""
+class DirectCommand(NamedTuple):
+    """A command with the shared options: how it is called, and what then runs without typer."""
 
     spec: CommandSpec
     options: type[OptionSet]

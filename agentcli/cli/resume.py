@@ -7,10 +7,10 @@ from typing import Annotated
 from agentcli.cli.chat import ChatOptions, chat
 from agentcli.cli.options import (
     CommandSpec,
+    DirectCommand,
     Option,
     OptionSet,
     PromptArgument,
-    PromptCommand,
     SharedOptions,
 )
 from agentcli.headless.errors import epilog
@@ -36,7 +36,7 @@ def resume(options: ResumeOptions) -> int:
     return chat(ChatOptions(**values))
 
 
-COMMAND = PromptCommand(
+COMMAND = DirectCommand(
     CommandSpec("resume", "Resume an earlier session where it ended.", epilog()),
     ResumeOptions,
     resume,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from agentcli.cli.options import (
     CommandSpec,
+    DirectCommand,
     PromptArgument,
-    PromptCommand,
     RunOptions,
     print_version,
 )
@@ -129,7 +129,7 @@ def _content(name: str) -> str:
         raise UsageError(f"{_SCHEMA} {shown}: not UTF-8", _ADVICE) from None
 
 
-COMMAND = PromptCommand(
+COMMAND = DirectCommand(
     CommandSpec(
         "run",
         "Answer one prompt and exit.\n\nPiped stdin is the prompt, or is added to it. Only the"

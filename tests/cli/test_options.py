@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentcli.cli.acp import COMMAND as ACP
 from agentcli.cli.chat import COMMAND as CHAT
 from agentcli.cli.commands import app_of
-from agentcli.cli.options import PromptCommand, option_names, read_values
+from agentcli.cli.options import DirectCommand, option_names, read_values
 from agentcli.cli.resume import COMMAND as RESUME
 from agentcli.cli.run import COMMAND as RUN
 
-COMMANDS = {"chat": CHAT, "run": RUN, "resume": RESUME}
+COMMANDS = {"acp": ACP, "chat": CHAT, "run": RUN, "resume": RESUME}
 SPELLINGS = sorted(
     spelling
     for annotation in option_names(RUN.options).values()
@@ -26,7 +27,7 @@ WORDS = st.sampled_from(
 )  # fmt: skip
 
 
-def by_typer(command: PromptCommand, line: list[str]) -> dict[str, Any] | None:
+def by_typer(command: DirectCommand, line: list[str]) -> dict[str, Any] | None:
     """What typer makes of ``line``; ``None`` for an error or help."""
     from typer.main import get_command
 
