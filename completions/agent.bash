@@ -9,7 +9,7 @@ _agentcli_complete() {
     if ((skip)); then skip=0; continue; fi
     case "$word" in
       --) COMPREPLY=($(compgen -f -- "$current")); return ;;
-      --add-dir|--allow-tool|--append-system-prompt|--arg|--by|--callback-port|--cd|--client-id|--days|--debug|--deny-tool|--effort|--env|--fallback-model|--format|--from|--header|--headers-helper|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--plugin|--sandbox|--scope|--session|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-m|-o|-s|-t) skip=1 ;;
+      --add-dir|--allow-tool|--append-system-prompt|--arg|--by|--callback-port|--cd|--client-id|--days|--debug|--deny-tool|--effort|--env|--fallback-model|--format|--from|--header|--headers-helper|--html|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--plugin|--sandbox|--scope|--session|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-m|-o|-s|-t) skip=1 ;;
       -*) ;;
       *)
         case "${where:+$where/}$word" in
@@ -199,6 +199,7 @@ _agentcli_complete() {
     'stats --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'stats --days') COMPREPLY=(); return ;;
     'stats --by') COMPREPLY=($(compgen -W "day model tool session" -- "$current")); return ;;
+    'stats --html') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'doctor --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
   esac
   case "$where" in
@@ -359,7 +360,7 @@ _agentcli_complete() {
       options='--format --help -h'
       commands='' ;;
     'stats')
-      options='--format --days --by --help -h'
+      options='--format --days --by --html --help -h'
       commands='' ;;
     'doctor')
       options='--format --help -h'

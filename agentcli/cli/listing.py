@@ -16,6 +16,7 @@ from agentcli.headless.streams import is_terminal, use_utf8, write_out
 from agentcli.ui.sanitize import clean_line, safe_json
 
 if TYPE_CHECKING:
+    from agentcli.domain.accounts import ModelOf
     from agentcli.store.files import SessionFiles
 
 T = TypeVar("T")
@@ -77,6 +78,21 @@ def session_files() -> SessionFiles:
 
     paths = Paths.from_env(os.environ)
     return SessionFiles(paths.sessions_dir, paths.catalogue_file, HomeSeal(paths.seal_file))
+
+
+def prices() -> ModelOf:
+    """The models with their prices; none where the settings cannot be read."""
+    from agentcli.app.models import models_by_name
+    from agentcli.config.paths import Paths
+    from agentcli.config.settings import load_settings
+    from agentcli.domain.errors import ConfigError
+    from agentcli.headless.streams import write_error_line
+
+    try:
+        return models_by_name(load_settings(Paths.from_env(os.environ), os.environ))
+    except ConfigError as error:
+        write_error_line(f"warning: prices of tool calls are unknown: {error.message}")
+        return lambda _: None
 
 
 def wait(work: Coroutine[Any, Any, T]) -> T:

@@ -17,13 +17,14 @@ from agentcli.cli.commands import CommandSpec, OptionSet, PlainGroup, add_comman
 from agentcli.cli.listing import (
     EmptyOptions,
     FormatOption,
+    prices,
     print_json,
     print_table,
     session_files,
     wait,
 )
 from agentcli.cli.options import choice, number
-from agentcli.cli.stats import StatsOptions, prices, stats_tables
+from agentcli.cli.stats import StatsOptions, stats_tables
 from agentcli.config.paths import Paths, ensure_dir
 from agentcli.domain.errors import AgentError, SessionTooNew, StoreError, UsageError
 from agentcli.headless.streams import is_terminal, use_utf8, write_error_line, write_out

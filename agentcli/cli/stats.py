@@ -1,28 +1,37 @@
-"""What sessions have cost: ``agent stats`` as bars, ``agent sessions stats`` as tables (COST-1)."""
+"""What sessions have cost: ``agent stats`` as bars or a page, ``sessions stats`` as tables."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from agentcli.cli.commands import CommandSpec, add_command, new_app
-from agentcli.cli.listing import FormatOption, print_json, print_table, session_files, wait
+from agentcli.cli.listing import (
+    FormatOption,
+    prices,
+    print_json,
+    print_table,
+    session_files,
+    wait,
+)
 from agentcli.cli.options import choice, number
-from agentcli.domain.errors import ConfigError
+from agentcli.cli.redacting import exported, know_secrets, write_private
+from agentcli.domain.errors import UsageError
 from agentcli.headless.streams import write_error_line, write_out
-from agentcli.ui import wording
+from agentcli.ui import charts, wording
+from agentcli.ui.charts import BarRow, Point
 from agentcli.ui.export import cost_object
 from agentcli.ui.sanitize import clean_line
 
 if TYPE_CHECKING:
-    from agentcli.domain.accounts import ModelOf, ResultCost
+    from agentcli.domain.accounts import ResultCost
     from agentcli.store.catalogue.statistics import SessionTotal, Spent, Statistics, ToolUse
 
 DAY_S = 86_400.0
@@ -30,7 +39,12 @@ MAX_SHOWN = 20
 KINDS = ("day", "model", "tool", "session")
 _HEAD = ("REQUESTS", "IN", "CACHED", "OUT", "COST")
 _BAR = 24
+_WORTH_SAYING = 1_000  # some seconds
 _NAME = 32
+MOST_DAYS = 90
+MOST_ROWS = 50
+_HEAD_BYTES = 4_096
+_SPENT = ("Requests", "Tokens in", "Cached", "Tokens out", "Cost")
 
 
 class StatsOptions(FormatOption):
@@ -58,24 +72,13 @@ def collect(options: StatsOptions) -> Statistics:
     else:
         paths = map(files.path_of, stamps_in(files.directory))
         wanted = [path for path in paths if _changed(path) >= since]
+    if len(wanted) > _WORTH_SAYING:
+        write_error_line(f"reading {len(wanted):,} sessions")
     found = statistics_of(wanted, since=since, model_of=prices())
     if found.unreadable:
         sessions = wording.plural(len(found.unreadable), "session")
         write_error_line(f"warning: {sessions} cannot be read - see: agent sessions check")
     return found
-
-
-def prices() -> ModelOf:
-    """The models with their prices; none where the settings cannot be read."""
-    from agentcli.app.models import models_by_name
-    from agentcli.config.paths import Paths
-    from agentcli.config.settings import load_settings
-
-    try:
-        return models_by_name(load_settings(Paths.from_env(os.environ), os.environ))
-    except ConfigError as error:
-        write_error_line(f"warning: prices of tool calls are unknown: {error.message}")
-        return lambda _: None
 
 
 def _changed(path: Path) -> float:
@@ -124,16 +127,7 @@ def summary_lines(found: Statistics) -> Iterable[str]:
         f"tokens    {usage.input_tokens or 0:,} in, {cached:,} cached,"
         f" {usage.output_tokens or 0:,} out"
     )
-    yield f"cost      {cost_text(found.total)}"
-
-
-def cost_text(spent: Spent) -> str:
-    """Money; what has no known price says so (COST-1)."""
-    if not spent.unknown:
-        return wording.exact_cost(spent.known_usd)
-    if spent.unknown == spent.requests:
-        return "unknown"
-    return f"{wording.exact_cost(spent.known_usd)} + unknown"
+    yield f"cost      {wording.sum_cost(found.total)}"
 
 
 def as_object(found: Statistics) -> Mapping[str, Any]:
@@ -242,10 +236,8 @@ def stats_tables(options: StatsOptions) -> int:
 
 
 def _cells(spent: Spent) -> tuple[str, ...]:
-    usage = spent.usage
-    cached = (usage.cache_read_tokens or 0) + (usage.cache_write_tokens or 0)
-    counts = (spent.requests, usage.input_tokens or 0, cached, usage.output_tokens or 0)
-    return (*(f"{count:,}" for count in counts), cost_text(spent))
+    counts = (spent.requests, spent.usage.input_tokens or 0, _cached(spent), _out(spent))
+    return (*(f"{count:,}" for count in counts), wording.sum_cost(spent))
 
 
 _RESULT_HEAD = ("ADDED", "AGAIN", "CACHED", "COST")
@@ -257,7 +249,7 @@ def _by_cost(found: Statistics) -> Sequence[tuple[str, ToolUse]]:
 
 def _result_cells(result: ResultCost) -> tuple[str, ...]:
     counts = (result.added_tokens, result.again_tokens, result.again_cached_tokens)
-    return (*(f"{count:,}" for count in counts), wording.result_cost(result))
+    return (*(f"{count:,}" for count in counts), wording.sum_cost(result))
 
 
 def _session_cells(session: SessionTotal) -> tuple[str, str, str]:
@@ -290,6 +282,10 @@ class BarOptions(StatsOptions):
     by: Annotated[
         str | None, typer.Option("--by", metavar="|".join(KINDS), help="Only this (all).")
     ] = None
+    html: Annotated[
+        str | None,
+        typer.Option("--html", metavar="FILE", help="Write a page with charts to FILE."),
+    ] = None
 
 
 def stats(options: BarOptions) -> int:
@@ -297,7 +293,15 @@ def stats(options: BarOptions) -> int:
     as_json = options.as_json
     if options.by is not None:
         choice("--by", options.by, KINDS)
+    if options.html is not None and (as_json or options.by is not None):
+        raise UsageError("--html writes everything", "leave --format and --by out")
+    if options.html is not None and not options.html.strip():
+        raise UsageError("--html needs the name of a file", "for example --html stats.html")
     found = collect(options)
+    if options.html is not None:
+        write_page(options.html, found, largest(found.sessions, lambda one: one.spent, MOST_ROWS))
+        write_error_line(f"written: {clean_line(options.html)}")
+        return 0
     if as_json:
         value = dict(as_object(found))
         for kind in KINDS:
@@ -327,7 +331,7 @@ def _bars(found: Statistics, kind: str) -> Sequence[Bar]:
                 use.result.tokens,
                 f"{wording.plural(use.calls, 'call')}, {use.seconds:,.1f} s,"
                 f" {use.result.added_tokens:,} tokens added, {use.result.again_tokens:,} again,"
-                f" {wording.result_cost(use.result)}",
+                f" {wording.sum_cost(use.result)}",
             )
             for name, use in found.by_tool.items()
         ]
@@ -336,7 +340,7 @@ def _bars(found: Statistics, kind: str) -> Sequence[Bar]:
 
 def _bar(name: str, spent: Spent) -> Bar:
     count = tokens(spent)
-    return Bar(name, count, f"{count:,} tokens, {cost_text(spent)}")
+    return Bar(name, count, f"{count:,} tokens, {wording.sum_cost(spent)}")
 
 
 def _drawn(lines: Sequence[Bar]) -> list[str]:
@@ -352,6 +356,215 @@ def _drawn(lines: Sequence[Bar]) -> list[str]:
         length = round(line.size / most * bar) or int(line.size > 0)
         drawn.append(f"  {name:<{width}}  {mark * length:<{bar}}  {line.text}\n")
     return drawn
+
+
+# --- the page ------------------------------------------------------------------------------
+
+# Law: it is bounded, however many sessions there are; a file that is not a report of ours is never
+# written over.
+
+
+def write_page(name: str, found: Statistics, sessions: Sequence[SessionTotal]) -> None:
+    """Write the page to the file ``name``; ``sessions`` are those that spent most, first.
+
+    Raises ``UsageError``.
+    """
+    path = Path(name).expanduser()
+    know_secrets()
+    text: str = exported(stats_page(found, sessions))
+    try:
+        if path.is_file() and not _is_ours(path):
+            what = f"{name} exists already, and is no report of agentcli"
+            raise UsageError(what, "name another file")
+        write_private(path, text, replace=True)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(f"cannot write {name}: {reason}", "give --html another file") from error
+
+
+def _is_ours(path: Path) -> bool:
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    return not head or f'content="{charts.GENERATOR}"'.encode() in head
+
+
+def stats_page(found: Statistics, sessions: Sequence[SessionTotal]) -> str:
+    """The page."""
+    days = sorted(day for day in found.by_day if day != "unknown")
+    lead = [f"From {days[0]} to {days[-1]}, on the clock of this machine."] if days else []
+    lead.append(f"Made by agentcli on {time.strftime('%Y-%m-%d %H:%M')}. Prices are list prices.")
+    if found.unreadable:
+        lead.append(f"{wording.plural(len(found.unreadable), 'session')} could not be read.")
+    return charts.report_page("What agentcli has used", lead, _sections(found, sessions, days))
+
+
+def _sections(
+    found: Statistics, sessions: Sequence[SessionTotal], days: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    yield "In all", _totals(found)
+    if not found.total.requests:
+        return
+    measure = _Measure(found.total)
+    if days:
+        yield "By day", _by_day(found.by_day, days, measure)
+    yield "By model", _by_model(found.by_model, measure)
+    if found.by_tool:
+        yield "By tool", _by_tool(found)
+    if found.calls:
+        yield "The most expensive tool results", _by_call(found)
+    yield "By session", _by_session(sessions, len(found.sessions), measure)
+
+
+class _Measure:
+    """What the charts are about: money, or tokens where no price is known."""
+
+    def __init__(self, total: Spent) -> None:
+        self.is_money = total.known_usd > 0
+        self.name = "Cost" if self.is_money else "Tokens"
+
+    def of(self, spent: Spent) -> float:
+        """How long a bar is."""
+        return spent.known_usd if self.is_money else float(tokens_in(spent) + _out(spent))
+
+    def words(self, spent: Spent) -> str:
+        """The same in words."""
+        tokens = wording.tokens_of(tokens_in(spent) + _out(spent))
+        return f"{wording.sum_cost(spent)}, {tokens}" if self.is_money else tokens
+
+    def axis(self, size: float) -> str:
+        """A line of the grid."""
+        if not self.is_money:
+            return wording.count(round(size))
+        return f"${size:,.2f}" if not size or size >= 0.01 else f"${size:.4f}"  # noqa: PLR2004 - a cent
+
+
+def tokens_in(spent: Spent) -> int:
+    """All that was sent, cached or not."""
+    return (spent.usage.input_tokens or 0) + _cached(spent)
+
+
+def _cached(spent: Spent) -> int:
+    return (spent.usage.cache_read_tokens or 0) + (spent.usage.cache_write_tokens or 0)
+
+
+def _out(spent: Spent) -> int:
+    return spent.usage.output_tokens or 0
+
+
+def _totals(found: Statistics) -> str:
+    total = found.total
+    own = sum(1 for session in found.sessions if not session.info.agent)
+    agents = len(found.sessions) - own
+    sent = tokens_in(total)
+    read = total.usage.cache_read_tokens or 0
+    cost = total.known_usd if total.known_usd or not total.unknown else None
+    share = f"{100 * read / sent:.0f} % read from caches" if sent else ""
+    unknown = f"without {wording.plural(total.unknown, 'request')} of unknown price"
+    return charts.facts(
+        (
+            ("Cost", wording.cost(cost), unknown if total.unknown else ""),
+            ("Tokens sent", wording.count(sent), share),
+            ("Tokens written", wording.count(_out(total)), ""),
+            ("Sessions", f"{own:,}", f"and {agents:,} of sub-agents" if agents else ""),
+            ("Turns", f"{found.turns:,}", ""),
+            ("Requests", f"{total.requests:,}", ""),
+        )
+    )
+
+
+def _by_day(by_day: Mapping[str, Spent], days: Sequence[str], measure: _Measure) -> str:
+    last = date.fromisoformat(days[-1])
+    span = min((last - date.fromisoformat(days[0])).days + 1, MOST_DAYS)
+    names = [(last - timedelta(days=back)).isoformat() for back in reversed(range(span))]
+    points = []
+    for name in names:
+        spent = by_day.get(name)
+        size, text = (measure.of(spent), measure.words(spent)) if spent else (0.0, "nothing")
+        points.append(Point(name, size, text, name[5:]))
+    chart = charts.column_chart(f"{measure.name} by day", points, measure.axis)
+    newest = list(reversed(days))
+    rows = [(day, *_cells(by_day[day])) for day in newest[:MOST_DAYS]]
+    table = charts.plain_table(
+        "Days, the newest first", ("Day", *_SPENT), rows, more=_left_out(len(days), len(rows))
+    )
+    return chart + charts.folded("The days as a table", table)
+
+
+def _by_model(by_model: Mapping[str, Spent], measure: _Measure) -> str:
+    order = sorted(by_model.items(), key=lambda item: (-measure.of(item[1]), item[0]))
+    rows = [
+        BarRow(name or "unknown", (measure.of(spent),), _cells(spent))
+        for name, spent in order[:MOST_ROWS]
+    ]
+    caption = f"Models; the bars show {measure.name.lower()}"
+    return charts.bar_table(
+        caption, ("Model", *_SPENT), rows, more=_left_out(len(order), len(rows))
+    )
+
+
+def _by_tool(found: Statistics) -> str:
+    order = sorted(found.by_tool.items(), key=lambda item: (item[1].result.rank, item[0]))
+    rows = [
+        BarRow(
+            name,
+            (float(use.result.added_tokens), float(use.result.again_tokens)),
+            (
+                f"{use.calls:,}",
+                f"{use.seconds:,.1f}",
+                f"{use.result.added_tokens:,}",
+                f"{use.result.again_tokens:,}",
+                f"{use.result.again_cached_tokens:,}",
+                wording.sum_cost(use.result),
+            ),
+        )
+        for name, use in order[:MOST_ROWS]
+    ]
+    return charts.bar_table(
+        "Tools; the bars show the tokens of their results",
+        ("Tool", "Calls", "Seconds", "Added", "Sent again", "of it cached", "Cost"),
+        rows,
+        key=("added when a result was first sent", "sent again in later requests"),
+        more=_left_out(len(order), len(rows)),
+    )
+
+
+def _by_call(found: Statistics) -> str:
+    titles = {one.info.id: one.info.title for one in found.sessions}
+    rows = []
+    for call in found.calls:
+        cost = call.cost.result
+        cells = (
+            f"{cost.added_tokens:,}",
+            f"{cost.again_requests:,}",
+            f"{cost.again_cached_tokens:,}",
+            f"{cost.again_uncached_tokens:,}",
+            wording.sum_cost(cost),
+        )
+        parts = (float(cost.added_tokens), float(cost.again_tokens))
+        below = titles.get(call.session_id) or call.session_id
+        rows.append(BarRow(call.cost.line or call.cost.name, parts, cells, below))
+    return charts.bar_table(
+        "Single results; the bars show their tokens",
+        ("Call", "Added", "Sent again", "cached", "not cached", "Cost"),
+        rows,
+        key=("added when it was first sent", "sent again in later requests"),
+    )
+
+
+def _by_session(sessions: Sequence[SessionTotal], count: int, measure: _Measure) -> str:
+    rows = []
+    for one in sessions[:MOST_ROWS]:
+        agent = f"[{one.info.agent}] " if one.info.agent else ""
+        name = f"{agent}{one.info.title or one.info.detail or 'untitled'}"
+        cells = (f"{one.turns:,}", *_cells(one.spent))
+        rows.append(BarRow(name, (measure.of(one.spent),), cells, one.info.id))
+    caption = f"Sessions that used most; the bars show {measure.name.lower()}"
+    head = ("Session", "Turns", *_SPENT)
+    return charts.bar_table(caption, head, rows, more=_left_out(count, len(rows)))
+
+
+def _left_out(count: int, shown: int) -> str:
+    return f"and {count - shown:,} more" if count > shown else ""
 
 
 APP = new_app("")

@@ -6,7 +6,7 @@ Law: an unknown value is called unknown, never 0 (LOOP-6, COST-1).
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from agentcli.domain.events import (
     AgentEvent,
@@ -27,7 +27,6 @@ from agentcli.domain.patterns import LazyPattern
 from agentcli.ui.sanitize import clean, clean_line
 
 if TYPE_CHECKING:
-    from agentcli.domain.accounts import ResultCost
     from agentcli.domain.background import BackgroundTask
 
 _LONGEST_WHY = 200
@@ -112,11 +111,23 @@ def exact_cost(usd: float | None) -> str:
     return f"${usd:.4f}" if usd and usd >= _LEAST else cost(usd)
 
 
-def result_cost(cost: ResultCost) -> str:
-    """What tool results have cost; a part whose price is not known is said (COST-1)."""
-    if cost.cost_usd is None:
-        return f"{exact_cost(cost.known_usd)} + unknown" if cost.known_usd else "unknown"
-    return exact_cost(cost.cost_usd)
+class Bill(Protocol):
+    """Money of several requests; ``unknown`` of them have no known price."""
+
+    @property
+    def known_usd(self) -> float:
+        """The others, in USD."""
+
+    @property
+    def unknown(self) -> int:
+        """How many."""
+
+
+def sum_cost(bill: Bill) -> str:
+    """``$0.1250``; a part whose price is not known is said (COST-1)."""
+    if not bill.unknown:
+        return exact_cost(bill.known_usd)
+    return f"{exact_cost(bill.known_usd)} + unknown" if bill.known_usd else "unknown"
 
 
 def plural(number: int, noun: str) -> str:

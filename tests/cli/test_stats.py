@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
 
+from agentcli.cli.stats import MOST_DAYS, MOST_ROWS, largest, stats_page
+from agentcli.domain.messages import Usage
+from agentcli.store.catalogue.statistics import SessionTotal, Spent, Statistics, ToolUse
 from agentcli.store.files import SessionFiles
-from tests.store.sessions import make
+from tests.store.sessions import fresh_info, make
 from tests.support.cli import agent_env, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.replies import Tokens, call, say
@@ -110,3 +114,59 @@ def test_broken_settings_hide_no_sums_but_the_prices_of_results(
     done = run_agent("stats", "--by", "tool", env=agent_env())
     assert done.code == 0 and "400 again, unknown" in done.stdout
     assert len(done.stderr.splitlines()) == 1 and "unknown" in done.stderr
+
+
+@pytest.mark.spec("COST-3", "SEC-9")
+def test_the_page_has_charts_by_day_model_tool_and_session_and_no_key(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    session_id = spend(model_server, tmp_path)
+    key = "sk-ant-" + "k1T9" * 12
+    rename = run_agent("sessions", "rename", session_id, f"about <b>{key}", env=agent_env())
+    assert rename.code == 0
+    target = tmp_path / "stats.html"
+    done = run_agent("stats", "--html", str(target), env=agent_env(ANTHROPIC_API_KEY=key))
+    assert (done.code, done.stdout) == (0, "") and "written" in done.stderr
+    page = target.read_text()
+    for title in ("By day", "By model", "By tool", "The most expensive tool results", "By session"):
+        assert f"{title}</h2>" in page
+    assert key not in page and "about &lt;b&gt;" in page
+    for text in ("claude-sonnet-4-5", "read_file", "notes.txt", session_id, "$0.0013"):
+        assert text in page
+    assert target.stat().st_mode & 0o777 == 0o600
+    again = run_agent("stats", "--html", str(target), env=agent_env())
+    assert again.code == 0, again.stderr
+
+
+@pytest.mark.spec("COST-3", "CLI-11")
+def test_a_page_is_written_over_no_file_of_the_users(tmp_path: Path) -> None:
+    (tmp_path / "mine.html").write_text("precious")
+    cases = (
+        ("mine.html", "exists already"),
+        ("no/such/place.html", "no such file"),
+        (".", "directory"),
+        (" ", "needs the name"),
+    )
+    for name, told in cases:
+        done = run_agent("stats", "--html", name, env=agent_env(), cwd=tmp_path)
+        assert done.code == 2 and told in done.stderr, done.stderr
+        assert len(done.stderr.splitlines()) == 1
+    assert (tmp_path / "mine.html").read_text() == "precious"
+    empty = run_agent("stats", "--html", "new.html", env=agent_env(), cwd=tmp_path)
+    assert empty.code == 0 and "In all" in (tmp_path / "new.html").read_text()
+
+
+@pytest.mark.spec("COST-3")
+def test_the_page_is_bounded_however_much_there_is() -> None:
+    found = Statistics()
+    for at in range(2_000):
+        info = fresh_info(f"s{at}", title="words " * 200)
+        spent = Spent(requests=1, usage=Usage(at, at), known_usd=float(at))
+        found.sessions.append(SessionTotal(info, 1, spent))
+        found.by_day[(date(2020, 1, 1) + timedelta(days=at)).isoformat()] = spent
+        found.by_model[f"p/m{at}"] = spent
+        found.by_tool[f"t{at}"] = ToolUse(1)
+        found.total.add(spent.usage, spent.known_usd)
+    page = stats_page(found, largest(found.sessions, lambda one: one.spent, MOST_ROWS))
+    assert len(page) < 300_000 and "and 1,950 more" in page
+    assert page.count("<rect") < 4 * MOST_ROWS + MOST_DAYS

@@ -185,9 +185,9 @@ def _import_one(importer: Importer, path: Path | None) -> ImportedSession:
 
 def _importer() -> Importer:
     """Prices and redaction are those of every session that is begun here."""
+    from agentcli.cli.listing import prices
     from agentcli.cli.logging_setup import REDACTOR
     from agentcli.cli.redacting import know_secrets
-    from agentcli.cli.stats import prices
     from agentcli.store.imports.bring import Importer
 
     know_secrets()

@@ -65,13 +65,13 @@ async def _of_results(chat: Chat, ledger: Ledger) -> Sequence[str]:
     paint = chat.theme.paint
     total = sum_of(sent)
     dearest = heapq.nsmallest(SHOWN, sent, key=lambda cost: cost.result.rank)
-    money = [wording.result_cost(cost.result) for cost in dearest]
+    money = [wording.sum_cost(cost.result) for cost in dearest]
     width = max(map(len, money))
     results = wording.plural(len(sent), "tool result")
     tokens = (
         f"{wording.count(total.added_tokens)} tokens, {wording.count(total.again_tokens)} again"
     )
-    lines = ["", paint(f"{results}: {wording.result_cost(total)} ({tokens})", BOLD)]
+    lines = ["", paint(f"{results}: {wording.sum_cost(total)} ({tokens})", BOLD)]
     for cost, usd in zip(dearest, money, strict=True):
         what = clean_line(cost.line or cost.name)
         lines.append(f"  {usd:>{width}}  {what}  {paint(_how(cost), DIM)}")
