@@ -161,6 +161,8 @@ def _names_read(command: SimpleCommand, *, hands_on: bool) -> Iterator[str]:
             skips = False
         else:
             yield word
+            if program == "git" and ":" in word:  # of a commit: gitrevisions(7), "<rev>:<path>"
+                yield word.rpartition(":")[2]
 
 
 def _loose_commands(text: str) -> Iterator[SimpleCommand]:

@@ -657,6 +657,7 @@ def test_reading_a_credential_asks_in_every_tool_also_at_home(
         command(workspace, "grep -f .pgpass src/a.py"), command(workspace, "base64 --wrap=.npmrc x"),
         command(workspace, "echo .ssh/id_rsa | xargs cat"), command(workspace, "cp .netrc x"),
         command(workspace, "python3 x.py .aws/credentials"), command(workspace, "cat $(echo .netrc)"),
+        command(workspace, "git show HEAD~2:./.netrc"), command(workspace, "git cat-file -p :0:.npmrc"),
         command(workspace, "find . -name .netrc -exec cat {} +"),
     ):  # fmt: skip
         decision = judged(call, policy)
