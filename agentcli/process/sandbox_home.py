@@ -52,6 +52,15 @@ _CACHES = (
     ".cache/nvim-treesitter", ".ccache", ".bundle/cache", ".hex/packages", ".mix",
     ".local/share/pnpm/store", ".pnpm-store", ".yarn/cache",
 )  # fmt: skip
+# of no use to a command that only reads, and each costs the time of a mount
+_FOR_BUILDS = frozenset(
+    {
+        ".cache/pip", ".cache/pdm", ".cache/yarn", ".cache/electron", ".cache/electron-builder",
+        ".cache/ccache", ".cache/sccache", ".cache/composer", ".cache/huggingface/hub",
+        ".cache/torch", ".ccache", ".npm/_cacache", ".m2/repository", ".gradle/caches",
+        ".ivy2/cache", ".yarn/cache", ".cargo/env", ".config/pip/pip.conf", ".pip/pip.conf",
+    }
+)  # fmt: skip
 _CONFIGURATION = (
     ".cargo/config", ".cargo/config.toml", ".gitconfig", ".config/git/config",
     ".config/git/ignore", ".config/git/attributes", ".gitignore", ".gitignore_global",
@@ -134,6 +143,11 @@ def _of_account(uid: int) -> tuple[str, ...]:
 def _system() -> tuple[str, ...]:
     names = ("/usr/bin", "/bin", "/lib", "/etc", "/opt", "/dev", "/proc", "/sys", "/run", "/tmp")  # noqa: S108 - named, not used
     return tuple(map(os.path.realpath, names))
+
+
+def is_for_builds(path: Path, homes: Iterable[Path]) -> bool:
+    """Whether nothing but a build needs to see it."""
+    return any(str(path).removeprefix(f"{home}/") in _FOR_BUILDS for home in homes)
 
 
 def is_below(path: str | Path, places: Iterable[str | Path]) -> bool:

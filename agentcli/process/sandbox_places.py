@@ -16,7 +16,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentcli.domain.tools import real_path
-from agentcli.process.sandbox_home import Links, existing, homes, is_below, seen
+from agentcli.process.sandbox_home import (
+    Links,
+    existing,
+    homes,
+    is_below,
+    is_for_builds,
+    seen,
+)
 
 _SECRETS = (
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".git-credentials", ".npmrc",
@@ -66,7 +73,8 @@ class Places:
 
     def frozen(self) -> Places:
         """The same with nothing to write to."""
-        seen = (*self.seen, *self.writable)
+        needed = (path for path in self.seen if not is_for_builds(path, self.homes))
+        seen = (*needed, *self.writable)
         return replace(self, writable=(), pinned=(), read_only=(), empty=(), seen=seen)
 
 

@@ -225,7 +225,7 @@ def _private_mounts(
     private: PrivatePlaces, temporary: Sequence[str], places: Places
 ) -> Iterator[str]:
     yield from ("--tmpfs", "/run")
-    for name in KEPT_OF_RUN:
+    for name in filter(os.path.exists, KEPT_OF_RUN):
         yield from ("--ro-bind-try", name, name)
     if not os.path.realpath("/var/run").startswith("/run") and Path("/var/run").is_dir():
         yield from ("--tmpfs", os.path.realpath("/var/run"))

@@ -165,3 +165,16 @@ def test_what_git_itself_takes_from_it_is_found(tmp_path: Path, text: str) -> No
     programs = programs_of(text.encode())
     assert done.stdout.strip() == b"x"
     assert programs is None or ("core", "fsmonitor") in [entry[:2] for entry in programs]
+
+
+@pytest.mark.spec("SEC-4", "SEC-18")
+def test_a_command_that_only_reads_sees_programs_and_no_caches_of_downloads(
+    tmp_path: Path, home: Path
+) -> None:
+    for name in (".cargo/bin", ".cache/pip", ".m2/repository"):
+        (home / name).mkdir(parents=True)
+    found = places(repository(tmp_path / "top"), home=home)
+    cache = {home.resolve() / ".cache/pip", home.resolve() / ".m2/repository"}
+    assert cache <= set(found.seen)
+    assert home.resolve() / ".cargo/bin" in found.frozen().seen
+    assert cache.isdisjoint(found.frozen().seen)
