@@ -220,12 +220,12 @@ def check_other_agents(env: Mapping[str, str]) -> list[Finding]:
     if not found:
         return [Finding("agent", Status.WARN, "no agent on PATH", advice)]
     ours = [path for path in found if _is_ours(path)]
-    listed = ", ".join(f"{path}{' (ours)' if path in ours else ''}" for path in found)
+    listed = ", ".join(f"{path}{' (this program)' if path in ours else ''}" for path in found)
     if ours and found[0] not in ours:
         advice = "another program comes first: use agentcli, or put our directory first in PATH"
         return [Finding("agent", Status.WARN, listed, advice)]
     if not ours:
-        return [Finding("agent", Status.WARN, f"{listed}: none of them is ours", advice)]
+        return [Finding("agent", Status.WARN, f"{listed}: none of them is this program", advice)]
     return [Finding("agent", Status.OK, listed)]
 
 

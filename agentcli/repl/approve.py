@@ -214,8 +214,7 @@ class Questions:
                 reason = await self._input.line("No, because: ", panel, hint=_FOR_REASON)
                 if reason is not None:
                     said = clean_line(reason.strip())
-                    if request.within:  # else its call says that it was refused, and why
-                        self._note(request, f"no: {said}" if said else "no")
+                    self._note(request, f"no: {said}" if said else "no")
                     return ApprovalAnswer(Verdict.NO, reason.strip())
             else:
                 return await self._answer(request, panel.chosen)
@@ -223,8 +222,7 @@ class Questions:
     async def _answer(self, request: ApprovalRequest, choice: Choice) -> ApprovalAnswer:
         rule = choice.rule
         if choice.letter == "n":
-            if request.within:  # else its call says that it was refused
-                self._note(request, "no")
+            self._note(request, "no")
             return ApprovalAnswer(Verdict.NO)
         if choice.letter == "a":
             self._note(request, await self._write_down(rule))

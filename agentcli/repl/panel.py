@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from agentcli.domain.values import mutable
-from agentcli.ui.rows import Row, fit_row, wrap
+from agentcli.ui.rows import Row, columns_of, fit_row, wrap
 from agentcli.ui.screen import Size
 from agentcli.ui.theme import BOLD, DIM, RESET, WARNING, Theme
 
@@ -414,6 +414,19 @@ class PickRow(NamedTuple):
     note: str = ""
 
 
+def _beside_notes(shown: Sequence[PickRow], here: int, size: Size, theme: Theme) -> list[Row]:
+    """Painted rows, the one that is chosen marked; notes stand below each other."""
+    widths = [columns_of(row.text) for row in shown]
+    most = max((width for row, width in zip(shown, widths, strict=True) if row.note), default=0)
+    rows = []
+    for at, (row, width) in enumerate(zip(shown, widths, strict=True)):
+        gap = " " * max(2, min(most, size.columns // 2) - width + 2)
+        aside = gap + theme.paint(row.note, DIM) if row.note else ""
+        text = highlighted(row.text, theme) if at == here else row.text
+        rows.append(fit_row(f"{'>' if at == here else ' '} {text}{aside}", size.columns))
+    return rows
+
+
 class Picker:
     """A list that is filtered by what is typed; ``answer`` is the index of the row chosen.
 
@@ -554,14 +567,12 @@ class Picker:
         head = theme.paint(self._title, BOLD)
         if self._query or not self._free:
             head += theme.paint("  > ", DIM) + self._query
-        listed = [self._row(at, columns, theme, here=n == self._cursor)
-                  for n, at in enumerate(found)]  # fmt: skip
+        listed = [self._shown_as(at) for at in found]
         if self._free and self._query.strip():
-            line = f"{self._free}: {self._query.strip()}"
-            listed.append(self._marked(line, "", columns, theme, here=self._cursor == len(found)))
+            listed.append(PickRow(f"{self._free}: {self._query.strip()}"))
         self._most = max(1, min(size.lines - own - len(subject), MOST_ROWS))
         first = max(0, min(self._cursor - self._most // 2, len(listed) - self._most))
-        shown = listed[first : first + self._most]
+        shown = _beside_notes(listed[first : first + self._most], self._cursor - first, size, theme)
         rows = [*subject, fit_row(head, columns)] if own else []
         cursor = max(0, len(rows) + self._cursor - first) if shown else max(0, len(rows) - 1)
         rows += shown
@@ -570,16 +581,9 @@ class Picker:
             rows.append(fit_row(theme.paint(hint, DIM), columns))
         return PanelRows(rows[: max(1, size.lines)], min(cursor, max(0, size.lines - 1)))
 
-    def _row(self, at: int, columns: int, theme: Theme, *, here: bool) -> Row:
+    def _shown_as(self, at: int) -> PickRow:
         row = self._rows[at]
-        text = f"{at + 1} {row.text}" if self._free else row.text
-        return self._marked(text, row.note, columns, theme, here=here)
-
-    def _marked(self, text: str, note: str, columns: int, theme: Theme, *, here: bool) -> Row:
-        aside = theme.paint(f"  {note}", DIM) if note else ""
-        if here:
-            return fit_row(f"> {highlighted(text, theme)}{aside}", columns)
-        return fit_row(f"  {text}{aside}", columns)
+        return row._replace(text=f"{at + 1} {row.text}") if self._free else row
 
     def _hint(self, total: int, shown: int, now: float) -> str:
         if now < self._armed_at:

@@ -125,8 +125,8 @@ class CallsView:
         return call is not None
 
     def _block(self, call: _Call, finished: ToolFinished) -> list[str]:
-        head, *below = render.tool_lines(finished, call.summary, self._theme)
-        return [head, *(answer_line(said, self._theme) for said in call.answered), *below]
+        answers = [answer_line(said, self._theme) for said in call.answered]
+        return _block_of(finished, call.summary, answers, self._theme)
 
     def rest(self) -> Iterator[list[str]]:
         """The turn is over: the blocks of finished calls whose turn never came."""
@@ -173,6 +173,13 @@ class CallsView:
         took = wording.elapsed(now - (call.since or now))
         head = f"{render.call_line(call.summary, self._theme)} {paint(f'{dot} {took}', DIM)}"
         return [head, *(paint(f"  {line}", DIM) for line in _last_lines(call.tail, tail))]
+
+
+def _block_of(event: ToolFinished, summary: str, answers: Sequence[str], theme: Theme) -> list[str]:
+    """A finished call with what the user has answered; a "no" says that it was refused."""
+    head, *below = render.tool_lines(event, summary, theme)
+    is_told = answers and event.result.status is ResultStatus.REFUSED
+    return [head, *answers, *(() if is_told else below)]
 
 
 def answer_line(said: str, theme: Theme) -> str:
@@ -502,8 +509,8 @@ class TurnView:
         summary = self._summaries.pop(event.call.id, event.call.name)
         begun = event.call.id in self._begun
         if event.result.status is ResultStatus.REFUSED or not begun:
-            head, *below = render.tool_lines(event, summary, self._theme)
-            self._screen.print_block([head, *self._answers.pop(event.call.id, ()), *below])
+            answers = self._answers.pop(event.call.id, ())
+            self._screen.print_block(_block_of(event, summary, answers, self._theme))
         else:
             lines = render.outcome_lines(event, summary, self._theme)
             self._screen.print_block(lines, gap=False)

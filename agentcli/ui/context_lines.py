@@ -45,9 +45,10 @@ def context_lines(report: ContextReport, theme: Theme, columns: int = 80) -> lis
     ]
     left = report.compacts_at - report.used
     if left > 0:
-        lines.append(f"Old messages are summarised in {wording.count(left)} tokens; /compact: now.")
+        more = f"after {wording.count(left)} more tokens"
+        lines.append(f"Old messages are summarised {more}; /compact does it now.")
     else:
-        lines.append("Old messages are summarised with the next step; /compact: now.")
+        lines.append("Old messages are summarised with the next step; /compact does it now.")
     if report.left_out:
         what = wording.plural(report.left_out, "old tool result")
         lines.append(theme.paint(f"{what} left out of requests; the session keeps them.", DIM))

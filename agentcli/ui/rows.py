@@ -205,9 +205,11 @@ def wrap(line: str, columns: int, hang: str = "") -> list[str]:
 
 _TAB = 4
 # what a line begins with that its further rows stand to the right of: white space, the signs of
-# this program, a number and a sign of a diff, the number and the letter of a choice
+# this program, a number and a sign of a diff, the number and the letter of a choice, a
+# finding of the doctor
 _HEAD = re.compile(
-    r"\s*(?:(?P<code>\d+ [-+ ] )|\d+ [a-z]  |(?:(?:[●✗■└!>◆◇•·│▎☐☑*x#`|~$-]|\d+[.)]) +)*\s*)"
+    r"\s*(?:(?P<code>\d+ [-+ ] )|\d+ [a-z]  |(?:ok  |warn|fail) |"
+    r"(?:(?:[●✗■└!>◆◇•·│▎☐☑*x#`|~$-]|\d+[.)]) +)*\s*)"
 )
 
 

@@ -135,7 +135,7 @@ def test_every_agent_on_path_is_listed_and_a_foreign_one_in_front_is_warned_of(
         (directory / "agent").chmod(0o755)
     [found] = check_other_agents({"PATH": os.pathsep.join(map(str, (foreign, ours)))})
     assert found.status == "warn"
-    assert f"{foreign}/agent, {ours}/agent (ours)" in found.detail
+    assert f"{foreign}/agent, {ours}/agent (this program)" in found.detail
     [found] = check_other_agents({"PATH": os.pathsep.join(map(str, (ours, foreign)))})
     assert found.status == "ok"
     for without in ({"PATH": str(foreign)}, {"PATH": str(tmp_path)}):

@@ -139,7 +139,7 @@ def test_a_model_is_found_by_a_part_of_its_name_with_price_and_window(start: Sta
     terminal.wait_for(re.compile(r"\d more · ↑↓ choose"))
     terminal.send("sonnet-4-5")
     terminal.wait_for(
-        re.compile(r"> anthropic/claude-sonnet-4-5 +no key · 200.0k window · \$3/\$15 per M")
+        re.compile(r"> anthropic/claude-sonnet-4-5 +no key · \$3/\$15 per M · 200.0k window")
     )
     terminal.key("enter")
     terminal.wait_for("anthropic has no key here")

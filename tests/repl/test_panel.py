@@ -247,3 +247,14 @@ def test_the_cursor_previews_and_what_is_not_shown_is_counted() -> None:
     assert seen == [1, 2]
     rows, _ = picker.rows(Size(80, 12), PLAIN, 0.0, mode=PanelMode())
     assert len(rows) == 12 and "40 more" in rows[-1].text
+
+
+@pytest.mark.spec("UI-11")
+def test_notes_of_a_list_stand_below_each_other_and_near_its_words() -> None:
+    long = "a-provider/with-a-name-that-is-longer-than-half-of-the-window"
+    picker = Picker("?", [PickRow("one", "free"), PickRow("three", "$2"), PickRow("none")])
+    rows = picker.rows(Size(60, 10), PLAIN, 0.0, mode=PanelMode()).rows
+    assert [row.text for row in rows[1:4]] == ["> one    free", "  three  $2", "  none"]
+    picker = Picker("?", [PickRow("one", "free"), PickRow(long, "$2")])
+    rows = picker.rows(Size(40, 10), PLAIN, 0.0, mode=PanelMode()).rows
+    assert rows[1].text == "> one" + " " * 19 + "free"

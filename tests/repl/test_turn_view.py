@@ -48,6 +48,15 @@ def test_calls_that_run_together_are_printed_in_the_order_of_the_model() -> None
     assert list(view.rest()) == []
 
 
+@pytest.mark.spec("UI-7", "UI-13")
+def test_a_no_of_the_user_is_said_once_and_not_why_it_was_asked() -> None:
+    view, _ = running(1)
+    assert view.answered("c1", "no: use the other file")
+    result = ToolResult("c1", "read_file", (TextPart("x"),), ResultStatus.REFUSED)
+    refused = ToolFinished(call(1), result, "it runs a command", 0.0)
+    assert list(view.finished(refused)) == [["✗ Read 1", "  └ you: no: use the other file"]]
+
+
 @pytest.mark.spec("UI-2")
 def test_a_running_call_shows_after_a_second_with_its_last_lines() -> None:
     view, clock = running(1)

@@ -46,7 +46,7 @@ def test_each_part_has_a_bar_its_tokens_and_its_share_and_the_rest_is_free() -> 
     assert "150.0k  75.0%" in rows["free"]
     assert rows["free"].count("●") == 18 and rows["system prompt"].count("●") == 1
     assert "summary" not in rows
-    assert "Old messages are summarised in 110.0k tokens; /compact: now." in lines
+    assert "Old messages are summarised after 110.0k more tokens; /compact does it now." in lines
 
 
 @pytest.mark.spec("CMP-5", "UI-1")

@@ -62,13 +62,11 @@ async def _chosen(chat: Chat, words: str) -> str:
 
 
 def _rows(models: Sequence[tuple[ModelInfo, bool]], current: str) -> list[PickRow]:
-    rows, width = [], max((len(info.id) for info, _ in models), default=0)
+    rows = []
     for info, is_ready in models:
         ready = "now" if info.id == current else "ready" if is_ready else "no key"
         window = f"{wording.count(info.context_tokens)} window"
-        rows.append(
-            PickRow(clean_line(info.id).ljust(width), f"{ready} · {window} · {_price(info)}")
-        )
+        rows.append(PickRow(clean_line(info.id), f"{ready} · {_price(info)} · {window}"))
     return rows
 
 

@@ -13,7 +13,7 @@ from agentcli.ui.theme import BOLD, DIM, WARNING
 _MODES = {
     PermissionMode.DEFAULT: "reading in the workspace is free, everything else asks",
     PermissionMode.ACCEPT_EDITS: "edits in the workspace are free as well",
-    PermissionMode.AUTO: "commands that stay in the sandbox and edits in the workspace are free",
+    PermissionMode.AUTO: "commands in the sandbox and edits in the workspace are free",
     PermissionMode.PLAN: "it reads and plans; nothing is changed",
     PermissionMode.YOLO: "only protected places, destructive commands and your rules ask",
 }
@@ -45,7 +45,7 @@ async def _choose_mode(chat: Chat) -> None:
     if rules := _rule_lines(chat):
         chat.show(rules[1:])
     modes = list(_MODES)
-    rows = [PickRow(f"{mode:<13}", _MODES[mode]) for mode in modes]
+    rows = [PickRow(mode.value, _MODES[mode]) for mode in modes]
     at = await chat.choose("Which permission mode?", rows, modes.index(chat.session.mode))
     if at is not None:
         _set_mode(chat, modes[at])
