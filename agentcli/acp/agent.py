@@ -3,6 +3,9 @@
 Laws: a session is opened by its whole id and nothing else, in the directory that the client names;
 one that has ended, or whose client has gone, can be taken up again; an error is one line that says
 what is wrong. https://agentclientprotocol.com/protocol/v1/schema
+
+A client that writes the protocol's version as text (acplint 0.1 is one) names a prompt's blocks
+and the kinds of updates otherwise, too, and knows other options: it is answered in its own words.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,7 @@ from agentcli.acp.session import (
     Asking,
     ClientApprover,
     ClientAsker,
+    ClientFiles,
     EditorSession,
     rpc_error,
 )
@@ -42,13 +46,31 @@ _CANCEL_REQUEST = "$/cancel_request"
 
 
 @frozen
+class AskedSession:
+    """Where a session is to work, ``more`` directories of it, and the client's MCP servers."""
+
+    cwd: Path
+    more: tuple[Path, ...] = ()
+    servers: tuple[Json, ...] = ()
+
+    @classmethod
+    def read(cls, params: Mapping[str, Any]) -> AskedSession:
+        """What a request asks for; raises ``RpcError``."""
+        cwd, *more = _directories(params)
+        given = params.get("mcpServers") or []
+        if not isinstance(given, list) or not all(_has_name(each) for each in given):
+            raise bad_params("mcpServers: give a list of servers, each with a name")
+        return cls(cwd, tuple(more), tuple(given))
+
+
+@frozen
 class EditorHost:
     """What the program gives: ``library`` reads the settings of a directory, and blocks.
 
     ``redact`` takes keys out of what is sent. ``is_ready``: some provider can be used.
     """
 
-    library: Callable[[Path, tuple[Path, ...]], SessionLibrary]
+    library: Callable[[AskedSession], SessionLibrary]
     is_ready: Callable[[], bool]
     redact: Callable[[str], str]
 
@@ -61,8 +83,10 @@ class EditorAgent:
     def __init__(self, host: EditorHost) -> None:
         self._host = host
         self._sessions: dict[str, EditorSession] = {}
+        self._asked: dict[str, AskedSession] = {}
         self._one_at_a_time = asyncio.Lock()
         self._client: Mapping[str, Any] | None = None
+        self._writes_versions = False
         self._methods: dict[str, Callable[[IncomingRequest], Awaitable[Json]]] = {
             "initialize": self._initialize,
             "authenticate": self._authenticate,
@@ -125,6 +149,8 @@ class EditorAgent:
 
     async def _initialize(self, request: IncomingRequest) -> Json:
         params = request.params
+        version = params.get("protocolVersion")
+        self._writes_versions = isinstance(version, str)
         offered = params.get("clientCapabilities")
         self._client = offered if isinstance(offered, dict) else {}
         methods: list[Json] = [
@@ -145,7 +171,7 @@ class EditorAgent:
                 }
             )
         return {
-            "protocolVersion": VERSION,
+            "protocolVersion": str(VERSION) if self._writes_versions else VERSION,
             "agentInfo": {"name": "agentcli", "title": "agentcli", "version": __version__},
             "agentCapabilities": {
                 "loadSession": True,
@@ -181,52 +207,55 @@ class EditorAgent:
     # --- sessions --------------------------------------------------------------------------------
 
     async def _new(self, request: IncomingRequest) -> Json:
-        opened = await self._open(request, None)
+        asked = AskedSession.read(request.params)
+        async with self._one_at_a_time:
+            opened = await self._open(asked, await asyncio.to_thread(self._host.library, asked))
         self.connection.after(request.id, opened.updates.commands)
-        return {"sessionId": opened.session.id, **opened.state()}
+        return {"sessionId": opened.session.id, **self._state(opened)}
 
     async def _load(self, request: IncomingRequest) -> Json:
         opened = await self._take_up(request)
         await opened.updates.replay()
         opened.updates.commands()
-        return opened.state()
+        return self._state(opened)
 
     async def _resume(self, request: IncomingRequest) -> Json:
         opened = await self._take_up(request)
         self.connection.after(request.id, opened.updates.commands)
-        return opened.state()
+        return self._state(opened)
+
+    def _state(self, opened: EditorSession) -> Json:
+        options = {} if self._writes_versions else {"configOptions": opened.options()}
+        return {"modes": opened.modes(), **options}
 
     async def _take_up(self, request: IncomingRequest) -> EditorSession:
         """The session of the request: open already, or opened now."""
         session_id = _text(request.params, "sessionId")
         async with self._one_at_a_time:
+            asked = AskedSession.read(request.params)
             live = self._sessions.get(session_id)
             if live is not None:
-                cwd, _ = _directories(request.params)
                 is_new = not await asyncio.to_thread(live.session.file.exists)
-                if is_new or cwd == live.session.workspace.cwd:
+                if is_new or asked == self._asked[session_id]:
                     return live
                 await self._end(session_id)
-            known = {info.id for info in await (await self._library(request.params)).list()}
-            if session_id not in known:
+            library = await asyncio.to_thread(self._host.library, asked)
+            if session_id not in {info.id for info in await library.list()}:
                 raise _no_session(session_id)
-            return await self._opened(request, session_id)
+            return await self._open(asked, library, session_id)
 
-    async def _open(self, request: IncomingRequest, session_id: str | None) -> EditorSession:
-        async with self._one_at_a_time:
-            return await self._opened(request, session_id)
-
-    async def _opened(self, request: IncomingRequest, session_id: str | None) -> EditorSession:
+    async def _open(
+        self, asked: AskedSession, library: SessionLibrary, session_id: str | None = None
+    ) -> EditorSession:
         if len(self._sessions) >= MAX_OPEN:
             raise RpcError(
                 INVALID_REQUEST, f"{MAX_OPEN} sessions are open - close one of them first"
             )
-        _servers(request.params)
-        library = await self._library(request.params)
-        cwd, _ = _directories(request.params)
-        asking = Asking(cwd, self.connection.request, library.allow_always)
+        asking = Asking(asked.cwd, self.connection.request, library.allow_always)
         asker = ClientAsker(asking) if self._offers("elicitation", "form") else None
-        session = await library.open_for(session_id, ClientApprover(asking), asker, asker)
+        files = ClientFiles(asking) if self._offers("fs", "readTextFile") else None
+        user = (ClientApprover(asking), asker, asker, files)
+        session = await library.open_for(session_id, *user)
         asking.session_id = session.id
         asking.interrupt = session.interrupt
         asking.notify = session.notify
@@ -235,13 +264,12 @@ class EditorAgent:
         updates = SessionUpdates(session, send, has_terminals=terminals)
         models = [info for info, ready in library.known_models() if ready]
         opened = EditorSession(session, updates, send, models)
-        self._sessions[session.id] = opened
+        self._sessions[session.id], self._asked[session.id] = opened, asked
         return opened
 
-    async def _library(self, params: Mapping[str, Any]) -> SessionLibrary:
-        return await asyncio.to_thread(self._host.library, *_directories(params))
-
     def _tell(self, session_id: str, update: Json) -> None:
+        if self._writes_versions:
+            update = {**update, "sessionUpdate": _in_camel_case(update["sessionUpdate"])}
         self.connection.post("session/update", {"sessionId": session_id, "update": update})
 
     async def _list(self, request: IncomingRequest) -> Json:
@@ -250,7 +278,7 @@ class EditorAgent:
         if wanted is not None:
             wanted = str(_absolute("cwd", wanted))
         before = _position(params.get("cursor"))
-        library = await asyncio.to_thread(self._host.library, Path("/"), ())
+        library = await asyncio.to_thread(self._host.library, AskedSession(Path("/")))
         infos = sorted(await library.list(), key=_order, reverse=True)
         found = [
             info
@@ -281,12 +309,13 @@ class EditorAgent:
         async with self._one_at_a_time:
             if session_id in self._sessions:
                 await self._end(session_id)
-            library = await asyncio.to_thread(self._host.library, Path("/"), ())
+            library = await asyncio.to_thread(self._host.library, AskedSession(Path("/")))
             if session_id in {info.id for info in await library.list()}:
                 await library.delete(session_id)
         return {}
 
     async def _end(self, session_id: str) -> None:
+        del self._asked[session_id]
         await self._sessions.pop(session_id).aclose()
 
     # --- what is done in one ---------------------------------------------------------------------
@@ -309,7 +338,8 @@ class EditorAgent:
         )
 
     async def _prompt(self, request: IncomingRequest) -> Json:
-        return await self._session(request).prompt(request.id, request.params.get("prompt"))
+        name = "content" if self._writes_versions else "prompt"
+        return await self._session(request).prompt(request.id, request.params.get(name))
 
 
 # --- parameters ----------------------------------------------------------------------------------
@@ -328,8 +358,8 @@ def _absolute(name: str, value: object) -> Path:
     return Path(value)
 
 
-def _directories(params: Mapping[str, Any]) -> tuple[Path, tuple[Path, ...]]:
-    """Where the session works, and what else belongs to its workspace."""
+def _directories(params: Mapping[str, Any]) -> list[Path]:
+    """Where the session works, and then what else belongs to its workspace."""
     more = params.get("additionalDirectories") or []
     if not isinstance(more, list):
         raise bad_params("additionalDirectories: give a list of absolute paths")
@@ -344,15 +374,16 @@ def _directories(params: Mapping[str, Any]) -> tuple[Path, tuple[Path, ...]]:
             is_there = False
         if not is_there:
             raise bad_params(f"{path}: there is no such directory")
-    return paths[0], tuple(paths[1:])
+    return paths
 
 
-def _servers(params: Mapping[str, Any]) -> Sequence[Json]:
-    """The MCP servers that the client passes."""
-    given = params.get("mcpServers") or []
-    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
-        raise bad_params("mcpServers: give a list of servers")
-    return given
+def _has_name(server: object) -> bool:
+    return isinstance(server, dict) and bool(server.get("name"))
+
+
+def _in_camel_case(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))
 
 
 def _no_session(session_id: str) -> RpcError:

@@ -61,6 +61,7 @@ from agentcli.rpc.messages import INTERNAL_ERROR, RequestId, RpcError
 AUTH_REQUIRED = -32000
 CANCELLED = "cancelled"
 MAX_PROMPTS = 100
+READ_S = 5.0
 _MODES = {
     PermissionMode.DEFAULT: ("Default", "What changes something asks first"),
     PermissionMode.ACCEPT_EDITS: ("Accept edits", "Edits in the workspace run without asking"),
@@ -255,10 +256,6 @@ class EditorSession:
                 [(each, each.capitalize(), "") for each in efforts],
             ),
         ]
-
-    def state(self) -> Json:
-        """What the answers of ``session/new``, ``load`` and ``resume`` say of it."""
-        return {"modes": self.modes(), "configOptions": self.options()}
 
     def set_mode(self, name: str) -> None:
         """Switch the permission mode; raises ``RpcError``."""
@@ -502,3 +499,21 @@ class ClientAsker:
         del delay_s
         question = f"{error.message}; {error.advice}. Wait for it?"
         return await self.ask(question, (_WAIT, _STOP)) == _WAIT
+
+
+class ClientFiles:
+    """Files by ``fs/read_text_file``, for clients that offer it: what is unsaved counts."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+
+    async def read(self, path: Path) -> str | None:
+        """The text as the editor has it; ``None`` when it does not say in time."""
+        params = {"sessionId": self._asking.session_id, "path": str(path)}
+        try:
+            async with asyncio.timeout(READ_S):
+                result = await self._asking.request("fs/read_text_file", params)
+        except (ConnectionClosed, RpcError, TimeoutError):
+            return None
+        content = result.get("content") if isinstance(result, dict) else None
+        return content if isinstance(content, str) else None

@@ -250,6 +250,7 @@ async def _build(
         search=SessionSearch(
             settings, lambda: conversation.model, store, lambda: conversation.spent
         ),
+        editor=options.editor,
         moves=runs.moves() if has_runs and options.interactive else None,
         update_catalogue=_catalogue_update(files, store, options),
         on_close=(

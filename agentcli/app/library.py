@@ -15,7 +15,7 @@ from agentcli.domain.clean import one_line
 from agentcli.domain.errors import ConfigError
 from agentcli.domain.ports import Approver, LongWait, ModelInfo
 from agentcli.domain.session import LoadedSession, NewestUnreadable, SessionInfo
-from agentcli.domain.tools import Asker
+from agentcli.domain.tools import Asker, EditorFiles
 from agentcli.store.catalogue.catalogue import SearchHit
 
 __all__ = [
@@ -81,10 +81,12 @@ class SessionLibrary:
         approver: Approver,
         asker: Asker | None,
         long_wait: LongWait | None,
+        editor: EditorFiles | None,
     ) -> Session:
         """The session ``session_id``, or a new one, for a user who may not be able to answer."""
         options = replace(
             self._options,
+            editor=editor,
             new=session_id is None,
             resume=session_id,
             continue_latest=False,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.ports import Effort, ModelInfo, PermissionMode
 from agentcli.domain.seams import Seams
-from agentcli.domain.tools import Tool
+from agentcli.domain.tools import EditorFiles, Tool
 from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class SessionOptions:
     fallback: str = "narrowed"
     seams: Seams = field(default_factory=Seams)
     model_info: ModelInfo | None = None
+    editor: EditorFiles | None = None
     mcp_config: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     strict_mcp_config: bool = False
 

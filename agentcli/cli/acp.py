@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from agentcli.cli.options import CommandSpec, DirectCommand, Option, SharedOptions, print_version
@@ -13,6 +12,7 @@ from agentcli.headless.errors import epilog
 from agentcli.headless.streams import is_terminal, write_error_line
 
 if TYPE_CHECKING:
+    from agentcli.acp.agent import AskedSession
     from agentcli.app.library import SessionLibrary
 
 _BY_THE_EDITOR = {"--continue": "continue_", "--resume": "resume", "--session": "session"}
@@ -50,26 +50,32 @@ def acp(options: AcpOptions) -> int:
     prepare_settings(options)
     if is_terminal(sys.stdin):
         write_error_line("agent acp is for editors: it waits for JSON-RPC on stdin; Ctrl-C ends it")
-    shared = copy.copy(options)
     return serve(
         EditorHost(
-            library=lambda cwd, more: _library(shared, cwd, more),
+            library=lambda asked: _library(options, asked),
             is_ready=_is_ready,
             redact=REDACTOR.redact_known,
         )
     )
 
 
-def _library(options: AcpOptions, cwd: Path, more: tuple[Path, ...]) -> SessionLibrary:
-    """Sessions in ``cwd``, by the settings in force there; the user is not asked to trust it."""
+def _library(options: AcpOptions, asked: AskedSession) -> SessionLibrary:
+    """Sessions in a directory, by its settings; the user is not asked to trust it."""
+    from dataclasses import replace
+
+    from agentcli.app.extensions.servers import given_by_editor
     from agentcli.app.library import SessionLibrary
     from agentcli.cli.session_request import prepare_settings, session_options
 
     here = copy.copy(options)
-    here.cd = str(cwd)
-    here.add_dir = [*(options.add_dir or ()), *map(str, more)]
+    here.cd = str(asked.cwd)
+    here.add_dir = [*(options.add_dir or ()), *map(str, asked.more)]
     settings = prepare_settings(here, quiet=True)
-    return SessionLibrary(settings, session_options(here, interactive=True))
+    wanted = session_options(here, interactive=True)
+    if asked.servers:
+        given = given_by_editor(asked.servers)
+        wanted = replace(wanted, mcp_config=(*wanted.mcp_config, given))
+    return SessionLibrary(settings, wanted)
 
 
 def _is_ready() -> bool:

@@ -201,6 +201,13 @@ class Asker(Protocol):
         """The user's answer."""
 
 
+class EditorFiles(Protocol):
+    """Files as the user's editor has them open (ACP-1)."""
+
+    async def read(self, path: Path) -> str | None:
+        """The text, unsaved changes included; ``None`` where the editor does not say."""
+
+
 class WebSearch(Protocol):
     """Searches the web (EXT-8)."""
 
@@ -311,6 +318,7 @@ class ToolContext:
     - ``to_background: BackgroundSwitch | None``: with it the call goes on there itself (UI-3)
     - ``session_id: str``: whose processes it starts (CAN-11)
     - ``search: WebSearch``: what searches the web (EXT-8)
+    - ``editor: EditorFiles | None``: files as an editor has them open
     - ``run: RunIdentity``: whose work it is (CTRL-9)
     - ``judged: tuple[Path, ...] | None``: the paths that the policy has judged, as ``paths`` told
       them; the call opens no other (SEC-5). ``None`` where nothing was judged.

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from agentcli.domain.hooks import Hooks
     from agentcli.domain.sandbox import Sandbox
     from agentcli.domain.subagents import SubAgentsFor
-    from agentcli.domain.tools import EditChecks, FileKeeper, WebSearch
+    from agentcli.domain.tools import EditChecks, EditorFiles, FileKeeper, WebSearch
     from agentcli.engine.background.moving import Moves
     from agentcli.engine.finishing import AnswerCheck
 
@@ -140,6 +140,7 @@ class SessionParts:
     sandbox: Sandbox | None = None
     background: Lazy[Background] | None = None
     search: WebSearch | None = None
+    editor: EditorFiles | None = None
     keeper: Lazy[FileKeeper] | None = None
     checks: Lazy[EditChecks] | None = None
     update_catalogue: Callable[[], Awaitable[None]] | None = None
@@ -170,7 +171,7 @@ class SessionParts:
         match name:
             case "files" if unattended:
                 found = FileLedger()
-            case "files" | "outputs" | "sandbox" | "session_id" | "state" | "search":
+            case "files" | "outputs" | "sandbox" | "session_id" | "state" | "search" | "editor":
                 found = getattr(self, name)
             case "run":
                 found = RunIdentity(self.session_id, parent_id=self.parent_id)

@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import Field
 
 from agentcli.domain.messages import ImagePart
-from agentcli.domain.tools import RawOutputs, ToolHints, ToolOutput, Workspace
+from agentcli.domain.tools import EditorFiles, RawOutputs, ToolHints, ToolOutput, Workspace
 from agentcli.domain.values import frozen
 from agentcli.tools._base import MAX_CHARS, OUTPUT_SCHEME, Arguments, clip_line, one_line
 from agentcli.tools.files.disk import chunks, fingerprint, human_size, opened
@@ -43,6 +43,10 @@ _MAX_OUTPUT_CHARS = 4_000
 _MAX_LINE_CHARS = 1_000
 DEFAULT_LIMIT = 2_000
 _MAX_IMAGE_BYTES = 20_000_000  # what no provider takes is made smaller when it is sent (HIS-8)
+_UNSAVED = (
+    "as the user's editor has it, with changes that are not saved. Edits are made to the file on"
+    " disk: ask the user to save it before you edit it"
+)
 _MAX_DECODED_BYTES = 8 * 1024 * 1024  # beyond this the encoding is judged by the beginning
 
 
@@ -67,9 +71,10 @@ class _Source:
 
 @frozen
 class ReadContext(FileContext):
-    """Files, and what earlier calls have printed."""
+    """Files, on the disk and in the user's editor, and what earlier calls have printed."""
 
     outputs: RawOutputs
+    editor: EditorFiles | None
 
 
 class ReadFile(FileTool[ReadFileArguments]):
@@ -112,12 +117,18 @@ class ReadFile(FileTool[ReadFileArguments]):
             return stop.is_set() or ctx.cancel.cancelled
 
         try:
-            return await asyncio.to_thread(_read, args, ctx, stopped)
+            unsaved = None if ctx.editor is None else await ctx.editor.read(located(args.path, ctx))
+            return await asyncio.to_thread(_read, args, ctx, stopped, unsaved)
         finally:
             stop.set()
 
 
-def _read(args: ReadFileArguments, ctx: ReadContext, stopped: Callable[[], bool]) -> ToolOutput:
+def _read(
+    args: ReadFileArguments,
+    ctx: ReadContext,
+    stopped: Callable[[], bool],
+    unsaved: str | None = None,
+) -> ToolOutput:
     path = located(args.path, ctx)
     name = name_of(path, ctx)
     with opened(path, ctx.workspace) as descriptor:
@@ -128,11 +139,21 @@ def _read(args: ReadFileArguments, ctx: ReadContext, stopped: Callable[[], bool]
             return _pdf(descriptor, name, args, ctx, stopped)
         mark = fingerprint(descriptor)  # before the text: what changes meanwhile was not seen
         source = _text_source(descriptor, name, head, stopped)
+        if unsaved is not None and _differs(unsaved, source):
+            return _paged(_Source(name, [unsaved], (_UNSAVED,), len(unsaved)), args)
         output = _paged(source, args)
         if stopped():
             return ToolOutput.cancelled("The file was not read to the end of the page.")
         ctx.files.seen[path] = mark
     return output
+
+
+def _differs(unsaved: str, source: _Source) -> bool:
+    """Whether the editor has more than the disk; what is read in pieces is not compared."""
+    if not isinstance(source.pieces, list):
+        return False
+    on_disk = "".join(source.pieces)
+    return unsaved.replace("\r\n", "\n") != on_disk.replace("\r\n", "\n")
 
 
 def _text_source(descriptor: int, name: str, head: bytes, stopped: Callable[[], bool]) -> _Source:

@@ -534,3 +534,33 @@ def test_a_permission_shows_what_cannot_be_seen_and_a_terminal_gets_output(
 
 def test_the_pixel_is_an_image() -> None:
     assert base64.b64decode(PIXEL).startswith(b"\x89PNG")
+
+
+@pytest.mark.spec("ACP-1")
+def test_unsaved_text_is_read_from_editors_that_offer_it_and_from_no_other(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("on disk\n")
+    read = call("read_file", {"path": "a.txt"})
+    model_server.add(*(reply for _ in range(4) for reply in (read, "Done.")))
+    with Editor(model_server, tmp_path, capabilities={"fs": {"readTextFile": True}}) as editor:
+        session_id = editor.new()
+        for answer in ({"content": "in the editor\n"}, {"content": "on disk\r\n"}, {"no": "text"}):
+            asked = editor.ask(session_id, "read it")
+            request = editor.asked("fs/read_text_file")
+            params = {"sessionId": session_id, "path": str(tmp_path / "a.txt")}
+            assert request["params"] == params
+            editor.reply(request, answer)
+            assert editor.response(asked)["result"] == {"stopReason": "end_turn"}
+        assert editor.leave() == 0
+    told = [_last_result(model_server, number) for number in (1, 3, 5)]
+    assert "in the editor" in told[0] and "not saved" in told[0] and "on disk\n" not in told[0]
+    assert all("1\ton disk" in text and "not saved" not in text for text in told[1:])
+    with Editor(model_server, tmp_path, capabilities={"fs": {"readTextFile": False}}) as editor:
+        assert editor.prompt(editor.new(), "read it") == "end_turn"
+        assert not [line for line in editor.events() if line.get("method") == "fs/read_text_file"]
+        assert editor.leave() == 0
+
+
+def _last_result(server: ModelServer, number: int) -> str:
+    return list(facts_of(server.requests[number]).results.values())[-1]

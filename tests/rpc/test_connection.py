@@ -349,3 +349,27 @@ def test_answers_that_are_ready_still_leave_when_the_peer_sends_no_more() -> Non
         assert (await peer.sent.get())["error"]["code"] == REQUEST_CANCELLED
 
     talk(scene, Serves(serve))
+
+
+def test_what_is_posted_leaves_at_once_and_after_an_answer_what_was_to_follow_it() -> None:
+    async def scene(connection: Connection, peer: Peer) -> None:
+        async def answer(request: IncomingRequest) -> str:
+            connection.after(request.id, lambda: connection.post("then", {}))
+            connection.post("before", {})
+            return "done"
+
+        serves.function = answer
+        peer.says({"id": "a", "method": "x"})
+        told = [await peer.sent.get() for _ in range(3)]
+        assert [each.get("method", each.get("result")) for each in told] == [
+            "before",
+            "done",
+            "then",
+        ]
+        connection.close("enough")
+        connection.post("late", {})
+        connection.after("nobody", lambda: None)
+        assert peer.sent.empty()
+
+    serves = Serves(lambda _: asyncio.sleep(0))
+    talk(scene, serves)

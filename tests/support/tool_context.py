@@ -15,6 +15,7 @@ from agentcli.domain.subagents import SubAgents
 from agentcli.domain.tools import (
     Asker,
     BackgroundSwitch,
+    EditorFiles,
     FileLedger,
     Plans,
     RawOutputs,
@@ -85,6 +86,7 @@ class EveryPort:
     files: FileLedger | None = None
     state: SessionState | None = None
     outputs: RawOutputs | None = None
+    editor: EditorFiles | None = None
     ask: Asker | None = None
     plans: Plans | None = None
     agents: SubAgents | None = None

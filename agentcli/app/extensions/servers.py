@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 GivenServers = tuple[str, Mapping[str, Any]]
 """Where servers of the start come from, and the parsed file."""
+EDITOR = "the editor"
 
 
 @frozen
@@ -69,7 +70,8 @@ def _of_start(
     settings: Settings, cwd: Path, given: Sequence[GivenServers]
 ) -> Iterator[tuple[ServerPlace, Mapping[str, Any]]]:
     for source, table in given:
-        yield _place(settings, ServerScope.OPTION, source, str(cwd)), table
+        scope = ServerScope.CLIENT if source == EDITOR else ServerScope.OPTION
+        yield _place(settings, scope, source, str(cwd)), table
 
 
 def _configured(
@@ -187,21 +189,15 @@ def _given(text: str) -> GivenServers:
     return str(path), table
 
 
-def editor_servers(listed: object, env: Mapping[str, str], cwd: Path) -> ConfiguredServers:
+def given_by_editor(listed: Sequence[Mapping[str, Any]]) -> GivenServers:
     """The servers that an editor passes in ``session/new`` of ACP.
 
     They are a list, ``env`` and ``headers`` lists of names and values
-    (https://agentclientprotocol.com/protocol/session-setup).
+    (https://agentclientprotocol.com/protocol/v1/session-setup).
     """
-    place = ServerPlace(ServerScope.CLIENT, "the editor", env, str(cwd))
     table: dict[str, Any] = {}
-    lines: list[str] = []
-    for entry in listed if isinstance(listed, list) else ():
-        name = entry.get("name") if isinstance(entry, dict) else None
-        if not isinstance(name, str) or not name:
-            lines.append("the editor: an MCP server without a name is left out")
-            continue
-        said = {key: each for key, each in entry.items() if key != "name"}
+    for number, entry in enumerate(listed, 1):
+        said = {key: each for key, each in entry.items() if key not in {"name", "_meta"}}
         for key in ("env", "headers"):
             if isinstance(said.get(key), list):
                 said[key] = {
@@ -209,9 +205,8 @@ def editor_servers(listed: object, env: Mapping[str, str], cwd: Path) -> Configu
                     for each in said[key]
                     if isinstance(each, dict)
                 }
-        table[usable_name(name)] = said
-    servers, problems = servers_in({"mcpServers": table}, place)
-    return ConfiguredServers(tuple(servers), (*lines, *problems))
+        table[usable_name(str(entry.get("name", ""))) or f"server-{number}"] = said
+    return EDITOR, table
 
 
 def write_project_servers(settings: Settings, root: Path, servers: Mapping[str, Any]) -> None:

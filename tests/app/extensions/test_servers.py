@@ -12,8 +12,8 @@ from agentcli.app.extensions.found import has_servers
 from agentcli.app.extensions.servers import (
     ConfiguredServers,
     change_project,
-    editor_servers,
     find_servers,
+    given_by_editor,
     given_servers,
     switch,
 )
@@ -158,7 +158,7 @@ def test_without_servers_nothing_is_looked_for(paths: Paths, repo: Path) -> None
 
 
 @pytest.mark.spec("MCP-1")
-def test_the_servers_that_an_editor_passes(repo: Path) -> None:
+def test_the_servers_that_an_editor_passes(paths: Paths, repo: Path) -> None:
     listed = [
         {
             "name": "files here",
@@ -172,11 +172,9 @@ def test_the_servers_that_an_editor_passes(repo: Path) -> None:
             "url": "https://h",
             "headers": [{"name": "X", "value": "y"}],
         },
-        {"command": "nameless"},
-        3,
     ]
-    given = editor_servers(listed, {}, repo)
+    given = find_servers(settings_in(paths, repo), repo, [given_by_editor(listed)])
     files, api = given.servers
     assert (files.name, files.env, files.cwd) == ("files-here", (("A", "b"),), str(repo))
     assert (api.url, api.headers) == ("https://h", (("X", "y"),))
-    assert len(given.notices) == 2
+    assert {each.scope for each in given.servers} == {ServerScope.CLIENT}
