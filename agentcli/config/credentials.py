@@ -129,7 +129,7 @@ def read_credentials(paths: Paths) -> Credentials:
     found = Credentials(paths)
     path = paths.credentials_file
     try:
-        text = _read_private(path)
+        text = read_private(path)
         entries = _entries(json.loads(text)) if text is not None else {}
     except OSError as error:
         found.problem = f"cannot read {path}: {error.strerror or error}"
@@ -201,7 +201,7 @@ def _present(paths: Paths) -> dict[str, CredentialEntry]:
     return dict(found.entries)
 
 
-def _read_private(path: Path) -> str | None:
+def read_private(path: Path) -> str | None:
     """The file's text, its permissions tightened; ``None`` when there is no such file."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     try:
@@ -339,10 +339,20 @@ class CommandKey:
 
     place = COMMAND
 
-    def __init__(self, credentials: Credentials, provider: str, command: str) -> None:
+    def __init__(
+        self,
+        credentials: Credentials,
+        provider: str,
+        command: str,
+        *,
+        label: str = "",
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self._credentials = credentials
         self._provider = provider
         self._command = command
+        self._label = label or f"the api_key_command of provider {provider}"
+        self._variables = variables or {}
         self._lock = threading.Lock()
         self._process: Any = None
         self._stopped = False
@@ -386,7 +396,7 @@ class CommandKey:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
-                env=_outside(os.environ),
+                env={**_outside(os.environ), **self._variables},
                 start_new_session=True,
             )
         except OSError as error:
@@ -416,8 +426,8 @@ class CommandKey:
 
     def _failed(self, what: str) -> ConfigError:
         return ConfigError(
-            f"the api_key_command of provider {self._provider} {what}",
-            "run it in a shell to see why; only the key may be on its standard output",
+            f"{self._label} {what}",
+            "run it in a shell to see why; nothing else may be on its standard output",
         )
 
 

@@ -60,6 +60,8 @@ class Paths:
     """The keys that were stored with ``agent auth login``."""
     servers_file = _OwnFile("config_dir", "mcp.json")
     """MCP servers of single projects, and which are switched off where."""
+    logins_dir = _OwnFile("config_dir", "mcp-logins")
+    """Logins to MCP servers (``logins``)."""
     instructions_file = _OwnFile("config_dir", "AGENTS.md")
     """The user's own AGENTS.md, read in every project (CTX-1)."""
     sessions_dir = _OwnFile("data_dir", "sessions")

@@ -66,13 +66,17 @@ class ServerScope(StrEnum):
 
 @frozen
 class OAuthClient:
-    """What a server's login is told in advance; a secret is the name of its variable only."""
+    """What a server's login is told in advance; a secret is the name of its variable only.
+
+    ``metadata_url`` is a document of ours that others can read; ``is_program``: no user logs in.
+    """
 
     client_id: str = ""
     secret_variable: str = ""
     callback_port: int = 0
     scopes: tuple[str, ...] = ()
     metadata_url: str = ""
+    is_program: bool = False
 
 
 Pairs = tuple[tuple[str, str], ...]
@@ -338,6 +342,7 @@ class _Entry:
             port,
             tuple(scopes),
             inner._text("clientmetadataurl"),
+            inner._text("granttype") == "client_credentials",
         )
         self._missing += inner._missing
         return client

@@ -254,7 +254,7 @@ def fetch(
     is_direct: bool = False,
     answered: dict[str, str] | None = None,
 ) -> bytes:
-    """The body of one answer, whole; with ``body``, which is sent as JSON, of a POST. Blocks.
+    """The body of one answer, whole; with ``body`` of a POST: bytes, or sent as JSON. Blocks.
 
     ``answered`` gets the headers of the answer.
 
@@ -277,7 +277,7 @@ def fetch(
                     "GET" if body is None else "POST",
                     endpoint.url,
                     headers={"accept-encoding": ACCEPTED, **headers},
-                    json=body,
+                    **{"content" if isinstance(body, bytes) else "json": body},
                 ) as response,
             ):
                 content = _whole(response, endpoint)
