@@ -49,6 +49,9 @@ _agentcli_complete() {
           'mcp/get') where='mcp/get' ;;
           'mcp/add') where='mcp/add' ;;
           'mcp/remove') where='mcp/remove' ;;
+          'mcp/test') where='mcp/test' ;;
+          'mcp/login') where='mcp/login' ;;
+          'mcp/logout') where='mcp/logout' ;;
           'mcp/import') where='mcp/import' ;;
           'mcp/serve') where='mcp/serve' ;;
           'plugin') where='plugin' ;;
@@ -178,6 +181,7 @@ _agentcli_complete() {
     'mcp/add --callback-port') COMPREPLY=(); return ;;
     'mcp/add --timeout') COMPREPLY=(); return ;;
     'mcp/remove -s'|'mcp/remove --scope') COMPREPLY=($(compgen -W "user local project" -- "$current")); return ;;
+    'mcp/test --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'plugin/add --plugin') COMPREPLY=(); return ;;
     'plugin/add --yes') COMPREPLY=(); return ;;
     'plugin/list --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
@@ -301,7 +305,7 @@ _agentcli_complete() {
       commands='' ;;
     'mcp')
       options='--help -h'
-      commands='list get add remove import serve' ;;
+      commands='list get add remove test login logout import serve' ;;
     'mcp/list')
       options='--format --help -h'
       commands='' ;;
@@ -313,6 +317,15 @@ _agentcli_complete() {
       commands='' ;;
     'mcp/remove')
       options='-s --scope --help -h'
+      commands='' ;;
+    'mcp/test')
+      options='--format --help -h'
+      commands='' ;;
+    'mcp/login')
+      options='--no-browser --help -h'
+      commands='' ;;
+    'mcp/logout')
+      options='--help -h'
       commands='' ;;
     'mcp/import')
       options='--yes --help -h'

@@ -6,21 +6,31 @@ file of a project names is shown, and wants a yes, before it is taken over.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from agentcli.app.extensions.servers import (
+    entries_of,
+    find_servers,
+    put_entries,
+    root_of,
+    waiting_servers,
+)
 from agentcli.cli.commands import CommandSpec, OptionSet, PlainGroup, add_command, new_app
 from agentcli.cli.listing import EmptyOptions, FormatOption, print_json, print_table
+from agentcli.cli.logging_setup import REDACTOR
 from agentcli.cli.options import choice, number
 from agentcli.cli.session_request import settings_here
-from agentcli.domain.errors import ConfigError, UsageError
-from agentcli.engine.context.system_prompt import project_root
+from agentcli.domain.errors import UsageError
 from agentcli.headless.errors import ExitCode
 from agentcli.headless.streams import is_terminal, write_error_line, write_out
 from agentcli.ui.sanitize import clean_line, reveal
@@ -41,6 +51,7 @@ _OTHERS = (
     "~/.gemini/settings.json",
 )
 _WAITS = "waits for trust"
+_SAID_LINES = 10
 
 
 class ServerGetOptions(FormatOption):
@@ -124,6 +135,28 @@ class ServerAddOptions(OptionSet):
     ] = False
 
 
+class ServerTestOptions(FormatOption):
+    """Options of ``test``."""
+
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="A server. None: all of them.")
+    ] = None
+
+
+class ServerNameOptions(OptionSet):
+    """Options of ``logout``."""
+
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A server.")]
+
+
+class ServerLoginOptions(ServerNameOptions):
+    """Options of ``login``."""
+
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = (
+        False
+    )
+
+
 class ImportOptions(OptionSet):
     """Options of ``import``."""
 
@@ -155,8 +188,6 @@ def list_(options: FormatOption) -> int:
 
 
 def _rows(settings: Settings, warnings: Sequence[str]) -> Iterator[dict[str, Any]]:
-    from agentcli.app.extensions.servers import find_servers, waiting_servers
-
     found = find_servers(settings, Path.cwd())
     for server in found.servers:
         yield _row(server, "on" if server.enabled else "switched off")
@@ -219,8 +250,6 @@ def get(options: ServerGetOptions) -> int:
 
 
 def _named(settings: Settings, name: str) -> tuple[McpServer, str]:
-    from agentcli.app.extensions.servers import find_servers, waiting_servers
-
     servers = find_servers(settings, Path.cwd()).servers
     waiting, _ = waiting_servers(settings, Path.cwd())
     known = {each.name: (each, _WAITS) for each in waiting}
@@ -262,13 +291,13 @@ def add(options: ServerAddOptions) -> int:
         server = read_server(options.name, entry, place)
     except UnusableEntry as why:
         raise UsageError(f"the server {clean_line(options.name)} cannot be added: {why}") from None
-    root = project_root(Path.cwd())
-    if options.name in _entries(settings, options.scope, root):
+    root = root_of(Path.cwd())
+    if options.name in entries_of(settings, options.scope, root):
         raise UsageError(
             f"there is an MCP server {options.name} already ({options.scope})",
             f"remove it first: agent mcp remove {options.name} --scope {options.scope}",
         )
-    _put(settings, options.scope, root, {options.name: entry})
+    put_entries(settings, options.scope, root, {options.name: entry})
     if server.secrets:
         write_error_line(
             "note: a key is in it; better name a variable that holds it: '${NAME}' (in quotes)"
@@ -334,13 +363,11 @@ def _pairs(option: str, texts: Sequence[str] | None, sign: str) -> dict[str, str
 
 def remove(options: ServerRemoveOptions) -> int:
     """Remove a server from where it is configured."""
-    from agentcli.app.extensions.servers import find_servers
-
     choice("--scope", options.scope, SCOPES)
     settings, _ = settings_here()
-    root = project_root(Path.cwd())
+    root = root_of(Path.cwd())
     scopes = [options.scope] if options.scope else SCOPES
-    places = [each for each in scopes if options.name in _entries(settings, each, root)]
+    places = [each for each in scopes if options.name in entries_of(settings, each, root)]
     if not places:
         servers = {each.name: each for each in find_servers(settings, Path.cwd()).servers}
         if (there := servers.get(options.name)) is not None:
@@ -355,47 +382,96 @@ def remove(options: ServerRemoveOptions) -> int:
         raise UsageError(
             f"{options.name} is configured more than once", f"say which: --scope {'|'.join(places)}"
         )
-    _put(settings, places[0], root, {options.name: None})
+    put_entries(settings, places[0], root, {options.name: None})
     write_error_line(f"removed {options.name} ({places[0]})")
     return 0
 
 
-def _entries(settings: Settings, scope: str, root: Path) -> Mapping[str, Any]:
-    """The servers of a scope, as they are written."""
-    from agentcli.app.extensions.servers import project_entries
-    from agentcli.config.project import SERVERS_FILE, read_servers
-
-    if scope == "user":
-        return settings.mcp_servers
-    if scope == "local":
-        return project_entries(settings.paths, root)
-    file = root / SERVERS_FILE
-    if not os.path.lexists(file):
-        return {}
-    table, problem = read_servers(file)
-    if problem:
-        raise ConfigError(problem, "repair it first")
-    return table
+# --- real servers -------------------------------------------------------------------------------
 
 
-def _put(
-    settings: Settings, scope: str, root: Path, changes: Mapping[str, Mapping[str, Any] | None]
-) -> None:
-    """Write servers, or take them out (``None``). Raises ``ConfigError``."""
-    from agentcli.app.extensions.servers import change_project, write_project_servers
+def test(options: ServerTestOptions) -> int:
+    """Start servers, or call them, and say what they have; 1 if one cannot be used."""
+    from agentcli.app.extensions.mcp import try_servers
 
-    if scope == "user":
-        from agentcli.config.edit import put_server
+    settings, _ = settings_here()
+    servers = _chosen(settings, options.name)
+    if not servers:
+        write_error_line("no MCP server is configured; to add one: agent mcp add --help")
+    rows = asyncio.run(try_servers(settings, servers, REDACTOR.add))
+    if options.as_json:
+        print_json(rows)
+    for row in () if options.as_json else rows:
+        what = f"{row['version']} ({row['protocol']}), {len(row['tools'])} tools"
+        says = what if row["is_ok"] else f"{row['state']}: {row['problem']}"
+        write_out(f"{row['name']}: {clean_line(says)}\n")
+        if options.name and row["is_ok"]:
+            write_out("".join(f"  {clean_line(tool)}\n" for tool in row["tools"]))
+        for line in () if row["is_ok"] else row["stderr"][-_SAID_LINES:]:
+            write_out(f"  {clean_line(line)}\n")
+    return 0 if all(row["is_ok"] for row in rows) else int(ExitCode.FAILED)
 
-        for name, entry in changes.items():
-            put_server(settings.paths, name, entry)
-        return
-    after = {**_entries(settings, scope, root), **changes}
-    kept = {name: entry for name, entry in after.items() if entry is not None}
-    if scope == "local":
-        change_project(settings.paths, root, "mcpServers", kept)
-    else:
-        write_project_servers(settings, root, kept)
+
+def _chosen(settings: Settings, name: str | None) -> list[McpServer]:
+    if name is None:
+        found = find_servers(settings, Path.cwd())
+        for line in found.notices:
+            write_error_line(f"warning: {clean_line(line)}")
+        return [each for each in found.servers if each.enabled]
+    server, state = _named(settings, name)
+    if state == _WAITS:
+        raise UsageError(
+            f"{name} is the project's, which is not trusted", 'start "agent" there to decide'
+        )
+    return [server if server.enabled else replace(server, enabled=True)]
+
+
+def login(options: ServerLoginOptions) -> int:
+    """Log in to a server, in the browser."""
+    from agentcli.app.extensions.logins import ServerLogins
+
+    settings, _ = settings_here()
+    (server,) = _chosen(settings, options.name)
+    logins = ServerLogins(settings.paths, settings.env, REDACTOR.add)
+    browse = partial(_browse, settings, no_browser=options.no_browser)
+    write_error_line(asyncio.run(logins.log_in(server, browse)))
+    return 0
+
+
+async def _browse(settings: Settings, url: str, *, no_browser: bool) -> str:
+    """Show the address; what the user brings back by hand, if anything."""
+    from agentcli.app.extensions.logins import open_browser
+
+    is_shown = not no_browser and open_browser(url, settings.env, root_of(Path.cwd()))
+    how = "Go on in the browser" if is_shown else "Open this address in a browser"
+    write_error_line(f"{how}: {url}")
+    if not is_terminal(sys.stdin):
+        return ""
+    write_error_line("If it ends on a page that cannot be shown, paste that page's address here:")
+    loop = asyncio.get_running_loop()
+    came: asyncio.Future[str] = loop.create_future()
+
+    def read() -> None:
+        if not came.done():
+            came.set_result(sys.stdin.readline())
+
+    loop.add_reader(sys.stdin, read)
+    try:
+        return (await came).strip()
+    finally:
+        loop.remove_reader(sys.stdin)
+
+
+def logout(options: ServerNameOptions) -> int:
+    """Forget the login to a server."""
+    from agentcli.app.extensions.logins import ServerLogins
+
+    settings, _ = settings_here()
+    server, _ = _named(settings, options.name)
+    is_gone = ServerLogins(settings.paths, settings.env).log_out(server)
+    said = f"logged out of {options.name}" if is_gone else f"there was no login to {options.name}"
+    write_error_line(said)
+    return 0
 
 
 # --- servers of other agents --------------------------------------------------------------------
@@ -408,14 +484,14 @@ def take_over(options: ImportOptions) -> int:
     settings, _ = settings_here()
     if options.file is None:
         return _say_what_there_is()
-    root = project_root(Path.cwd())
+    root = root_of(Path.cwd())
     path = Path(options.file).expanduser().absolute()
     found = servers_of_file(path, root)
     for line in found.notices:
         write_error_line(f"warning: {clean_line(line)}")
     news: dict[str, dict[str, Mapping[str, Any]]] = {"user": {}, "local": {}}
     for scope, name, entry, shown in found.entries:
-        if name in _entries(settings, scope, root):
+        if name in entries_of(settings, scope, root):
             write_error_line(f"{name} is there already ({scope}) and stays as it is")
         else:
             news[scope][name] = entry
@@ -434,7 +510,7 @@ def take_over(options: ImportOptions) -> int:
         return int(ExitCode.APPROVAL)
     for scope, entries in news.items():
         if entries:
-            _put(settings, scope, root, entries)
+            put_entries(settings, scope, root, entries)
     count = sum(map(len, news.values()))
     write_error_line(f"imported {count} {'server' if count == 1 else 'servers'}")
     return 0
@@ -480,6 +556,11 @@ add_command(
     add,
 )
 add_command(APP, CommandSpec("remove", "Remove a server."), ServerRemoveOptions, remove)
+add_command(
+    APP, CommandSpec("test", "Start servers and say what they have."), ServerTestOptions, test
+)
+add_command(APP, CommandSpec("login", "Log in to a server."), ServerLoginOptions, login)
+add_command(APP, CommandSpec("logout", "Forget a login."), ServerNameOptions, logout)
 add_command(
     APP,
     CommandSpec("import", "Take over the servers of another agent's file."),

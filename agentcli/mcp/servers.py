@@ -32,6 +32,7 @@ _MAX_PORT = 65_535
 _MAX_TIMEOUT_S = 86_400.0
 # where the servers stand in a file: Claude Code and most others; VS Code, opencode, Codex
 _TABLES = ("mcpServers", "servers", "mcp", "mcp_servers")
+_TOKEN = re.compile(r"(?=.*[0-9])[A-Za-z0-9_.~+-]{12,}")
 _HIDDEN = "•••"
 
 
@@ -217,8 +218,12 @@ def _hidden(value: Any) -> Any:
         return [_hidden(each) for each in value]
     if isinstance(value, str):
         parts = re.split(r"([\s/?&=:,'\"]+)", value)
-        return "".join(_HIDDEN if is_secret(part) else part for part in parts)
+        return "".join(_HIDDEN if _is_token(part) else part for part in parts)
     return value
+
+
+def _is_token(part: str) -> bool:
+    return bool(_TOKEN.fullmatch(part)) and is_secret(part)
 
 
 class _Entry:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.cli import Finished, agent_env, run_agent
+from tests.support.oauth_server import OAuthServer
 
 pytestmark = pytest.mark.sampled
 
+SUPPORT = Path(__file__).resolve().parent.parent / "support"
 KEY = "ghp_aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5"
 
 
@@ -117,3 +120,43 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(
     done = mcp(repo, *args)
     assert (done.code, done.stdout) == (2, "")
     assert says in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.spec("MCP-1", "MCP-2")
+def test_a_try_starts_each_server_says_what_it_has_and_what_it_said(repo: Path) -> None:
+    mcp(repo, "add", "good", "--", sys.executable, str(SUPPORT / "mcp_hostile.py"), "good")
+    dies = "import sys; sys.stderr.write('no licence\\n'); sys.exit(3)"
+    mcp(repo, "add", "bad", "--", sys.executable, "-c", dies)
+    done = mcp(repo, "test", "--format", "json")
+    rows = {row["name"]: row for row in json.loads(done.stdout)}
+    assert done.code == 1 and rows["good"]["is_ok"] and rows["good"]["tools"]
+    assert rows["bad"]["state"] == "failed" and "no licence" in rows["bad"]["problem"]
+    shown = mcp(repo, "test", "bad")
+    assert shown.code == 1 and "no licence" in shown.stdout
+    assert mcp(repo, "test", "good").code == 0
+
+
+@pytest.mark.spec("MCP-5", "SEC-9", "SEC-12")
+def test_a_login_in_the_browser_lets_calls_in_until_the_logout(repo: Path, tmp_path: Path) -> None:
+    browser = tmp_path / "bin/xdg-open"
+    browser.parent.mkdir()
+    get = "import sys, urllib.request as u; u.urlopen(sys.argv[1]).read()"
+    browser.write_text(f"#!{sys.executable} -P\n{get}\n")
+    browser.chmod(0o755)
+    screen = {"DISPLAY": ":0", "PATH": f"{browser.parent}:/usr/bin:/bin"}
+    with OAuthServer() as remote:
+        mcp(repo, "add", "api", "--url", remote.url)
+        before = mcp(repo, "test", "api")
+        assert before.code == 1 and "agent mcp login api" in before.stdout
+        done = mcp(repo, "login", "api", SSH_CONNECTION="", **screen)
+        assert done.code == 0 and "logged in to api" in done.stderr
+        (token,) = remote.tokens
+        assert token not in done.stdout + done.stderr
+        inside = mcp(repo, "test", "api")
+        assert inside.code == 0 and "  hi" in inside.stdout
+        assert mcp(repo, "logout", "api").code == 0
+        assert mcp(repo, "test", "api").code == 1
+        remote.answer = {"error": "access_denied", "code": None}
+        refused = mcp(repo, "login", "api", SSH_CONNECTION="", **screen)
+        assert refused.code == 1 and "access_denied" in refused.stderr
+        assert refused.stderr.splitlines()[-1].startswith("error: ")

@@ -25,7 +25,6 @@ from agentcli.mcp.servers import McpServer, ServerPlace, ServerScope, servers_in
 from agentcli.mcp.tokens import OAuthHeaders, read_login, write_login
 from tests.support.oauth_server import OAuthServer
 
-
 pytestmark = pytest.mark.anyio
 
 

@@ -5,10 +5,12 @@ Law: imported only where servers are configured.
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from agentcli.app.extensions.logins import ServerLogins
 from agentcli.config.paths import Paths, write
 from agentcli.domain.errors import ConfigError
 from agentcli.mcp.client import ClientSetup
@@ -16,8 +18,10 @@ from agentcli.mcp.hub import Remembered, ServerHub
 from agentcli.mcp.stdio import StdioPlace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from agentcli.config.settings import Settings
+    from agentcli.domain.mcp import ServerFacts
     from agentcli.domain.sandbox import Sandbox
     from agentcli.domain.tools import Asker, Workspace
     from agentcli.mcp.servers import McpServer
@@ -31,14 +35,17 @@ def server_hub(
     workspace: Workspace,
     owner: str,
     user: tuple[Asker | None, Sandbox | None] = (None, None),
+    watch: Callable[[Iterable[str]], None] = lambda _: None,
 ) -> ServerHub:
     """The servers for one session (or command), whose processes belong to ``owner``.
 
-    ``user`` is who answers their questions, and the sandbox for those that are to run in it.
+    ``user`` is who answers their questions, and the sandbox for those that are to run in it;
+    ``watch`` is told each secret that becomes known.
     """
     ask, sandbox = user
     place = StdioPlace(workspace.cwd, owner, sandbox)
-    setup = ClientSetup(place, (workspace.root, *workspace.extra), ask)
+    logins = ServerLogins(paths, os.environ, watch)
+    setup = ClientSetup(place, (workspace.root, *workspace.extra), ask, logins.authorizer)
     return ServerHub(servers, setup, remembered(paths))
 
 
@@ -58,3 +65,45 @@ def remembered(paths: Paths) -> Remembered:
             write(directory / f"{key}.json", text)
 
     return Remembered(load, save)
+
+
+async def try_servers(
+    settings: Settings, servers: Sequence[McpServer], watch: Callable[[Iterable[str]], None]
+) -> list[dict[str, Any]]:
+    """Start or call each; what they said, as rows. Ends all of them. Raises ``ConfigError``."""
+    from agentcli.app.boundary import make_sandbox
+    from agentcli.domain.cancel import CancelToken
+    from agentcli.domain.tools import Workspace
+
+    if not servers:
+        return []
+    cwd = Path.cwd()
+    workspace = Workspace(cwd, cwd, (), settings.paths.journals_dir)
+    sandbox = await make_sandbox(settings, workspace)
+    hub = server_hub(
+        servers, settings.paths, workspace, f"mcp-{os.getpid()}", (None, sandbox), watch
+    )
+    try:
+        await hub.tools(CancelToken(), lambda _: None)
+        return [_tried_row(each) for each in hub.facts()]
+    finally:
+        await hub.aclose()
+        await sandbox.aclose()
+
+
+def _tried_row(facts: ServerFacts) -> dict[str, Any]:
+    from agentcli.domain.mcp import ServerStatus
+
+    return {
+        "name": facts.name,
+        "state": str(facts.status),
+        "is_ok": facts.status is ServerStatus.READY,
+        "problem": facts.problem
+        + (f"; run: agent mcp login {facts.name}" if facts.status is ServerStatus.LOGIN else ""),
+        "version": facts.version,
+        "protocol": facts.protocol,
+        "tools": [each.name for each in facts.tools],
+        "resources": len(facts.resources),
+        "prompts": [each.name for each in facts.prompts],
+        "stderr": facts.said.splitlines(),
+    }

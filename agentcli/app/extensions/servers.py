@@ -26,6 +26,7 @@ from agentcli.mcp.servers import McpServer, ServerPlace, ServerScope, servers_in
 if TYPE_CHECKING:
     from agentcli.config.settings import Settings
 
+root_of = project_root
 GivenServers = tuple[str, Mapping[str, Any]]
 """Where servers of the start come from, and the parsed file."""
 EDITOR = "the editor"
@@ -287,3 +288,39 @@ def _table(value: object) -> Mapping[str, Any]:
 
 def _texts(value: object) -> list[str]:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+
+
+# --- what is written where ------------------------------------------------------------------------
+
+
+def entries_of(settings: Settings, scope: str, root: Path) -> Mapping[str, Any]:
+    """The servers of a scope, as they are written."""
+    if scope == "user":
+        return settings.mcp_servers
+    if scope == "local":
+        return project_entries(settings.paths, root)
+    file = root / SERVERS_FILE
+    if not os.path.lexists(file):
+        return {}
+    table, problem = read_servers(file)
+    if problem:
+        raise ConfigError(problem, "repair it first")
+    return table
+
+
+def put_entries(
+    settings: Settings, scope: str, root: Path, changes: Mapping[str, Mapping[str, Any] | None]
+) -> None:
+    """Write servers, or take them out (``None``). Raises ``ConfigError``."""
+    if scope == "user":
+        from agentcli.config.edit import put_server
+
+        for name, entry in changes.items():
+            put_server(settings.paths, name, entry)
+        return
+    after = {**entries_of(settings, scope, root), **changes}
+    kept = {name: entry for name, entry in after.items() if entry is not None}
+    if scope == "local":
+        change_project(settings.paths, root, "mcpServers", kept)
+    else:
+        write_project_servers(settings, root, kept)
