@@ -184,7 +184,8 @@ def _block_of(event: ToolFinished, summary: str, answers: Sequence[str], theme: 
 
 def answer_line(said: str, theme: Theme) -> str:
     """What the user answered when a call asked."""
-    return theme.paint(f"  {theme.symbols.branch} you: {said}", DIM)
+    you = theme.symbols.you or f"{theme.symbols.branch} you:"
+    return theme.paint(f"  {you} {said}", DIM)
 
 
 def _last_lines(tail: str, number: int) -> list[str]:

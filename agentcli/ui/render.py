@@ -66,6 +66,7 @@ def call_line(summary: str, theme: Theme, status: ResultStatus | None = None) ->
     sign, style = {
         None: (symbols.call, DIM),
         ResultStatus.OK: (symbols.call, OK),
+        ResultStatus.REFUSED: (symbols.refused or symbols.failed, ERROR),
         ResultStatus.CANCELLED: (symbols.stopped, WARNING),
         ResultStatus.INTERRUPTED: (symbols.stopped, WARNING),
     }.get(status, (symbols.failed, ERROR))

@@ -111,6 +111,8 @@ class Symbols:
     wrap: str = "↪"
     answer: str = "◆"
     thinking: str = "◇"
+    refused: str = ""  # a call that was; empty: as one that failed
+    you: str = ""  # before an answer of the user; empty: below the branch
 
 
 SPOKEN = Symbols(
@@ -130,6 +132,8 @@ SPOKEN = Symbols(
     wrap="",
     answer="",
     thinking="",
+    refused="Refused:",
+    you="You:",
 )
 """Words in place of signs, no lines and no boxes: for what is read aloud (UI-10).
 

@@ -434,7 +434,7 @@ def test_line_by_line_the_answer_to_a_question_stands_below_its_call(start: Star
     terminal.line("y")
     terminal.wait_for("exit 0")
     shown = terminal.text()
-    assert "Tool: Run make\n  Result: you: yes, once\n  Result: exit 0" in shown
+    assert "Tool: Run make\n  You: yes, once\n  Result: exit 0" in shown
     terminal.line("markdown")
     terminal.wait_for("That is all.")
     shown = terminal.text()

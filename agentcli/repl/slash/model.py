@@ -53,9 +53,11 @@ async def _chosen(chat: Chat, words: str) -> str:
     if words and len(models) == 1:
         return models[0][0].id
     if not chat.theme.live:
-        others = [info.id for info, _ in models if info.id != current]
-        lines = [f"Model: {clean_line(current)}", "Others:", *(f"  {name}" for name in others)]
-        chat.show([*lines, "Change it with /model provider/model"])
+        ready = [info.id for info, is_ready in models if is_ready and info.id != current]
+        lines = [f"Model: {clean_line(current)}", "Ready:", *(f"  {name}" for name in ready)]
+        rest = len(models) - len(ready) - 1
+        more = f" ({rest} more have no key here: agent models)" if rest > 0 else ""
+        chat.show([*lines, f"Change it with /model provider/model{more}"])
         return ""
     at = await chat.choose("Which model answers?", _rows(models, current), _place(models, current))
     return "" if at is None else models[at][0].id
