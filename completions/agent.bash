@@ -9,7 +9,7 @@ _agentcli_complete() {
     if ((skip)); then skip=0; continue; fi
     case "$word" in
       --) COMPREPLY=($(compgen -f -- "$current")); return ;;
-      --add-dir|--allow-tool|--append-system-prompt|--arg|--by|--callback-port|--cd|--client-id|--days|--debug|--deny-tool|--effort|--env|--fallback-model|--format|--from|--header|--headers-helper|--html|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--plugin|--sandbox|--scope|--session|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-m|-o|-s|-t) skip=1 ;;
+      --add-dir|--allow-tool|--append-system-prompt|--arg|--by|--callback-port|--cd|--client-id|--days|--debug|--deny-tool|--effort|--env|--fallback-model|--format|--from|--header|--headers-helper|--html|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--plugin|--sandbox|--scope|--session|--speed|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-m|-o|-s|-t) skip=1 ;;
       -*) ;;
       *)
         case "${where:+$where/}$word" in
@@ -30,6 +30,7 @@ _agentcli_complete() {
           'sessions/stats') where='sessions/stats' ;;
           'sessions/repair') where='sessions/repair' ;;
           'sessions/reindex') where='sessions/reindex' ;;
+          'replay') where='replay' ;;
           'tasks') where='tasks' ;;
           'tasks/list') where='tasks/list' ;;
           'tasks/show') where='tasks/show' ;;
@@ -157,6 +158,7 @@ _agentcli_complete() {
     'sessions/check --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'sessions/stats --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'sessions/stats --days') COMPREPLY=(); return ;;
+    'replay --speed') COMPREPLY=(); return ;;
     'tasks/list --session') COMPREPLY=(); return ;;
     'tasks/list --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'tasks/show --session') COMPREPLY=(); return ;;
@@ -209,7 +211,7 @@ _agentcli_complete() {
   case "$where" in
     '')
       options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
-      commands='run resume acp sessions tasks models config mcp plugin permissions auth stats doctor help completions' ;;
+      commands='run resume acp sessions replay tasks models config mcp plugin permissions auth stats doctor help completions' ;;
     'run')
       options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --json-schema --output-schema --max-turns --max-budget-usd --timeout --quiet --raw --help -h'
       commands='' ;;
@@ -260,6 +262,9 @@ _agentcli_complete() {
       commands='' ;;
     'sessions/reindex')
       options='--help -h'
+      commands='' ;;
+    'replay')
+      options='--speed --step --thinking --help -h'
       commands='' ;;
     'tasks')
       options='--help -h'

@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
     "resume": "Resume an earlier session",
     "acp": "Serve an editor over the Agent Client Protocol",
     "sessions": "List, show, search, import, export and repair sessions",
+    "replay": "Play a session again, without asking a model or running a tool",
     "tasks": "List, follow and stop background runs",
     "models": "List the models, their limits and prices",
     "config": "Show and change settings",
@@ -41,7 +42,7 @@ COMMANDS: dict[str, str] = {
     "completions": "Print or install shell completion",
 }
 # commands of the contract that are still to come: no prompt either (CLI-13)
-PLANNED = frozenset({"batch", "map", "pipeline", "replay", "review", "worktrees"})
+PLANNED = frozenset({"batch", "map", "pipeline", "review", "worktrees"})
 _ONE_SHOT = frozenset({"-p", "--print"})
 _INPUT_FORMAT = "--input-format"
 _WITH_RESULT = frozenset({"json", "stream-json"})

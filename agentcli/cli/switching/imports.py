@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentcli.cli.commands import CommandSpec, add_command
-from agentcli.cli.listing import FormatOption, print_json, print_table, session_files
+from agentcli.cli.listing import FormatOption, prices, print_json, print_table, session_files
 from agentcli.cli.options import choice, number
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.headless.streams import is_terminal, write_error_line, write_out
@@ -185,7 +185,6 @@ def _import_one(importer: Importer, path: Path | None) -> ImportedSession:
 
 def _importer() -> Importer:
     """Prices and redaction are those of every session that is begun here."""
-    from agentcli.cli.listing import prices
     from agentcli.cli.logging_setup import REDACTOR
     from agentcli.cli.redacting import know_secrets
     from agentcli.store.imports.bring import Importer
