@@ -9,7 +9,7 @@ _agentcli_complete() {
     if ((skip)); then skip=0; continue; fi
     case "$word" in
       --) COMPREPLY=($(compgen -f -- "$current")); return ;;
-      --add-dir|--allow-tool|--append-system-prompt|--arg|--by|--callback-port|--cd|--client-id|--days|--debug|--deny-tool|--effort|--env|--fallback-model|--format|--from|--header|--headers-helper|--html|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--plugin|--sandbox|--scope|--session|--speed|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-m|-o|-s|-t) skip=1 ;;
+      --add-dir|--allow-tool|--append-system-prompt|--arg|--at|--by|--callback-port|--cd|--client-id|--days|--debug|--deny-tool|--effort|--env|--fallback-model|--format|--from|--header|--headers-helper|--html|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--plugin|--sandbox|--scope|--session|--speed|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-m|-o|-s|-t) skip=1 ;;
       -*) ;;
       *)
         case "${where:+$where/}$word" in
@@ -155,6 +155,7 @@ _agentcli_complete() {
     'sessions/import --from') COMPREPLY=($(compgen -W "claude codex" -- "$current")); return ;;
     'sessions/import --limit') COMPREPLY=(); return ;;
     'sessions/fork --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'sessions/fork --at') COMPREPLY=(); return ;;
     'sessions/check --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'sessions/stats --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'sessions/stats --days') COMPREPLY=(); return ;;
@@ -243,7 +244,7 @@ _agentcli_complete() {
       options='--format --from --list --limit --help -h'
       commands='' ;;
     'sessions/fork')
-      options='--format --help -h'
+      options='--format --at --help -h'
       commands='' ;;
     'sessions/rename')
       options='--help -h'

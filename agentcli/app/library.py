@@ -132,15 +132,16 @@ class SessionLibrary:
         """Sessions in which every word of ``text`` stands, best first, each once."""
         return await self._files.search_sessions(text, limit)
 
-    async def load(self, session_id: str) -> LoadedSession:
-        """An earlier session, to look at."""
+    async def load(self, session_id: str, *, hidden: bool = False) -> LoadedSession:
+        """An earlier session, to look at; with ``hidden`` also what is no longer sent."""
         from agentcli.store.files import read_session
 
-        return await asyncio.to_thread(read_session, self._files.path_of(session_id))
+        path = self._files.path_of(session_id)
+        return await asyncio.to_thread(read_session, path, hidden=hidden)
 
-    async def fork(self, session_id: str) -> str:
-        """Copy a session; the id of the copy."""
-        return await asyncio.to_thread(self._files.fork, session_id)
+    async def fork(self, session_id: str, at: int | None = None) -> str:
+        """Copy a session, as it is or was right after message ``at``; the id of the copy."""
+        return await asyncio.to_thread(self._files.fork, session_id, at)
 
     def known_models(self) -> Sequence[tuple[ModelInfo, bool]]:
         """Models that can be chosen, and whether their provider is ready; the ready ones first."""

@@ -88,6 +88,11 @@ class ExportOptions(SessionArgument):
 class ForkOptions(FormatOption, SessionArgument):
     """Options of ``fork``."""
 
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="SEQ", help="As it was right after message SEQ."),
+    ] = None
+
 
 class RenameOptions(SessionArgument):
     """Options of ``rename``."""
@@ -229,7 +234,7 @@ def fork(options: ForkOptions) -> int:
     as_json = options.as_json
     files = session_files()
     source = wait(files.resolve(options.id))
-    copy = files.fork(source)
+    copy = files.fork(source, number("--at", options.at, int))
     if as_json:
         print_json({"id": copy, "parent_id": source})
     else:

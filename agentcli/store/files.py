@@ -27,8 +27,8 @@ from agentcli.domain.errors import (
     SessionNotFound,
     SessionTooNew,
     StoreError,
+    UsageError,
 )
-from agentcli.domain.history import History
 from agentcli.domain.session import (
     KeptEvent,
     LoadedSession,
@@ -213,13 +213,15 @@ class SessionFiles:
                 raise _ambiguous(wanted, found)
         raise SessionNotFound(f"no session is called {wanted!r}", "see: agent sessions list")
 
-    def fork(self, session_id: str) -> str:
+    def fork(self, session_id: str, at: int | None = None) -> str:
         """A complete copy of a session, also of one that is in use; the id of the copy.
 
-        Raises ``SessionNotFound``, ``SessionDamaged``, ``SessionTooNew`` or ``PersistenceError``.
+        ``at``: as it was right after the message of that seq (TT-3). Raises ``SessionNotFound``,
+        ``SessionDamaged``, ``SessionTooNew``, ``PersistenceError``, or ``UsageError`` for a message
+        that is not there.
         """
         source, new_id = self.path_of(session_id), self.new_id()
-        copy_session(source, self.path_of(new_id), self.seal)
+        copy_session(source, self.path_of(new_id), self.seal, at)
         return new_id
 
     def is_own(self, session_id: str) -> bool:
@@ -448,12 +450,12 @@ def _belongings(path: Path) -> Sequence[Path]:
 # cut in the copy, whose next open balances it (REC-1, REC-6).
 
 
-def copy_session(source: Path, target: Path, seal: Seal | None = None) -> None:
+def copy_session(
+    source: Path, target: Path, seal: Seal | None = None, at: int | None = None
+) -> None:
     """Make ``target``, a session of its own, from the session file ``source``.
 
-    What has the mark of ``seal`` in the one has it in the other.
-
-    Raises ``SessionNotFound``, ``SessionDamaged``, ``SessionTooNew`` or ``PersistenceError``.
+    What has the mark of ``seal`` in the one has it in the other. ``at`` and errors: see ``fork``.
     """
     from agentcli.store.tasks import leave_to_the_original
 
@@ -464,13 +466,17 @@ def copy_session(source: Path, target: Path, seal: Seal | None = None) -> None:
         with contextlib.closing(connect_unseen(temporary)) as db:
             _make_own(db, source, target, is_live=is_live)
             seals.carry_over(db, source.stem, target.stem, seal)
+            if at is not None:
+                from agentcli.store.rewinds import cut_after
+
+                cut_after(db, at)
             leave_to_the_original(db, time.time())
 
     try:
         file.open()
         is_live = live_owner(source) is not None
         publish(target, build)
-    except StoreError:
+    except (StoreError, UsageError):
         raise
     except HistoryViolation as error:
         raise damaged(source, error.message) from error
@@ -500,7 +506,7 @@ def _make_own(db: sqlite3.Connection, source: Path, target: Path, *, is_live: bo
     if line != "ok":
         raise MalformedBody(line)
     loaded = reads.read_session(db)
-    History(stored.message for stored in loaded.messages)
+    loaded.history()  # raises where it is not lawful
     status, detail = loaded.info.status, loaded.info.detail
     if is_live and status is SessionStatus.RUNNING:
         status, detail = SessionStatus.CRASHED, CUT_DETAIL

@@ -18,12 +18,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentcli.domain.errors import UsageError
+from agentcli.domain.history import History, RepairReason, repair_results
 from agentcli.domain.messages import NOT_SAID, UserMessage
 from agentcli.domain.rewind import FileChange, FileKind, FileState, RewindPoint, RewindRecord
+from agentcli.domain.session import SessionStatus
 from agentcli.store.codec import MalformedBody, decode, from_column, to_column
-from agentcli.store.reads import blob_reader, moment
+from agentcli.store.reads import blob_reader, moment, read_open_runs, read_session
 from agentcli.store.seals import mark, put_mark
-from agentcli.store.writes import blob_name, put_blob
+from agentcli.store.writes import SessionWrites, blob_name, put_blob
 
 if TYPE_CHECKING:
     from agentcli.store.file import InTransaction
@@ -219,6 +222,52 @@ def bring_back(db: sqlite3.Connection, record: RewindRecord) -> None:
     db.executemany(_MOVE, [(before, at) for at, before, _ in record.moves])
     db.execute("UPDATE file_change SET rewind = NULL WHERE rewind = ?", (record.id,))
     db.execute("UPDATE rewind SET undone_at = ? WHERE id = ?", (time.time(), record.id))
+
+
+# --- the session as it was right after a message (TT-3) ---------------------------------------
+
+# Law: in a copy that nobody has opened yet. What came later is gone from it, also what later took
+# back or folded; a call whose result came later gets the one that a cancel would give it.
+
+_CUT = (
+    """UPDATE file_change SET rewind = NULL
+       WHERE rewind IN (SELECT id FROM rewind WHERE newest_seq >= :seq)""",
+    "DELETE FROM rewind WHERE newest_seq >= :seq",
+    "DELETE FROM file_change WHERE seq > :seq",
+    "UPDATE message SET hidden_by = NULL WHERE hidden_by > :seq",
+    "DELETE FROM tool_run WHERE message_seq > :seq",
+    """UPDATE tool_run SET status = 'running', result_seq = NULL, result = NULL,
+       finished_at = NULL, raw = NULL, display = '', outcome = '' WHERE result_seq > :seq""",
+    "DELETE FROM usage WHERE message_seq > :seq OR (message_seq IS NULL AND created_at > :at)",
+    "DELETE FROM note WHERE after_seq > :seq",
+    "DELETE FROM event WHERE created_at > :at",
+    "DELETE FROM kv WHERE key IN ('todos', 'plan')",
+    "UPDATE input_queue SET state = 'done', updated_at = :now WHERE state <> 'done'",
+    "DELETE FROM message WHERE seq > :seq",
+    """UPDATE session SET turns = min(turns,
+       (SELECT count(*) FROM message WHERE role = 'user' AND hidden_by IS NOT seq))""",
+)
+
+
+def cut_after(db: sqlite3.Connection, seq: int) -> None:
+    """Leave of a session what it was when the message ``seq`` was its newest.
+
+    Raises ``UsageError`` where there is no such message.
+    """
+    (last,) = db.execute("SELECT coalesce(max(seq), 0) FROM message").fetchone()
+    query = "SELECT created_at FROM message WHERE seq = ?"
+    row = db.execute(query, (seq,)).fetchone() if 0 < seq <= last else None
+    if row is None:
+        advice = f"messages are numbered 1 to {last}: agent sessions show ID --format json"
+        raise UsageError(f"there is no message {seq}", advice)
+    later = "SELECT messages FROM rewind WHERE newest_seq >= ? AND undone_at IS NULL"
+    for (moves,) in db.execute(f"{later} ORDER BY id DESC", (seq,)).fetchall():
+        db.executemany(_MOVE, [(before, at) for at, before, _ in json.loads(moves)])
+    for statement in _CUT:
+        db.execute(statement, {"seq": seq, "at": row[0], "now": time.time()})
+    pending = History(each.message for each in read_session(db).messages).pending
+    results = repair_results(pending, read_open_runs(db), RepairReason.CANCELLED)
+    SessionWrites(None, None).end(db, results, SessionStatus.DONE, "")
 
 
 def _room(db: sqlite3.Connection) -> int:

@@ -41,7 +41,9 @@ __all__ = [
     "export_markdown",
     "iso_time",
     "mark_of",
+    "remark_of",
     "session_object",
+    "speaker_of",
 ]
 
 FORMAT = "agentcli-session/1"
@@ -290,14 +292,15 @@ def entries(session: LoadedSession) -> Iterator[TranscriptEntry]:
                 for part in message.parts
             )
             yield TranscriptEntry(
-                _speaker(message), moment(stored.created_at), items, _remark(stored)
+                speaker_of(message), moment(stored.created_at), items, remark_of(stored)
             )
         is_last = index + 1 == len(session.messages)
         following = None if is_last else session.messages[index + 1].seq
         yield from _notes_before(notes, following)
 
 
-def _speaker(message: UserMessage | AssistantMessage) -> str:
+def speaker_of(message: UserMessage | AssistantMessage) -> str:
+    """Who has said it, for a heading."""
     if isinstance(message, AssistantMessage):
         return "Agent"
     if message.is_instructions:
@@ -305,7 +308,8 @@ def _speaker(message: UserMessage | AssistantMessage) -> str:
     return "Summary" if message.is_summary else "You"
 
 
-def _remark(stored: StoredMessage) -> str:
+def remark_of(stored: StoredMessage) -> str:
+    """Why it is no longer sent; empty for what is."""
     if stored.hidden_by is None:
         return ""
     return "taken back" if stored.hidden_by == stored.seq else "folded into a summary"

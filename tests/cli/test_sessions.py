@@ -233,6 +233,19 @@ def test_a_file_of_a_newer_version_is_not_said_to_be_mendable(tmp_path: Path, ho
     assert "repair" not in done.stdout
 
 
+@pytest.mark.spec("TT-3", "CLI-8")
+def test_a_fork_at_a_message_prints_the_id_of_a_copy(tmp_path: Path) -> None:
+    original = ask("list files", tmp_path)
+    done = run_agent("sessions", "fork", original, "--at", "1")
+    assert done.code == 0, done.stderr
+    export = run_agent("sessions", "export", done.stdout.strip()).stdout
+    assert [message["role"] for message in json.loads(export)["messages"]] == ["user"]
+    for wrong in ("99", "0", "x"):
+        refused = run_agent("sessions", "fork", original, "--at", wrong)
+        assert (refused.code, refused.stdout) == (2, ""), refused
+    assert len(listed()) == 2
+
+
 @pytest.mark.spec("REC-7", "FAIL-3")
 def test_a_bit_of_the_schema_is_seen_by_check_doctor_and_resume_and_repaired(
     tmp_path: Path, home: Path

@@ -54,6 +54,7 @@ class DirectChat:
         self.user_of_questions: AsksUser = Nobody()
         self.edited: str | None = None
         self.choice: int | None = None
+        self.offered: list[str] = []
 
     async def open(self) -> None:
         self.session = await self.sessions.open_first(self.user_of_questions)
@@ -91,6 +92,7 @@ class DirectChat:
 
     async def choose(self, title: str, rows: Sequence[PickRow], **more: Any) -> int | None:
         """The row that the test has chosen."""
+        self.offered = [row.text for row in rows]
         return self.choice
 
     def commands(self) -> Sequence[SlashCommand]:

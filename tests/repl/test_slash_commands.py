@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 
@@ -171,6 +172,33 @@ def test_fork_goes_on_in_a_copy_and_leaves_the_original(
         await chat.say("more")
         assert len((await chat.sessions.load(original)).messages) == 2
         assert len((await chat.session.load()).messages) == 4
+
+    talk(DirectChat(work, model_server), body)
+
+
+@pytest.mark.spec("UI-5", "TT-3")
+def test_fork_at_a_message_that_is_chosen_or_named(model_server: ModelServer, work: Path) -> None:
+    model_server.add(call("get_current_time"), "Second.", "In the copy.")
+
+    async def body(chat: DirectChat) -> None:
+        await chat.say("begin")
+        original = chat.session.id
+        chat.choice = 1
+        shown = await chat.do("/fork at")
+        assert chat.offered == [
+            "1. You: begin", "2. Agent: get_current_time", ANY, "4. Agent: Second.",
+        ]  # fmt: skip
+        assert shown[0] == "This is the copy: begin (from message 2)"
+        await chat.say("go on")
+        last = model_server.requests[-1]
+        assert "Cancelled by user" in str(last.body)
+        assert facts_of(last).prompts[-1] == "go on"
+        await chat.do(f"/resume {original}")
+        assert (await chat.do("/fork at 4 by name"))[0] == "This is the copy: by name"
+        with pytest.raises(UsageError, match="no message 9"):
+            await chat.do("/fork at 9")
+        with pytest.raises(UsageError, match="no message 'end'"):
+            await chat.do("/fork at end")
 
     talk(DirectChat(work, model_server), body)
 
