@@ -80,7 +80,7 @@ _WIDE_KINDS = _STRICT_KINDS | {
     "while_statement", "arithmetic_expansion", "case_statement", "case_item", "extglob_pattern",
     "(", ")", "{", "$(", "`", "while", "until", "case", "esac", ";;", ":-", "-", ":+", "+", "#",
     "##", "%", "%%", "/", "//", "regex", "[[", "]]", "parenthesized_expression", "=~",
-    "comparison", "process_substitution", "<(",
+    "comparison", "process_substitution", "<(", "variable_assignment",
 }  # fmt: skip
 _SUBSHELLS = frozenset({"subshell", "command_substitution", "process_substitution"})
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))", re.ASCII)
@@ -88,6 +88,7 @@ _PLAIN_VALUE = re.compile(r"[A-Za-z0-9_./@%+=:,][A-Za-z0-9_./@%+=:,-]*|\0", re.A
 _MAX_CALLS = 500
 _TOP_LEVEL = "git rev-parse --show-toplevel"
 _GIVEN = "./given"
+_IFS = re.compile(r"IFS=(?:[^$`\s\"'\\]{0,8}|\"[^$`\"\\]{0,8}\"|\$?'[^']{0,8}')")  # of "read" alone
 _PRINTS_OTHERS = frozenset({"-printf", "-ls"})
 _SPLITS = re.compile(r"[\s'\"\\]")
 _GIVES_FILES = re.compile(r"find|fd|fdfind|ls|rg|grep|git")
@@ -194,9 +195,10 @@ class _Reader:
 
     def only_reads(self, command: SimpleCommand) -> bool:
         """Whether one command does, whatever the variables of loops stand for."""
-        if command.assignments or not all(map(self._harmless, command.redirections)):
+        sets_ifs = self.contained and command.words[:1] == ("read",)
+        if not (sets_ifs and all(map(_IFS.fullmatch, command.assignments))) and command.assignments:
             return False
-        if not command.words:
+        if not command.words or not all(map(self._harmless, command.redirections)):
             return False
         calls = 0
         for values in self._values(command):

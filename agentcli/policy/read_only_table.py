@@ -128,6 +128,7 @@ SPECS: dict[str, str] = {
     "dir": "-1aAlhrtRS : files",
     "cat": "-AbeEnstTuv --show-all --number-nonblank --show-ends --number --squeeze-blank"
     " --show-tabs --show-nonprinting --help --version : files",
+    "zcat": "-fq --force --quiet --help --version : files",
     "tac": "-br -s= --before --regex --separator= --help --version : files",
     "rev": "-V : files",
     "head": "-qvz -n# -c# -# --lines# --bytes# --quiet --silent --verbose --zero-terminated"
@@ -268,7 +269,7 @@ BUILT_IN = frozenset(
     }
 )  # fmt: skip
 # programs that find another one on PATH
-HELPERS = {"egrep": ("grep",), "fgrep": ("grep",)}
+HELPERS = {"egrep": ("grep",), "fgrep": ("grep",), "zcat": ("gzip",)}
 # options are single words: "-ps" is not "-p -s"
 UNBUNDLED = frozenset({"xxd"})
 # with these options links are followed: only where none leads out of the workspace

@@ -49,6 +49,19 @@ def test_no_dangerous_row_is_read_only(row: Any, workspace: Workspace) -> None:
 
 @needs_suite
 @pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "IFS=: ls", "PATH=. read a", "IFS= PATH=. read a", "IFS=$(touch x) read a", "IFS= read PATH",
+        "cd sub && PATH=. ls", "while PATH=. read a; do ls; done", "x=$(PATH=. ls)", "PATH=.; ls",
+        "cat <(PATH=. ls)", "case x in x) PATH=. ls;; esac", "PATH=. timeout 5 ls", "PATH=. cd sub",
+    ],
+)  # fmt: skip
+def test_no_variable_but_that_of_read_is_set(workspace: Workspace, command: str) -> None:
+    assert not is_read_only(command, workspace, contained=True)
+
+
+@pytest.mark.spec("SEC-4")
 def test_most_rows_that_may_run_unasked_do(workspace: Workspace) -> None:
     wanted = [row["command"] for row in rows("codex_safe_command.json") if row["auto_approve"]]
     free = [command for command in wanted if is_read_only(command, workspace)]
@@ -275,7 +288,8 @@ CONTAINED_LOOKS = [
     "echo $HOME", 'echo "$USER is $(whoami)"', "yarn --version", "go version", "rustc -V", "pip list",
     "npm ls --depth=0", "wc -l $(git ls-files)", "cd $(git rev-parse --show-toplevel) && ls",
     "sed 's/a/b/' a.txt", "find . -name '*.py' -exec grep -l x {} +", "echo $((1 + 2))",
-    "while read -r line; do echo $line; done < a.txt", "[[ -f a.txt && -d sub ]] && echo yes",
+    "while read -r line; do echo $line; done < a.txt",
+    "ls | while IFS= read -r line; do echo $line; done", "IFS=: read -r a b <<< x:y", "[[ -f a.txt && -d sub ]] && echo yes",
     "tar tzf a.tgz", "case $X in a) ls;; esac", "printenv PATH", 'test -n "$X" || ls',
     'for f in $(git ls-files); do wc -l "$f"; done', "node -v",
     '[ "$(git rev-parse HEAD)" = x ] && ls', "[[ $X == *a ]] && ls",
