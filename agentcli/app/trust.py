@@ -143,7 +143,7 @@ def contained_hooks(
     A hook of the user's that may run what a directory holds which is not trusted is contained,
     and frees no call. In a trusted one, and in the home directory, it is contained where no script
     that it names says what it runs: nobody is asked about an edit of a build file that ``make``
-    obeys.
+    obeys. So such a hook, a project's own too, frees no call there either.
     """
     if not hooks:
         return ()
@@ -154,13 +154,11 @@ def contained_hooks(
     certain = frozenset({"git"} if is_trusted else ())  # what it obeys is protected
 
     def placed(hook: HookConfig) -> HookConfig:
-        if not hook.command or (is_trusted and hook.contained):
-            return hook
-        names_scripts = bool(hook_scripts([hook], cwd))
-        if is_trusted and names_scripts:
+        names_scripts = bool(hook.command and hook_scripts([hook], cwd))
+        if not hook.command or (is_trusted and names_scripts):
             return hook
         if names_scripts or may_run_from(as_it_runs(hook), root, cwd, certain):
-            return replace(hook, contained=True, may_allow=is_trusted)
+            return replace(hook, contained=True, may_allow=is_trusted, obeys_files=True)
         return hook
 
     return tuple(map(placed, hooks))

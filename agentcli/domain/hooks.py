@@ -57,8 +57,8 @@ class HookConfig:
     JSON on standard input, in a thread unless it is a coroutine function, and returns what a
     command answers as JSON on standard output, or ``None``. ``contained``: its command runs in
     the sandbox, as those of a project do (SEC-17); ``may_allow``: its word frees a call, which that
-    of a directory's own programs does only once the user trusts it (SEC-1). ``variables`` are
-    added to its environment.
+    of a directory's own programs does only once the user trusts it (SEC-1), and never where it
+    ``obeys_files`` that are edited unasked. ``variables`` are added to its environment.
     ``is_claude``: it was written for Claude Code and is told of calls as that makes them;
     ``condition`` is its ``if``. Nobody waits for one that is ``unawaited``.
     """
@@ -71,6 +71,7 @@ class HookConfig:
     call: HookFunction | None = None
     contained: bool = False
     may_allow: bool = True
+    obeys_files: bool = False
     variables: tuple[tuple[str, str], ...] = ()
     is_claude: bool = False
     condition: str = ""

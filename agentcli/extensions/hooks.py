@@ -586,12 +586,17 @@ class SessionHooks:
 
 def _without_grant(hook: HookConfig, said: HookVerdict) -> HookVerdict:
     """A refusal always counts; that a call is fine, or has other arguments, not from everybody."""
-    if hook.may_allow or (said.permission is not Permission.ALLOW and said.updated_input is None):
+    is_allowing = said.permission is Permission.ALLOW
+    if hook.may_allow and not (hook.obeys_files and is_allowing):
         return said
-    why = "it may run what this directory holds, which is not trusted: its allowing does not count"
-    permission = None if said.permission is Permission.ALLOW else said.permission
+    if not is_allowing and said.updated_input is None:
+        return said
+    whose = "files that are edited unasked" if hook.may_allow else "which is not trusted"
+    why = f"it may run what this directory holds, {whose}: its allowing does not count"
     notices = (*said.notices, f"{_name(hook)}: {why}")
-    return replace(said, permission=permission, updated_input=None, notices=notices)
+    permission = None if is_allowing else said.permission
+    updated = said.updated_input if hook.may_allow else None
+    return replace(said, permission=permission, updated_input=updated, notices=notices)
 
 
 async def _called(hook: HookConfig, call: HookFunction, data: bytes) -> HookVerdict:
