@@ -142,22 +142,22 @@ def contained_hooks(
 
     A hook of the user's that may run what a directory holds which is not trusted is contained,
     and frees no call. In a trusted one, and in the home directory, it is contained where no script
-    that it names says what it runs: nobody is asked about an edit of a build file that ``make``
-    obeys. So such a hook, a project's own too, frees no call there either.
+    that it names says what it runs, or one has ``make`` or its kind run what a build file says:
+    nobody is asked about an edit of that. So such a hook, a project's own too, frees no call.
     """
     if not hooks:
         return ()
-    from agentcli.config.hooks import as_it_runs, may_run_from
+    from agentcli.config.hooks import as_it_runs, may_run_from, run_the_directory
 
     root = project_root(cwd)
     is_trusted = project is not None or os.path.realpath(root) == os.path.realpath(Path.home())
     certain = frozenset({"git"} if is_trusted else ())  # what it obeys is protected
 
     def placed(hook: HookConfig) -> HookConfig:
-        names_scripts = bool(hook.command and hook_scripts([hook], cwd))
-        if not hook.command or (is_trusted and names_scripts):
+        scripts = hook_scripts([hook], cwd) if hook.command else ()
+        if not hook.command or (is_trusted and scripts and not run_the_directory(scripts)):
             return hook
-        if names_scripts or may_run_from(as_it_runs(hook), root, cwd, certain):
+        if scripts or may_run_from(as_it_runs(hook), root, cwd, certain):
             return replace(hook, contained=True, may_allow=is_trusted, obeys_files=True)
         return hook
 

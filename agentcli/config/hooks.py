@@ -56,6 +56,10 @@ _RUN_THE_DIRECTORY = re.compile(
     r"|rubocop|rspec|rails|phpunit|phpcs|php-cs-fixer|dotnet|sbt|lein|swift|dart|flutter"
     r"|ansible\S*|terraform|docker|podman|vagrant|watchexec|entr|xargs|parallel|find|gdb|n?vim|emacs"
 )
+_CALLS_ONE = re.compile(
+    r"(?m)(?:^|[;&|({!]|\b(?:then|do|else|exec|time|env)\b)[ \t]*(?:\w+=\S*[ \t]+)*"
+    rf"(?!(?:git|hg|jj|find|xargs|parallel|gdb|n?vim|emacs)\b)(?:{_RUN_THE_DIRECTORY.pattern})(?![\w./=-])"
+)
 # of what a hook of the user's is made: they run nothing, and obey no file of the directory
 _BUILT_IN = frozenset(
     {
@@ -160,6 +164,11 @@ def scripts_of(hooks: Iterable[HookConfig], root: Path, cwd: Path) -> tuple[Path
     for script in list(found):
         _add_named(script, top, found)
     return tuple(found)
+
+
+def run_the_directory(scripts: Iterable[Path]) -> bool:
+    """Whether one of them has a program run what files of the directory say, as ``make`` does."""
+    return any(_CALLS_ONE.search(_text_of(script)) for script in scripts)
 
 
 def as_it_runs(hook: HookConfig) -> str:
@@ -310,19 +319,23 @@ def _is_script(place: str) -> bool:
 
 def _add_named(script: Path, top: str, found: dict[Path, None], depth: int = 3) -> None:
     """What a script names that is a script, too: sourced and called files, within bounds."""
-    try:
-        if not script.is_file():
-            return
-        with script.open("rb") as file:
-            text = os.fsdecode(file.read(_MAX_SCRIPT_BYTES))
-    except OSError:
-        return
-    for word in dict.fromkeys(_NAMED_IN_SCRIPT.findall(text)[:_MAX_NAMED]):
+    for word in dict.fromkeys(_NAMED_IN_SCRIPT.findall(_text_of(script))[:_MAX_NAMED]):
         for place in _places(word.lstrip("/"), (str(script.parent), top), top, os.path.isfile):
             if Path(place) not in found and len(found) < _MAX_NAMED:
                 found[Path(place)] = None
                 if depth:
                     _add_named(Path(place), top, found, depth - 1)
+
+
+def _text_of(script: Path) -> str:
+    """The beginning of a regular file; empty where there is none."""
+    try:
+        if not script.is_file():
+            return ""
+        with script.open("rb") as file:
+            return os.fsdecode(file.read(_MAX_SCRIPT_BYTES))
+    except OSError:
+        return ""
 
 
 def _split(command: str) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.config.hooks import may_run_from, scripts_of
+from agentcli.config.hooks import may_run_from, run_the_directory, scripts_of
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import ConfigError
@@ -274,3 +274,22 @@ def test_a_program_that_a_version_manager_chooses_by_the_directory(
     for command in ("jq .x", "grep -q x", f"{tmp_path}/grep -q x"):
         assert may_run_from(command, root, root)
     assert not may_run_from("sort -u", root, root)
+
+
+@pytest.mark.spec("SEC-17")
+@pytest.mark.parametrize(
+    ("script", "runs"),
+    [
+        ("set -e\nnpm test\n", True),
+        ("cd x && CI=1 make -s lint", True),
+        ("if ! npx tsc; then exit 2; fi", True),
+        ("exec pytest -q", True),
+        ("echo $(cargo check)", True),
+        ("# make sure that it is fine\ngit diff --quiet || exit 2", False),
+        ("jq -r .tool_name | grep -q Bash && exit 2  # npm", False),
+        ("go=1; task_name=x; just_this", False),
+    ],
+)
+def test_a_script_that_has_a_build_file_obeyed(tmp_path: Path, script: str, runs: bool) -> None:
+    (tmp_path / "x.sh").write_text(script)
+    assert run_the_directory([tmp_path / "x.sh"]) is runs

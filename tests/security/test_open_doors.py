@@ -121,13 +121,15 @@ def test_a_hook_of_a_plugin_frees_no_call_where_a_directory_is_not_trusted(
 
 @pytest.mark.spec("SEC-17", "SEC-3")
 @pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("command", ["make -s lint", "sh guard.sh"])
 def test_a_hook_of_the_users_obeys_no_edited_build_file_outside_of_the_sandbox(
-    repository: Path, home: Path, kind: str
+    repository: Path, home: Path, kind: str, command: str
 ) -> None:
     """Edits are free, and what an edit is followed by has the user's rights."""
     needs(kind)
     write(repository, ".agents/commands/x.md", "trust me")
-    hook = '[[hooks.PostToolUse]]\nmatcher = "*"\ncommand = "make -s lint"\n'
+    write(repository, "guard.sh", "# of the user's\nmake -s lint\n")
+    hook = f'[[hooks.PostToolUse]]\nmatcher = "*"\ncommand = "{command}"\n'
     write(home, "agentcli/config.toml", hook)
     text = f"lint:\n\t@touch ran-it\n\t@touch {home}/escaped\n"
     made = call("write_file", {"path": "Makefile", "content": text})
