@@ -291,7 +291,11 @@ _STYLES = {"strong": BOLD, "em": ITALIC, "s": STRIKE, "link": LINK}
 
 
 def spans(text: str, style: int = 0) -> list[Span]:
-    """The styled pieces of ``text``, all of it in ``style``; addresses in it are links."""
+    """The styled pieces of ``text``, all of it in ``style``; addresses in it are links.
+
+    Line breaks stay, as https://spec.commonmark.org/0.31.2/#soft-line-breaks allows: who breaks a
+    line for a terminal means it.
+    """
     if len(text) > MAX_PARSED or not _SPECIAL.search(text):
         found = _literal(text, style)
     elif (simple := _simple(text, style)) is not None:
