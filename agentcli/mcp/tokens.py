@@ -97,6 +97,7 @@ class OAuthHeaders:
         self._secret = secret
         self._login: Login | None = None
         self._is_read = False
+        self._one_at_a_time = asyncio.Lock()
 
     async def headers(self) -> Mapping[str, str]:
         """Configured and printed headers, and the token. Raises ``McpError``."""
@@ -132,7 +133,9 @@ class OAuthHeaders:
             self._login = await asyncio.to_thread(self._granted, said, used)
             return self._login.access_token != used
         if self._log_in is not None:
-            self._login = await self._log_in(said)
+            async with self._one_at_a_time:  # several requests may have been refused together
+                if self._login is None or self._login.access_token in {"", used}:
+                    self._login = await self._log_in(said)
             return True
         if said.scope and used:
             await asyncio.to_thread(self._note_wanted, said.scope)

@@ -108,8 +108,11 @@ class Patience:
         """Raises ``TimeoutError`` when it is over."""
         loop = asyncio.get_running_loop()
         self._end = None if self._total_s is None else loop.time() + self._total_s
-        async with asyncio.timeout_at(self._when()) as self._limit:
-            yield
+        try:
+            async with asyncio.timeout_at(self._when()) as self._limit:
+                yield
+        finally:
+            self._limit = None  # what is asked between two requests finds none
 
     def renew(self) -> None:
         """The peer is at work."""

@@ -297,3 +297,23 @@ def test_a_damaged_login_is_said_and_another_homes_is_not_seen(
         LoginVault(Paths(paths.config_dir / "x", *[paths.data_dir] * 2), print).read("https://h")
         is None
     )
+
+
+@pytest.mark.spec("MCP-5")
+async def test_requests_that_are_refused_together_ask_the_user_once(
+    remote: OAuthServer, vault: LoginVault
+) -> None:
+    server = server_at(remote.url)
+
+    async def by_user(challenge: Challenge) -> Login:
+        return await log_in(server, challenge, remote.browse, None)
+
+    headers = OAuthHeaders(server, vault, log_in=by_user)
+
+    async def ask() -> str:
+        await headers.headers()
+        assert await headers.refused(401, "Bearer")
+        return (await headers.headers())["Authorization"]
+
+    assert len(set(await asyncio.gather(*(ask() for _ in range(3))))) == 1
+    assert len(remote.authorized) == 1
