@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -67,10 +67,11 @@ class AskedSession:
 class EditorHost:
     """What the program gives: ``library`` reads the settings of a directory, and blocks.
 
-    ``redact`` takes keys out of what is sent. ``is_ready``: some provider can be used.
+    With it come lines for the user. ``redact`` takes keys out of what is sent. ``is_ready``: some
+    provider can be used.
     """
 
-    library: Callable[[AskedSession], SessionLibrary]
+    library: Callable[[AskedSession], tuple[SessionLibrary, Sequence[str]]]
     is_ready: Callable[[], bool]
     redact: Callable[[str], str]
 
@@ -209,7 +210,7 @@ class EditorAgent:
     async def _new(self, request: IncomingRequest) -> Json:
         asked = AskedSession.read(request.params)
         async with self._one_at_a_time:
-            opened = await self._open(asked, await asyncio.to_thread(self._host.library, asked))
+            opened = await self._open(asked)
         self.connection.after(request.id, opened.updates.commands)
         return {"sessionId": opened.session.id, **self._state(opened)}
 
@@ -239,14 +240,12 @@ class EditorAgent:
                 if is_new or asked == self._asked[session_id]:
                     return live
                 await self._end(session_id)
-            library = await asyncio.to_thread(self._host.library, asked)
-            if session_id not in {info.id for info in await library.list()}:
-                raise _no_session(session_id)
-            return await self._open(asked, library, session_id)
+            return await self._open(asked, session_id)
 
-    async def _open(
-        self, asked: AskedSession, library: SessionLibrary, session_id: str | None = None
-    ) -> EditorSession:
+    async def _open(self, asked: AskedSession, session_id: str | None = None) -> EditorSession:
+        library, notices = await asyncio.to_thread(self._host.library, asked)
+        if session_id is not None and not await asyncio.to_thread(library.has, session_id):
+            raise _no_session(session_id)
         if len(self._sessions) >= MAX_OPEN:
             raise RpcError(
                 INVALID_REQUEST, f"{MAX_OPEN} sessions are open - close one of them first"
@@ -261,7 +260,8 @@ class EditorAgent:
         asking.notify = session.notify
         send = partial(self._tell, session.id)
         terminals = self._offers("_meta", "terminal_output")
-        updates = SessionUpdates(session, send, has_terminals=terminals)
+        lines = (*notices, *session.notices)
+        updates = SessionUpdates(session, send, lines, has_terminals=terminals)
         models = [info for info, ready in library.known_models() if ready]
         opened = EditorSession(session, updates, send, models)
         self._sessions[session.id], self._asked[session.id] = opened, asked
@@ -278,7 +278,7 @@ class EditorAgent:
         if wanted is not None:
             wanted = str(_absolute("cwd", wanted))
         before = _position(params.get("cursor"))
-        library = await asyncio.to_thread(self._host.library, AskedSession(Path("/")))
+        library, _ = await asyncio.to_thread(self._host.library, AskedSession(Path("/")))
         infos = sorted(await library.list(), key=_order, reverse=True)
         found = [
             info
@@ -309,8 +309,8 @@ class EditorAgent:
         async with self._one_at_a_time:
             if session_id in self._sessions:
                 await self._end(session_id)
-            library = await asyncio.to_thread(self._host.library, AskedSession(Path("/")))
-            if session_id in {info.id for info in await library.list()}:
+            library, _ = await asyncio.to_thread(self._host.library, AskedSession(Path("/")))
+            if await asyncio.to_thread(library.has, session_id):
                 await library.delete(session_id)
         return {}
 

@@ -121,12 +121,18 @@ class _Printed:
 class SessionUpdates:
     """Tells an editor of a session's events; ``send`` takes the ``update`` of a notification.
 
-    ``has_terminals``: output of commands goes to a terminal that the editor shows, by the
-    convention ``_meta.terminal_output`` of Zed and others; else it is content of the call.
+    ``notices`` are told when the first turn begins. ``has_terminals``: output of commands goes to a
+    terminal that the editor shows, by the convention ``_meta.terminal_output`` of Zed and others;
+    else it is content of the call.
     """
 
     def __init__(
-        self, session: Session, send: Callable[[Json], None], *, has_terminals: bool
+        self,
+        session: Session,
+        send: Callable[[Json], None],
+        notices: Sequence[str] = (),
+        *,
+        has_terminals: bool = False,
     ) -> None:
         self._session = session
         self._send = send
@@ -136,7 +142,7 @@ class SessionUpdates:
         self._running: dict[str, _Printed] = {}
         self._title = session.title
         self._used = 0
-        self._held: list[str] = [*session.notices]
+        self._held: list[str] = [*notices]
         self._is_live = True
 
     def on_event(self, event: AgentEvent) -> None:

@@ -12,7 +12,7 @@ from agentcli.app.options import SessionOptions
 from agentcli.app.session import Session
 from agentcli.config.settings import Settings
 from agentcli.domain.clean import one_line
-from agentcli.domain.errors import ConfigError
+from agentcli.domain.errors import ConfigError, SessionNotFound
 from agentcli.domain.ports import Approver, LongWait, ModelInfo
 from agentcli.domain.session import LoadedSession, NewestUnreadable, SessionInfo
 from agentcli.domain.tools import Asker, EditorFiles
@@ -113,6 +113,13 @@ class SessionLibrary:
     async def list(self) -> Sequence[SessionInfo]:
         """All sessions, the most recently used first."""
         return await list_sessions(self._settings)
+
+    def has(self, session_id: str) -> bool:
+        """Whether there is a session of this very id. Blocks."""
+        try:
+            return self._files.path_of(session_id).exists()
+        except SessionNotFound:
+            return False
 
     async def delete(self, session_id: str) -> None:
         """Remove a session; raises ``SessionLocked`` while it is open."""

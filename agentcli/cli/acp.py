@@ -12,6 +12,8 @@ from agentcli.headless.errors import epilog
 from agentcli.headless.streams import is_terminal, write_error_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agentcli.acp.agent import AskedSession
     from agentcli.app.library import SessionLibrary
 
@@ -59,23 +61,23 @@ def acp(options: AcpOptions) -> int:
     )
 
 
-def _library(options: AcpOptions, asked: AskedSession) -> SessionLibrary:
+def _library(options: AcpOptions, asked: AskedSession) -> tuple[SessionLibrary, Sequence[str]]:
     """Sessions in a directory, by its settings; the user is not asked to trust it."""
     from dataclasses import replace
 
     from agentcli.app.extensions.servers import given_by_editor
     from agentcli.app.library import SessionLibrary
-    from agentcli.cli.session_request import prepare_settings, session_options
+    from agentcli.cli.session_request import session_options, settings_in_force
 
     here = copy.copy(options)
     here.cd = str(asked.cwd)
     here.add_dir = [*(options.add_dir or ()), *map(str, asked.more)]
-    settings = prepare_settings(here, quiet=True)
+    settings, notices = settings_in_force(here)
     wanted = session_options(here, interactive=True)
     if asked.servers:
         given = given_by_editor(asked.servers)
         wanted = replace(wanted, mcp_config=(*wanted.mcp_config, given))
-    return SessionLibrary(settings, wanted)
+    return SessionLibrary(settings, wanted), notices
 
 
 def _is_ready() -> bool:

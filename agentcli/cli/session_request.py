@@ -41,6 +41,18 @@ def prepare_settings(
     start_logging(log_file=paths.log_file, debug_file=options.debug, verbose=options.verbose)
     leftovers = _swept(paths.journals_dir)
     _log.debug("agentcli %s, Python %s, %s", __version__, sys.version, sys.platform)
+    settings, notices = settings_in_force(options, ask)
+    if not quiet:
+        for warning in (*leftovers, *notices):
+            write_error_line(f"warning: {warning}")
+    return settings
+
+
+def settings_in_force(
+    options: SharedOptions, ask: AskWith | None = None
+) -> tuple[Settings, Sequence[str]]:
+    """The settings of the directory of ``options``, and warnings; see ``prepare_settings``."""
+    paths = Paths.from_env(os.environ)
     max_turns = options.max_turns if isinstance(options, RunOptions) else None
     flags = {
         "model": options.model,
@@ -60,10 +72,7 @@ def prepare_settings(
     if project is not None:
         settings = load_settings(paths, os.environ, flags, project)
     settings.watch_secrets(REDACTOR.add)
-    if not quiet:
-        for warning in (*leftovers, *notices, *settings.warnings):
-            write_error_line(f"warning: {warning}")
-    return settings
+    return settings, (*notices, *settings.warnings)
 
 
 def _swept(journals: Path) -> Sequence[str]:

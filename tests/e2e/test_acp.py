@@ -564,3 +564,23 @@ def test_unsaved_text_is_read_from_editors_that_offer_it_and_from_no_other(
 
 def _last_result(server: ModelServer, number: int) -> str:
     return list(facts_of(server.requests[number]).results.values())[-1]
+
+
+@pytest.mark.spec("ACP-1", "SEC-1")
+def test_what_a_directory_brings_is_ignored_and_said_until_it_is_trusted(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    commands = tmp_path / ".claude" / "commands"
+    commands.mkdir(parents=True)
+    (commands / "greet.md").write_text("Greet $1!")
+    (tmp_path / ".git").mkdir()
+    model_server.add("One.", "Two.")
+    for options, is_there in (((), False), (("--trust",), True)):
+        with Editor(model_server, tmp_path, *options) as editor:
+            session_id = editor.new()
+            assert editor.prompt(session_id, "hi") == "end_turn"
+            (told,) = editor.updates("available_commands_update")
+            names = [each["name"] for each in told["availableCommands"]]
+            assert ("greet" in names) is is_there
+            assert ("ignored" in editor.said("agent_thought_chunk")) is (not is_there)
+            assert editor.leave() == 0
