@@ -69,7 +69,8 @@ from agentcli.domain.ports import (
 from agentcli.domain.seams import Seams
 
 if TYPE_CHECKING:
-    from agentcli.app.session import Listener, Session
+    from agentcli.app.listeners import Listener
+    from agentcli.app.session import Session
 
 Approve = Callable[[ApprovalRequest], bool | Awaitable[bool]]
 OutputT = TypeVar("OutputT", default=Any)

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING
 from agentcli.app.attachments import attach
 from agentcli.app.boundary import make_sandbox, policy_for, sandbox_banner
 from agentcli.app.extensions.found import SessionExtensions, find_extensions
+from agentcli.app.listeners import EarlyImports, Listeners
 from agentcli.app.models import SessionModels, fallbacks
 from agentcli.app.opening import Opener
 from agentcli.app.options import SessionOptions
 from agentcli.app.queue import DurableQueue
-from agentcli.app.session import Listeners, Session
+from agentcli.app.session import Session
 from agentcli.app.toolset import TASK, SessionSearch, make_toolbox
 from agentcli.app.trust import holds_credentials
 from agentcli.config.redaction import Redactor
@@ -144,6 +145,7 @@ async def _build(
     info, seams = loaded.info, options.seams
     resumed = store.created and bool(loaded.messages)
     listeners = Listeners(info.id)
+    EarlyImports(listeners)
 
     def learned(known: ModelInfo, warning: str) -> None:
         """What a server says of its model by now: later requests go by it (CTX-3)."""

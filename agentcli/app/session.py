@@ -16,6 +16,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from agentcli.app.extensions.found import SessionExtensions
+from agentcli.app.listeners import Listeners
 from agentcli.app.queue import DurableQueue
 from agentcli.domain.cancel import CancelReason, CancelToken
 from agentcli.domain.errors import AgentError, ConfigError, UsageError
@@ -28,13 +29,9 @@ from agentcli.domain.events import (
     Done,
     Failed,
     Interrupt,
-    Notice,
     Op,
     Prompt,
     QueueChanged,
-    TextChunk,
-    ThinkingChunk,
-    ToolProgress,
     TurnSummary,
 )
 from agentcli.domain.history import History
@@ -69,38 +66,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Listener = Callable[[AgentEvent], None]
 REAP_S = 3.0
 PAGE_MESSAGES = 50
 # too many, and somebody's text: not for a log
-_PIECES = (TextChunk, ThinkingChunk, ToolProgress)
-
-
-class Listeners:
-    """Who hears the events of a session, in the order in which they happen."""
-
-    def __init__(self, session_id: str) -> None:
-        self.session_id = session_id
-        self._listeners: list[Listener] = []
-
-    def add(self, listener: Listener) -> Callable[[], None]:
-        """Send every event to ``listener``, synchronously; returns a function that removes it."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
-
-    def emit(self, event: AgentEvent) -> None:
-        """A listener that raises is logged; the others hear of the event all the same."""
-        if log.isEnabledFor(logging.DEBUG) and not isinstance(event, _PIECES):
-            log.debug("session %s: %s", self.session_id, event.type)
-        for listener in tuple(self._listeners):
-            try:
-                listener(event)
-            except Exception:
-                log.exception("a listener failed on %s", event.type)
-
-    def notify(self, text: str) -> None:
-        """One line for the user."""
-        self.emit(Notice(text))
 
 
 class Session:
