@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -121,6 +121,18 @@ class SessionLibrary:
         except SessionNotFound:
             return False
 
+    async def newest(self, limit: int) -> Sequence[SessionInfo]:
+        """The ``limit`` sessions used last."""
+        return await self._files.newest(limit)
+
+    async def count(self) -> int:
+        """How many sessions there are, those of sub-agents too."""
+        return await self._files.count()
+
+    async def infos_of(self, ids: Sequence[str]) -> Mapping[str, SessionInfo]:
+        """The lines of these sessions, as far as they are there."""
+        return await self._files.infos_of(ids)
+
     async def delete(self, session_id: str) -> None:
         """Remove a session; raises ``SessionLocked`` while it is open."""
         await self._files.delete(session_id)
@@ -131,9 +143,12 @@ class SessionLibrary:
 
         await asyncio.to_thread(add_rule, self._settings.paths, "allow", rule)
 
-    async def refresh_search(self) -> None:
-        """Let ``search`` know of what is new; may take long and be cancelled."""
-        await self._files.refresh_index()
+    async def refresh_search(self, on_progress: Callable[[int, int], None] | None = None) -> None:
+        """Let ``search`` know of what is new; may take long and be cancelled.
+
+        ``on_progress`` is told how many sessions of how many have been read.
+        """
+        await self._files.refresh_index(on_progress)
 
     async def search(self, text: str, limit: int = 50) -> Sequence[SearchHit]:
         """Sessions in which every word of ``text`` stands, best first, each once."""

@@ -65,6 +65,8 @@ class SessionShowOptions(FormatOption, SessionArgument):
     """Options of ``show``."""
 
 
+_MAX_ROWS = 1000
+_PROGRESS_STEP = 1000
 _WORTH_SAYING = 200  # sessions to be indexed: some seconds
 _MAX_EVENT = 200
 
@@ -122,13 +124,14 @@ def list_(options: SessionListOptions) -> int:
 
     as_json = options.as_json
     limit = number("--limit", options.limit, int)
-    infos = [info for info in wait(session_files().list()) if options.all or not info.agent]
+    here: set[str] = set()
     if options.here:
-        here = {os.environ.get("PWD", "")}
+        here.add(os.environ.get("PWD", ""))
         with suppress(OSError):  # it is gone: its sessions are known by its name
             here.add(str(Path.cwd()))
-        infos = [info for info in infos if info.cwd in here]
-    infos = infos if limit is None else infos[:limit]
+    files = session_files()
+    most = limit if limit is not None else (sys.maxsize if as_json else _MAX_ROWS)
+    infos = wait(files.newest(most, here, agents=options.all))
     if as_json:
         print_json([session_object(info) for info in infos])
         return 0
@@ -148,6 +151,8 @@ def list_(options: SessionListOptions) -> int:
         for info in infos
     ]
     print_table(("ID", "UPDATED (UTC)", "STATE", "TURNS", "MODEL", "DIRECTORY", "TITLE"), rows)
+    if limit is None and len(infos) == most:
+        write_error_line(f"the {most} newest are shown - more with: --limit N, or search them")
     return 0
 
 
@@ -353,7 +358,7 @@ def _resolve_damaged(files: SessionFiles, text: str) -> str:
 def reindex(_options: EmptyOptions) -> int:
     """Rebuild the catalogue from the session files."""
     ensure_dir(Paths.from_env(os.environ).data_dir)
-    write_error_line(f"sessions indexed: {wait(session_files().reindex())}")
+    write_error_line(f"sessions indexed: {wait(session_files().reindex(_say_progress))}")
     return 0
 
 
@@ -380,7 +385,7 @@ def _say_progress(done: int, total: int) -> None:
         return
     if done == 0:
         write_error_line(f"indexing {total} sessions; later searches need not")
-    elif done % 1000 == 0:
+    elif done % _PROGRESS_STEP == 0:
         write_error_line(f"indexed {done} of {total}")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -122,10 +122,7 @@ class Selection:
 
     def __init__(self, infos: Sequence[SessionInfo]) -> None:
         self._infos = {info.id: info for info in infos}
-        self._texts = {
-            info.id: f"{info.title}\n{info.cwd}\n{info.status}\n{info.model}".lower()
-            for info in infos
-        }
+        self._texts = {info.id: _searched_text(info) for info in infos}
         self._fitting = list(self._infos)
         self._hits: Sequence[SearchHit] = ()
         self._matches: list[Match] | None = None
@@ -157,8 +154,19 @@ class Selection:
         """Take back the last letters."""
         self._search(self.query[: max(0, len(self.query) - letters)], list(self._infos))
 
-    def add_hits(self, query: str, hits: Sequence[SearchHit]) -> None:
-        """What holds ``query`` in its text; too late when something else was typed since."""
+    def unknown(self, hits: Sequence[SearchHit]) -> list[str]:
+        """The sessions in ``hits`` that are not among those that can be chosen."""
+        return [hit.session_id for hit in hits if hit.session_id not in self._infos]
+
+    def add_hits(
+        self, query: str, hits: Sequence[SearchHit], older: Iterable[SessionInfo] = ()
+    ) -> None:
+        """What holds ``query`` in its text; too late when something else was typed since.
+
+        ``older`` are sessions that can be chosen, too, from now on.
+        """
+        for info in older:
+            self._infos[info.id], self._texts[info.id] = info, _searched_text(info)
         if query == self.query:
             self._hits, self._matches = hits, None
 
@@ -178,12 +186,18 @@ class Selection:
         self._hits, self._matches = (), None
 
 
+def _searched_text(info: SessionInfo) -> str:
+    return f"{info.title}\n{info.cwd}\n{info.status}\n{info.model}".lower()
+
+
 # --- the list of sessions, with a preview (UI-8) ----------------------------------------------
 
 SHOWN_AT_ONCE = 30
 MAX_HITS = 50
 LEAST_LETTERS = 2
 MAX_PREVIEWS = 200
+MAX_PICKED = 2_000  # the newest: older ones come by what is in them; a key press stays quick
+PROGRESS_STEP = 100
 MAX_TYPED = 200
 
 
@@ -219,6 +233,7 @@ class SessionPicker:
         self._typed = asyncio.Event()
         self._now = time.time()
         self._page = 1
+        self._progress = ""
         self._left = False
         self.answer: str | None = None
 
@@ -268,15 +283,24 @@ class SessionPicker:
                 continue
             self._searched = query
             with suppress(AgentError, OSError):
-                self._selection.add_hits(query, await self._sessions.search(query, MAX_HITS))
+                hits = await self._sessions.search(query, MAX_HITS)
+                older = await self._sessions.infos_of(self._selection.unknown(hits))
+                users = [info for info in older.values() if not info.agent]
+                self._selection.add_hits(query, hits, users)
                 self._changed()
 
     async def _refresh(self) -> None:
         """Let the search know of what is new, then search again."""
         with suppress(AgentError, OSError):
-            await self._sessions.refresh_search()
+            await self._sessions.refresh_search(self._say_progress)
+            self._progress = ""
             self._searched = ""
             self._typed.set()
+
+    def _say_progress(self, done: int, total: int) -> None:
+        if done % PROGRESS_STEP == 0 and total > PROGRESS_STEP:
+            self._progress = f" Reading {total - done} sessions to search in."
+            self._on_change()
 
     def _changed(self) -> None:
         """Something else is to be seen, or to be fetched."""
@@ -339,6 +363,7 @@ class SessionPicker:
             cursor=selection.cursor,
             preview=self._previews.get(_key(chosen)) if chosen else None,
             now=self._now,
+            progress=self._progress,
         )
         rows = []
         for style, text in picker_rows(view, size.columns, size.lines):

@@ -22,7 +22,7 @@ from agentcli.domain.events import Outcome, Prompt, TurnSummary
 from agentcli.repl import commands as registry
 from agentcli.repl.actions import BackgroundNews, ChatActions, ChatInput, Jobs, Left
 from agentcli.repl.approve import Questions
-from agentcli.repl.choosing import Choosing
+from agentcli.repl.choosing import MAX_PICKED, Choosing
 from agentcli.repl.commands import SlashCommand
 from agentcli.repl.open_session import Attention, OpenSession
 from agentcli.repl.terminal import Terminal
@@ -188,7 +188,7 @@ class _Chat:
 
     async def pick_session(self) -> str | None:
         """Let the user choose among the sessions; ``None`` also when a signal ended that."""
-        infos = await self.sessions.list()
+        infos = await self.sessions.newest(MAX_PICKED)
         if not infos:
             self.show(["There is no session yet."])
             return None

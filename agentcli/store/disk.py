@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,6 +20,8 @@ FILE_MODE = 0o600
 _OPEN_FLAGS = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 SUFFIX = ".db"
 WAL_SUFFIX = ".db-wal"
+LOCK_SUFFIX = ".lock"
+_RACY_S = 2.0
 SESSION_ID = LazyPattern(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -150,6 +153,36 @@ def stamps_in(directory: Path) -> Mapping[str, str]:
     except FileNotFoundError:
         return {}
     return {name: stamp + logs.get(name, "") for name, stamp in main.items() if stamp}
+
+
+def names_in(directory: Path) -> tuple[set[str], set[str]]:
+    """The ids of all sessions in ``directory``, and of those that are or were left open."""
+    ids: set[str] = set()
+    open_: set[str] = set()
+    try:
+        names = os.listdir(directory)  # noqa: PTH208 - very many names: no object for each
+    except FileNotFoundError:
+        return ids, open_
+    for name in names:
+        if name.endswith(SUFFIX):
+            ids.add(name[: -len(SUFFIX)])
+        elif name.endswith((WAL_SUFFIX, LOCK_SUFFIX)):
+            open_.add(name.partition(".")[0])
+    return {name for name in ids if SESSION_ID.fullmatch(name)}, open_ & ids
+
+
+def mark_of(directory: Path) -> str:
+    """A stamp that changes with every file that is made or removed in ``directory``.
+
+    Empty where it proves nothing: so soon after a change that another would have the same time
+    (the same as https://git-scm.com/docs/racy-git).
+    """
+    try:
+        status = directory.stat()
+    except OSError:
+        return ""
+    age_s = time.time() - status.st_mtime
+    return f"{status.st_ino}.{status.st_mtime_ns}" if age_s > _RACY_S else ""
 
 
 def _stat(entry: os.DirEntry[str]) -> str:

@@ -15,7 +15,7 @@ import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -37,7 +37,13 @@ from agentcli.domain.session import (
     SessionStatus,
 )
 from agentcli.store import disk, reads, seals
-from agentcli.store.catalogue.catalogue import Catalogue, CatalogueEntry, SearchHit
+from agentcli.store.catalogue.catalogue import (
+    Catalogue,
+    CatalogueEntry,
+    IndexedText,
+    SearchHit,
+    searchable_texts,
+)
 from agentcli.store.codec import MalformedBody, NewerBody, to_column
 from agentcli.store.disk import (
     SESSION_ID,
@@ -68,8 +74,12 @@ T = TypeVar("T")
 
 MIN_SUFFIX_LENGTH = 4
 MAX_CANDIDATES = 5
+VERY_MANY = 2_000  # files that are looked at in a hundredth of a second
+MAX_CORRECTIONS = 5
 TOUCH_TIMEOUT_S = 5.0
 FILES_PER_JOB = 100  # between two of which a cancelled list stops
+SESSIONS_PER_INDEXING = 20
+FILES_PER_UPDATE = 1_000  # of so many nothing is read again after a cancel
 LEFTOVER_AGE_S = 24 * 3600.0
 CUT_DETAIL = "it was copied in the middle of a turn, which went on in the original"
 _OWN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -112,18 +122,127 @@ class SessionFiles:
 
     async def list(self) -> Sequence[SessionInfo]:
         """All sessions, the most recently used first."""
+        await self.catalogue.verify(texts=False)
         known = await self.catalogue.entries()
         stamps, entries = await asyncio.to_thread(self._match, known)
         old = [session_id for session_id in stamps if session_id not in entries]
         changed: dict[str, CatalogueEntry] = {}
+        lasting: dict[str, CatalogueEntry] = {}
         for start in range(0, len(old), FILES_PER_JOB):
             batch = {name: stamps[name] for name in old[start : start + FILES_PER_JOB]}
-            changed |= await asyncio.to_thread(self._read_entries, batch, known)
+            read = await asyncio.to_thread(self._read_entries, batch, known)
+            changed |= read
+            lasting |= {name: entry for name, entry in read.items() if entry.stamp}
+            if len(lasting) >= FILES_PER_UPDATE:
+                await self.catalogue.update(lasting)
+                lasting = {}
         gone = known.keys() - stamps.keys()
-        if changed or gone:
-            lasting = {name: entry for name, entry in changed.items() if entry.stamp}
+        if lasting or gone:
             await self.catalogue.update(lasting, gone)
         return await asyncio.to_thread(self._in_order, {**entries, **changed})
+
+    async def newest(
+        self, limit: int, places: Iterable[str] = (), *, agents: bool = False
+    ) -> Sequence[SessionInfo]:
+        """The ``limit`` sessions used last, with ``places`` those of one of these directories.
+
+        ``agents`` includes those of sub-agents.
+        """
+        names = tuple(places)
+        known = await self._newest_known(limit, names, agents=agents)
+        if known is None:
+            infos = await self.list()
+            known = [
+                info
+                for info in infos
+                if (agents or not info.agent) and (not names or info.cwd in names)
+            ]
+        return known[:limit]
+
+    async def count(self) -> int:
+        """How many sessions there are, those of sub-agents too."""
+        return len((await asyncio.to_thread(disk.names_in, self.directory))[0])
+
+    async def infos_of(self, ids: Sequence[str]) -> Mapping[str, SessionInfo]:
+        """The lines of these sessions, of which those are left out that are not there."""
+        found = await self._current(ids)
+        infos = await asyncio.to_thread(self._in_order, found)
+        return {info.id: info for info in infos}
+
+    # --- very many sessions (SCALE-6) -------------------------------------------------------
+
+    # Laws. Where the catalogue knows very many sessions, not every file is looked at for an answer:
+    # names tell of what is new and gone, a lock or a log of what is or was left open, and whatever
+    # is answered with is as its file is. A session that ends has its line from ``touch``.
+
+    async def _newest_known(
+        self, limit: int, names: Sequence[str], *, agents: bool = False
+    ) -> Sequence[SessionInfo] | None:
+        """The newest sessions by the catalogue; ``None``: it cannot tell, look at the files."""
+        if not await self._catch_up():
+            return None
+        losses = self.catalogue.losses
+        for _ in range(MAX_CORRECTIONS):
+            entries = await self.catalogue.newest(limit, names, agents=agents)
+            if entries is None or self.catalogue.losses != losses:
+                return None
+            shown = {entry.info.id: entry for entry in entries}
+            current = await self._current(tuple(shown), shown)
+            if current == shown:
+                break
+        return await asyncio.to_thread(self._in_order, current)
+
+    async def _catch_up(self) -> bool:
+        """Let the catalogue know what is new; false where it is to be asked in another way."""
+        await self.catalogue.verify(texts=False)
+        seen = await self.catalogue.seen()
+        if seen.count < VERY_MANY:
+            return False
+        mark = await asyncio.to_thread(disk.mark_of, self.directory)
+        suspects = set(seen.busy)
+        if not mark or mark != seen.mark:
+            ids, busy = await asyncio.to_thread(disk.names_in, self.directory)
+            known = await self.catalogue.ids()
+            new = ids - known
+            if len(new) > VERY_MANY:
+                return False
+            suspects |= new | busy | (known - ids)
+            if suspects:
+                await self._current(tuple(suspects))
+            await self.catalogue.note_seen(mark, busy)
+        elif suspects:
+            await self._current(tuple(suspects))
+        return True
+
+    async def _current(
+        self, ids: Sequence[str], known: Mapping[str, CatalogueEntry] | None = None
+    ) -> Mapping[str, CatalogueEntry]:
+        """The entries of ``ids`` as their files are now; the catalogue learns of them."""
+        if known is None:
+            known = await self.catalogue.entries_of(ids)
+        found: dict[str, CatalogueEntry] = {}
+        changed: dict[str, CatalogueEntry] = {}
+        for start in range(0, len(ids), FILES_PER_JOB):
+            some = ids[start : start + FILES_PER_JOB]
+            stamps = await asyncio.to_thread(self._stamps_of, some)
+            fresh = {name: known[name] for name in some if self._is_fresh(known, stamps, name)}
+            old = {name: stamp for name, stamp in stamps.items() if stamp and name not in fresh}
+            read = await asyncio.to_thread(self._read_entries, old, known)
+            changed |= {name: entry for name, entry in read.items() if entry.stamp}
+            found |= fresh | read
+        gone = known.keys() - found.keys()
+        if changed or gone:
+            await self.catalogue.update(changed, gone)
+        return found
+
+    def _stamps_of(self, ids: Sequence[str]) -> Mapping[str, str]:
+        return {name: stamp_of(self.directory / f"{name}{SUFFIX}") for name in ids}
+
+    @staticmethod
+    def _is_fresh(
+        known: Mapping[str, CatalogueEntry], stamps: Mapping[str, str], name: str
+    ) -> bool:
+        return bool(stamps[name]) and name in known and known[name].stamp == stamps[name]
 
     async def latest(self, cwd: str) -> SessionInfo | None:
         """The session last used in ``cwd``; those of sub-agents do not count.
@@ -161,6 +280,8 @@ class SessionFiles:
     async def _used_in(self, cwd: str) -> Sequence[SessionInfo]:
         """The user's sessions of ``cwd``, newest first, and those that may be of it."""
         names = {cwd, await asyncio.to_thread(os.path.realpath, cwd)}
+        if (sure := await self._newest_known(MAX_CANDIDATES, (*names, ""))) is not None:
+            return [info for info in sure if info.cwd in names or _is_of_unknown_place(info)]
         known = await self.catalogue.entries()
         stamps, entries = await asyncio.to_thread(self._match, known)
         rest = sorted(
@@ -194,23 +315,23 @@ class SessionFiles:
         wanted = text.strip()
         if SESSION_ID.fullmatch(wanted) and (self.directory / f"{wanted}{SUFFIX}").exists():
             return wanted
-        infos = await self.list()
+        if await self._catch_up():
+            titles = await self.catalogue.titles()
+        else:
+            titles = {info.id: info.title for info in await self.list()}
         folded = wanted.casefold()
-        ways = (
-            [info for info in infos if info.title == wanted],
-            [info for info in infos if info.title.casefold() == folded],
-            [info for info in infos if info.id.startswith(folded)],
-            [
-                info
-                for info in infos
-                if len(folded) >= MIN_SUFFIX_LENGTH and info.id.endswith(folded)
-            ],
+        ways: tuple[Callable[[str, str], bool], ...] = (
+            lambda _, title: title == wanted,
+            lambda _, title: title.casefold() == folded,
+            lambda name, _: name.startswith(folded),
+            lambda name, _: len(folded) >= MIN_SUFFIX_LENGTH and name.endswith(folded),
         )
-        for found in ways if wanted else ():
+        for fits in ways if wanted else ():
+            found = [name for name, title in titles.items() if fits(name, title)]
             if len(found) == 1:
-                return found[0].id
+                return found[0]
             if found:
-                raise _ambiguous(wanted, found)
+                raise _ambiguous(wanted, [(name, titles[name]) for name in found])
         raise SessionNotFound(f"no session is called {wanted!r}", "see: agent sessions list")
 
     def fork(self, session_id: str, at: int | None = None) -> str:
@@ -258,11 +379,12 @@ class SessionFiles:
         """The sessions that hold ``text``, each once; of what ``refresh_index`` has seen."""
         return await self.catalogue.search_sessions(text, limit)
 
-    async def refresh_index(self) -> None:
+    async def refresh_index(self, on_progress: Callable[[int, int], None] | None = None) -> None:
         """Let the full-text index know of what is new; may be cancelled at any moment."""
-        await self._index()
+        await self.catalogue.verify()
+        await self._index(on_progress)
 
-    async def reindex(self) -> int:
+    async def reindex(self, on_progress: Callable[[int, int], None] | None = None) -> int:
         """Build the catalogue again from the session files; how many sessions it now holds.
 
         Also clears away what killed processes left half made.
@@ -270,7 +392,7 @@ class SessionFiles:
         await asyncio.to_thread(self._sweep)
         await self.catalogue.clear()
         count = len(await self.list())
-        await self._index()
+        await self._index(on_progress)
         return count
 
     async def touch(self, info: SessionInfo) -> str | None:
@@ -319,26 +441,28 @@ class SessionFiles:
                     path.unlink()
 
     async def _index(self, on_progress: Callable[[int, int], None] | None = None) -> None:
-        indexed = await self.catalogue.indexed()
-        stamps = await asyncio.to_thread(stamps_in, self.directory)
-        if gone := indexed.keys() - stamps.keys():
-            await self.catalogue.update({}, gone)
-        never = (0, "")
-        news_of = {
-            key: stamp for key, stamp in stamps.items() if indexed.get(key, never)[1] != stamp
-        }
-        for done, (session_id, stamp) in enumerate(news_of.items()):
-            if on_progress is not None:
-                on_progress(done, len(news_of))
-            last = indexed.get(session_id, never)[0]
-            path = self.directory / f"{session_id}{SUFFIX}"
+        if not await self._catch_up():
+            await self.list()
+        news_of = await self.catalogue.unindexed()
+        names = list(news_of)
+        for done in range(0, len(names), SESSIONS_PER_INDEXING):
+            for at in range(done, min(done + SESSIONS_PER_INDEXING, len(names))):
+                if on_progress is not None:
+                    on_progress(at, len(names))
+            some = {name: news_of[name] for name in names[done : done + SESSIONS_PER_INDEXING]}
+            await self.catalogue.index(await asyncio.to_thread(self._texts_of, some))
+
+    def _texts_of(self, news_of: Mapping[str, tuple[str, int]]) -> Sequence[IndexedText]:
+        found = []
+        for session_id, (stamp, last) in news_of.items():
             try:
-                loaded = await asyncio.to_thread(read_session, path, hidden=True)
+                loaded = read_session(self.directory / f"{session_id}{SUFFIX}", hidden=True)
             except StoreError:
                 continue
-            news = [stored for stored in loaded.messages if stored.seq > last]
+            texts = searchable_texts(stored for stored in loaded.messages if stored.seq > last)
             reached = loaded.messages[-1].seq if loaded.messages else 0
-            await self.catalogue.index(session_id, news, reached, stamp)
+            found.append(IndexedText(session_id, stamp, reached, texts))
+        return found
 
     def _current_entry(self, session_id: str) -> CatalogueEntry:
         stamp = stamp_of(self.directory / f"{session_id}{SUFFIX}")
@@ -426,8 +550,8 @@ def _unreadable(path: Path, error: StoreError, known: CatalogueEntry | None) -> 
     )
 
 
-def _ambiguous(text: str, found: Sequence[SessionInfo]) -> SessionNotFound:
-    shown = ", ".join(f"{info.id} ({info.title[:40]})" for info in found[:MAX_CANDIDATES])
+def _ambiguous(text: str, found: Sequence[tuple[str, str]]) -> SessionNotFound:
+    shown = ", ".join(f"{name} ({title[:40]})" for name, title in found[:MAX_CANDIDATES])
     more = len(found) - MAX_CANDIDATES
     return SessionNotFound(
         f"{text!r} fits {len(found)} sessions: {shown}" + (f" and {more} more" if more > 0 else ""),

@@ -27,7 +27,7 @@ OWNER_TEXT_BYTES = 500
 
 def lock_path(session_path: Path) -> Path:
     """The lock file of a session file."""
-    return session_path.with_suffix(".lock")
+    return session_path.with_suffix(_private.LOCK_SUFFIX)
 
 
 class WriterLock:

@@ -189,7 +189,7 @@ class PickerView:
     """What is to be seen. ``listed`` are the sessions around the chosen one, ``total`` of them.
 
     ``above`` is how many there are before the first of them. ``preview`` are lines about the
-    chosen one, or ``None`` while they are fetched.
+    chosen one, or ``None`` while they are fetched; ``progress`` is what still goes on.
     """
 
     query: str
@@ -199,6 +199,7 @@ class PickerView:
     cursor: int
     preview: Sequence[str] | None
     now: float
+    progress: str = ""
 
 
 def listed_rows(lines: int) -> int:
@@ -217,6 +218,7 @@ def picker_rows(view: PickerView, columns: int, lines: int) -> list[PickerRow]:
     if not view.listed:
         rows.append(("", fit("  No session matches.", room)))
     hint = f"{view.total} found. Type to search, arrows to move, Enter opens, Esc leaves."
+    hint += view.progress
     below = lines - len(rows) - 1
     if view.listed and below > 2:  # noqa: PLR2004 - an empty row and one that says something
         info = view.listed[view.cursor - view.above]

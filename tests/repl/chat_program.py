@@ -10,7 +10,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -420,6 +420,12 @@ class PlayLibrary(SessionLibrary):
 
     async def list(self) -> Sequence[SessionInfo]:
         return EARLIER
+
+    async def newest(self, limit: int) -> Sequence[SessionInfo]:
+        return EARLIER[:limit]
+
+    async def infos_of(self, ids: Sequence[str]) -> Mapping[str, SessionInfo]:
+        return {info.id: info for info in EARLIER if info.id in ids}
 
     async def search(self, text: str, limit: int = 50) -> Sequence[SearchHit]:
         return [SearchHit(EARLIER[1].id, 1, f"where [{text}] stands")] if "zebra" in text else []

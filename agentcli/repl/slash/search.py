@@ -68,7 +68,7 @@ async def _open_one(chat: Chat, found: Sequence[tuple[SessionInfo, list[str]]]) 
 
 async def _by_session(chat: Chat, hits: Sequence[SearchHit]) -> list[tuple[SessionInfo, list[str]]]:
     """The sessions in the order of their best hits; what sub-agents said is under their parent."""
-    infos = {info.id: info for info in await chat.sessions.list()}
+    infos = dict(await chat.sessions.infos_of([hit.session_id for hit in hits]))
     found: dict[str, list[str]] = {}
     for hit in hits:
         owner, agents = await _owner(chat, infos, hit.session_id)

@@ -11,13 +11,13 @@ SHOWN = 20
 
 
 async def _run(chat: Chat, _arguments: str) -> None:
-    infos = await chat.sessions.list()
+    infos = await chat.sessions.newest(SHOWN + 1)
     if not infos:
         chat.show(["There is no session yet."])
         return
     lines = session_rows(infos[:SHOWN], time.time(), chat.theme)
     if len(infos) > SHOWN:
-        lines.append(f"{len(infos) - SHOWN} more: agent sessions list")
+        lines.append("Older ones: agent sessions list")
     chat.show([*lines, "Open one with /resume ID"])
 
 

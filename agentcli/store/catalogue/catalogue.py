@@ -20,7 +20,16 @@ import json
 import logging
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+import zlib
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -43,9 +52,10 @@ RETRY_DELAY_S = 0.02
 STATEMENT_TIMEOUT_S = 0.05  # what SQLite waits for a lock, out of reach of a cancel
 JOIN_TIMEOUT_S = 1.0
 _ROWS_PER_FETCH = 64
+_IDS_PER_QUERY = 500
 LOG = logging.getLogger(__name__)
 
-VERSION = 3
+VERSION = 4
 MAX_INDEXED_CHARACTERS = 100_000
 MESSAGES_PER_INSERT = 200
 MAX_RANKED = 2_000
@@ -65,8 +75,11 @@ CREATE TABLE session (
   detail TEXT NOT NULL, turns INTEGER NOT NULL, model TEXT NOT NULL, parent_id TEXT,
   input_tokens INTEGER, output_tokens INTEGER, cache_read_tokens INTEGER,
   cache_write_tokens INTEGER, reasoning_tokens INTEGER, cost_usd REAL, agent TEXT NOT NULL,
-  origin TEXT NOT NULL
+  origin TEXT NOT NULL, proof INTEGER NOT NULL
 )""",
+    "CREATE INDEX session_newest ON session (updated_at, id)",
+    "CREATE INDEX session_place ON session (cwd, updated_at, id)",
+    "CREATE TABLE seen (singleton INTEGER PRIMARY KEY, mark TEXT NOT NULL, busy TEXT NOT NULL)",
     "CREATE TABLE indexed (id TEXT PRIMARY KEY, seq INTEGER NOT NULL, stamp TEXT NOT NULL)",
     "CREATE TABLE place (id INTEGER PRIMARY KEY, session_id TEXT NOT NULL, seq INTEGER NOT NULL)",
     "CREATE INDEX place_session ON place (session_id)",
@@ -74,7 +87,7 @@ CREATE TABLE session (
 _COLUMNS = (
     "id, stamp, title, cwd, created_at, updated_at, status, detail, turns, model, parent_id,"
     " input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens,"
-    " cost_usd, agent, origin"
+    " cost_usd, agent, origin, proof"
 )
 _FORGET = (
     "DELETE FROM session WHERE id = ?",
@@ -88,12 +101,39 @@ class Broken(sqlite3.DatabaseError):
     """What is in the file is not ours."""
 
 
+class Outdated(Broken):
+    """The file is of another version."""
+
+
 @frozen
 class CatalogueEntry:
     """A session as it was when its files had ``stamp``."""
 
     stamp: str
     info: SessionInfo
+
+
+@frozen
+class SeenDirectory:
+    """The directory of sessions when the cache was last brought up to date with all of it.
+
+    ``mark`` is its stamp, empty where that proves nothing; ``busy`` are the sessions that somebody
+    had open; ``count`` is how many are known now.
+    """
+
+    count: int
+    mark: str = ""
+    busy: frozenset[str] = frozenset()
+
+
+@frozen
+class IndexedText:
+    """What is searched in a session's messages, by their seqs, up to ``last``."""
+
+    session_id: str
+    stamp: str
+    last: int
+    texts: Sequence[tuple[int, str]]
 
 
 @frozen
@@ -123,12 +163,102 @@ class Catalogue:
 
         return await self._read(read, {})
 
+    async def newest(
+        self, limit: int, places: Sequence[str] = (), *, agents: bool = False
+    ) -> Sequence[CatalogueEntry] | None:
+        """The newest ``limit`` sessions, with ``places`` only those of one of these directories.
+
+        ``agents`` includes those of sub-agents. ``None`` when the cache cannot be read.
+        """
+        query = f"SELECT {_COLUMNS} FROM session"  # noqa: S608 - constant
+        order = "ORDER BY updated_at DESC, id DESC LIMIT ?"
+        whose = "1" if agents else "agent = ''"
+
+        async def read(db: Connection) -> list[CatalogueEntry] | None:
+            found: list[Any] = []
+            for place in map(to_column, places):  # each by the index
+                condition = f"WHERE cwd = ? AND {whose}"
+                found += await db.execute_fetchall(f"{query} {condition} {order}", (place, limit))
+            if not places:
+                found += await db.execute_fetchall(f"{query} WHERE {whose} {order}", (limit,))
+            entries = (await asyncio.to_thread(_entries, found)).values()
+            newest = sorted(entries, key=lambda e: (e.info.updated_at, e.info.id), reverse=True)
+            return newest[:limit]
+
+        return await self._read(read, None)
+
+    async def entries_of(self, ids: Sequence[str]) -> Mapping[str, CatalogueEntry]:
+        """What is known of these sessions."""
+
+        async def read(db: Connection) -> dict[str, CatalogueEntry]:
+            found: list[Any] = []
+            for start in range(0, len(ids), _IDS_PER_QUERY):
+                some = ids[start : start + _IDS_PER_QUERY]
+                query = f"SELECT {_COLUMNS} FROM session WHERE id IN ({_marks(some)})"  # noqa: S608 - constant
+                found += await db.execute_fetchall(query, some)
+            return _entries(found)
+
+        return await self._read(read, {})
+
+    async def ids(self) -> set[str]:
+        """All sessions that are known."""
+
+        async def read(db: Connection) -> set[str]:
+            return {row[0] for row in await db.execute_fetchall("SELECT id FROM session")}
+
+        return await self._read(read, set())
+
+    async def titles(self) -> Mapping[str, str]:
+        """The titles of all sessions by id, the newest first."""
+
+        async def read(db: Connection) -> dict[str, str]:
+            query = "SELECT id, title FROM session ORDER BY updated_at DESC, id DESC"
+            rows = await db.execute_fetchall(query)
+            return {str(session_id): from_column(title) for session_id, title in rows}
+
+        return await self._read(read, {})
+
+    async def seen(self) -> SeenDirectory:
+        """What the cache was last brought up to date with."""
+
+        async def read(db: Connection) -> SeenDirectory:
+            count = int(await value(db, "SELECT count(*) FROM session"))
+            for mark, busy in await db.execute_fetchall("SELECT mark, busy FROM seen"):
+                return SeenDirectory(count, str(mark), frozenset(str(busy).split()))
+            return SeenDirectory(count)
+
+        return await self._read(read, SeenDirectory(0))
+
+    async def note_seen(self, mark: str, busy: Iterable[str]) -> None:
+        """Remember what the cache is up to date with."""
+
+        async def write(db: Connection) -> None:
+            await db.execute(
+                "INSERT OR REPLACE INTO seen (singleton, mark, busy) VALUES (1, ?, ?)",
+                (mark, " ".join(sorted(busy))),
+            )
+
+        await self._write(write)
+
+    async def unindexed(self) -> Mapping[str, tuple[str, int]]:
+        """The stamp of each session that is not all in the index, and the last message that is."""
+
+        async def read(db: Connection) -> dict[str, tuple[str, int]]:
+            rows = await db.execute_fetchall(
+                "SELECT session.id, session.stamp, coalesce(indexed.seq, 0)"
+                " FROM session LEFT JOIN indexed ON indexed.id = session.id"
+                " WHERE indexed.stamp IS NOT session.stamp ORDER BY session.updated_at DESC"
+            )
+            return {str(session_id): (str(stamp), int(seq)) for session_id, stamp, seq in rows}
+
+        return await self._read(read, {})
+
     async def update(self, entries: Mapping[str, CatalogueEntry], gone: Iterable[str] = ()) -> None:
         """Store ``entries`` and forget the sessions in ``gone``."""
         ids = [(session_id,) for session_id in gone]
 
         async def write(db: Connection) -> None:
-            marks = ", ".join("?" * (_COLUMNS.count(",") + 1))
+            marks = _marks(_COLUMNS.split(","))
             await db.executemany(
                 f"INSERT OR REPLACE INTO session ({_COLUMNS}) VALUES ({marks})",  # noqa: S608 - constant
                 (_row(entry) for entry in entries.values()),
@@ -138,41 +268,32 @@ class Catalogue:
 
         await self._write(write)
 
-    async def indexed(self) -> Mapping[str, tuple[int, str]]:
-        """The last message of each session in the full-text index, and the stamp it had then."""
-
-        async def read(db: Connection) -> dict[str, tuple[int, str]]:
-            rows = await db.execute_fetchall("SELECT id, seq, stamp FROM indexed")
-            return {session_id: (seq, stamp) for session_id, seq, stamp in rows}
-
-        return await self._read(read, {})
-
-    async def index(
-        self, session_id: str, messages: Sequence[StoredMessage], last: int, stamp: str
-    ) -> None:
-        """Add ``messages`` to the full-text index, which then reaches to ``last``."""
+    async def index(self, sessions: Sequence[IndexedText]) -> None:
+        """Add these texts to the full-text index."""
 
         async def write(db: Connection) -> None:
-            rows = await db.execute_fetchall("SELECT seq FROM indexed WHERE id = ?", (session_id,))
-            done = max((seq for (seq,) in rows), default=0)  # another process may be faster
-            new = [stored for stored in messages if stored.seq > done]
             place = await value(db, "SELECT coalesce(max(id), 0) FROM place")
-            for start in range(0, len(new), MESSAGES_PER_INSERT):
-                batch = new[start : start + MESSAGES_PER_INSERT]
-                texts = await asyncio.to_thread(_searchable_texts, batch)
-                await db.executemany(
-                    "INSERT INTO place (id, session_id, seq) VALUES (?, ?, ?)",
-                    [(place + n, session_id, seq) for n, (seq, _) in enumerate(texts, 1)],
+            for one in sessions:
+                rows = await db.execute_fetchall(
+                    "SELECT seq FROM indexed WHERE id = ?", (one.session_id,)
                 )
-                await db.executemany(
-                    "INSERT INTO words (rowid, body) VALUES (?, ?)",
-                    [(place + n, text) for n, (_, text) in enumerate(texts, 1)],
+                done = max((seq for (seq,) in rows), default=0)  # another process may be faster
+                texts = [(seq, text) for seq, text in one.texts if seq > done]
+                for start in range(0, len(texts), MESSAGES_PER_INSERT):
+                    batch = texts[start : start + MESSAGES_PER_INSERT]
+                    await db.executemany(
+                        "INSERT INTO place (id, session_id, seq) VALUES (?, ?, ?)",
+                        [(place + n, one.session_id, seq) for n, (seq, _) in enumerate(batch, 1)],
+                    )
+                    await db.executemany(
+                        "INSERT INTO words (rowid, body) VALUES (?, ?)",
+                        [(place + n, text) for n, (_, text) in enumerate(batch, 1)],
+                    )
+                    place += len(batch)
+                await db.execute(
+                    "INSERT OR REPLACE INTO indexed (id, seq, stamp) VALUES (?, ?, ?)",
+                    (one.session_id, max(one.last, done), one.stamp),
                 )
-                place += len(texts)
-            await db.execute(
-                "INSERT OR REPLACE INTO indexed (id, seq, stamp) VALUES (?, ?, ?)",
-                (session_id, max(last, done), stamp),
-            )
 
         await self._write(write)
 
@@ -213,7 +334,7 @@ class Catalogue:
                 return None
             query = _query(words)
             best = dict(islice((await _best_places(db, query)).items(), limit))
-            marks = ", ".join("?" * len(best))
+            marks = _marks(best)
             rows = await db.execute_fetchall(
                 "SELECT rowid, snippet(words, 0, '[', ']', '…', 12) FROM words"  # noqa: S608 - marks
                 f" WHERE words MATCH ? AND rowid IN ({marks})",
@@ -231,9 +352,15 @@ class Catalogue:
             return found
         return _one_each(await self.search(text, limit * 4))[:limit]
 
-    async def verify(self) -> None:
-        """Prove the file, unless it is as it was left; what is damaged is thrown away."""
+    async def verify(self, *, texts: bool = True) -> None:
+        """Prove the file, unless it is as it was left; what is damaged is thrown away.
+
+        Without ``texts`` only the list of sessions is proved.
+        """
         if self._is_as_left():
+            return
+        if not texts:
+            await self._read(_prove_list, None)
             return
 
         async def prove(db: Connection) -> bool:
@@ -293,7 +420,7 @@ class Catalogue:
             except (sqlite3.DatabaseError, ValueError, TypeError, LookupError) as error:
                 if not _is_broken(error):
                     raise
-                self.losses += 1
+                self.losses += not isinstance(error, Outdated)
                 await self.clear()
                 return await self._run_patiently(body, writing=writing)
         except (sqlite3.Error, OSError, ValueError, RuntimeError) as error:
@@ -338,8 +465,18 @@ class Catalogue:
             await _create_tables(db)
             await db.execute(f"PRAGMA user_version = {VERSION}")
         elif found != VERSION:
-            raise Broken(f"version {found}")
+            raise Outdated(f"version {found}")
         await db.execute("COMMIT")
+
+
+async def _prove_list(db: Connection) -> None:
+    line = await value(db, "PRAGMA integrity_check(session)")
+    if line != "ok":
+        raise Broken(line)
+
+
+def _marks(values: Collection[object]) -> str:
+    return ", ".join("?" * len(values))
 
 
 def _one_each(hits: Sequence[SearchHit]) -> list[SearchHit]:
@@ -380,7 +517,8 @@ async def _has_index(db: Connection) -> bool:
     return "fts5" in await value(db, "SELECT sql FROM sqlite_schema WHERE name = 'words'")
 
 
-def _searchable_texts(messages: Sequence[StoredMessage]) -> list[tuple[int, str]]:
+def searchable_texts(messages: Iterable[StoredMessage]) -> list[tuple[int, str]]:
+    """What can be found of ``messages``, by their seqs."""
     texts = ((stored.seq, _searchable(stored.message)) for stored in messages)
     return [(seq, text) for seq, text in texts if text]
 
@@ -397,13 +535,13 @@ def _searchable(message: Message) -> str:
 def _row(entry: CatalogueEntry) -> tuple[object, ...]:
     info = entry.info
     usage = info.usage
-    return (
+    row = (
         info.id,
         entry.stamp,
         to_column(info.title),
         to_column(info.cwd),
-        info.created_at,
-        info.updated_at,
+        float(info.created_at),
+        float(info.updated_at),
         info.status.value,
         to_column(info.detail),
         info.turns,
@@ -414,10 +552,16 @@ def _row(entry: CatalogueEntry) -> tuple[object, ...]:
         usage.cache_read_tokens,
         usage.cache_write_tokens,
         usage.reasoning_tokens,
-        info.cost_usd,
+        None if info.cost_usd is None else float(info.cost_usd),
         to_column(info.agent),
         "" if info.origin is None else to_json(info.origin.as_json()),
     )
+    return (*row, _proof(row))
+
+
+def _proof(row: Sequence[object]) -> int:
+    """What a row is proved by when it is read: a cache answers with what was written, or not."""
+    return zlib.crc32(repr(tuple(row)).encode("utf-8", "surrogatepass"))
 
 
 def _entries(rows: Iterable[Any]) -> dict[str, CatalogueEntry]:
@@ -428,6 +572,9 @@ def _entries(rows: Iterable[Any]) -> dict[str, CatalogueEntry]:
 
 
 def _entry(row: Sequence[Any]) -> CatalogueEntry:
+    *row, proof = row
+    if proof != _proof(row):
+        raise Broken(f"the line of session {row[0]} has changed")
     (
         session_id, stamp, title, cwd, created_at, updated_at, status, detail, turns, model,
         parent_id, *usage, cost_usd, agent, origin,

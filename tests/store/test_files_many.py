@@ -1,0 +1,148 @@
+"""Where there are very many sessions, not every file is looked at, and every answer is true."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from agentcli.domain.errors import SessionNotFound
+from agentcli.domain.session import NewestUnreadable, SessionInfo, SessionStatus
+from agentcli.store import disk
+from agentcli.store import files as module
+from agentcli.store.files import SessionFiles
+from agentcli.store.sqlite import SqliteStore
+from tests.store.sessions import change, make, now, text
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SessionFiles:
+    """Eight sessions, known to the catalogue, which counts as very many."""
+    files = SessionFiles(tmp_path / "sessions", tmp_path / "catalogue.db")
+    for number in range(8):
+        make(files, f"question {number}", cwd=f"/work/{number % 2}")
+    now(files.list())
+    monkeypatch.setattr(module, "VERY_MANY", 5)
+    return files
+
+
+def titles(infos: Sequence[SessionInfo]) -> list[str]:
+    return [info.title for info in infos]
+
+
+@pytest.mark.spec("SCALE-6")
+def test_the_newest_are_told_by_the_catalogue_and_their_files_alone(
+    files: SessionFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[str] = []
+    real = module.stamp_of
+
+    def spy(path: Path) -> str:
+        looked_at.append(path.stem)
+        return real(path)
+
+    def refuse(*_: object) -> object:
+        raise AssertionError("every file is looked at")
+
+    monkeypatch.setattr(module, "stamp_of", spy)
+    monkeypatch.setattr(module, "stamps_in", refuse)
+    monkeypatch.setattr(module, "read_info", refuse)
+    assert titles(now(files.newest(2))) == ["question 7", "question 6"]
+    assert len(looked_at) == 2
+    assert titles(now(files.newest(9, ["/work/1"]))) == [f"question {n}" for n in (7, 5, 3, 1)]
+    latest = now(files.latest("/work/0"))
+    assert latest is not None and latest.title == "question 6"
+    assert now(files.latest("/nowhere")) is None
+    assert now(files.resolve("QUESTION 3")) == now(files.resolve("question 3"))
+    with pytest.raises(SessionNotFound):
+        now(files.resolve("question 9"))
+
+
+@pytest.mark.spec("SCALE-6")
+def test_names_are_not_even_read_while_the_directory_is_as_it_was(
+    files: SessionFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.utime(files.directory, (1, 1))
+    now(files.newest(2))
+
+    def refuse(*_: object) -> object:
+        raise AssertionError("the directory is read")
+
+    monkeypatch.setattr(disk, "names_in", refuse)
+    assert len(now(files.newest(2))) == 2
+    os.utime(files.directory, (2, 2))
+    with pytest.raises(AssertionError):
+        now(files.newest(2))
+
+
+@pytest.mark.spec("SCALE-6")
+def test_what_others_do_to_the_files_is_seen(files: SessionFiles) -> None:
+    newest = now(files.newest(1))[0]
+    change(files.path_of(newest.id), "UPDATE session SET title = 'by another'")
+    assert titles(now(files.newest(1))) == ["by another"]
+    files.path_of(newest.id).unlink()
+    assert titles(now(files.newest(1))) == ["question 6"]
+    copy = files.path_of("copy")
+    shutil.copy(files.path_of(now(files.newest(1))[0].id), copy)
+    assert {info.id for info in now(files.newest(2))} >= {"copy"}
+    assert now(files.count()) == 8
+
+
+@pytest.mark.spec("SCALE-6", "REC-4")
+def test_a_session_that_is_open_or_was_killed_is_read_again(files: SessionFiles) -> None:
+    oldest = now(files.list())[-1]
+
+    async def scenario() -> None:
+        store = await SqliteStore.open(files.path_of(oldest.id))
+        assert titles(await files.newest(1)) == ["question 7"]
+        await store.record_prompt(text("again"))
+        latest = await files.latest(oldest.cwd)
+        assert latest is not None and latest.id == oldest.id
+        assert latest.status is SessionStatus.RUNNING
+        await store.aclose()
+
+    asyncio.run(scenario())
+    assert now(files.newest(1))[0].id == oldest.id
+
+
+@pytest.mark.spec("REC-7", "SCALE-6")
+def test_a_damaged_newest_one_stops_here_too(files: SessionFiles) -> None:
+    newest = now(files.newest(1))[0]
+    files.path_of(newest.id).write_bytes(b"garbage" * 100)
+    with pytest.raises(NewestUnreadable) as caught:
+        now(files.latest(newest.cwd))
+    assert caught.value.older is not None and caught.value.older.title == "question 5"
+
+
+@pytest.mark.spec("SCALE-6")
+@pytest.mark.parametrize("damage", ["gone", "garbage", "row", "index"])
+def test_a_lost_or_damaged_catalogue_changes_no_answer(files: SessionFiles, damage: str) -> None:
+    wanted = titles(now(files.newest(3)))
+    path = files.catalogue.path
+    if damage == "gone":
+        path.unlink()
+    elif damage == "garbage":
+        path.write_bytes(b"x" * 5000)
+    elif damage == "row":
+        change(path, "UPDATE session SET title = 'another' WHERE title = 'question 7'")
+    else:  # rows that no index leads to any more
+        change(path, "PRAGMA writable_schema = ON",
+               "UPDATE sqlite_schema SET rootpage = (SELECT rootpage FROM sqlite_schema WHERE"
+               " name = 'session_place') WHERE name = 'session_newest'")  # fmt: skip
+    assert titles(now(files.newest(3))) == wanted
+    assert files.catalogue.warning is None
+
+
+@pytest.mark.spec("SCALE-6")
+def test_a_search_indexes_what_is_new_only(files: SessionFiles) -> None:
+    told: list[tuple[int, int]] = []
+    assert len(now(files.search("question", on_progress=lambda *step: told.append(step)))) == 8
+    assert told[-1] == (7, 8)
+    make(files, "a heron")
+    told.clear()
+    assert len(now(files.search("heron", on_progress=lambda *step: told.append(step)))) == 1
+    assert told == [(0, 1)]
