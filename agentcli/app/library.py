@@ -125,10 +125,6 @@ class SessionLibrary:
         """The ``limit`` sessions used last."""
         return await self._files.newest(limit)
 
-    async def count(self) -> int:
-        """How many sessions there are, those of sub-agents too."""
-        return await self._files.count()
-
     async def infos_of(self, ids: Sequence[str]) -> Mapping[str, SessionInfo]:
         """The lines of these sessions, as far as they are there."""
         return await self._files.infos_of(ids)

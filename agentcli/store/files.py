@@ -159,10 +159,6 @@ class SessionFiles:
             ]
         return known[:limit]
 
-    async def count(self) -> int:
-        """How many sessions there are, those of sub-agents too."""
-        return len((await asyncio.to_thread(disk.names_in, self.directory))[0])
-
     async def infos_of(self, ids: Sequence[str]) -> Mapping[str, SessionInfo]:
         """The lines of these sessions, of which those are left out that are not there."""
         found = await self._current(ids)
