@@ -386,7 +386,7 @@ _agentcli_complete() {
       commands='' ;;
     'help')
       options='--help -h'
-      commands='background chat commands configuration editors exit-codes extensions library one-shot providers safety sessions architecture contract figures' ;;
+      commands='background chat commands configuration editors exit-codes extensions library mcp one-shot providers safety sessions architecture contract figures' ;;
     'completions')
       options='--install --help -h'
       commands='bash zsh fish' ;;

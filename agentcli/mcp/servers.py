@@ -138,6 +138,7 @@ class McpServer:
 class ServerPlace:
     """Where entries come from. ``cwd``: where their programs start; ``variables`` come first.
 
+    ``exported`` are variables that their programs get, too.
     ``withheld`` are variables that are never filled into an address or a header there: keys of
     providers go nowhere that a repository names (SEC-1).
     """
@@ -147,6 +148,7 @@ class ServerPlace:
     env: Mapping[str, str] = field(repr=False)
     cwd: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
+    exported: Pairs = ()
     withheld: frozenset[str] = frozenset()
 
 
@@ -248,7 +250,7 @@ class _Entry:
             mark=self._mark(),
             command=self._filled(program[0]),
             args=tuple(map(self._filled, program[1])),
-            env=() if is_remote else self._pairs("env", "environment"),
+            env=() if is_remote else (*self._place.exported, *self._pairs("env", "environment")),
             cwd="" if is_remote else self._filled(self._text("cwd")) or self._place.cwd,
             url=url,
             headers=headers,

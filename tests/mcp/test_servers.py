@@ -9,11 +9,9 @@ import pytest
 from agentcli.mcp.servers import McpServer, ServerPlace, ServerScope, Transport, servers_in
 
 ENV = {"TOKEN": "t-1", "HOME": "/home/u", "OPENAI_API_KEY": "sk-1"}
-PLACE = ServerPlace(
-    ServerScope.USER, "config.toml", ENV, "/home/u", {"workspaceFolder": "/work"}, frozenset()
-)
+PLACE = ServerPlace(ServerScope.USER, "config.toml", ENV, "/home/u", {"workspaceFolder": "/work"})
 FOREIGN = ServerPlace(
-    ServerScope.PROJECT, ".mcp.json", ENV, "/work", {}, frozenset({"OPENAI_API_KEY"})
+    ServerScope.PROJECT, ".mcp.json", ENV, "/work", withheld=frozenset({"OPENAI_API_KEY"})
 )
 
 

@@ -109,8 +109,7 @@ def _of_plugins(settings: Settings, root: Path) -> Iterator[tuple[ServerPlace, M
     from agentcli.app.extensions.plugin_store import plugin_servers
 
     for name, place, data, servers in plugin_servers(settings.paths):
-        variables = {
-            **_variables(root),
+        own = {
             **dict.fromkeys(("CLAUDE_PLUGIN_ROOT", "PLUGIN_ROOT"), str(place)),
             **dict.fromkeys(("CLAUDE_PLUGIN_DATA", "PLUGIN_DATA"), str(data)),
         }
@@ -120,7 +119,8 @@ def _of_plugins(settings: Settings, root: Path) -> Iterator[tuple[ServerPlace, M
                 f"the plugin {name}",
                 settings.env,
                 str(place),
-                variables,
+                {**_variables(root), **own},
+                tuple(own.items()),
                 _provider_keys(settings),
             ),
             servers,
@@ -130,7 +130,7 @@ def _of_plugins(settings: Settings, root: Path) -> Iterator[tuple[ServerPlace, M
 def _place(settings: Settings, scope: ServerScope, source: str, cwd: str) -> ServerPlace:
     is_foreign = scope is ServerScope.PROJECT
     withheld = _provider_keys(settings) if is_foreign else frozenset[str]()
-    return ServerPlace(scope, source, settings.env, cwd, _variables(Path(cwd)), withheld)
+    return ServerPlace(scope, source, settings.env, cwd, _variables(Path(cwd)), withheld=withheld)
 
 
 def _variables(root: Path) -> dict[str, str]:
