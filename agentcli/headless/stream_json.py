@@ -295,7 +295,7 @@ class StreamWriter:
         permission_mode: str,
         extensions: Mapping[str, Sequence[str]] = _NOTHING,
     ) -> None:
-        """The first line; ``extensions``: names of commands, agents and skills under their kind."""
+        """The first line; ``extensions``: names of commands, agents, skills, servers by kind."""
         from agentcli import __version__
 
         self._session_id = session_id
@@ -305,7 +305,9 @@ class StreamWriter:
             "init",
             cwd=cwd,
             tools=list(tools),
-            mcp_servers=[],
+            mcp_servers=[
+                {"name": name, "status": "pending"} for name in extensions.get("mcp_servers", ())
+            ],
             model=model,
             permissionMode=permission_mode,
             **{

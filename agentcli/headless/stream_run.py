@@ -393,7 +393,9 @@ class StreamRun:
             case "set_model":
                 self._enqueue(asked)
             case "mcp_status":
-                self._channel.succeed(asked, {"mcpServers": []})
+                names = self._session.extensions.names()["mcp_servers"]
+                rows = [{"name": name, "status": "pending"} for name in names]
+                self._channel.succeed(asked, {"mcpServers": rows})
             case _:
                 self._channel.refuse(asked, f"{asked.subtype or 'the request'} is not supported")
 

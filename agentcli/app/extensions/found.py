@@ -74,11 +74,12 @@ class SessionExtensions:
         return text
 
     def names(self) -> dict[str, list[str]]:
-        """The names of commands, agents and skills, as programs that start us know the kinds."""
+        """The names of what there is, under the kinds that programs which start us know."""
         return {
             "slash_commands": list(map(_NAME, self.commands)),
             "agents": list(self.agents),
             "skills": list(map(_NAME, self.skills)),
+            "mcp_servers": [each.name for each in self.servers if each.enabled],
         }
 
     def texts(self, names: Sequence[str]) -> tuple[str, tuple[str, ...]]:

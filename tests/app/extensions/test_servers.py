@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from agentcli.app.extensions.found import has_servers
+from agentcli.app.extensions.found import find_extensions, has_servers
+from agentcli.app.extensions.plugin_store import keep, plugin_places, staged
 from agentcli.app.extensions.servers import (
     ConfiguredServers,
     change_project,
@@ -22,6 +23,8 @@ from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import ConfigError, UsageError
 from agentcli.mcp.servers import ServerScope
+
+pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
@@ -178,3 +181,32 @@ def test_the_servers_that_an_editor_passes(paths: Paths, repo: Path) -> None:
     assert (files.name, files.env, files.cwd) == ("files-here", (("A", "b"),), str(repo))
     assert (api.url, api.headers) == ("https://h", (("X", "y"),))
     assert {each.scope for each in given.servers} == {ServerScope.CLIENT}
+
+
+@pytest.mark.spec("MCP-1", "EXT-5")
+def test_a_plugins_servers_start_in_it_and_know_where_it_is(
+    paths: Paths, repo: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    (source / ".claude-plugin").mkdir(parents=True)
+    (source / ".claude-plugin/plugin.json").write_text('{"name": "demo"}')
+    put(source / ".mcp.json", {"db": {"command": "./db", "args": ["${CLAUDE_PLUGIN_ROOT}/x"]}})
+    with staged(paths, str(source)) as new:
+        keep(paths, new)
+    (server,) = found(paths, repo).servers
+    ((_, root),) = plugin_places(paths)
+    assert (server.scope, server.cwd) == (ServerScope.PLUGIN, str(root))
+    assert server.args == (f"{root}/x",) and dict(server.env)["PLUGIN_ROOT"] == str(root)
+
+
+@pytest.mark.spec("MCP-1", "CLI-5")
+async def test_the_servers_of_a_session_are_named_to_programs_that_start_it(
+    paths: Paths, repo: Path
+) -> None:
+    paths.config_file.write_text(
+        '[mcp.servers.a]\ncommand = "b"\n[mcp.servers.off]\ncommand = "c"\nenabled = false\n'
+    )
+    extensions = await find_extensions(settings_in(paths, repo), repo)
+    assert extensions.names()["mcp_servers"] == ["a"]
+    none = await find_extensions(settings_in(paths, repo), repo, is_strict=True)
+    assert none.servers == ()
