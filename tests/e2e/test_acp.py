@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support.acp_client import Editor
-from tests.support.cli import run_agent
+from tests.support.cli import KEY, run_agent
 from tests.support.model_server import ModelServer
 from tests.support.replies import Call, call, calls, fails, say
 from tests.support.wire_facts import facts_of
@@ -584,3 +584,60 @@ def test_what_a_directory_brings_is_ignored_and_said_until_it_is_trusted(
             assert ("greet" in names) is is_there
             assert ("ignored" in editor.said("agent_thought_chunk")) is (not is_there)
             assert editor.leave() == 0
+
+
+@pytest.mark.spec("ACP-1", "SEC-3")
+def test_a_plan_is_approved_and_the_mode_that_follows_is_told(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    model_server.add(
+        call("present_plan", {"plan": "# Plan\n\n1. Write it."}),
+        call("write_file", {"path": "made", "content": "x"}),
+        "Done.",
+    )
+    with Editor(model_server, tmp_path, "--plan") as editor:
+        asked = editor.ask(editor.new(), "plan it")
+        shown = editor.choose("session")["params"]
+        assert editor.response(asked)["result"] == {"stopReason": "end_turn"}
+        assert editor.leave() == 0
+    assert shown["toolCall"]["kind"] == "switch_mode"
+    assert "1. Write it." in shown["toolCall"]["content"][0]["content"]["text"]
+    assert [each["kind"] for each in shown["options"]] == [
+        "allow_once",
+        "allow_always",
+        "reject_once",
+    ]
+    assert editor.updates("current_mode_update")[-1]["currentModeId"] == "accept-edits"
+    assert (tmp_path / "made").read_text() == "x"
+
+
+@pytest.mark.spec("ACP-1", "SEC-9")
+def test_a_key_that_a_call_returns_is_hidden_from_the_editor(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text(f"key = {KEY}\n")
+    model_server.add(call("read_file", {"path": "a.txt"}), "Read.")
+    with Editor(model_server, tmp_path) as editor:
+        assert editor.prompt(editor.new(), "read it") == "end_turn"
+        assert editor.leave() == 0
+    assert KEY not in editor.stdout
+
+
+@pytest.mark.spec("ACP-1")
+def test_a_login_is_offered_where_it_can_be_done_and_a_key_is_asked_for(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    with Editor(model_server, tmp_path, capabilities=None) as editor:
+        able = {"auth": {"terminal": True}}
+        first = editor.call("initialize", protocolVersion=1, clientCapabilities=able)
+        methods = {each["id"]: each for each in first["authMethods"]}
+        assert methods["login"]["type"] == "terminal" and methods["login"]["args"] == ["--login"]
+        assert editor.call("authenticate", methodId="api-key") == {}
+        assert editor.error("authenticate", methodId="login")["code"] == -32602
+        assert editor.leave() == 0
+    with Editor(None, tmp_path) as editor:
+        refused = editor.error("authenticate", methodId="api-key")
+        assert refused["code"] == -32000 and "agent auth login" in refused["message"]
+        assert editor.leave() == 0
+    stored = run_agent("--verbose", "acp", "--login", cwd=tmp_path)
+    assert stored.code == 2 and "Traceback" not in stored.stderr

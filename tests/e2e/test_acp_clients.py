@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -231,3 +232,52 @@ def test_acplint_finds_full_conformance(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     report = json.loads(found.read_text())
     assert report["conformance_level"] == "Full Conformance"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+@pytest.mark.spec("ACP-2", "SEC-13")
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_whatever_is_asked_has_one_answer_and_none_is_a_fault_of_ours(
+    tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    with Editor(None, tmp_path) as editor:
+        session_id = editor.new()
+        texts = [
+            "",
+            "x",
+            session_id,
+            str(tmp_path),
+            "relative",
+            "\0",
+            "a\nb",
+            "\ud800",
+            "yolo",
+            "model",
+        ]
+        prompts = ["list files", "/x", '@/etc/passwd @"x', "run true"]
+        blocks = [[{"type": "text", "text": text}] for text in prompts]
+        links = [{"type": "resource_link", "uri": "file:///tmp\0x", "name": None}]
+        servers = [{"name": "s", "command": "true", "args": 3}, {"name": "t", "url": "x"}]
+        values = [None, True, 3, -1, [], {}, [1], [{}], *texts, *blocks, links, servers]
+        keys = ["sessionId", "cwd", "mcpServers", "additionalDirectories", "prompt", "modeId"]
+        keys += ["configId", "value", "cursor", "methodId", "protocolVersion", "_meta"]
+        methods = ["initialize", "authenticate", "_x", "session/new", "session/list"]
+        names = ("load", "resume", "close", "delete", "set_mode", "set_config_option", "prompt")
+        methods += [f"session/{name}" for name in names]
+        asked = []
+        for _ in range(150):
+            params = {key: chance.choice(values) for key in keys if chance.random() < 0.6}
+            if chance.random() < 0.5:
+                params |= {"sessionId": session_id, "cwd": str(tmp_path)}
+            asked.append(editor.request(chance.choice(methods), **params))
+            if chance.random() < 0.3:
+                editor.notify("session/cancel", sessionId=session_id)
+                editor.notify("$/cancel_request", requestId=asked[-1])
+        answers = [editor.response(number) for number in asked]
+        assert editor.leave() == 0
+    faults = [each for each in answers if each.get("error", {}).get("message") == "internal error"]
+    assert faults == []
+    numbers = [each["id"] for each in editor.events() if "method" not in each]
+    assert len(numbers) == len(set(numbers))
