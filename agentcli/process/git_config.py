@@ -13,7 +13,7 @@ from pathlib import Path
 
 from agentcli.process.sandbox_home import read_small
 
-_MOST_INCLUDED = 20
+_MOST_INCLUDED = 30
 _SECTION = re.compile(r"""\[\s*([A-Za-z0-9.-]+)(?:\s+"(?:[^"\\]|\\.)*")?\s*\][ \t]*""")
 _SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?", re.DOTALL)
 _HARMLESS_SECTIONS = frozenset({"user", "remote", "branch", "submodule", "extensions"})
@@ -155,6 +155,20 @@ def _words(value: str) -> list[str]:
         return value.split()
 
 
+def users_configurations() -> list[str]:
+    """Where the user's own configuration and the machine's is, and what they include anywhere."""
+    home = os.path.expanduser("~")  # noqa: PTH111 - never raises
+    xdg = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    users = os.environ.get("GIT_CONFIG_GLOBAL") or f"{home}/.gitconfig"
+    found = [users, f"{xdg}/git/config", "/etc/gitconfig"]
+    for config in found:  # includes are added on the way
+        directory = os.path.dirname(config)  # noqa: PTH120 - a text
+        for place, is_config in named_by(read_small(config), directory, directory):
+            if is_config and place and place not in found and len(found) < _MOST_INCLUDED:
+                found.append(place)
+    return found
+
+
 def run_by_git(path: Path) -> str:
     """What ``path`` is to a repository around it that would run or obey it; empty: nothing.
 
@@ -177,10 +191,7 @@ def _run_in(real: str, tree: str) -> str:
     if any(os.path.realpath(hook) == real for hook in hooks):
         return "a hook of git's"
     hooks += _hooks_in(f"{tree}/.husky")
-    home = os.path.expanduser("~")  # noqa: PTH111 - never raises
-    xdg = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
-    users = os.environ.get("GIT_CONFIG_GLOBAL") or f"{home}/.gitconfig"
-    waiting = [f"{common}/config", f"{git}/config.worktree", users, f"{xdg}/git/config"]
+    waiting = [f"{common}/config", f"{git}/config.worktree", *users_configurations()]
     for config in waiting:  # includes are added on the way
         directory = os.path.dirname(config)  # noqa: PTH120 - a text
         for place, is_config in named_by(read_small(config), directory, tree):

@@ -332,12 +332,12 @@ class SessionSandbox:
         return places
 
     def _new_watch(self) -> TreeWatch:
+        from agentcli.process.git_config import users_configurations
         from agentcli.process.sandbox_places import PROJECT
         from agentcli.process.sandbox_watch import TreeWatch
 
         project = [root / name for root in self._roots for name in PROJECT]
-        config = os.environ.get("XDG_CONFIG_HOME") or str(self._home / ".config")
-        user_configs = (self._home / ".gitconfig", Path(config, "git", "config"))
+        user_configs = tuple(map(Path, users_configurations()))
         own = [self._private.temporary] if self._private is not None else []
         if self._state.kind is SandboxKind.LANDLOCK:
             own.append(Path("/dev/shm"))  # noqa: S108 - commands write there

@@ -14,7 +14,7 @@ import pytest
 
 from agentcli.policy.places import protected_place
 from agentcli.process import sandbox_watch
-from agentcli.process.git_config import run_by_git
+from agentcli.process.git_config import run_by_git, users_configurations
 from agentcli.process.sandbox_places import OwnPlaces, find_places
 from agentcli.process.sandbox_watch import TreeWatch
 
@@ -285,11 +285,11 @@ def test_what_a_hooks_script_runs_in_its_turn_is_protected(
 
 
 def test_hooks_of_the_users_configuration_are_looked_for_in_a_repository_that_comes_up(
-    root: Path, tmp_path: Path
+    root: Path, home: Path
 ) -> None:
-    mine = tmp_path / "gitconfig"
-    mine.write_text("[core]\n\thooksPath = .githooks\n")
-    watch = TreeWatch([root], user_configs=[mine])
+    (home / ".gitconfig").write_text('[includeIf "gitdir:/"]\n\tpath = work.inc\n')
+    (home / "work.inc").write_text("[core]\n\thooksPath = .githooks\n")
+    watch = TreeWatch([root], user_configs=tuple(map(Path, users_configurations())))
     evil = "git init -q p; mkdir p/.githooks; echo evil > p/.githooks/pre-commit"
     (told,) = born(root, evil, watch=watch)
     assert "p/.githooks" in told and "renamed" in told
