@@ -9,7 +9,7 @@ _agentcli_complete() {
     if ((skip)); then skip=0; continue; fi
     case "$word" in
       --) COMPREPLY=($(compgen -f -- "$current")); return ;;
-      --add-dir|--allow-tool|--append-system-prompt|--arg|--at|--by|--callback-port|--cd|--client-id|--days|--debug|--deny-tool|--effort|--env|--fallback-model|--format|--from|--header|--headers-helper|--html|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--plugin|--sandbox|--scope|--session|--speed|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-m|-o|-s|-t) skip=1 ;;
+      --add-dir|--allow-tool|--append-system-prompt|--arg|--at|--by|--callback-port|--cd|--client-id|--days|--debug|--deny-tool|--effort|--env|--fallback-model|--format|--from|--header|--headers-helper|--html|--input-format|--json-schema|--limit|--max-budget-usd|--max-turns|--mcp-config|--model|--output|--output-format|--output-schema|--permission-mode|--permission-prompt-tool|--plugin|--record|--replay|--sandbox|--scope|--session|--speed|--system-prompt|--timeout|--tool|--tools|--transport|--url|--yes|-C|-H|-e|-m|-o|-s|-t) skip=1 ;;
       -*) ;;
       *)
         case "${where:+$where/}$word" in
@@ -113,6 +113,8 @@ _agentcli_complete() {
     'run --max-turns') COMPREPLY=(); return ;;
     'run --max-budget-usd') COMPREPLY=(); return ;;
     'run --timeout') COMPREPLY=(); return ;;
+    'run --record') COMPREPLY=($(compgen -f -- "$current")); return ;;
+    'run --replay') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'resume -m'|'resume --model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
     'resume --fallback-model') COMPREPLY=($(compgen -W "$models" -- "$current")); return ;;
     'resume --session') COMPREPLY=(); return ;;
@@ -214,7 +216,7 @@ _agentcli_complete() {
       options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'
       commands='run resume acp sessions replay tasks models config mcp plugin permissions auth stats doctor help completions' ;;
     'run')
-      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --json-schema --output-schema --max-turns --max-budget-usd --timeout --quiet --raw --help -h'
+      options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version -o --output-format --input-format --replay-user-messages --permission-prompt-tool --include-partial-messages --json-schema --output-schema --max-turns --max-budget-usd --timeout --record --replay --quiet --raw --help -h'
       commands='' ;;
     'resume')
       options='-m --model --fallback-model -c --continue -r --resume --session --fork --new -C --cd --add-dir --permission-mode --plan -y --yolo --dangerously-skip-permissions --allow-tool --deny-tool --trust --tools --effort --system-prompt --append-system-prompt --mcp-config --strict-mcp-config --sandbox --no-session --verbose --debug -v --version --help -h'

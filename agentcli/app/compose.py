@@ -171,7 +171,7 @@ async def _build(
         queue.arrived(item)
         listeners.emit(QueueChanged(len(queue.waiting())))
 
-    models = SessionModels(settings, learned, seams.provider, options.model_info)
+    models = SessionModels(settings, learned, seams.provider, options.model_info, options.tape)
     chosen = await models.first(options.model, info.model if resumed else "")
     backed = fallbacks(settings, chosen.model) if settings.fallback_models else ((), ())
     fallback_ids, fallback_notices = backed

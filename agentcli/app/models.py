@@ -33,7 +33,7 @@ from agentcli.domain.ports import (
     ToolProtocol,
 )
 from agentcli.domain.secrecy import is_private_server
-from agentcli.domain.stream import StreamEnd, StreamEvent
+from agentcli.domain.stream import StreamEnd, StreamEvent, Tape
 from agentcli.domain.values import frozen
 from agentcli.providers import _registry
 from agentcli.providers.models import table as _models
@@ -215,18 +215,26 @@ class SessionModels:
     """The models of one session. ``learned`` hears when a server's window becomes known.
 
     ``given`` is a provider of the embedding program's, ``info`` what it says of its model.
+    ``tape`` keeps the replies; one that serves kept ones asks nobody and needs no key (TT-4).
     """
 
     settings: Settings
     learned: Listener
     given: Provider | None = None
     info: ModelInfo | None = None
+    tape: Tape | None = None
 
     def choose(self, name: str) -> tuple[Provider, ModelInfo]:
         """The provider and the model of a name (``ConfigError``); own servers tell the window."""
         if self.given is not None and name.startswith(f"{self.given.name}/"):
             return self._given(self.given, name)
         config, model = _placed(self.settings, name)
+        if self.tape is not None:
+            config = replace(config, tape=self.tape)
+            if self.tape.is_offline:
+                kind, base_url = self.tape.place(config.name) or (config.kind, config.base_url)
+                config = replace(config, kind=kind, base_url=base_url or config.base_url)
+                return provider_of(replace(config, stored=None, needs_key=False)), model
         is_asked = self._is_to_be_asked(config, model)
         return provider_of(config, self.learned if is_asked else None), model
 
@@ -251,6 +259,8 @@ class SessionModels:
     async def _first(self, wanted: str | None, earlier: str) -> Chosen:
         if self.given is not None and (wanted is None or "/" not in wanted):
             return Chosen(*self._given(self.given, f"{self.given.name}/{wanted or ''}"))
+        if wanted is None and self.tape is not None and self.tape.model:
+            wanted = self.tape.model
         if wanted is not None:
             return Chosen(*self.choose(wanted))
         if earlier not in {"", _registry.OFFLINE_MODEL}:

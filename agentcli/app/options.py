@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.ports import Effort, ModelInfo, PermissionMode
 from agentcli.domain.seams import Seams
+from agentcli.domain.stream import Tape
 from agentcli.domain.tools import EditorFiles, Tool
 from agentcli.domain.values import frozen
 
@@ -52,6 +53,7 @@ class SessionOptions:
     editor: EditorFiles | None = None
     mcp_config: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     strict_mcp_config: bool = False
+    tape: Tape | None = None
 
 
 def settings_of(env: Mapping[str, str], given: Mapping[str, object] | None = None) -> Settings:

@@ -341,6 +341,14 @@ class RunOptions(SharedOptions):
     timeout: Annotated[
         str | None, Option("--timeout", "Stop after this many seconds.", "SECONDS")
     ] = None
+    record: Annotated[
+        str | None,
+        Option("--record", "Keep the provider's replies in FILE, without keys.", "FILE"),
+    ] = None
+    replay: Annotated[
+        str | None,
+        Option("--replay", "Serve the replies recorded in FILE, without a network.", "FILE"),
+    ] = None
     quiet: Annotated[bool, Option("--quiet", "No progress and no warnings on stderr.")] = False
     raw: Annotated[bool, Option("--raw", "Pass control sequences of the answer as they are.")] = (
         False
@@ -368,6 +376,13 @@ class RunOptions(SharedOptions):
             raise UsageError(
                 "--include-partial-messages needs stream-json", "add --output-format stream-json"
             )
+        if self.record is not None and self.replay is not None:
+            raise UsageError("--record and --replay exclude each other", "give one of them")
+        for name, value in (("--record", self.record), ("--replay", self.replay)):
+            if value is not None and not value.strip():
+                raise UsageError(
+                    f"{name} needs the name of a file", f"for example {name} run.jsonl"
+                )
         number("--max-turns", self.max_turns, int)
         number("--max-budget-usd", self.max_budget_usd, float)
         number("--timeout", self.timeout, float)

@@ -10,7 +10,9 @@ from agentcli.cli.logging_setup import REDACTOR
 from agentcli.domain.errors import AgentError
 
 if TYPE_CHECKING:
+    from agentcli.cli.options import RunOptions
     from agentcli.config.settings import Settings
+    from agentcli.domain.stream import Tape
 
 
 def shown(value: Any) -> Any:
@@ -71,3 +73,18 @@ def write_private(path: Path, text: str, *, replace: bool) -> None:
         descriptor = os.open(path, flags | os.O_TRUNC)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
         file.write(text)
+
+
+def tape_for(options: RunOptions, cwd: Path) -> Tape:
+    """What keeps the provider's replies, or serves kept ones (TT-4); raises ``UsageError``."""
+    from agentcli.headless.streams import write_error_line
+    from agentcli.wire.tape import Recorder, Served
+
+    def tell(line: str) -> None:
+        if not options.quiet:
+            write_error_line(f"warning: {line}")
+
+    know_secrets()
+    if options.record:
+        return Recorder(Path(options.record).expanduser(), cwd, exported, tell)
+    return Served(Path(options.replay or "").expanduser(), cwd, exported, tell)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Awaitable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,6 +74,10 @@ def _prepare(options: RunCommand) -> tuple[Path, OpenSession]:
     result = None if options.json_schema is None else read_output_schema(options.json_schema)
     settings = prepare_settings(options, quiet=options.quiet)
     asked = session_options(options, interactive=False, result=result)
+    if options.record or options.replay:
+        from agentcli.cli.redacting import tape_for
+
+        asked = replace(asked, tape=tape_for(options, asked.cwd))
 
     def open_(attendants: Attendants) -> Awaitable[Session]:
         from agentcli.app.compose import open_session

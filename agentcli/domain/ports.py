@@ -25,7 +25,7 @@ from agentcli.domain.messages import (
     Usage,
     UserMessage,
 )
-from agentcli.domain.stream import StreamEvent
+from agentcli.domain.stream import StreamEvent, Tape
 from agentcli.domain.tools import RunIdentity, ToolDefinition
 from agentcli.domain.values import frozen
 
@@ -301,7 +301,7 @@ class ProviderConfig:
     Without ``stream`` whole replies are asked for (CTRL-9). ``tool_protocol`` is one for all of its
     models; empty means what suits each (STR-10). ``headers`` and ``query`` go along with every
     request; ``auth`` is how the key is sent: ``bearer``, ``x-api-key``, ``none``, or empty for what
-    is usual (EXT-7).
+    is usual (EXT-7). ``tape`` keeps the replies, or serves kept ones (TT-4).
     """
 
     name: str
@@ -318,6 +318,7 @@ class ProviderConfig:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     query: Mapping[str, str] = field(default_factory=dict, repr=False)
     auth: str = ""
+    tape: Tape | None = field(default=None, repr=False, compare=False)
 
 
 class LongWait(Protocol):

@@ -21,6 +21,9 @@ was cut: no message comes of it (CAN-5).
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from typing import Protocol
+
 from agentcli.domain.messages import StopReason, Usage
 from agentcli.domain.values import frozen
 
@@ -106,3 +109,26 @@ StreamEvent = (
     | ProviderNote
     | StreamEnd
 )
+
+
+class Tape(Protocol):
+    """Keeps what providers answer, or serves what was kept (TT-4)."""
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether nothing is sent."""
+
+    @property
+    def model(self) -> str:
+        """The model that was asked first, ``provider/model``; empty where none was."""
+
+    def place(self, provider: str) -> tuple[str, str] | None:
+        """The protocol and the address of a provider, where they are not what settings say."""
+
+    def exchange(
+        self, place: tuple[str, str], model: str, body: bytes, sent: AsyncGenerator[bytes, None]
+    ) -> AsyncGenerator[bytes, None]:
+        """The reply to ``body``, piece by piece; ``sent`` sends it when it is iterated.
+
+        ``place`` is the protocol and the address.
+        """

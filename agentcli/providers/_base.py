@@ -213,6 +213,10 @@ class HttpProvider:
     def __init__(self, config: ProviderConfig) -> None:
         self.config = config
         self._http = HttpClient()
+        if config.tape is not None:
+            from agentcli.wire.tape import TapedClient
+
+            self._http = TapedClient((config.kind, config.base_url), config.tape)
         self._text_replies: TextReplies | None = None
 
     @property
