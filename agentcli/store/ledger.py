@@ -38,11 +38,12 @@ def read_ledger(db: sqlite3.Connection) -> Ledger:
     taken_back = _taken_back(db)
     found = db.execute(_MESSAGES, (_IMAGE,)).fetchall()
     messages = []
-    for seq, size, images, hidden_by, role, _, *call in found:
-        tokens = size // _BYTES_PER_TOKEN + images // len(_IMAGE) * _IMAGE_TOKENS
+    for seq, size, images, hides, role, _, *call in found:
+        tokens = (size or 0) // _BYTES_PER_TOKEN + (images or 0) // len(_IMAGE) * _IMAGE_TOKENS
+        hidden_by = hides if isinstance(hides, int) else None
         is_folded = hidden_by is not None and hidden_by != seq
         until = taken_back.get(seq, seq) if hidden_by == seq else hidden_by
-        named = [from_column(text or "") for text in call] if role == "tool" else ()
+        named = [_text(value) for value in call] if role == "tool" else ()
         messages.append(SentMessage(seq, tokens, until, hidden_by if is_folded else None, *named))
     times = sorted((_time(row[5]), row[0]) for row in found)
     return Ledger(tuple(messages), _rows(db, times))
@@ -57,7 +58,7 @@ def _rows(db: sqlite3.Connection, times: list[tuple[float, int]]) -> tuple[Usage
         else:
             there = times[: bisect_right(times, (_time(at), _NEVER))]
             place = min(before, max((each for _, each in there), default=0) + 1)
-        usage, name = Usage(*map(_count, tokens)), from_column(model)
+        usage, name = Usage(*map(_count, tokens)), _text(model)
         found.append(UsageRow(str(kind), _time(at), name, usage, _amount(cost), place))
     return tuple(reversed(found))
 
@@ -72,6 +73,11 @@ def _taken_back(db: sqlite3.Connection) -> dict[int, int]:
         except (ValueError, TypeError):
             continue  # the account is a little less exact
     return found
+
+
+def _text(value: Any) -> str:
+    """What a damaged file has in the place of a text is none."""
+    return from_column(value) if isinstance(value, str) else ""
 
 
 def _time(value: Any) -> float:

@@ -288,7 +288,8 @@ def _read(path: Path) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
     number = 0
     try:
         found = []
-        for number, line in enumerate(data.splitlines(), 1):
+        whole = data[: data.rfind(b"\n") + 1]  # a killed run may have left a part of a line
+        for number, line in enumerate(whole.split(b"\n")[:-1], 1):
             found.append(json.loads(line))
             _check(found[-1], is_head=number == 1)
     except (ValueError, TypeError, KeyError, RecursionError):

@@ -72,3 +72,24 @@ def test_what_the_user_took_back_was_sent_until_then(tmp_path: Path) -> None:
     found = call_costs(ledger, lambda _: None)
     assert [found[key].result.again_requests for key in "ab"] == [0, 0]
     assert found["a"].result.added_tokens and found["b"].result.added_tokens
+
+
+@pytest.mark.spec("COST-1", "REC-7")
+def test_what_a_damaged_file_has_in_the_place_of_a_value_is_none(tmp_path: Path) -> None:
+    async def work() -> Path:
+        store = fresh(tmp_path)
+        await one_call(store, "a")
+        await store.aclose()
+        return store.path
+
+    path = now(work())
+    change(path, "PRAGMA ignore_check_constraints = 1")
+    for damage in (
+        "UPDATE usage SET model = x'ff', created_at = 'noon', input_tokens = 'many', cost_usd = 'x'",
+        "UPDATE tool_run SET line = x'ff', name = x'fe'",
+        "UPDATE message SET created_at = 'x'",
+        "INSERT INTO rewind (created_at, newest_seq, messages) VALUES (1, 'x', '[1, [2]]')",
+    ):
+        change(path, damage)
+    found = call_costs(ledger_of(path), lambda _: None)
+    assert (found["a"].line, found["a"].result.cost_usd) == ("", 0.0)

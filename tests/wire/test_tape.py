@@ -170,3 +170,13 @@ def test_a_full_record_and_a_full_disk_stop_the_recording_and_not_the_run(
     played.path.unlink()
     asyncio.run(keep(recorder, body("one"), body("two")))
     assert len(played.told) == 2 and "nothing more is recorded" in played.told[1]
+
+
+@pytest.mark.spec("TT-4")
+def test_of_a_killed_recording_what_is_whole_is_served(played: Played) -> None:
+    async def work() -> list[bytes]:
+        await keep(played.recorder(), body("one"), body("two"))
+        played.path.write_bytes(played.path.read_bytes()[:-20])
+        return await taken(played.served(), body("one"), never())
+
+    assert asyncio.run(work()) == [b"re:", body("one")]
