@@ -162,16 +162,3 @@ def test_hooks_of_a_repository_are_shown_and_asked_about_once(
     changed = one_shot(model_server, "hi", cwd=work)
     assert "has changed since you trusted it" in changed.stderr
     assert not (work / "other").exists()
-
-
-@pytest.mark.spec("EXT-5", "SEC-1")
-def test_servers_of_a_repository_are_left_to_a_later_version_which_is_said_once(
-    model_server: ModelServer, work: Path
-) -> None:
-    (work / ".mcp.json").write_text('{"mcpServers":{"x":{"command":"touch","args":["evil"]}}}')
-    model_server.add("Hello.")
-    done = one_shot(model_server, "hi", "--trust", cwd=work)
-    assert done.code == 0 and not (work / "evil").exists()
-    assert [line for line in done.stderr.splitlines() if ".mcp.json" in line] == [
-        f"{work}/.mcp.json: MCP servers are not started yet: a later version does"
-    ]

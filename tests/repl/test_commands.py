@@ -14,6 +14,7 @@ FILES = {path.stem for path in Path(agentcli.repl.slash.__path__[0]).glob("[a-z]
 
 @pytest.mark.spec("UI-5")
 def test_each_file_is_a_command_with_help() -> None:
+    registry.use_custom(())
     commands = {command.name: command for command in registry.all_commands()}
     assert set(commands) == FILES
     assert all(command.help for command in commands.values())
