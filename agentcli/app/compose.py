@@ -72,13 +72,14 @@ from agentcli.tools._registry import Registry
 if TYPE_CHECKING:
     from agentcli.app.event_keeper import EventKeeper
     from agentcli.app.subagents import ParentSession
+    from agentcli.config.paths import Paths
     from agentcli.domain.background import BackgroundTask, Schedule, Spawned, SpawnWish
     from agentcli.domain.events import AgentEvent
     from agentcli.domain.hooks import HookConfig
     from agentcli.domain.keeping import Store
     from agentcli.domain.seams import Seams
     from agentcli.domain.subagents import SubAgents
-    from agentcli.domain.tools import EditChecks, FileKeeper
+    from agentcli.domain.tools import EditChecks, FileKeeper, McpServers
     from agentcli.engine.background.moving import Moves
     from agentcli.engine.background.run import Work
     from agentcli.engine.background.runs import BackgroundRuns
@@ -120,6 +121,9 @@ async def open_session(
         extensions = await find_extensions(
             settings, options.cwd, options.mcp_config, is_strict=options.strict_mcp_config
         )
+        for server in extensions.servers:
+            redactor.add(server.secrets)
+        extensions.watch = redactor.add
         session = await _build(settings, options, files, opened, user, (plugins, extensions))
     except BaseException:
         for close in (*_closers(options, store, loaded.info.id), store.aclose):
@@ -173,8 +177,9 @@ async def _build(
 
     models = SessionModels(settings, learned, seams.provider, options.model_info, options.tape)
     chosen = await models.first(options.model, info.model if resumed else "")
-    backed = fallbacks(settings, chosen.model) if settings.fallback_models else ((), ())
-    fallback_ids, fallback_notices = backed
+    fallback_ids, fallback_notices = (
+        fallbacks(settings, chosen.model) if settings.fallback_models else ((), ())
+    )
     if info.model != chosen.model.id:
         await store.set_model(chosen.model.id)
     toolbox, answer_check = make_toolbox(settings, options, chosen.model, extensions.agents)
@@ -193,6 +198,14 @@ async def _build(
             QueueKind.STEERING: seams.steering,
             QueueKind.FOLLOW_UP: seams.follow_ups,
         },
+    )
+    servers, about_servers, end_servers = _servers(
+        extensions,
+        settings.paths,
+        (workspace, info.id, asker, sandbox),
+        toolbox,
+        options.tools,
+        listeners.add,
     )
     plugin_notices = _add_plugins(plugins, options, toolbox, listeners) if plugins else ()
     hooks = _hooks(
@@ -214,6 +227,7 @@ async def _build(
             extensions.catalogue(chosen.model.context_tokens)
             if extensions.skills and READ_FILE in names
             else "",
+            about_servers,
             options,
             info.created_at,
         ),
@@ -246,6 +260,7 @@ async def _build(
         request_fields=seams.request_fields,
         hooks=hooks,
         agents=partial(_run_agents, Lazy(sub_agents)) if TASK in names else None,
+        servers=servers,
         keeper=Lazy(keeper) if seams.store is None else None,
         checks=_checks(settings, options, (workspace, sandbox), lambda: parts),
         background=runs.runs if has_runs else None,
@@ -258,6 +273,7 @@ async def _build(
         on_close=(
             *((lambda: hooks.aclose(conversation.end_reason),) if hooks else ()),
             runs.aclose,
+            *end_servers,
             *((events.aclose,) if events is not None else ()),
             *_closers(options, store, info.id),
             sandbox.aclose,
@@ -388,6 +404,29 @@ def _add_plugins(
     return plugins.warnings
 
 
+def _servers(
+    extensions: SessionExtensions,
+    paths: Paths,
+    place: tuple[Workspace, str, Asker | None, SessionSandbox],
+    toolbox: Registry,
+    only: Sequence[str] | None,
+    listen: Callable[[Callable[[AgentEvent], None]], object],
+) -> tuple[Lazy[McpServers] | None, str, Sequence[Callable[[], Awaitable[None]]]]:
+    """The MCP servers, if there are any; what the prompt says of them, and what ends them.
+
+    They start with the first turn (MCP-2). ``only`` are the tools that were asked for.
+    """
+    if not extensions.servers:
+        return None, "", ()
+    from agentcli.app.extensions.served import session_servers
+
+    found = session_servers(extensions.servers, paths, place, toolbox, only, extensions.watch)
+    if found is None:
+        return None, "", ()
+    listen(found.on_event)
+    return found.hub, found.catalogue, (found.aclose,)
+
+
 def _hooks(
     settings: Settings,
     others: tuple[Sequence[HookConfig], Sequence[HookConfig]],
@@ -469,7 +508,11 @@ def _instructions(
 
 
 def _system_prompt(
-    docs: Sequence[ProjectDoc], skills: str, options: SessionOptions, created_at: float
+    docs: Sequence[ProjectDoc],
+    skills: str,
+    servers: str,
+    options: SessionOptions,
+    created_at: float,
 ) -> str:
     cwd = options.cwd
     return build_system_prompt(
@@ -478,7 +521,7 @@ def _system_prompt(
             date=time.strftime("%Y-%m-%d", time.localtime(created_at)),
             is_git=(project_root(cwd) / ".git").exists(),
             docs=docs,
-            skills=skills,
+            skills="\n\n".join(filter(None, (skills, servers))),
             replacement=options.system_prompt,
             appendix=options.append_system_prompt,
         )

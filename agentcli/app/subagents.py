@@ -51,7 +51,7 @@ from agentcli.domain.ports import (
 )
 from agentcli.domain.session import LoadedSession, SessionInfo, SessionStatus
 from agentcli.domain.subagents import SubTask, SubTaskReport
-from agentcli.domain.tools import Asker, Tool, ToolBox, ToolDefinition
+from agentcli.domain.tools import PREFIX, Asker, Tool, ToolBox, ToolDefinition
 from agentcli.engine.conversation import Conversation
 from agentcli.engine.limits import Spending, TurnLimits
 from agentcli.engine.parts import SessionParts
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
 
 ASK = "ask_user"
 EXPLORE = "explore"
+MCP_CALL = "mcp_call"
 # what belongs to the conversation with the user, and what would begin more of the same kind
 WITHHELD = frozenset(
     {
@@ -100,13 +101,18 @@ class Narrowed:
     ) -> None:
         self._box = box
         names = None if only is None else _all_names(only, standard_name)
-        taken = _all_names(tuple(withheld), standard_name)
-        self._definitions = tuple(
-            each
-            for each in box.definitions
-            if not _is_named(each, taken) and (names is None or _is_named(each, names))
-        )
+        if names is not None and any(name.startswith(PREFIX) for name in names):
+            from agentcli.app.extensions.served import WAYS
+
+            names.update(WAYS)
+        self._wanted, self._taken = names, _all_names(tuple(withheld), standard_name)
+        self._definitions = tuple(filter(self._has, box.definitions))
         self._names = frozenset(each.name for each in self._definitions)
+
+    def _has(self, tool: ToolDefinition) -> bool:
+        if _is_named(tool, self._taken):
+            return False
+        return self._wanted is None or _is_named(tool, self._wanted)
 
     @property
     def definitions(self) -> tuple[ToolDefinition, ...]:
@@ -115,7 +121,15 @@ class Narrowed:
 
     def get(self, name: str) -> Tool | None:
         """The tool, if it is in the part."""
-        return self._box.get(name) if name in self._names else None
+        if not name.startswith(PREFIX):
+            return self._box.get(name) if name in self._names else None
+        tool = self._box.get(name) if MCP_CALL in self._names else None
+        return tool if tool is not None and self._has(tool.definition) else None
+
+    @property
+    def deferred(self) -> tuple[ToolDefinition, ...]:
+        """None: they were named, or are not there."""
+        return ()
 
     def near(self, name: str) -> tuple[str, ...]:
         """Names like ``name`` in the part, best first."""

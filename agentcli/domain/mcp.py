@@ -1,4 +1,4 @@
-"""What the rest of the house sees of MCP servers (MCP-2, MCP-4): facts, and the port to them.
+"""What the rest of the house sees of MCP servers (MCP-2, MCP-4); the port is in ``tools``.
 
 Law: every text in these values was cleaned and cut where it came in: it holds no control
 characters and has a bound.
@@ -6,20 +6,12 @@ characters and has a bound.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from agentcli.domain.errors import AgentError
 from agentcli.domain.values import frozen
-
-if TYPE_CHECKING:
-    from agentcli.domain.cancel import CancelToken
-    from agentcli.domain.messages import ResultPart, UserPart
-    from agentcli.domain.tools import ToolOutput
-
-PREFIX = "mcp__"
-"""What the names of servers' tools begin with: ``mcp__SERVER__TOOL``."""
 
 
 class McpError(AgentError):
@@ -109,52 +101,3 @@ class ServerFacts:
     tools: tuple[ServerTool, ...] = ()
     resources: tuple[ServerResource, ...] = ()
     prompts: tuple[ServerPrompt, ...] = ()
-
-
-class McpServers(Protocol):
-    """The servers of one session, made when they are first needed."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """In the order in which they are configured."""
-
-    def begin(self) -> None:
-        """Start them in the background; only the first call does anything."""
-
-    def facts(self) -> Sequence[ServerFacts]:
-        """All of them, as they stand."""
-
-    def tool(self, full_name: str) -> ServerTool | None:
-        """The tool of that name; before its server is ready it may turn out not to exist."""
-
-    def full_name(self, server: str, tool: str) -> str:
-        """What ``tool`` of ``server`` is called here; empty for a server that is not there."""
-
-    async def tools(self, cancel: CancelToken, progress: Callable[[str], None]) -> Sequence[str]:
-        """Wait for the tools of all servers; a line for each server that cannot be used."""
-
-    async def call(
-        self,
-        tool: ServerTool,
-        arguments: Mapping[str, Any],
-        cancel: CancelToken,
-        progress: Callable[[str], None],
-    ) -> ToolOutput:
-        """What the tool returned, not yet bounded.
-
-        Raises ``McpError``. Once ``cancel`` is set it returns soon, with a ``CANCELLED`` output.
-        """
-
-    async def read(self, server: str, uri: str, cancel: CancelToken) -> Sequence[UserPart]:
-        """A resource as parts of a message. Raises ``McpError``."""
-
-    async def prompt(
-        self, prompt: ServerPrompt, arguments: Mapping[str, str], cancel: CancelToken
-    ) -> Sequence[ResultPart]:
-        """The text (and images) of a prompt. Raises ``McpError``."""
-
-    async def restart(self, server: str) -> None:
-        """Stop it and start it again; raises ``McpError`` when it does not come up."""
-
-    async def aclose(self) -> None:
-        """End all of them. May be called again."""

@@ -19,7 +19,12 @@ from agentcli.domain.values import frozen, mutable
 if TYPE_CHECKING:
     from agentcli.domain.background import BackgroundSink
     from agentcli.domain.checks import CheckReport
+    from agentcli.domain.mcp import ServerFacts, ServerPrompt, ServerTool
     from agentcli.domain.web import SearchAnswer
+
+
+PREFIX = "mcp__"
+"""What the names of tools of MCP servers begin with: ``mcp__SERVER__TOOL`` (MCP-4)."""
 
 
 class Asks(StrEnum):
@@ -221,6 +226,60 @@ class WebSearch(Protocol):
         """What is found, only from hosts of ``allowed``; raises ``AgentError``."""
 
 
+class McpServers(Protocol):
+    """The servers of one session, made when they are first needed."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """In the order in which they are configured."""
+
+    def begin(self) -> None:
+        """Start them in the background; only the first call does anything."""
+
+    def facts(self) -> Sequence[ServerFacts]:
+        """All of them, as they stand."""
+
+    def tool(self, wanted: str) -> ServerTool | None:
+        """The tool of that whole name (the server's own name for it may stand in it).
+
+        Before its server is ready it may turn out not to exist.
+        """
+
+    def full_name(self, server: str, tool: str) -> str:
+        """What ``tool`` of ``server`` is called here; empty for a server that is not there."""
+
+    async def tools(
+        self, cancel: CancelToken, progress: Callable[[str], None], within_s: float | None = None
+    ) -> Sequence[str]:
+        """Wait for the tools of all servers; a line for each server that cannot be used."""
+
+    async def call(
+        self,
+        tool: ServerTool,
+        arguments: Mapping[str, Any],
+        cancel: CancelToken,
+        progress: Callable[[str], None],
+    ) -> ToolOutput:
+        """What the tool returned, not yet bounded.
+
+        Raises ``McpError``. Once ``cancel`` is set it returns soon, with a ``CANCELLED`` output.
+        """
+
+    async def read(self, server: str, uri: str, cancel: CancelToken) -> Sequence[ResultPart]:
+        """A resource as parts of a message. Raises ``McpError``."""
+
+    async def prompt(
+        self, prompt: ServerPrompt, arguments: Mapping[str, str], cancel: CancelToken
+    ) -> Sequence[ResultPart]:
+        """The text (and images) of a prompt. Raises ``McpError``."""
+
+    async def restart(self, server: str) -> None:
+        """Stop it and start it again; raises ``McpError`` when it does not come up."""
+
+    async def aclose(self) -> None:
+        """End all of them. May be called again."""
+
+
 class Plans(Protocol):
     """Puts a plan before the user, who may approve it."""
 
@@ -319,6 +378,8 @@ class ToolContext:
     - ``session_id: str``: whose processes it starts (CAN-11)
     - ``search: WebSearch``: what searches the web (EXT-8)
     - ``editor: EditorFiles | None``: files as an editor has them open
+    - ``servers: McpServers | None``: the MCP servers of the session (MCP-4)
+    - ``toolbox: ToolBox``: all of its tools
     - ``run: RunIdentity``: whose work it is (CTRL-9)
     - ``judged: tuple[Path, ...] | None``: the paths that the policy has judged, as ``paths`` told
       them; the call opens no other (SEC-5). ``None`` where nothing was judged.
@@ -375,11 +436,17 @@ def context_for(tool: Tool, call: ToolContext, port: Callable[[str], object]) ->
 
 @frozen
 class StandIn:
-    """What a call runs in its place: ``tool`` with ``arguments``, at once or on a ``schedule``."""
+    """What a call runs in its place: ``tool`` with ``arguments``, at once or on a ``schedule``.
+
+    ``field`` is the argument that holds them. ``is_direct``: it runs now, as the call itself;
+    otherwise the tool that was called starts it.
+    """
 
     tool: str
     arguments: Mapping[str, Any]
     schedule: object = None
+    field: str = "args"
+    is_direct: bool = False
 
 
 class Tool(Protocol):
@@ -443,6 +510,10 @@ class ToolBox(Protocol):
 
     def get(self, name: str) -> Tool | None:
         """The tool, loaded if need be."""
+
+    @property
+    def deferred(self) -> tuple[ToolDefinition, ...]:
+        """Those that can be called although the model is not shown them (TOOL-14)."""
 
     def near(self, name: str) -> tuple[str, ...]:
         """Names like ``name``, best first (TOOL-4)."""

@@ -133,7 +133,7 @@ PRESENT_PLAN = "present_plan"
 _MODES = {Verdict.ONCE: PermissionMode.DEFAULT, Verdict.SESSION: PermissionMode.ACCEPT_EDITS}
 _MAX_TITLE = 60
 # judged call by call: a command that only reads is let through
-_JUDGED_LATER = frozenset({"bash", "spawn_background"})
+_JUDGED_LATER = frozenset({"bash", "spawn_background", "mcp_call"})
 
 
 async def plan_notice(state: SessionState) -> tuple[str, ...]:

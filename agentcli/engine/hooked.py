@@ -252,7 +252,9 @@ class CallHooks:
             return inner
         call = job.call
         if inner.updated_input is not None:
-            call = replace(call, arguments={**call.arguments, "args": dict(inner.updated_input)})
+            call = replace(
+                call, arguments={**call.arguments, job.launch.field: dict(inner.updated_input)}
+            )
         return both(inner, await self._hooks.before_tool(call, self._token), call)
 
     async def answers(self, job: Job) -> bool | None:
@@ -262,7 +264,7 @@ class CallHooks:
         """
         if not self._hooks.listens(HookEvent.PERMISSION_REQUEST):
             return None
-        said = await self._hooks.permission_requested(job.call, self._token)
+        said = await self._hooks.permission_requested(job.seen, self._token)
         self._hear(said)
         self.feedback += [f"A hook says about {job.call.name}: {text}" for text in said.context]
         is_refused = bool(said.blocked or said.stopped)
@@ -297,9 +299,9 @@ class CallHooks:
         if job.started_at is None or job.output is None:
             return
         result = ToolResult(
-            job.call.id, job.call.name, job.output.parts, job.status or status_of(job.output)
+            job.call.id, job.seen.name, job.output.parts, job.status or status_of(job.output)
         )
-        telling = self._hooks.after_tool(job.call, result, self._token)
+        telling = self._hooks.after_tool(job.seen, result, self._token)
         try:
             said = await race(telling, self._token, self._reaper)
         except TurnCancelled:

@@ -90,6 +90,13 @@ class Job:
     launch: Launch | None = None
     offers: Sequence[tuple[GrantOffer, Rule]] = ()
 
+    @property
+    def seen(self) -> ToolCall:
+        """The call as hooks know it: that of the tool which runs."""
+        if self.launch is None or not self.launch.is_direct:
+            return self.call
+        return self.launch.call(self.call.id)
+
     def acting(self, tool: Tool) -> tuple[Tool, Any, Mapping[str, Any], str]:
         """What the call is judged as: tool, arguments (both ways), the tool that it came by."""
         if self.launch is None:
@@ -111,7 +118,8 @@ class Job:
         self.effect = effect_of(self.facts, place)
         known_to_read = self.effect is Effect.READ and not definition.only_reads
         known_to_read = known_to_read and not moves_shell(self.facts)
-        reads_along = self.launch is None and known_to_read  # a start is seen by what comes after
+        starts = self.launch is not None and not self.launch.is_direct
+        reads_along = known_to_read and not starts  # a start is seen by what comes after
         self.is_concurrent = tool.definition.concurrent or reads_along
 
     def decision(self, facts: CallFacts, place: CallPlace) -> Decision:
@@ -148,7 +156,7 @@ class Job:
 
         self.offers = offers_of(facts, place, decision)
         return ApprovalRequest(
-            self.call,
+            self.seen,
             self.summary,
             detail,
             decision.why,

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from agentcli.domain.hooks import Hooks
     from agentcli.domain.sandbox import Sandbox
     from agentcli.domain.subagents import SubAgentsFor
-    from agentcli.domain.tools import EditChecks, EditorFiles, FileKeeper, WebSearch
+    from agentcli.domain.tools import EditChecks, EditorFiles, FileKeeper, McpServers, WebSearch
     from agentcli.engine.background.moving import Moves
     from agentcli.engine.finishing import AnswerCheck
 
@@ -95,7 +95,8 @@ class SessionParts:
     runs what outlives a turn (BG-1), ``moves`` are the running calls of a chat that can go on
     there (UI-3); ``keeper`` remembers files before they are changed (TT-1), ``checks`` look at
     them afterwards (EXT-6); ``reaper`` owns what was told to stop and has not stopped yet
-    (CAN-10). ``update_catalogue`` is called after each turn and may fail; ``on_close`` ends what
+    (CAN-10). ``servers`` are MCP servers (MCP-2). ``update_catalogue`` is called after each
+    turn and may fail; ``on_close`` ends what
     the session's tools have left running. ``documents`` are the instructions that ``system`` holds
     (CTX-1), ``later`` gives those of directories that a call has touched (EXT-4). ``skills`` are
     the files that the model may read and then goes by (EXT-1).
@@ -141,6 +142,7 @@ class SessionParts:
     background: Lazy[Background] | None = None
     search: WebSearch | None = None
     editor: EditorFiles | None = None
+    servers: Lazy[McpServers] | None = None
     keeper: Lazy[FileKeeper] | None = None
     checks: Lazy[EditChecks] | None = None
     update_catalogue: Callable[[], Awaitable[None]] | None = None
@@ -171,7 +173,10 @@ class SessionParts:
         match name:
             case "files" if unattended:
                 found = FileLedger()
-            case "files" | "outputs" | "sandbox" | "session_id" | "state" | "search" | "editor":
+            case (
+                "files" | "outputs" | "sandbox" | "session_id" | "state" | "search" | "editor"
+                | "toolbox"
+            ):  # fmt: skip
                 found = getattr(self, name)
             case "run":
                 found = RunIdentity(self.session_id, parent_id=self.parent_id)
@@ -185,7 +190,9 @@ class SessionParts:
                 found = PlanTable(self.policy, self.approver, self.state, self.reaper)
             case "background" if self.background is not None and not unattended:
                 found = self.background()
-            case "agents" | "plans" | "background" | "to_background":
+            case "servers" if self.servers is not None:
+                found = self.servers()
+            case "agents" | "plans" | "background" | "to_background" | "servers":
                 pass
             case _:
                 raise TypeError(f"there is no port {name!r}: domain.tools.ToolContext lists them")

@@ -275,6 +275,8 @@ class ToolCalls:
 
             job.launch, problem, job.status = look_through(target, toolbox, self.passage)
             job.output = ToolOutput.error(problem) if problem else None
+            if job.launch is not None and job.launch.is_direct:
+                job.tool, job.args = job.launch.tool, job.launch.args
 
     def _gather_facts(self, job: Job, tool: Tool, shell: ShellPlaces) -> None:
         """Gather what the policy looks at; a tool that fails to tell it is not run."""
@@ -315,7 +317,7 @@ class ToolCalls:
         if (said := await self._hooks_say(job, job.facts, job.place)) is not None:
             return said
         reason = decision.why
-        self._emit(ApprovalWaiting(job.call, job.summary, reason))
+        self._emit(ApprovalWaiting(job.seen, job.summary, reason))
         job.access = decision.access
         request = job.question(job.facts, job.place, decision, detail)
         self._parts.policy.auto_offered |= request.offers_auto
@@ -361,9 +363,9 @@ class ToolCalls:
             self._emit(Notice(f"{error}: only this call was allowed"))
 
     def _refuse(self, job: Job, reason: str, *, unattended: bool = False) -> None:
-        job.output = ToolOutput.error(wording.refused(job.call.name, reason, unattended=unattended))
+        job.output = ToolOutput.error(wording.refused(job.seen.name, reason, unattended=unattended))
         job.status = ResultStatus.REFUSED
-        self._emit(ToolRefused(job.call, reason, unattended))
+        self._emit(ToolRefused(job.seen, reason, unattended))
 
     # --- run -------------------------------------------------------------------------------
 
@@ -521,7 +523,8 @@ class ToolCalls:
 
 def _edits(job: Job) -> bool:
     """Whether the call changes files that it names."""
-    return job.launch is None and job.facts is not None and job.facts.definition.asks is Asks.EDIT
+    runs_now = job.launch is None or job.launch.is_direct
+    return runs_now and job.facts is not None and job.facts.definition.asks is Asks.EDIT
 
 
 def _paths(job: Job) -> Sequence[Path]:

@@ -9,16 +9,12 @@ can name its tools before it is up (MCP-4); a name that is not known by then is 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import fields
 from typing import Any, TypeVar
 
 from agentcli.domain.cancel import CancelToken, uninterruptible
-from agentcli.domain.clean import digest
 from agentcli.domain.mcp import (
-    PREFIX,
     LoginRequired,
     McpError,
     ServerFacts,
@@ -28,27 +24,18 @@ from agentcli.domain.mcp import (
     ServerTool,
 )
 from agentcli.domain.messages import ResultPart, UserPart
-from agentcli.domain.tools import ToolOutput
-from agentcli.domain.values import frozen, mutable
+from agentcli.domain.tools import PREFIX, ToolOutput
+from agentcli.domain.values import mutable
 from agentcli.mcp.client import ClientSetup, McpClient, connected
 from agentcli.mcp.http import SessionLost
-from agentcli.mcp.protocol import MODERN, full_name
+from agentcli.mcp.protocol import full_name
+from agentcli.mcp.remembered import KnownServer, Remembered
 from agentcli.mcp.servers import McpServer
 
 T = TypeVar("T")
 PING_S = 3.0
 STARTS_AT_ONCE = 8
-MAX_REMEMBERED_CHARS = 2_000_000
-_REMEMBERED_DESCRIPTION = 200
 log = logging.getLogger(__name__)
-
-
-@frozen
-class Remembered:
-    """What is kept of servers between sessions: texts by key, in a place of ours."""
-
-    load: Callable[[str], str | None] = lambda _: None
-    save: Callable[[str, str], None] = lambda *_: None
 
 
 @mutable
@@ -89,9 +76,10 @@ class ServerHub:
         self._gate = asyncio.Semaphore(STARTS_AT_ONCE)
         self._closed = False
         for link in self._links.values():
-            if not link.server.enabled:
+            if link.server.enabled:
+                self._recall(link)
+            else:
                 link.status = ServerStatus.OFF
-            self._recall(link)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -126,21 +114,22 @@ class ServerHub:
 
     # --- names -----------------------------------------------------------------------------------
 
-    def tool(self, full_name: str) -> ServerTool | None:
+    def tool(self, wanted: str) -> ServerTool | None:
         """See ``McpServers``."""
         for link in self._links.values():
+            own = f"{PREFIX}{link.server.name}__"
             for tool in link.tools:
-                if tool.full_name == full_name:
+                if wanted in {tool.full_name, f"{own}{tool.name}"}:
                     return tool
-        return self._guessed(full_name)
+        return self._guessed(wanted)
 
     def _guessed(self, wanted: str) -> ServerTool | None:
         """A tool that nobody has heard of yet: its server will know whether it is there."""
         for name, link in self._links.items():
-            start = full_name(name, "")
             is_open = link.server.enabled and link.status is not ServerStatus.READY
-            if is_open and wanted.startswith(start) and (tool := wanted.removeprefix(start)):
-                return ServerTool(name, tool, wanted, "", {"type": "object"})
+            for start in (f"{PREFIX}{name}__", full_name(name, "")):
+                if is_open and wanted.startswith(start) and (tool := wanted.removeprefix(start)):
+                    return ServerTool(name, tool, full_name(name, tool), "", {"type": "object"})
         return None
 
     def full_name(self, server: str, tool: str) -> str:
@@ -155,17 +144,22 @@ class ServerHub:
 
     # --- asking ----------------------------------------------------------------------------------
 
-    async def tools(self, cancel: CancelToken, progress: Callable[[str], None]) -> Sequence[str]:
+    async def tools(
+        self, cancel: CancelToken, progress: Callable[[str], None], within_s: float | None = None
+    ) -> Sequence[str]:
         """See ``McpServers``."""
 
         async def of(link: _Link) -> str:
             try:
-                client = await self._live(link, cancel, progress)
-                if link.is_stale:
-                    link.is_stale = False
-                    link.tools = await client.tools()
+                async with asyncio.timeout(within_s):
+                    client = await self._live(link, cancel, progress)
+                    if link.is_stale:
+                        link.is_stale = False
+                        link.tools = await client.tools()
             except McpError as error:
                 return str(error)
+            except TimeoutError:
+                return f"the MCP server {link.server.name} is still starting: search again later"
             return ""
 
         links = [link for link in self._links.values() if link.server.enabled]
@@ -346,43 +340,13 @@ class ServerHub:
     # --- memory ----------------------------------------------------------------------------------
 
     def _remember(self, link: _Link) -> None:
-        def row(tool: ServerTool) -> dict[str, Any]:
-            kept = {each.name: getattr(tool, each.name) for each in fields(tool)}
-            if not link.server.pinned:
-                short = tool.description[:_REMEMBERED_DESCRIPTION]
-                kept |= {"parameters": {"type": "object"}, "description": short}
-            return kept
-
-        kept = {
-            "protocol": link.protocol,
-            "version": link.version,
-            "instructions": link.instructions,
-            "tools": [row(tool) for tool in link.tools],
-        }
-        text = json.dumps(kept, ensure_ascii=False)
-        key = _key(link.server)
-        if len(text) <= MAX_REMEMBERED_CHARS and text != self._remembered.load(key):
-            self._remembered.save(key, text)
+        known = KnownServer(link.protocol, link.version, link.instructions, link.tools)
+        self._remembered.keep(link.server, known)
 
     def _recall(self, link: _Link) -> None:
-        text = self._remembered.load(_key(link.server))
-        if text is None or not link.server.enabled:
-            return
-        try:
-            kept = json.loads(text)
-            link.tools = tuple(
-                tool
-                for row in kept["tools"]
-                if link.server.offers((tool := ServerTool(**row)).name)
-            )
-            link.protocol, link.version = str(kept["protocol"]), str(kept["version"])
-            link.instructions = str(kept["instructions"])
-        except (ValueError, TypeError, KeyError, RecursionError):
-            log.warning("what is remembered of the MCP server %s is damaged", link.server.name)
-
-
-def _key(server: McpServer) -> str:
-    return digest(f"{server.name}\0{server.mark}\0{server.pinned}\0{MODERN}")
+        known = self._remembered.recall(link.server)
+        link.protocol, link.version = known.protocol, known.version
+        link.instructions, link.tools = known.instructions, known.tools
 
 
 async def _joined(tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -17,9 +17,9 @@ from typing import Any
 
 from agentcli.domain.clean import clean_text, digest, one_line
 from agentcli.domain.images import judge
-from agentcli.domain.mcp import PREFIX, ServerPrompt, ServerResource, ServerTool
+from agentcli.domain.mcp import ServerPrompt, ServerResource, ServerTool
 from agentcli.domain.messages import ImagePart, ResultPart, TextPart
-from agentcli.domain.tools import OutputKind, ToolOutput
+from agentcli.domain.tools import PREFIX, OutputKind, ToolOutput
 from agentcli.domain.values import frozen
 
 MODERN = "2026-07-28"

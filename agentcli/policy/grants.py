@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from agentcli.domain.errors import UsageError
 from agentcli.domain.ports import GrantOffer
-from agentcli.domain.tools import Asks
+from agentcli.domain.tools import PREFIX, Asks
 from agentcli.policy.bash_command import SimpleCommand
 from agentcli.policy.decision import (
     EDIT_TOOLS,
@@ -168,6 +168,8 @@ def lasting_rule(rule: Rule) -> str:
     this very text any more.
     """
     text = str(rule)
+    if rule.pattern is None and rule.tool.startswith(PREFIX):
+        return text
     pattern = rule.pattern or ""
     literal = pattern.removesuffix("/**") if rule.exact else pattern.removesuffix(" *")
     if rule.pattern is None or not literal or not text.isprintable():

@@ -14,11 +14,19 @@ from pathlib import Path
 
 from agentcli.domain.ports import PermissionMode
 from agentcli.domain.sandbox import Access
-from agentcli.domain.tools import Asks, real_path
+from agentcli.domain.tools import PREFIX, Asks, real_path
 from agentcli.domain.values import frozen
 from agentcli.policy.bash_command import SimpleCommand
 from agentcli.policy.bash_syntax import parse_bash
-from agentcli.policy.decision import Answer, CallFacts, CallPlace, Decision, Effect, Policy, Rule
+from agentcli.policy.decision import (
+    Answer,
+    CallFacts,
+    CallPlace,
+    Decision,
+    Effect,
+    Policy,
+    Rule,
+)
 from agentcli.policy.places import (
     credential_place,
     has_own_repository,
@@ -73,6 +81,8 @@ def moves_shell(call: CallFacts) -> bool:
 def subject_of(call: CallFacts, place: CallPlace) -> Subject:
     """What rules are matched with."""
     command, url = call.arguments.get("command"), call.arguments.get("url")
+    if call.definition.name.startswith(PREFIX):  # what their arguments mean they alone know
+        command = url = None
     return Subject(
         tool=call.definition.name,
         paths=tuple(map(real_path, call.paths)),
@@ -288,6 +298,8 @@ def _by_mode(judged: _Judged) -> Decision | None:
     if _reaches_out(judged):
         host = judged.subject.host
         reason = f"it fetches from {host}" if host else "it reaches beyond this machine"
+        if call.definition.name.startswith(PREFIX):
+            reason = "an MCP server does it, and says that it only reads"
         return judged.because(Answer.ASK, reason)
     is_auto = policy.mode is PermissionMode.AUTO
     if is_auto and judged.is_command and policy.contained and judged.effect is Effect.EXEC:
@@ -303,7 +315,10 @@ def _by_mode(judged: _Judged) -> Decision | None:
 
 
 def _asks_to_run(judged: _Judged) -> Decision:
-    decision = judged.because(Answer.ASK, "it runs a command")
+    name = judged.call.definition.name
+    is_served = name.startswith(PREFIX)
+    reason = "an MCP server does it: it may change anything" if is_served else "it runs a command"
+    decision = judged.because(Answer.ASK, reason)
     if not judged.is_command:
         return decision
     decision = replace(decision, auto_frees=judged.place.policy.contained)

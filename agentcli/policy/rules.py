@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from agentcli.domain.tools import real_path
+from agentcli.domain.tools import PREFIX, real_path
 from agentcli.domain.values import frozen
 from agentcli.policy.bash_command import ParsedCommand, SimpleCommand
 from agentcli.policy.bash_syntax import (
@@ -55,7 +55,9 @@ class Subject:
 
     def is_of(self, rule: Rule) -> bool:
         """Whether ``rule`` is about this tool."""
-        return fnmatch.fnmatchcase(self.tool, rule.tool) or (self.edits and rule.tool == EDIT_TOOLS)
+        if fnmatch.fnmatchcase(self.tool, rule.tool) or (self.edits and rule.tool == EDIT_TOOLS):
+            return True  # "mcp__server" stands for all tools of that server
+        return rule.tool.startswith(PREFIX) and self.tool.startswith(f"{rule.tool}__")
 
     @property
     def parsed(self) -> ParsedCommand:

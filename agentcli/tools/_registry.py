@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agentcli.domain.errors import UsageError
-from agentcli.domain.tools import Asks, Tool, ToolDefinition, ToolHints
+from agentcli.domain.tools import PREFIX, Asks, Tool, ToolDefinition, ToolHints
 
 if TYPE_CHECKING:
     from agentcli.tools._base import BaseTool
@@ -52,11 +52,14 @@ _ORDER = (
     "kv_delete",
     "kv_list",
     "present_plan",
+    "tool_search",
+    "mcp_call",
 )
 _NEAR = 3
 # seldom used: named where they are needed (a notebook that is read names its tool), and there when
 # they are called, but part of the prompt only where they were asked for by name (TOOL-14)
-_DEFERRED = frozenset({"edit_notebook", "web_search"})
+_DEFERRED = frozenset({"edit_notebook", "web_search", "tool_search", "mcp_call"})
+_WAYS = frozenset({"tool_search", "mcp_call"})  # to the others, not such themselves
 # what other programs call the same thing
 _ALIASES = {
     "read": "read_file",
@@ -109,6 +112,16 @@ _ALIASES = {
 }
 
 
+class ServedTools(Protocol):
+    """The tools of MCP servers, which come and go."""
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of that whole name, if the session may use it."""
+
+    def names(self) -> tuple[str, ...]:
+        """The whole names that are known by now."""
+
+
 class Registry:
     """The tools at hand; implements ``domain.tools.ToolBox``."""
 
@@ -116,6 +129,7 @@ class Registry:
         self._definitions: dict[str, ToolDefinition] = {}
         self._loaded: dict[str, Tool] = {}
         self._built_in: dict[str, tuple[ToolDefinition, str]] = {}  # each with its module
+        self.served: ServedTools | None = None
 
     @classmethod
     def builtin(
@@ -193,13 +207,23 @@ class Registry:
                 if tool.name == name:
                     tool.definition = definition  # the same; to make it takes as long as the import
                     self._loaded[name] = tool
-        return self._loaded.get(name)
+        found = self._loaded.get(name)
+        if found is None and self.served is not None:
+            return self.served.get(name)
+        return found
+
+    @property
+    def deferred(self) -> tuple[ToolDefinition, ...]:
+        """The built-in tools that are not part of the prompt (TOOL-14)."""
+        hidden = (each for each, _ in self._built_in.values() if each.name not in _WAYS)
+        return tuple(each for each in hidden if each.name not in self._definitions)
 
     def near(self, name: str) -> tuple[str, ...]:
         """Names like ``name``, best first (TOOL-4)."""
         wanted = name.casefold().replace("-", "_")
         alias = _ALIASES.get(wanted)
-        there = dict.fromkeys((*self._definitions, *self._built_in))
+        served = () if self.served is None else self.served.names()
+        there = dict.fromkeys((*self._definitions, *self._built_in, *served))
         found = [alias] if alias in there and alias is not None else []
         found += [
             known
@@ -218,7 +242,7 @@ def _refuse_unknown(names: Iterable[str], built_in: Iterable[tuple[ToolDefinitio
         known.add(definition.name)
         groups.add(definition.group)
     for name in names:
-        if name not in known and name not in groups:
+        if name not in known and name not in groups and not name.startswith(PREFIX):
             import difflib
 
             near = difflib.get_close_matches(name, sorted(known | groups), n=_NEAR)

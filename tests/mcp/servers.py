@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from agentcli.domain.mcp import McpServers
+from agentcli.domain.tools import McpServers
 from agentcli.mcp.client import ClientSetup
-from agentcli.mcp.hub import Remembered, ServerHub
+from agentcli.mcp.hub import ServerHub
+from agentcli.mcp.remembered import Remembered
 from agentcli.mcp.servers import McpServer, ServerPlace, ServerScope, read_server
 from agentcli.mcp.stdio import StdioPlace
 from agentcli.process.run import end_processes

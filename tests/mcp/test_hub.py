@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from agentcli.domain.cancel import CancelToken
-from agentcli.domain.mcp import McpError, McpServers, ServerStatus
+from agentcli.domain.mcp import McpError, ServerStatus
 from agentcli.domain.messages import TextPart
-from agentcli.domain.tools import OutputKind, ToolOutput
-from agentcli.mcp.hub import Remembered
+from agentcli.domain.tools import McpServers, OutputKind, ToolOutput
+from agentcli.mcp.remembered import Remembered
 from tests.mcp.servers import hostile, hub_of, sdk_server
 
 pytestmark = pytest.mark.spec("MCP-2")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from functools import partial
@@ -50,7 +50,8 @@ class SessionExtensions:
     """What the places in force hold; ``hooks`` are those of plugins, ``notices`` for the user.
 
     ``readable`` are the directories of the skills, which the model may read and commands see.
-    ``servers`` are the MCP servers, those that are switched off too.
+    ``servers`` are the MCP servers, those that are switched off too; ``watch`` is told each secret
+    of theirs that becomes known.
     ``is_changed``: a repository's is not what the user trusts any more; it blocks.
     """
 
@@ -62,6 +63,7 @@ class SessionExtensions:
     is_changed: Callable[[], bool] = lambda: False
     readable: tuple[Path, ...] = ()
     servers: tuple[McpServer, ...] = ()
+    watch: Callable[[Iterable[str]], None] = lambda _: None
 
     def catalogue(self, window_tokens: int) -> str:
         """The skills as the model is told of them: 2 % of its window, 8,000 characters at most."""

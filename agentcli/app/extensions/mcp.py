@@ -1,32 +1,29 @@
-"""The MCP servers of a session: what they run in, what is kept of them (MCP-2, MCP-4).
+"""What speaks to the MCP servers of a session or a command: what they run in (MCP-2, MCP-3).
 
-Law: imported only where servers are configured.
+Law: imported only when servers are about to be started.
 """
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcli.app.extensions.logins import ServerLogins
-from agentcli.config.paths import Paths, write
-from agentcli.domain.errors import ConfigError
+from agentcli.app.extensions.servers import kept_by
 from agentcli.mcp.client import ClientSetup
-from agentcli.mcp.hub import Remembered, ServerHub
+from agentcli.mcp.hub import ServerHub
 from agentcli.mcp.stdio import StdioPlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from agentcli.config.paths import Paths
     from agentcli.config.settings import Settings
     from agentcli.domain.mcp import ServerFacts
     from agentcli.domain.sandbox import Sandbox
     from agentcli.domain.tools import Asker, Workspace
     from agentcli.mcp.servers import McpServer
-
-_MAX_KEPT_BYTES = 4_000_000
 
 
 def server_hub(
@@ -46,25 +43,7 @@ def server_hub(
     place = StdioPlace(workspace.cwd, owner, sandbox)
     logins = ServerLogins(paths, os.environ, watch)
     setup = ClientSetup(place, (workspace.root, *workspace.extra), ask, logins.authorizer)
-    return ServerHub(servers, setup, remembered(paths))
-
-
-def remembered(paths: Paths) -> Remembered:
-    """What servers have said, in files of ours; it can all be thrown away."""
-    directory: Path = paths.state_dir / "mcp"
-
-    def load(key: str) -> str | None:
-        try:
-            with (directory / f"{key}.json").open(encoding="utf-8") as file:
-                return file.read(_MAX_KEPT_BYTES)
-        except (OSError, UnicodeDecodeError):
-            return None
-
-    def save(key: str, text: str) -> None:
-        with suppress(ConfigError, UnicodeEncodeError):
-            write(directory / f"{key}.json", text)
-
-    return Remembered(load, save)
+    return ServerHub(servers, setup, kept_by(paths))
 
 
 async def try_servers(

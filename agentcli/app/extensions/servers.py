@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from agentcli.config.project import SERVERS_FILE, read_servers
 from agentcli.domain.errors import ConfigError, UsageError
 from agentcli.domain.values import frozen
 from agentcli.engine.context.system_prompt import project_root
+from agentcli.mcp.remembered import Remembered
 from agentcli.mcp.servers import McpServer, ServerPlace, ServerScope, servers_in, usable_name
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ root_of = project_root
 GivenServers = tuple[str, Mapping[str, Any]]
 """Where servers of the start come from, and the parsed file."""
 EDITOR = "the editor"
+_MAX_KEPT_BYTES = 8_000_000
 
 
 @frozen
@@ -324,3 +327,21 @@ def put_entries(
         change_project(settings.paths, root, "mcpServers", kept)
     else:
         write_project_servers(settings, root, kept)
+
+
+def kept_by(paths: Paths) -> Remembered:
+    """What servers have said, in files of ours; it can all be thrown away."""
+    directory: Path = paths.state_dir / "mcp"
+
+    def load(key: str) -> str | None:
+        try:
+            with (directory / f"{key}.json").open(encoding="utf-8") as file:
+                return file.read(_MAX_KEPT_BYTES)
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    def save(key: str, text: str) -> None:
+        with suppress(ConfigError, UnicodeEncodeError):
+            write(directory / f"{key}.json", text)
+
+    return Remembered(load, save)

@@ -22,9 +22,9 @@ from agentcli.domain.background import BackgroundRefused
 from agentcli.domain.errors import InvalidArguments
 from agentcli.domain.hooks import HookVerdict, Permission
 from agentcli.domain.messages import ResultStatus, ToolCall
-from agentcli.domain.tools import StandIn, Tool, ToolBox
+from agentcli.domain.tools import PREFIX, StandIn, Tool, ToolBox
 from agentcli.domain.values import frozen
-from agentcli.engine.arguments.problems import gated
+from agentcli.engine.arguments.problems import gated, invalid, unknown_tool
 from agentcli.engine.gates import Passage
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class Launch:
     tool: Tool
     args: Any
     arguments: Mapping[str, Any]
+    field: str = "args"
+    is_direct: bool = False
 
     @property
     def name(self) -> str:
@@ -59,6 +61,8 @@ def look_through(
 
     Where it may not run: ``None``, why, and the status of the result if it is no error.
     """
+    if target.is_direct:
+        return _in_place(target, toolbox, passage)
     try:
         launch = check_launch(toolbox, target.tool, target.arguments)
         if target.schedule is not None:
@@ -68,6 +72,26 @@ def look_through(
     if passage.allowed is not None and launch.name not in passage.allowed:
         return None, gated(launch.name, passage), ResultStatus.REFUSED
     return launch, "", None
+
+
+def _in_place(
+    target: StandIn, toolbox: ToolBox, passage: Passage
+) -> tuple[Launch | None, str, ResultStatus | None]:
+    """A tool that runs as the call itself: gated by its own name where the model is shown it."""
+    tool, shown = toolbox.get(target.tool), [each.name for each in toolbox.definitions]
+    if tool is None:
+        return None, unknown_tool(target.tool, toolbox.near(target.tool), shown), None
+    name = tool.definition.name
+    if name in shown and not name.startswith(PREFIX):
+        return None, f"{name} is one of your tools: call it directly.", None
+    if passage.allowed is not None and name in shown and name not in passage.allowed:
+        return None, gated(name, passage), ResultStatus.REFUSED
+    try:
+        args = tool.parse(target.arguments)
+    except InvalidArguments as error:
+        call = ToolCall("", name, dict(target.arguments))
+        return None, invalid(call, tool.definition, error), None
+    return Launch(tool, args, target.arguments, target.field, is_direct=True), "", None
 
 
 def check_launch(toolbox: ToolBox, name: str, arguments: Mapping[str, Any]) -> Launch:

@@ -51,7 +51,10 @@ _DOCS = "Project instructions (the nearest to the working directory last)"
 
 @frozen
 class PromptParts:
-    """What the prompt is made of. ``date`` is the session's first day, for example 2026-11-20."""
+    """What the prompt is made of. ``date`` is the session's first day, for example 2026-11-20.
+
+    ``skills`` tells of MCP servers as well.
+    """
 
     cwd: Path
     date: str

@@ -1,0 +1,228 @@
+"""MCP servers in the installed program: what the model sees of them, what is asked, what is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.one_shot import check_sessions, result_of
+from tests.support.cli import Finished, agent_env, run_agent
+from tests.support.model_server import ModelServer
+from tests.support.replies import Call, call, calls, say
+
+pytestmark = [pytest.mark.sampled, pytest.mark.spec("TOOL-13")]
+SUPPORT = Path(__file__).resolve().parent.parent / "support"
+
+
+def hostile(mode: str, **more: Any) -> dict[str, Any]:
+    args = ["-S", str(SUPPORT / "mcp_hostile.py"), mode]
+    return {"command": sys.executable, "args": args, **more}
+
+
+def run(server: ModelServer, cwd: Path, servers: dict[str, Any], *args: str) -> Finished:
+    config = json.dumps({"mcpServers": servers})
+    line = ("run", "go", "--output-format", "json", "--mcp-config", config, *args)
+    return run_agent(*line, env=agent_env(server), cwd=cwd)
+
+
+def tools_sent(body: dict[str, Any]) -> list[str]:
+    return [tool["name"] for tool in body["tools"]]
+
+
+def results_of(body: dict[str, Any]) -> list[str]:
+    found = []
+    for message in body["messages"]:
+        for block in message["content"] if isinstance(message["content"], list) else []:
+            if block.get("type") == "tool_result":
+                texts = (part["text"] for part in block["content"] if part["type"] == "text")
+                found.append("\n".join(texts))
+    return found
+
+
+@pytest.mark.spec("MCP-4")
+def test_a_tool_is_found_and_called_and_the_prefix_never_changes(tmp_path: Path) -> None:
+    replies = [
+        call("tool_search", {"query": "echo"}),
+        call("mcp_call", {"server": "one", "tool": "echo", "arguments": {"a": "b"}}),
+        say("done"),
+    ]
+    servers = {"one": hostile("echo"), "two": hostile("odd")}
+    with ModelServer(replies) as server:
+        done = run(server, tmp_path, servers, "--allow-tool", "mcp__one__*")
+        assert result_of(done)["result"] == "done", done.stderr
+        assert not server.violations
+        first, second, third = (request.body for request in server.requests)
+        server.restart(say("again"))
+        again = run(server, tmp_path, servers)
+        assert again.code == 0
+        later = server.requests[-1].body
+    assert {"tool_search", "mcp_call"} <= set(tools_sent(first))
+    for body in (second, third):
+        assert body["tools"] == first["tools"]
+        assert body["system"] == first["system"]
+    assert "- one: its tools are not known yet" in json.dumps(first["system"])
+    assert 'mcp_call with server "one", tool "echo"' in results_of(second)[0]
+    assert results_of(third)[1] == '{"a": "b"}'
+    told = json.dumps(later["system"], ensure_ascii=False)
+    assert "- one: Tools: echo" in told
+    assert "- two: Tools: bash, loop, list, huge" in told
+    assert "\\u001b" not in told
+    check_sessions()
+
+
+def test_without_a_rule_a_call_is_refused_as_the_tool_that_it_names(tmp_path: Path) -> None:
+    arguments = {"server": "one", "tool": "echo", "arguments": {}}
+    with ModelServer([call("mcp_call", arguments), say("done")]) as server:
+        done = run(server, tmp_path, {"one": hostile("echo")})
+        told = results_of(server.requests[-1].body)[0]
+    assert "needs approval" in told
+    assert "--allow-tool 'mcp__one__echo'" in told
+    (denial,) = result_of(done)["permission_denials"]
+    assert denial["tool_name"] == "mcp__one__echo"
+
+
+@pytest.mark.parametrize("rule", ["mcp__one", "mcp__one__echo", "mcp__*"])
+def test_a_deny_rule_for_a_server_or_a_tool_holds_in_yolo_too(tmp_path: Path, rule: str) -> None:
+    arguments = {"server": "one", "tool": "echo", "arguments": {}}
+    with ModelServer([call("mcp_call", arguments), say("done")]) as server:
+        run(server, tmp_path, {"one": hostile("echo")}, "--yolo", "--deny-tool", rule)
+        assert f"denied by the rule {rule}" in results_of(server.requests[-1].body)[0]
+
+
+def test_what_is_no_tool_of_a_server_cannot_be_called_through_it(tmp_path: Path) -> None:
+    inner = {"tool": "bash", "args": {"command": "touch x"}}
+    replies = [
+        calls(
+            Call(
+                "mcp_call", {"server": "agentcli", "tool": "bash", "arguments": {"command": "id"}}
+            ),
+            Call(
+                "mcp_call", {"server": "agentcli", "tool": "spawn_background", "arguments": inner}
+            ),
+            Call("mcp_call", {"server": "agentcli", "tool": "mcp_call", "arguments": inner}),
+            Call("mcp_call", {"server": "nobody", "tool": "echo", "arguments": {}}),
+        ),
+        say("done"),
+    ]
+    with ModelServer(replies) as server:
+        run(server, tmp_path, {"one": hostile("echo")}, "--yolo")
+        told = results_of(server.requests[-1].body)
+    assert all("call it directly" in text for text in told[:3])
+    assert "There is no tool named" in told[3]
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.spec("TOOL-14")
+def test_our_own_deferred_tools_are_found_and_called_in_the_same_way(tmp_path: Path) -> None:
+    notebook = tmp_path / "a.ipynb"
+    cell = {"cell_type": "markdown", "id": "c1", "metadata": {}, "source": "old"}
+    notebook.write_text(
+        json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+    )
+    edit = {"path": "a.ipynb", "cell_id": "c1", "new_source": "new"}
+    replies = [
+        call("tool_search", {"query": "select:edit_notebook"}),
+        call("read_file", {"path": "a.ipynb"}),
+        call("mcp_call", {"server": "agentcli", "tool": "edit_notebook", "arguments": edit}),
+        say("done"),
+    ]
+    with ModelServer(replies) as server:
+        mode = ("--permission-mode", "accept-edits")
+        run(server, tmp_path, {"one": hostile("echo")}, *mode)
+        told = results_of(server.requests[-1].body)
+    assert "cell_id" in told[0]
+    assert "new" in notebook.read_text(), told[-1]
+
+
+def test_a_pinned_server_is_called_by_the_names_of_its_tools(tmp_path: Path) -> None:
+    servers = {"one": hostile("odd", alwaysLoad=True)}
+    with ModelServer([call("tool_search", {"query": "bash"}), say("done")]) as server:
+        run(server, tmp_path, servers)
+        server.restart(call("mcp__one__bash", {"x": 1}), say("done"))
+        done = run(server, tmp_path, servers, "--allow-tool", "mcp__one__bash")
+        assert not server.violations
+        body = server.requests[-1].body
+    assert done.code == 0
+    assert "mcp__one__bash" in tools_sent(body)
+    assert '{"x": ' in results_of(body)[0]
+
+
+@pytest.mark.spec("MCP-2")
+def test_of_five_servers_four_are_bad_and_the_turn_ends_all_the_same(tmp_path: Path) -> None:
+    names = ("hangs", "dies", "floods", "lies")
+    servers = {name: hostile(name, timeout=2000) for name in names}
+    servers["good"] = hostile("echo")
+    one = {"tool": "echo", "arguments": {"n": 1}}
+    replies = [
+        calls(*(Call("mcp_call", {"server": name, **one}) for name in servers)),
+        say("done"),
+    ]
+    with ModelServer(replies) as server:
+        done = run(server, tmp_path, servers, "--allow-tool", "mcp__*")
+        told = results_of(server.requests[-1].body)
+    assert result_of(done)["result"] == "done"
+    assert "did not answer in time" in told[0]
+    assert "exited with code 7" in told[1]
+    assert "16,777,216 bytes" in told[2]
+    assert all('{"n": 1}' in text for text in told[3:])
+
+
+@pytest.mark.spec("REC-8")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_nothing_is_left_of_servers_when_the_program_is_ended(
+    tmp_path: Path, how: signal.Signals
+) -> None:
+    import subprocess
+
+    seen = tmp_path / "seen"
+    mark = {"SEEN_FILE": str(seen)}
+    config = json.dumps(
+        {"mcpServers": {name: hostile(name, env=mark) for name in ("hangs", "silent")}}
+    )
+    arguments = {"server": "hangs", "tool": "echo", "arguments": {}}
+    with ModelServer([call("mcp_call", arguments), say("done")]) as server:
+        line = [sys.executable, "-m", "agentcli", "run", "go", "--yolo", "--mcp-config", config]
+        process = subprocess.Popen(
+            line,
+            env=agent_env(server),
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            until(lambda: seen.exists() and "tools/call" in seen.read_text())
+            assert len(with_mark(str(seen))) >= 2
+            process.send_signal(how)
+            process.wait(10)
+            until(lambda: with_mark(str(seen)) == [])
+        finally:
+            process.kill()
+            process.wait()
+
+
+def until(is_so: Any) -> None:
+    for _ in range(900):
+        if is_so():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not come to that")
+
+
+def with_mark(mark: str) -> list[str]:
+    """The processes whose environment holds ``mark``."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and mark.encode() in (entry / "environ").read_bytes():
+                found.append(entry.name)
+        except OSError:
+            continue
+    return [pid for pid in found if pid != str(os.getpid())]
