@@ -330,7 +330,8 @@ def _bars(found: Statistics, kind: str) -> Sequence[Bar]:
                 name,
                 use.result.tokens,
                 f"{wording.plural(use.calls, 'call')}, {use.seconds:,.1f} s,"
-                f" {use.result.added_tokens:,} tokens added, {use.result.again_tokens:,} again,"
+                f" {wording.count(use.result.added_tokens)} tokens added,"
+                f" {wording.count(use.result.again_tokens)} again,"
                 f" {wording.sum_cost(use.result)}",
             )
             for name, use in found.by_tool.items()
@@ -350,7 +351,8 @@ def _drawn(lines: Sequence[Bar]) -> list[str]:
     most = max(line.size for line in lines) or 1
     names = [clean_line(line.name)[:_NAME] for line in lines]
     width = max(map(len, names))
-    bar = max(4, min(_BAR, shutil.get_terminal_size((100, 24)).columns - width - 45))
+    room = shutil.get_terminal_size((100, 24)).columns - width - max(len(x.text) for x in lines) - 6
+    bar = max(4, min(_BAR, room))
     drawn = []
     for name, line in zip(names, lines, strict=True):
         length = round(line.size / most * bar) or int(line.size > 0)
