@@ -19,9 +19,9 @@ _agentcli_complete() {
           'sessions') where='sessions' ;;
           'sessions/list') where='sessions/list' ;;
           'sessions/show') where='sessions/show' ;;
+          'sessions/export') where='sessions/export' ;;
           'sessions/events') where='sessions/events' ;;
           'sessions/search') where='sessions/search' ;;
-          'sessions/export') where='sessions/export' ;;
           'sessions/import') where='sessions/import' ;;
           'sessions/fork') where='sessions/fork' ;;
           'sessions/rename') where='sessions/rename' ;;
@@ -148,11 +148,11 @@ _agentcli_complete() {
     'sessions/list --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'sessions/list --limit') COMPREPLY=(); return ;;
     'sessions/show --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
+    'sessions/export --format') COMPREPLY=($(compgen -W "json md html atif" -- "$current")); return ;;
+    'sessions/export -o'|'sessions/export --output') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'sessions/events --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'sessions/search --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'sessions/search --limit') COMPREPLY=(); return ;;
-    'sessions/export --format') COMPREPLY=($(compgen -W "json md html" -- "$current")); return ;;
-    'sessions/export -o'|'sessions/export --output') COMPREPLY=($(compgen -f -- "$current")); return ;;
     'sessions/import --format') COMPREPLY=($(compgen -W "table json" -- "$current")); return ;;
     'sessions/import --from') COMPREPLY=($(compgen -W "claude codex" -- "$current")); return ;;
     'sessions/import --limit') COMPREPLY=(); return ;;
@@ -226,21 +226,21 @@ _agentcli_complete() {
       commands='' ;;
     'sessions')
       options='--help -h'
-      commands='list show events search export import fork rename delete check stats repair reindex' ;;
+      commands='list show export events search import fork rename delete check stats repair reindex' ;;
     'sessions/list')
       options='--format --limit --here --all --help -h'
       commands='' ;;
     'sessions/show')
       options='--format --help -h'
       commands='' ;;
+    'sessions/export')
+      options='--format -o --output --force --help -h'
+      commands='' ;;
     'sessions/events')
       options='--format --help -h'
       commands='' ;;
     'sessions/search')
       options='--format --limit --help -h'
-      commands='' ;;
-    'sessions/export')
-      options='--format -o --output --force --help -h'
       commands='' ;;
     'sessions/import')
       options='--format --from --list --limit --help -h'

@@ -17,23 +17,21 @@ from agentcli.cli.commands import CommandSpec, OptionSet, PlainGroup, add_comman
 from agentcli.cli.listing import (
     EmptyOptions,
     FormatOption,
-    prices,
     print_json,
     print_table,
     session_files,
     wait,
 )
-from agentcli.cli.options import choice, number
+from agentcli.cli.options import number
 from agentcli.cli.stats import StatsOptions, stats_tables
 from agentcli.config.paths import Paths, ensure_dir
 from agentcli.domain.errors import AgentError, SessionTooNew, StoreError, UsageError
-from agentcli.headless.streams import is_terminal, use_utf8, write_error_line, write_out
+from agentcli.headless.streams import is_terminal, write_error_line, write_out
 from agentcli.ui.sanitize import clean_line
 
 if TYPE_CHECKING:
     from agentcli.store.files import SessionFiles
 
-EXPORT_FORMATS = ("json", "md", "html")
 _ID_HELP = "Id, its beginning or end, or name."
 
 
@@ -61,10 +59,6 @@ class SomeIds(FormatOption):
     ] = None
 
 
-class SessionShowOptions(FormatOption, SessionArgument):
-    """Options of ``show``."""
-
-
 _MAX_ROWS = 1000
 _PROGRESS_STEP = 1000
 _WORTH_SAYING = 200  # sessions to be indexed: some seconds
@@ -73,18 +67,6 @@ _MAX_EVENT = 200
 
 class SessionEventsOptions(FormatOption, SessionArgument):
     """Options of ``events``."""
-
-
-class ExportOptions(SessionArgument):
-    """Options of ``export``."""
-
-    format: Annotated[
-        str, typer.Option("--format", metavar="json|md|html", help="What to write.")
-    ] = "json"
-    output: Annotated[
-        str | None, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE.")
-    ] = None
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False
 
 
 class ForkOptions(FormatOption, SessionArgument):
@@ -156,15 +138,6 @@ def list_(options: SessionListOptions) -> int:
     return 0
 
 
-def show(options: SessionShowOptions) -> int:
-    """One session to read."""
-    export_format = "json" if options.as_json else "md"
-    files = session_files()
-    text = _exported(files.path_of(wait(files.resolve(options.id))), export_format)
-    _print_exported(text, export_format)
-    return 0
-
-
 def events(options: SessionEventsOptions) -> int:
     """What a session said while it worked, in order, where that was kept."""
     from agentcli.cli.redacting import know_secrets, shown
@@ -184,54 +157,6 @@ def events(options: SessionEventsOptions) -> int:
         line = data if len(data) <= _MAX_EVENT else data[: _MAX_EVENT - 1] + "…"
         write_out(f"{iso_time(each.at)} {clean_line(each.type)} {clean_line(shown(line))}\n")
     return 0
-
-
-def export_(options: ExportOptions) -> int:
-    """One session as a file for others."""
-    from agentcli.cli.redacting import write_private
-
-    choice("--format", options.format, EXPORT_FORMATS)
-    files = session_files()
-    text = _exported(files.path_of(wait(files.resolve(options.id))), options.format)
-    if options.output is None or options.output == "-":
-        _print_exported(text, options.format)
-        return 0
-    try:
-        write_private(Path(options.output), text, replace=options.force)
-    except FileExistsError:
-        raise UsageError(
-            f"{options.output} exists already", "name another file, or add --force"
-        ) from None
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UsageError(
-            f"cannot write {options.output}: {reason}", "give --output another file"
-        ) from error
-    write_error_line(f"written: {options.output}")
-    return 0
-
-
-def _exported(path: Path, export_format: str) -> str:
-    from agentcli.cli.redacting import exported, know_secrets
-    from agentcli.domain.accounts import call_costs
-    from agentcli.store.files import ledger_of, read_session
-    from agentcli.ui import export
-
-    loaded = read_session(path, hidden=True)
-    know_secrets()
-    if export_format == "json":
-        costs = call_costs(ledger_of(path), prices())
-        return export.export_json_text(loaded, exported, costs)
-    write = export.export_markdown if export_format == "md" else export.export_html
-    text: str = exported(write(loaded))
-    return text if text.endswith("\n") else text + "\n"
-
-
-def _print_exported(text: str, export_format: str) -> None:
-    """JSON and HTML are UTF-8 whatever the locale; Markdown is for reading here."""
-    if export_format != "md":
-        use_utf8()
-    write_out(text)
 
 
 def fork(options: ForkOptions) -> int:
@@ -400,7 +325,7 @@ APP = new_app(
     SessionsGroup,
 )
 add_command(APP, CommandSpec("list", "All sessions, newest first."), SessionListOptions, list_)
-add_command(APP, CommandSpec("show", "Print a session."), SessionShowOptions, show)
+import_module("agentcli.cli.switching.exports").add_to(APP)
 add_command(
     APP,
     CommandSpec("events", "What a session said while it worked, where that was kept."),
@@ -408,9 +333,6 @@ add_command(
     events,
 )
 add_command(APP, CommandSpec("search", "Find text in all sessions."), SearchOptions, search)
-add_command(
-    APP, CommandSpec("export", "Write a session as JSON, Markdown or HTML."), ExportOptions, export_
-)
 import_module("agentcli.cli.switching.imports").add_to(APP)
 add_command(
     APP,

@@ -500,6 +500,12 @@ def read_session(path: Path, *, hidden: bool = False) -> LoadedSession:
     return replace(loaded, info=with_true_status(loaded.info, path, own=False, live=False))
 
 
+def read_call_id(path: Path) -> str:
+    """The call that began a sub-agent's session; empty for a user's."""
+    mark = read_with(path, reads.read_state, reads.SUBAGENT_KEY)
+    return str(mark.get("call_id") or "") if isinstance(mark, dict) else ""
+
+
 def read_events(path: Path) -> Sequence[KeptEvent]:
     """What was kept of a session's events, in order, read without locking it."""
     return read_with(path, reads.read_events)

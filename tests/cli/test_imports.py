@@ -136,3 +136,20 @@ def test_what_cannot_be_imported_is_one_line_and_exit_code_2(arguments: tuple[st
     assert (done.code, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
     assert listed() == []
+
+
+@pytest.mark.spec("CLI-8")
+def test_a_trajectory_holds_those_of_sub_agents(tmp_path: Path) -> None:
+    done = run_agent("sessions", "import", "-", input=jsonl(claude_session()))
+    exported = run_agent("sessions", "export", done.stdout.strip(), "--format", "atif")
+    whole = json.loads(exported.stdout)
+    assert whole["schema_version"] == "ATIF-v1.8"
+    (agent,) = whole["subagent_trajectories"]
+    refs = [
+        ref["trajectory_id"]
+        for step in whole["steps"]
+        for result in step.get("observation", {}).get("results", ())
+        for ref in result.get("subagent_trajectory_ref", ())
+    ]
+    assert refs == [agent["trajectory_id"]]
+    assert agent["agent"]["name"] == "Explore"

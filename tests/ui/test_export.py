@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentcli.domain.accounts import Ledger, UsageRow
 from agentcli.domain.messages import (
     AssistantMessage,
     ImagePart,
@@ -270,14 +272,47 @@ def test_the_page_shows_all_that_was_said_and_folds_calls() -> None:
 
 
 @pytest.mark.spec("CLI-8")
-def test_the_page_needs_no_network_and_no_script() -> None:
-    page = Page(export_html(WHOLE))
-    assert not page.tags & {"script", "link", "iframe", "object"}
-    assert "default-src 'none'" in export_html(WHOLE)
+def test_the_page_needs_no_network_and_runs_its_own_script_alone() -> None:
+    text = export_html(WHOLE)
+    page = Page(text)
+    assert not page.tags & {"link", "iframe", "object", "form"}
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert "default-src 'none'" in policy
+    assert f"script-src 'sha256-{digest}';" in policy
     for name, value in page.attributes:
-        if name in {"src", "href", "srcset"}:
-            assert value is not None
-            assert value.startswith("data:image/png;base64,")
+        if name in {"src", "srcset"}:
+            assert str(value).startswith("data:image/png;base64,")
+        if name == "href":
+            assert re.fullmatch(r"#m\d+", str(value))
+
+
+@pytest.mark.spec("CLI-8", "COST-1")
+def test_the_page_has_contents_and_a_cost_for_each_reply() -> None:
+    rows = (
+        UsageRow("step", AT, "x/y", Usage(1000, 20, 500), 0.25, 2),
+        UsageRow("step", AT, "x/y", Usage(10, None), None, 5),
+    )
+    told = session(
+        UserMessage((TextPart("first <b>question"),)),
+        AssistantMessage((TextPart("first answer"),)),
+        UserMessage((TextPart("x" * 500),)),
+        UserMessage((ImagePart("image/png", PNG),)),
+        AssistantMessage((TextPart("second answer"),)),
+    )
+    page = export_html(told, Ledger((), rows))
+    links = re.findall(r'<li><a href="#(m\d+)">(.*?)</a>(.*)</li>', page)
+    assert [(place, text[:20]) for place, text, _ in links] == [
+        ("m1", "first &lt;b&gt;quest"),
+        ("m3", "x" * 20),
+        ("m4", "(no text)"),
+    ]
+    assert len(links[1][1]) == 80
+    assert "$0.2500" in links[0][2] and not links[2][2]
+    assert all(f'id="{place}"' in page for place, _, _ in links)
+    assert "$0.2500 (so far $0.2500) · 1,500 in, 20 out" in page
+    assert "unknown · 10 in, unknown out" in page
 
 
 @pytest.mark.spec("SEC-10", "CLI-8")
@@ -298,8 +333,11 @@ def test_hostile_text_stays_text() -> None:
     text = export_html(hostile)
     page = Page(text)
     assert page.open == []
-    assert "script" not in page.tags
+    assert text.count("<script") == 1
     assert {name for name, _ in page.attributes} <= {
+        "aria-label",
+        "href",
+        "id",
         "lang",
         "charset",
         "http-equiv",
@@ -346,6 +384,7 @@ def test_any_text_makes_a_well_formed_page(first: str, second: str) -> None:
     assert page.tags <= {
         "html", "head", "meta", "title", "style", "body", "header", "h1", "dl", "dt", "dd",
         "main", "section", "h2", "h3", "p", "pre", "code", "b", "div",
+        "span", "nav", "ol", "li", "a", "script",
     }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from agentcli.domain.accounts import CallCost
+from agentcli.domain.accounts import CallCost, Ledger
 from agentcli.domain.errors import AgentError, UsageError
 from agentcli.domain.session import LoadedSession
 from agentcli.repl.commands import Chat, SlashCommand
@@ -35,6 +35,7 @@ def text_of(
     wanted: str,
     redact: Callable[[Any], Any],
     costs: Mapping[str, CallCost] | None = None,
+    ledger: Ledger | None = None,
 ) -> str:
     """The session in that format, without keys."""
     if wanted == "json":
@@ -42,9 +43,9 @@ def text_of(
 
         return export_json_text(loaded, redact, costs)
     if wanted == "html":
-        from agentcli.ui.export import export_html
+        from agentcli.ui.session_page import export_html
 
-        html: str = redact(export_html(loaded))
+        html: str = redact(export_html(loaded, ledger, costs))
         return html
     from agentcli.ui.export import export_markdown
 
@@ -93,13 +94,14 @@ def named(cwd: Path, name: str) -> Path:
 async def _run(chat: Chat, arguments: str) -> None:
     wanted, name = parse(arguments)
     loaded = await chat.session.load()
-    costs = await chat.user.call_costs(await chat.session.ledger())
+    ledger = await chat.session.ledger()
+    costs = await chat.user.call_costs(ledger)
 
     def work() -> Path:
         cwd = chat.user.cwd
         stem = stem_of(chat.session.title) or f"agentcli-{chat.session.id[-12:]}"
         path = named(cwd, name) if name else free_name(cwd, stem, wanted)
-        write(path, text_of(loaded, wanted, chat.user.redact_data, costs))
+        write(path, text_of(loaded, wanted, chat.user.redact_data, costs, ledger))
         return path
 
     path = await asyncio.to_thread(work)

@@ -9,7 +9,7 @@ from agentcli.domain.messages import AssistantMessage, Message, ToolResult
 from agentcli.domain.session import StoredMessage
 from agentcli.repl.commands import Chat, SlashCommand
 from agentcli.repl.panel import PickRow
-from agentcli.ui.export import remark_of, speaker_of
+from agentcli.ui.entries import remark_of, speaker_of
 from agentcli.ui.rows import fit
 from agentcli.ui.sanitize import clean_line
 

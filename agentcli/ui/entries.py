@@ -1,0 +1,195 @@
+"""A session in reading order: each call with its result, notes in their places."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from agentcli.domain.messages import (
+    AssistantMessage,
+    ImagePart,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
+from agentcli.domain.ports import ToolRun
+from agentcli.domain.session import LoadedSession, Note, SessionInfo, StoredMessage
+from agentcli.ui import wording
+from agentcli.ui.sanitize import clean
+
+SUMMARY_LENGTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A tool call, its result if it has one, and its row."""
+
+    call: ToolCall
+    result: ToolResult | None
+    run: ToolRun | None
+
+    @property
+    def summary(self) -> str:
+        """The call in one line: its name, its arguments, how it ended, how long it took."""
+        values = [
+            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            for value in self.call.arguments.values()
+        ]
+        arguments = " ".join(clean(" ".join(values)).split())
+        if len(arguments) > SUMMARY_LENGTH:
+            arguments = arguments[: SUMMARY_LENGTH - 1] + "…"
+        status = self.result.status.value if self.result is not None else "no result"
+        return " · ".join(filter(None, (self._name(arguments), status, self._duration())))
+
+    def _name(self, arguments: str) -> str:
+        return f"{clean(self.call.name)} {arguments}".strip()
+
+    def _duration(self) -> str:
+        run = self.run
+        if run is None or run.started_at is None or run.finished_at is None:
+            return ""
+        return f"{max(0.0, run.finished_at - run.started_at):.1f} s"
+
+    @property
+    def display(self) -> str:
+        """What only the user was shown, for example a diff; empty when there is none."""
+        return "" if self.run is None else clean(self.run.display)
+
+    def beside_display(self, text: str) -> str:
+        """A text of the result, without what ``display`` shows already."""
+        shown = self.display.rstrip()
+        cleaned = clean(text)
+        return cleaned.replace(shown, "", 1).rstrip() if shown else cleaned
+
+    @property
+    def arguments(self) -> str:
+        """The arguments as indented JSON, or what the model sent instead of JSON."""
+        if self.call.malformed is not None:
+            return clean(self.call.malformed)
+        return clean(json.dumps(self.call.arguments, ensure_ascii=False, indent=2))
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptEntry:
+    """One speaker's part of the transcript.
+
+    ``remark`` says that it is no longer sent to the model, for a summary that it was taken back;
+    empty otherwise (CMP-3). ``seq`` is that of its message, 0 for a note.
+    """
+
+    speaker: str
+    time: str
+    items: tuple[TextPart | ThinkingPart | ImagePart | Exchange | Note, ...]
+    remark: str = ""
+    seq: int = 0
+
+    @property
+    def heading(self) -> str:
+        """Who and when: ``You · 2026-01-31 12:00 UTC · folded into a summary``."""
+        return " · ".join(filter(None, (self.speaker, self.time, self.remark)))
+
+
+def entries(session: LoadedSession) -> Iterator[TranscriptEntry]:
+    """The transcript, oldest first."""
+    results = {
+        stored.message.call_id: stored.message
+        for stored in session.messages
+        if isinstance(stored.message, ToolResult)
+    }
+    notes = list(session.notes)
+    yield from _notes_before(notes, 1)
+    for index, stored in enumerate(session.messages):
+        message = stored.message
+        if not isinstance(message, ToolResult):
+            items = tuple(
+                _exchange(part, results, session.runs) if isinstance(part, ToolCall) else part
+                for part in message.parts
+            )
+            yield TranscriptEntry(
+                speaker_of(message), moment(stored.created_at), items, remark_of(stored), stored.seq
+            )
+        is_last = index + 1 == len(session.messages)
+        following = None if is_last else session.messages[index + 1].seq
+        yield from _notes_before(notes, following)
+
+
+def speaker_of(message: UserMessage | AssistantMessage) -> str:
+    """Who has said it, for a heading."""
+    if isinstance(message, AssistantMessage):
+        return "Agent"
+    if message.is_instructions:
+        return "Instructions"
+    return "Summary" if message.is_summary else "You"
+
+
+def remark_of(stored: StoredMessage) -> str:
+    """Why it is no longer sent; empty for what is."""
+    if stored.hidden_by is None:
+        return ""
+    return "taken back" if stored.hidden_by == stored.seq else "folded into a summary"
+
+
+def _exchange(
+    call: ToolCall, results: Mapping[str, ToolResult], runs: Mapping[str, ToolRun]
+) -> Exchange:
+    return Exchange(call, results.get(call.id), runs.get(call.id))
+
+
+def _notes_before(notes: list[Note], seq: int | None) -> Iterator[TranscriptEntry]:
+    while notes and (seq is None or notes[0].after_seq < seq):
+        note = notes.pop(0)
+        yield TranscriptEntry("Note", moment(note.created_at), (note,))
+
+
+def moment(seconds: float) -> str:
+    """A time for people: ``2026-01-31 12:00 UTC``."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (ValueError, OverflowError, OSError):
+        return "unknown time"
+
+
+def facts(session: LoadedSession) -> tuple[tuple[str, str], ...]:
+    """What to say of the session as a whole: names and values, both cleaned."""
+    info = session.info
+    usage = info.usage
+    tokens = " in, ".join(
+        (
+            "unknown" if usage.input_tokens is None else f"{usage.input_tokens:,}",
+            "unknown" if usage.output_tokens is None else f"{usage.output_tokens:,}",
+        )
+    )
+    state = info.status.value + (f" ({info.detail})" if info.detail else "")
+    listed = (
+        ("Session", info.id),
+        *_origin_facts(info),
+        ("Directory", info.cwd),
+        ("Model", info.model),
+        ("Started", moment(info.created_at)),
+        ("Last used", moment(info.updated_at)),
+        ("State", state),
+        ("Turns", str(info.turns)),
+        ("Tokens", f"{tokens} out"),
+        ("Cost", wording.exact_cost(info.cost_usd)),
+    )
+    return tuple((name, clean(value)) for name, value in listed)
+
+
+def _origin_facts(info: SessionInfo) -> tuple[tuple[str, str], ...]:
+    origin = info.origin
+    if origin is None:
+        return ()
+    about = (wording.program(origin.format), origin.id, origin.cwd, origin.model)
+    said = " · ".join(" ".join(part.split()) for part in about if part)
+    return (("Imported", f"{moment(origin.imported_at)} from {said}"),)
+
+
+def note_title(note: Note) -> str:
+    """What kind of note it is, in words."""
+    if note.kind == "partial":
+        return "Cut short: seen, but not part of the conversation"
+    return clean(note.kind.replace("_", " ")).capitalize()
