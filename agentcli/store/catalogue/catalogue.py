@@ -55,7 +55,7 @@ _ROWS_PER_FETCH = 64
 _IDS_PER_QUERY = 500
 LOG = logging.getLogger(__name__)
 
-VERSION = 4
+VERSION = 5
 MAX_INDEXED_CHARACTERS = 100_000
 MESSAGES_PER_INSERT = 200
 MAX_RANKED = 2_000
@@ -65,6 +65,7 @@ _WORDS_OF_DAMAGE = (
     "Could not decode",
     "vtable constructor",
     "malformed",
+    "fts5",
 )
 
 _TABLES = (
@@ -80,10 +81,20 @@ CREATE TABLE session (
     "CREATE INDEX session_newest ON session (updated_at, id)",
     "CREATE INDEX session_place ON session (cwd, updated_at, id)",
     "CREATE TABLE seen (singleton INTEGER PRIMARY KEY, mark TEXT NOT NULL, busy TEXT NOT NULL)",
-    "CREATE TABLE indexed (id TEXT PRIMARY KEY, seq INTEGER NOT NULL, stamp TEXT NOT NULL)",
-    "CREATE TABLE place (id INTEGER PRIMARY KEY, session_id TEXT NOT NULL, seq INTEGER NOT NULL)",
+    """
+CREATE TABLE indexed (
+  id TEXT PRIMARY KEY, seq INTEGER NOT NULL, stamp TEXT NOT NULL, proof INTEGER NOT NULL
+)""",
+    """
+CREATE TABLE place (
+  id INTEGER PRIMARY KEY, session_id TEXT NOT NULL, seq INTEGER NOT NULL, proof INTEGER NOT NULL
+)""",
     "CREATE INDEX place_session ON place (session_id)",
 )
+_WORDS = "CREATE VIRTUAL TABLE words USING fts5 (body)"
+_PLAIN_WORDS = "CREATE TABLE words (body TEXT NOT NULL)"
+_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
+_COUNT_PLACES = "SELECT count(*) FROM place JOIN words ON words.rowid = place.id"
 _COLUMNS = (
     "id, stamp, title, cwd, created_at, updated_at, status, detail, turns, model, parent_id,"
     " input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens,"
@@ -282,8 +293,11 @@ class Catalogue:
                 for start in range(0, len(texts), MESSAGES_PER_INSERT):
                     batch = texts[start : start + MESSAGES_PER_INSERT]
                     await db.executemany(
-                        "INSERT INTO place (id, session_id, seq) VALUES (?, ?, ?)",
-                        [(place + n, one.session_id, seq) for n, (seq, _) in enumerate(batch, 1)],
+                        "INSERT INTO place (id, session_id, seq, proof) VALUES (?, ?, ?, ?)",
+                        [
+                            _proved((place + n, one.session_id, seq))
+                            for n, (seq, _) in enumerate(batch, 1)
+                        ],
                     )
                     await db.executemany(
                         "INSERT INTO words (rowid, body) VALUES (?, ?)",
@@ -291,8 +305,8 @@ class Catalogue:
                     )
                     place += len(batch)
                 await db.execute(
-                    "INSERT OR REPLACE INTO indexed (id, seq, stamp) VALUES (?, ?, ?)",
-                    (one.session_id, max(one.last, done), one.stamp),
+                    "INSERT OR REPLACE INTO indexed (id, seq, stamp, proof) VALUES (?, ?, ?, ?)",
+                    _proved((one.session_id, max(one.last, done), one.stamp)),
                 )
 
         await self._write(write)
@@ -359,17 +373,17 @@ class Catalogue:
         """
         if self._is_as_left():
             return
-        if not texts:
-            await self._read(_prove_list, None)
-            return
 
         async def prove(db: Connection) -> bool:
-            line = await value(db, "PRAGMA quick_check(1)")
-            if line != "ok":
-                raise Broken(line)
-            if await _has_index(db):  # https://sqlite.org/fts5.html#the_integrity_check_command
-                await db.execute("INSERT INTO words (words) VALUES ('integrity-check')")
-            return True
+            await _prove_schema(db)
+            for line in await db.execute_fetchall(
+                "PRAGMA integrity_check(1)" if texts else "PRAGMA integrity_check(session)"
+            ):
+                if line[0] != "ok":
+                    raise Broken(line[0])
+            if texts:
+                await _prove_texts(db)
+            return texts
 
         if await self._read(prove, otherwise=False):
             self._leave()
@@ -469,10 +483,31 @@ class Catalogue:
         await db.execute("COMMIT")
 
 
-async def _prove_list(db: Connection) -> None:
-    line = await value(db, "PRAGMA integrity_check(session)")
-    if line != "ok":
-        raise Broken(line)
+async def _prove_schema(db: Connection) -> None:
+    """SQLite believes what the file says of its tables, so it has to be what was made."""
+    stored = set(await db.execute_fetchall(_SCHEMA))
+    with contextlib.closing(sqlite3.connect(":memory:")) as fresh:
+        for statement in (*_TABLES, _WORDS if await _has_index(db) else _PLAIN_WORDS):
+            fresh.execute(statement)
+        if {tuple(row) for row in stored} != set(fresh.execute(_SCHEMA)):
+            raise Broken("its tables are not as they were made")
+
+
+async def _prove_texts(db: Connection) -> None:
+    """Each row by itself, and that for each text there is its place."""
+    if await _has_index(db):  # https://sqlite.org/fts5.html#the_integrity_check_command
+        await db.execute("INSERT INTO words (words) VALUES ('integrity-check')")
+    if await value(db, "SELECT count(*) FROM words") != await value(db, _COUNT_PLACES):
+        raise Broken("texts and places differ")
+    for columns in (
+        f"{_COLUMNS} FROM session",
+        "id, session_id, seq, proof FROM place",
+        "id, seq, stamp, proof FROM indexed",
+    ):
+        async with db.execute(f"SELECT {columns}") as rows:
+            async for *row, proof in rows:
+                if proof != _proof(row):
+                    raise Broken(f"the row {row[0]} has changed")
 
 
 def _marks(values: Collection[object]) -> str:
@@ -508,9 +543,9 @@ async def _create_tables(db: Connection) -> None:
     for statement in _TABLES:
         await db.execute(statement)
     try:
-        await db.execute("CREATE VIRTUAL TABLE words USING fts5 (body)")
+        await db.execute(_WORDS)
     except sqlite3.OperationalError:  # SQLite was built without FTS5
-        await db.execute("CREATE TABLE words (body TEXT NOT NULL)")
+        await db.execute(_PLAIN_WORDS)
 
 
 async def _has_index(db: Connection) -> bool:
@@ -556,6 +591,10 @@ def _row(entry: CatalogueEntry) -> tuple[object, ...]:
         to_column(info.agent),
         "" if info.origin is None else to_json(info.origin.as_json()),
     )
+    return _proved(row)
+
+
+def _proved(row: tuple[object, ...]) -> tuple[object, ...]:
     return (*row, _proof(row))
 
 
