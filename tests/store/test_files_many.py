@@ -137,6 +137,21 @@ def test_a_lost_or_damaged_catalogue_changes_no_answer(files: SessionFiles, dama
 
 
 @pytest.mark.spec("SCALE-6")
+def test_a_catalogue_that_was_made_again_is_not_proved_again(
+    files: SessionFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(files.catalogue.path, "PRAGMA user_version = 99")
+    now(files.list())
+    assert files.catalogue.losses == 0
+
+    async def refuse(*_: object) -> None:
+        raise AssertionError("it is proved again")
+
+    monkeypatch.setattr("agentcli.store.catalogue.catalogue._prove_schema", refuse)
+    assert len(now(files.newest(3))) == 3
+
+
+@pytest.mark.spec("SCALE-6")
 def test_a_search_indexes_what_is_new_only(files: SessionFiles) -> None:
     told: list[tuple[int, int]] = []
     assert len(now(files.search("question", on_progress=lambda *step: told.append(step)))) == 8

@@ -21,15 +21,7 @@ import logging
 import os
 import sqlite3
 import zlib
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Collection,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence, Sized
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -436,7 +428,9 @@ class Catalogue:
                     raise
                 self.losses += not isinstance(error, Outdated)
                 await self.clear()
-                return await self._run_patiently(body, writing=writing)
+                result = await self._run_patiently(body, writing=writing)
+                self._leave()  # it is new
+                return result
         except (sqlite3.Error, OSError, ValueError, RuntimeError) as error:
             self.warning = f"the session catalogue {self.path} cannot be used: {error}"
             LOG.warning("%s", self.warning)
@@ -510,7 +504,7 @@ async def _prove_texts(db: Connection) -> None:
                     raise Broken(f"the row {row[0]} has changed")
 
 
-def _marks(values: Collection[object]) -> str:
+def _marks(values: Sized) -> str:
     return ", ".join("?" * len(values))
 
 
