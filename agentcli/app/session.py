@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from agentcli.domain.reports import ContextReport, Explanation
     from agentcli.domain.rewind import RewindPoint, RewindScope, Rewound
     from agentcli.domain.sandbox import Sandbox
-    from agentcli.domain.tools import Workspace
+    from agentcli.domain.tools import McpServers, Workspace
 
 log = logging.getLogger(__name__)
 
@@ -232,6 +232,11 @@ class Session:
     def background(self) -> Background | None:
         """The session's background runs; ``None`` where it has none (BG-1)."""
         return None if self._parts.background is None else self._parts.background()
+
+    @property
+    def servers(self) -> McpServers | None:
+        """The MCP servers that it may use; ``None`` where it has none (MCP-2)."""
+        return None if self._parts.servers is None else self._parts.servers()
 
     @property
     def active_runs(self) -> Sequence[BackgroundTask]:

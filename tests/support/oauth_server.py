@@ -172,6 +172,8 @@ class OAuthServer:
             scope = f', scope="{self.scope}"' if self.scope else ""
             where = f"{self.origin}/.well-known/oauth-protected-resource/mcp"
             return 401, {"www-authenticate": f'Bearer resource_metadata="{where}"{scope}'}, {}
+        if not body:
+            return 405, {}, None
         message = json.loads(body)
         number, method = message.get("id"), message.get("method")
         if number is None:

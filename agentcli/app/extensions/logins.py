@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,7 +44,7 @@ def open_browser(url: str, env: Mapping[str, str], outside: Path) -> bool:
     if program is None:
         return False
     try:
-        subprocess.Popen(  # noqa: S603 - an address that was checked
+        process = subprocess.Popen(  # noqa: S603 - an address that was checked
             [program, url],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -53,6 +54,8 @@ def open_browser(url: str, env: Mapping[str, str], outside: Path) -> bool:
         )
     except OSError:
         return False
+    # it may last as long as the browser: nobody waits for that but this thread
+    threading.Thread(target=process.wait, daemon=True).start()
     return True
 
 
