@@ -62,6 +62,7 @@ AUTH_REQUIRED = -32000
 CANCELLED = "cancelled"
 MAX_PROMPTS = 100
 READ_S = 5.0
+MAX_OPEN_BYTES = 2_000_000
 _MODES = {
     PermissionMode.DEFAULT: ("Default", "What changes something asks first"),
     PermissionMode.ACCEPT_EDITS: ("Accept edits", "Edits in the workspace run without asking"),
@@ -510,6 +511,8 @@ class ClientFiles:
     async def read(self, path: Path) -> str | None:
         """The text as the editor has it; ``None`` when it does not say in time."""
         params = {"sessionId": self._asking.session_id, "path": str(path)}
+        if await asyncio.to_thread(_is_large, path):
+            return None
         try:
             async with asyncio.timeout(READ_S):
                 result = await self._asking.request("fs/read_text_file", params)
@@ -517,3 +520,10 @@ class ClientFiles:
             return None
         content = result.get("content") if isinstance(result, dict) else None
         return content if isinstance(content, str) else None
+
+
+def _is_large(path: Path) -> bool:
+    try:
+        return path.stat().st_size > MAX_OPEN_BYTES
+    except (OSError, ValueError):
+        return True

@@ -29,6 +29,7 @@ from agentcli.domain.clean import clean_text, one_line, reveal
 from agentcli.domain.events import (
     AgentEvent,
     AssistantRecorded,
+    BackgroundChanged,
     Compacted,
     ModelFellBack,
     Notice,
@@ -183,6 +184,13 @@ class SessionUpdates:
                 before, after = event.tokens_before, event.tokens_after
                 self.say(f"The conversation was summarised: {before:,} to {after:,} tokens.")
                 self.usage()
+            case BackgroundChanged(ended=task) if task is not None:
+                text = f"Background run {task.state.value}: {one_line(task.title)}"
+                self.say(text, at_once=True)
+            case BackgroundChanged(asks=task) if task is not None and task.question is not None:
+                asked = f"{one_line(task.title)}: {one_line(task.question.text)}"
+                how = f"in a terminal: agent tasks answer {task.run_id} TEXT"
+                self.say(f"Background run asks: {asked} - answer {how}", at_once=True)
             case WrappingUp():
                 self.say(f"{event.reason}: the agent is told to finish")
             case _:
@@ -195,12 +203,12 @@ class SessionUpdates:
         update = {"sessionUpdate": kind, "messageId": self._message_id, "content": content}
         self._send(update)
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, *, at_once: bool = False) -> None:
         """A line of the program's own: no part of the answer, so it stands with the thoughts.
 
-        Between turns it waits for the next one.
+        Between turns it waits for the next one, unless it is to be told ``at_once``.
         """
-        if not self._session.is_running and self._is_live:
+        if not (self._session.is_running or at_once) and self._is_live:
             self._held.append(text)
             return
         content = {"type": "text", "text": f"{reveal(text)}\n"}
@@ -360,12 +368,12 @@ class SessionUpdates:
             self.usage()
 
     def usage(self) -> None:
-        """How full the context is, and what the session has cost."""
+        """How full the context is, and between turns what the session has cost."""
         if not self._used:
             return
         size = max(self._session.model.context_tokens, self._used)
         update: Json = {"sessionUpdate": "usage_update", "used": self._used, "size": size}
-        if (cost := self._session.cost_usd) is not None:
+        if (cost := self._session.cost_usd) is not None and not self._session.is_running:
             update["cost"] = {"amount": round(cost, 6), "currency": "USD"}
         self._send(update)
 

@@ -641,3 +641,20 @@ def test_a_login_is_offered_where_it_can_be_done_and_a_key_is_asked_for(
         assert editor.leave() == 0
     stored = run_agent("--verbose", "acp", "--login", cwd=tmp_path)
     assert stored.code == 2 and "Traceback" not in stored.stderr
+
+
+@pytest.mark.spec("ACP-1", "BG-5")
+def test_a_background_run_that_ends_between_two_prompts_is_told_and_taken_up_with_the_next(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    spawn = {"tool": "bash", "args": {"command": "cat fifo"}, "title": "waiting"}
+    model_server.add(call("spawn_background", spawn), "Started.", "Yes.", "Seen.")
+    with Editor(model_server, tmp_path, "--yolo") as editor:
+        session_id = editor.new()
+        assert editor.prompt(session_id, "start it") == "end_turn"
+        (tmp_path / "fifo").write_text("go\n")
+        editor.wait_for(lambda line: "Background run succeeded: waiting" in json.dumps(line))
+        assert editor.prompt(session_id, "and?") == "end_turn"
+        assert editor.leave() == 0
+    assert "background-run" in json.dumps(model_server.requests[-1].body)
