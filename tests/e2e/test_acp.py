@@ -658,3 +658,24 @@ def test_a_background_run_that_ends_between_two_prompts_is_told_and_taken_up_wit
         assert editor.prompt(session_id, "and?") == "end_turn"
         assert editor.leave() == 0
     assert "background-run" in json.dumps(model_server.requests[-1].body)
+
+
+@pytest.mark.spec("ACP-1", "MCP-1")
+def test_the_servers_that_an_editor_passes_are_used(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    server = {
+        "name": "sums",
+        "command": sys.executable,
+        "args": [str(Path(__file__).parents[1] / "support" / "mcp_sdk_server.py")],
+        "env": [],
+    }
+    asked_for = {"server": "sums", "tool": "add", "arguments": {"a": 2, "b": 40}}
+    model_server.add(call("mcp_call", asked_for), "It is 42.")
+    with Editor(model_server, tmp_path) as editor:
+        assert editor.error("session/new", cwd=str(tmp_path), mcpServers=[{}])["code"] == -32602
+        asked = editor.ask(editor.new(mcpServers=[server]), "add")
+        editor.choose("once")
+        assert editor.response(asked)["result"] == {"stopReason": "end_turn"}
+        assert editor.leave() == 0
+    assert "42" in str(facts_of(model_server.requests[1]).results)
