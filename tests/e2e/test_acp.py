@@ -101,6 +101,7 @@ def test_initialize_offers_what_works_and_stdout_has_the_protocol_only(tmp_path:
     assert first["agentInfo"]["name"] == "agentcli" and first["agentInfo"]["version"]
     able = first["agentCapabilities"]
     assert able["loadSession"] and able["promptCapabilities"]["image"]
+    assert able["mcpCapabilities"] == {"http": True, "sse": True}
     assert set(able["sessionCapabilities"]) >= {"list", "resume", "close", "delete"}
     assert all(each.get("type") != "terminal" for each in first["authMethods"])
     assert all(line["jsonrpc"] == "2.0" for line in editor.events())
