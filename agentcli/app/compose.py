@@ -424,6 +424,7 @@ def _servers(
     if found is None:
         return None, "", ()
     listen(found.on_event)
+    extensions.commands = (*extensions.commands, *found.commands())
     return found.hub, found.catalogue, (found.aclose,)
 
 

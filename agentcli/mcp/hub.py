@@ -340,13 +340,16 @@ class ServerHub:
     # --- memory ----------------------------------------------------------------------------------
 
     def _remember(self, link: _Link) -> None:
-        known = KnownServer(link.protocol, link.version, link.instructions, link.tools)
+        known = KnownServer(
+            link.protocol, link.version, link.instructions, link.tools, link.prompts
+        )
         self._remembered.keep(link.server, known)
 
     def _recall(self, link: _Link) -> None:
         known = self._remembered.recall(link.server)
         link.protocol, link.version = known.protocol, known.version
         link.instructions, link.tools = known.instructions, known.tools
+        link.prompts = known.prompts
 
 
 async def _joined(tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -13,14 +13,14 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from agentcli.domain.clean import digest
-from agentcli.domain.mcp import ServerTool
+from agentcli.domain.mcp import ServerPrompt, ServerTool
 from agentcli.domain.values import frozen
 
 if TYPE_CHECKING:
     from agentcli.mcp.servers import McpServer
 
 MAX_CHARS = 2_000_000
-_FORMAT = 1
+_FORMAT = 2
 _DESCRIPTION = 200
 log = logging.getLogger(__name__)
 
@@ -33,6 +33,7 @@ class KnownServer:
     version: str = ""
     instructions: str = ""
     tools: tuple[ServerTool, ...] = ()
+    prompts: tuple[ServerPrompt, ...] = ()
 
 
 @frozen
@@ -50,11 +51,13 @@ class Remembered:
         try:
             kept = json.loads(text)
             tools = [ServerTool(**row) for row in kept["tools"]]
+            prompts = [ServerPrompt(**row) for row in kept["prompts"]]
             return KnownServer(
                 str(kept["protocol"]),
                 str(kept["version"]),
                 str(kept["instructions"]),
                 tuple(tool for tool in tools if server.offers(tool.name)),
+                tuple(prompts),
             )
         except (ValueError, TypeError, KeyError, RecursionError):
             log.warning("what is remembered of the MCP server %s is damaged", server.name)
@@ -67,6 +70,7 @@ class Remembered:
             "version": known.version,
             "instructions": known.instructions,
             "tools": _rows(known.tools, whole=server.pinned),
+            "prompts": [_row(prompt) for prompt in known.prompts],
         }
         text = json.dumps(kept, ensure_ascii=False)
         if len(text) <= MAX_CHARS and text != self.load(_key(server)):
@@ -74,11 +78,15 @@ class Remembered:
 
 
 def _rows(tools: Sequence[ServerTool], *, whole: bool) -> list[dict[str, Any]]:
-    rows = [{each.name: getattr(tool, each.name) for each in fields(tool)} for tool in tools]
+    rows = [_row(tool) for tool in tools]
     for row in () if whole else rows:
         row["parameters"] = {"type": "object"}
         row["description"] = row["description"][:_DESCRIPTION]
     return rows
+
+
+def _row(known: ServerTool | ServerPrompt) -> dict[str, Any]:
+    return {each.name: getattr(known, each.name) for each in fields(known)}
 
 
 def _key(server: McpServer) -> str:

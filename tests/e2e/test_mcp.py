@@ -226,3 +226,23 @@ def with_mark(mark: str) -> list[str]:
         except OSError:
             continue
     return [pid for pid in found if pid != str(os.getpid())]
+
+
+@pytest.mark.spec("MCP-1")
+def test_a_prompt_of_a_server_is_a_command(tmp_path: Path) -> None:
+    pytest.importorskip("mcp_types")
+    script = str(SUPPORT / "mcp_sdk_server.py")
+    servers = {"ex": {"command": sys.executable, "args": [script]}}
+    config = json.dumps({"mcpServers": servers})
+    with ModelServer([call("tool_search", {"query": "add"}), say("first")]) as server:
+        run(server, tmp_path, servers)  # from now on its prompts are known
+        server.restart(say("done"))
+        line = ("run", "/mcp__ex__review some code", "--mcp-config", config, "-o", "json")
+        done = run_agent(*line, env=agent_env(server), cwd=tmp_path)
+        assert result_of(done)["result"] == "done", done.stderr
+        assert "Please review: some code" in json.dumps(server.requests[-1].body["messages"])
+        count = len(server.requests)
+        line = ("run", "/mcp__ex__review", "--mcp-config", config)
+        wrong = run_agent(*line, env=agent_env(server), cwd=tmp_path)
+        assert "needs code" in wrong.stderr
+        assert len(server.requests) == count

@@ -22,13 +22,14 @@ from agentcli.domain.clean import one_line
 from agentcli.domain.errors import AgentError, ConfigError, TurnCancelled, UsageError
 from agentcli.domain.messages import TextPart, UserMessage, UserPart
 from agentcli.domain.ports import Effort
-from agentcli.domain.tools import OutputKind, ToolOutput, Workspace
+from agentcli.domain.tools import PREFIX, OutputKind, ToolOutput, Workspace
 from agentcli.extensions.commands import CustomCommand, Shell
 from agentcli.policy.decision import Rule, parse_rule
 from agentcli.tools._registry import standard_name
 
 __all__ = ["CustomCommand", "find_called", "in_force", "message_of", "names_path", "parse_line"]
 MAX_TITLE = 80
+PROMPT_WAIT_S = 60.0
 _NEARLY_ALL = 0.6
 _LINE = re.compile(r"/((?=[\w.:-]*[^\W\d_])[^\W_](?:[\w.-]*:)?[\w:-]*)(?:\s+(.*))?\Z", re.DOTALL)
 _FOOTER = re.compile(r"\n?\[exit code 0, [^\]\n]*\]\Z")
@@ -87,6 +88,8 @@ async def message_of(
 
     Raises ``AgentError``, also when a command of its own was refused, and ``TurnCancelled``.
     """
+    if command.name.startswith(PREFIX):
+        return await _served(session, command.name, arguments, token)
     if command.place.in_repository and await asyncio.to_thread(session.extensions.is_changed):
         raise AgentError(f"/{command.name} is not sent: {CHANGED}")
     workspace, effort = Workspace(cwd, cwd), str(session.effort or "")
@@ -110,6 +113,37 @@ async def message_of(
 
         parts = await asyncio.to_thread(attached_parts, named, workspace)
     return UserMessage((TextPart(text.strip()), *parts))
+
+
+async def _served(session: Session, name: str, arguments: str, token: CancelToken) -> UserMessage:
+    """What a prompt of an MCP server says; words of the line are its arguments, in order."""
+    import shlex
+
+    servers = session.servers
+    if servers is None:
+        raise AgentError(f"/{name} is a prompt of an MCP server, and there is none here")
+    await servers.tools(token, session.notify, PROMPT_WAIT_S)
+    prompts = [each for facts in servers.facts() for each in facts.prompts]
+    prompt = next((each for each in prompts if each.full_name.lower() == name), None)
+    if prompt is None:
+        raise AgentError(f"no MCP server has a prompt /{name}", "see /mcp")
+    try:
+        words = shlex.split(arguments)
+    except ValueError:
+        words = arguments.split()
+    names = [each for each, _, _ in prompt.arguments]
+    if len(words) > len(names) > 0:  # the last takes the rest
+        words = [*words[: len(names) - 1], " ".join(words[len(names) - 1 :])]
+    missing = [each for each, _, is_needed in prompt.arguments[len(words) :] if is_needed]
+    if missing:
+        raise UsageError(f"/{name} needs {', '.join(missing)}", f"/{name} {' '.join(names)}")
+    given = dict(zip(names, words, strict=False))
+    parts = await servers.prompt(prompt, given, token)
+    if token.cancelled:
+        raise TurnCancelled
+    if not parts:
+        raise AgentError(f"the prompt /{name} says nothing")
+    return UserMessage(tuple(parts))
 
 
 def _printed(output: ToolOutput) -> str:

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.app.extensions.servers import kept_by
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from agentcli.config.paths import Paths
     from agentcli.domain.sandbox import Sandbox
     from agentcli.domain.tools import Asker, Workspace
+    from agentcli.extensions.commands import CustomCommand
     from agentcli.mcp.hub import ServerHub
     from agentcli.mcp.servers import McpServer
     from agentcli.tools._registry import Registry
@@ -73,6 +75,25 @@ class SessionServers:
             return text
         share = max(80, (MAX_CATALOGUE_CHARS - len(_HEAD)) // len(self._servers) - 2)
         return "\n".join([_HEAD, *(_cut(line, share) for line in lines[1:])])
+
+    def commands(self) -> list[CustomCommand]:
+        """Their prompts, as commands of the user's: ``/mcp__SERVER__PROMPT``."""
+        from agentcli.extensions.commands import CustomCommand
+        from agentcli.extensions.front_matter import Document
+        from agentcli.extensions.places import ExtensionPlace
+
+        return [
+            CustomCommand(
+                prompt.full_name.lower(),
+                Path(),
+                ExtensionPlace(Path(), each.name),
+                Document(None, ""),
+                prompt.description,
+                " ".join(name if needed else f"[{name}]" for name, _, needed in prompt.arguments),
+            )
+            for each in self._servers
+            for prompt in self._known[each.name].prompts
+        ]
 
     def pinned(self) -> list[ServedTool]:
         """The tools that stand in the prompt by their own names."""
