@@ -43,6 +43,7 @@ _MAX_NAMES = 200
 _MAX_FILES = 2_000
 _MAX_CONTENT_BYTES = 50_000_000
 _MAX_DEPTH = 8
+_MAX_LEVELS = 20  # of JSON
 _MAX_TRUST_BYTES = 4_000_000
 
 
@@ -235,24 +236,48 @@ def _as_hooks(text: str, checks: object, file: Path) -> list[HookConfig]:
     return [HookConfig(HookEvent.POST_TOOL_USE, command) for command in commands]
 
 
-def read_servers(file: Path) -> tuple[Mapping[str, Any], str]:
-    """The MCP servers that a file names, as they are written, and why there are none."""
+def read_servers(file: Path, *, is_given: bool = False) -> tuple[Mapping[str, Any], str]:
+    """The MCP servers that a file names, as they are written, and why there are none.
+
+    ``is_given``: the user names the file, which may be a pipe; else it is a regular one.
+    """
+    wait = 0 if is_given else os.O_NONBLOCK
     try:
-        with file.open("rb") as opened:
+        with os.fdopen(os.open(file, os.O_RDONLY | os.O_CLOEXEC | wait), "rb") as opened:
+            if not is_given and not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                return {}, f"{file} is no file: its MCP servers are not used"
             data = opened.read(_MAX_BYTES + 1)
     except OSError as error:
         return {}, f"{file} cannot be read: {error.strerror or error}"
+    return servers_from(data, str(file))
+
+
+def servers_from(data: bytes, source: str) -> tuple[Mapping[str, Any], str]:
+    """The same of what a file holds."""
     if len(data) > _MAX_BYTES:
-        return {}, f"{file} has more than {_MAX_BYTES} bytes: its MCP servers are not used"
+        return {}, f"{source} has more than {_MAX_BYTES} bytes: its MCP servers are not used"
+    where = ""
     try:
         document = json.loads(data.decode("utf-8-sig")) if data.strip() else {}
+        is_plain = _is_plain(document)
+        json.dumps(document, ensure_ascii=False).encode()  # no half of a character
     except (ValueError, RecursionError) as error:
         where = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
-        return {}, f"{file} is no JSON{where}: its MCP servers are not used"
+        is_plain = False
+    if not is_plain:
+        return {}, f"{source} is no JSON of servers{where}: its MCP servers are not used"
     servers = document.get("mcpServers", document) if isinstance(document, dict) else None
     if not isinstance(servers, dict):
-        return {}, f'{file} names no MCP servers: write {{"mcpServers": {{…}}}}'
+        return {}, f'{source} names no MCP servers: write {{"mcpServers": {{…}}}}'
     return servers, ""
+
+
+def _is_plain(value: object, levels: int = _MAX_LEVELS) -> bool:
+    """Whether nothing in ``value`` lies deeper than anybody writes."""
+    if isinstance(value, dict | list):
+        within = value.values() if isinstance(value, dict) else value
+        return levels > 0 and all(_is_plain(each, levels - 1) for each in within)
+    return True
 
 
 def _started_by(servers: Mapping[str, Any]) -> Iterator[HookConfig]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentcli.app.trust import installed_plugins, is_changed
 from agentcli.config.paths import Paths, write
-from agentcli.config.project import SERVERS_FILE, read_servers
+from agentcli.config.project import SERVERS_FILE, read_servers, servers_from
 from agentcli.domain.errors import ConfigError, UsageError
 from agentcli.domain.values import frozen
 from agentcli.engine.context.system_prompt import project_root
@@ -178,16 +178,12 @@ def given_servers(texts: Iterable[str]) -> tuple[GivenServers, ...]:
 def _given(text: str) -> GivenServers:
     option = "--mcp-config"
     if text.lstrip().startswith("{"):
-        try:
-            document: Any = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise UsageError(f"{option} is no JSON", "give a file, or JSON") from error
-        table = document.get("mcpServers", document) if isinstance(document, dict) else {}
-        if not isinstance(table, dict):
-            raise UsageError(f"{option} names no servers", 'write {"mcpServers": {…}}')
+        table, problem = servers_from(text.encode("utf-8", "replace"), option)
+        if problem:
+            raise UsageError(problem, 'write {"mcpServers": {…}}, or give a file')
         return option, table
     path = Path(text).expanduser()
-    table, problem = read_servers(path)
+    table, problem = read_servers(path, is_given=True)
     if problem:
         raise UsageError(f"{option} {problem}", "give a file like .mcp.json")
     return str(path), table

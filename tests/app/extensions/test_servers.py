@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from agentcli.app.extensions.servers import (
     given_by_editor,
     given_servers,
     switch,
+    waiting_servers,
 )
 from agentcli.app.trust import change_trust, find_project, project_lines, trusted_project
 from agentcli.config.paths import Paths
@@ -210,3 +212,28 @@ async def test_the_servers_of_a_session_are_named_to_programs_that_start_it(
     assert extensions.names()["mcp_servers"] == ["a"]
     none = await find_extensions(settings_in(paths, repo), repo, is_strict=True)
     assert none.servers == ()
+
+
+@pytest.mark.spec("MCP-3", "SEC-13", "OPS-1")
+@pytest.mark.parametrize("kind", ["deep", "deeper", "surrogate", "fifo", "directory", "link"])
+def test_a_hostile_file_of_a_repository_is_a_line_and_stops_nothing(
+    paths: Paths, repo: Path, kind: str
+) -> None:
+    file, levels = repo / ".mcp.json", 10_000 if kind == "deeper" else 960
+    match kind:
+        case "deep" | "deeper":
+            nested = "[" * levels + "]" * levels
+            file.write_text('{"mcpServers": {"a": {"command": "x", "args": ' + nested + "}}}")
+        case "surrogate":
+            file.write_text('{"mcpServers": {"a\\ud800": {"command": "\\ud800"}}}')
+        case "fifo":
+            os.mkfifo(file)
+        case "directory":
+            file.mkdir()
+        case _:
+            file.symlink_to("/etc/passwd")
+    assert find_project(repo, {"HOME": str(paths.config_dir)}, ()) is None
+    settings = settings_in(paths, repo)
+    here = find_servers(settings, repo)
+    assert not here.servers and len(here.notices) <= 1
+    assert waiting_servers(settings, repo) == ((), ())
