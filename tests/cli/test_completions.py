@@ -61,7 +61,7 @@ def complete(*words: str) -> set[str]:
         (("agent", "run", "--max"), {"--max-turns", "--max-budget-usd"}),
         (("agent", "run", "--output-format", ""), {"text", "json", "stream-json"}),
         (("agent", "--effort", "m"), {"max", "minimal", "medium"}),
-        (("agent", "sessions", "export", "--format", ""), {"json", "md", "html"}),
+        (("agent", "sessions", "export", "--format", ""), {"json", "md", "html", "atif"}),
         (("agent", "sessions", "list", "--format", ""), {"table", "json"}),
         (("agent", "-m", "offl"), {"offline/assistant"}),
         (
