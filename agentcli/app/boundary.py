@@ -80,6 +80,8 @@ def session_sandbox(
             read_only=(*paths.own_places(workspace.root), *_users_directories(settings)),
             hidden=(
                 paths.credentials_file,
+                paths.logins_dir,
+                paths.servers_file,
                 paths.trust_file,
                 paths.sessions_dir,
                 *(catalogue.with_name(catalogue.name + end) for end in ("", "-wal", "-shm")),

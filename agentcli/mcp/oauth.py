@@ -379,13 +379,20 @@ async def log_in(
     return await asyncio.to_thread(_granted, server, login, form)
 
 
+def _query_of(address: str) -> dict[str, str]:
+    try:
+        return dict(parse_qsl(urlsplit(address.strip()).query))
+    except ValueError:
+        return {}
+
+
 async def _answer(callback: _Callback, browse: Browse, url: str) -> Mapping[str, str]:
     """What the browser brought back, to us or by the user's hand."""
 
     async def by_hand() -> None:
         ended_on = await browse(url)
-        if ended_on:
-            callback.take(dict(parse_qsl(urlsplit(ended_on.strip()).query)))
+        if ended_on and not callback.take(_query_of(ended_on)):
+            raise McpError("that is not the address that this login ends on", _AGAIN)
 
     try:
         async with asyncio.timeout(LOGIN_S):

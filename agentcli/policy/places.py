@@ -90,7 +90,8 @@ _SECRET_PAIRS = frozenset(
         (".gem", "credentials"), (".bundle", "config"), (".m2", "settings.xml"),
         (".m2", "settings-security.xml"), (".gradle", "gradle.properties"), ("share", "keyrings"),
         (".codex", "auth.json"),
-        ("agentcli", "credentials.json"), ("agentcli", "seal.key"),
+        ("agentcli", "credentials.json"), ("agentcli", "seal.key"), ("agentcli", "mcp-logins"),
+        ("agentcli", "mcp.json"),
         (".gemini", "oauth_creds.json"), (".config", "github-copilot"),
         (".mozilla", "firefox"), ("etc", "shadow"), ("etc", "gshadow"), ("etc", "sudoers"),
     }

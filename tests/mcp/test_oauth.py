@@ -125,6 +125,12 @@ async def test_what_the_browser_ended_on_can_be_brought_by_hand(remote: OAuthSer
 
     assert (await log_in(server_at(remote.url), Challenge(), browse, None)).access_token
 
+    async def slips(url: str) -> str:
+        return "http://[" if remote.authorized.pop() else url
+
+    with pytest.raises(McpError, match="not the address that this login ends on"):
+        await log_in(server_at(remote.url), Challenge(), slips, None)
+
 
 @pytest.mark.spec("MCP-5")
 @pytest.mark.parametrize(

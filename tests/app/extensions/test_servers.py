@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agentcli.app.boundary import session_sandbox
 from agentcli.app.extensions.found import find_extensions, has_servers
 from agentcli.app.extensions.plugin_store import keep, plugin_places, staged
 from agentcli.app.extensions.servers import (
@@ -24,7 +25,9 @@ from agentcli.app.trust import change_trust, find_project, project_lines, truste
 from agentcli.config.paths import Paths
 from agentcli.config.settings import Settings, load_settings
 from agentcli.domain.errors import ConfigError, UsageError
+from agentcli.domain.tools import Workspace
 from agentcli.mcp.servers import ServerScope
+from agentcli.policy.places import credential_place
 
 pytestmark = pytest.mark.anyio
 
@@ -237,3 +240,15 @@ def test_a_hostile_file_of_a_repository_is_a_line_and_stops_nothing(
     here = find_servers(settings, repo)
     assert not here.servers and len(here.notices) <= 1
     assert waiting_servers(settings, repo) == ((), ())
+
+
+@pytest.mark.spec("SEC-3", "SEC-7", "SEC-9")
+def test_logins_and_servers_with_keys_are_read_by_no_tool_and_no_command(
+    paths: Paths, repo: Path, tmp_path: Path
+) -> None:
+    settings = settings_in(paths, repo)
+    sandbox = session_sandbox(settings, Workspace(repo, repo))
+    hidden = set(sandbox._own().hidden)
+    assert {paths.logins_dir, paths.servers_file} <= hidden
+    home = tmp_path / ".config/agentcli"
+    assert credential_place([home / "mcp-logins/x.json"]) and credential_place([home / "mcp.json"])
