@@ -131,14 +131,12 @@ def session_options(
         interactive=interactive,
         result=result,
         one_turn_each=limits.speaks_json,
-        mcp_config=_given_servers(options.mcp_config),
+        mcp_config=_given_servers(options.mcp_config) if options.mcp_config else (),
         strict_mcp_config=options.strict_mcp_config,
     )
 
 
-def _given_servers(texts: Sequence[str] | None) -> tuple[GivenServers, ...]:
-    if not texts:
-        return ()
+def _given_servers(texts: Sequence[str]) -> tuple[GivenServers, ...]:
     from agentcli.app.extensions.servers import given_servers
 
     return given_servers(texts)

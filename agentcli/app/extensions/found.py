@@ -140,13 +140,9 @@ def has_servers(settings: Settings, cwd: Path) -> bool:
         settings.mcp_servers
         or settings.project_servers
         or installed_plugins(settings.paths)
-        or _exists(settings.paths.servers_file)
-        or _exists(project_root(cwd) / SERVERS_FILE)
+        or os.path.lexists(settings.paths.servers_file)
+        or os.path.lexists(project_root(cwd) / SERVERS_FILE)
     )
-
-
-def _exists(path: Path) -> bool:
-    return os.path.lexists(path)
 
 
 def _find(settings: Settings, cwd: Path) -> SessionExtensions:
