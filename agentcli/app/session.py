@@ -238,6 +238,20 @@ class Session:
         """The MCP servers that it may use; ``None`` where it has none (MCP-2)."""
         return None if self._parts.servers is None else self._parts.servers()
 
+    async def with_resources(
+        self, message: UserMessage, typed: str, token: CancelToken
+    ) -> UserMessage:
+        """``message`` with what ``typed`` names of MCP servers, ``@SERVER:URI`` (MCP-1)."""
+        if "@" not in typed or self._parts.servers is None:
+            return message
+        from agentcli.app.extensions.mcp import resources_named
+
+        servers = self._parts.servers()
+        return replace(
+            message,
+            parts=(*message.parts, *await resources_named(typed, servers, token, self.notify)),
+        )
+
     @property
     def active_runs(self) -> Sequence[BackgroundTask]:
         """The background runs that are under way."""

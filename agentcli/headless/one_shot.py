@@ -257,6 +257,7 @@ class OneShot:
             return await self._answer(session, message, self._token)
         if message is not None:
             message = await with_attachments(message, self._request.words, self._cwd)
+            message = await session.with_resources(message, words, self._token)
         return await self._turn(session, message, self._token)
 
     async def _answer(

@@ -124,8 +124,8 @@ class _Chat:
                 summary = await self._turn(self.session.run_queued)
             elif text.strip():
                 self._view.echo(text, shown=not self._in_command)
-                message = await self.user.message(text)
-                summary = await self._turn(lambda: self.session.run(Prompt(message)))
+                prompt = await self._prompt(text)
+                summary = await self._turn(lambda: self.session.run(prompt))
             else:
                 return
             while summary and summary.outcome in _COMPLETE and self.session.queued():
@@ -205,6 +205,15 @@ class _Chat:
     def commands(self) -> Sequence[SlashCommand]:
         """All commands, by name."""
         return registry.all_commands()
+
+    async def _prompt(self, text: str) -> Prompt:
+        """What was typed, with what it names; of servers only if that was not cancelled."""
+        message = await self.user.message(text)
+        if "@" not in text or self.session.servers is None:
+            return Prompt(message)
+        read = self.session.with_resources
+        found = await self.work(lambda token: read(message, text, token), "reading resources")
+        return Prompt(found or message)
 
     async def work(self, run: Callable[[CancelToken], Awaitable[T]], label: str) -> T | None:
         """Do something as the agent's work; ``None`` when it was cancelled."""

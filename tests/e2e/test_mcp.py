@@ -246,3 +246,16 @@ def test_a_prompt_of_a_server_is_a_command(tmp_path: Path) -> None:
         wrong = run_agent(*line, env=agent_env(server), cwd=tmp_path)
         assert "needs code" in wrong.stderr
         assert len(server.requests) == count
+
+
+@pytest.mark.spec("MCP-1")
+def test_a_resource_that_the_user_names_is_attached(tmp_path: Path) -> None:
+    pytest.importorskip("mcp_types")
+    script = str(SUPPORT / "mcp_sdk_server.py")
+    config = json.dumps({"mcpServers": {"ex": {"command": sys.executable, "args": [script]}}})
+    with ModelServer([say("done")]) as server:
+        line = ("run", "look at @ex:note://mine, and @ex:no://such", "--mcp-config", config)
+        done = run_agent(*line, env=agent_env(server), cwd=tmp_path)
+        assert done.code == 0, done.stderr
+        assert "the note mine" in json.dumps(server.requests[-1].body["messages"])
+        assert "the MCP server ex answered" in done.stderr

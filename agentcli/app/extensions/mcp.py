@@ -6,11 +6,15 @@ Law: imported only when servers are about to be started.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcli.app.extensions.logins import ServerLogins
 from agentcli.app.extensions.servers import kept_by
+from agentcli.domain.clean import cut_text
+from agentcli.domain.mcp import McpError
+from agentcli.domain.messages import TextPart
 from agentcli.mcp.client import ClientSetup
 from agentcli.mcp.hub import ServerHub
 from agentcli.mcp.stdio import StdioPlace
@@ -20,10 +24,16 @@ if TYPE_CHECKING:
 
     from agentcli.config.paths import Paths
     from agentcli.config.settings import Settings
+    from agentcli.domain.cancel import CancelToken
     from agentcli.domain.mcp import ServerFacts
+    from agentcli.domain.messages import UserPart
     from agentcli.domain.sandbox import Sandbox
-    from agentcli.domain.tools import Asker, Workspace
+    from agentcli.domain.tools import Asker, McpServers, Workspace
     from agentcli.mcp.servers import McpServer
+
+MAX_RESOURCES = 20
+MAX_RESOURCE_BYTES = 100_000
+_RESOURCE = re.compile(r"(?<!\S)@([\w.-]+):([^\s\"]*[^\s\".,;!?)\]}>'])")
 
 
 def server_hub(
@@ -86,3 +96,25 @@ def _tried_row(facts: ServerFacts) -> dict[str, Any]:
         "prompts": [each.name for each in facts.prompts],
         "stderr": facts.said.splitlines(),
     }
+
+
+async def resources_named(
+    typed: str, servers: McpServers, cancel: CancelToken, notify: Callable[[str], None]
+) -> list[UserPart]:
+    """What the user names as ``@SERVER:URI``, each once; what cannot be read is told to them."""
+    parts: list[UserPart] = []
+    found = dict.fromkeys(_RESOURCE.findall(typed))
+    for server, uri in [each for each in found if each[0] in servers.names][:MAX_RESOURCES]:
+        try:
+            read = await servers.read(server, uri, cancel)
+        except McpError as error:
+            notify(str(error))
+            continue
+        parts.append(TextPart(f"[Resource {uri} of the MCP server {server}]"))
+        parts += [
+            TextPart(cut_text(part.text, MAX_RESOURCE_BYTES))
+            if isinstance(part, TextPart)
+            else part
+            for part in read
+        ]
+    return parts
